@@ -1,0 +1,195 @@
+// Package format is the contract between holdall and an archive format.
+//
+// It is for those who teach holdall a format; programs that only want archives
+// need package holdall. To teach a format, write one package that fills in a
+// [Format] and passes formattest.Run. Only Open is required; each other field
+// left nil is a thing the format cannot do, and holdall says so in its own
+// words.
+//
+// A format package describes; it does not fetch, cache, decode content, retry
+// or draw. It says where an entry's bytes lie ([Extent]), what every other byte
+// is for ([Region]), what is wrong ([Problem]) and what would mend it ([Plan]);
+// one engine does the rest.
+package format
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A Format is what holdall knows about one archive format.
+type Format struct {
+	Name       string   // "caf": the package, the folder and the --format value
+	Title      string   // "Chunk Archive Format"
+	Extensions []string // ".caf"
+
+	// Views are the ways to look at one archive, the usual one first: a node
+	// tree or its segments, members or Zarr keys. Empty means there is one.
+	Views []string
+
+	// Keeps says what an entry can carry besides its name and content.
+	// Convert tells the user what gets lost.
+	Keeps Keeps
+
+	// Chunked formats roll over into NAME-00001, NAME-00002, …: a Writer
+	// returns ErrFull and each object is an archive by itself.
+	Chunked bool
+
+	// Detect says how surely p looks like this format, without further reads.
+	Detect func(p Probe) Match
+
+	// Open reads the archive's index.
+	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
+
+	// Create starts a new archive.
+	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
+
+	// Verify checks the archive's structure and reports what is wrong; the
+	// engine checks the contents against their digests. Its error means the
+	// check itself could not go on, not that problems exist.
+	Verify func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) error
+
+	// Repair and Update plan changes to an existing archive. They never write.
+	Repair func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, error)
+	Update func(ctx context.Context, st store.Store, name string, c Changes) (Plan, error)
+}
+
+// Keeps is a set of things that an entry can carry in a format.
+type Keeps uint16
+
+const (
+	KeepsModes Keeps = 1 << iota
+	KeepsTimes
+	KeepsOwners
+	KeepsDirs // directories of their own, empty ones too
+	KeepsSymlinks
+	KeepsHardLinks
+	KeepsFifos
+	KeepsDigests
+)
+
+// A Reader is an open archive. Its methods may be called in parallel.
+//
+// A format with a flat list of entries embeds [*Index] for the first three.
+type Reader interface {
+	// Entries yields every entry in stored order, the order in which
+	// reading all content is cheapest.
+	Entries(ctx context.Context) iter.Seq2[Entry, error]
+
+	// Lookup returns the named entry or an error wrapping fs.ErrNotExist.
+	Lookup(ctx context.Context, name string) (Entry, error)
+
+	// ReadDir yields the entries directly in dir ("." is the root). Where
+	// nothing is called dir, it yields one error wrapping fs.ErrNotExist.
+	ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
+
+	// Extents yields, in content order, where e's content bytes
+	// [off, off+n) are stored. Extents may stick out of that range.
+	Extents(ctx context.Context, e Entry, off, n int64) iter.Seq2[Extent, error]
+
+	// Regions yields what the bytes that are not content are for.
+	Regions(ctx context.Context) iter.Seq2[Region, error]
+
+	// About says what is known of the archive as a whole.
+	About(ctx context.Context) (About, error)
+
+	Close() error
+}
+
+// About describes an archive as a whole.
+type About struct {
+	Version    string      // of the format
+	IndexBytes int64       // stored bytes that serve finding, not content
+	Volumes    []string    // the objects the archive is made of
+	Facts      []Fact      // what else is worth knowing, in order
+	Notes      []Problem   // what the reader assumed or noticed
+	Carry      [][2]string // what only this format understands; Create takes it back
+}
+
+// A Fact is one line about an archive.
+type Fact struct{ Key, Value string }
+
+// A Writer writes one archive. It ends in exactly one Commit, or in Abort.
+type Writer interface {
+	// Add appends e, whose content is read from r to its end. It returns
+	// ErrFull, having read nothing, if e does not fit this archive any more.
+	// If r fails or ends early, Add returns its error or a *SizeError, and
+	// the archive is as if e had never been added. Where r is a [*Section],
+	// its bytes may be copied without passing through this program.
+	Add(ctx context.Context, e Entry, r io.Reader) error
+	Commit(ctx context.Context) (Summary, error)
+	Abort() error
+}
+
+// ErrFull means an entry needs the next archive.
+var ErrFull = errors.New("archive is full")
+
+// OpenOptions are the wishes an archive is opened with.
+type OpenOptions struct {
+	View string // one of Format.Views; empty is the first
+	// FewLookups says that one or two entries are wanted, so that a large
+	// index is better searched than loaded.
+	FewLookups bool
+	Limits     Limits
+	// Param holds what only this format understands ("ends": "inclusive").
+	Param map[string]string
+}
+
+// Limits bound what is believed of an archive. Zero means the usual limit.
+type Limits struct {
+	Index int64 // bytes of index
+	Depth int   // of nested structures
+}
+
+// Limits that are used where none are given.
+const (
+	DefaultMaxIndex = 1 << 30
+	DefaultMaxDepth = 256
+)
+
+// OrDefault returns l with the usual limits where it has none.
+func (l Limits) OrDefault() Limits {
+	if l.Index == 0 {
+		l.Index = DefaultMaxIndex
+	}
+	if l.Depth == 0 {
+		l.Depth = DefaultMaxDepth
+	}
+	return l
+}
+
+// CreateOptions are the wishes a new archive is made with.
+type CreateOptions struct {
+	// Manifest, if known beforehand, lets formats whose index comes first
+	// write without spooling.
+	Manifest []Entry
+	// ChunkSize is how much content a chunk of a Chunked format should hold;
+	// 0 is one archive. ChunkMax bounds the whole object, index included.
+	ChunkSize, ChunkMax int64
+	// Scratch opens temporary room for what does not belong in memory.
+	Scratch func() (Scratch, error)
+	// NoDigests leaves out digests that the bare format does not have.
+	NoDigests bool
+	// Carry is what About gave for an archive of the same format.
+	Carry [][2]string
+	// Param holds what only this format understands ("level": "19").
+	Param map[string]string
+}
+
+// Scratch is temporary room, gone when closed.
+type Scratch interface {
+	io.ReadWriteSeeker
+	io.Closer
+}
+
+// Summary says what was written.
+type Summary struct {
+	Entries int64    `json:"entries"`
+	Content int64    `json:"bytes"`        // content bytes
+	Stored  int64    `json:"stored_bytes"` // bytes written
+	Volumes []string `json:"volumes"`
+}

@@ -1,0 +1,191 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// A Table is a list of entries, in stored order, that need not exist one by
+// one: a format with millions of them keeps columns and makes an Entry when one
+// is asked for.
+type Table interface {
+	Len() int
+	Name(i int) string // cheap, and without copying
+	Entry(i int) Entry
+}
+
+// Entries is the simplest Table.
+type Entries []Entry
+
+func (t Entries) Len() int          { return len(t) }
+func (t Entries) Name(i int) string { return t[i].Name }
+func (t Entries) Entry(i int) Entry { return t[i] }
+
+// An Index answers Entries, Lookup and ReadDir for formats whose entries are a
+// flat list. Directories that names imply are made up. It adds four bytes an
+// entry to what the Table takes.
+//
+// Names that are not valid paths ("../x", "a//b") belong to no directory: they
+// are listed in the root under their whole name, so that nothing is hidden.
+type Index struct {
+	t      Table
+	byName []uint32 // in byte order, so that all below a directory is one run
+}
+
+// NewIndex indexes t, which must not change any more. Of several entries of one
+// name the last one counts.
+func NewIndex(t Table) *Index {
+	x := &Index{t: t, byName: make([]uint32, t.Len())}
+	sorted := true
+	for i := range x.byName {
+		x.byName[i] = uint32(i)
+		if sorted && i > 0 && t.Name(i-1) >= t.Name(i) {
+			sorted = false
+		}
+	}
+	if sorted {
+		return x
+	}
+	slices.SortStableFunc(x.byName, func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) })
+	// Keep the last of equal names.
+	keep := x.byName[:0]
+	for i, e := range x.byName {
+		if i+1 < len(x.byName) && t.Name(int(e)) == t.Name(int(x.byName[i+1])) {
+			continue
+		}
+		keep = append(keep, e)
+	}
+	x.byName = keep
+	return x
+}
+
+// Len returns how many entries there are, made-up directories not counted.
+func (x *Index) Len() int { return len(x.byName) }
+
+// Entries yields the entries in stored order.
+func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		// Without duplicates every row counts; with them only those kept.
+		var dropped map[int]bool
+		if n := x.t.Len(); len(x.byName) < n {
+			dropped = make(map[int]bool, n-len(x.byName))
+			kept := make([]bool, n)
+			for _, i := range x.byName {
+				kept[i] = true
+			}
+			for i, k := range kept {
+				if !k {
+					dropped[i] = true
+				}
+			}
+		}
+		for i := range x.t.Len() {
+			if i&0xfff == 0 && ctx.Err() != nil {
+				yield(Entry{}, context.Cause(ctx))
+				return
+			}
+			if dropped[i] {
+				continue
+			}
+			if !yield(x.t.Entry(i), nil) {
+				return
+			}
+		}
+	}
+}
+
+// from returns the first position whose name is not less than s.
+func (x *Index) from(s string) int {
+	return sort.Search(len(x.byName), func(i int) bool { return x.nameAt(i) >= s })
+}
+
+func (x *Index) nameAt(i int) string { return x.t.Name(int(x.byName[i])) }
+
+func (x *Index) find(name string) (int, bool) {
+	i := x.from(name)
+	return i, i < len(x.byName) && x.nameAt(i) == name
+}
+
+// Lookup returns the entry called name; a directory that names imply counts.
+func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
+	if i, ok := x.find(name); ok {
+		return x.t.Entry(int(x.byName[i])), nil
+	}
+	if name == "." || fs.ValidPath(name) && x.isDir(name) {
+		return Entry{Name: name, Kind: Dir}, nil
+	}
+	return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+// isDir reports whether a valid path lies below name.
+func (x *Index) isDir(name string) bool {
+	prefix := name + "/"
+	for i := x.from(prefix); i < len(x.byName) && strings.HasPrefix(x.nameAt(i), prefix); i++ {
+		if fs.ValidPath(x.nameAt(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadDir yields what lies directly in dir, by name in byte order of the whole
+// names. It skips over whole subdirectories, so it costs what it shows.
+func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		prefix := ""
+		if dir != "." {
+			prefix = dir + "/"
+			if e, err := x.Lookup(ctx, dir); err != nil {
+				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
+				return
+			} else if e.Kind != Dir && !x.isDir(dir) {
+				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: errNotDir})
+				return
+			}
+		}
+		for i := x.from(prefix); i < len(x.byName); {
+			name := x.nameAt(i)
+			rest, ok := strings.CutPrefix(name, prefix)
+			if !ok {
+				return
+			}
+			if !fs.ValidPath(name) {
+				if dir == "." && !yield(x.t.Entry(int(x.byName[i])), nil) {
+					return
+				}
+				i++
+				continue
+			}
+			first, _, deeper := strings.Cut(rest, "/")
+			if !deeper {
+				if name != dir && !yield(x.t.Entry(int(x.byName[i])), nil) {
+					return
+				}
+				i++
+				continue
+			}
+			sub := prefix + first
+			if _, own := x.find(sub); !own && !yield(Entry{Name: sub, Kind: Dir}, nil) {
+				return
+			}
+			// '0' follows '/': the first name after all that begin with sub/.
+			// Names that are no paths may lie among them; the root shows those.
+			next := x.from(sub + "0")
+			if dir == "." {
+				for ; i < next; i++ {
+					if n := x.nameAt(i); !fs.ValidPath(n) && !yield(x.t.Entry(int(x.byName[i])), nil) {
+						return
+					}
+				}
+			}
+			i = next
+		}
+	}
+}
+
+var errNotDir = errors.New("not a directory")

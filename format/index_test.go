@@ -1,0 +1,60 @@
+package format
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func names(t *testing.T, x *Index, dir string) string {
+	t.Helper()
+	var got []string
+	for e, err := range x.ReadDir(context.Background(), dir) {
+		if err != nil {
+			return err.Error()
+		}
+		got = append(got, fmt.Sprintf("%s:%v", e.Name, e.Kind))
+	}
+	slices.Sort(got)
+	return strings.Join(got, " ")
+}
+
+func TestIndexDirs(t *testing.T) {
+	var es Entries
+	for _, n := range []string{"b/x/1", "a", "b/x/2", "b.txt", "a//odd", "b//odd", "../up", "", "f", "f/under", "b/y", "d/"} {
+		es = append(es, Entry{Name: n})
+	}
+	es = append(es, Entry{Name: "e", Kind: Dir}, Entry{Name: "e/1"})
+	x := NewIndex(es)
+	for _, tt := range []struct{ dir, want string }{
+		{".", "../up:file :file a//odd:file a:file b.txt:file b//odd:file b:dir d/:file e:dir f:file"},
+		{"b", "b/x:dir b/y:file"},
+		{"b/x", "b/x/1:file b/x/2:file"},
+		{"e", "e/1:file"},
+		{"f", "f/under:file"}, // both a file and a directory: look, but extraction refuses
+		{"a", "readdir a: not a directory"},
+		{"nope", "readdir nope: file does not exist"},
+		{"..", "readdir ..: file does not exist"},
+	} {
+		if got := names(t, x, tt.dir); got != tt.want {
+			t.Errorf("ReadDir(%q):\n got %s\nwant %s", tt.dir, got, tt.want)
+		}
+	}
+}
+
+func TestIndexLastOfEqualNames(t *testing.T) {
+	x := NewIndex(Entries{{Name: "z", Size: 1}, {Name: "a", Size: 2}, {Name: "z", Size: 3}})
+	e, err := x.Lookup(context.Background(), "z")
+	if err != nil || e.Size != 3 {
+		t.Errorf("Lookup(z) = size %d, %v; want the last, 3", e.Size, err)
+	}
+	var got []int64
+	for e := range x.Entries(context.Background()) {
+		got = append(got, e.Size)
+	}
+	if !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("Entries = %v, want [2 3]", got)
+	}
+}

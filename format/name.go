@@ -1,0 +1,136 @@
+package format
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Longest names that are extracted: what Linux, and nearly everything else,
+// lets a path and one element of it have.
+const (
+	maxPathLen    = 4095
+	maxElementLen = 255
+)
+
+// NameFault says why an entry of that name must not become a file, in one word
+// ("name-traversal"), or "" if it may. A name is also judged as a system would
+// read it that takes backslashes for separators: an archive that is harmless
+// here must not be a weapon there.
+func NameFault(name string) string {
+	if fault := nameFault(name); fault != "" {
+		return fault
+	}
+	if strings.IndexByte(name, '\\') >= 0 {
+		if fault := nameFault(strings.ReplaceAll(name, `\`, "/")); fault != "" {
+			return fault
+		}
+	}
+	if len(name) > maxPathLen {
+		return "name-too-long"
+	}
+	for rest, more := name, true; more; {
+		var elem string
+		elem, rest, more = strings.Cut(rest, "/")
+		if len(elem) > maxElementLen {
+			return "name-too-long"
+		}
+	}
+	return ""
+}
+
+func nameFault(name string) string {
+	switch {
+	case name == "" || name == ".":
+		return "name-empty"
+	case strings.IndexByte(name, 0) >= 0:
+		return "name-nul"
+	case name[0] == '/':
+		return "name-absolute"
+	case hasDotDot(name):
+		return "name-traversal"
+	case len(name) >= 2 && name[1] == ':' && isLetter(name[0]):
+		return "name-drive"
+	case path.Clean(name) != name:
+		return "name-unclean"
+	}
+	return ""
+}
+
+func hasDotDot(name string) bool {
+	if strings.Index(name, "..") < 0 {
+		return false
+	}
+	for elem := range strings.SplitSeq(name, "/") {
+		if elem == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// Escape returns name as it can be shown on a terminal and written in JSON:
+// bytes that are not UTF-8, control characters and backslashes that could be
+// taken for an escape become \xNN. Unescape takes it back.
+func Escape(name string) string {
+	clean := true
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c < 0x20 || c >= 0x7f || c == '\\' {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return name
+	}
+	var b strings.Builder
+	for i, r := range name {
+		switch {
+		case r == '�' && !strings.HasPrefix(name[i:], "�"):
+			fmt.Fprintf(&b, `\x%02x`, name[i])
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029', isBidi(r): // would reorder or break a line
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
+		case r == '\\' && strings.HasPrefix(name[i+1:], "x"):
+			b.WriteString(`\x5c`)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func isBidi(r rune) bool {
+	return '\u202a' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069' || r == '\u200e' || r == '\u200f'
+}
+
+// Unescape is the inverse of Escape.
+func Unescape(s string) string {
+	if !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x' && isHex(s[i+2]) && isHex(s[i+3]) {
+			b.WriteByte(unhex(s[i+2])<<4 | unhex(s[i+3]))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
+
+func unhex(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}

@@ -1,0 +1,52 @@
+package format
+
+import (
+	"testing"
+	"unicode/utf8"
+)
+
+func TestNameFault(t *testing.T) {
+	for _, tt := range []struct{ name, want string }{
+		{"a", ""}, {"a/b.txt", ""}, {"..a/b", ""}, {"a..b", ""}, {`dir\file.txt`, ""}, {"Ünï/©", ""}, {"∕etc", ""},
+		{"", "name-empty"}, {".", "name-empty"},
+		{"a\x00b", "name-nul"},
+		{"/abs", "name-absolute"}, {"//server/share", "name-absolute"}, {`\abs`, "name-absolute"},
+		{"..", "name-traversal"}, {"../x", "name-traversal"}, {"a/../b", "name-traversal"}, {`a\..\..\b`, "name-traversal"}, {"a/..", "name-traversal"},
+		{"C:", "name-drive"}, {`C:\x`, "name-drive"}, {"c:x", "name-drive"},
+		{"a//b", "name-unclean"}, {"./x", "name-unclean"}, {"dir/", "name-unclean"}, {"a/./b", "name-unclean"}, {`a\\b`, "name-unclean"},
+	} {
+		if got := NameFault(tt.name); got != tt.want {
+			t.Errorf("NameFault(%q) = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	long := make([]byte, 256)
+	for i := range long {
+		long[i] = 'x'
+	}
+	if got := NameFault("a/" + string(long)); got != "name-too-long" {
+		t.Errorf("element of 256 bytes: %q", got)
+	}
+	if got := NameFault(string(long[:255])); got != "" {
+		t.Errorf("element of 255 bytes: %q", got)
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"plain", "a\nb", "\xff\xfe", `\x41`, `\`, `\\x00`, "\u202e", "�", "é"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		e := Escape(s)
+		if !utf8.ValidString(e) {
+			t.Fatalf("Escape(%q) = %q is not UTF-8", s, e)
+		}
+		for _, r := range e {
+			if r < 0x20 || r == 0x7f {
+				t.Fatalf("Escape(%q) = %q keeps a control character", s, e)
+			}
+		}
+		if got := Unescape(e); got != s {
+			t.Fatalf("Unescape(Escape(%q)) = %q by way of %q", s, got, e)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Code is the general word for what is wrong with an archive. The words are
+// the command line's contract, listed in docs/problems.md.
+type Code string
+
+const (
+	Truncated     Code = "truncated"
+	BadMagic      Code = "bad-magic"
+	BadIndex      Code = "bad-index"
+	BadChecksum   Code = "bad-checksum"
+	BadHeader     Code = "bad-header"
+	BadData       Code = "bad-data"
+	OutOfBounds   Code = "out-of-bounds"
+	Overlap       Code = "overlap"
+	Gap           Code = "gap"
+	Duplicate     Code = "duplicate"
+	Dangling      Code = "dangling"
+	UnsafePath    Code = "unsafe-path"
+	MissingVolume Code = "missing-volume"
+	MissingIndex  Code = "missing-index"
+	Unsupported   Code = "unsupported"
+	Limit         Code = "limit"
+)
+
+// A Problem is one thing a check found.
+type Problem struct {
+	Code     Code
+	Class    string // the format's own word ("index-json"), empty if it has none
+	Severity Severity
+	Volume   string
+	Off      int64 // -1 if it has no place
+	Entry    string
+	HasEntry bool // an entry may be called ""
+	Message  string
+}
+
+// Severity orders problems by what they cost.
+type Severity uint8
+
+const (
+	Note    Severity = iota + 1 // odd but harmless
+	Warning                     // readable, but not as it should be
+	Error                       // some content is lost, wrong or unreadable
+)
+
+var severityNames = [...]string{"?", "note", "warning", "error"}
+
+func (s Severity) String() string {
+	if int(s) < len(severityNames) {
+		return severityNames[s]
+	}
+	return fmt.Sprintf("Severity(%d)", s)
+}
+
+// ErrCorrupt is what every [CorruptError] wraps unless it says that the archive
+// is only not supported.
+var ErrCorrupt = errors.New("archive is damaged")
+
+// A CorruptError says where an archive breaks its own format, or the limits
+// that it may be believed up to.
+type CorruptError struct {
+	Format string // "caf"
+	Problem
+	Err error // cause, if any
+}
+
+func (e *CorruptError) Error() string {
+	s := e.Format + ": "
+	if e.HasEntry {
+		s += fmt.Sprintf("%q: ", e.Entry)
+	}
+	s += e.Message
+	if e.Off >= 0 {
+		s += fmt.Sprintf(" (at byte %d of %s)", e.Off, e.Volume)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *CorruptError) Unwrap() []error {
+	kind := ErrCorrupt
+	if e.Code == Unsupported {
+		kind = errors.ErrUnsupported
+	}
+	if e.Err == nil {
+		return []error{kind}
+	}
+	return []error{kind, e.Err}
+}
+
+// A Plan is a change to an archive's objects, described but not made.
+type Plan struct {
+	Edits []Edit   // by object, then by offset; they do not overlap
+	Notes []string // what the change does, a sentence each, for people
+	Lost  []string // what cannot be saved, a sentence each
+	// Partial says that the result is not all that the archive once held.
+	Partial bool
+}
+
+// An Edit replaces stored bytes [Off, Off+Len) of Object by what Write writes.
+// What follows moves. An Off at the object's end appends.
+type Edit struct {
+	Object   string
+	Off, Len int64
+	Write    func(io.Writer) error // nil writes nothing
+}
+
+// Changes are what Update is asked to make true.
+type Changes struct {
+	Put    []Entry
+	Remove []string
+}

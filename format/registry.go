@@ -1,0 +1,112 @@
+package format
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Probe is what detection may look at: two reads, made once for all formats.
+type Probe struct {
+	Name  string   // last element of the archive's name
+	Size  int64    // -1 for a prefix
+	Head  []byte   // first ProbeSize bytes, or all
+	Tail  []byte   // last ProbeSize bytes, or all
+	Names []string // objects below a prefix, if the store can list
+}
+
+// ProbeSize is how much of either end of an object is read to recognise it.
+// Formats with an index at the end read as much for their first guess, so that
+// what detection fetched is not fetched again.
+const ProbeSize = 64 << 10
+
+// Match says how surely a format was recognised.
+type Match uint8
+
+const (
+	No      Match = iota
+	Likely        // the bytes are consistent with it
+	Certain       // the bytes say so
+)
+
+// ErrUnknown means no format recognised an archive.
+var ErrUnknown = errors.New("not an archive in any known format")
+
+var (
+	mu      sync.RWMutex
+	formats []*Format
+)
+
+// Register makes f known. It panics if the name is taken or Open is missing.
+func Register(f *Format) {
+	mu.Lock()
+	defer mu.Unlock()
+	if f.Name == "" || f.Open == nil {
+		panic("format: Register needs a Name and an Open")
+	}
+	i, dup := slices.BinarySearchFunc(formats, f.Name, func(g *Format, n string) int { return cmp.Compare(g.Name, n) })
+	if dup {
+		panic("format: " + f.Name + " registered twice")
+	}
+	formats = slices.Insert(formats, i, f)
+}
+
+// All returns the registered formats by name.
+func All() []*Format {
+	mu.RLock()
+	defer mu.RUnlock()
+	return slices.Clone(formats)
+}
+
+// ByName returns the format of that name, or nil.
+func ByName(among []*Format, name string) *Format {
+	for _, f := range among {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// ByExtension returns the format whose files are usually called like name, or
+// nil. It is a hint where to look first, never an answer.
+func ByExtension(among []*Format, name string) *Format {
+	base := strings.ToLower(path.Base(name))
+	for _, f := range among {
+		for _, ext := range f.Extensions {
+			if strings.HasSuffix(base, ext) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// Detect returns the format that is surest of p. A tie is an error, not a guess.
+func Detect(among []*Format, p Probe) (*Format, error) {
+	var best []string
+	var found *Format
+	var sure Match
+	for _, f := range among {
+		if f.Detect == nil {
+			continue
+		}
+		switch m := f.Detect(p); {
+		case m > sure:
+			found, sure, best = f, m, []string{f.Name}
+		case m == sure && m != No:
+			best = append(best, f.Name)
+		}
+	}
+	switch {
+	case found == nil:
+		return nil, ErrUnknown
+	case len(best) > 1:
+		return nil, fmt.Errorf("%q could be %s: name the format", p.Name, strings.Join(best, " or "))
+	}
+	return found, nil
+}

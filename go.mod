@@ -1,0 +1,3 @@
+module github.com/holdall/holdall
+
+go 1.26.0

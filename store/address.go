@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// An Opener finds the store that an address lies in and the object's name
+// within it. It need not touch the network.
+type Opener func(ctx context.Context, address string) (st Store, name string, err error)
+
+var (
+	schemesMu sync.RWMutex
+	schemes   = map[string]Opener{}
+)
+
+// Register makes addresses of the given scheme known ("https"; "" for plain
+// paths). It panics if the scheme is taken.
+func Register(scheme string, open Opener) {
+	schemesMu.Lock()
+	defer schemesMu.Unlock()
+	if _, dup := schemes[scheme]; dup {
+		panic("store: scheme " + scheme + " registered twice")
+	}
+	schemes[scheme] = open
+}
+
+// OpenAddress finds the store and the object's name behind an address: a path,
+// file:///…, https://….
+func OpenAddress(ctx context.Context, address string) (Store, string, error) {
+	scheme := Scheme(address)
+	schemesMu.RLock()
+	open, ok := schemes[scheme]
+	known := slices.Sorted(maps.Keys(schemes))
+	schemesMu.RUnlock()
+	if !ok {
+		return nil, "", fmt.Errorf("%s: no store for %s:// addresses (known: %s): %w",
+			Redact(address), scheme, strings.TrimLeft(strings.Join(known, ", "), ", "), errors.ErrUnsupported)
+	}
+	return open(ctx, address)
+}
+
+// Scheme returns the scheme of an address, "" for a plain path. Only "x://"
+// counts: a file may be called "c:notes".
+func Scheme(address string) string {
+	s, _, ok := strings.Cut(address, "://")
+	if !ok || s == "" || strings.ContainsAny(s, "/\\.") {
+		return ""
+	}
+	return strings.ToLower(s)
+}

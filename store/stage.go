@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// A Stage holds back the objects written through it: each is finished when its
+// writer commits, but none is visible before Publish. It makes a set of objects
+// (chunks, shards and their index) appear together, as nearly as the store
+// below allows.
+type Stage struct {
+	Store
+
+	mu    sync.Mutex
+	ready []Writer
+}
+
+// NewStage returns a stage over st.
+func NewStage(st Store) *Stage { return &Stage{Store: st} }
+
+// Create begins an object that Publish will make visible.
+func (s *Stage) Create(ctx context.Context, name string) (Writer, error) {
+	w, err := Create(ctx, s.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	return &stagedWriter{Writer: w, stage: s, name: name}, nil
+}
+
+// Publish commits what was staged, in the order in which it was finished. It
+// stops at the first failure and discards the rest.
+func (s *Stage) Publish(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.ready) > 0 {
+		w := s.ready[0]
+		s.ready = s.ready[1:]
+		if _, err := w.Commit(ctx); err != nil {
+			return errors.Join(err, w.Abort(), s.discard())
+		}
+	}
+	return nil
+}
+
+// Discard aborts what was staged and not published. It may be deferred.
+func (s *Stage) Discard() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.discard()
+}
+
+func (s *Stage) discard() error {
+	var errs []error
+	for _, w := range s.ready {
+		errs = append(errs, w.Abort())
+	}
+	s.ready = nil
+	return errors.Join(errs...)
+}
+
+type stagedWriter struct {
+	Writer
+	stage *Stage
+	name  string
+	size  int64
+	done  bool
+}
+
+func (w *stagedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.size += int64(n)
+	return n, err
+}
+
+func (w *stagedWriter) WriteRange(ctx context.Context, from Object, off, n int64) error {
+	rw, ok := w.Writer.(RangeWriter)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	err := rw.WriteRange(ctx, from, off, n)
+	if err == nil {
+		w.size += n
+	}
+	return err
+}
+
+func (w *stagedWriter) Rewind(to int64) error {
+	r, ok := w.Writer.(Rewinder)
+	if !ok {
+		return fmt.Errorf("rewind %s: %w", w.name, errors.ErrUnsupported)
+	}
+	if err := r.Rewind(to); err != nil {
+		return err
+	}
+	w.size = to
+	return nil
+}
+
+func (w *stagedWriter) Commit(context.Context) (Info, error) {
+	w.done = true
+	w.stage.mu.Lock()
+	defer w.stage.mu.Unlock()
+	w.stage.ready = append(w.stage.ready, w.Writer)
+	return Info{Name: w.name, Size: w.size}, nil
+}
+
+func (w *stagedWriter) Abort() error {
+	if w.done {
+		return nil
+	}
+	return w.Writer.Abort()
+}
