@@ -22,7 +22,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Op + " " + e.Name
 	if e.Off >= 0 {
-		s += fmt.Sprintf(" bytes %d-%d", e.Off, e.Off+e.Len)
+		s += fmt.Sprintf(" %d bytes at %d", e.Len, e.Off)
 	}
 	return s + ": " + e.Err.Error()
 }
@@ -35,20 +35,22 @@ func Temporary(err error) bool {
 	return ok && e.Retry
 }
 
-// Redact returns address as it may be printed: no password, and of a query
-// only the names, since signed addresses carry their secret there.
+// Redact returns address as it may be printed: without the user and the query of
+// a remote one, since tokens and signatures travel there.
 func Redact(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme == "" {
+	if Scheme(address) == "" || Scheme(address) == "file" {
 		return address
 	}
-	if _, has := u.User.Password(); has {
-		u.User = url.UserPassword(u.User.Username(), "xxxxx")
+	u, err := url.Parse(address)
+	if err != nil {
+		return Scheme(address) + "://…"
+	}
+	s := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	if u.User != nil {
+		s = u.Scheme + "://…@" + u.Host + u.EscapedPath()
 	}
 	if u.RawQuery != "" {
-		u.RawQuery = "…"
+		s += "?…"
 	}
-	u.Fragment, u.RawFragment = "", ""
-	s := u.String()
 	return s
 }

@@ -3,8 +3,8 @@
 // It is a contract for those who implement a store; programs that only want
 // archives need package holdall. A [Store] is a flat namespace of objects.
 // Reading needs only Store and [Object]; everything else a store may be able
-// to do is an optional interface ([Lister], [Creator], [Remover], [Tailer],
-// [RangeWriter], [Rewinder]) with a helper that falls back, or says plainly
+// to do is an optional interface ([Header], [Tailer], [Lister], [Creator],
+// [Remover], [RangeWriter], [Rewinder], [Near]) with a helper that falls back, or says plainly
 // that it cannot.
 package store
 
@@ -54,6 +54,13 @@ type Tailer interface {
 	// ReadTail reads the last len(p) bytes into the front of p, or all of
 	// the object if it is shorter, and returns how many there were.
 	ReadTail(ctx context.Context, p []byte) (n int, err error)
+}
+
+// A Header can read the beginning of an object before its size is known.
+type Header interface {
+	// ReadHead reads the first len(p) bytes, or all of the object if it is
+	// shorter, and returns how many there were.
+	ReadHead(ctx context.Context, p []byte) (n int, err error)
 }
 
 // A Lister can enumerate the objects whose names begin with prefix, by name.
@@ -111,6 +118,19 @@ func ReadTail(ctx context.Context, o Object, p []byte) (int, error) {
 	return int(n), o.ReadAt(ctx, p[:n], info.Size-n)
 }
 
+// ReadHead reads the first len(p) bytes of o, or all of it if it is shorter.
+func ReadHead(ctx context.Context, o Object, p []byte) (int, error) {
+	if h, ok := o.(Header); ok {
+		return h.ReadHead(ctx, p)
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := min(int64(len(p)), info.Size)
+	return int(n), o.ReadAt(ctx, p[:n], 0)
+}
+
 // List enumerates the objects of st whose names begin with prefix.
 func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 	if l, ok := st.(Lister); ok {
@@ -143,6 +163,12 @@ const copyBlock = 1 << 20
 // WriteRange appends n bytes of from, from offset off, to w: without moving
 // them through this program if w can.
 func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error {
+	if off < 0 || n < 0 {
+		return fmt.Errorf("copy range %d+%d: no range", off, n)
+	}
+	if n == 0 {
+		return nil
+	}
 	if rw, ok := w.(RangeWriter); ok {
 		err := rw.WriteRange(ctx, from, off, n)
 		if !errors.Is(err, errors.ErrUnsupported) {
@@ -161,4 +187,14 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 		off, n = off+int64(len(p)), n-int64(len(p))
 	}
 	return nil
+}
+
+// A Near store answers without a round trip, as a disk does: nothing is gained
+// by joining its reads, keeping their answers or asking in parallel.
+type Near interface{ Near() bool }
+
+// IsNear reports whether st says that it is Near.
+func IsNear(st Store) bool {
+	n, ok := st.(Near)
+	return ok && n.Near()
 }

@@ -1,0 +1,21 @@
+// Package all makes plain paths, file://, http:// and https:// addresses known
+// to store.OpenAddress. Import it for that alone:
+//
+//	import _ "github.com/holdall/holdall/store/all"
+//
+// It is for programs. A library leaves the choice of stores, and what they
+// link, to the program that uses it.
+package all
+
+import (
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/web"
+)
+
+func init() {
+	store.Register("", local.Open)
+	store.Register("file", local.Open)
+	store.Register("http", web.Open)
+	store.Register("https", web.Open)
+}

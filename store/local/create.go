@@ -1,0 +1,144 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/holdall/holdall/store"
+)
+
+const maxLinks = 40 // as many as Linux follows
+
+// Create begins a file. Folders that its name asks for are made; the store's
+// own must exist. Where a symlink has the name, the file it leads to is
+// replaced and the link stays. Pipes, terminals and devices, /dev/stdout among
+// them, have no whole to keep and are written directly.
+func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
+	p, err := s.path(name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, failed("create", name, err)
+	}
+	if f := standard(p); f != nil {
+		return &stream{f: f, name: name, path: p, shared: true}, nil
+	}
+	w := &writer{store: s, name: name, target: p}
+	old, err := os.Stat(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, failed("create", p, err)
+	case old.IsDir():
+		return nil, failed("create", p, syscall.EISDIR)
+	case !old.Mode().IsRegular():
+		f, err := openSpecial(ctx, p, old.Mode())
+		if err != nil {
+			return nil, failed("create", p, err)
+		}
+		return &stream{f: f, name: name, path: p, sync: old.Mode().Type() == fs.ModeDevice && !s.NoSync}, nil
+	default:
+		mode := old.Mode().Perm()
+		w.keepMode = &mode
+	}
+	if w.target, err = follow(p); err == nil {
+		err = w.begin(w.target == p)
+	}
+	if err != nil {
+		return nil, failed("create", p, err)
+	}
+	return w, nil
+}
+
+// follow returns the name behind the symlinks that p may be.
+func follow(p string) (string, error) {
+	for range maxLinks {
+		fi, err := os.Lstat(p)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode()&fs.ModeSymlink == 0 {
+			return p, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		to, err := os.Readlink(p)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(to) {
+			p = to
+		} else {
+			dir, _ := filepath.Split(p)
+			p = dir + to
+		}
+	}
+	return "", fmt.Errorf("more than %d symlinks, one leading to the next", maxLinks)
+}
+
+// begin opens the temporary file, in folders that it may make.
+func (w *writer) begin(makeFolders bool) error {
+	dir, name := filepath.Split(w.target)
+	if name == "" || name == "." || name == ".." {
+		return errors.New("is no name for a file")
+	}
+	if dir == "" {
+		dir = "."
+	}
+	w.dir = dir
+	removeStale(dir, name)
+	// Write at least for ourselves until the end, and read for nobody to whom
+	// the old file was closed.
+	perm := fs.FileMode(0o666)
+	if w.keepMode != nil {
+		perm = *w.keepMode | 0o600
+	}
+	f, err := createTemp(dir, name, perm)
+	for try := 0; makeFolders && errors.Is(err, fs.ErrNotExist) && try < 3; try++ {
+		// More than once, since one who aborts may take away the folder again.
+		if err = w.makeFolders(); err == nil {
+			f, err = createTemp(dir, name, perm)
+		}
+	}
+	if err != nil {
+		w.removeFolders()
+		return err
+	}
+	w.f = f
+	return nil
+}
+
+// makeFolders makes the folders in the object's name and remembers which were
+// not there.
+func (w *writer) makeFolders() error {
+	for i := 0; ; {
+		n := strings.IndexByte(w.name[i:], '/')
+		if n < 0 {
+			return nil
+		}
+		i += n + 1
+		p, err := w.store.path(w.name[:i-1])
+		if err != nil {
+			return err
+		}
+		switch err := os.Mkdir(p, 0o777); {
+		case err == nil:
+			w.made = append(w.made, p)
+		case !errors.Is(err, fs.ErrExist):
+			return err
+		}
+	}
+}
+
+// removeFolders takes back makeFolders, as far as nobody else uses them.
+func (w *writer) removeFolders() {
+	for i := len(w.made) - 1; i >= 0; i-- {
+		os.Remove(w.made[i])
+	}
+	w.made = nil
+}

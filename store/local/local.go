@@ -1,0 +1,135 @@
+// Package local keeps objects in files: it is the store behind plain paths and
+// file:// addresses.
+//
+// Programs that open archives by address need only import package store/all;
+// this one is for those who want to name the folder themselves. It writes
+// through a temporary file beside the target, named .NAME.holdall-….tmp, which
+// its writer holds locked: what a killed writer leaves behind is cleared away
+// by the next one that writes the same name.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// recheckEvery is how long an open object may go on believing that its file is
+// unchanged. An fstat costs about as much as a small read that hits the page
+// cache; twenty a second cost nothing.
+const recheckEvery = 50 * time.Millisecond
+
+// A Store is the files below a folder. Names are slash-separated and relative
+// to it; they may climb out by "..", since they come from the address a user
+// typed, but cannot be absolute.
+type Store struct {
+	// NoSync makes Commit return without waiting for the disk. Objects still
+	// appear whole or not at all to every program that looks, but after a
+	// power failure a committed one may be missing, empty or torn.
+	NoSync bool
+
+	dir          string
+	recheck      time.Duration
+	beforeRename func() // a place for tests to die at
+}
+
+var (
+	_ store.Creator = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
+	_ store.Remover = (*Store)(nil)
+)
+
+// New returns the store of the files below dir; "" is the working directory.
+func New(dir string) *Store {
+	if dir == "" {
+		dir = "."
+	}
+	return &Store{dir: dir, recheck: recheckEvery}
+}
+
+// Remove deletes a file. A symlink goes itself, not what it leads to.
+func (s *Store) Remove(ctx context.Context, name string) error {
+	p, err := s.path(name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return failed("remove", name, err)
+	}
+	// os.Remove would take an empty folder too.
+	fi, err := os.Lstat(p)
+	if err == nil && fi.IsDir() {
+		err = syscall.EISDIR
+	}
+	if err == nil {
+		err = os.Remove(p)
+	}
+	if err != nil {
+		return failed("remove", p, missing(err))
+	}
+	return nil
+}
+
+// path returns where the named object lies. It does not clean what it joins:
+// "link/../x" is not "x".
+func (s *Store) path(name string) (string, error) {
+	switch local := filepath.FromSlash(name); {
+	case name == "":
+		return "", errors.New("empty name")
+	case strings.IndexByte(name, 0) >= 0:
+		return "", errors.New("name holds a NUL byte")
+	case os.IsPathSeparator(local[0]) || filepath.VolumeName(local) != "":
+		return "", errors.New("absolute name in a store of relative names")
+	default:
+		return join(s.dir, local), nil
+	}
+}
+
+func join(dir, name string) string {
+	switch {
+	case dir == ".":
+		return name
+	case os.IsPathSeparator(dir[len(dir)-1]):
+		return dir + name
+	default:
+		return dir + string(filepath.Separator) + name
+	}
+}
+
+// failed makes a store.Error for a request that has no range.
+func failed(op, path string, err error) error {
+	return &store.Error{Op: op, Name: path, Off: -1, Err: cause(err)}
+}
+
+// cause strips the operation and path that package os puts around an error:
+// store.Error says both.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// missing makes "x/y" not there where x is a file, for names in a store are flat.
+func missing(err error) error {
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: a file lies where its folder should", fs.ErrNotExist)
+	}
+	return err
+}
+
+// onWindows is where an open file can be neither renamed nor removed, and a
+// folder cannot be synced.
+const onWindows = runtime.GOOS == "windows"

@@ -1,0 +1,14 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package local
+
+import (
+	"errors"
+	"os"
+)
+
+const dontWait = 0
+
+// lock cannot tell the living from the dead here: temporary files of killed
+// writers stay.
+func lock(*os.File) (held bool, err error) { return false, errors.ErrUnsupported }

@@ -1,0 +1,193 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// object is an open file.
+//
+// That it changed is noticed by its size and modification time: when a read
+// comes up short, and otherwise at most every recheck. Not noticed are a change
+// that puts the old time back, one within the same tick of the file system's
+// clock as the last change before Open (Linux since 6.13 has no such ticks on
+// most file systems), a write through a memory map before it is written back,
+// and, until the next look, a read less than recheck after the last look. The
+// change time is left out because a rename over the file's name changes it, and
+// the old file, which this object keeps open, is still whole then.
+type object struct {
+	f       *os.File
+	path    string
+	info    store.Info
+	recheck time.Duration
+
+	next    atomic.Int64 // when to look again, on the clock that ticks counts
+	changed atomic.Bool
+}
+
+var _ store.Tailer = (*object)(nil)
+
+// Open opens a regular file for reading. It never waits: a named pipe is
+// refused, not opened.
+func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
+	p, err := s.path(name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, failed("open", name, err)
+	}
+	// Look before opening: to open and close a pipe breaks it for its writer,
+	// and to open a device may move it. Look again afterwards, at what was
+	// opened, without waiting for it.
+	fi, err := os.Stat(p)
+	if err == nil {
+		err = refusal(fi.Mode())
+	}
+	if err != nil {
+		return nil, failed("open", p, missing(err))
+	}
+	f, err := os.OpenFile(p, os.O_RDONLY|dontWait, 0)
+	if err != nil {
+		return nil, failed("open", p, err)
+	}
+	if fi, err = f.Stat(); err == nil {
+		err = refusal(fi.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, failed("open", p, err)
+	}
+	o := &object{f: f, path: p, info: infoOf(name, fi), recheck: s.recheck}
+	o.next.Store(int64(ticks() + o.recheck))
+	return o, nil
+}
+
+// refusal says why a file cannot be read as an object; nil if it can.
+func refusal(mode fs.FileMode) error {
+	switch {
+	case mode.IsRegular():
+		return nil
+	case mode.IsDir():
+		return syscall.EISDIR
+	case mode&fs.ModeNamedPipe != 0:
+		return errors.New("is a named pipe: expected a regular file")
+	case mode&fs.ModeSocket != 0:
+		return errors.New("is a socket: expected a regular file")
+	case mode&fs.ModeDevice != 0:
+		return errors.New("is a device: expected a regular file")
+	default:
+		return errors.New("is a special file: expected a regular file")
+	}
+}
+
+func (o *object) Info(ctx context.Context) (store.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Info{}, failed("info", o.path, err)
+	}
+	return o.info, nil
+}
+
+func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if o.changed.Load() {
+		return o.fail("read", off, int64(len(p)), store.ErrChanged)
+	}
+	if err := ctx.Err(); err != nil {
+		return o.fail("read", off, int64(len(p)), err)
+	}
+	if off < 0 {
+		return o.fail("read", off, int64(len(p)), fs.ErrInvalid)
+	}
+	if int64(len(p)) > o.info.Size-off {
+		return o.short("read", off, int64(len(p)), io.ErrUnexpectedEOF)
+	}
+	if n, err := o.f.ReadAt(p, off); n < len(p) {
+		return o.short("read", off, int64(len(p)), err)
+	}
+	// Looking after the read, not before it, vouches for what was read.
+	if now := ticks(); int64(now) >= o.next.Load() {
+		o.next.Store(int64(now + o.recheck))
+		if err := o.look(); err != nil {
+			return o.fail("read", off, int64(len(p)), err)
+		}
+	}
+	return nil
+}
+
+func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
+	n := int(min(int64(len(p)), o.info.Size))
+	if err := o.ReadAt(ctx, p[:n], o.info.Size-int64(n)); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func (o *object) Close() error {
+	if err := o.f.Close(); err != nil {
+		return failed("close", o.path, err)
+	}
+	return nil
+}
+
+// look finds out whether the file is still what it was at Open.
+func (o *object) look() error {
+	fi, err := o.f.Stat()
+	if err != nil {
+		return cause(err)
+	}
+	if fi.Size() != o.info.Size || !fi.ModTime().Equal(o.info.ModTime) {
+		o.changed.Store(true)
+	}
+	if o.changed.Load() {
+		return store.ErrChanged
+	}
+	return nil
+}
+
+// short says why there were too few bytes: the file changed, or else err.
+func (o *object) short(op string, off, n int64, err error) error {
+	if seen := o.look(); seen != nil {
+		err = seen
+	} else if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return o.fail(op, off, n, err)
+}
+
+func (o *object) fail(op string, off, n int64, err error) error {
+	return &store.Error{Op: op, Name: o.path, Off: off, Len: n, Err: cause(err)}
+}
+
+var started = time.Now()
+
+// ticks is a clock that is cheap to read and never set.
+func ticks() time.Duration { return time.Since(started) }
+
+func infoOf(name string, fi fs.FileInfo) store.Info {
+	return store.Info{Name: name, Size: fi.Size(), ModTime: fi.ModTime(), Version: version(fi)}
+}
+
+// version tells a file's states apart: inode, size, modification and change
+// time. Where a system has no inodes, size and modification time must do.
+func version(fi fs.FileInfo) string {
+	ino, ctime := inode(fi)
+	b := make([]byte, 0, 64)
+	b = strconv.AppendUint(b, ino, 16)
+	for _, n := range [...]int64{fi.Size(), fi.ModTime().UnixNano(), ctime} {
+		b = append(b, '-')
+		b = strconv.AppendUint(b, uint64(n), 16)
+	}
+	return string(b)
+}

@@ -1,0 +1,101 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// stream writes to what has no whole to keep: a pipe, a terminal, a device.
+type stream struct {
+	f      *os.File
+	name   string
+	path   string
+	shared bool // standard output and error are not ours to close
+	sync   bool
+	size   int64
+	done   bool
+}
+
+// standard returns the open file behind a path that means our own output. To
+// open such a path again would start at the front of a file that a shell
+// redirected to, and replace it by rename if it is regular.
+func standard(p string) *os.File {
+	switch filepath.ToSlash(p) {
+	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
+		return os.Stdout
+	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
+		return os.Stderr
+	}
+	return nil
+}
+
+// openSpecial opens a file that is not regular for writing. A pipe that nobody
+// reads is waited for, but no longer than ctx allows, which a blocking open
+// could not know.
+func openSpecial(ctx context.Context, p string, mode fs.FileMode) (*os.File, error) {
+	if mode&fs.ModeNamedPipe == 0 {
+		return os.OpenFile(p, os.O_WRONLY, 0)
+	}
+	for {
+		f, err := os.OpenFile(p, os.O_WRONLY|dontWait, 0)
+		if !errors.Is(err, syscall.ENXIO) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (w *stream) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	off := w.size
+	w.size += int64(n)
+	if err != nil {
+		return n, &store.Error{Op: "write", Name: w.path, Off: off, Len: int64(len(p)), Err: cause(err)}
+	}
+	return n, nil
+}
+
+func (w *stream) Commit(ctx context.Context) (store.Info, error) {
+	err := ctx.Err()
+	if w.done {
+		err = fs.ErrClosed
+	}
+	if err == nil && w.sync {
+		err = w.f.Sync()
+	}
+	if err == nil {
+		err = w.close()
+	}
+	if err != nil {
+		return store.Info{}, failed("commit", w.path, err)
+	}
+	return store.Info{Name: w.name, Size: w.size}, nil
+}
+
+// Abort cannot take back what was written.
+func (w *stream) Abort() error {
+	if err := w.close(); err != nil {
+		return failed("abort", w.path, err)
+	}
+	return nil
+}
+
+func (w *stream) close() error {
+	if w.done || w.shared {
+		w.done = true
+		return nil
+	}
+	w.done = true
+	return w.f.Close()
+}

@@ -1,0 +1,114 @@
+package local
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// A temporary file is called .NAME.holdall-RANDOM.tmp, NAME being what it will
+// become, and is locked by its writer from its first moment to its last. One
+// that can be locked has lost its writer.
+const (
+	tempMark      = ".holdall-"
+	tempEnd       = ".tmp"
+	tempRandomLen = 16 // hex digits
+	maxElementLen = 255
+	maxTempStem   = maxElementLen - len(".") - len(tempMark) - tempRandomLen - len(tempEnd)
+)
+
+// tempStem is how every temporary name of the given target begins.
+func tempStem(name string) string {
+	if len(name) > maxTempStem {
+		name = name[:maxTempStem]
+		for i := 0; i < utf8.UTFMax && !utf8.ValidString(name); i++ { // some file systems insist on UTF-8
+			name = name[:len(name)-1]
+		}
+	}
+	return "." + name + tempMark
+}
+
+func isTemp(name string) bool {
+	rest, ok := strings.CutSuffix(name, tempEnd)
+	if !ok || name[0] != '.' || len(rest) < tempRandomLen {
+		return false
+	}
+	stem, random := rest[:len(rest)-tempRandomLen], rest[len(rest)-tempRandomLen:]
+	_, err := hex.DecodeString(random)
+	return err == nil && strings.HasSuffix(stem, tempMark)
+}
+
+// createTemp makes a locked temporary file for target.
+func createTemp(dir, target string, perm fs.FileMode) (*os.File, error) {
+	for {
+		var random [tempRandomLen / 2]byte
+		rand.Read(random[:])
+		p := join(dir, tempStem(target)+hex.EncodeToString(random[:])+tempEnd)
+		f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+		if os.IsExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		// Somebody who clears away what is stale may have been quicker with
+		// the lock, and then removes the file.
+		held, err := lock(f)
+		if err != nil {
+			return f, nil // no locks here: nobody can get one to remove it either
+		}
+		if held && sameFile(f, p) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+// removeStale clears away temporary files of target whose writers are dead. It
+// is a courtesy: what cannot be read or removed stays.
+func removeStale(dir, target string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	stem := tempStem(target)
+	for {
+		names, err := d.Readdirnames(1024)
+		for _, name := range names {
+			if strings.HasPrefix(name, stem) && isTemp(name) {
+				removeIfDead(join(dir, name))
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func removeIfDead(p string) {
+	fi, err := os.Lstat(p)
+	if err != nil || !fi.Mode().IsRegular() {
+		return
+	}
+	f, err := os.OpenFile(p, os.O_RDWR|dontWait, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if held, _ := lock(f); held && sameFile(f, p) {
+		os.Remove(p)
+	}
+}
+
+func sameFile(f *os.File, p string) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(p)
+	return err == nil && os.SameFile(opened, named)
+}

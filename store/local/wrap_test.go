@@ -1,0 +1,11 @@
+package local
+
+import "github.com/holdall/holdall/store"
+
+// wrapped is an object as a retrying or caching store would hand it out.
+type wrapped struct{ store.Object }
+
+func (w wrapped) Unwrap() store.Object { return w.Object }
+
+// opaque is one that does not tell what it wraps.
+type opaque struct{ store.Object }

@@ -1,0 +1,250 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// bufferLen is how much is gathered before it is written: packing many
+	// small files would otherwise be one system call for each.
+	bufferLen = 64 << 10
+
+	// writebackLen is how much is written before the disk is asked to begin
+	// with it, so that the fsync at the end finds little left to wait for.
+	writebackLen = 8 << 20
+)
+
+// writer writes a temporary file that Commit puts in its target's place.
+type writer struct {
+	store    *Store
+	name     string
+	target   string // behind symlinks
+	dir      string // where target lies
+	keepMode *fs.FileMode
+	made     []string // folders made for it
+
+	f      *os.File
+	buf    []byte // what comes after size in the file
+	size   int64  // bytes in the file
+	begun  int64  // of which the disk was asked to begin with
+	err    error  // what went wrong in a write; only Rewind mends it
+	closed bool
+}
+
+var (
+	_ store.RangeWriter = (*writer)(nil)
+	_ store.Rewinder    = (*writer)(nil)
+)
+
+func (w *writer) Write(p []byte) (int, error) {
+	if err := w.usable(); err != nil {
+		return 0, w.fail("write", int64(len(p)), err)
+	}
+	if len(w.buf)+len(p) <= bufferLen {
+		if w.buf == nil {
+			w.buf = make([]byte, 0, bufferLen)
+		}
+		w.buf = append(w.buf, p...)
+		return len(p), nil
+	}
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	if len(p) < bufferLen {
+		w.buf = append(w.buf, p...)
+		return len(p), nil
+	}
+	return w.put(p)
+}
+
+func (w *writer) flush() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	_, err := w.put(w.buf)
+	w.buf = w.buf[:0]
+	return err
+}
+
+// put writes p to the file.
+func (w *writer) put(p []byte) (int, error) {
+	n, err := w.f.WriteAt(p, w.size)
+	if err != nil {
+		err = w.fail("write", int64(len(p)), err)
+		w.err = err
+	}
+	w.advance(int64(n))
+	return n, err
+}
+
+func (w *writer) advance(n int64) {
+	w.size += n
+	if w.size-w.begun >= writebackLen && !w.store.NoSync {
+		beginWriteback(w.f, w.begun, w.size-w.begun)
+		w.begun = w.size
+	}
+}
+
+// Rewind takes back what was written after the first to bytes.
+func (w *writer) Rewind(to int64) error {
+	end := w.size + int64(len(w.buf))
+	err := error(nil)
+	switch {
+	case w.closed:
+		err = fs.ErrClosed
+	case to < 0 || to > end:
+		err = fmt.Errorf("to byte %d of %d", to, end)
+	case to >= w.size:
+		w.buf = w.buf[:to-w.size]
+	default:
+		err = w.f.Truncate(to)
+	}
+	if err != nil {
+		return failed("rewind", w.target, err)
+	}
+	if to < w.size {
+		w.size, w.begun, w.buf = to, min(w.begun, to), w.buf[:0]
+	}
+	w.err = nil
+	return nil
+}
+
+// Commit makes the file appear under its name. If it fails, nothing of the
+// writer is left, unless it was the folder that could not be synced, for then
+// the file has already appeared.
+func (w *writer) Commit(ctx context.Context) (store.Info, error) {
+	err := w.usable()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		err = w.settle()
+	}
+	if err != nil {
+		return store.Info{}, w.failCommit(errors.Join(err, w.Abort()))
+	}
+	if w.store.beforeRename != nil {
+		w.store.beforeRename()
+	}
+	if onWindows {
+		w.f.Close()
+	}
+	if err := os.Rename(w.f.Name(), w.target); err != nil {
+		return store.Info{}, w.failCommit(errors.Join(cause(err), w.Abort()))
+	}
+	// From here on the temporary file is the target, and Abort must leave it.
+	w.closed = true
+	fi, err := os.Lstat(w.target) // renaming changes the change time
+	if !onWindows {
+		err = errors.Join(err, w.f.Close()) // not before the rename: the lock goes with it
+	}
+	if err == nil && !w.store.NoSync {
+		err = w.syncFolders()
+	}
+	if err != nil {
+		return store.Info{}, w.failCommit(err)
+	}
+	return infoOf(w.name, fi), nil
+}
+
+// settle brings the file's mode and bytes to rest.
+func (w *writer) settle() error {
+	if w.keepMode != nil {
+		if err := w.f.Chmod(*w.keepMode); err != nil {
+			return cause(err)
+		}
+	}
+	if w.store.NoSync {
+		return nil
+	}
+	return cause(w.f.Sync())
+}
+
+// syncFolders makes the new name, and those of folders made for it, last.
+func (w *writer) syncFolders() error {
+	if err := syncFolder(w.dir); err != nil {
+		return err
+	}
+	for _, made := range w.made {
+		dir, _ := filepath.Split(made)
+		if err := syncFolder(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(dir string) error {
+	if onWindows {
+		return nil
+	}
+	if dir == "" {
+		dir = "."
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil // some network file systems cannot, and need not
+	}
+	return err
+}
+
+// Abort removes the temporary file, and folders that were made for it.
+func (w *writer) Abort() error {
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	if onWindows {
+		w.f.Close()
+	}
+	err := os.Remove(w.f.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if !onWindows {
+		err = errors.Join(err, w.f.Close())
+	}
+	w.removeFolders()
+	if err != nil {
+		return failed("abort", w.target, err)
+	}
+	return nil
+}
+
+func (w *writer) usable() error {
+	if w.closed {
+		return fs.ErrClosed
+	}
+	return w.err
+}
+
+// fail says where in the object a write went wrong.
+func (w *writer) fail(op string, n int64, err error) error {
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		return e // the one that went wrong first
+	}
+	return &store.Error{Op: op, Name: w.target, Off: w.size + int64(len(w.buf)), Len: n, Err: cause(err)}
+}
+
+func (w *writer) failCommit(err error) error {
+	if e, ok := errors.AsType[*store.Error](err); ok && e.Op == "write" {
+		return e
+	}
+	return failed("commit", w.target, err)
+}

@@ -1,0 +1,251 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/holdall/holdall/store"
+)
+
+// ErrPowerLost is what every request to a Crash fails with after the crash.
+var ErrPowerLost = errors.New("power lost")
+
+// Crash is a store whose power fails. A step is a Write, a WriteRange, a
+// Rewind, a Commit or a Remove; the first so many steps are carried out, and
+// then every request fails, reads and aborts too, as if the process were gone.
+// What the store below holds then is what was committed: writers that were
+// open are aborted there, once the crash is seen.
+//
+// A step is carried out whole or not at all. That loses no state worth
+// testing: half a Write is invisible like a whole one, and a Commit that was
+// carried out but not answered leaves what the crash one step later leaves.
+//
+//	for steps := 0; ; steps++ {
+//		below := before.Clone()
+//		c := storetest.NewCrash(below, steps)
+//		work(c)
+//		check(below)
+//		if !c.Lost() {
+//			break
+//		}
+//	}
+type Crash struct {
+	st store.Store
+
+	mu   sync.Mutex
+	left int
+	lost bool
+	open map[*crashWriter]bool
+}
+
+// NewCrash returns a store over st whose power fails after the given number of
+// steps.
+func NewCrash(st store.Store, steps int) *Crash {
+	return &Crash{st: st, left: steps, open: map[*crashWriter]bool{}}
+}
+
+// Lost reports whether the power has failed.
+func (c *Crash) Lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+func (c *Crash) alive() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return ErrPowerLost
+	}
+	return nil
+}
+
+// step carries out do, unless the power fails now or has failed before.
+func (c *Crash) step(do func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left == 0 && !c.lost {
+		c.lost = true
+		for w := range c.open {
+			// Whether the abort fails is of no interest to a process
+			// that is gone.
+			_ = w.w.Abort()
+		}
+		c.open = nil
+	}
+	if c.lost {
+		return ErrPowerLost
+	}
+	c.left--
+	return do()
+}
+
+// Open opens an object of the store below.
+func (c *Crash) Open(ctx context.Context, name string) (store.Object, error) {
+	if err := c.alive(); err != nil {
+		return nil, err
+	}
+	o, err := c.st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	co := &crashObject{o, c}
+	var (
+		h store.Header
+		t store.Tailer
+	)
+	if inner, ok := o.(store.Header); ok {
+		h = crashHeader{c, inner}
+	}
+	if inner, ok := o.(store.Tailer); ok {
+		t = crashTailer{c, inner}
+	}
+	return reading(co, h, t), nil
+}
+
+// Near reports whether the store below is near.
+func (c *Crash) Near() bool { return store.IsNear(c.st) }
+
+// List enumerates the objects of the store below.
+func (c *Crash) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		for info, err := range store.List(ctx, c.st, prefix) {
+			if lost := c.alive(); lost != nil {
+				yield(store.Info{}, lost)
+				return
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// Remove is a step.
+func (c *Crash) Remove(ctx context.Context, name string) error {
+	return c.step(func() error { return store.Remove(ctx, c.st, name) })
+}
+
+// Create begins an object, of which nothing remains if the power fails before
+// its Commit.
+func (c *Crash) Create(ctx context.Context, name string) (store.Writer, error) {
+	if err := c.alive(); err != nil {
+		return nil, err
+	}
+	w, err := store.Create(ctx, c.st, name)
+	if err != nil {
+		return nil, err
+	}
+	cw := &crashWriter{w: w, c: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return nil, errors.Join(ErrPowerLost, w.Abort())
+	}
+	c.open[cw] = true
+	if r, ok := w.(store.Rewinder); ok {
+		return rewinding(cw, crashRewinder{c, r}), nil
+	}
+	return cw, nil
+}
+
+type crashObject struct {
+	store.Object
+	c *Crash
+}
+
+func (o *crashObject) Info(ctx context.Context) (store.Info, error) {
+	if err := o.c.alive(); err != nil {
+		return store.Info{}, err
+	}
+	return o.Object.Info(ctx)
+}
+
+func (o *crashObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := o.c.alive(); err != nil {
+		return err
+	}
+	return o.Object.ReadAt(ctx, p, off)
+}
+
+type crashHeader struct {
+	c    *Crash
+	head store.Header
+}
+
+func (h crashHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
+	if err := h.c.alive(); err != nil {
+		return 0, err
+	}
+	return h.head.ReadHead(ctx, p)
+}
+
+type crashTailer struct {
+	c    *Crash
+	tail store.Tailer
+}
+
+func (t crashTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
+	if err := t.c.alive(); err != nil {
+		return 0, err
+	}
+	return t.tail.ReadTail(ctx, p)
+}
+
+type crashWriter struct {
+	w store.Writer
+	c *Crash
+}
+
+func (w *crashWriter) Write(p []byte) (n int, err error) {
+	err = w.c.step(func() error {
+		n, err = w.w.Write(p)
+		return err
+	})
+	return n, err
+}
+
+func (w *crashWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
+	rw, ok := w.w.(store.RangeWriter)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return w.c.step(func() error { return rw.WriteRange(ctx, from, off, n) })
+}
+
+func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
+	err = w.c.step(func() error {
+		delete(w.c.open, w)
+		info, err = w.w.Commit(ctx)
+		return err
+	})
+	return info, err
+}
+
+func (w *crashWriter) Abort() error {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.lost {
+		return ErrPowerLost
+	}
+	delete(w.c.open, w)
+	return w.w.Abort()
+}
+
+type crashRewinder struct {
+	c      *Crash
+	rewind store.Rewinder
+}
+
+func (r crashRewinder) Rewind(to int64) error {
+	return r.c.step(func() error { return r.rewind.Rewind(to) })
+}
+
+var (
+	_ store.Creator = (*Crash)(nil)
+	_ store.Lister  = (*Crash)(nil)
+	_ store.Remover = (*Crash)(nil)
+	_ store.Near    = (*Crash)(nil)
+)

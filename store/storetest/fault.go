@@ -1,0 +1,313 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/holdall/holdall/store"
+)
+
+// An Injector decides before each request to a store whether it fails. op is
+// one of open, info, read, head, tail, list, remove, create, write, rewind, commit
+// and abort; name is the object, or the prefix listed. off and n are the range
+// read, or the place in the new object and the number of bytes to be written;
+// off is -1 where there is no range. It is called in parallel.
+//
+// A nil error lets the request through. A [*Cut] lets a part of it through.
+type Injector func(op, name string, off, n int64) error
+
+// A Cut makes a read or write do its first Keep bytes and then fail.
+type Cut struct {
+	Keep int64
+	Err  error
+}
+
+func (c *Cut) Error() string { return fmt.Sprintf("cut after %d bytes: %v", c.Keep, c.Err) }
+
+func (c *Cut) Unwrap() error { return c.Err }
+
+// CutWrites makes every write fail with err that would bring its object over
+// size bytes, after as many as fit: a disk that is full.
+func CutWrites(size int64, err error) Injector {
+	return func(op, _ string, off, n int64) error {
+		if op != "write" || n <= size-off {
+			return nil
+		}
+		return &Cut{Keep: max(0, size-off), Err: err}
+	}
+}
+
+// Nth makes the k-th request fail with err, counted from 1; of kind op, or of
+// any kind if op is "".
+func Nth(op string, k int, err error) Injector {
+	var mu sync.Mutex
+	return func(got, _ string, _, _ int64) error {
+		if op != "" && op != got {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		k--
+		if k == 0 {
+			return err
+		}
+		return nil
+	}
+}
+
+// A Counter counts the errors of an Injector, to prove that a fault was met
+// and that its error came up.
+type Counter struct {
+	inject Injector
+
+	mu   sync.Mutex
+	n    int
+	last error
+}
+
+// Count returns a Counter around inject; its method Inject is the Injector to
+// use instead.
+func Count(inject Injector) *Counter { return &Counter{inject: inject} }
+
+// Inject asks the Injector inside and remembers its error.
+func (c *Counter) Inject(op, name string, off, n int64) error {
+	err := c.inject(op, name, off, n)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.n++
+		c.last = err
+	}
+	return err
+}
+
+// Injected returns how many errors were injected, and the last of them.
+func (c *Counter) Injected() (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n, c.last
+}
+
+// Surfaced returns nil if an error was injected and err, which the code under
+// test returned, wraps the last one. Otherwise it says which of the two is not
+// so.
+func (c *Counter) Surfaced(err error) error {
+	switch n, last := c.Injected(); {
+	case n == 0:
+		return errors.New("no error was injected")
+	case err == nil:
+		return fmt.Errorf("the injected error was swallowed: %w", last)
+	case !errors.Is(err, last):
+		return fmt.Errorf("expected an error wrapping %q, found %q", last, err)
+	}
+	return nil
+}
+
+// Fault returns a store that asks inject before each request and otherwise
+// does what st does.
+func Fault(st store.Store, inject Injector) store.Store {
+	f := &faulty{st: st, inject: inject}
+	var (
+		c store.Creator
+		l store.Lister
+		r store.Remover
+	)
+	if inner, ok := st.(store.Creator); ok {
+		c = faultyCreator{f, inner}
+	}
+	if inner, ok := st.(store.Lister); ok {
+		l = faultyLister{f, inner}
+	}
+	if inner, ok := st.(store.Remover); ok {
+		r = faultyRemover{f, inner}
+	}
+	return able(f, c, l, r)
+}
+
+type faulty struct {
+	st     store.Store
+	inject Injector
+}
+
+func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
+	if err := f.inject("open", name, -1, 0); err != nil {
+		return nil, err
+	}
+	o, err := f.st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	fo := &faultyObject{Object: o, f: f, name: name}
+	var (
+		h store.Header
+		t store.Tailer
+	)
+	if inner, ok := o.(store.Header); ok {
+		h = faultyHeader{fo, inner}
+	}
+	if inner, ok := o.(store.Tailer); ok {
+		t = faultyTailer{fo, inner}
+	}
+	return reading(fo, h, t), nil
+}
+
+func (f *faulty) Near() bool { return store.IsNear(f.st) }
+
+type faultyObject struct {
+	store.Object
+	f    *faulty
+	name string
+}
+
+func (o *faultyObject) Info(ctx context.Context) (store.Info, error) {
+	if err := o.f.inject("info", o.name, -1, 0); err != nil {
+		return store.Info{}, err
+	}
+	return o.Object.Info(ctx)
+}
+
+func (o *faultyObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := o.f.inject("read", o.name, off, int64(len(p))); err != nil {
+		if cut, ok := errors.AsType[*Cut](err); ok {
+			return errors.Join(err, o.Object.ReadAt(ctx, p[:min(cut.Keep, int64(len(p)))], off))
+		}
+		return err
+	}
+	return o.Object.ReadAt(ctx, p, off)
+}
+
+type faultyHeader struct {
+	o    *faultyObject
+	head store.Header
+}
+
+func (h faultyHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
+	if err := h.o.f.inject("head", h.o.name, -1, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return h.head.ReadHead(ctx, p)
+}
+
+type faultyTailer struct {
+	o    *faultyObject
+	tail store.Tailer
+}
+
+func (t faultyTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
+	if err := t.o.f.inject("tail", t.o.name, -1, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return t.tail.ReadTail(ctx, p)
+}
+
+type faultyLister struct {
+	f    *faulty
+	list store.Lister
+}
+
+func (l faultyLister) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	if err := l.f.inject("list", prefix, -1, 0); err != nil {
+		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
+	}
+	return l.list.List(ctx, prefix)
+}
+
+type faultyRemover struct {
+	f      *faulty
+	remove store.Remover
+}
+
+func (r faultyRemover) Remove(ctx context.Context, name string) error {
+	if err := r.f.inject("remove", name, -1, 0); err != nil {
+		return err
+	}
+	return r.remove.Remove(ctx, name)
+}
+
+type faultyCreator struct {
+	f      *faulty
+	create store.Creator
+}
+
+func (c faultyCreator) Create(ctx context.Context, name string) (store.Writer, error) {
+	if err := c.f.inject("create", name, -1, 0); err != nil {
+		return nil, err
+	}
+	w, err := c.create.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	fw := &faultyWriter{w: w, f: c.f, name: name}
+	if r, ok := w.(store.Rewinder); ok {
+		return rewinding(fw, faultyRewinder{fw, r}), nil
+	}
+	return fw, nil
+}
+
+type faultyWriter struct {
+	w    store.Writer
+	f    *faulty
+	name string
+	size int64
+}
+
+func (w *faultyWriter) Write(p []byte) (int, error) {
+	injected := w.f.inject("write", w.name, w.size, int64(len(p)))
+	if injected != nil {
+		cut, ok := errors.AsType[*Cut](injected)
+		if !ok {
+			return 0, injected
+		}
+		p = p[:min(cut.Keep, int64(len(p)))]
+	}
+	n, err := w.w.Write(p)
+	w.size += int64(n)
+	return n, errors.Join(injected, err)
+}
+
+func (w *faultyWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
+	rw, ok := w.w.(store.RangeWriter)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := w.f.inject("write", w.name, w.size, n); err != nil {
+		return err
+	}
+	err := rw.WriteRange(ctx, from, off, n)
+	if err == nil {
+		w.size += n
+	}
+	return err
+}
+
+func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
+	if err := w.f.inject("commit", w.name, -1, 0); err != nil {
+		return store.Info{}, err
+	}
+	return w.w.Commit(ctx)
+}
+
+// Abort aborts even where an error is injected: the error is what is tested,
+// and nothing must be left behind by it.
+func (w *faultyWriter) Abort() error {
+	return errors.Join(w.f.inject("abort", w.name, -1, 0), w.w.Abort())
+}
+
+type faultyRewinder struct {
+	w      *faultyWriter
+	rewind store.Rewinder
+}
+
+func (r faultyRewinder) Rewind(to int64) error {
+	if err := r.w.f.inject("rewind", r.w.name, to, 0); err != nil {
+		return err
+	}
+	err := r.rewind.Rewind(to)
+	if err == nil {
+		r.w.size = to
+	}
+	return err
+}

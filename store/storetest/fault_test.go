@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+)
+
+func TestFaultReachesEveryKindOfRequest(t *testing.T) {
+	injected := errors.New("injected")
+	ctx := t.Context()
+	for op, ask := range map[string]func(store.Store) error{
+		"open": func(st store.Store) error { _, err := st.Open(ctx, "a"); return err },
+		"info": func(st store.Store) error { o, _ := st.Open(ctx, "a"); _, err := o.Info(ctx); return err },
+		"read": func(st store.Store) error {
+			o, _ := st.Open(ctx, "a")
+			return o.ReadAt(ctx, make([]byte, 1), 0)
+		},
+		"tail": func(st store.Store) error {
+			o, _ := st.Open(ctx, "a")
+			_, err := store.ReadTail(ctx, o, make([]byte, 1))
+			return err
+		},
+		"head": func(st store.Store) error {
+			o, _ := st.Open(ctx, "a")
+			_, err := store.ReadHead(ctx, o, make([]byte, 1))
+			return err
+		},
+		"list": func(st store.Store) error {
+			for _, err := range store.List(ctx, st, "") {
+				return err
+			}
+			return nil
+		},
+		"remove": func(st store.Store) error { return store.Remove(ctx, st, "a") },
+		"create": func(st store.Store) error { _, err := store.Create(ctx, st, "b"); return err },
+		"write": func(st store.Store) error {
+			w, _ := store.Create(ctx, st, "b")
+			_, err := w.Write([]byte("x"))
+			return err
+		},
+		"rewind": func(st store.Store) error {
+			w, _ := store.Create(ctx, st, "b")
+			return w.(store.Rewinder).Rewind(0)
+		},
+		"commit": func(st store.Store) error {
+			w, _ := store.Create(ctx, st, "b")
+			_, err := w.Commit(ctx)
+			return err
+		},
+		"abort": func(st store.Store) error { w, _ := store.Create(ctx, st, "b"); return w.Abort() },
+	} {
+		t.Run(op, func(t *testing.T) {
+			var m Mem
+			m.Put("a", []byte("bytes"))
+			c := Count(Nth(op, 1, injected))
+			st := Fault(&m, c.Inject)
+			if err := c.Surfaced(ask(st)); err != nil {
+				t.Error(err)
+			}
+			if n, _ := c.Injected(); n != 1 {
+				t.Errorf("expected 1 error injected, found %d", n)
+			}
+			if m.Get("b") != nil {
+				t.Error("an object appeared although its writer failed or never committed")
+			}
+			if string(m.Get("a")) != "bytes" {
+				t.Error("the object there was touched")
+			}
+			if err := ask(st); err != nil {
+				t.Errorf("second request, after the fault: %v", err)
+			}
+		})
+	}
+}
+
+func TestCounterTellsASwallowedError(t *testing.T) {
+	injected := errors.New("injected")
+	c := Count(Nth("", 2, injected))
+	if err := c.Surfaced(nil); err == nil {
+		t.Error("nothing injected: expected an error")
+	}
+	for range 3 {
+		_ = c.Inject("read", "a", 0, 1)
+	}
+	if err := c.Surfaced(nil); err == nil {
+		t.Error("swallowed: expected an error")
+	}
+	if err := c.Surfaced(io.EOF); err == nil {
+		t.Error("another error came up: expected an error")
+	}
+	if err := c.Surfaced(fmt.Errorf("wrapped: %w", injected)); err != nil {
+		t.Errorf("surfaced: %v", err)
+	}
+}
+
+func TestCutWritesLetsThroughWhatFits(t *testing.T) {
+	full := errors.New("disk full")
+	var m Mem
+	w, err := store.Create(t.Context(), Fault(&m, CutWrites(10, full)), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.Write([]byte("01234567")); n != 8 || err != nil {
+		t.Errorf("write 8 of 10: wrote %d, %v", n, err)
+	}
+	if n, err := w.Write([]byte("89abc")); n != 2 || !errors.Is(err, full) {
+		t.Errorf("write over the limit: expected 2 and the error, found %d, %v", n, err)
+	}
+	if n, err := w.Write([]byte("x")); n != 0 || !errors.Is(err, full) {
+		t.Errorf("write when full: expected 0 and the error, found %d, %v", n, err)
+	}
+	if err := w.(store.Rewinder).Rewind(9); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.Write([]byte("y")); n != 1 || err != nil {
+		t.Errorf("write after a rewind: expected room for 1, found %d, %v", n, err)
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Get("a"); string(got) != "012345678y" {
+		t.Errorf("expected what was let through, found %q", got)
+	}
+}
+
+func TestCutReadFillsOnlyItsFront(t *testing.T) {
+	broken := errors.New("broken")
+	var m Mem
+	m.Put("a", []byte("0123456789"))
+	o, err := Fault(&m, Nth("read", 1, &Cut{Keep: 3, Err: broken})).Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := []byte("......")
+	if err := o.ReadAt(t.Context(), p, 2); !errors.Is(err, broken) || string(p) != "234..." {
+		t.Errorf("expected 3 bytes and the error, found %q, %v", p, err)
+	}
+}
+
+// replaceBoth publishes two objects that belong together and removes a third.
+func replaceBoth(ctx context.Context, st store.Store) error {
+	stage := store.NewStage(st)
+	for _, name := range []string{"chunk", "index"} {
+		w, err := stage.Create(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, part := range []string{"new ", name} {
+			if _, err := w.Write([]byte(part)); err != nil {
+				return err
+			}
+		}
+		if _, err := w.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	if err := stage.Publish(ctx); err != nil {
+		return err
+	}
+	return store.Remove(ctx, st, "spare")
+}
+
+func TestCrashKeepsOnlyWhatWasCommitted(t *testing.T) {
+	var before Mem
+	before.Put("chunk", []byte("old chunk"))
+	before.Put("index", []byte("old index"))
+	before.Put("spare", []byte("spare"))
+	var seen []string
+	for steps := 0; ; steps++ {
+		below := before.Clone()
+		c := NewCrash(below, steps)
+		err := replaceBoth(t.Context(), c)
+		if c.Lost() != errors.Is(err, ErrPowerLost) {
+			t.Errorf("after %d steps: power lost %v, but found %v", steps, c.Lost(), err)
+		}
+		seen = append(seen, fmt.Sprintf("%s, %s, %s", below.Get("chunk"), below.Get("index"), below.Get("spare")))
+		if !c.Lost() {
+			break
+		}
+		if _, err := c.Open(t.Context(), "chunk"); !errors.Is(err, ErrPowerLost) {
+			t.Errorf("open after the crash: expected ErrPowerLost, found %v", err)
+		}
+		for _, err := range c.List(t.Context(), "") {
+			if !errors.Is(err, ErrPowerLost) {
+				t.Errorf("list after the crash: expected ErrPowerLost, found %v", err)
+			}
+		}
+	}
+	want := []string{
+		"old chunk, old index, spare", // no step
+		"old chunk, old index, spare", // four writes, which Publish has not committed
+		"old chunk, old index, spare",
+		"old chunk, old index, spare",
+		"old chunk, old index, spare",
+		"new chunk, old index, spare", // the commits, one after the other
+		"new chunk, new index, spare",
+		"new chunk, new index, ", // the removal
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("states after a crash:\nexpected %q\nfound    %q", want, seen)
+	}
+}
+
+func TestCrashStopsObjectsThatAreOpen(t *testing.T) {
+	var m Mem
+	m.Put("a", []byte("bytes"))
+	c := NewCrash(&m, 0)
+	o, err := c.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ReadAt(t.Context(), make([]byte, 1), 0); err != nil {
+		t.Errorf("read before the crash: %v", err)
+	}
+	if err := c.Remove(t.Context(), "a"); !errors.Is(err, ErrPowerLost) {
+		t.Errorf("remove: expected ErrPowerLost, found %v", err)
+	}
+	_, infoErr := o.Info(t.Context())
+	_, tailErr := store.ReadTail(t.Context(), o, make([]byte, 1))
+	_, headErr := store.ReadHead(t.Context(), o, make([]byte, 1))
+	readErr := o.ReadAt(t.Context(), make([]byte, 1), 0)
+	for op, err := range map[string]error{"read": readErr, "info": infoErr, "head": headErr, "tail": tailErr} {
+		if !errors.Is(err, ErrPowerLost) {
+			t.Errorf("%s after the crash: expected ErrPowerLost, found %v", op, err)
+		}
+	}
+	if string(m.Get("a")) != "bytes" {
+		t.Error("removed although the power was lost")
+	}
+}

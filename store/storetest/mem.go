@@ -1,0 +1,309 @@
+// Package storetest holds what tests of stores and of their users share: a
+// store in memory, wrappers that trace requests, inject faults and cut the
+// power, and the conformance suite that every store has to pass.
+//
+// It is for tests; programs have no use for it.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// Mem is a store in memory with every optional ability but one: it is not Near,
+// so that tests see the requests which a far store would get. Its zero value
+// is empty and ready.
+//
+// An Object of Mem is bound to the version that was there when it was opened:
+// once Put, Commit or Remove has touched the name, its reads fail, with
+// store.ErrChanged or, after Remove, with an error wrapping fs.ErrNotExist.
+// That is how a bucket with conditional requests behaves, and it makes tests
+// see a change that a store which keeps old versions would hide.
+type Mem struct {
+	mu   sync.RWMutex
+	objs map[string]*memVersion
+	last int64 // the number of the latest version of any object
+}
+
+// memVersion is one version of an object; its fields never change.
+type memVersion struct {
+	info store.Info
+	data []byte
+}
+
+// Put makes content the new version of the named object, even if the bytes are
+// the same. It keeps a copy.
+func (m *Mem) Put(name string, content []byte) {
+	m.put(name, append([]byte{}, content...))
+}
+
+func (m *Mem) put(name string, content []byte) store.Info {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.objs == nil {
+		m.objs = map[string]*memVersion{}
+	}
+	m.last++
+	v := &memVersion{data: content, info: store.Info{
+		Name:    name,
+		Size:    int64(len(content)),
+		ModTime: time.Now(),
+		Version: strconv.FormatInt(m.last, 10),
+	}}
+	m.objs[name] = v
+	return v.info
+}
+
+// Get returns a copy of the named object's bytes, nil if it is not there.
+func (m *Mem) Get(name string) []byte {
+	v := m.current(name)
+	if v == nil {
+		return nil
+	}
+	return append([]byte{}, v.data...)
+}
+
+// Clone returns a store with the same objects and versions, on which changes
+// to m have no effect. A crash test starts each round from a clone.
+func (m *Mem) Clone() *Mem {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return &Mem{objs: maps.Clone(m.objs), last: m.last}
+}
+
+func (m *Mem) current(name string) *memVersion {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.objs[name]
+}
+
+// Open returns the current version of the named object.
+func (m *Mem) Open(ctx context.Context, name string) (store.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: err}
+	}
+	v := m.current(name)
+	if v == nil {
+		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: fs.ErrNotExist}
+	}
+	return &memObject{m: m, v: v}, nil
+}
+
+// List enumerates the objects that are there when it is called.
+func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		m.mu.RLock()
+		objs := maps.Clone(m.objs)
+		m.mu.RUnlock()
+		for _, name := range slices.Sorted(maps.Keys(objs)) {
+			if !strings.HasPrefix(name, prefix) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				yield(store.Info{}, &store.Error{Op: "list", Name: prefix, Off: -1, Err: err})
+				return
+			}
+			if !yield(objs[name].info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Remove deletes the named object.
+func (m *Mem) Remove(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return &store.Error{Op: "remove", Name: name, Off: -1, Err: err}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.objs[name] == nil {
+		return &store.Error{Op: "remove", Name: name, Off: -1, Err: fs.ErrNotExist}
+	}
+	delete(m.objs, name)
+	return nil
+}
+
+// Create begins an object, invisible until its writer commits.
+func (m *Mem) Create(ctx context.Context, name string) (store.Writer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &store.Error{Op: "create", Name: name, Off: -1, Err: err}
+	}
+	return &memWriter{m: m, name: name}, nil
+}
+
+type memObject struct {
+	m *Mem
+	v *memVersion
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// usable says why o cannot be read, nil if it can.
+func (o *memObject) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	closed := o.closed
+	o.mu.Unlock()
+	if closed {
+		return fs.ErrClosed
+	}
+	switch o.m.current(o.v.info.Name) {
+	case o.v:
+		return nil
+	case nil:
+		return fs.ErrNotExist
+	}
+	return store.ErrChanged
+}
+
+func (o *memObject) Info(ctx context.Context) (store.Info, error) {
+	if err := o.usable(ctx); err != nil {
+		return store.Info{}, &store.Error{Op: "info", Name: o.v.info.Name, Off: -1, Err: err}
+	}
+	return o.v.info, nil
+}
+
+func (o *memObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	err := o.usable(ctx)
+	switch {
+	case err != nil:
+	case off < 0:
+		err = errors.New("negative offset")
+	case off > int64(len(o.v.data)) || int64(len(p)) > int64(len(o.v.data))-off:
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return &store.Error{Op: "read", Name: o.v.info.Name, Off: off, Len: int64(len(p)), Err: err}
+	}
+	copy(p, o.v.data[off:])
+	return nil
+}
+
+func (o *memObject) ReadHead(ctx context.Context, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := o.usable(ctx); err != nil {
+		return 0, &store.Error{Op: "head", Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
+	}
+	return copy(p, o.v.data), nil
+}
+
+func (o *memObject) ReadTail(ctx context.Context, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := o.usable(ctx); err != nil {
+		return 0, &store.Error{Op: "tail", Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
+	}
+	return copy(p, o.v.data[max(0, len(o.v.data)-len(p)):]), nil
+}
+
+func (o *memObject) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	return nil
+}
+
+type memWriter struct {
+	m    *Mem
+	name string
+	buf  bytes.Buffer
+	done bool
+}
+
+func (w *memWriter) fail(op string, err error) error {
+	return &store.Error{Op: op, Name: w.name, Off: -1, Err: err}
+}
+
+func (w *memWriter) Write(p []byte) (int, error) {
+	if w.done {
+		return 0, w.fail("write", fs.ErrClosed)
+	}
+	return w.buf.Write(p)
+}
+
+// WriteRange copies from objects of a Mem only: as in a bucket, what another
+// store holds has to be read.
+func (w *memWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
+	src, ok := from.(*memObject)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if w.done {
+		return w.fail("write", fs.ErrClosed)
+	}
+	size := int64(len(src.v.data))
+	err := src.usable(ctx)
+	switch {
+	case err != nil:
+	case off < 0 || n < 0:
+		err = errors.New("negative range")
+	case off > size || n > size-off:
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return &store.Error{Op: "read", Name: src.v.info.Name, Off: off, Len: n, Err: err}
+	}
+	w.buf.Write(src.v.data[off : off+n])
+	return nil
+}
+
+func (w *memWriter) Rewind(to int64) error {
+	if w.done {
+		return w.fail("rewind", fs.ErrClosed)
+	}
+	if to < 0 || to > int64(w.buf.Len()) {
+		return w.fail("rewind", fmt.Errorf("to %d, only %d bytes written", to, w.buf.Len()))
+	}
+	w.buf.Truncate(int(to))
+	return nil
+}
+
+func (w *memWriter) Commit(ctx context.Context) (store.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Info{}, w.fail("commit", err)
+	}
+	if w.done {
+		return store.Info{}, w.fail("commit", fs.ErrClosed)
+	}
+	w.done = true
+	return w.m.put(w.name, append([]byte{}, w.buf.Bytes()...)), nil
+}
+
+func (w *memWriter) Abort() error {
+	w.done = true
+	w.buf = bytes.Buffer{}
+	return nil
+}
+
+var (
+	_ store.Creator     = (*Mem)(nil)
+	_ store.Lister      = (*Mem)(nil)
+	_ store.Remover     = (*Mem)(nil)
+	_ store.Header      = (*memObject)(nil)
+	_ store.Tailer      = (*memObject)(nil)
+	_ store.Rewinder    = (*memWriter)(nil)
+	_ store.RangeWriter = (*memWriter)(nil)
+)

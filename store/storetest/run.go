@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+)
+
+// Run is the conformance suite: a store that passes keeps the contract of
+// package store. It calls open for each of its tests, for an empty store and a
+// put which makes content the new version of the named object; put must
+// replace the object as a whole, so that no reader can meet half of it. A name
+// that cannot exist there at all is refused by put with an error wrapping
+// errors.ErrUnsupported.
+//
+// Where the store is a Creator, Lister or Remover, these are tested too.
+func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name string, content []byte) error)) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *suite)
+	}{
+		{"read returns the bytes of every range", testRanges},
+		{"read past the end is an unexpected EOF", testPastEnd},
+		{"read at a negative offset is an error", testNegative},
+		{"empty read is never an error", testEmptyRead},
+		{"empty object has size 0 and no bytes", testEmptyObject},
+		{"head and tail shorter, equal and longer than the object", testEnds},
+		{"missing object is fs.ErrNotExist at open or first request", testMissing},
+		{"info tells size, time and version", testInfo},
+		{"parallel reads of one object return its bytes", testParallel},
+		{"read after close fails", testClosed},
+		{"cancelled context stops a request", testCancelled},
+		{"open object keeps its version or fails with ErrChanged", testChanged},
+		{"reads beside changes never mix versions", testChanging},
+		{"names are plain text, not patterns or escapes", testNames},
+		{"writer", testWriters},
+		{"lister", testLister},
+		{"remover", testRemover},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, put := open(t)
+			c.test(t, &suite{st: st, putFunc: put})
+		})
+	}
+}
+
+// A suite is the store that one test of the suite runs against.
+type suite struct {
+	st      store.Store
+	putFunc func(name string, content []byte) error
+}
+
+func (s *suite) put(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := s.putFunc(name, content); err != nil {
+		t.Fatalf("put %q: %v", name, err)
+	}
+}
+
+func (s *suite) open(t *testing.T, name string) store.Object {
+	t.Helper()
+	o, err := s.st.Open(t.Context(), name)
+	if err != nil {
+		t.Fatalf("open %q: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if err := o.Close(); err != nil {
+			t.Errorf("close %q: %v", name, err)
+		}
+	})
+	return o
+}
+
+// content reads the whole named object afresh.
+func (s *suite) content(t *testing.T, name string) []byte {
+	t.Helper()
+	o := s.open(t, name)
+	info, err := o.Info(t.Context())
+	if err != nil {
+		t.Fatalf("info %q: %v", name, err)
+	}
+	p := make([]byte, info.Size)
+	if err := o.ReadAt(t.Context(), p, 0); err != nil {
+		t.Fatalf("read %q: %v", name, err)
+	}
+	return p
+}
+
+func (s *suite) wantContent(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if got := s.content(t, name); !bytes.Equal(got, want) {
+		t.Errorf("%q: expected %s, found %s", name, brief(want), brief(got))
+	}
+}
+
+// wantMissing checks that the first request to name tells that it is not there.
+func (s *suite) wantMissing(t *testing.T, name string) {
+	t.Helper()
+	o, err := s.st.Open(t.Context(), name)
+	if err == nil {
+		err = o.ReadAt(t.Context(), make([]byte, 1), 0)
+		if err := o.Close(); err != nil {
+			t.Errorf("close %q: %v", name, err)
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%q: expected an error wrapping fs.ErrNotExist, found %v", name, err)
+	}
+}
+
+func brief(p []byte) string {
+	if len(p) <= 32 {
+		return fmt.Sprintf("%q", p)
+	}
+	return fmt.Sprintf("%d bytes beginning %q", len(p), p[:16])
+}
+
+// seeded returns a source of random numbers and prints its seed.
+func seeded(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// noise returns n bytes in which no two ranges of some length are equal.
+func noise(r *rand.Rand, n int) []byte {
+	p := make([]byte, 0, n+8)
+	for len(p) < n {
+		p = binary.LittleEndian.AppendUint64(p, r.Uint64())
+	}
+	return p[:n]
+}

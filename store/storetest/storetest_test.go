@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+)
+
+// bare hides the optional abilities of a Mem, those of its objects too.
+type bare struct{ m *Mem }
+
+func (b bare) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := b.m.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ store.Object }{o}, nil
+}
+
+// nearBare is a bare that says it is near.
+type nearBare struct{ bare }
+
+func (nearBare) Near() bool { return true }
+
+func TestMemAndEveryWrapperKeepTheContract(t *testing.T) {
+	none := func(string, string, int64, int64) error { return nil }
+	for name, wrap := range map[string]func(*Mem) store.Store{
+		"mem":                 func(m *Mem) store.Store { return m },
+		"read-only, no tails": func(m *Mem) store.Store { return bare{m} },
+		"trace":               func(m *Mem) store.Store { return Trace(m, io.Discard) },
+		"fault":               func(m *Mem) store.Store { return Fault(m, none) },
+		"crash":               func(m *Mem) store.Store { return NewCrash(m, 1<<30) },
+		"trace of fault of crash": func(m *Mem) store.Store {
+			return Trace(Fault(NewCrash(m, 1<<30), none), io.Discard)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(*testing.T) (store.Store, func(string, []byte) error) {
+				m := &Mem{}
+				return wrap(m), func(name string, content []byte) error {
+					m.Put(name, content)
+					return nil
+				}
+			})
+		})
+	}
+}
+
+func TestMemObjectIsBoundToItsVersion(t *testing.T) {
+	var m Mem
+	m.Put("a", []byte("same"))
+	o, err := m.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put("a", []byte("same"))
+	if err := o.ReadAt(t.Context(), make([]byte, 1), 0); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("after Put: expected ErrChanged, found %v", err)
+	}
+	if err := m.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ReadAt(t.Context(), make([]byte, 1), 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Remove: expected fs.ErrNotExist, found %v", err)
+	}
+}
+
+func TestMemSharesNoBytesWithItsUsers(t *testing.T) {
+	var m Mem
+	p := []byte("abc")
+	m.Put("a", p)
+	p[0] = 'x'
+	m.Get("a")[1] = 'y'
+	c := m.Clone()
+	m.Put("a", []byte("new"))
+	if got := c.Get("a"); string(got) != "abc" {
+		t.Errorf("expected the bytes that were put, found %q", got)
+	}
+	if m.Get("missing") != nil {
+		t.Error("missing object: expected nil")
+	}
+	m.Put("empty", nil)
+	if got := m.Get("empty"); got == nil || len(got) != 0 {
+		t.Errorf("empty object: expected empty, not nil, found %v", got)
+	}
+}
+
+// some has the abilities that its fields are set for.
+func some(m *Mem, c, l, r bool) store.Store {
+	var (
+		cr store.Creator
+		li store.Lister
+		rm store.Remover
+	)
+	if c {
+		cr = m
+	}
+	if l {
+		li = m
+	}
+	if r {
+		rm = m
+	}
+	return able(nearBare{bare{m}}, cr, li, rm)
+}
+
+func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
+	var m Mem
+	m.Put("a", []byte("bytes"))
+	for mask := range 8 {
+		c, l, r := mask&1 != 0, mask&2 != 0, mask&4 != 0
+		inner := some(&m, c, l, r)
+		for name, st := range map[string]store.Store{
+			"trace": Trace(inner, io.Discard),
+			"fault": Fault(inner, Nth("none", 1, nil)),
+		} {
+			_, gotC := st.(store.Creator)
+			_, gotL := st.(store.Lister)
+			_, gotR := st.(store.Remover)
+			if gotC != c || gotL != l || gotR != r {
+				t.Errorf("%s: expected creator %v, lister %v, remover %v, found %v, %v, %v", name, c, l, r, gotC, gotL, gotR)
+			}
+			o, err := st.Open(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, head := o.(store.Header)
+			_, tail := o.(store.Tailer)
+			if head || tail {
+				t.Errorf("%s: reads the ends of an object that does not: head %v, tail %v", name, head, tail)
+			}
+			if !store.IsNear(st) {
+				t.Errorf("%s: expected to be near, as what it wraps", name)
+			}
+		}
+	}
+	for name, st := range map[string]store.Store{
+		"trace": Trace(&m, io.Discard),
+		"fault": Fault(&m, Nth("none", 1, nil)),
+		"crash": NewCrash(&m, 1),
+	} {
+		o, err := st.Open(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, head := o.(store.Header)
+		_, tail := o.(store.Tailer)
+		if !head || !tail {
+			t.Errorf("%s: does not read the ends of an object that does: head %v, tail %v", name, head, tail)
+		}
+		if store.IsNear(st) {
+			t.Errorf("%s: expected not to be near, as what it wraps", name)
+		}
+	}
+}
+
+func TestTraceShowsOneLineARequest(t *testing.T) {
+	var m Mem
+	m.Put("a b", []byte("0123456789"))
+	var log strings.Builder
+	st := Trace(&m, &log)
+	o, err := st.Open(t.Context(), "a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.ReadTail(t.Context(), o, make([]byte, 4)); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.ReadHead(t.Context(), o, make([]byte, 5)); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.Info(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := o.ReadAt(t.Context(), make([]byte, 3), 5); err != nil {
+		t.Error(err)
+	}
+	if got, want := log.String(), "tail a b 4\nhead a b 5\ninfo a b\nread a b at 5+3\n"; got != want {
+		t.Errorf("expected %q, found %q", want, got)
+	}
+}
+
+func TestTraceLinesOfParallelRequestsStayWhole(t *testing.T) {
+	var m Mem
+	m.Put("a", make([]byte, 100))
+	var log bytes.Buffer // its race would be found: Trace must lock
+	o, err := Trace(&m, &log).Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for off := range 50 {
+		wg.Go(func() {
+			if err := o.ReadAt(t.Context(), make([]byte, 1), int64(off)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var want []string
+	for off := range 50 {
+		want = append(want, fmt.Sprintf("read a at %d+1", off))
+	}
+	got := strings.Split(strings.TrimSpace(log.String()), "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("expected the lines of 50 reads, found %q", got)
+	}
+}

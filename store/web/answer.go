@@ -1,0 +1,140 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// A contentRange is what a Content-Range header tells.
+type contentRange struct {
+	first, last int64 // of the bytes in the body; 0 and -1 if it is empty, -1 and -1 if there is none
+	size        int64 // of the object, -1 if it is not told
+}
+
+// parseContentRange reads "bytes FIRST-LAST/SIZE", where SIZE may be "*", and
+// "bytes */SIZE". Some servers answer for an empty object "bytes 0--1/0".
+func parseContentRange(s string) (contentRange, error) {
+	malformed := func() (contentRange, error) {
+		const most = 100
+		return contentRange{}, fmt.Errorf("malformed Content-Range %.*q", most, s)
+	}
+	unit, rest, ok := strings.Cut(strings.TrimSpace(s), " ")
+	span, total, ok2 := strings.Cut(strings.TrimSpace(rest), "/")
+	if !ok || !ok2 || !strings.EqualFold(unit, "bytes") {
+		return malformed()
+	}
+	cr := contentRange{first: -1, last: -1, size: -1}
+	if total != "*" {
+		if cr.size, ok = parseCount(total); !ok {
+			return malformed()
+		}
+	}
+	switch span {
+	case "*":
+		if cr.size < 0 {
+			return malformed()
+		}
+		return cr, nil
+	case "0--1":
+		if cr.size != 0 {
+			return malformed()
+		}
+		return contentRange{first: 0, last: -1, size: 0}, nil
+	}
+	first, last, ok := strings.Cut(span, "-")
+	if !ok {
+		return malformed()
+	}
+	cr.first, ok = parseCount(first)
+	cr.last, ok2 = parseCount(last)
+	if !ok || !ok2 || cr.last < cr.first || cr.size >= 0 && cr.last >= cr.size {
+		return malformed()
+	}
+	return cr, nil
+}
+
+// parseCount reads a decimal number. Unlike strconv it takes no sign, and of
+// the largest number, to which one could not be added, it says no.
+func parseCount(s string) (int64, bool) {
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n < 1<<63-1
+}
+
+// A part is what the body of a 200 or 206 answer holds.
+type part struct {
+	off, n int64
+	size   int64 // of the object, -1 if it is not told
+	whole  bool  // it is a 200
+}
+
+// parsePart checks the header of a 200 or 206 answer: that the body is a single run
+// of the object's own bytes, and of which.
+func parsePart(resp *http.Response) (part, error) {
+	h := resp.Header
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return part{}, fmt.Errorf("expected the object's own bytes, found Content-Encoding %.50q", e)
+	}
+	if resp.StatusCode == http.StatusOK {
+		if resp.ContentLength < 0 {
+			return part{}, ErrNoRange
+		}
+		return part{n: resp.ContentLength, size: resp.ContentLength, whole: true}, nil
+	}
+	if mt, _, _ := mime.ParseMediaType(h.Get("Content-Type")); mt == "multipart/byteranges" {
+		return part{}, errors.New("expected one range, found multipart/byteranges")
+	}
+	if h.Get("Content-Range") == "" {
+		return part{}, errors.New("206 without a Content-Range")
+	}
+	cr, err := parseContentRange(h.Get("Content-Range"))
+	if err != nil {
+		return part{}, err
+	}
+	if cr.first < 0 {
+		return part{}, fmt.Errorf("206 with Content-Range %.100q", h.Get("Content-Range"))
+	}
+	p := part{off: cr.first, n: cr.last - cr.first + 1, size: cr.size}
+	if resp.ContentLength >= 0 && resp.ContentLength != p.n {
+		return part{}, fmt.Errorf("Content-Range of %d bytes, Content-Length of %d", p.n, resp.ContentLength)
+	}
+	return p, nil
+}
+
+// unsatisfiedSize returns the object's size that a 416 answer tells, -1 if it
+// tells none.
+func unsatisfiedSize(resp *http.Response) int64 {
+	cr, err := parseContentRange(resp.Header.Get("Content-Range"))
+	if err != nil || cr.first >= 0 {
+		return -1
+	}
+	return cr.size
+}
+
+// readBody fills p from the body, which is to hold just that, and returns how
+// much came.
+func readBody(resp *http.Response, p []byte) (int, error) {
+	n, err := io.ReadFull(resp.Body, p)
+	if err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			// Not the end of the object: callers must not take it for that.
+			err = errors.New("connection closed")
+		}
+		return n, &transient{err: fmt.Errorf("body broke off after %d of %d bytes: %w", n, len(p), err)}
+	}
+	// Reading on to the end frees the connection for the next request, and
+	// shows a body that is too long. If instead the end does not come, what
+	// was asked for is there all the same.
+	var more [1]byte
+	if k, _ := io.ReadFull(resp.Body, more[:]); k > 0 {
+		return 0, fmt.Errorf("body goes on after the %d bytes announced", len(p))
+	}
+	return n, nil
+}

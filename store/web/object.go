@@ -1,0 +1,234 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/store"
+)
+
+// An object is one version of what an address stands for: the version that the
+// first answer tells. Its size need not be known before; each kind of first
+// request brings it along.
+type object struct {
+	st     *Store
+	name   string
+	url    *url.URL
+	kept   atomic.Pointer[url.URL] // where url redirects to, once that has answered
+	closed atomic.Bool
+	ver    version
+}
+
+// condition returns the header that holds the server to the version of o.
+func (o *object) condition() (key, value string) { return o.ver.condition() }
+
+// usable says why no request can be sent, nil if one can.
+func (o *object) usable(ctx context.Context) error {
+	if o.closed.Load() {
+		return fs.ErrClosed
+	}
+	return ctx.Err()
+}
+
+func (o *object) Close() error {
+	o.closed.Store(true)
+	return nil
+}
+
+// Info sends a request only if there was no other yet.
+func (o *object) Info(ctx context.Context) (store.Info, error) {
+	err := o.usable(ctx)
+	if err == nil && o.ver.known() < 0 {
+		err = o.learnSize(ctx, &retrier{st: o.st})
+	}
+	if err != nil {
+		return store.Info{}, o.fail("info", -1, 0, err)
+	}
+	return o.ver.info(o.name), nil
+}
+
+func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	err := o.usable(ctx)
+	switch {
+	case err != nil:
+	case off < 0:
+		err = errors.New("negative offset")
+	case off > math.MaxInt64-int64(len(p)):
+		err = io.ErrUnexpectedEOF
+	default:
+		_, err = o.fetch(ctx, p, off, exactly, &retrier{st: o.st})
+	}
+	return o.fail("read", off, int64(len(p)), err)
+}
+
+// ReadHead reads the beginning, and learns the size, with one request.
+func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	err := o.usable(ctx)
+	n := 0
+	if err == nil {
+		n, err = o.fetch(ctx, p, 0, upTo, &retrier{st: o.st})
+	}
+	return n, o.fail("head", -1, int64(len(p)), err)
+}
+
+// ReadTail reads the end, and learns the size, with one request, if the server
+// understands one for the last bytes. Else it takes two or three.
+func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	err := o.usable(ctx)
+	n := 0
+	if err == nil {
+		n, err = o.tail(ctx, p, &retrier{st: o.st})
+	}
+	return n, o.fail("tail", -1, int64(len(p)), err)
+}
+
+// A reach says what becomes of a range that goes past the end.
+type reach bool
+
+const (
+	exactly reach = false // it is an error
+	upTo    reach = true  // what there is will do
+)
+
+// fetch reads a range into p, with as many requests as it takes, and returns
+// how many bytes are in p.
+func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again *retrier) (n int, err error) {
+	for {
+		if size := o.ver.known(); size >= 0 && off+int64(len(p)) > size {
+			if r == exactly {
+				return n, io.ErrUnexpectedEOF
+			}
+			p = p[:max(0, size-off)]
+			if n > len(p) {
+				return n, fmt.Errorf("%d bytes came of a size of %d: %w", off+int64(n), size, store.ErrChanged)
+			}
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		k, err := o.attempt(ctx, p[n:], off+int64(n), r)
+		n += k
+		switch {
+		case err == nil:
+		case errors.Is(err, errUnsatisfied) && o.ver.known() < 0:
+			if n == 0 && off > 0 {
+				return 0, io.ErrUnexpectedEOF
+			}
+			// The bytes up to here are there and the next is not.
+			if err := o.ver.agree(off+int64(n), nil, false); err != nil {
+				return n, err
+			}
+		case errors.Is(err, errUnsatisfied): // the size came with it
+		default:
+			if err := again.again(ctx, err, k); err != nil {
+				return n, err
+			}
+		}
+	}
+}
+
+// attempt sends one request for a range and returns how many bytes came, from
+// the front. Without an error p is full, or what there is of it up to the end.
+func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int, error) {
+	want := span{off, int64(len(p))}
+	resp, err := o.get(ctx, want)
+	if err != nil {
+		return 0, err
+	}
+	defer discard(resp)
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+	case http.StatusRequestedRangeNotSatisfiable:
+		return 0, o.unsatisfied(resp, off)
+	default:
+		return 0, statusError(resp)
+	}
+	got, err := parsePart(resp)
+	if err != nil {
+		return 0, err
+	}
+	if err := o.ver.agree(got.size, resp.Header, true); err != nil {
+		return 0, err
+	}
+	if r == exactly && got.size >= 0 && off+want.n > got.size {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if got.whole {
+		if off != 0 || got.n > want.n {
+			return 0, ErrNoRange
+		}
+		n, err := readBody(resp, p[:got.n])
+		if err != nil {
+			// What came cannot be continued, since this server sends
+			// nothing but the whole.
+			return 0, err
+		}
+		return n, nil
+	}
+	if got.n == 0 && got.size == 0 {
+		return 0, nil
+	}
+	if got.off != off || got.n > want.n {
+		return 0, fmt.Errorf("asked for %s, found Content-Range %.100q", want.header(), resp.Header.Get("Content-Range"))
+	}
+	n, err := readBody(resp, p[:got.n])
+	if err == nil && got.n < want.n && off+got.n != got.size {
+		// A server may answer with less than was asked for, and goes on
+		// when it is asked for the rest.
+		err = &transient{err: fmt.Errorf("server sent only %d of %d bytes", got.n, want.n), now: true}
+	}
+	return n, err
+}
+
+// unsatisfied returns the error for a 416, and takes over the size that it
+// tells.
+func (o *object) unsatisfied(resp *http.Response, off int64) error {
+	known, told := o.ver.known(), unsatisfiedSize(resp)
+	if err := o.ver.agree(told, nil, false); err != nil {
+		return err
+	}
+	if known > off {
+		return fmt.Errorf("416 for a range within its %d bytes: %w", known, store.ErrChanged)
+	}
+	if told > off {
+		return fmt.Errorf("416 for a range within the %d bytes that it tells", told)
+	}
+	return errUnsatisfied
+}
+
+// learnSize asks for the first byte, for the size that comes with it.
+func (o *object) learnSize(ctx context.Context, again *retrier) error {
+	var first [1]byte
+	_, err := o.fetch(ctx, first[:], 0, upTo, again)
+	if o.ver.known() >= 0 && (err == nil || errors.Is(err, ErrNoRange)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The total was "*". Where the last byte is tells it too.
+	_, err = o.suffix(ctx, first[:], again)
+	if o.ver.known() >= 0 {
+		return nil
+	}
+	if err == nil || errors.Is(err, errNoSuffix) {
+		return errNoSize
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const (
+	// headWait is how long an answer may take to begin, with connecting and
+	// redirects. It binds clients that have no timeouts of their own.
+	headWait = time.Minute
+
+	// idleWait is how long a body may bring nothing.
+	idleWait = 30 * time.Second
+
+	// drained is how much of a body that nobody wants is read so that its
+	// connection can be used again; beyond it a new one is cheaper.
+	drained = 64 << 10
+)
+
+var (
+	errSilent  = fmt.Errorf("no answer within %v", headWait)
+	errStalled = fmt.Errorf("body brought nothing for %v", idleWait)
+)
+
+// protocolHeaders are those that a request needs wherever it is redirected to.
+var protocolHeaders = []string{"Range", "Accept-Encoding", "If-Match", "If-Unmodified-Since", "User-Agent"}
+
+// A span is a range of an object: n bytes from off, or the last n if off < 0.
+type span struct{ off, n int64 }
+
+func (s span) header() string {
+	if s.off < 0 {
+		return "bytes=-" + strconv.FormatInt(s.n, 10)
+	}
+	return fmt.Sprintf("bytes=%d-%d", s.off, s.off+s.n-1)
+}
+
+// get asks for a range of o: at the address to which an earlier request was
+// redirected, if there is one, or else at o's own. An address that was
+// redirected to is often signed for some minutes only; once it is refused or
+// cannot be reached, o's own is asked again.
+func (o *object) get(ctx context.Context, want span) (*http.Response, error) {
+	kept := o.kept.Load()
+	u := cmp.Or(kept, o.url)
+	resp, err := o.send(ctx, u, want)
+	if kept != nil && ctx.Err() == nil && (err != nil || expired(resp.StatusCode)) {
+		o.kept.CompareAndSwap(kept, nil)
+		if err == nil {
+			discard(resp)
+		}
+		u = o.url
+		resp, err = o.send(ctx, u, want)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+		if at := resp.Request.URL; at != u && at.String() != u.String() {
+			o.kept.Store(at)
+		}
+	}
+	return resp, nil
+}
+
+// expired reports whether status is how a signed address that is too old is
+// answered. Some of Amazon's are a plain 400.
+func expired(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return false
+}
+
+// send sends one request and follows redirects. The body of the answer has to
+// be closed; a read of it that stalls fails.
+func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Response, error) {
+	ctx2, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(headWait, func() { cancel(errSilent) })
+
+	h := http.Header{}
+	o.st.authorize(h, u)
+	h.Set("User-Agent", o.st.agent)
+	h.Set("Range", want.header())
+	// Anything but the object's own bytes would make offsets meaningless.
+	h.Set("Accept-Encoding", "identity")
+	if k, v := o.condition(); k != "" {
+		h.Set(k, v)
+	}
+	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: h}).WithContext(ctx2)
+
+	start := time.Now()
+	resp, err := o.st.client.Do(req)
+	stopped := timer.Stop()
+	if err == nil && !stopped {
+		// The answer came as the patience ended: its body is cancelled.
+		_ = resp.Body.Close()
+		err = errSilent
+	}
+	if err != nil {
+		err = o.st.transportError(ctx, ctx2, err, u)
+		cancel(nil)
+	}
+	o.st.log.LogAttrs(ctx, slog.LevelDebug, "request", o.logged(u, want, resp, err, time.Since(start))...)
+	if err != nil {
+		return nil, err
+	}
+	idle := time.AfterFunc(idleWait, func() { cancel(errStalled) })
+	resp.Body = &body{ReadCloser: resp.Body, idle: idle, ctx: ctx2, cancel: cancel}
+	return resp, nil
+}
+
+func (o *object) logged(u *url.URL, want span, resp *http.Response, err error, took time.Duration) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("object", redact(u)),
+		slog.Int64("off", want.off),
+		slog.Int64("len", want.n),
+		slog.Duration("took", took),
+	}
+	if err != nil {
+		return append(attrs, slog.String("err", err.Error()))
+	}
+	return append(attrs, slog.Int("status", resp.StatusCode))
+}
+
+// A body cancels its request when it brings nothing for idleWait.
+type body struct {
+	io.ReadCloser
+	idle   *time.Timer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.idle.Reset(idleWait)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errStalled) {
+		err = errStalled
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.idle.Stop()
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
+	return err
+}
+
+// discard ends an answer whose body nobody wants any more. That of an error is
+// read to its end, so that the connection can serve the next request.
+func discard(resp *http.Response) {
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent: // the object itself
+	default:
+		if 0 <= resp.ContentLength && resp.ContentLength <= drained {
+			// An error here only costs the connection.
+			_, _ = io.CopyN(io.Discard, resp.Body, drained)
+		}
+	}
+	_ = resp.Body.Close()
+}

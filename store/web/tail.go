@@ -1,0 +1,127 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// tail reads the last bytes. Servers differ in what they make of a request for
+// just these:
+//
+//   - most answer it;
+//   - some (gofakes3, rclone) refuse it with 416 if it asks for more than there
+//     is;
+//   - some (Azure) refuse it, with 400, 501 or others;
+//   - some (PyPI's, and those that know no ranges) ignore it, and send the
+//     whole object with 200, which is welcome if it is no longer than asked;
+//   - some take "-N" for "0-N".
+//
+// After each of the last four the size is learned, if the answer does not tell
+// it, and a plain range does the rest.
+func (o *object) tail(ctx context.Context, p []byte, again *retrier) (int, error) {
+	refused := false
+	if o.ver.known() < 0 && !o.st.noSuffix.Load() {
+		n, err := o.suffix(ctx, p, again)
+		if !errors.Is(err, errNoSuffix) {
+			return n, err
+		}
+		refused = errors.Is(err, errRefused)
+	}
+	if o.ver.known() < 0 {
+		if err := o.learnSize(ctx, again); err != nil {
+			return 0, err
+		}
+	}
+	size := o.ver.known()
+	p = p[:min(int64(len(p)), size)]
+	n, err := o.fetch(ctx, p, size-int64(len(p)), exactly, again)
+	if err == nil && refused {
+		o.st.noSuffix.Store(true)
+	}
+	return n, err
+}
+
+// errRefused is an errNoSuffix that holds for every object of the server.
+var errRefused = fmt.Errorf("%w", errNoSuffix)
+
+// suffix asks for the last bytes. An error wrapping errNoSuffix means that they
+// have to be got in another way; the size may be known then.
+func (o *object) suffix(ctx context.Context, p []byte, again *retrier) (int, error) {
+	for {
+		n, k, err := o.attemptSuffix(ctx, p)
+		if err == nil {
+			return n, nil
+		}
+		if err := again.again(ctx, err, k); err != nil {
+			return k, err
+		}
+		if size := o.ver.known(); size >= 0 {
+			// The body broke off: only the rest of it is missing.
+			p = p[:min(int64(len(p)), size)]
+			m, err := o.fetch(ctx, p[k:], size-int64(len(p)-k), exactly, again)
+			return k + m, err
+		}
+	}
+}
+
+// attemptSuffix sends one request for the last bytes. It returns how many there
+// are, and how many of them came.
+func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err error) {
+	resp, err := o.get(ctx, span{-1, int64(len(p))})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer discard(resp)
+	switch code := resp.StatusCode; {
+	case code == http.StatusOK || code == http.StatusPartialContent:
+	case code == http.StatusRequestedRangeNotSatisfiable:
+		if err := o.ver.agree(unsatisfiedSize(resp), nil, false); err != nil {
+			return 0, 0, err
+		}
+		return 0, 0, errNoSuffix
+	default:
+		err := statusError(resp)
+		if refusal(code) {
+			err = errRefused
+		}
+		return 0, 0, err
+	}
+	got, err := parsePart(resp)
+	if errors.Is(err, ErrNoRange) {
+		return 0, 0, errNoSuffix
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if got.size < 0 && got.n <= int64(len(p)) && (got.off == 0 || got.n == int64(len(p))) {
+		// The last byte of the answer is the object's last.
+		got.size = got.off + got.n
+	}
+	if err := o.ver.agree(got.size, resp.Header, true); err != nil {
+		return 0, 0, err
+	}
+	if got.size < 0 || got.off+got.n != got.size || got.n != min(got.size, int64(len(p))) {
+		if got.whole {
+			return 0, 0, errNoSuffix
+		}
+		return 0, 0, errRefused
+	}
+	k, err = readBody(resp, p[:got.n])
+	if err != nil && got.whole {
+		k = 0 // a server without ranges cannot continue it
+	}
+	return int(got.n), k, err
+}
+
+// refusal reports whether a status may be meant for the range alone, so that
+// another kind of range is worth a request.
+func refusal(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
+		http.StatusProxyAuthRequired, http.StatusPreconditionFailed:
+		return false
+	}
+	return status >= 400 && !mayPass(status)
+}
