@@ -128,6 +128,13 @@ type Writer interface {
 // ErrFull means an entry needs the next archive.
 var ErrFull = errors.New("archive is full")
 
+// An EntryError is about the one entry that a Writer was asked to add: it has no
+// place in the archive, which is otherwise sound.
+type EntryError interface {
+	error
+	EntryName() string
+}
+
 // OpenOptions are the wishes an archive is opened with.
 type OpenOptions struct {
 	View string // one of Format.Views; empty is the first

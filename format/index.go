@@ -133,6 +133,20 @@ func (x *Index) isDir(name string) bool {
 	return false
 }
 
+// FileAbove returns the name of an entry that is no directory although name
+// lies below it, "" if there is none.
+func (x *Index) FileAbove(name string) string {
+	for i := len(name) - 1; i > 0; i-- {
+		if name[i] != '/' {
+			continue
+		}
+		if k, ok := x.find(name[:i]); ok && x.t.Entry(int(x.byName[k])).Kind != Dir {
+			return name[:i]
+		}
+	}
+	return ""
+}
+
 // ReadDir yields what lies directly in dir, by name in byte order of the whole
 // names. It skips over whole subdirectories, so it costs what it shows.
 func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {

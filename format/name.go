@@ -58,7 +58,7 @@ func nameFault(name string) string {
 }
 
 func hasDotDot(name string) bool {
-	if strings.Index(name, "..") < 0 {
+	if !strings.Contains(name, "..") {
 		return false
 	}
 	for elem := range strings.SplitSeq(name, "/") {
@@ -70,6 +70,29 @@ func hasDotDot(name string) bool {
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// NameAdvice says in a sentence what a word of NameFault means.
+func NameAdvice(fault string) string {
+	switch fault {
+	case "name-empty":
+		return "it names nothing"
+	case "name-nul":
+		return "it holds a NUL byte"
+	case "name-absolute":
+		return "it is absolute"
+	case "name-traversal":
+		return "it has a .. in it"
+	case "name-drive":
+		return "it begins with a drive letter"
+	case "name-unclean":
+		return "it has empty or . elements"
+	case "name-too-long":
+		return "it, or an element of it, is longer than file systems allow"
+	case "name-conflict":
+		return "another entry needs it to be something else"
+	}
+	return "it is not safe here"
+}
 
 // Escape returns name as it can be shown on a terminal and written in JSON:
 // bytes that are not UTF-8, control characters and backslashes that could be
