@@ -1,0 +1,263 @@
+// Package cache remembers ranges of objects, so that detection, opening and
+// reading share what one of them has fetched.
+//
+// It lies below the formats, which therefore read as often as they like, and is
+// for stores behind a network: a disk has a better cache of its own.
+package cache
+
+import (
+	"container/list"
+	"context"
+	"iter"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/holdall/holdall/store"
+)
+
+// maxRun is the longest read that is kept: heads, tails, indexes and small
+// files come again; the middle of a large file does not.
+const maxRun = 1 << 20
+
+// Wrap returns st with up to limit bytes of memory.
+func Wrap(st store.Store, limit int64) store.Store {
+	return &cached{Store: st, limit: limit, objs: map[string]*object{}}
+}
+
+type cached struct {
+	store.Store
+	limit int64
+	mu    sync.Mutex
+	held  int64     // bytes of all runs
+	used  list.List // of *run, the most recently used in front
+	objs  map[string]*object
+}
+
+// Open returns the one object of that name: all readers of an archive see the
+// same version, and share what is known of it.
+func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.objs[name]; o != nil {
+		o.users++
+		return &handle{object: o}, nil
+	}
+	inner, err := c.Store.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	o := &object{inner: inner, c: c, name: name, users: 1}
+	c.objs[name] = o
+	return &handle{object: o}, nil
+}
+
+// List passes through: names are not cached.
+func (c *cached) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return store.List(ctx, c.Store, prefix)
+}
+
+// object is what all handles of one name share. Its fields are guarded by c.mu.
+type object struct {
+	inner   store.Object
+	c       *cached
+	name    string
+	users   int
+	runs    []*run // by offset
+	flights []*flight
+}
+
+// run is a range that is known.
+type run struct {
+	o    *object
+	off  int64
+	b    []byte
+	elem *list.Element
+}
+
+func (r *run) covers(off int64, n int) bool {
+	return r.off <= off && off+int64(n) <= r.off+int64(len(r.b))
+}
+
+// flight is a range that is being fetched, and who comes meanwhile waits for it.
+type flight struct {
+	run
+	done chan struct{}
+	err  error
+}
+
+// handle is one user's view of an object.
+type handle struct {
+	*object
+	closed bool
+}
+
+func (h *handle) Unwrap() store.Object { return h.inner }
+
+func (h *handle) Info(ctx context.Context) (store.Info, error) { return h.inner.Info(ctx) }
+
+func (h *handle) Close() error {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	if h.users--; h.users > 0 {
+		return nil
+	}
+	delete(c.objs, h.name)
+	for _, r := range h.runs {
+		c.drop(r)
+	}
+	h.runs = nil
+	return h.inner.Close()
+}
+
+func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if len(p) > maxRun {
+		return h.inner.ReadAt(ctx, p, off)
+	}
+	for {
+		f, known := h.known(p, off)
+		if known {
+			return nil
+		}
+		if f == nil {
+			break
+		}
+		select {
+		case <-f.done:
+			if f.err == nil {
+				copy(p, f.b[off-f.off:])
+				return nil
+			}
+			// Whoever fetched it may have been cancelled; that is not our end.
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	f := h.takeOff(off, len(p))
+	err := h.inner.ReadAt(ctx, f.b, off)
+	if err == nil {
+		copy(p, f.b)
+	}
+	h.land(f, err)
+	return err
+}
+
+// ReadTail asks for the end even where the size is known and the range is not:
+// stores know best how.
+func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
+	if h.tailKnown() {
+		info, err := h.inner.Info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n := min(int64(len(p)), info.Size)
+		if _, known := h.known(p[:n], info.Size-n); known {
+			return int(n), nil
+		}
+	}
+	n, err := store.ReadTail(ctx, h.inner, p)
+	if err != nil {
+		return 0, err
+	}
+	info, err := h.inner.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if n > 0 && n <= maxRun {
+		f := h.takeOff(info.Size-int64(n), n)
+		copy(f.b, p[:n])
+		h.land(f, nil)
+	}
+	return n, nil
+}
+
+// ReadHead shares the answer like any other read.
+func (h *handle) ReadHead(ctx context.Context, p []byte) (int, error) {
+	n, err := store.ReadHead(ctx, h.inner, p)
+	if err == nil && n > 0 && n <= maxRun {
+		f := h.takeOff(0, n)
+		copy(f.b, p[:n])
+		h.land(f, nil)
+	}
+	return n, err
+}
+
+// tailKnown reports whether anything was read, so that Info costs nothing.
+func (h *handle) tailKnown() bool {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return len(h.runs) > 0
+}
+
+// known fills p if a run covers it, or returns a flight that will.
+func (h *handle) known(p []byte, off int64) (*flight, bool) {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Runs are at most maxRun long: one that covers off begins not further back.
+	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off })
+	for i--; i >= 0 && h.runs[i].off > off-maxRun; i-- {
+		if r := h.runs[i]; r.covers(off, len(p)) {
+			copy(p, r.b[off-r.off:])
+			c.used.MoveToFront(r.elem)
+			return nil, true
+		}
+	}
+	for _, f := range h.flights {
+		if f.covers(off, len(p)) {
+			return f, false
+		}
+	}
+	return nil, false
+}
+
+func (h *handle) takeOff(off int64, n int) *flight {
+	f := &flight{run: run{o: h.object, off: off, b: make([]byte, n)}, done: make(chan struct{})}
+	h.c.mu.Lock()
+	h.flights = append(h.flights, f)
+	h.c.mu.Unlock()
+	return f
+}
+
+func (h *handle) land(f *flight, err error) {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.flights = slices.DeleteFunc(h.flights, func(g *flight) bool { return g == f })
+	f.err = err
+	close(f.done)
+	if err != nil || h.users == 0 || int64(len(f.b)) > c.limit {
+		return
+	}
+	r := &run{o: h.object, off: f.off, b: f.b}
+	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > r.off })
+	h.runs = slices.Insert(h.runs, i, r)
+	r.elem = c.used.PushFront(r)
+	c.held += int64(len(r.b))
+	c.makeRoom()
+}
+
+// makeRoom forgets what was not used for longest.
+func (c *cached) makeRoom() {
+	for c.held > c.limit {
+		r := c.used.Back().Value.(*run)
+		r.o.runs = slices.DeleteFunc(r.o.runs, func(x *run) bool { return x == r })
+		c.drop(r)
+	}
+}
+
+func (c *cached) drop(r *run) {
+	c.used.Remove(r.elem)
+	c.held -= int64(len(r.b))
+}

@@ -1,0 +1,108 @@
+// Package pipe runs work on several goroutines and hands the results on, in
+// order or as they come. What waits is bounded, whoever starts is waited for,
+// and the first error ends it all.
+//
+// It is for reading ahead: engine and pack share it. Formats have no use for
+// it, they start no goroutines.
+package pipe
+
+import (
+	"context"
+	"iter"
+	"sync"
+)
+
+// Ordered calls prepare for each of seq on n goroutines, and take for each, one
+// by one and in order, once it is prepared. At most 2n are under way. take runs
+// on the caller's goroutine; after an error, drop is called for what was
+// prepared and not taken.
+func Ordered[T any](ctx context.Context, seq iter.Seq2[T, error], n int, prepare func(context.Context, T), take func(T) error, drop func(T)) error {
+	type job struct {
+		v    T
+		done chan struct{}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo, queue := make(chan job), make(chan job, n)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range n {
+		wg.Go(func() {
+			for j := range todo {
+				if ctx.Err() == nil {
+					prepare(ctx, j.v)
+				}
+				close(j.done)
+			}
+		})
+	}
+	wg.Go(func() {
+		defer close(queue)
+		defer close(todo)
+		for v, err := range seq {
+			if err != nil {
+				cancel(err)
+				return
+			}
+			j := job{v, make(chan struct{})}
+			select {
+			case queue <- j:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case todo <- j:
+			case <-ctx.Done():
+				close(j.done)
+				return
+			}
+		}
+	})
+	for j := range queue {
+		<-j.done
+		if ctx.Err() == nil {
+			err := take(j.v)
+			if err == nil {
+				continue
+			}
+			cancel(err)
+		}
+		drop(j.v)
+	}
+	return context.Cause(ctx)
+}
+
+// Each calls do for each of seq on n goroutines, in any order.
+func Each[T any](ctx context.Context, seq iter.Seq2[T, error], n int, do func(context.Context, T) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo := make(chan T)
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for v := range todo {
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := do(ctx, v); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+feed:
+	for v, err := range seq {
+		if err != nil {
+			cancel(err)
+			break
+		}
+		select {
+		case todo <- v:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(todo)
+	wg.Wait()
+	return context.Cause(ctx)
+}

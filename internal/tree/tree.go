@@ -1,0 +1,191 @@
+// Package tree walks files and folders of the machine for packing: in an order
+// that is the same everywhere, never blocking on what is no file, never
+// descending into what is only linked.
+//
+// It knows nothing of archives; package holdall packs what it finds.
+package tree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// A Node is something found.
+type Node struct {
+	Name string      // slash-separated, relative to where the walk began
+	Path string      // on this machine
+	Type fs.FileMode // type bits
+	Info fs.FileInfo // only if Options.Stat
+	Link string      // target, of a symlink, if Options.Stat
+	Root bool        // a walk began here; a link is followed
+	Bare bool        // a folder with nothing in it
+	Err  error       // this node, or what is in it, cannot be read
+}
+
+// Options are wishes for a walk.
+type Options struct {
+	// Exclude are patterns of path.Match: with a slash they are matched with
+	// the whole name, without one with its last element. What is excluded is
+	// not descended into.
+	Exclude []string
+	// Stat asks for Info and Link.
+	Stat bool
+	// Follow takes symlinks to files for files. Symlinks to folders are
+	// followed only as roots: a tree that links to its own top has no end.
+	Follow bool
+}
+
+// A Root is where a walk begins: a file or folder, and the name it gets. An
+// empty name gives a folder's contents names of their own.
+type Root struct {
+	Path, Name string
+	Flat       bool // not what is in it
+}
+
+// Roots names the things at paths. One folder alone gives its contents; several
+// things are told apart by their own names. Paths that were listed one by one
+// keep all of their names that is no way up or from the top, and listed folders
+// do not bring what is in them.
+func Roots(paths []string, listed bool) ([]Root, error) {
+	if len(paths) == 1 && !listed {
+		info, err := os.Stat(paths[0])
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			return []Root{{Path: paths[0]}}, nil
+		}
+	}
+	var roots []Root
+	for _, p := range paths {
+		if listed {
+			roots = append(roots, Root{Path: p, Name: wholeName(p), Flat: true})
+			continue
+		}
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(p); err != nil {
+			return nil, err
+		}
+		name := filepath.Base(abs)
+		if name == string(filepath.Separator) {
+			name = ""
+		}
+		roots = append(roots, Root{Path: p, Name: name})
+	}
+	return roots, nil
+}
+
+func wholeName(p string) string {
+	name := strings.TrimLeft(filepath.ToSlash(filepath.Clean(p)), "/")
+	for strings.HasPrefix(name, "../") {
+		name = name[3:]
+	}
+	if name == "." || name == ".." {
+		return ""
+	}
+	return name
+}
+
+// Walk yields all that lies at roots, folders before their contents, the
+// contents of a folder by name.
+func Walk(ctx context.Context, roots []Root, o Options) iter.Seq[Node] {
+	return func(yield func(Node) bool) {
+		for _, r := range roots {
+			info, err := os.Stat(r.Path) // a root is meant, so its link is followed
+			n := Node{Name: r.Name, Path: r.Path, Root: true, Err: err}
+			if err == nil {
+				n.Type = info.Mode().Type()
+				if o.Stat {
+					n.Info = info
+				}
+			}
+			if r.Flat && n.Type.IsDir() {
+				if n.Name != "" && !yield(n) {
+					return
+				}
+				continue
+			}
+			if !visit(ctx, n, o, yield) {
+				return
+			}
+		}
+	}
+}
+
+// visit yields n and what is in it, and says whether to go on.
+func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if !n.Type.IsDir() || n.Err != nil {
+		return yield(n)
+	}
+	list, err := os.ReadDir(n.Path)
+	n.Err, n.Bare = err, len(list) == 0
+	if (n.Name != "" || err != nil) && !yield(n) {
+		return false
+	}
+	for _, d := range list {
+		c := Node{Name: d.Name(), Path: filepath.Join(n.Path, d.Name()), Type: d.Type()}
+		if n.Name != "" {
+			c.Name = n.Name + "/" + d.Name()
+		}
+		if excluded(c.Name, o.Exclude) {
+			continue
+		}
+		if c.Type == fs.ModeSymlink && o.Follow {
+			if info, err := os.Stat(c.Path); err == nil && info.Mode().IsRegular() {
+				c.Type, c.Info = 0, info
+			}
+		}
+		if o.Stat && c.Info == nil {
+			if c.Info, c.Err = d.Info(); errors.Is(c.Err, fs.ErrNotExist) {
+				continue // gone since the folder was read
+			}
+			if c.Type == fs.ModeSymlink && c.Err == nil {
+				c.Link, c.Err = os.Readlink(c.Path)
+			}
+		}
+		if !visit(ctx, c, o, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func excluded(name string, patterns []string) bool {
+	for _, p := range patterns {
+		subject := name
+		if !strings.Contains(p, "/") {
+			subject = path.Base(name)
+		}
+		if ok, _ := path.Match(strings.Trim(p, "/"), subject); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckPatterns says whether patterns are well formed.
+func CheckPatterns(patterns []string) error {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil {
+			return errors.New("bad pattern " + p)
+		}
+	}
+	return nil
+}
+
+// ErrChanged means a file was not as long as it said when it was opened.
+var ErrChanged = errors.New("changed while it was being read")
+
+var errNotRegular = errors.New("not a regular file")
