@@ -1,0 +1,12 @@
+// Package all registers every format that comes with holdall. Programs import
+// it for that side effect; those that want fewer register what they want.
+package all
+
+import (
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+)
+
+func init() {
+	format.Register(caf.Format)
+}

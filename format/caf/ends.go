@@ -1,0 +1,68 @@
+package caf
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// ends says whether end_byte is the first byte after a file or its last.
+type ends uint8
+
+const (
+	exclusive ends = iota
+	inclusive
+	ambiguous // it could be either: list, but do not read
+)
+
+func (e ends) String() string { return [...]string{"exclusive", "inclusive", "ambiguous"}[e] }
+
+// endsOf parses what the user says of an archive, "" if nothing.
+func endsOf(param string) (e ends, said bool, _ error) {
+	switch param {
+	case "":
+		return exclusive, false, nil
+	case "exclusive":
+		return exclusive, true, nil
+	case "inclusive":
+		return inclusive, true, nil
+	}
+	return 0, false, fmt.Errorf("ends: %q is neither exclusive nor inclusive", param)
+}
+
+// couldBeInclusive is the cheap half of the question: with exclusive ends the
+// last file ends where the index begins, with inclusive ones a byte before.
+func couldBeInclusive(maxEnd, dataLen int64) bool {
+	return maxEnd == dataLen-1
+}
+
+// decideEnds answers for rows of which couldBeInclusive is true. Inclusive is
+// believed only where it makes the files tile the data without a gap, and is
+// more than chance: one file alone that ends a byte early proves nothing,
+// unless the index has the trailing commas of the same example.
+func decideEnds(rows []span, dataLen int64, trailingCommas bool) ends {
+	inRange := make([]span, 0, len(rows))
+	full := 0
+	for _, r := range rows {
+		if r.start >= 0 && r.end >= r.start-1 && r.end <= dataLen {
+			inRange = append(inRange, r)
+			if r.end >= r.start {
+				full++
+			}
+		}
+	}
+	slices.SortFunc(inRange, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+	var next int64
+	for _, r := range inRange {
+		if r.start != next {
+			return ambiguous
+		}
+		next = r.end + 1
+	}
+	if next == dataLen && (full != 1 || trailingCommas) {
+		return inclusive
+	}
+	return ambiguous
+}

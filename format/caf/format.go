@@ -1,0 +1,44 @@
+package caf
+
+import (
+	"bytes"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Format is the Chunk Archive Format.
+var Format = &format.Format{
+	Name:       "caf",
+	Title:      "Chunk Archive Format",
+	Extensions: []string{".caf"},
+	Keeps:      format.KeepsDigests,
+	Chunked:    true,
+	Detect:     detect,
+	Open:       open,
+	Create:     create,
+	Verify:     verify,
+	Repair:     repair,
+}
+
+// detect never says Certain: without a magic number, any file could end in
+// something that reads as an index, so formats with one must win.
+func detect(p format.Probe) format.Match {
+	at, n, fault := parseFooter(p.Tail, p.Size)
+	if fault != nil || p.Size < 0 || n > format.DefaultMaxIndex {
+		return format.No
+	}
+	tail := p.Tail[:len(p.Tail)-footerLen]
+	if inTail := at - (p.Size - int64(len(p.Tail))); inTail >= 0 {
+		x := bytes.TrimLeft(tail[inTail:], " \t\r\n")
+		if bytes.HasPrefix(x, []byte("{")) && bytes.Contains(x, []byte(`"files"`)) {
+			return format.Likely
+		}
+		return format.No
+	}
+	// The index begins before what we see of it: judge by its end.
+	x := bytes.TrimRight(tail, " \t\r\n")
+	if bytes.HasSuffix(x, []byte("}")) && bytes.Contains(x, []byte(`"end_byte"`)) {
+		return format.Likely
+	}
+	return format.No
+}

@@ -1,0 +1,115 @@
+package caf
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	footerLen = 4 // uint32 LE: length of the index, the footer not counted
+	version   = "1.0"
+	writer    = "holdall" // "writer" at the top of an index of ours
+
+	// maxIndexLen is what the footer can say.
+	maxIndexLen = 1<<32 - 1
+	digestLen   = 32 // blake3
+)
+
+// A fault is something wrong with an archive or a row, by the format's own
+// word for it.
+type fault struct {
+	class string
+	off   int64 // in the object; -1 if it has no place
+	msg   string
+}
+
+func (f *fault) Error() string { return f.msg }
+
+// parseFooter returns where the index lies in an object of the given size, of
+// which tail is the end.
+func parseFooter(tail []byte, size int64) (off, n int64, _ *fault) {
+	if size < footerLen || len(tail) < footerLen {
+		return 0, 0, &fault{"too-short", 0, fmt.Sprintf("%d bytes are too short for a footer of %d", size, footerLen)}
+	}
+	at := size - footerLen
+	n = int64(binary.LittleEndian.Uint32(tail[len(tail)-footerLen:]))
+	switch {
+	case n == 0:
+		return 0, 0, &fault{"no-index", at, "the footer says that there is no index"}
+	case n > at:
+		return 0, 0, &fault{"index-size", at, fmt.Sprintf("the footer says %d bytes of index, the file has %d", n, at)}
+	}
+	return at - n, n, nil
+}
+
+func appendFooter(b []byte, indexLen int64) []byte {
+	return binary.LittleEndian.AppendUint32(b, uint32(indexLen))
+}
+
+// The index we write, around its rows. Other writers' own fields (extra) are
+// raw JSON members and go where they were: at the top, or in the row.
+func appendHead(b []byte, extra string, plain bool) []byte {
+	b = append(b, `{"format_version":"`+version+`"`...)
+	if !plain {
+		b = append(b, `,"writer":"`+writer+`"`...)
+	}
+	if extra != "" {
+		b = append(append(b, ','), extra...)
+	}
+	return append(b, `,"files":{`...)
+}
+
+const tailOfIndex = "}}"
+
+// maxRowRest is how long a row is at most besides its name: quotes, comma and
+// braces, two keys with numbers of 19 digits, and the digest.
+const maxRowRest = 3 + len(`:{"start_byte":,"end_byte":`) + 2*19 + len(`,"blake3":""`) + 2*digestLen + 3
+
+// appendRow appends a row without a comma.
+func appendRow(b []byte, name string, start, end int64, digest string, extra string) []byte {
+	b = appendString(b, name)
+	b = append(b, `:{"start_byte":`...)
+	b = strconv.AppendInt(b, start, 10)
+	b = append(b, `,"end_byte":`...)
+	b = strconv.AppendInt(b, end, 10)
+	if digest != "" {
+		b = append(b, `,"blake3":"`...)
+		b = hex.AppendEncode(b, []byte(digest))
+		b = append(b, '"')
+	}
+	if extra != "" {
+		b = append(append(b, ','), extra...)
+	}
+	return append(b, '}')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString appends s as a JSON string. Bytes that are no UTF-8 are kept as
+// they are: a reader that minds replaces them, a reader like ours gets the
+// file's true name back.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			switch {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c < 0x20:
+				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			default:
+				b = append(b, c)
+			}
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		b = append(b, s[i:i+n]...)
+		i += n
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,124 @@
+package caf
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Files can lie further back than their rows say: something was put in front of
+// the archive, or a writer lost count when a source broke off, after which all
+// that followed is off by what had been written of it. How far at most is known
+// (the data that no file claims at the end), where only digests tell.
+
+// move finds files whose digests are wrong where their rows point and right
+// somewhat further back, and moves their rows. It says whether it moved any.
+func (m *mender) move() (bool, error) {
+	t := m.t
+	slack := t.dataLen - t.maxEnd
+	if slack <= 0 || len(t.digests) == 0 || t.maxEnd < 0 {
+		return false, nil
+	}
+	moved := false
+	by := int64(0) // of the file before: a writer that lost count does not find it again
+	for i := range t.rows {
+		r := &t.rows[i]
+		want := t.digest(i)
+		if want == "" || r.end == r.start || t.rowFault(*r) != nil {
+			continue
+		}
+		d, ok, err := m.locate(r.span, want, by, slack)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its content is not at byte %d, and not up to %d bytes behind it", format.Escape(t.Name(i)), r.start, slack))
+			m.p.Partial = true
+			continue
+		}
+		if d != 0 {
+			r.start, r.end = r.start+d, r.end+d
+			moved = true
+		}
+		by = d
+	}
+	if moved {
+		m.p.Notes = append(m.p.Notes, fmt.Sprintf("files are moved by up to %d bytes, to where their digests prove them to be", by))
+		t.maxEnd += by
+	}
+	return moved, nil
+}
+
+// maxSearch bounds the bytes that are hashed in the search for one file.
+const maxSearch = 256 << 20
+
+// locate returns how far behind its row a file lies, at least from and at most
+// slack.
+func (m *mender) locate(s span, want string, from, slack int64) (by int64, ok bool, _ error) {
+	for _, d := range []int64{from, slack} {
+		ok, err := m.right(span{s.start + d, s.end + d}, want)
+		if err != nil || ok {
+			return d, ok, err
+		}
+	}
+	n := s.end - s.start
+	tries := slack - from
+	if tries*n > maxSearch || n > 16<<20 {
+		return 0, false, nil
+	}
+	window := make([]byte, n+tries)
+	if err := m.fetch(window, s.start+from); err != nil {
+		return 0, false, err
+	}
+	for d := range tries {
+		if sum := blake3.Sum256(window[d : d+n]); string(sum[:]) == want {
+			return from + d, true, nil
+		}
+		if d&0xff == 0 && m.ctx.Err() != nil {
+			return 0, false, context.Cause(m.ctx)
+		}
+	}
+	return 0, false, nil
+}
+
+// right reports whether the content at s has the digest.
+func (m *mender) right(s span, want string) (bool, error) {
+	if s.start < 0 || s.end > m.size {
+		return false, nil
+	}
+	h := blake3.New()
+	buf := make([]byte, min(s.end-s.start, 1<<20))
+	for off := s.start; off < s.end; {
+		if m.ctx.Err() != nil {
+			return false, context.Cause(m.ctx)
+		}
+		p := buf[:min(int64(len(buf)), s.end-off)]
+		if err := m.fetch(p, off); err != nil {
+			return false, err
+		}
+		h.Write(p)
+		off += int64(len(p))
+	}
+	var sum [digestLen]byte
+	h.Sum(sum[:0])
+	return string(sum[:]) == want, nil
+}
+
+// allRight reports whether every file that has a digest has it right after a
+// move by the same number of bytes.
+func (m *mender) allRight(t *table, by int64) (bool, error) {
+	for i, r := range t.rows {
+		want := t.digest(i)
+		if want == "" || t.rowFault(r) != nil {
+			return false, nil
+		}
+		ok, err := m.right(span{r.start + by, r.end + by}, want)
+		if err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,280 @@
+package caf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// reader is an open archive. Its index is read when it is first needed whole;
+// until then, and if only a few names are wanted of a large index, it is
+// searched as a stream.
+type reader struct {
+	obj    store.Object
+	name   string
+	size   int64
+	off, n int64  // of the index
+	tail   []byte // the end of the object, from the first request
+	limits format.Limits
+	said   ends
+	isSaid bool
+
+	few     bool
+	mu      sync.Mutex
+	looked  bool
+	table   *table
+	index   *format.Index
+	loadErr error
+}
+
+// searchedIndex is the length from which FewLookups makes a difference.
+const searchedIndex = 4 << 20
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+	r, err := openReader(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.FewLookups && r.n > searchedIndex {
+		r.few = true
+		return r, nil
+	}
+	if _, err := r.load(ctx); err != nil {
+		r.obj.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// openReader reads the footer, and with it what the first request brings.
+func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			obj.Close()
+		}
+	}()
+	r := &reader{obj: obj, name: name, limits: o.Limits.OrDefault(), tail: make([]byte, format.ProbeSize)}
+	if r.said, r.isSaid, err = endsOf(o.Param["ends"]); err != nil {
+		return nil, err
+	}
+	k, err := store.ReadTail(ctx, obj, r.tail)
+	if err != nil {
+		return nil, err
+	}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.tail, r.size = r.tail[:k], info.Size
+	var f *fault
+	if r.off, r.n, f = parseFooter(r.tail, r.size); f != nil {
+		return nil, r.corrupt(f)
+	}
+	if r.n > r.limits.Index {
+		p := (&fault{"index-size", r.off, fmt.Sprintf("%d bytes of index are more than the limit of %d", r.n, r.limits.Index)}).problem(name)
+		p.Code = format.Limit
+		return nil, &format.CorruptError{Format: "caf", Problem: p}
+	}
+	return r, nil
+}
+
+// corrupt gives an error of the parser its place in the object; others pass.
+func (r *reader) corrupt(err error) error { return corrupt(r.name, err) }
+
+func corrupt(name string, err error) error {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return &format.CorruptError{Format: "caf", Problem: f.problem(name)}
+	}
+	return err
+}
+
+// scanner returns a scanner over the index.
+func (r *reader) scanner(ctx context.Context, onRow func(*row) error) *scanner {
+	if inTail := int64(len(r.tail)) - footerLen - r.n; inTail >= 0 {
+		return scanBytes(r.tail[inTail:len(r.tail)-footerLen], r.off, r.limits.Depth, onRow)
+	}
+	fetch := func(p []byte, off int64) error { return r.obj.ReadAt(ctx, p, off) }
+	return scanRange(fetch, r.off, r.off+r.n, r.limits.Depth, onRow)
+}
+
+// load reads the whole index into memory, once.
+func (r *reader) load(ctx context.Context) (*table, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table != nil || r.loadErr != nil {
+		return r.table, r.loadErr
+	}
+	t := &table{volume: r.name, dataLen: r.off, maxEnd: noEndYet}
+	s := r.scanner(ctx, func(row *row) error {
+		if len(t.rows) == enoughToGuess {
+			t.guess(row.off-r.off, r.n)
+		}
+		return t.add(row)
+	})
+	if err := s.scan(); err != nil {
+		err = r.corrupt(err)
+		if errors.Is(err, format.ErrCorrupt) || errors.Is(err, errors.ErrUnsupported) {
+			r.loadErr = err // what is wrong stays wrong; a broken connection does not
+		}
+		return nil, err
+	}
+	t.top = s.top
+	if f := checkVersion(t.top.version, r.off); f != nil && f.class == "version" {
+		r.loadErr = r.corrupt(f)
+		return nil, r.loadErr
+	}
+	t.finish(r.said, r.isSaid)
+	r.table, r.index = t, format.NewIndex(t)
+	r.tail = nil
+	return t, nil
+}
+
+// checkVersion compares as numbers: "10.0" is not "1.0" with more behind it.
+func checkVersion(v string, off int64) *fault {
+	major, minor, ok := strings.Cut(v, ".")
+	if !ok || major != "1" || minor == "" || strings.Trim(minor, "0123456789") != "" {
+		return &fault{"version", off, fmt.Sprintf("format_version %q is not 1.x", v)}
+	}
+	if strings.TrimLeft(minor, "0") != "" {
+		return &fault{"unknown-minor-version", off, fmt.Sprintf("format_version %q is newer than 1.0", v)}
+	}
+	return nil
+}
+
+func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if _, err := r.load(ctx); err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		r.index.Entries(ctx)(yield)
+	}
+}
+
+func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if _, err := r.load(ctx); err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		r.index.ReadDir(ctx, dir)(yield)
+	}
+}
+
+func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	r.mu.Lock()
+	search := r.few && !r.looked && r.table == nil
+	r.looked = true
+	r.mu.Unlock()
+	if search {
+		if e, ok, err := r.search(ctx, name); err != nil || ok {
+			return e, err
+		}
+	}
+	if _, err := r.load(ctx); err != nil {
+		return format.Entry{}, err
+	}
+	return r.index.Lookup(ctx, name)
+}
+
+// search looks one name up in a single pass that keeps nothing but that row.
+// It says false where the whole index must be known: ends that may be
+// inclusive, and names that are not there, which may be directories.
+func (r *reader) search(ctx context.Context, name string) (e format.Entry, found bool, _ error) {
+	t := &table{volume: r.name, dataLen: r.off, maxEnd: noEndYet}
+	maxEnd := int64(noEndYet)
+	want := []byte(name)
+	s := r.scanner(ctx, func(row *row) error {
+		maxEnd = max(maxEnd, inData(span{row.start, row.end}, row.odd, r.off))
+		if !bytes.Equal(row.name, want) {
+			return nil
+		}
+		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last one counts
+		return t.add(row)
+	})
+	if err := s.scan(); err != nil {
+		return e, false, r.corrupt(err)
+	}
+	if f := checkVersion(s.top.version, r.off); f != nil && f.class == "version" {
+		return e, false, r.corrupt(f)
+	}
+	if len(t.rows) == 0 || !r.isSaid && couldBeInclusive(maxEnd, r.off) {
+		return e, false, nil
+	}
+	t.finish(r.said, true)
+	return t.Entry(0), true, nil
+}
+
+func (r *reader) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		if e.Fault != nil {
+			yield(format.Extent{}, &format.CorruptError{Format: "caf", Problem: *e.Fault})
+			return
+		}
+		start, ok := e.Ref.(int64)
+		if !ok {
+			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			return
+		}
+		if n > 0 && e.Size > 0 { // an empty file has no bytes to ask for
+			yield(format.Extent{Size: e.Size, Object: r.name, Off: start, Len: e.Size}, nil)
+		}
+	}
+}
+
+func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		t, err := r.load(ctx)
+		if err != nil {
+			yield(format.Region{}, err)
+			return
+		}
+		for _, s := range t.shadowed {
+			if t.rowFault(s) == nil && s.end > s.start &&
+				!yield(format.Region{Object: r.name, Off: s.start, Len: s.end - s.start, Use: format.Trash, Label: "replaced " + t.nameOf(s)}, nil) {
+				return
+			}
+		}
+		for gap := range t.gaps() {
+			if !yield(format.Region{Object: r.name, Off: gap.start, Len: gap.end - gap.start, Use: format.Unknown, Label: "unreferenced"}, nil) {
+				return
+			}
+		}
+		_ = yield(format.Region{Object: r.name, Off: r.off, Len: r.n, Use: format.IndexData, Label: "index"}, nil) &&
+			yield(format.Region{Object: r.name, Off: r.size - footerLen, Len: footerLen, Use: format.Header, Label: "footer"}, nil)
+	}
+}
+
+func (r *reader) About(ctx context.Context) (format.About, error) {
+	t, err := r.load(ctx)
+	if err != nil {
+		return format.About{}, err
+	}
+	a := format.About{Version: t.top.version, IndexBytes: r.n + footerLen, Volumes: []string{r.name}}
+	a.Facts = append(a.Facts, format.Fact{Key: "ends", Value: t.ends.String()})
+	if t.top.writer != "" {
+		a.Facts = append(a.Facts, format.Fact{Key: "writer", Value: t.top.writer})
+	}
+	if len(t.digests) > 0 {
+		a.Facts = append(a.Facts, format.Fact{Key: "digests", Value: "blake3"})
+	}
+	if len(t.top.extra) > 0 {
+		a.Carry = append(a.Carry, [2]string{extraAttr, string(t.top.extra)})
+	}
+	t.notes(func(p format.Problem) { a.Notes = append(a.Notes, p) })
+	return a, nil
+}
+
+func (r *reader) Close() error { return r.obj.Close() }

@@ -1,0 +1,720 @@
+package caf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"regexp"
+	"unicode/utf8"
+)
+
+// A row is one file as the index has it. Its slices are valid until the next.
+type row struct {
+	name       []byte // unescaped
+	start, end int64
+	off        int64 // of the row in the object
+	odd        oddity
+	digest     []byte // 32 bytes, nil if there is none
+	extra      []byte // JSON members that we do not know, with commas between
+}
+
+// oddity is a set of things that are unusual about a row.
+type oddity uint8
+
+const (
+	noStart       oddity = 1 << iota // start_byte is missing
+	noEnd                            // end_byte is missing
+	notInteger                       // an offset is no plain integer
+	notInt64                         // an offset does not fit 63 bits
+	loneSurrogate                    // the name had half a \u pair
+	notUTF8                          // the name has bytes that are not UTF-8
+	replaced                         // the name has U+FFFD: a writer lost a byte there
+	badDigest                        // "blake3" is no 64 hex digits
+
+	unreadable = noStart | noEnd | notInteger | notInt64
+)
+
+// topLevel is what an index says besides its rows.
+type topLevel struct {
+	version          string
+	hasVersion       bool
+	hasFiles         bool
+	writer           string
+	extra            []byte // members that we do not know, with commas between
+	trailingCommas   int
+	duplicateKeys    int
+	duplicateKeyOff  int64
+	trailingCommaOff int64
+}
+
+// A scanner reads an index as a stream: in blocks, in one pass, in memory that
+// depends on its longest row alone. Nearly all rows there are look exactly as
+// the writers we know write them; those are taken in one step (fastRow).
+type scanner struct {
+	fetch func(p []byte, off int64) error // nil if buf is all there is
+	end   int64                           // of the index, in the object
+
+	buf   []byte
+	block int   // how much of a range is read at once
+	base  int64 // offset of buf[0] in the object
+	r     int   // next byte in buf
+
+	maxDepth int
+	maxRow   int
+	top      topLevel
+	row      row
+	scratch  []byte // unescaped strings
+	digest   [digestLen]byte
+	keyFrom  int // where the current key begins in buf; moves with the buffer; -1 if none
+
+	onRow func(*row) error
+	// salvage takes what can be taken: an index that breaks off or is damaged
+	// gives the rows that are whole. damaged counts the places skipped.
+	salvage bool
+	damaged []fault
+	done    int64 // offset after the closing brace
+}
+
+const (
+	scanBlock     = 256 << 10
+	defaultMaxRow = 16 << 20 // a name is at most a path; this is far beyond one
+)
+
+// scanBytes returns a scanner over an index that is in memory, found at off.
+func scanBytes(b []byte, off int64, maxDepth int, onRow func(*row) error) *scanner {
+	return &scanner{buf: b, base: off, end: off + int64(len(b)), maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
+}
+
+// scanRange returns a scanner over [off, end) of what fetch reads.
+func scanRange(fetch func(p []byte, off int64) error, off, end int64, maxDepth int, onRow func(*row) error) *scanner {
+	block := int(min(scanBlock, max(end-off, 2)))
+	return &scanner{fetch: fetch, buf: make([]byte, 0, block), block: block, base: off, end: end, maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
+}
+
+// more reads the next block behind what is kept. It returns io.EOF at the end.
+func (s *scanner) more() error {
+	have := s.base + int64(len(s.buf))
+	if s.fetch == nil || have >= s.end {
+		return io.EOF
+	}
+	keep := s.r
+	if s.keyFrom >= 0 {
+		keep = s.keyFrom
+	}
+	if keep > 0 {
+		n := copy(s.buf, s.buf[keep:])
+		s.buf = s.buf[:n]
+		s.base += int64(keep)
+		s.r -= keep
+		if s.keyFrom >= 0 {
+			s.keyFrom = 0
+		}
+	}
+	if len(s.buf) > s.maxRow {
+		return &fault{"index-size", s.base, fmt.Sprintf("index: one row is longer than %d bytes", s.maxRow)}
+	}
+	if cap(s.buf)-len(s.buf) < s.block/2 {
+		grown := make([]byte, len(s.buf), 2*cap(s.buf)+s.block)
+		copy(grown, s.buf)
+		s.buf = grown
+	}
+	n := min(int64(cap(s.buf)-len(s.buf)), s.end-have)
+	p := s.buf[len(s.buf) : len(s.buf)+int(n)]
+	if err := s.fetch(p, have); err != nil {
+		return err
+	}
+	s.buf = s.buf[:len(s.buf)+int(n)]
+	return nil
+}
+
+// at is the current offset in the object.
+func (s *scanner) at() int64 { return s.base + int64(s.r) }
+
+func (s *scanner) badJSON(format string, args ...any) error {
+	return &fault{"index-json", s.at(), "index: " + fmt.Sprintf(format, args...)}
+}
+
+// peek returns the next byte without taking it.
+func (s *scanner) peek() (byte, error) {
+	for s.r >= len(s.buf) {
+		if err := s.more(); err != nil {
+			if err == io.EOF {
+				return 0, s.badJSON("it ends early")
+			}
+			return 0, err
+		}
+	}
+	return s.buf[s.r], nil
+}
+
+// space skips white space and returns the next byte without taking it.
+func (s *scanner) space() (byte, error) {
+	for {
+		c, err := s.peek()
+		if err != nil {
+			return 0, err
+		}
+		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return c, nil
+		}
+		s.r++
+	}
+}
+
+func (s *scanner) want(c byte) error {
+	got, err := s.space()
+	if err != nil {
+		return err
+	}
+	if got != c {
+		return s.badJSON("expected %q, found %q", c, got)
+	}
+	s.r++
+	return nil
+}
+
+// scan reads the whole index.
+func (s *scanner) scan() error {
+	c, err := s.space()
+	if err != nil {
+		return err
+	}
+	if c != '{' {
+		// Is it JSON at all? The words differ: not JSON, or not our JSON.
+		if err := s.skipValue(1); err != nil {
+			return err
+		}
+		if err := s.nothingMore(); err != nil {
+			return err
+		}
+		return &fault{"index-shape", s.base, "index: expected an object"}
+	}
+	seen := map[string]bool{}
+	err = s.object(func(key []byte) error {
+		again := seen[string(key)]
+		if again {
+			s.duplicateKey()
+		} else if len(seen) < 1024 {
+			seen[string(key)] = true
+		}
+		return s.topMember(string(key), again)
+	})
+	if err != nil {
+		return err
+	}
+	s.done = s.at()
+	if !s.salvage {
+		if err := s.nothingMore(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !s.top.hasFiles:
+		return &fault{"index-shape", s.base, `index: there is no "files"`}
+	case !s.top.hasVersion:
+		return &fault{"version", s.base, `index: there is no "format_version"`}
+	}
+	return nil
+}
+
+// nothingMore makes sure that only white space follows.
+func (s *scanner) nothingMore() error {
+	for {
+		if s.r >= len(s.buf) {
+			if err := s.more(); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			continue
+		}
+		if c := s.buf[s.r]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return s.badJSON("%q after the object", c)
+		}
+		s.r++
+	}
+}
+
+func (s *scanner) duplicateKey() {
+	if s.top.duplicateKeys == 0 {
+		s.top.duplicateKeyOff = s.at()
+	}
+	s.top.duplicateKeys++
+}
+
+// topMember reads the value of a member at the top. One that we do not know is
+// kept once, or it would come twice for ever.
+func (s *scanner) topMember(key string, again bool) error {
+	c, err := s.space()
+	if err != nil {
+		return err
+	}
+	switch key {
+	case "files":
+		if c != '{' {
+			return s.wrongShape(`"files"`, "an object")
+		}
+		s.top.hasFiles = true
+		s.keyFrom = -1
+		return s.files()
+	case "format_version":
+		if c != '"' {
+			return s.wrongShape(`"format_version"`, "a string")
+		}
+		v, _, err := s.str()
+		if err != nil {
+			return err
+		}
+		s.top.version, s.top.hasVersion = string(v), true
+		return nil
+	case "writer":
+		// Not kept with what we do not know: who rewrites an archive is its writer.
+		if c != '"' {
+			return s.skipValue(2)
+		}
+		v, _, err := s.str()
+		if err == nil {
+			s.top.writer = string(v)
+		}
+		return err
+	}
+	if err := s.skipValue(2); err != nil || again {
+		return err
+	}
+	s.top.extra = s.appendMember(s.top.extra)
+	return nil
+}
+
+// wrongShape reads the value at hand, which is of the wrong kind. That it is no
+// JSON at all weighs more.
+func (s *scanner) wrongShape(what, want string) error {
+	at := s.at()
+	if err := s.skipValue(2); err != nil {
+		return err
+	}
+	return &fault{"index-shape", at, fmt.Sprintf("index: %s is not %s", what, want)}
+}
+
+// looseComma matches trailing commas, and strings so that none is found there.
+var looseComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|,[ \t\r\n]*[}\]]`)
+
+// appendMember appends the member that was just read, as strict JSON.
+func (s *scanner) appendMember(to []byte) []byte {
+	if len(to) > 0 {
+		to = append(to, ',')
+	}
+	member := bytes.TrimSpace(s.buf[s.keyFrom:s.r])
+	if s.top.trailingCommas > 0 {
+		member = looseComma.ReplaceAllFunc(member, func(m []byte) []byte {
+			if m[0] == ',' {
+				m = m[len(m)-1:]
+			}
+			return m
+		})
+	}
+	return append(to, member...)
+}
+
+// object reads an object; member is called before each value and takes it.
+// While it runs, keyFrom tells where the member begins in buf, so that the
+// whole of it stays in the buffer.
+func (s *scanner) object(member func(key []byte) error) error {
+	if err := s.want('{'); err != nil {
+		return err
+	}
+	outer := s.keyFrom
+	defer func() { s.keyFrom = outer }()
+	for first := true; ; first = false {
+		c, err := s.space()
+		if err != nil {
+			return err
+		}
+		if c == '}' {
+			if !first {
+				s.trailingComma()
+			}
+			s.r++
+			return nil
+		}
+		if c != '"' {
+			return s.badJSON("expected a name, found %q", c)
+		}
+		if outer < 0 {
+			s.keyFrom = s.r
+		}
+		key, _, err := s.str()
+		if err != nil {
+			return err
+		}
+		key = bytes.Clone(key)
+		if err := s.want(':'); err != nil {
+			return err
+		}
+		if err := member(key); err != nil {
+			return err
+		}
+		if more, err := s.comma('}'); err != nil || !more {
+			return err
+		}
+		if outer < 0 {
+			s.keyFrom = -1
+		}
+	}
+}
+
+// comma takes the comma or the closing bracket after a value and says whether
+// more may follow.
+func (s *scanner) comma(closing byte) (more bool, _ error) {
+	c, err := s.space()
+	if err != nil {
+		return false, err
+	}
+	if c != ',' && c != closing {
+		return false, s.badJSON("expected ',' or %q, found %q", closing, c)
+	}
+	s.r++
+	return c == ',', nil
+}
+
+func (s *scanner) trailingComma() {
+	if s.top.trailingCommas == 0 {
+		s.top.trailingCommaOff = s.at()
+	}
+	s.top.trailingCommas++
+}
+
+// files reads the rows.
+func (s *scanner) files() error {
+	if err := s.want('{'); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		// The fast way, as long as it goes: row, comma, row, comma.
+		for s.fastRow() {
+			if err := s.onRow(&s.row); err != nil {
+				return err
+			}
+			if s.r < len(s.buf) && s.buf[s.r] == ',' && s.r+1 < len(s.buf) && s.buf[s.r+1] == '"' {
+				s.r++
+				first = false
+				continue
+			}
+			if more, err := s.comma('}'); err != nil {
+				if err := s.resync(err); err != nil {
+					return s.endOfSalvage(err)
+				}
+			} else if !more {
+				return nil
+			}
+			first = false
+		}
+		c, err := s.space()
+		if err != nil {
+			return s.endOfSalvage(err)
+		}
+		if c == '}' {
+			if !first {
+				s.trailingComma()
+			}
+			s.r++
+			return nil
+		}
+		err = s.slowRow()
+		var more bool
+		if err == nil {
+			if err = s.onRow(&s.row); err != nil {
+				return err
+			}
+			more, err = s.comma('}')
+		}
+		if err != nil {
+			if err := s.resync(err); err != nil {
+				return s.endOfSalvage(err)
+			}
+			continue
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// endOfSalvage turns the end of a broken index into the end of its rows.
+func (s *scanner) endOfSalvage(err error) error {
+	f, ok := errors.AsType[*fault](err)
+	if !s.salvage || !ok {
+		return err
+	}
+	s.damaged = append(s.damaged, *f)
+	return errSalvaged
+}
+
+// errSalvaged ends a scan that has taken what there was to take.
+var errSalvaged = errors.New("index breaks off")
+
+// resync goes on, in a salvage, at the next place that looks like a row. It
+// returns err if there is none, or why it could not look.
+func (s *scanner) resync(err error) error {
+	f, ok := errors.AsType[*fault](err)
+	if !s.salvage || !ok || len(s.damaged) > 1<<16 {
+		return err
+	}
+	// The first damaged byte is not known better than: after the last row.
+	for {
+		if s.r < len(s.buf) {
+			i := bytes.Index(s.buf[s.r:], []byte(`},"`))
+			if i >= 0 {
+				s.r += i + 2
+				s.keyFrom = -1
+				s.damaged = append(s.damaged, *f)
+				return nil
+			}
+			s.r = max(s.r, len(s.buf)-2)
+		}
+		s.keyFrom = -1
+		if e := s.more(); e == io.EOF {
+			return err
+		} else if e != nil {
+			return e
+		}
+	}
+}
+
+var (
+	rowStart  = []byte(`:{"start_byte":`)
+	rowEnd    = []byte(`,"end_byte":`)
+	rowBlake3 = []byte(`,"blake3":"`)
+)
+
+// fastRow takes a row that is written exactly as known writers do and lies
+// wholly in the buffer. It says false, having moved nowhere, if it cannot.
+func (s *scanner) fastRow() bool {
+	b := s.buf[s.r:]
+	if len(b) < 2 || b[0] != '"' {
+		return false
+	}
+	n, high := plainPrefix(b[1:])
+	if 1+n >= len(b) || b[1+n] != '"' {
+		return false
+	}
+	name := b[1 : 1+n]
+	b = b[n+2:]
+	if len(b) < len(rowStart) || !bytes.Equal(b[:len(rowStart)], rowStart) {
+		return false
+	}
+	b = b[len(rowStart):]
+	start, k := digits(b)
+	if k == 0 {
+		return false
+	}
+	b = b[k:]
+	if len(b) < len(rowEnd) || !bytes.Equal(b[:len(rowEnd)], rowEnd) {
+		return false
+	}
+	b = b[len(rowEnd):]
+	end, k := digits(b)
+	if k == 0 || k >= len(b) {
+		return false
+	}
+	b = b[k:]
+	var digest []byte
+	if b[0] == ',' {
+		const long = 11 + 2*digestLen + 2
+		if len(b) < long || !bytes.Equal(b[:len(rowBlake3)], rowBlake3) || b[long-2] != '"' {
+			return false
+		}
+		if _, err := hex.Decode(s.digest[:], b[len(rowBlake3):len(rowBlake3)+2*digestLen]); err != nil {
+			return false
+		}
+		digest = s.digest[:]
+		b = b[long-1:]
+	}
+	if b[0] != '}' {
+		return false
+	}
+	var odd oddity
+	if high {
+		odd = oddName(name)
+	}
+	s.row = row{name: name, start: start, end: end, off: s.at(), odd: odd, digest: digest}
+	s.r = len(s.buf) - len(b) + 1
+	return true
+}
+
+// plainPrefix returns how many bytes of b come before the first quote,
+// backslash or control character, and whether any of them is not ASCII. It
+// looks at eight bytes at a time.
+func plainPrefix(b []byte) (n int, high bool) {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	zero := func(x uint64) uint64 { return (x - ones) &^ x & tops }
+	var highs uint64
+	for ; n+8 <= len(b); n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		if stop := zero(x^ones*'"') | zero(x^ones*'\\') | (x-ones*0x20)&^x&tops; stop != 0 {
+			k := bits.TrailingZeros64(stop) / 8
+			highs |= x & (1<<(8*k) - 1)
+			return n + k, highs&tops != 0
+		}
+		highs |= x
+	}
+	for ; n < len(b); n++ {
+		c := b[n]
+		if c == '"' || c == '\\' || c < 0x20 {
+			break
+		}
+		highs |= uint64(c)
+	}
+	return n, highs&tops != 0
+}
+
+// digits reads a plain integer of at most 18 digits; k = 0 says look closer.
+func digits(b []byte) (v int64, k int) {
+	for k < len(b) && k < 19 {
+		c := b[k] - '0'
+		if c > 9 {
+			break
+		}
+		v = v*10 + int64(c)
+		k++
+	}
+	if k == 19 || k == len(b) || k > 1 && b[0] == '0' {
+		return 0, 0
+	}
+	return v, k
+}
+
+func oddName(name []byte) (odd oddity) {
+	if !utf8.Valid(name) {
+		odd |= notUTF8
+	}
+	if bytes.Contains(name, []byte("�")) {
+		odd |= replaced
+	}
+	return odd
+}
+
+// slowRow reads a row of any shape.
+func (s *scanner) slowRow() error {
+	off := s.at()
+	if c, err := s.space(); err != nil {
+		return err
+	} else if c != '"' {
+		return s.badJSON("expected a name, found %q", c)
+	}
+	name, odd, err := s.str()
+	if err != nil {
+		return err
+	}
+	r := row{name: bytes.Clone(name), off: off, odd: odd | noStart | noEnd}
+	if err := s.want(':'); err != nil {
+		return err
+	}
+	c, err := s.space()
+	if err != nil {
+		return err
+	}
+	if c != '{' {
+		if err := s.skipValue(3); err != nil {
+			return err
+		}
+		r.odd = odd | notInteger
+		s.row = r
+		return nil
+	}
+	var hasDigest bool
+	err = s.object(func(key []byte) error {
+		switch string(key) {
+		case "start_byte":
+			if r.odd&noStart == 0 {
+				s.duplicateKey()
+			}
+			r.odd &^= noStart
+			return s.offset(&r, &r.start)
+		case "end_byte":
+			if r.odd&noEnd == 0 {
+				s.duplicateKey()
+			}
+			r.odd &^= noEnd
+			return s.offset(&r, &r.end)
+		case "blake3":
+			c, err := s.space()
+			if err != nil {
+				return err
+			}
+			if c == '"' {
+				v, _, err := s.str()
+				if err != nil {
+					return err
+				}
+				if len(v) == 2*digestLen {
+					if _, err := hex.Decode(s.digest[:], v); err == nil {
+						hasDigest = true
+						return nil
+					}
+				}
+			} else if err := s.skipValue(4); err != nil {
+				return err
+			}
+			r.odd |= badDigest
+			return nil
+		}
+		if err := s.skipValue(4); err != nil {
+			return err
+		}
+		r.extra = s.appendMember(r.extra)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if hasDigest {
+		r.digest = s.digest[:]
+	}
+	s.row = r
+	return nil
+}
+
+// offset reads the value of start_byte or end_byte. What is no integer spoils
+// the row, not the archive; a string spoils the archive, as in the reference.
+func (s *scanner) offset(r *row, to *int64) error {
+	c, err := s.space()
+	if err != nil {
+		return err
+	}
+	if c == '"' {
+		return s.wrongShape("an offset", "a number")
+	}
+	if c != '-' && (c < '0' || c > '9') {
+		r.odd |= notInteger
+		return s.skipValue(4)
+	}
+	lit, err := s.number()
+	if err != nil {
+		return err
+	}
+	neg := lit[0] == '-'
+	v := uint64(0)
+	for _, c := range bytes.TrimPrefix(lit, []byte("-")) {
+		if c < '0' || c > '9' {
+			r.odd |= notInteger
+			return nil
+		}
+		if v > (1<<63)/10 {
+			r.odd |= notInt64
+			return nil
+		}
+		if v = v*10 + uint64(c-'0'); v > 1<<63 || v == 1<<63 && !neg {
+			r.odd |= notInt64
+			return nil
+		}
+	}
+	*to = int64(v)
+	if neg {
+		*to = -int64(v)
+	}
+	return nil
+}

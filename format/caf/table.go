@@ -1,0 +1,318 @@
+package caf
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"unsafe"
+
+	"github.com/holdall/holdall/format"
+)
+
+// span is where a file's content lies, as the index has it or, once ends are
+// decided, half-open.
+type span struct{ start, end int64 }
+
+// record is one row in memory: 32 bytes, and its name in table.names.
+type record struct {
+	span
+	nameOff uint64
+	nameLen uint32
+	odd     oddity
+}
+
+// table holds the rows of an index as columns: a million entries must not be a
+// million objects.
+type table struct {
+	volume  string
+	names   []byte
+	rows    []record
+	digests []byte            // digestLen a row, empty if no row has one
+	extra   map[uint32]string // by row: JSON members that we do not know
+	dataLen int64
+	ends    ends
+	top     topLevel
+
+	shadowed []record // earlier rows of names that come again
+	maxEnd   int64    // of rows within the data
+	damaged  []fault  // places that a salvage skipped
+}
+
+func (t *table) add(r *row) error {
+	if len(t.rows) == 1<<32-1 {
+		return &fault{"index-size", r.off, "index: over 2^32 rows"}
+	}
+	rec := record{span: span{r.start, r.end}, nameOff: uint64(len(t.names)), nameLen: uint32(len(r.name)), odd: r.odd}
+	t.names = append(t.names, r.name...)
+	if r.digest != nil && len(t.digests) == 0 {
+		t.digests = make([]byte, len(t.rows)*digestLen, max(cap(t.rows), 64)*digestLen)
+	}
+	if r.digest != nil {
+		t.digests = append(t.digests, r.digest...)
+	} else if len(t.digests) > 0 {
+		t.digests = append(t.digests, make([]byte, digestLen)...)
+	}
+	if r.extra != nil {
+		if t.extra == nil {
+			t.extra = map[uint32]string{}
+		}
+		t.extra[uint32(len(t.rows))] = string(r.extra)
+	}
+	t.rows = append(t.rows, rec)
+	t.maxEnd = max(t.maxEnd, inData(rec.span, rec.odd, t.dataLen))
+	return nil
+}
+
+// noEndYet is less than any end: an empty file at the start of inclusive ends
+// ends at -1.
+const noEndYet = -2
+
+// inData returns a row's end if the row lies within the data, else noEndYet.
+func inData(s span, odd oddity, dataLen int64) int64 {
+	if odd&unreadable != 0 || s.start < 0 || s.end < s.start-1 || s.end > dataLen {
+		return noEndYet
+	}
+	return s.end
+}
+
+// Once this many rows have been seen, the index's length tells how many more to
+// make room for; before that nothing is allocated on the word of a footer.
+const enoughToGuess = 1 << 14
+
+// guess makes room for the rest of an index of n bytes, of which read bytes
+// held the rows so far.
+func (t *table) guess(read, n int64) {
+	rows := int(float64(len(t.rows)) * float64(n) / float64(max(read, 1)) * 1.01)
+	t.rows = slices.Grow(t.rows, max(0, rows-len(t.rows)))
+	names := int(float64(len(t.names)) * float64(n) / float64(max(read, 1)) * 1.05)
+	t.names = slices.Grow(t.names, max(0, names-len(t.names)))
+	if len(t.digests) > 0 {
+		t.digests = slices.Grow(t.digests, max(0, rows*digestLen-len(t.digests)))
+	}
+}
+
+// finish decides about ends and duplicates and brings rows into stored order.
+func (t *table) finish(said ends, wasSaid bool) {
+	switch {
+	case wasSaid:
+		t.ends = said
+	case couldBeInclusive(t.maxEnd, t.dataLen):
+		spans := make([]span, 0, len(t.rows))
+		for _, r := range t.rows {
+			if r.odd&unreadable == 0 {
+				spans = append(spans, r.span)
+			}
+		}
+		t.ends = decideEnds(spans, t.dataLen, t.top.trailingCommas > 0)
+	}
+	if t.ends == inclusive {
+		for i := range t.rows {
+			if r := &t.rows[i]; r.end < 1<<63-1 {
+				r.end++
+			} else {
+				r.odd |= notInt64
+			}
+		}
+		t.maxEnd++
+	}
+	t.shadow()
+	slices.SortFunc(t.shadowed, byPlace)
+	if !slices.IsSortedFunc(t.rows, byPlace) {
+		t.sort()
+	}
+	if cap(t.rows) > len(t.rows)*5/4 {
+		t.rows = slices.Clone(t.rows)
+	}
+	if cap(t.names) > len(t.names)*5/4 {
+		t.names = slices.Clone(t.names)
+	}
+}
+
+func byPlace(a, b record) int {
+	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+}
+
+// shadow moves all but the last row of a name out of the way. Where names are
+// sorted, as the reference writes them, one look says that none comes twice.
+func (t *table) shadow() {
+	sorted := true
+	for i := 1; i < len(t.rows); i++ {
+		if t.Name(i-1) >= t.Name(i) {
+			sorted = false
+			break
+		}
+	}
+	if sorted {
+		return
+	}
+	seed := maphash.MakeSeed()
+	size := 1
+	for size < len(t.rows)*2 {
+		size *= 2
+	}
+	slots := make([]uint32, size) // row+1 of the last of each name
+	dead := map[int]bool{}
+	for i := range t.rows {
+		name := t.Name(i)
+		for h := maphash.String(seed, name); ; h++ {
+			slot := &slots[h&uint64(size-1)]
+			if *slot != 0 && t.Name(int(*slot-1)) != name {
+				continue
+			}
+			if *slot != 0 {
+				dead[int(*slot-1)] = true
+			}
+			*slot = uint32(i + 1)
+			break
+		}
+	}
+	if len(dead) == 0 {
+		return
+	}
+	t.pick(func(yield func(int) bool) {
+		for i := range t.rows {
+			if dead[i] {
+				t.shadowed = append(t.shadowed, t.rows[i])
+			} else if !yield(i) {
+				return
+			}
+		}
+	}, len(t.rows)-len(dead))
+}
+
+func (t *table) sort() {
+	order := make([]uint32, len(t.rows))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortStableFunc(order, func(a, b uint32) int { return byPlace(t.rows[a], t.rows[b]) })
+	t.pick(func(yield func(int) bool) {
+		for _, i := range order {
+			if !yield(int(i)) {
+				return
+			}
+		}
+	}, len(order))
+}
+
+// pick rebuilds the columns from n of their rows, in the order given.
+func (t *table) pick(order func(yield func(int) bool), n int) {
+	rows := make([]record, 0, n)
+	var digests []byte
+	if len(t.digests) > 0 {
+		digests = make([]byte, 0, n*digestLen)
+	}
+	var extra map[uint32]string
+	for i := range order {
+		if x, ok := t.extra[uint32(i)]; ok {
+			if extra == nil {
+				extra = map[uint32]string{}
+			}
+			extra[uint32(len(rows))] = x
+		}
+		rows = append(rows, t.rows[i])
+		if digests != nil {
+			digests = append(digests, t.digests[i*digestLen:(i+1)*digestLen]...)
+		}
+	}
+	t.rows, t.digests, t.extra = rows, digests, extra
+}
+
+func (t *table) Len() int { return len(t.rows) }
+
+func (t *table) Name(i int) string { return t.nameOf(t.rows[i]) }
+
+// nameOf shows bytes of names as a string without copying them: names is only
+// ever appended to, and not at all once the table is finished.
+func (t *table) nameOf(r record) string {
+	if r.nameLen == 0 {
+		return ""
+	}
+	return unsafe.String(&t.names[r.nameOff], int(r.nameLen))
+}
+
+var noDigest [digestLen]byte
+
+// digest returns the recorded digest of row i, "" if it has none.
+func (t *table) digest(i int) string {
+	if len(t.digests) == 0 {
+		return ""
+	}
+	d := t.digests[i*digestLen : (i+1)*digestLen : (i+1)*digestLen]
+	if [digestLen]byte(d) == noDigest {
+		return ""
+	}
+	return unsafe.String(&d[0], digestLen)
+}
+
+func (t *table) Entry(i int) format.Entry {
+	r := t.rows[i]
+	e := t.entry(r)
+	if d := t.digest(i); d != "" {
+		e.Digest = format.Digest{Algo: "blake3", Sum: d}
+	}
+	if x := t.extra[uint32(i)]; x != "" {
+		e.Attr = map[string]string{extraAttr: x}
+	}
+	return e
+}
+
+// extraAttr is what an entry's unknown JSON members travel under.
+const extraAttr = "caf.json"
+
+func (t *table) entry(r record) format.Entry {
+	e := format.Entry{Name: t.nameOf(r), Kind: format.File}
+	if f := t.rowFault(r); f != nil {
+		p := f.problem(t.volume)
+		p.Entry, p.HasEntry = e.Name, true
+		e.Fault = &p
+		return e
+	}
+	e.Size = r.end - r.start
+	e.Ref = r.start
+	return e
+}
+
+// rowFault says why a row's content cannot be read, nil if it can.
+func (t *table) rowFault(r record) *fault {
+	switch {
+	case r.odd&notInteger != 0:
+		return &fault{"range-type", -1, "an offset is not a plain integer"}
+	case r.odd&notInt64 != 0:
+		return &fault{"range-overflow", -1, "an offset is beyond what 63 bits hold"}
+	case r.odd&noStart != 0:
+		return &fault{"range-missing", -1, "there is no start_byte"}
+	case r.odd&noEnd != 0:
+		return &fault{"range-missing", -1, "there is no end_byte"}
+	case t.ends == ambiguous:
+		return &fault{"ambiguous-ends", r.start, fmt.Sprintf("end_byte %d may be meant inclusive or exclusive: say which with --caf-ends (inclusive reads bytes %d to %d, exclusive %d to %d)",
+			r.end, r.start, r.end+1, r.start, r.end)}
+	case r.start < 0 || r.end < r.start:
+		return &fault{"range-negative", -1, fmt.Sprintf("bytes %d to %d are no range", r.start, r.end)}
+	case r.end > t.dataLen:
+		return &fault{"range-beyond", min(r.start, t.dataLen), fmt.Sprintf("bytes %d to %d, but the data ends at %d", r.start, r.end, t.dataLen)}
+	}
+	return nil
+}
+
+// codes gives the general word for each of the format's own.
+var codes = map[string]format.Code{
+	"too-short": format.Truncated, "no-index": format.MissingIndex, "index-size": format.BadIndex,
+	"index-json": format.BadIndex, "index-depth": format.Limit, "index-shape": format.BadIndex,
+	"version": format.Unsupported, "unknown-minor-version": format.Unsupported,
+	"range-negative": format.OutOfBounds, "range-beyond": format.OutOfBounds, "range-overflow": format.OutOfBounds,
+	"range-missing": format.BadIndex, "range-type": format.BadIndex, "ambiguous-ends": format.BadIndex,
+	"gap": format.Gap, "tail-gap": format.Gap, "overlap": format.Overlap,
+	"duplicate-name": format.Duplicate, "duplicate-key": format.Duplicate,
+	"trailing-comma": format.BadIndex, "inclusive-ends": format.BadIndex,
+	"name-utf8": format.BadIndex, "lone-surrogate": format.BadIndex, "replacement-character": format.BadIndex,
+}
+
+func (f *fault) problem(volume string) format.Problem {
+	code, ok := codes[f.class]
+	if !ok {
+		code = format.UnsafePath // the name-* words
+	}
+	return format.Problem{Code: code, Class: f.class, Severity: format.Error, Volume: volume, Off: f.off, Message: f.msg}
+}

@@ -1,0 +1,196 @@
+package caf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	r, err := openReader(ctx, st, name, o)
+	var t *table
+	if err == nil {
+		defer r.Close()
+		t, err = r.load(ctx)
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.notes(report)
+	t.checkRows(report)
+	t.checkNames(r.index, report)
+	if t.ends != ambiguous {
+		t.checkPlaces(report)
+	}
+	return nil
+}
+
+func (t *table) report(report func(format.Problem), sev format.Severity, class string, off int64, entry *string, msg string, args ...any) {
+	p := (&fault{class, off, fmt.Sprintf(msg, args...)}).problem(t.volume)
+	p.Severity = sev
+	if entry != nil {
+		p.Entry, p.HasEntry = *entry, true
+	}
+	report(p)
+}
+
+// notes reports what is odd about the index as a whole, and what was assumed.
+func (t *table) notes(report func(format.Problem)) {
+	if f := checkVersion(t.top.version, t.dataLen); f != nil {
+		t.report(report, format.Warning, f.class, f.off, nil, "%s: read as 1.0", f.msg)
+	}
+	switch t.ends {
+	case inclusive:
+		t.report(report, format.Warning, "inclusive-ends", t.dataLen, nil,
+			"end_byte is the last byte of a file here, not the one after it: the files tile the data only so")
+	case ambiguous:
+		t.report(report, format.Error, "ambiguous-ends", t.dataLen, nil,
+			"the last file ends one byte before the index: whether end_byte is inclusive cannot be told; --caf-ends=inclusive or exclusive says it")
+	}
+	if n := t.top.trailingCommas; n > 0 {
+		t.report(report, format.Warning, "trailing-comma", t.top.trailingCommaOff, nil, "%d trailing commas in the index: other readers refuse it", n)
+	}
+	if n := t.top.duplicateKeys; n > 0 {
+		t.report(report, format.Warning, "duplicate-key", t.top.duplicateKeyOff, nil, "%d keys come twice in one object of the index: the last counts", n)
+	}
+}
+
+// checkRows reports rows that cannot be read, that are replaced by later ones,
+// or whose names were damaged before they came here.
+func (t *table) checkRows(report func(format.Problem)) {
+	for i, r := range t.rows {
+		name := t.Name(i)
+		if f := t.rowFault(r); f != nil && t.ends != ambiguous {
+			t.report(report, format.Error, f.class, f.off, &name, "%s", f.msg)
+		}
+		t.checkOddName(r, name, report)
+		if r.odd&badDigest != 0 {
+			p := format.Problem{Code: format.BadIndex, Severity: format.Warning, Volume: t.volume, Off: -1,
+				Entry: name, HasEntry: true, Message: `"blake3" is not 64 hexadecimal digits: ignored`}
+			report(p)
+		}
+	}
+	for _, r := range t.shadowed {
+		name := t.nameOf(r)
+		t.report(report, format.Warning, "duplicate-name", r.start, &name, "the index has this name again: this one, bytes %d to %d, is replaced", r.start, r.end)
+		t.checkOddName(r, name, report)
+	}
+}
+
+func (t *table) checkOddName(r record, name string, report func(format.Problem)) {
+	switch {
+	case r.odd&notUTF8 != 0:
+		t.report(report, format.Warning, "name-utf8", -1, &name, "the name has bytes that are not UTF-8: other readers replace them")
+	case r.odd&loneSurrogate != 0:
+		t.report(report, format.Warning, "lone-surrogate", -1, &name, "the name has half a surrogate pair, read as U+FFFD")
+	case r.odd&replaced != 0:
+		t.report(report, format.Warning, "replacement-character", -1, &name, "the name has U+FFFD: its writer met bytes that are not UTF-8")
+	}
+}
+
+// checkNames reports names that are not extracted: unsafe ones, and those below
+// a name that is a file.
+func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
+	lastDir, lastConflict := "", ""
+	for i, r := range t.rows {
+		name := t.Name(i)
+		if class := format.NameFault(name); class != "" {
+			t.report(report, format.Warning, class, -1, &name, "the name is not extracted: %s", format.NameAdvice(class))
+			continue
+		}
+		// Neighbours mostly share their directory: ask once for each.
+		slash := strings.LastIndexByte(name, '/')
+		if slash < 0 {
+			continue
+		}
+		dir := name[:slash]
+		if dir != lastDir {
+			lastDir, lastConflict = dir, x.FileAbove(name)
+		}
+		if lastConflict != "" {
+			t.reportConflict(x, r, name, lastConflict, report)
+		}
+	}
+}
+
+// reportConflict names the later, in stored order, of a file and a file that
+// needs the first one to be a directory.
+func (t *table) reportConflict(x *format.Index, r record, name, above string, report func(format.Problem)) {
+	e, err := x.Lookup(context.Background(), above)
+	start, ok := e.Ref.(int64)
+	if err != nil || !ok {
+		return
+	}
+	if start > r.start {
+		name, above = above, name
+	}
+	t.report(report, format.Warning, "name-conflict", -1, &name, "%q is a file, and this name makes it a directory, or the other way round: the first one stored is extracted", above)
+}
+
+// checkPlaces reports bytes that belong to two files or to none.
+func (t *table) checkPlaces(report func(format.Problem)) {
+	var furthest record
+	for i, r := range t.rows {
+		if r.end == r.start || t.rowFault(r) != nil {
+			continue
+		}
+		name := t.Name(i)
+		switch {
+		case r.span == furthest.span:
+			t.report(report, format.Warning, "overlap", r.start, &name, "shares all its bytes, %d to %d, with %q", r.start, r.end, t.nameOf(furthest))
+		case r.start < furthest.end:
+			t.report(report, format.Warning, "overlap", r.start, &name, "begins at %d, within %q, which ends at %d", r.start, t.nameOf(furthest), furthest.end)
+		}
+		if r.end > furthest.end {
+			furthest = r
+		}
+	}
+	for gap := range t.gaps() {
+		if gap.end == t.dataLen {
+			t.report(report, format.Warning, "tail-gap", gap.start, nil,
+				"%d bytes before the index belong to no file: bytes were put in front, or a writer lost count, and ranges may be off", gap.end-gap.start)
+			continue
+		}
+		t.report(report, format.Note, "gap", gap.start, nil, "%d bytes belong to no file", gap.end-gap.start)
+	}
+}
+
+// gaps yields the runs of data that no row covers, replaced rows included.
+func (t *table) gaps() iter.Seq[span] {
+	return func(yield func(span) bool) {
+		var end int64
+		i, j := 0, 0
+		shadowed := t.shadowed
+		for i < len(t.rows) || j < len(shadowed) {
+			var r record
+			if j == len(shadowed) || i < len(t.rows) && t.rows[i].start <= shadowed[j].start {
+				r = t.rows[i]
+				i++
+			} else {
+				r = shadowed[j]
+				j++
+			}
+			if t.rowFault(r) != nil {
+				continue
+			}
+			if r.start > end && r.end > r.start {
+				if !yield(span{end, r.start}) {
+					return
+				}
+			}
+			end = max(end, r.end)
+		}
+		if end < t.dataLen {
+			yield(span{end, t.dataLen})
+		}
+	}
+}

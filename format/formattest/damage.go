@@ -1,0 +1,277 @@
+package formattest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// with returns the archive's objects with one of them replaced.
+func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
+	st := &storetest.Mem{}
+	for n, x := range all {
+		if n != name {
+			st.Put(n, x)
+		}
+	}
+	st.Put(name, b)
+	return st
+}
+
+// testTruncations cuts every object at every length, or at some 1,500 where it
+// is long.
+func testTruncations(t *testing.T, a *archive) {
+	all := objects(t, a.st)
+	for _, name := range sortedNames(all) {
+		b := all[name]
+		step := 1
+		if len(b) > 4096 {
+			step = len(b) / 1500
+		}
+		for n := 0; n < len(b); n++ {
+			if n > 64 && n < len(b)-1024 && n%step != 0 {
+				continue
+			}
+			a.survives(t, fmt.Sprintf("%s cut to %d of %d bytes", name, n, len(b)), with(all, name, b[:n]), a.name)
+		}
+		a.survives(t, name+" with a byte more", with(all, name, append(bytes.Clone(b), 0)), a.name)
+	}
+}
+
+// testFlippedBits turns bits of every object, one and now and then a few, some
+// thousand times: more often where there is more that can break.
+func testFlippedBits(t *testing.T, a *archive) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	all := objects(t, a.st)
+	names, size := sortedNames(all), 0
+	for _, b := range all {
+		size += len(b)
+	}
+	for range min(max(3*size, 300), 3000) {
+		name := names[rnd.IntN(len(names))]
+		if len(all[name]) == 0 {
+			continue
+		}
+		b := bytes.Clone(all[name])
+		what := name + ", bits turned:"
+		for n := 1 + max(0, rnd.IntN(6)-3); n > 0; n-- {
+			i, bit := rnd.IntN(len(b)), rnd.IntN(8)
+			b[i] ^= 1 << bit
+			what += fmt.Sprintf(" %d of byte %d", bit, i)
+		}
+		a.survives(t, what, with(all, name, b), a.name)
+	}
+}
+
+// survives checks that nothing a format does with an archive that may be
+// damaged panics, escapes its objects or contradicts the rest. It says whether
+// the archive opens.
+func (s *suite) survives(t *testing.T, what string, st *storetest.Mem, name string) bool {
+	t.Helper()
+	ctx := t.Context()
+	faults := s.problems(t, what, st, name)
+	opened, err := s.describesSafely(ctx, st, name)
+	if err != nil {
+		corrupt, ok := errors.AsType[*format.CorruptError](err)
+		if !ok && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: expected a *format.CorruptError or errors.ErrUnsupported, found %T: %v", what, err, err)
+		}
+		if ok && (corrupt.Format != s.f.Name || corrupt.Code == "" || corrupt.Message == "") {
+			t.Errorf("%s: the error names no format, no code or no reason: %+v", what, corrupt)
+		}
+		if s.f.Verify != nil && faults == 0 {
+			t.Errorf("%s: reading says %q, verify finds no error", what, err)
+		}
+	}
+	if s.f.Repair != nil {
+		s.repairs(t, what, st, name)
+	}
+	return opened
+}
+
+// problems runs Verify and returns how many errors it found.
+func (s *suite) problems(t *testing.T, what string, st *storetest.Mem, name string) (faults int) {
+	t.Helper()
+	if s.f.Verify == nil {
+		return 0
+	}
+	err := s.f.Verify(t.Context(), st, name, format.OpenOptions{}, func(p format.Problem) {
+		if p.Code == "" || p.Message == "" || p.Severity < format.Note || p.Severity > format.Error {
+			t.Errorf("%s: verify: incomplete problem %+v", what, p)
+		}
+		if size := int64(len(st.Get(p.Volume))); p.Off > size || p.Off < -1 {
+			t.Errorf("%s: verify: a problem at byte %d of %q, which has %d", what, p.Off, p.Volume, size)
+		}
+		if p.Severity == format.Error {
+			faults++
+		}
+	})
+	if err != nil {
+		t.Errorf("%s: verify: %v", what, err)
+	}
+	return faults
+}
+
+// describesSafely goes through all that a reader tells. It returns the first
+// error by which the reader says that the archive is damaged.
+func (s *suite) describesSafely(ctx context.Context, st *storetest.Mem, name string) (opened bool, damage error) {
+	r, err := s.f.Open(ctx, st, name, format.OpenOptions{})
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	note := func(err error) {
+		if damage == nil {
+			damage = err
+		}
+	}
+	for e, err := range r.Entries(ctx) {
+		if err != nil {
+			note(fmt.Errorf("entries: %w", err))
+			break
+		}
+		if e.Size < 0 {
+			return true, fmt.Errorf("%q has %d bytes", e.Name, e.Size)
+		}
+		if e.Fault != nil {
+			note(&format.CorruptError{Format: s.f.Name, Problem: *e.Fault})
+		}
+		if !e.Kind.HasContent() {
+			continue
+		}
+		n := int64(0)
+		for x, err := range r.Extents(ctx, e, 0, e.Size) {
+			if n++; err != nil {
+				note(fmt.Errorf("extents of %q: %w", e.Name, err))
+				break
+			}
+			if e.Fault != nil {
+				return true, fmt.Errorf("%q has a fault, and extents", e.Name)
+			}
+			if err := inside(st, x, e); err != nil {
+				return true, fmt.Errorf("extents of %q: %w", e.Name, err)
+			}
+			if n > 1<<16 {
+				return true, fmt.Errorf("extents of %q do not end", e.Name)
+			}
+		}
+	}
+	for g, err := range r.Regions(ctx) {
+		if err != nil {
+			note(fmt.Errorf("regions: %w", err))
+			break
+		}
+		if b := st.Get(g.Object); g.Off < 0 || g.Len < 0 || g.Off+g.Len < 0 || g.Off+g.Len > int64(len(b)) {
+			return true, fmt.Errorf("region %+v lies outside %d bytes", g, len(b))
+		}
+	}
+	for _, err := range r.ReadDir(ctx, ".") {
+		if err != nil {
+			note(fmt.Errorf("readdir: %w", err))
+			break
+		}
+	}
+	if _, err := r.About(ctx); err != nil {
+		note(fmt.Errorf("about: %w", err))
+	}
+	return true, damage
+}
+
+// inside says why x leaves its object or e's content.
+func inside(st *storetest.Mem, x format.Extent, e format.Entry) error {
+	if err := sane(x); err != nil {
+		return err
+	}
+	if x.At+x.Size > e.Size {
+		return fmt.Errorf("extent %d+%d of a content of %d bytes", x.At, x.Size, e.Size)
+	}
+	if !stored(x) {
+		return nil
+	}
+	// An object that damage gave another name is not there; reading says so.
+	if b := st.Get(x.Object); b != nil && x.Off+x.Len > int64(len(b)) {
+		return fmt.Errorf("extent %d+%d lies outside %s, which has %d bytes", x.Off, x.Len, x.Object, len(b))
+	}
+	return nil
+}
+
+// repairs plans a repair, makes it, and checks that it was one: what is left
+// opens without an error, and there is nothing more to do.
+func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name string) {
+	t.Helper()
+	plan, err := s.f.Repair(t.Context(), st, name, format.OpenOptions{}, func(format.Problem) {})
+	if err != nil {
+		if _, ok := errors.AsType[*format.CorruptError](err); !ok && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: repair: expected a *format.CorruptError or errors.ErrUnsupported, found %T: %v", what, err, err)
+		}
+		return
+	}
+	if plan.Partial && len(plan.Lost) == 0 {
+		t.Errorf("%s: repair is partial, and nothing is said to be lost", what)
+	}
+	if len(plan.Edits) == 0 {
+		return
+	}
+	if len(plan.Notes) == 0 {
+		t.Errorf("%s: repair does not say what it does", what)
+	}
+	mended, err := apply(objects(t, st), plan)
+	if err != nil {
+		t.Errorf("%s: repair: %v", what, err)
+		return
+	}
+	if n := s.problems(t, what+", repaired", mended, name); n > 0 {
+		t.Errorf("%s: %d errors are left after the repair", what, n)
+	}
+	if _, err := s.describesSafely(t.Context(), mended, name); err != nil {
+		t.Errorf("%s: after the repair: %v", what, err)
+	}
+	again, err := s.f.Repair(t.Context(), mended, name, format.OpenOptions{}, func(format.Problem) {})
+	if err != nil || len(again.Edits) > 0 {
+		t.Errorf("%s: a second repair: %v, notes %q", what, err, again.Notes)
+	}
+}
+
+// apply makes the edits of a plan, which must be in order and within their
+// objects.
+func apply(all map[string][]byte, p format.Plan) (*storetest.Mem, error) {
+	out := &storetest.Mem{}
+	for n, b := range all {
+		out.Put(n, b)
+	}
+	var last format.Edit
+	var buf bytes.Buffer
+	for i, e := range p.Edits {
+		b, ok := all[e.Object]
+		if !ok || e.Off < 0 || e.Len < 0 || e.Off > int64(len(b)) || e.Len > int64(len(b))-e.Off {
+			return nil, fmt.Errorf("edit %d of %q, bytes %d+%d, lies outside its %d bytes", i, e.Object, e.Off, e.Len, len(b))
+		}
+		if i > 0 && (e.Object < last.Object || e.Object == last.Object && e.Off < last.Off+last.Len) {
+			return nil, fmt.Errorf("edit %d of %q, bytes %d+%d, comes after %q, bytes %d+%d", i, e.Object, e.Off, e.Len, last.Object, last.Off, last.Len)
+		}
+		if i == 0 || e.Object != last.Object {
+			buf.Reset()
+			last = format.Edit{Object: e.Object}
+		}
+		buf.Write(b[last.Off+last.Len : e.Off])
+		if e.Write != nil {
+			if err := e.Write(&buf); err != nil {
+				return nil, fmt.Errorf("edit %d of %q: %w", i, e.Object, err)
+			}
+		}
+		last = e
+		if i+1 == len(p.Edits) || p.Edits[i+1].Object != e.Object {
+			buf.Write(b[e.Off+e.Len:])
+			out.Put(e.Object, buf.Bytes())
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+package formattest
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func testDescription(t *testing.T, s *suite) {
+	f := s.f
+	if f.Name == "" || f.Title == "" || f.Open == nil {
+		t.Errorf("name %q, title %q, open %v: none may be missing", f.Name, f.Title, f.Open != nil)
+	}
+	if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, " /-_.") {
+		t.Errorf("name %q is not one lower-case word", f.Name)
+	}
+	for _, ext := range f.Extensions {
+		if !strings.HasPrefix(ext, ".") || ext != strings.ToLower(ext) {
+			t.Errorf("extension %q is not a dot and lower-case letters", ext)
+		}
+	}
+	if f.Chunked && (f.Create == nil || len(f.Extensions) == 0) {
+		t.Error("chunked, but cannot create, or has no extension to number")
+	}
+}
+
+// foreign returns files that are no archives of any format of ours.
+func foreign(t *testing.T) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{
+		"empty": {},
+		"text":  []byte(strings.Repeat("It was a dark and stormy night.\n", 100)),
+		"json":  []byte(`{"format": "none", "files": {}}` + "\n"),
+		"zeros": make([]byte, 10_000),
+	}
+	for i, n := range []int{1, 3, 4, 5, 16, 100, 4096, 70_000, 200_000} {
+		all[fmt.Sprintf("%d random bytes", n)] = noise(uint64(i), n)
+	}
+	content := []byte(strings.Repeat("something to pack ", 1000))
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.Create("a")
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	all["zip"] = bytes.Clone(b.Bytes())
+	b.Reset()
+	g := gzip.NewWriter(&b)
+	_, err = g.Write(content)
+	if err = errors.Join(err, g.Close()); err != nil {
+		t.Fatal(err)
+	}
+	all["gzip"] = bytes.Clone(b.Bytes())
+	b.Reset()
+	tw := tar.NewWriter(&b)
+	err = tw.WriteHeader(&tar.Header{Name: "a", Mode: 0o644, Size: int64(len(content))})
+	if err == nil {
+		_, err = tw.Write(content)
+	}
+	if err = errors.Join(err, tw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	all["tar"] = bytes.Clone(b.Bytes())
+	return all
+}
+
+// probe makes what detection gets to see.
+func probe(name string, objects map[string][]byte) format.Probe {
+	b, ok := objects[name]
+	if !ok {
+		return format.Probe{Name: path.Base(name), Size: -1, Names: sortedNames(objects)}
+	}
+	return format.Probe{
+		Name: path.Base(name), Size: int64(len(b)),
+		Head: b[:min(len(b), format.ProbeSize)], Tail: b[max(0, len(b)-format.ProbeSize):],
+	}
+}
+
+func testDetectForeign(t *testing.T, s *suite) {
+	for what, b := range foreign(t) {
+		if m := s.f.Detect(probe("x", map[string][]byte{"x": b})); m != format.No {
+			t.Errorf("%s: expected No, found %d", what, m)
+		}
+	}
+	if m := s.f.Detect(format.Probe{Name: "x", Size: -1, Names: []string{"x/readme", "x/src/main.go"}}); m != format.No {
+		t.Errorf("a folder of text: expected No, found %d", m)
+	}
+}
+
+func testDetectOwn(t *testing.T, a *archive) {
+	if a.f.Detect(probe(a.name, objects(t, a.st))) == format.No {
+		t.Error("detect says no")
+	}
+}
+
+func testMissing(t *testing.T, s *suite) {
+	st := &storetest.Mem{}
+	if r, err := s.f.Open(t.Context(), st, "nothing", format.OpenOptions{}); err == nil {
+		r.Close()
+		t.Error("open: expected an error")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open: expected fs.ErrNotExist, found %v", err)
+	}
+	for what, check := range s.checks() {
+		if err := check(t.Context(), st, "nothing", func(format.Problem) {}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: expected fs.ErrNotExist, found %v", what, err)
+		}
+	}
+}
+
+// checks returns Verify and Repair, those that there are, as if they were one
+// thing.
+func (s *suite) checks() map[string]func(context.Context, store.Store, string, func(format.Problem)) error {
+	all := map[string]func(context.Context, store.Store, string, func(format.Problem)) error{}
+	if s.f.Verify != nil {
+		all["verify"] = func(ctx context.Context, st store.Store, name string, report func(format.Problem)) error {
+			return s.f.Verify(ctx, st, name, format.OpenOptions{}, report)
+		}
+	}
+	if s.f.Repair != nil {
+		all["repair"] = func(ctx context.Context, st store.Store, name string, report func(format.Problem)) error {
+			_, err := s.f.Repair(ctx, st, name, format.OpenOptions{}, report)
+			return err
+		}
+	}
+	return all
+}
+
+func testNotAnArchive(t *testing.T, s *suite) {
+	for what, b := range foreign(t) {
+		t.Run(what, func(t *testing.T) {
+			st := &storetest.Mem{}
+			st.Put("x", b)
+			if s.survives(t, what, st, "x") {
+				t.Errorf("%s opens", what)
+			}
+		})
+	}
+}

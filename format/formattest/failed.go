@@ -1,0 +1,159 @@
+package formattest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// onward is a store whose writers only go forward: what was written cannot be
+// taken back, as when it goes to a bucket part by part.
+type onward struct{ *storetest.Mem }
+
+func (o onward) Create(ctx context.Context, name string) (store.Writer, error) {
+	w, err := o.Mem.Create(ctx, name)
+	return struct{ store.Writer }{w}, err
+}
+
+var errSource = errors.New("the source broke")
+
+// breaking gives b and then fails.
+type breaking struct{ r io.Reader }
+
+func (b breaking) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err == io.EOF {
+		err = errSource
+	}
+	return n, err
+}
+
+// endless never ends.
+type endless struct{ n int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.n += int64(len(p))
+	return len(p), nil
+}
+
+// testFailedEntries adds entries whose content is not what they said, between
+// others that must not notice.
+func testFailedEntries(t *testing.T, s *suite) {
+	const far = 5 << 19 // more than any writer should keep in memory of one file
+	bytesOf := func(n int) io.Reader { return bytes.NewReader(noise(77, n)) }
+	bad := []struct {
+		what    string
+		size    int64
+		content func(t *testing.T, st store.Store) io.Reader
+	}{
+		{"short by a byte", 100, func(*testing.T, store.Store) io.Reader { return bytesOf(99) }},
+		{"nothing at all", 100, func(*testing.T, store.Store) io.Reader { return bytesOf(0) }},
+		{"long by a byte", 100, func(*testing.T, store.Store) io.Reader { return bytesOf(101) }},
+		{"something for an empty file", 0, func(*testing.T, store.Store) io.Reader { return bytesOf(1) }},
+		{"far too long", 100, func(*testing.T, store.Store) io.Reader { return bytesOf(far) }},
+		{"endless", 100, func(*testing.T, store.Store) io.Reader { return &endless{} }},
+		{"large and short", far, func(*testing.T, store.Store) io.Reader { return bytesOf(far - 1) }},
+		{"large and long", far, func(*testing.T, store.Store) io.Reader { return bytesOf(far + 1) }},
+		{"breaks at once", 100, func(*testing.T, store.Store) io.Reader { return breaking{bytesOf(0)} }},
+		{"breaks off", 100, func(*testing.T, store.Store) io.Reader { return breaking{bytesOf(50)} }},
+		{"breaks after the last byte", 100, func(*testing.T, store.Store) io.Reader { return breaking{bytesOf(100)} }},
+		{"large and breaks off", 2 * far, func(*testing.T, store.Store) io.Reader { return breaking{bytesOf(far)} }},
+		{"section beyond its object", 100, section(950, 100)},
+		{"large section beyond its object", far, section(950, far)},
+		{"section shorter than the entry", 100, section(0, 99)},
+		{"section longer than the entry", 100, section(0, 101)},
+	}
+	for _, c := range []struct {
+		name string
+		open func(*storetest.Mem) store.Store
+	}{
+		{"where the store can take back", func(m *storetest.Mem) store.Store { return m }},
+		{"where the store only goes forward", func(m *storetest.Mem) store.Store { return onward{m} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, b := range bad {
+				t.Run(b.what, func(t *testing.T) {
+					sources := &storetest.Mem{}
+					sources.Put("source", noise(5, 1000))
+					mem, name := &storetest.Mem{}, s.archiveName()
+					w := s.begin(t, c.open(mem), name, format.CreateOptions{})
+					good := []sample{file("before", noise(1, 1000))}
+					mustAdd(t, w, good[0])
+					// The odd name is one that is easily taken for another.
+					for _, n := range []string{"bad", "b\xffd"} {
+						r := b.content(t, sources)
+						err := w.Add(t.Context(), format.Entry{Name: n, Size: b.size}, r)
+						if _, refused := errors.AsType[format.EntryError](err); refused && n != "bad" {
+							continue
+						}
+						s.wantSourceError(t, err, r)
+						good = append(good, file("after "+n, noise(uint64(len(n)), 2000)))
+						mustAdd(t, w, good[len(good)-1])
+						// The name is still free.
+						again := file(n, []byte("this time it worked"))
+						mustAdd(t, w, again)
+						good = append(good, again)
+					}
+					sum := mustCommit(t, w)
+					if sum.Entries != int64(len(good)) {
+						t.Errorf("summary: expected %d entries, found %d", len(good), sum.Entries)
+					}
+					s.wantSamples(t, mem, name, good)
+					testEveryByte(t, &archive{s, mem, name})
+				})
+			}
+		})
+	}
+	// Nothing but failures is an archive of nothing.
+	for _, st := range []store.Store{&storetest.Mem{}, onward{&storetest.Mem{}}} {
+		w := s.begin(t, st, s.archiveName(), format.CreateOptions{})
+		for _, n := range []int64{10, far} {
+			r := breaking{bytesOf(int(n - 1))}
+			s.wantSourceError(t, w.Add(t.Context(), format.Entry{Name: "bad", Size: n}, r), r)
+		}
+		mustCommit(t, w)
+		s.wantSamples(t, st, s.archiveName(), nil)
+	}
+}
+
+func section(off, n int64) func(*testing.T, store.Store) io.Reader {
+	return func(t *testing.T, st store.Store) io.Reader {
+		o, err := st.Open(t.Context(), "source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { o.Close() })
+		return format.NewSection(t.Context(), o, off, n)
+	}
+}
+
+// wantSourceError checks what Add says of a source that was not as its entry
+// said.
+func (s *suite) wantSourceError(t *testing.T, err error, r io.Reader) {
+	t.Helper()
+	_, wrongSize := errors.AsType[*format.SizeError](err)
+	_, inStore := errors.AsType[*store.Error](err)
+	switch r := r.(type) {
+	case breaking:
+		if !errors.Is(err, errSource) {
+			t.Fatalf("expected %q, found %v", errSource, err)
+		}
+	case *format.Section:
+		if !wrongSize && !inStore {
+			t.Fatalf("expected a *format.SizeError or the store's error, found %v", err)
+		}
+	default:
+		if !wrongSize {
+			t.Fatalf("expected a *format.SizeError, found %v", err)
+		}
+		if e, ok := r.(*endless); ok && e.n > 4<<20 {
+			t.Errorf("%d bytes were read of a source for 100", e.n)
+		}
+	}
+}
