@@ -1,0 +1,88 @@
+package holdall_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// floors says which rooms of the house a room may open. A room absent here may
+// not exist: whoever adds one decides where it stands. Arrows go down only.
+var floors = map[string]string{
+	"codec":                  "",
+	"store":                  "",
+	"store/storetest":        "store",
+	"store/local":            "store",
+	"store/web":              "store",
+	"format":                 "store",
+	"format/caf":             "format store codec",
+	"format/formattest":      "format store codec store/storetest",
+	"format/formattest/tiny": "format store codec",
+	"internal/pipe":          "",
+	"internal/tree":          "",
+	"internal/cache":         "store",
+	"internal/engine":        "format store codec internal/pipe",
+	"bytemap":                "format",
+	"":                       "format store codec internal/engine internal/cache internal/pipe internal/tree",
+	"format/all":             "format format/caf",
+	"store/all":              "store store/local store/web",
+	"cmd/holdall":            " format store bytemap format/all store/all store/local",
+	"bench":                  " format store format/all store/all store/local",
+	"docs":                   "",
+}
+
+// offThePath are rooms that need not build for a browser and may use what the
+// others must not.
+var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "cmd/holdall": true, "bench": true, "docs": true}
+
+// forbidden keeps what reads archives small: no network, no database, no system
+// calls of one system.
+var forbidden = []string{"syscall/js", "golang.org/x/sys", "database/sql", "net/http"}
+
+func TestRoomsOpenOnlyDownwards(t *testing.T) {
+	const mod = "github.com/holdall/holdall"
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		room := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, mod), "/")
+		may, ok := floors[room]
+		if !ok {
+			t.Errorf("%s: a new room; give it a floor in arch_test.go", room)
+			continue
+		}
+		for _, imp := range p.Imports {
+			below, ours := strings.CutPrefix(imp, mod)
+			if below = strings.TrimPrefix(below, "/"); ours && !opens(may, below) {
+				t.Errorf("%q must not open %q; it may open: %s", room, below, may)
+			}
+			for _, f := range forbidden {
+				if strings.HasPrefix(imp, f) && !offThePath[room] {
+					t.Errorf("%s is on the read path and must not import %s", room, imp)
+				}
+			}
+		}
+	}
+}
+
+// opens reports whether may, a list of rooms, has the room below. The root has
+// no name, so a leading space stands for it.
+func opens(may, below string) bool {
+	if below == "" {
+		return strings.HasPrefix(may, " ")
+	}
+	return strings.Contains(" "+may+" ", " "+below+" ")
+}

@@ -1,0 +1,348 @@
+package holdall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/store"
+)
+
+// The words of the trade, so that most programs import only holdall.
+type (
+	Entry   = format.Entry
+	Extent  = format.Extent
+	Region  = format.Region
+	Problem = format.Problem
+	Plan    = format.Plan
+	About   = format.About
+	Digest  = format.Digest
+)
+
+// OpenOptions are wishes for reading; the zero value suits most.
+type OpenOptions struct {
+	// Format names the format; empty recognises it by its bytes.
+	Format string `json:"format,omitempty"`
+	// View is one of the format's views; empty is its usual one.
+	View string `json:"view,omitempty"`
+	// FewLookups says that one or two names are wanted: a large index is then
+	// searched, not loaded.
+	FewLookups bool `json:"few_lookups,omitempty"`
+	// Limits bound what is believed of an archive.
+	Limits format.Limits `json:"limits"`
+	// Param holds what only the format understands ("ends": "inclusive").
+	Param map[string]string `json:"param,omitempty"`
+	// Formats replaces the registered formats.
+	Formats []*format.Format `json:"-"`
+	// CacheBytes bounds what is kept in memory of a remote archive; 0 is 32 MiB.
+	CacheBytes int64 `json:"cache_bytes,omitempty"`
+}
+
+const defaultCache = 32 << 20
+
+func (o OpenOptions) formats() []*format.Format {
+	if o.Formats != nil {
+		return o.Formats
+	}
+	return format.All()
+}
+
+func (o OpenOptions) inner() format.OpenOptions {
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Limits: o.Limits, Param: o.Param}
+}
+
+// An Archive is an archive open for reading. Its methods may run in parallel.
+type Archive struct {
+	f       *format.Format
+	r       format.Reader
+	st      store.Store
+	name    string
+	engine  *engine.Engine
+	objects objects
+}
+
+// Open opens the archive at an address.
+func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return OpenStore(ctx, st, name, o)
+}
+
+// OpenStore opens the archive called name in st.
+func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
+	limits := engine.Near
+	if !store.IsNear(st) {
+		st = cache.Wrap(st, max(o.CacheBytes, defaultCache))
+		limits = engine.Far
+	}
+	a := &Archive{st: st, name: name}
+	a.objects.st = st
+	a.engine = engine.New(a.objects.open, limits)
+	// Held from the start, so that what recognising fetches is there for reading.
+	if _, err := a.objects.open(ctx, name); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.f, a.r, err = recognise(ctx, st, name, o); err != nil {
+		a.objects.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// recognise finds the format of an archive and opens it. A name that ends like
+// a format's files only says where to look first: its bytes decide.
+func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
+	if o.Format != "" {
+		f := format.ByName(o.formats(), o.Format)
+		if f == nil {
+			return nil, nil, unknownFormat(o.Format, o.formats())
+		}
+		r, err := openAs(ctx, f, st, name, o)
+		return f, r, err
+	}
+	guess := format.ByExtension(o.formats(), name)
+	var guessErr error
+	if guess != nil {
+		r, err := openAs(ctx, guess, st, name, o)
+		if err == nil {
+			return guess, r, nil
+		}
+		if !errors.Is(err, format.ErrCorrupt) {
+			return guess, nil, err
+		}
+		guessErr = err
+	}
+	p, err := probe(ctx, st, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := format.Detect(o.formats(), p)
+	if guessErr != nil && (err != nil || f == guess) {
+		return guess, nil, guessErr
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := openAs(ctx, f, st, name, o)
+	return f, r, err
+}
+
+func openAs(ctx context.Context, f *format.Format, st store.Store, name string, o OpenOptions) (format.Reader, error) {
+	if o.View != "" && !knows(f.Views, o.View) {
+		if len(f.Views) == 0 {
+			return nil, fmt.Errorf("%s has one view only, not %q", f.Name, o.View)
+		}
+		return nil, fmt.Errorf("%s has no view %q: it has %s", f.Name, o.View, strings.Join(f.Views, ", "))
+	}
+	return f.Open(ctx, st, name, o.inner())
+}
+
+func knows(all []string, s string) bool {
+	for _, x := range all {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func unknownFormat(name string, among []*format.Format) error {
+	var names []string
+	for _, f := range among {
+		names = append(names, f.Name)
+	}
+	return fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
+}
+
+// probe reads both ends of an object, at the same time.
+func probe(ctx context.Context, st store.Store, name string) (format.Probe, error) {
+	p := format.Probe{Name: path.Base(name), Size: -1}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return p, err
+	}
+	defer o.Close()
+	head, tail := make([]byte, format.ProbeSize), make([]byte, format.ProbeSize)
+	var headErr error
+	var headLen int
+	var wg sync.WaitGroup
+	if !store.IsNear(st) {
+		wg.Go(func() { headLen, headErr = store.ReadHead(ctx, o, head) })
+	}
+	n, err := store.ReadTail(ctx, o, tail)
+	wg.Wait()
+	if err == nil && store.IsNear(st) {
+		headLen, headErr = store.ReadHead(ctx, o, head)
+	}
+	if err := errors.Join(err, headErr); err != nil {
+		return p, err
+	}
+	info, err := o.Info(ctx)
+	p.Size, p.Head, p.Tail = info.Size, head[:headLen], tail[:n]
+	return p, err
+}
+
+// objects keeps the objects of an archive open as long as it is.
+type objects struct {
+	st store.Store
+	mu sync.RWMutex
+	m  map[string]store.Object
+}
+
+func (x *objects) open(ctx context.Context, name string) (store.Object, error) {
+	x.mu.RLock()
+	o := x.m[name]
+	x.mu.RUnlock()
+	if o != nil {
+		return o, nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o := x.m[name]; o != nil {
+		return o, nil
+	}
+	o, err := x.st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if x.m == nil {
+		x.m = map[string]store.Object{}
+	}
+	x.m[name] = o
+	return o, nil
+}
+
+func (x *objects) close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var errs []error
+	for _, o := range x.m {
+		errs = append(errs, o.Close())
+	}
+	x.m = nil
+	return errors.Join(errs...)
+}
+
+// Format returns the archive's format.
+func (a *Archive) Format() *format.Format { return a.f }
+
+// Name returns the archive's name within its store.
+func (a *Archive) Name() string { return a.name }
+
+// Entries yields every entry in stored order.
+func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] { return a.r.Entries(ctx) }
+
+// Lookup returns the entry called name, or an error wrapping fs.ErrNotExist.
+func (a *Archive) Lookup(ctx context.Context, name string) (Entry, error) {
+	return a.r.Lookup(ctx, name)
+}
+
+// ReadDir yields the entries directly in dir; "." is the root.
+func (a *Archive) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	return a.r.ReadDir(ctx, dir)
+}
+
+// Extents yields where e's content is stored.
+func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error] {
+	return a.r.Extents(ctx, e, 0, e.Size)
+}
+
+// Regions yields what the bytes that are not content are for.
+func (a *Archive) Regions(ctx context.Context) iter.Seq2[Region, error] { return a.r.Regions(ctx) }
+
+// About says what is known of the archive as a whole.
+func (a *Archive) About(ctx context.Context) (About, error) { return a.r.About(ctx) }
+
+// StoredSize returns how many bytes the archive's volumes have.
+func (a *Archive) StoredSize(ctx context.Context) (int64, error) {
+	about, err := a.r.About(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	for _, v := range about.Volumes {
+		size, err := a.VolumeSize(ctx, v)
+		if err != nil {
+			return 0, err
+		}
+		n += size
+	}
+	return n, nil
+}
+
+// VolumeSize returns how long one of the archive's volumes is.
+func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) {
+	o, err := a.objects.open(ctx, volume)
+	if err != nil {
+		return 0, err
+	}
+	info, err := o.Info(ctx)
+	return info.Size, err
+}
+
+// ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
+// end, and then says io.EOF. Nothing is checked against e's digest.
+func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
+	}
+	if e.Fault == nil && off >= e.Size {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), e.Size-off)
+	if err := a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, n), p[:max(n, 0)], off); err != nil {
+		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
+	}
+	if n < int64(len(p)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
+// Close ends the use of the archive.
+func (a *Archive) Close() error { return errors.Join(a.r.Close(), a.objects.close()) }
+
+// Contents calls each, one by one and in stored order, with the content of every
+// entry that is wanted, or with the error that keeps it from being read. Many
+// are fetched at once, neighbours together.
+func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each func(e Entry, content io.Reader, err error) error) error {
+	entries := func(yield func(Entry, error) bool) {
+		for e, err := range a.Entries(ctx) {
+			if err == nil && !wanted(e) {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+	return a.sweep(ctx, entries, true, func(it engine.Item, content io.Reader, err error) error {
+		return each(it.Entry, content, err)
+	})
+}
+
+// sweep reads the contents of entries; see engine.Sweep.
+func (a *Archive) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
+	return a.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
+		for e, err := range entries {
+			if !yield(engine.Item{Entry: e, Extents: a.r.Extents(ctx, e, 0, e.Size)}, err) || err != nil {
+				return
+			}
+		}
+	}, ordered, each)
+}

@@ -1,0 +1,118 @@
+package holdall
+
+import (
+	"context"
+	"io"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// Converted says what a conversion wrote, and what the new format had no place
+// for.
+type Converted struct {
+	Summary
+	// Lost names what entries carried that the new format does not keep:
+	// "modes", "times".
+	Lost []string `json:"lost,omitempty"`
+}
+
+// Convert writes the entries of a into a new archive called name in st, in
+// stored order. Content that lies raw in one piece is copied as it is, by the
+// file system itself where it can; digests that a records are taken over.
+func Convert(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Converted, error) {
+	f, err := o.format(name)
+	if err != nil {
+		return Converted{}, err
+	}
+	p, err := newPacker(st, name, f, o)
+	if err != nil {
+		return Converted{}, err
+	}
+	if f.Name == a.f.Name {
+		about, err := a.About(ctx)
+		if err != nil {
+			return Converted{}, err
+		}
+		p.carry = about.Carry
+	}
+	sum, err := p.run(ctx, func(ctx context.Context) error {
+		if store.IsNear(a.st) {
+			return p.convertNear(ctx, a)
+		}
+		return a.sweep(ctx, a.Entries(ctx), true, func(it sweepItem, content io.Reader, err error) error {
+			if err == nil && it.Entry.Fault != nil {
+				err = &format.CorruptError{Format: a.f.Name, Problem: *it.Entry.Fault}
+			}
+			if err != nil {
+				return p.fail(it.Entry.Name, err)
+			}
+			return p.add(ctx, it.Entry, &source{Reader: content})
+		})
+	})
+	return Converted{Summary: sum, Lost: lost(a.f.Keeps &^ f.Keeps)}, err
+}
+
+// convertNear copies from a disk: entry by entry, for there is no round trip
+// to save.
+func (p *packer) convertNear(ctx context.Context, a *Archive) error {
+	for e, err := range a.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		if e.Fault != nil {
+			if err := p.fail(e.Name, &format.CorruptError{Format: a.f.Name, Problem: *e.Fault}); err != nil {
+				return err
+			}
+			continue
+		}
+		if section, ok := a.section(ctx, e); ok {
+			if err := p.add(ctx, e, section); err != nil {
+				return err
+			}
+			continue
+		}
+		r := a.engine.NewReader(ctx, a.Extents(ctx, e), e.Size)
+		err := p.add(ctx, e, &source{Reader: r})
+		r.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// section returns e's content as one run of stored bytes, if it is one.
+func (a *Archive) section(ctx context.Context, e Entry) (*format.Section, bool) {
+	var run *Extent
+	for x, err := range a.Extents(ctx, e) {
+		if err != nil || run != nil || x.Codec != codec.Raw || x.At != 0 || x.Size != e.Size {
+			return nil, false
+		}
+		run = &x
+	}
+	if run == nil {
+		return nil, false
+	}
+	o, err := a.engine.Object(ctx, run.Object)
+	if err != nil {
+		return nil, false
+	}
+	return format.NewSection(ctx, o, run.Off+run.Skip, e.Size), true
+}
+
+// lost names what is in k.
+func lost(k format.Keeps) (words []string) {
+	for _, w := range []struct {
+		k    format.Keeps
+		name string
+	}{
+		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"},
+	} {
+		if k&w.k != 0 {
+			words = append(words, w.name)
+		}
+	}
+	return words
+}

@@ -1,0 +1,156 @@
+package holdall
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+)
+
+// newHash returns the hash of a digest's algorithm, nil if we have none.
+func newHash(algo string) hash.Hash {
+	switch algo {
+	case "blake3":
+		return blake3.New()
+	case "sha256":
+		return sha256.New()
+	case "crc32c":
+		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	}
+	return nil
+}
+
+// sumOf returns the digest of b.
+func sumOf(algo string, b []byte) (Digest, bool) {
+	if algo == "blake3" { // without the hash's own state, which is 2 kB
+		d := blake3.Sum256(b)
+		return Digest{Algo: algo, Sum: string(d[:])}, true
+	}
+	h := newHash(algo)
+	if h == nil {
+		return Digest{}, false
+	}
+	h.Write(b)
+	return Digest{Algo: algo, Sum: string(h.Sum(nil))}, true
+}
+
+// ErrDamaged is what errors about damaged archives and contents wrap.
+var ErrDamaged = format.ErrCorrupt
+
+// A DigestError means that content is not what its archive says it is.
+type DigestError struct {
+	Entry     string
+	Want, Got Digest
+	// Bit is the one bit that is wrong, if turning it makes content right; -1
+	// if that is not so or was not tried.
+	Bit int64
+}
+
+func (e *DigestError) Error() string {
+	s := fmt.Sprintf("%s: content is damaged: expected %s, found %s", format.Escape(e.Entry), e.Want, e.Got)
+	if e.Bit >= 0 {
+		s += fmt.Sprintf(": bit %d of byte %d is wrong, nothing else", e.Bit%8, e.Bit/8)
+	}
+	return s
+}
+
+// Unwrap says that it is damage.
+func (e *DigestError) Unwrap() error { return ErrDamaged }
+
+// flipLimit is the longest content in which a single wrong bit is looked for:
+// trying them all costs the square of the length, here a fifth of a second.
+const flipLimit = 4 << 10
+
+// flippedBit finds the one bit of content that makes its digest right.
+func flippedBit(content []byte, want Digest) int64 {
+	if len(content) > flipLimit {
+		return -1
+	}
+	for i := range content {
+		for bit := range 8 {
+			content[i] ^= 1 << bit
+			got, ok := sumOf(want.Algo, content)
+			content[i] ^= 1 << bit
+			if ok && got == want {
+				return int64(i)*8 + int64(bit)
+			}
+		}
+	}
+	return -1
+}
+
+// smallContent is what is held in memory and checked before a byte is handed
+// on; longer content is checked on the way, and the error comes at its end.
+const smallContent = 1 << 20
+
+// copyChecked copies e's content from r to w and checks it, if e has a digest.
+func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader) error {
+	var h hash.Hash
+	if e.Digest.Algo != "" {
+		h = newHash(e.Digest.Algo)
+	}
+	if e.Size <= smallContent {
+		b := make([]byte, e.Size)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return err
+		}
+		if err := checkBytes(e, b); err != nil {
+			return err
+		}
+		_, err := w.Write(b)
+		return err
+	}
+	buf := make([]byte, 256<<10)
+	for n := int64(0); n < e.Size; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		k, err := r.Read(buf)
+		if h != nil {
+			h.Write(buf[:k])
+		}
+		if _, err := w.Write(buf[:k]); err != nil {
+			return err
+		}
+		n += int64(k)
+		if err == io.EOF && n < e.Size {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	if h == nil {
+		return nil
+	}
+	return sameDigest(e, Digest{Algo: e.Digest.Algo, Sum: string(h.Sum(nil))})
+}
+
+// checkBytes checks whole content against e's digest, if it has one.
+func checkBytes(e Entry, b []byte) error {
+	if e.Digest.Algo == "" {
+		return nil
+	}
+	got, ok := sumOf(e.Digest.Algo, b)
+	if !ok {
+		return nil
+	}
+	err := sameDigest(e, got)
+	if d, bad := err.(*DigestError); bad {
+		d.Bit = flippedBit(b, e.Digest)
+	}
+	return err
+}
+
+func sameDigest(e Entry, got Digest) error {
+	if got == e.Digest {
+		return nil
+	}
+	return &DigestError{Entry: e.Name, Want: e.Digest, Got: got, Bit: -1}
+}

@@ -1,0 +1,121 @@
+package holdall
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
+)
+
+// dirFormat is a folder looked at as an archive, so that it can be compared,
+// searched and converted like one. It is not registered: it has no bytes of its
+// own to be recognised by.
+var dirFormat = &format.Format{
+	Name:  "dir",
+	Title: "Folder",
+	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks | format.KeepsFifos,
+}
+
+// OpenDir opens a folder of this machine as if it were an archive.
+func OpenDir(ctx context.Context, dir string) (*Archive, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("is not a folder")}
+	}
+	d := &dirReader{dir: dir}
+	var entries format.Entries
+	for n := range tree.Walk(ctx, []tree.Root{{Path: dir}}, tree.Options{Stat: true}) {
+		if n.Err != nil && n.Info == nil {
+			return nil, n.Err
+		}
+		e := Entry{Name: n.Name, Link: n.Link, Mode: n.Info.Mode() &^ fs.ModeType, HasMode: true, ModTime: n.Info.ModTime(), Ref: n.Path}
+		switch {
+		case n.Type.IsRegular():
+			e.Size = n.Info.Size()
+		case n.Type.IsDir():
+			e.Kind = format.Dir
+		case n.Type == fs.ModeSymlink:
+			e.Kind = format.Symlink
+		case n.Type == fs.ModeNamedPipe:
+			e.Kind = format.Fifo
+		default:
+			continue // sockets and devices are in no archive either
+		}
+		d.stored += e.Size
+		entries = append(entries, e)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	d.Index = format.NewIndex(entries)
+	a := &Archive{f: dirFormat, r: d, st: dirStore{}, name: dir}
+	a.objects.st = dirStore{}
+	a.engine = engine.New(dirStore{}.Open, engine.Near)
+	return a, nil
+}
+
+type dirReader struct {
+	*format.Index
+	dir    string
+	stored int64
+}
+
+func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Extent, error] {
+	return func(yield func(Extent, error) bool) {
+		if p, ok := e.Ref.(string); ok && n > 0 && e.Size > 0 {
+			yield(Extent{Size: e.Size, Object: p, Len: e.Size}, nil)
+		}
+	}
+}
+
+func (d *dirReader) Regions(context.Context) iter.Seq2[Region, error] {
+	return func(func(Region, error) bool) {}
+}
+
+func (d *dirReader) About(context.Context) (About, error) { return About{}, nil }
+func (d *dirReader) Close() error                         { return nil }
+
+// dirStore opens a file anew for every read: a folder has more files than a
+// process may have open.
+type dirStore struct{}
+
+func (dirStore) Near() bool { return true }
+
+func (dirStore) Open(_ context.Context, name string) (store.Object, error) {
+	return looseFile(name), nil
+}
+
+type looseFile string
+
+func (f looseFile) Info(context.Context) (store.Info, error) {
+	info, err := os.Stat(string(f))
+	if err != nil {
+		return store.Info{}, err
+	}
+	return store.Info{Name: string(f), Size: info.Size(), ModTime: info.ModTime()}, nil
+}
+
+func (f looseFile) ReadAt(_ context.Context, p []byte, off int64) error {
+	info, _, file, err := tree.Load(string(f), nil, false)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if off+int64(len(p)) > info.Size() {
+		return &fs.PathError{Op: "read", Path: string(f), Err: store.ErrChanged}
+	}
+	_, err = io.ReadFull(io.NewSectionReader(file, off, int64(len(p))), p)
+	return err
+}
+
+func (f looseFile) Close() error { return nil }

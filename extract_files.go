@@ -1,0 +1,214 @@
+package holdall
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/engine"
+)
+
+type sweepItem = engine.Item
+
+// makeFolder makes a folder and those above it, once.
+func (x *extraction) makeFolder(name string) error {
+	x.mu.Lock()
+	known := x.folders[name]
+	x.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := x.root.MkdirAll(name, 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		if info, serr := x.root.Lstat(name); serr == nil && info.IsDir() {
+			err = nil
+		}
+	}
+	if err == nil {
+		x.mu.Lock()
+		x.folders[name] = true
+		x.mu.Unlock()
+	}
+	return err
+}
+
+// file writes one file. Content that fits in memory is checked first and then
+// written under its name at once; longer content goes to a temporary name that
+// becomes the file's when it is whole and right.
+func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error {
+	if err := x.makeFolder(path.Dir(e.Name)); err != nil {
+		return err
+	}
+	if x.o.NoVerify {
+		e.Digest = Digest{}
+	}
+	if !x.o.Overwrite {
+		if _, err := x.root.Lstat(e.Name); err == nil {
+			return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
+		}
+	}
+	var small []byte
+	if e.Size <= smallContent {
+		small = make([]byte, e.Size)
+		if _, err := io.ReadFull(content, small); err != nil {
+			return err
+		}
+		if err := checkBytes(e, small); err != nil {
+			return err
+		}
+		content = bytes.NewReader(small)
+	}
+	temp := path.Join(path.Dir(e.Name), ".holdall-"+rand.Text()+".tmp")
+	f, err := x.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if f != nil {
+			f.Close()
+			x.root.Remove(temp)
+		}
+	}()
+	if small != nil {
+		_, err = f.Write(small)
+	} else {
+		err = copyChecked(ctx, f, e, content)
+	}
+	if err == nil {
+		err = x.metadata(f, e)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = x.put(temp, e)
+	}
+	if err == nil {
+		f = nil
+	}
+	return err
+}
+
+var errExists = errors.New("there is a file of this name already, and it stays")
+
+// put gives a temporary file its name. A link of that name is replaced, never
+// followed; a folder is not.
+func (x *extraction) put(temp string, e Entry) error {
+	if err := x.root.Rename(temp, e.Name); err != nil {
+		return err
+	}
+	if e.ModTime.IsZero() {
+		return nil
+	}
+	return x.root.Chtimes(e.Name, e.ModTime, e.ModTime)
+}
+
+// metadata gives an open file its owner and mode; set-id bits only to a file
+// that is its owner's.
+func (x *extraction) metadata(f *os.File, e Entry) error {
+	mode := e.Mode.Perm()
+	if x.chown(f, e) {
+		mode |= e.Mode & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+	}
+	if !e.HasMode {
+		return nil
+	}
+	return f.Chmod(mode)
+}
+
+// links makes symlinks, hard links and FIFOs, when no file can be written
+// through them any more.
+func (x *extraction) links(ctx context.Context) error {
+	for _, e := range x.later {
+		err := x.makeFolder(path.Dir(e.Name))
+		if err == nil && x.o.Overwrite {
+			if info, serr := x.root.Lstat(e.Name); serr == nil && !info.IsDir() {
+				err = x.root.Remove(e.Name)
+			}
+		}
+		if err == nil {
+			switch e.Kind {
+			case format.Symlink:
+				err = x.symlink(e)
+			case format.HardLink:
+				err = x.hardLink(e)
+			default:
+				err = fmt.Errorf("%s: a %s is not extracted here: %w", format.Escape(e.Name), e.Kind, errors.ErrUnsupported)
+			}
+		}
+		if err := x.done(ctx, e, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// symlink makes a link that stays inside: os.Root keeps us from following one
+// that leads out, but whoever uses the folder afterwards has no such guard.
+func (x *extraction) symlink(e Entry) error {
+	if !staysInside(path.Dir(e.Name), e.Link) {
+		return &refusedError{Problem{Code: format.UnsafePath, Class: "link-outside", Severity: format.Error, Volume: x.a.name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a link to %q could lead outside", e.Link)}}
+	}
+	return x.root.Symlink(e.Link, e.Name)
+}
+
+// staysInside reports whether a link in dir to target leads nowhere outside the
+// root, whatever other links there are. ".." may only come first: behind a name
+// that is itself a link, it leads out of where that one leads, not back.
+func staysInside(dir, target string) bool {
+	target = strings.ReplaceAll(target, `\`, "/")
+	if target == "" || strings.IndexByte(target, 0) >= 0 || path.IsAbs(target) || len(target) > 1 && target[1] == ':' {
+		return false
+	}
+	named := false
+	for elem := range strings.SplitSeq(target, "/") {
+		switch elem {
+		case "", ".":
+		case "..":
+			if named {
+				return false
+			}
+		default:
+			named = true
+		}
+	}
+	return fs.ValidPath(path.Join(dir, target))
+}
+
+// hardLink links to a file that this extraction made, and to nothing else.
+func (x *extraction) hardLink(e Entry) error {
+	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || format.NameFault(e.Link) != "" {
+		return &refusedError{Problem{Code: format.Dangling, Severity: format.Error, Volume: x.a.name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a hard link to %q, which is no file of this extraction", e.Link)}}
+	}
+	return x.root.Link(e.Link, e.Name)
+}
+
+// folderModes comes last: writing into a folder changes its time, and its mode
+// may forbid writing. Deeper folders go first.
+func (x *extraction) folderModes() error {
+	slices.SortFunc(x.dirs, func(a, b Entry) int { return strings.Compare(b.Name, a.Name) })
+	for _, e := range x.dirs {
+		var err error
+		if e.HasMode {
+			err = x.root.Chmod(e.Name, e.Mode.Perm())
+		}
+		if err == nil && !e.ModTime.IsZero() {
+			err = x.root.Chtimes(e.Name, e.ModTime, e.ModTime)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,431 @@
+package holdall_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// both are a format of the house and one by a stranger.
+var both = []*format.Format{caf.Format, tiny.Format}
+
+// archiveOf writes entries, with their content, into an archive in memory.
+func archiveOf(t *testing.T, f *format.Format, entries []holdall.Entry, contents map[string]string) *storetest.Mem {
+	t.Helper()
+	m := &storetest.Mem{}
+	w, err := f.Create(t.Context(), m, "x", format.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for _, e := range entries {
+		e.Size = int64(len(contents[e.Name]))
+		if err := w.Add(t.Context(), e, strings.NewReader(contents[e.Name])); err != nil {
+			t.Fatalf("%s: %v", e.Name, err)
+		}
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func openMem(t *testing.T, m store.Store, o holdall.OpenOptions) *holdall.Archive {
+	t.Helper()
+	if o.Formats == nil {
+		o.Formats = both
+	}
+	a, err := holdall.OpenStore(t.Context(), m, "x", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+// tree makes a folder with files and returns it.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+var sample = map[string]string{
+	"a": "alpha", "a.txt": "between", "d/b": strings.Repeat("beta", 3000), "d/e/c": "", "big": strings.Repeat("0123456789abcdef", 70_000), "ü/€": "unicode",
+}
+
+// A sixth format is one folder: it names nothing of the house, the house
+// nothing of it, and all that holdall does works with it.
+func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
+	ctx := t.Context()
+	dir := tree(t, sample)
+	if err := os.Symlink("a", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	st := local.New(t.TempDir())
+	sum, err := holdall.PackStore(ctx, st, "x.tiny", []string{dir}, holdall.PackOptions{Formats: both})
+	if err != nil || sum.Entries != 10 { // 6 files, 3 folders, a link
+		t.Fatalf("%d entries, %v", sum.Entries, err)
+	}
+	a, err := holdall.OpenStore(ctx, st, "x.tiny", holdall.OpenOptions{Formats: both})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if a.Format() != tiny.Format {
+		t.Fatalf("recognised as %s", a.Format().Name)
+	}
+	for name, want := range sample {
+		var got bytes.Buffer
+		e, err := a.Lookup(ctx, name)
+		if err == nil {
+			err = a.WriteContent(ctx, &got, e)
+		}
+		if err != nil || got.String() != want {
+			t.Errorf("%s: %d bytes, %v", name, got.Len(), err)
+		}
+	}
+	if err := fstest.TestFS(a.FS(ctx), "a", "d/e/c", "ü/€"); err != nil {
+		t.Error(err)
+	}
+	found, err := holdall.Verify(ctx, st, "x.tiny", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) })
+	if err != nil || found.Entries != 10 {
+		t.Errorf("verify: %+v, %v", found, err)
+	}
+	out := t.TempDir()
+	root, err := os.OpenRoot(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := holdall.Extract(ctx, a, root, holdall.ExtractOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, dir, out)
+
+	// Into the house's own format, and back.
+	conv, err := holdall.Convert(ctx, a, st, "x.caf", holdall.PackOptions{Formats: both, OnError: func(n string, err error) { t.Error(n, err) }})
+	if err != nil || conv.Entries != 6 || !slices.Equal(conv.Lost, []string{"modes", "times"}) || conv.Dropped["symlink"] != 1 {
+		t.Errorf("convert: %+v, %v", conv, err)
+	}
+	b, err := holdall.OpenStore(ctx, st, "x.caf", holdall.OpenOptions{Formats: both})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var diffs []string
+	_, err = holdall.Diff(ctx, a, b, nil, func(d holdall.Difference) error {
+		diffs = append(diffs, fmt.Sprint(d.Name, " ", d.Kind))
+		return nil
+	})
+	if err != nil || !slices.Equal(diffs, []string{"link removed"}) {
+		t.Errorf("diff: %q, %v", diffs, err)
+	}
+}
+
+// same compares two folders: names, kinds, contents, modes, times, links.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	list := func(dir string) (lines []string) {
+		filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || p == dir {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			rel, _ := filepath.Rel(dir, p)
+			line := fmt.Sprintf("%s %v", rel, info.Mode())
+			switch {
+			case info.Mode().IsRegular():
+				content, _ := os.ReadFile(p)
+				line += fmt.Sprintf(" %v %d %x", info.ModTime(), len(content), content[:min(20, len(content))])
+			case info.Mode()&fs.ModeSymlink != 0:
+				to, _ := os.Readlink(p)
+				line += " " + to
+			default:
+				line += fmt.Sprint(" ", info.ModTime())
+			}
+			lines = append(lines, line)
+			return nil
+		})
+		return lines
+	}
+	if la, lb := list(a), list(b); !slices.Equal(la, lb) {
+		t.Errorf("folders differ:\n%s\n\n%s", strings.Join(la, "\n"), strings.Join(lb, "\n"))
+	}
+}
+
+func TestExtractRefusesWhatLeadsOut(t *testing.T) {
+	entries := []holdall.Entry{
+		{Name: "ok/file"},
+		{Name: "up", Kind: format.Symlink, Link: "../up"},
+		{Name: "abs", Kind: format.Symlink, Link: "/etc/passwd"},
+		{Name: "ok/sibling", Kind: format.Symlink, Link: "../other"},
+		{Name: "ok/up", Kind: format.Symlink, Link: "../../up"},
+		{Name: "trick", Kind: format.Symlink, Link: "ok/sibling/../../up"},
+		{Name: "drive", Kind: format.Symlink, Link: `C:\x`},
+		{Name: "back", Kind: format.Symlink, Link: `..\..\x`},
+		{Name: "self", Kind: format.Symlink, Link: "ok"},
+		{Name: "self/through", Kind: format.File},
+		{Name: "hard", Kind: format.HardLink, Link: "ok/file"},
+		{Name: "hardout", Kind: format.HardLink, Link: "/etc/passwd"},
+		{Name: "hardlate", Kind: format.HardLink, Link: "self"},
+		{Name: "ok", Kind: format.File},
+		{Name: "setid", Mode: 0o755 | fs.ModeSetuid, HasMode: true},
+		{Name: "pipe", Kind: format.Fifo},
+	}
+	outer := t.TempDir()
+	into := filepath.Join(outer, "in")
+	if err := os.Mkdir(into, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	a := openMem(t, archiveOf(t, tiny.Format, entries, map[string]string{"ok/file": "content", "self/through": "gotcha"}), holdall.OpenOptions{})
+	refused := map[string]string{}
+	sum, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{OnError: func(p holdall.Problem, err error) {
+		refused[p.Entry] = string(p.Code) + " " + p.Class
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"up": "unsafe-path link-outside", "abs": "unsafe-path link-outside", "ok/up": "unsafe-path link-outside", "trick": "unsafe-path link-outside",
+		"drive": "unsafe-path link-outside", "back": "unsafe-path link-outside",
+		"self/through": "unsafe-path name-conflict", "hardout": "dangling ", "hardlate": "dangling ", "ok": "unsafe-path name-conflict", "pipe": "bad-data ",
+	}
+	for name, code := range want {
+		if refused[name] != code {
+			t.Errorf("%s: %q, want %q", name, refused[name], code)
+		}
+	}
+	if len(refused) != len(want) || sum.Failed != int64(len(want)) || sum.Entries != int64(len(entries)-len(want)) {
+		t.Errorf("refused %v; %+v", refused, sum)
+	}
+	if list, _ := os.ReadDir(outer); len(list) != 1 {
+		t.Errorf("something got out: %v", list)
+	}
+	if b, err := os.ReadFile(filepath.Join(into, "hard")); string(b) != "content" {
+		t.Errorf("hard link: %q, %v", b, err)
+	}
+	if to, err := os.Readlink(filepath.Join(into, "ok/sibling")); to != "../other" {
+		t.Errorf("a link that stays inside: %q, %v", to, err)
+	}
+}
+
+// The requests that reading one file costs. A line more is a round trip more.
+func TestCatRequests(t *testing.T) {
+	entries := []holdall.Entry{{Name: "first"}, {Name: "docs/b/c"}, {Name: "last"}}
+	long := strings.Repeat("x", 100_000)
+	m := archiveOf(t, caf.Format, entries, map[string]string{"first": long, "docs/b/c": "middle", "last": long})
+	m.Put("x.caf", m.Get("x"))
+	many := &storetest.Mem{}
+	for i := range 3000 {
+		entries = append(entries, holdall.Entry{Name: fmt.Sprintf("many/%05d", i)})
+	}
+	many = archiveOf(t, caf.Format, entries, map[string]string{"docs/b/c": "middle"})
+	many.Put("x.caf", many.Get("x"))
+	size := len(many.Get("x"))
+	indexLen := size - 4 - len("middle")
+	for _, tt := range []struct {
+		name, archive string
+		st            store.Store
+		want          []string
+	}{
+		{"the extension says what it is", "x.caf", m, []string{"tail x.caf 65536", "read x.caf at 100000+6"}},
+		{"its bytes must say", "x", m, []string{"head x 65536", "read x at 100000+6", "tail x 65536"}},
+		{"the index is longer than the tail", "x.caf", many, []string{"tail x.caf 65536", "read x.caf at 6+262144", fmt.Sprintf("read x.caf at %d+%d", 6+262144, indexLen-262144), "read x.caf at 0+6"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			a, err := holdall.OpenStore(t.Context(), storetest.Trace(tt.st, &log), tt.archive, holdall.OpenOptions{Formats: both, FewLookups: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			e, err := a.Lookup(t.Context(), "docs/b/c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := a.WriteContent(t.Context(), &got, e); err != nil || got.String() != "middle" {
+				t.Fatalf("%q, %v", got.String(), err)
+			}
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "info ") })
+			if tt.name == "its bytes must say" {
+				slices.Sort(lines) // head and tail are asked for at once
+			}
+			if !slices.Equal(lines, tt.want) {
+				t.Errorf("requests:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestNameIsAHintAndBytesDecide(t *testing.T) {
+	m := archiveOf(t, tiny.Format, []holdall.Entry{{Name: "f"}}, nil)
+	m.Put("really-tiny.caf", m.Get("x"))
+	a, err := holdall.OpenStore(t.Context(), m, "really-tiny.caf", holdall.OpenOptions{Formats: both})
+	if err != nil || a.Format() != tiny.Format {
+		t.Fatalf("%v, %v", a, err)
+	}
+	a.Close()
+	if _, err := holdall.OpenStore(t.Context(), m, "x", holdall.OpenOptions{Formats: both, Format: "caf"}); err == nil {
+		t.Error("--format caf takes what is none")
+	}
+	m.Put("text", []byte(strings.Repeat("just words ", 100)))
+	if _, err := holdall.OpenStore(t.Context(), m, "text", holdall.OpenOptions{Formats: both}); err == nil || !strings.Contains(err.Error(), "not an archive") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestArchiveThatChangesIsNotMixed(t *testing.T) {
+	m := archiveOf(t, caf.Format, []holdall.Entry{{Name: "f"}, {Name: "g"}}, map[string]string{"f": "old", "g": strings.Repeat("g", 100_000)})
+	a := openMem(t, m, holdall.OpenOptions{})
+	e, err := a.Lookup(t.Context(), "g") // longer than what opening has fetched
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put("x", bytes.Repeat([]byte("new"), 50_000))
+	if err := a.WriteContent(t.Context(), io.Discard, e); err == nil {
+		t.Error("bytes of another version are handed out")
+	}
+}
+
+func TestWriteContentHandsOutNothingDamaged(t *testing.T) {
+	m := archiveOf(t, caf.Format, []holdall.Entry{{Name: "f"}}, map[string]string{"f": "content"})
+	b := m.Get("x")
+	b[2] ^= 16
+	m.Put("x", b)
+	a := openMem(t, m, holdall.OpenOptions{})
+	e, err := a.Lookup(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	err = a.WriteContent(t.Context(), &got, e)
+	d, ok := err.(*holdall.DigestError)
+	if !ok || got.Len() != 0 || d.Bit != 2*8+4 {
+		t.Errorf("%q, %v", got.String(), err)
+	}
+}
+
+func TestFileSeeksAndReads(t *testing.T) {
+	content := strings.Repeat("0123456789", 500_000)
+	a := openMem(t, archiveOf(t, caf.Format, []holdall.Entry{{Name: "f"}}, map[string]string{"f": content}), holdall.OpenOptions{})
+	f, err := a.Open(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := make([]byte, 100_000)
+	for _, off := range []int64{0, 4_900_000, 17, 2_000_003} {
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(f, p); err != nil || string(p) != content[off:off+int64(len(p))] {
+			t.Errorf("at %d: %v", off, err)
+		}
+	}
+	if n, err := f.ReadAt(p, int64(len(content))-5); n != 5 || err != io.EOF {
+		t.Errorf("end: %d, %v", n, err)
+	}
+	if off, err := f.Seek(-5, io.SeekEnd); off != int64(len(content))-5 || err != nil {
+		t.Errorf("seek from end: %d, %v", off, err)
+	}
+	if rest, err := io.ReadAll(f); string(rest) != "56789" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// A source that breaks off while it is packed leaves the others right.
+func TestPackGoesOnWithoutWhatFails(t *testing.T) {
+	dir := tree(t, map[string]string{"a": "first", "b": strings.Repeat("b", 3<<20), "c": "third"})
+	if os.Geteuid() != 0 {
+		os.Chmod(filepath.Join(dir, "b"), 0)
+	} else {
+		os.Remove(filepath.Join(dir, "b"))
+		if err := os.Symlink("nowhere", filepath.Join(dir, "b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := local.New(t.TempDir())
+	failed := 0
+	sum, err := holdall.PackStore(t.Context(), st, "x.caf", []string{filepath.Join(dir, "a"), filepath.Join(dir, "c"), dir},
+		holdall.PackOptions{Formats: both, OnError: func(string, error) { failed++ }})
+	if err != nil || sum.Entries < 4 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	if _, err := holdall.Verify(t.Context(), st, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCancelledPackLeavesNothing(t *testing.T) {
+	dir := tree(t, map[string]string{"a": strings.Repeat("x", 8<<20)})
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := holdall.PackStore(ctx, local.New(out), "x.caf", []string{dir}, holdall.PackOptions{Formats: both}); err == nil {
+		t.Error("packed all the same")
+	}
+	if left, _ := os.ReadDir(out); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTimesAndModesSurviveATrip(t *testing.T) {
+	mtime := time.Date(2024, 2, 29, 12, 30, 0, 123456789, time.UTC)
+	a := openMem(t, archiveOf(t, tiny.Format, []holdall.Entry{
+		{Name: "d", Kind: format.Dir, Mode: 0o500, HasMode: true, ModTime: mtime},
+		{Name: "d/f", Mode: 0o604, HasMode: true, ModTime: mtime},
+	}, nil), holdall.OpenOptions{})
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]fs.FileMode{"d": 0o500 | fs.ModeDir, "d/f": 0o604} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode() != mode || !info.ModTime().Equal(mtime) {
+			t.Errorf("%s: %v %v, %v", name, info.Mode(), info.ModTime(), err)
+		}
+	}
+	os.Chmod(filepath.Join(dir, "d"), 0o700)
+}

@@ -1,0 +1,37 @@
+package holdall
+
+import "sync/atomic"
+
+// A Meter counts the work done, for whoever wants to show it: the library adds,
+// others look, at their own pace. Totals are zero as long as they are unknown.
+// The zero value is ready; a nil Meter counts nothing.
+type Meter struct {
+	entries, bytes           atomic.Int64
+	totalEntries, totalBytes atomic.Int64
+}
+
+// Progress is what a Meter says at one moment.
+type Progress struct {
+	Entries, Bytes           int64
+	TotalEntries, TotalBytes int64
+}
+
+// Snapshot returns the counts.
+func (m *Meter) Snapshot() Progress {
+	return Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load()}
+}
+
+// SetTotal says how much there is to do.
+func (m *Meter) SetTotal(entries, bytes int64) {
+	if m != nil {
+		m.totalEntries.Store(entries)
+		m.totalBytes.Store(bytes)
+	}
+}
+
+func (m *Meter) add(entries, bytes int64) {
+	if m != nil {
+		m.entries.Add(entries)
+		m.bytes.Add(bytes)
+	}
+}

@@ -1,0 +1,79 @@
+package holdall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/store"
+)
+
+// Repair finds out what is wrong with an archive and what would mend it. It
+// changes nothing; [Apply] does. A plan without edits says that nothing needs
+// mending.
+func Repair(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, *format.Format, error) {
+	if !store.IsNear(st) {
+		st = cache.Wrap(st, max(o.CacheBytes, defaultCache))
+	}
+	var f *format.Format
+	a, err := OpenStore(ctx, st, name, o)
+	if a != nil {
+		f = a.f
+		a.Close()
+	} else if f = formatOfBroken(name, o, err); f == nil {
+		return Plan{}, nil, err
+	}
+	if f.Repair == nil {
+		return Plan{}, f, fmt.Errorf("%s archives cannot be repaired: %w", f.Name, errors.ErrUnsupported)
+	}
+	p, err := f.Repair(ctx, st, name, o.inner(), report)
+	return p, f, err
+}
+
+// Apply writes what plan makes of the archive called name as a new object
+// called out, which may be in another store. It appears whole or not at all.
+func Apply(ctx context.Context, st store.Store, name string, plan Plan, outStore store.Store, out string) (int64, error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer obj.Close()
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w, err := store.Create(ctx, outStore, out)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Abort()
+	at := int64(0)
+	for _, e := range plan.Edits {
+		if e.Object != name {
+			return 0, fmt.Errorf("plan changes %s, not only %s: %w", e.Object, name, errors.ErrUnsupported)
+		}
+		if e.Off < at || e.Len < 0 || e.Off+e.Len > info.Size {
+			return 0, fmt.Errorf("plan replaces bytes %d+%d of an object of %d, behind %d", e.Off, e.Len, info.Size, at)
+		}
+		if err := store.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
+			return 0, err
+		}
+		if e.Write != nil {
+			if err := e.Write(writerOnly{w}); err != nil {
+				return 0, err
+			}
+		}
+		at = e.Off + e.Len
+	}
+	if err := store.WriteRange(ctx, w, obj, at, info.Size-at); err != nil {
+		return 0, err
+	}
+	done, err := w.Commit(ctx)
+	return done.Size, err
+}
+
+// writerOnly keeps a plan from committing.
+type writerOnly struct{ io.Writer }
