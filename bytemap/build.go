@@ -1,0 +1,204 @@
+package bytemap
+
+import (
+	"iter"
+	"math"
+	"math/bits"
+)
+
+const (
+	// A volume has at most maxCells cells: more than a screen shows. With many
+	// volumes they get fewer, so that all together stay near cellBudget.
+	maxCells   = 4096
+	minCells   = 16
+	cellBudget = 1 << 16
+
+	// maxLargest is how many spans are remembered one by one. A picture of
+	// 6,500 pixels has room for about as many that are wider than 3.
+	maxLargest = 2048
+)
+
+// Build takes in spans, in any order, and says where everything lies in the
+// volumes. Its memory depends on the volumes only: a volume's spans are added
+// up in at most 4096 cells.
+//
+// What a span has outside its volume is left out and counted. If two volumes
+// have one name, the spans go to the first.
+func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
+	cells := min(maxCells, max(minCells, cellBudget/max(1, len(volumes))))
+	bins := make([]bin, len(volumes))
+	byName := make(map[string]*bin, len(volumes))
+	for i, v := range volumes {
+		bins[i] = newBin(v, cells)
+		if byName[v.Name] == nil {
+			byName[v.Name] = &bins[i]
+		}
+	}
+	m := &Map{}
+	top := largest{keep: maxLargest}
+	for s := range spans {
+		if s.Use > Unknown {
+			s.Use = Unknown // a use that this package does not know yet
+		}
+		b := byName[s.Volume]
+		if b == nil || s.Off < 0 || s.Len < 0 || s.Off > b.v.Size || s.Len > b.v.Size-s.Off {
+			m.Outside++
+			if b == nil || s.Len < 0 || s.Off >= b.v.Size {
+				continue
+			}
+			if s.Off < 0 {
+				if s.Len <= -(s.Off + 1) { // -s.Off may not exist
+					continue
+				}
+				s.Off, s.Len = 0, s.Len+s.Off
+			}
+			s.Len = min(s.Len, b.v.Size-s.Off)
+		}
+		b.v.Totals[s.Use].Spans++
+		if s.Len > 0 {
+			b.add(s.Use, s.Off, s.Off+s.Len)
+			top.add(s)
+		}
+	}
+	m.Largest = top.sorted()
+	for i := range bins {
+		v := bins[i].finish()
+		m.Volumes = append(m.Volumes, v)
+		for u, share := range v.Totals {
+			m.Totals[u].Bytes = plus(m.Totals[u].Bytes, share.Bytes)
+			m.Totals[u].Spans += share.Spans
+		}
+	}
+	return m
+}
+
+// A bin adds up the spans of one volume. The ends of a span are added to their
+// cells at once. Of the cells it fills only the first and the one behind the
+// last are noted, so that a span costs the same however long it is.
+type bin struct {
+	v    VolumeMap
+	fill []fill
+
+	sorted bool  // so far
+	last   int64 // where the last span began
+	end    int64 // of what is covered without a gap, or with gaps that are known
+}
+
+// A fill is how many more spans fill this cell, and touch it, than the one
+// before.
+type fill struct {
+	full  [useCount]int64
+	touch int64
+}
+
+func newBin(v Volume, cells int) bin {
+	v.Size = max(0, v.Size)
+	size := (v.Size-1)/int64(cells) + 1 // 1 for an empty volume
+	n := 0
+	if v.Size > 0 {
+		n = int((v.Size-1)/size) + 1
+	}
+	return bin{
+		v:      VolumeMap{Volume: v, CellSize: size, Cells: make([]Cell, n)},
+		fill:   make([]fill, n+1),
+		sorted: true,
+	}
+}
+
+// add adds bytes [from, to), which lie in the volume and are not none.
+func (b *bin) add(u Use, from, to int64) {
+	total := &b.v.Totals[u].Bytes
+	*total = plus(*total, to-from)
+	first, last := b.put(u, from, to)
+	b.fill[first].touch++
+	b.fill[last+1].touch--
+
+	if b.sorted = b.sorted && from >= b.last; !b.sorted {
+		return
+	}
+	if from > b.end {
+		b.put(Gap, b.end, from)
+		b.v.Totals[Gap].Bytes += from - b.end
+	}
+	if twice := min(to, b.end) - from; twice > 0 {
+		b.put(Overlap, from, from+twice)
+		b.v.Totals[Overlap].Bytes = plus(b.v.Totals[Overlap].Bytes, twice)
+	}
+	b.last, b.end = from, max(b.end, to)
+}
+
+// put adds bytes to the cells and returns the first and the last of these.
+func (b *bin) put(u Use, from, to int64) (first, last int64) {
+	size := b.v.CellSize
+	first, last = from/size, (to-1)/size
+	at := &b.v.Cells[first].Bytes[u]
+	if first == last {
+		*at = plus(*at, to-from)
+		return first, last
+	}
+	*at = plus(*at, (first+1)*size-from)
+	at = &b.v.Cells[last].Bytes[u]
+	*at = plus(*at, to-last*size)
+	b.fill[first+1].full[u]++
+	b.fill[last].full[u]--
+	return first, last
+}
+
+func (b *bin) finish() VolumeMap {
+	v := &b.v
+	if b.sorted && b.end < v.Size {
+		b.put(Gap, b.end, v.Size)
+		v.Totals[Gap].Bytes += v.Size - b.end
+	}
+	v.Exact = b.sorted
+	if !b.sorted {
+		v.Totals[Gap], v.Totals[Overlap] = Share{}, Share{}
+	}
+	var run fill
+	for i := range v.Cells {
+		c, n := &v.Cells[i], v.length(i)
+		run.touch += b.fill[i].touch
+		c.Spans = run.touch
+		for u := range c.Bytes {
+			run.full[u] += b.fill[i].full[u]
+			c.Bytes[u] = plus(c.Bytes[u], times(run.full[u], n))
+		}
+		if !b.sorted {
+			c.settle(n)
+			v.Totals[Gap].Bytes += c.Bytes[Gap]
+			v.Totals[Overlap].Bytes = plus(v.Totals[Overlap].Bytes, c.Bytes[Overlap])
+		}
+	}
+	return *v
+}
+
+// settle makes out gap and overlap from how much of n bytes is asked for.
+func (c *Cell) settle(n int64) {
+	c.Bytes[Gap], c.Bytes[Overlap] = 0, 0
+	var sum int64
+	for u := Content; u < Gap; u++ {
+		sum = plus(sum, c.Bytes[u])
+	}
+	if sum <= n {
+		c.Bytes[Gap] = n - sum
+	} else {
+		c.Bytes[Overlap] = sum - n
+	}
+}
+
+// plus and times stop at the largest number: an index may claim the same bytes
+// so often that their sum has no number.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}

@@ -1,0 +1,60 @@
+package bytemap
+
+import "image"
+
+// letterWidth and letterHeight are the pixels of a letter of the built-in type,
+// which is no more than the names of the uses need.
+const (
+	letterWidth  = 5
+	letterHeight = 8
+)
+
+// letters are the rows of each, five bits a row.
+var letters = map[rune][letterHeight]uint8{
+	'a': {0, 0, 0b01110, 0b00001, 0b01111, 0b10001, 0b01111, 0},
+	'c': {0, 0, 0b01110, 0b10001, 0b10000, 0b10001, 0b01110, 0},
+	'd': {0b00001, 0b00001, 0b01111, 0b10001, 0b10001, 0b10001, 0b01111, 0},
+	'e': {0, 0, 0b01110, 0b10001, 0b11111, 0b10000, 0b01110, 0},
+	'g': {0, 0, 0b01111, 0b10001, 0b10001, 0b01111, 0b00001, 0b01110},
+	'h': {0b10000, 0b10000, 0b11110, 0b10001, 0b10001, 0b10001, 0b10001, 0},
+	'i': {0b00100, 0, 0b01100, 0b00100, 0b00100, 0b00100, 0b01110, 0},
+	'j': {0b00010, 0, 0b00110, 0b00010, 0b00010, 0b00010, 0b10010, 0b01100},
+	'k': {0b10000, 0b10000, 0b10010, 0b10100, 0b11000, 0b10100, 0b10010, 0},
+	'l': {0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110, 0},
+	'n': {0, 0, 0b11110, 0b10001, 0b10001, 0b10001, 0b10001, 0},
+	'o': {0, 0, 0b01110, 0b10001, 0b10001, 0b10001, 0b01110, 0},
+	'p': {0, 0, 0b11110, 0b10001, 0b10001, 0b11110, 0b10000, 0b10000},
+	'r': {0, 0, 0b10110, 0b11001, 0b10000, 0b10000, 0b10000, 0},
+	's': {0, 0, 0b01111, 0b10000, 0b01110, 0b00001, 0b11110, 0},
+	't': {0b00100, 0b00100, 0b01110, 0b00100, 0b00100, 0b00100, 0b00011, 0},
+	'u': {0, 0, 0b10001, 0b10001, 0b10001, 0b10001, 0b01111, 0},
+	'v': {0, 0, 0b10001, 0b10001, 0b10001, 0b01010, 0b00100, 0},
+	'w': {0, 0, 0b10001, 0b10001, 0b10101, 0b10101, 0b01010, 0},
+	'x': {0, 0, 0b10001, 0b01010, 0b00100, 0b01010, 0b10001, 0},
+}
+
+// write sets a word into an image, each of its pixels size pixels wide, and
+// returns where the next may begin.
+func write(img *image.Paletted, x, y, size int, ink uint8, word string) int {
+	for _, r := range word {
+		for row, bits := range letters[r] {
+			for col := range letterWidth {
+				if bits>>(letterWidth-1-col)&1 == 1 {
+					paint(img, image.Rect(x+col*size, y+row*size, x+(col+1)*size, y+(row+1)*size), ink)
+				}
+			}
+		}
+		x += (letterWidth + 1) * size
+	}
+	return x
+}
+
+func paint(img *image.Paletted, r image.Rectangle, c uint8) {
+	r = r.Intersect(img.Rect)
+	for y := r.Min.Y; y < r.Max.Y; y++ {
+		row := img.Pix[img.PixOffset(r.Min.X, y):img.PixOffset(r.Max.X, y)]
+		for i := range row {
+			row[i] = c
+		}
+	}
+}
