@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// version is set by releases; builds from source tell their commit instead.
+var version = ""
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which holdall this is",
+		Args:  args(0, 0, "nothing"),
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version  string `json:"version"`
+				Go       string `json:"go"`
+				Platform string `json:"platform"`
+			}{versionString(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if a.json {
+				a.printJSON(v)
+			} else {
+				fmt.Fprintf(a.out, "holdall %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			}
+			return nil
+		},
+	}
+}
+
+func versionString() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return "devel " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+		if v := info.Main.Version; v != "" && v != "(devel)" {
+			return v
+		}
+	}
+	return "devel"
+}
+
+func (a *app) formatsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "formats",
+		Short: "Say what each format can do",
+		Args:  args(0, 0, "nothing"),
+		RunE: func(*cobra.Command, []string) error {
+			type able struct {
+				Name       string   `json:"name"`
+				Title      string   `json:"title"`
+				Extensions []string `json:"extensions"`
+				Views      []string `json:"views,omitempty"`
+				Can        []string `json:"can"`
+				Keeps      []string `json:"keeps"`
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			if !a.json {
+				fmt.Fprintln(w, "FORMAT\tFILES\tCAN\tKEEPS\t")
+			}
+			for _, f := range format.All() {
+				x := able{f.Name, f.Title, f.Extensions, f.Views, abilities(f), keeps(f)}
+				if a.json {
+					a.printJSON(x)
+					continue
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", f.Name, strings.Join(f.Extensions, " "), strings.Join(x.Can, " "), strings.Join(x.Keeps, " "))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func abilities(f *format.Format) []string {
+	can := []string{"read"}
+	for _, c := range []struct {
+		word string
+		ok   bool
+	}{
+		{"write", f.Create != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
+		{"repair", f.Repair != nil}, {"change", f.Update != nil},
+	} {
+		if c.ok {
+			can = append(can, c.word)
+		}
+	}
+	return can
+}
+
+func keeps(f *format.Format) []string {
+	words := []string{"names"}
+	for _, k := range []struct {
+		k    format.Keeps
+		word string
+	}{
+		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"}, {format.KeepsDirs, "folders"},
+		{format.KeepsSymlinks, "symlinks"}, {format.KeepsHardLinks, "hardlinks"}, {format.KeepsFifos, "fifos"}, {format.KeepsDigests, "digests"},
+	} {
+		if f.Keeps&k.k != 0 {
+			words = append(words, k.word)
+		}
+	}
+	return words
+}
+
+// completeMembers completes the names of entries behind an archive. A shell
+// waits for it, so it gives up soon.
+func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	in, err := a.open(ctx, args[0], false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer in.Close()
+	dir := "."
+	if i := strings.LastIndexByte(toComplete, '/'); i > 0 {
+		dir = toComplete[:i]
+	}
+	var names []string
+	each(in.ReadDir(ctx, dir), func(e holdall.Entry) error {
+		name := format.Escape(e.Name)
+		if e.Kind == format.Dir {
+			name += "/"
+		}
+		if strings.HasPrefix(name, toComplete) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

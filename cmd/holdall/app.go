@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+)
+
+// app is what all verbs share: where they write, and the flags for all.
+type app struct {
+	stdin  io.Reader
+	out    *bufio.Writer // results
+	stdout io.Writer
+	stderr io.Writer
+	outTTY bool
+	errTTY bool
+
+	json     bool
+	quiet    bool
+	progress string
+	exact    bool // sizes in bytes
+	noSync   bool
+
+	format   string
+	view     string
+	cafEnds  string
+	maxIndex sizeFlag
+
+	verb    string // at work, for error lines
+	address string // at work, for error lines
+	cleanup []func()
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}
+	a.outTTY, a.errTTY = isTerminal(stdout), isTerminal(stderr)
+	return a
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// width is how many columns results may take.
+func (a *app) width() int {
+	if f, ok := a.stdout.(*os.File); ok && a.outTTY {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+	}
+	return 80
+}
+
+// colour says whether results may have colours.
+func (a *app) colour() bool {
+	return a.outTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// run carries out a command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if ferr := a.out.Flush(); err == nil && ferr != nil {
+		err = ferr
+	}
+	for _, f := range a.cleanup {
+		f()
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errNo):
+		return exitNo
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		fmt.Fprintln(a.stderr, "holdall: interrupted")
+		return exitInterrupted
+	}
+	a.report(err)
+	return exitFailed
+}
+
+// warn writes a line to the user that is no result.
+func (a *app) warn(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, fmt.Sprintf(format, args...))
+	}
+}
+
+// openOptions are the wishes that flags have for every archive.
+func (a *app) openOptions() holdall.OpenOptions {
+	o := holdall.OpenOptions{Format: a.format, View: a.view, Limits: format.Limits{Index: int64(a.maxIndex)}}
+	if a.cafEnds != "" {
+		o.Param = map[string]string{"ends": a.cafEnds}
+	}
+	return o
+}
+
+// locate finds the store behind an address. "-" is standard input: an archive
+// is read from its end, so it is kept in a temporary file first.
+func (a *app) locate(ctx context.Context, address string) (store.Store, string, error) {
+	a.address = store.Redact(address)
+	if address == "-" {
+		file, err := a.spool()
+		if err != nil {
+			return nil, "", err
+		}
+		address = file
+	}
+	st, name, err := store.OpenAddress(ctx, address)
+	if l, ok := st.(*local.Store); ok {
+		l.NoSync = a.noSync
+	}
+	return st, name, err
+}
+
+// spool copies standard input to a temporary file.
+func (a *app) spool() (string, error) {
+	f, err := os.CreateTemp("", "holdall-stdin-")
+	if err != nil {
+		return "", err
+	}
+	a.cleanup = append(a.cleanup, func() { os.Remove(f.Name()) })
+	_, err = io.Copy(f, a.stdin)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+// open opens an archive, or a folder as if it were one.
+func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
+	a.address = store.Redact(address)
+	if store.Scheme(address) == "" && a.format == "" {
+		if info, err := os.Stat(address); err == nil && info.IsDir() {
+			return holdall.OpenDir(ctx, address)
+		}
+	}
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	o := a.openOptions()
+	o.FewLookups = few
+	return holdall.OpenStore(ctx, st, name, o)
+}
+
+// lookup finds what the user calls name: as it stands, without a slash at its
+// end, or as we show names that a terminal cannot.
+func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry, error) {
+	e, err := a.Lookup(ctx, name)
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return e, err
+	}
+	for _, other := range []string{strings.TrimPrefix(strings.TrimSuffix(name, "/"), "./"), format.Unescape(name)} {
+		if other != name && other != "" {
+			if e, oerr := a.Lookup(ctx, other); oerr == nil {
+				return e, nil
+			}
+		}
+	}
+	return e, err
+}
+
+// rootCommand assembles the verbs.
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdall",
+		Short: "Many small files in few objects, each of them readable without the rest",
+		Long: `holdall packs many small files into few archives, and reads, checks, mends and
+converts them, wherever they are: on disk or behind http(s).
+
+An ARCHIVE is a path, file:///…, http(s)://…, or - for standard input. Its
+format is recognised by its bytes; --format says it outright. Where an archive
+is read, a folder will do as well.`,
+		Example: `  holdall pack -f caf -o docs.caf docs
+  holdall ls -l docs.caf
+  holdall cat https://example.org/docs.caf guide/intro.md
+  holdall extract docs.caf -C out`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.verb = cmd.Name()
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		a.verb = cmd.Name()
+		return &usageError{cmd, err}
+	})
+	f := root.PersistentFlags()
+	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "results and errors only")
+	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain or none (default: bar on a terminal)")
+	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
+	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
+	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))
+	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
+	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
+	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
+	root.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
+		&cobra.Group{ID: "check", Title: "Check and mend:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
+	root.SetHelpCommandGroupID("about")
+	root.SetCompletionCommandGroupID("about")
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add("make", a.packCommand(), a.convertCommand())
+	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand())
+	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand())
+	add("about", a.formatsCommand(), a.versionCommand())
+	return root
+}
+
+func formatNames() (names []string) {
+	for _, f := range format.All() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// args checks how many arguments there are, and says it in our words.
+func args(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || most >= 0 && len(args) > most {
+			return &usageError{cmd, fmt.Errorf("expected %s, found %d arguments", what, len(args))}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) convertCommand() *cobra.Command {
+	var f packFlags
+	var from string
+	cmd := &cobra.Command{
+		Use:   "convert SRC DST -f FORMAT",
+		Short: "Turn one kind of archive into another, or into a folder and back",
+		Long: `Writes what is in SRC, an archive or a folder, as DST. The format is DST's
+extension's, or --format's; "dir", or a name that ends in /, makes a folder.
+
+Contents stream from one to the other; where both sides keep them raw, the file
+system copies them itself. What DST has no place for is said.`,
+		Example: `  holdall convert old.caf new.caf
+  holdall convert docs.caf docs/
+  holdall convert docs docs.caf
+  holdall convert big.caf part.caf --chunk-size 1GB`,
+		Args: args(2, 2, "SRC and DST"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m := &holdall.Meter{}
+			o := f.options(a, m)
+			f.out = args[1]
+			return a.convert(cmd.Context(), args[0], args[1], f, o, from)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "format of SRC, if its bytes do not tell")
+	return cmd
+}
+
+// convert writes what is in src as dst. --format is about dst here.
+func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from ...string) error {
+	to := a.format
+	a.format = strings.Join(from, "")
+	in, err := a.open(ctx, src, false)
+	a.format = to
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if to == "dir" || to == "" && isFolderName(dst) {
+		return a.extractTo(ctx, in, dst, holdall.ExtractOptions{Meter: o.Meter})
+	}
+	st, name, err := a.locateOut(ctx, dst)
+	if err != nil {
+		return err
+	}
+	stop := a.showProgress(o.Meter, "converted")
+	sum, err := holdall.Convert(ctx, in, st, name, o)
+	stop()
+	if err != nil {
+		return err
+	}
+	return a.packed(ctx, st, sum.Summary, sum.Lost, f)
+}
+
+// isFolderName reports whether dst is meant to be a folder.
+func isFolderName(dst string) bool {
+	if strings.HasSuffix(dst, "/") {
+		return true
+	}
+	if store.Scheme(dst) != "" || format.ByExtension(format.All(), dst) != nil {
+		return false
+	}
+	info, err := os.Stat(dst)
+	return err == nil && info.IsDir()
+}
+
+// extractTo extracts into a folder, which is made.
+func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	o.OnError = func(p holdall.Problem, err error) {
+		if a.json {
+			a.printJSON(problemAsJSON(p))
+			return
+		}
+		if a.quiet && p.Severity < format.Error {
+			return
+		}
+		a.out.Flush()
+		a.stderr.Write([]byte("holdall: " + a.verb + ": " + problemLine(p) + "\n"))
+	}
+	stop := a.showProgress(o.Meter, "extracted")
+	sum, err := holdall.Extract(ctx, in, root, o)
+	stop()
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || len(o.Names) == 0 {
+			return err
+		}
+		return err
+	}
+	if a.json {
+		a.printJSON(sum)
+	} else if !a.quiet {
+		line := count(sum.Entries, "entry") + ", " + a.humanSize(sum.Bytes)
+		if sum.Failed > 0 {
+			line += "; " + count(sum.Failed, "entry") + " not extracted"
+		}
+		a.out.WriteString(line + "\n")
+	}
+	if sum.Failed > 0 {
+		return errNo
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+func (a *app) diffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff A B",
+		Short: "Say how two archives or folders differ",
+		Long: `Lists the entries that A and B do not have alike: - only A has it, + only B has
+it, ~ both have it and it differs. Contents are compared by digests where both
+sides have the same kind, byte by byte otherwise. The exit code is 1 if there
+are differences.`,
+		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
+		Args:    args(2, 2, "two archives or folders"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			left, err := a.open(ctx, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer left.Close()
+			right, err := a.open(ctx, args[1], false)
+			if err != nil {
+				return err
+			}
+			defer right.Close()
+			m := &holdall.Meter{}
+			stop := a.showProgress(m, "compared")
+			defer stop()
+			sum, err := holdall.Diff(ctx, left, right, m, a.printDifference)
+			if err == nil && sum.Added+sum.Removed+sum.Changed > 0 {
+				err = errNo
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) printDifference(d holdall.Difference) error {
+	if a.json {
+		j := struct {
+			Path    string `json:"path"`
+			PathHex string `json:"path_hex,omitempty"`
+			Change  string `json:"change"`
+			Why     string `json:"why,omitempty"`
+		}{Change: string(d.Kind), Why: d.Why}
+		j.Path, j.PathHex = shown(d.Name)
+		a.printJSON(j)
+		return nil
+	}
+	name := quoteEmpty(format.Escape(d.Name))
+	var err error
+	switch d.Kind {
+	case holdall.Added:
+		_, err = fmt.Fprintf(a.out, "+ %s\n", name)
+	case holdall.Removed:
+		_, err = fmt.Fprintf(a.out, "- %s\n", name)
+	default:
+		_, err = fmt.Fprintf(a.out, "~ %s (%s)\n", name, d.Why)
+	}
+	return err
+}

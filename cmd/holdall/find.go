@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+)
+
+func (a *app) findCommand() *cobra.Command {
+	var fold bool
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "find ARCHIVE GLOB",
+		Short: "Search for names",
+		Long: `Lists the entries whose names are like GLOB: * is anything but a slash, ** is
+anything, ? is one character, [a-z] one of several, {a,b} either. A GLOB without
+a slash is compared with the last element of names, one with a slash with the
+whole. The exit code is 1 if nothing is found.`,
+		Example: `  holdall find docs.caf '*.md'
+  holdall find docs.caf 'guide/**/*.{png,svg}'`,
+		Args: args(2, 2, "an archive and a pattern"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			match, err := globMatcher(args[1], fold)
+			if err != nil {
+				return &usageError{cmd, err}
+			}
+			in, err := a.open(ctx, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			print := a.entryPrinter(ctx, in, false)
+			found := false
+			err = each(in.Entries(ctx), func(e holdall.Entry) error {
+				if kind != "" && e.Kind.String() != kind || !match(e.Name) {
+					return nil
+				}
+				found = true
+				return print(e)
+			})
+			if err == nil && !found {
+				err = errNo
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
+	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "only entries of this kind: file, dir, symlink, hardlink, fifo, property")
+	return cmd
+}
+
+// globMatcher returns whether names are like a pattern. path.Match knows no **
+// and no {a,b}, so patterns become regular expressions.
+func globMatcher(glob string, fold bool) (func(name string) bool, error) {
+	var re strings.Builder
+	re.WriteString("^")
+	depth := 0
+	for i := 0; i < len(glob); i++ {
+		c := glob[i]
+		switch {
+		case strings.HasPrefix(glob[i:], "**/"):
+			re.WriteString("(?:.*/)?")
+			i += 2
+		case strings.HasPrefix(glob[i:], "**"):
+			re.WriteString(".*")
+			i++
+		case c == '*':
+			re.WriteString("[^/]*")
+		case c == '?':
+			re.WriteString("[^/]")
+		case c == '[':
+			end := strings.IndexByte(glob[i+1:], ']')
+			if end < 1 {
+				return nil, fmt.Errorf("pattern %s: [ without ]", glob)
+			}
+			set := glob[i+1 : i+1+end]
+			if set[0] == '!' {
+				set = "^" + set[1:]
+			}
+			re.WriteString("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
+			i += end + 1
+		case c == '{':
+			re.WriteString("(?:")
+			depth++
+		case c == '}' && depth > 0:
+			re.WriteString(")")
+			depth--
+		case c == ',' && depth > 0:
+			re.WriteString("|")
+		case c == '\\' && i+1 < len(glob):
+			i++
+			re.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+		default:
+			re.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+		}
+	}
+	re.WriteString("$")
+	flags := "(?s)"
+	if fold {
+		flags = "(?si)"
+	}
+	r, err := regexp.Compile(flags + re.String())
+	if err != nil {
+		return nil, fmt.Errorf("pattern %s: %w", glob, err)
+	}
+	if !strings.Contains(glob, "/") {
+		return func(name string) bool { return r.MatchString(path.Base(name)) }, nil
+	}
+	return r.MatchString, nil
+}
+
+// matchAll is what a pattern that was not given matches.
+func matchAll(string) bool { return true }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// choice is a flag that is one of a few words.
+type choice struct {
+	to    *string
+	words []string
+}
+
+// newChoice returns a flag whose value is the first of words until it is set.
+func newChoice(to *string, words ...string) *choice {
+	*to = words[0]
+	return &choice{to, words}
+}
+
+func (c *choice) String() string { return "" }
+func (c *choice) Type() string   { return "word" }
+
+func (c *choice) Set(s string) error {
+	if s == "" || !slices.Contains(c.words, s) {
+		return fmt.Errorf("expected %s", strings.Join(slices.DeleteFunc(slices.Clone(c.words), func(s string) bool { return s == "" }), " or "))
+	}
+	*c.to = s
+	return nil
+}
+
+// sizeFlag is a number of bytes: 4096, 30GB (decimal), 64MiB (binary).
+type sizeFlag int64
+
+func (s *sizeFlag) Type() string { return "size" }
+
+func (s *sizeFlag) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+
+func (s *sizeFlag) Set(v string) error {
+	n, err := parseSize(v)
+	*s = sizeFlag(n)
+	return err
+}
+
+var units = []struct {
+	name string
+	n    float64
+}{
+	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"tib", 1 << 40},
+	{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12},
+	{"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}, {"t", 1 << 40},
+	{"b", 1},
+}
+
+func parseSize(v string) (int64, error) {
+	s, unit := strings.ToLower(strings.TrimSpace(v)), 1.0
+	for _, u := range units {
+		if num, ok := strings.CutSuffix(s, u.name); ok {
+			s, unit = strings.TrimSpace(num), u.n
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n < 0 || n*unit >= math.MaxInt64 || math.IsNaN(n) {
+		return 0, fmt.Errorf("expected a size such as 4096, 30GB or 64MiB")
+	}
+	return int64(n * unit), nil
+}
+
+// byteRange is --range START-END, half-open; END may be left out, and -N is the
+// last N bytes.
+type byteRange struct {
+	set        bool
+	start, end int64 // end -1: to the end; start -1: the last end bytes
+}
+
+func (r *byteRange) Type() string   { return "range" }
+func (r *byteRange) String() string { return "" }
+
+func (r *byteRange) Set(v string) error {
+	bad := fmt.Errorf("expected START-END, START- or -N")
+	from, to, ok := strings.Cut(v, "-")
+	if !ok {
+		return bad
+	}
+	r.start, r.end = -1, -1
+	var err error
+	if from != "" {
+		if r.start, err = strconv.ParseInt(from, 10, 64); err != nil || r.start < 0 {
+			return bad
+		}
+	}
+	if to != "" {
+		if r.end, err = strconv.ParseInt(to, 10, 64); err != nil || r.end < 0 {
+			return bad
+		}
+	}
+	if from == "" && to == "" || from != "" && to != "" && r.end < r.start {
+		return bad
+	}
+	r.set = true
+	return nil
+}
+
+// of returns the range of a file of that size, cut to what there is.
+func (r *byteRange) of(size int64) (off, n int64) {
+	if r.start < 0 {
+		n = min(r.end, size)
+		return size - n, n
+	}
+	end := size
+	if r.end >= 0 {
+		end = min(r.end, size)
+	}
+	off = min(r.start, end)
+	return off, end - off
+}

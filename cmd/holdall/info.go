@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// infoJSON is what is known of an archive as a whole.
+type infoJSON struct {
+	Format      string            `json:"format"`
+	Title       string            `json:"title"`
+	Version     string            `json:"version"`
+	Views       []string          `json:"views,omitempty"`
+	Entries     int64             `json:"entries"`
+	Files       int64             `json:"files"`
+	Dirs        int64             `json:"dirs"`
+	Unreadable  int64             `json:"unreadable,omitempty"`
+	Digests     int64             `json:"digests"`
+	Bytes       int64             `json:"bytes"`
+	StoredBytes int64             `json:"stored_bytes"`
+	IndexBytes  int64             `json:"index_bytes"`
+	Ratio       float64           `json:"ratio"`
+	Volumes     []string          `json:"volumes"`
+	Facts       map[string]string `json:"facts,omitempty"`
+	Unusual     []problemJSON     `json:"unusual,omitempty"`
+
+	facts []format.Fact
+	notes []holdall.Problem
+}
+
+func (a *app) infoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "info ARCHIVE",
+		Short:   "Say what an archive is, and what is unusual about it",
+		Example: "  holdall info docs.caf\n  holdall info --json https://example.org/docs.caf",
+		Args:    args(1, 1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := a.open(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			i, err := gatherInfo(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(i)
+				return nil
+			}
+			a.printInfo(i)
+			return nil
+		},
+	}
+}
+
+func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
+	about, err := in.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := &infoJSON{Format: in.Format().Name, Title: in.Format().Title, Views: in.Format().Views, Version: about.Version,
+		IndexBytes: about.IndexBytes, Volumes: about.Volumes, facts: about.Facts, notes: about.Notes, Facts: map[string]string{}}
+	if i.StoredBytes, err = in.StoredSize(ctx); err != nil {
+		return nil, err
+	}
+	dirs := map[string]bool{}
+	lastDir := ""
+	for e, err := range in.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		i.Entries++
+		switch {
+		case e.Kind == format.Dir:
+			dirs[e.Name] = true
+		case e.Kind.HasContent():
+			i.Files++
+			i.Bytes += e.Size
+		}
+		if e.Fault != nil {
+			i.Unreadable++
+		}
+		if e.Digest.Algo != "" {
+			i.Digests++
+		}
+		if format.NameFault(e.Name) != "" {
+			continue
+		}
+		for d := path.Dir(e.Name); d != "." && d != lastDir; d = path.Dir(d) {
+			if dirs[d] {
+				break
+			}
+			dirs[d] = true
+		}
+		lastDir = path.Dir(e.Name)
+	}
+	i.Dirs = int64(len(dirs))
+	if i.StoredBytes > 0 {
+		i.Ratio = float64(i.Bytes) / float64(i.StoredBytes)
+	}
+	for _, f := range about.Facts {
+		i.Facts[f.Key] = f.Value
+	}
+	for _, p := range about.Notes {
+		i.Unusual = append(i.Unusual, problemAsJSON(p))
+	}
+	return i, nil
+}
+
+func (a *app) printInfo(i *infoJSON) {
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(format, args...))
+	}
+	line("format", "%s (%s) %s", i.Format, i.Title, i.Version)
+	if len(i.Views) > 0 {
+		line("views", "%s", strings.Join(i.Views, ", "))
+	}
+	line("entries", "%s", thousands(i.Entries))
+	line("files", "%s", thousands(i.Files))
+	line("folders", "%s", thousands(i.Dirs))
+	line("content", "%s", a.humanSize(i.Bytes))
+	line("stored", "%s in %s", a.humanSize(i.StoredBytes), count(int64(len(i.Volumes)), "volume"))
+	perEntry := ""
+	if i.Entries > 0 {
+		perEntry = fmt.Sprintf(" (%.1f bytes an entry)", float64(i.IndexBytes)/float64(i.Entries))
+	}
+	line("index", "%s%s", a.humanSize(i.IndexBytes), perEntry)
+	if i.StoredBytes > 0 {
+		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-i.Bytes), 100*float64(i.StoredBytes-i.Bytes)/float64(i.StoredBytes))
+	}
+	for _, f := range i.facts {
+		line(f.Key, "%s", format.Escape(f.Value))
+	}
+	if i.Digests < i.Files {
+		line("unproven", "%s without a digest", count(i.Files-i.Digests, "file"))
+	}
+	if i.Unreadable > 0 {
+		line("unreadable", "%s", count(i.Unreadable, "entry"))
+	}
+	for _, p := range i.notes {
+		line("unusual", "%s", problemLine(p))
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// shown returns a name as it is printed, and its bytes in hexadecimal if that
+// is not how it is stored.
+func shown(name string) (path, pathHex string) {
+	path = format.Escape(name)
+	if path != name {
+		pathHex = hex.EncodeToString([]byte(name))
+	}
+	return path, pathHex
+}
+
+// humanSize is a size for people: 12.3 MiB.
+func (a *app) humanSize(n int64) string {
+	if a.exact || n < 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return humanSize(n)
+}
+
+func humanSize(n int64) string {
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, units := float64(n)/1024, "KMGTPE"
+	for f >= 999.95 && len(units) > 1 {
+		f, units = f/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %ciB", f, units[0])
+}
+
+// appendJSONString appends a JSON string without going through reflection: a
+// listing has millions.
+func appendJSONString(b []byte, s string) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < 0x20:
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r)
+			i += n - 1
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// appendEntry appends an entry as one JSON object; the fields are those of
+// docs/cli.md.
+func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.Entry) ([]byte, error) {
+	str := func(key, v string) {
+		if v != "" {
+			b = append(append(append(b, ',', '"'), key...), '"', ':')
+			b = appendJSONString(b, v)
+		}
+	}
+	path, pathHex := shown(e.Name)
+	b = append(b, `{"path":`...)
+	b = appendJSONString(b, path)
+	str("path_hex", pathHex)
+	str("kind", e.Kind.String())
+	if e.Fault == nil {
+		b = strconv.AppendInt(append(b, `,"size":`...), e.Size, 10)
+	}
+	if e.HasMode {
+		str("mode", octal(e.Mode))
+	}
+	if !e.ModTime.IsZero() {
+		str("mtime", e.ModTime.UTC().Format(time.RFC3339Nano))
+	}
+	str("owner", e.Owner)
+	str("group", e.Group)
+	link, _ := shown(e.Link)
+	str("link", link)
+	str("digest", e.Digest.String())
+	if e.Fault != nil {
+		b = append(b, `,"error":{"code":`...)
+		b = appendJSONString(b, string(e.Fault.Code))
+		str("class", e.Fault.Class)
+		str("message", e.Fault.Message)
+		return append(b, '}', '}', '\n'), nil
+	}
+	if e.Kind.HasContent() {
+		b = append(b, `,"spans":[`...)
+		first := true
+		for x, err := range a.Extents(ctx, e) {
+			if err != nil {
+				return b, err
+			}
+			if !first {
+				b = append(b, ',')
+			}
+			first = false
+			b = appendSpan(b, x)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}', '\n'), nil
+}
+
+func appendSpan(b []byte, x holdall.Extent) []byte {
+	codec := x.Codec
+	if codec == "" {
+		codec = "raw"
+	}
+	b = append(b, `{"volume":`...)
+	b = appendJSONString(b, x.Object)
+	b = strconv.AppendInt(append(b, `,"offset":`...), x.Off, 10)
+	b = strconv.AppendInt(append(b, `,"length":`...), x.Len, 10)
+	b = append(b, `,"codec":`...)
+	b = appendJSONString(b, codec)
+	return append(b, '}')
+}
+
+// octal is a mode as chmod takes it.
+func octal(m fs.FileMode) string {
+	n := uint32(m.Perm())
+	for _, bit := range []struct {
+		m fs.FileMode
+		n uint32
+	}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}} {
+		if m&bit.m != 0 {
+			n |= bit.n
+		}
+	}
+	return fmt.Sprintf("%04o", n)
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var long, recursive bool
+	cmd := &cobra.Command{
+		Use:   "ls ARCHIVE [PATH...]",
+		Short: "List what is in an archive",
+		Long: `Lists one level of an archive, or of the folders named; -R lists all there is,
+in the order in which it is stored. Names are whole, so that they can be given
+to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
+		Example: `  holdall ls docs.caf
+  holdall ls -l docs.caf guide
+  holdall ls -R --json docs.caf | jq -r .path`,
+		Args: args(1, -1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			in, err := a.open(ctx, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			p := a.entryPrinter(ctx, in, long)
+			if len(args) == 1 {
+				args = append(args, ".")
+			}
+			for _, name := range args[1:] {
+				if err := a.list(ctx, in, name, recursive, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeMembers,
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "kind and mode, size, time, digest")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
+	return cmd
+}
+
+// list prints what name is, or what is in it.
+func (a *app) list(ctx context.Context, in *holdall.Archive, name string, recursive bool, print func(holdall.Entry) error) error {
+	if name == "." && recursive {
+		return each(in.Entries(ctx), print)
+	}
+	e, err := lookup(ctx, in, name)
+	if err != nil {
+		return err
+	}
+	if e.Kind != format.Dir {
+		return print(e)
+	}
+	if !recursive {
+		return each(in.ReadDir(ctx, e.Name), print)
+	}
+	prefix := e.Name + "/"
+	return each(in.Entries(ctx), func(x holdall.Entry) error {
+		if !strings.HasPrefix(x.Name, prefix) {
+			return nil
+		}
+		return print(x)
+	})
+}
+
+func each(entries iter.Seq2[holdall.Entry, error], do func(holdall.Entry) error) error {
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if err := do(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryPrinter returns what prints an entry on a line.
+func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
+	var b []byte
+	return func(e holdall.Entry) (err error) {
+		switch {
+		case a.json:
+			if b, err = appendEntry(ctx, b[:0], in, e); err != nil {
+				return err
+			}
+		case long:
+			b = append(append(b[:0], a.longLine(e)...), '\n')
+		default:
+			b = append(append(b[:0], quoteEmpty(format.Escape(e.Name))...), suffix(e)...)
+			b = append(b, '\n')
+		}
+		_, err = a.out.Write(b)
+		return err
+	}
+}
+
+// suffix marks what is no file.
+func suffix(e holdall.Entry) string {
+	switch e.Kind {
+	case format.Dir:
+		return "/"
+	case format.Symlink:
+		return " -> " + format.Escape(e.Link)
+	case format.HardLink:
+		return " => " + format.Escape(e.Link)
+	}
+	return ""
+}
+
+// longLine is an entry with what the archive keeps of it.
+func (a *app) longLine(e holdall.Entry) string {
+	mode := map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind]
+	if mode == "" {
+		mode = "-"
+	}
+	if e.HasMode {
+		mode += strings.TrimLeft(e.Mode.Perm().String(), "-d")[:0] + e.Mode.Perm().String()[1:]
+	}
+	size := a.humanSize(e.Size)
+	if e.Kind == format.Dir {
+		size = "-"
+	}
+	if e.Fault != nil {
+		size = "?"
+	}
+	line := fmt.Sprintf("%-10s %10s", mode, size)
+	if !e.ModTime.IsZero() {
+		line += "  " + e.ModTime.UTC().Format(time.DateTime)
+	}
+	if e.Owner != "" || e.Group != "" {
+		line += "  " + format.Escape(e.Owner) + ":" + format.Escape(e.Group)
+	}
+	if d := e.Digest.String(); d != "" {
+		algo, sum, _ := strings.Cut(d, ":")
+		line += "  " + algo + ":" + sum[:min(12, len(sum))] + "…"
+	}
+	line += "  " + quoteEmpty(format.Escape(e.Name)) + suffix(e)
+	if e.Fault != nil {
+		line += "  (unreadable: " + e.Fault.Message + ")"
+	}
+	return line
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	depth := 0
+	cmd := &cobra.Command{
+		Use:     "tree ARCHIVE [PATH]",
+		Short:   "Draw what is in an archive",
+		Example: "  holdall tree docs.caf\n  holdall tree -L 2 docs.caf guide",
+		Args:    args(1, 2, "an archive and perhaps a folder in it"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			in, err := a.open(ctx, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			top := "."
+			if len(args) == 2 {
+				e, err := lookup(ctx, in, args[1])
+				if err != nil {
+					return err
+				}
+				top = e.Name
+			}
+			t := &treeDrawing{app: a, in: in, depth: depth, print: a.entryPrinter(ctx, in, false)}
+			if !a.json {
+				fmt.Fprintln(a.out, format.Escape(top))
+			}
+			if err := t.draw(ctx, top, "", 1); err != nil {
+				return err
+			}
+			if !a.json {
+				fmt.Fprintf(a.out, "\n%s, %s, %s\n", count(t.dirs, "folder"), count(t.files, "file"), a.humanSize(t.bytes))
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeMembers,
+	}
+	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "levels to draw (default all)")
+	return cmd
+}
+
+// treeDrawing draws an archive's folders.
+type treeDrawing struct {
+	app                *app
+	in                 *holdall.Archive
+	depth              int
+	print              func(holdall.Entry) error
+	dirs, files, bytes int64
+}
+
+// draw draws what is in dir, with lead before each line.
+func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) error {
+	var entries []holdall.Entry
+	for e, err := range t.in.ReadDir(ctx, dir) {
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b holdall.Entry) int { return strings.Compare(a.Name, b.Name) })
+	for i, e := range entries {
+		branch, below := "├── ", "│   "
+		if i == len(entries)-1 {
+			branch, below = "└── ", "    "
+		}
+		if t.app.json {
+			if err := t.print(e); err != nil {
+				return err
+			}
+		} else {
+			name := e.Name
+			if dir != "." {
+				name = strings.TrimPrefix(name, dir+"/")
+			}
+			fmt.Fprintf(t.app.out, "%s%s%s%s\n", lead, branch, quoteEmpty(format.Escape(name)), suffix(e))
+		}
+		if e.Kind != format.Dir {
+			t.files++
+			t.bytes += e.Size
+			continue
+		}
+		t.dirs++
+		if t.depth == 0 || level < t.depth {
+			if err := t.draw(ctx, e.Name, lead+below, level+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+// Command holdall packs, reads, checks and mends archives of many small files.
+//
+// It is the command line over package holdall: one file a verb, each of which
+// turns flags into options and results into lines. Programs use the package.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "github.com/holdall/holdall/format/all"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+// Exit codes; see docs/cli.md.
+const (
+	exitOK          = 0
+	exitNo          = 1 // done, and the answer is no: damage, differences, nothing matched
+	exitFailed      = 2 // could not do it
+	exitInterrupted = 130
+)
+
+// errInterrupted is why the context ends when the user has had enough.
+var errInterrupted = errors.New("interrupted")
+
+// errNo ends a verb whose answer is no; what is to be said has been said.
+var errNo = errors.New("no")
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+		<-signals // the second time nobody wants to wait for anything
+		os.Exit(exitInterrupted)
+	}()
+	os.Exit(newApp(os.Stdin, os.Stdout, os.Stderr).run(ctx, os.Args[1:]))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"holdall": main})
+}
+
+// TestScripts runs testdata/*.txtar: the command line as users see it. Their
+// names begin with the verb.
+func TestScripts(t *testing.T) {
+	fixtures, err := filepath.Abs("../../format/caf/testdata/fixtures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			web := httptest.NewServer(http.FileServer(http.Dir(e.WorkDir)))
+			e.Defer(web.Close)
+			e.Setenv("WEB", web.URL)
+			e.Setenv("FIXTURES", fixtures)
+			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
+			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":  exitCode,
+			"fill":  fill,
+			"flip":  flip,
+			"cut":   cut,
+			"clean": clean,
+		},
+	})
+}
+
+// code N holdall …: runs a command and compares its exit code.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// fill FILE N: a file of N bytes, none like its neighbour.
+func fill(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := parseSize(args[1])
+	ts.Check(err)
+	b := make([]byte, n)
+	x := uint32(len(args[0]))
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+// flip FILE OFFSET: turns a bit.
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	off, err := parseSize(args[1])
+	ts.Check(err)
+	b[off] ^= 4
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+// cut FILE N: takes N bytes off the end.
+func cut(ts *testscript.TestScript, neg bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	n, err := parseSize(args[1])
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-n))
+}
+
+// clean: nothing half-made is left anywhere.
+func clean(ts *testscript.TestScript, neg bool, args []string) {
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		left := ""
+		filepath.WalkDir(ts.Getenv("WORK"), func(p string, d os.DirEntry, err error) error {
+			if err == nil && (strings.Contains(d.Name(), ".holdall-") || strings.HasPrefix(d.Name(), "holdall-")) {
+				left = p
+			}
+			return nil
+		})
+		if left == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("left behind: %s", left)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/bytemap"
+)
+
+func (a *app) mapCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "map ARCHIVE",
+		Short: "Show where everything lies in an archive's bytes",
+		Long: `Shows what every byte of an archive is for: contents, index, headers, padding,
+and what belongs to nothing. On a terminal it draws there; -o draws a picture,
+as the name's ending says (.svg or .png).`,
+		Example: "  holdall map docs.caf\n  holdall map docs.caf -o docs.svg",
+		Args:    args(1, 1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			draw, err := drawing(out)
+			if err != nil {
+				return &usageError{cmd, err}
+			}
+			ctx := cmd.Context()
+			in, err := a.open(ctx, args[0], false)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			m, err := mapOf(ctx, in)
+			if err != nil {
+				return err
+			}
+			switch {
+			case draw != nil:
+				return writeFile(out, func(w io.Writer) error { return draw(m, w) })
+			case a.json:
+				return m.JSON(a.out)
+			}
+			return m.Terminal(a.out, a.width(), a.colour())
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "draw into this file: .svg or .png")
+	return cmd
+}
+
+// drawing returns what draws a file of that name, nil for none.
+func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".svg":
+		return (*bytemap.Map).SVG, nil
+	case ".png":
+		return (*bytemap.Map).PNG, nil
+	}
+	if name == "" {
+		return nil, nil
+	}
+	return nil, errors.New("expected a name that ends in .svg or .png")
+}
+
+// mapOf maps an archive. Spans are made as they are asked for: an archive of
+// millions is mapped in the memory of a few thousand cells.
+func mapOf(ctx context.Context, in *holdall.Archive) (*bytemap.Map, error) {
+	about, err := in.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var volumes []bytemap.Volume
+	for _, v := range about.Volumes {
+		size, err := in.VolumeSize(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		volumes = append(volumes, bytemap.Volume{Name: v, Size: size})
+	}
+	var failed error
+	m := bytemap.Build(volumes, func(yield func(bytemap.Span) bool) {
+		for e, err := range in.Entries(ctx) {
+			if err != nil {
+				failed = err
+				return
+			}
+			if !e.Kind.HasContent() || e.Fault != nil {
+				continue
+			}
+			for x, err := range in.Extents(ctx, e) {
+				if err != nil {
+					failed = err
+					return
+				}
+				if x.Len > 0 && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len, Label: e.Name}) {
+					return
+				}
+			}
+		}
+		for r, err := range in.Regions(ctx) {
+			if err != nil {
+				failed = err
+				return
+			}
+			if !yield(bytemap.Span{Volume: r.Object, Off: r.Off, Len: r.Len, Use: bytemap.Use(r.Use), Label: r.Label}) {
+				return
+			}
+		}
+	})
+	return m, failed
+}
+
+// writeFile writes a file that appears whole or not at all.
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".holdall-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	err = write(f)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/store"
+)
+
+// packFlags are the flags of the verbs that write archives.
+type packFlags struct {
+	out       string
+	chunkSize sizeFlag
+	chunkMax  sizeFlag
+	jobs      int
+	level     string
+	plain     bool
+	verify    bool
+}
+
+func (f *packFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.Var(&f.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
+	fs.Var(&f.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
+	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine)")
+	fs.StringVar(&f.level, "level", "", "compression level, where the format compresses")
+	fs.BoolVar(&f.plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	fs.BoolVar(&f.verify, "verify", false, "read what was written again, and check it")
+	fs.Bool("deterministic", true, "the same bytes for the same files")
+	fs.MarkHidden("deterministic")
+}
+
+func (f *packFlags) options(a *app, m *holdall.Meter) holdall.PackOptions {
+	o := holdall.PackOptions{Format: a.format, ChunkSize: int64(f.chunkSize), ChunkMax: int64(f.chunkMax), Jobs: f.jobs, Plain: f.plain, Meter: m, OnError: a.entryFailed}
+	if f.level != "" {
+		o.Param = map[string]string{"level": f.level}
+	}
+	return o
+}
+
+// entryFailed tells of one entry that a verb had to leave out.
+func (a *app) entryFailed(name string, err error) {
+	if a.json {
+		d := describe(err)
+		if d.Path == "" {
+			d.Path, _ = shown(name)
+		}
+		a.printJSON(map[string]errorJSON{"error": d})
+	}
+	text := err.Error()
+	if !strings.Contains(text, name) {
+		text = quoteEmpty(name) + ": " + text
+	}
+	fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, text)
+}
+
+func (a *app) packCommand() *cobra.Command {
+	var f packFlags
+	var exclude []string
+	var follow, unpack bool
+	var filesFrom, prefix, stdinName string
+	cmd := &cobra.Command{
+		Use:   "pack -f FORMAT -o OUT INPUT...",
+		Short: "Make an archive from files and folders",
+		Long: `Makes an archive from files and folders.
+
+One folder alone gives its contents: 'pack -o x.caf docs' has intro.md, not
+docs/intro.md (--prefix docs/ puts it there). Several inputs are told apart by
+their own names. INPUT - is standard input.
+
+The archive appears under its name whole, or not at all; one that is there
+already stays until then. A file that cannot be read is reported, the others
+are packed, and the exit code is 1.`,
+		Example: `  holdall pack -f caf -o docs.caf docs
+  holdall pack -f caf -o photos.caf --chunk-size 30GB /mnt/photos
+  find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
+  pg_dump db | holdall pack -f caf -o dump.caf --stdin-name db.sql -`,
+		RunE: func(cmd *cobra.Command, inputs []string) error {
+			if f.out == "" {
+				return &usageError{cmd, errors.New("-o OUT is missing")}
+			}
+			if filesFrom != "" {
+				listed, err := a.readList(filesFrom)
+				if err != nil {
+					return err
+				}
+				if len(inputs) > 0 {
+					return &usageError{cmd, errors.New("inputs and --files-from do not go together")}
+				}
+				inputs = listed
+			} else if len(inputs) == 0 {
+				return &usageError{cmd, errors.New("expected something to pack")}
+			}
+			m := &holdall.Meter{}
+			o := f.options(a, m)
+			o.Exclude, o.Follow, o.Prefix, o.Listed = exclude, follow, prefix, filesFrom != ""
+			if unpack {
+				return a.packUnpacked(cmd, inputs, f, o)
+			}
+			if i := slices.Index(inputs, "-"); i >= 0 {
+				if filepath.Base(stdinName) != stdinName {
+					return &usageError{cmd, errors.New("--stdin-name is one name, without folders")}
+				}
+				file, err := a.spoolAs(stdinName)
+				if err != nil {
+					return err
+				}
+				inputs[i] = file
+			}
+			ctx := cmd.Context()
+			st, name, err := a.locateOut(ctx, f.out)
+			if err != nil {
+				return err
+			}
+			stop := a.showProgress(m, "packed")
+			sum, err := holdall.PackStore(ctx, st, name, inputs, o)
+			stop()
+			if err != nil {
+				return err
+			}
+			return a.packed(ctx, st, sum, nil, f)
+		},
+	}
+	f.register(cmd)
+	fs := cmd.Flags()
+	fs.StringVarP(&f.out, "output", "o", "", "the archive to make; - is standard output")
+	fs.StringArrayVar(&exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
+	fs.BoolVar(&follow, "follow", false, "pack the files that symlinks point to")
+	fs.BoolVar(&unpack, "unpack", false, "the input is an archive: pack what is in it")
+	fs.StringVar(&filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
+	fs.StringVar(&prefix, "prefix", "", "put this in front of every name")
+	fs.StringVar(&stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
+	return cmd
+}
+
+// locateOut finds the store to write into.
+func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
+	if out == "-" {
+		if a.outTTY {
+			return nil, "", errors.New("an archive is not written to a terminal")
+		}
+		out = "/dev/stdout"
+	}
+	return a.locate(ctx, out)
+}
+
+// readList reads a list of paths.
+func (a *app) readList(file string) ([]string, error) {
+	r := a.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	var paths []string
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if line := s.Text(); line != "" {
+			paths = append(paths, line)
+		}
+	}
+	return paths, s.Err()
+}
+
+// spoolAs keeps standard input in a file of that name: an archive must know how
+// long an entry is before it begins it.
+func (a *app) spoolAs(name string) (string, error) {
+	dir, err := os.MkdirTemp("", "holdall-stdin-")
+	if err != nil {
+		return "", err
+	}
+	a.cleanup = append(a.cleanup, func() { os.RemoveAll(dir) })
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, a.stdin)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+// packUnpacked packs what is in an archive.
+func (a *app) packUnpacked(cmd *cobra.Command, inputs []string, f packFlags, o holdall.PackOptions) error {
+	if len(inputs) != 1 {
+		return &usageError{cmd, errors.New("--unpack takes one archive")}
+	}
+	return a.convert(cmd.Context(), inputs[0], f.out, f, o)
+}
+
+// packed tells what was written, and checks it if asked.
+func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, lost []string, f packFlags) error {
+	kinds := make([]string, 0, len(sum.Dropped))
+	for kind := range sum.Dropped {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
+		extra := ""
+		if kind == "symlink" {
+			extra = "; --follow packs the files they point to"
+		}
+		a.warn("%d %s left out: the format has no place for them%s", sum.Dropped[kind], what, extra)
+	}
+	if len(lost) > 0 {
+		a.warn("the format does not keep %s", strings.Join(lost, ", "))
+	}
+	if a.json {
+		a.printJSON(holdall.Converted{Summary: sum, Lost: lost})
+	} else if f.out != "-" {
+		what := ""
+		if n := len(sum.Volumes); n > 1 {
+			what = fmt.Sprintf(" in %d chunks", n)
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", strings.Join(firstAndLast(sum.Volumes), " … "), count(sum.Entries, "file"), a.humanSize(sum.Stored), what)
+	}
+	if f.verify {
+		if err := a.verifyWritten(ctx, st, sum.Volumes); err != nil {
+			return err
+		}
+	}
+	if sum.Failed > 0 {
+		a.warn("%s could not be packed", count(sum.Failed, "entry"))
+		return errNo
+	}
+	return nil
+}
+
+func firstAndLast(s []string) []string {
+	if len(s) < 2 {
+		return s
+	}
+	return []string{s[0], s[len(s)-1]}
+}
+
+// count is a number of things.
+func count(n int64, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "y"):
+		what = strings.TrimSuffix(what, "y") + "ies"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%s %s", thousands(n), what)
+}
+
+// thousands groups digits: 1,234,567.
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func (a *app) verifyWritten(ctx context.Context, st store.Store, volumes []string) error {
+	for _, v := range volumes {
+		o := holdall.VerifyOptions{OpenOptions: a.openOptions()}
+		sum, err := holdall.Verify(ctx, st, v, o, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
+		if err != nil {
+			return err
+		}
+		if sum.Errors > 0 {
+			return errNo
+		}
+	}
+	return nil
+}

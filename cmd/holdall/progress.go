@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/holdall/holdall"
+)
+
+const (
+	showAfter  = 500 * time.Millisecond // shorter work needs no show
+	lookEvery  = 100 * time.Millisecond
+	plainEvery = 10 * time.Second
+)
+
+// showProgress shows work until the function that it returns is called.
+func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
+	mode := a.progress
+	if mode == "auto" {
+		mode = "none"
+		if a.errTTY && !a.quiet {
+			mode = "bar"
+		}
+	}
+	if mode == "none" || a.quiet {
+		return func() {}
+	}
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if mode == "plain" {
+			a.plainProgress(m, done, quit)
+		} else {
+			a.barProgress(m, done, quit)
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(quit)
+		wg.Wait()
+	})
+}
+
+// plainProgress writes a line now and then, for logs.
+func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
+	start := time.Now()
+	t := time.NewTicker(plainEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-quit:
+			return
+		case <-t.C:
+			p := m.Snapshot()
+			rate := float64(p.Bytes) / time.Since(start).Seconds()
+			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s %s, %s/s\n", a.verb, count(p.Entries, "entry"), humanSize(p.Bytes), done, humanSize(int64(rate)))
+		}
+	}
+}
+
+// barProgress draws one line on a terminal. Without a total it is no bar but
+// still moves.
+func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
+	select {
+	case <-quit:
+		return
+	case <-time.After(showAfter):
+	}
+	p := mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(30), mpb.WithRefreshRate(lookEvery))
+	counts := decor.Any(func(decor.Statistics) string {
+		s := m.Snapshot()
+		return fmt.Sprintf("%s %s, %s ", done, thousands(s.Entries), humanSize(s.Bytes))
+	})
+	total := m.Snapshot().TotalBytes
+	appended := []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
+	filler := mpb.SpinnerStyle()
+	var bar *mpb.Bar
+	if total > 0 {
+		appended = append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
+		bar = p.AddBar(total, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
+	} else {
+		bar = p.New(0, filler, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
+	}
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-quit:
+			bar.Abort(true)
+			p.Wait()
+			return
+		case <-t.C:
+			bar.SetCurrent(m.Snapshot().Bytes)
+		}
+	}
+}

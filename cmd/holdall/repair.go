@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// repairedJSON says what a repair did.
+type repairedJSON struct {
+	Output  string   `json:"output,omitempty"`
+	Backup  string   `json:"backup,omitempty"`
+	Changed bool     `json:"changed"`
+	Partial bool     `json:"partial"`
+	Notes   []string `json:"notes"`
+	Lost    []string `json:"lost"`
+}
+
+func (a *app) repairCommand() *cobra.Command {
+	var out string
+	var inPlace, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "repair ARCHIVE -o OUT",
+		Short: "Rebuild what can be rebuilt of a damaged archive",
+		Long: `Writes what can be saved of ARCHIVE as OUT, which appears whole or not at all,
+and says what was done and what is lost; ARCHIVE is not touched. With --in-place
+the result takes its name, and the damaged archive is kept as ARCHIVE.bak.
+
+The exit code is 1 if something is lost.`,
+		Example: `  holdall repair broken.caf -o mended.caf
+  holdall repair --dry-run broken.caf
+  holdall repair --in-place broken.caf`,
+		Args: args(1, 1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n := btoi(out != "") + btoi(inPlace) + btoi(dryRun); n != 1 {
+				return &usageError{cmd, errors.New("expected one of -o OUT, --in-place and --dry-run")}
+			}
+			return a.repair(cmd.Context(), args[0], out, inPlace, dryRun)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "where the result goes")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep it as ARCHIVE.bak")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	plan, _, err := holdall.Repair(ctx, st, name, a.openOptions(), func(p holdall.Problem) {
+		if !a.json && !a.quiet && p.Severity == format.Error {
+			fmt.Fprintln(a.out, "found "+problemLine(p))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r := repairedJSON{Changed: len(plan.Edits) > 0, Partial: plan.Partial, Notes: plan.Notes, Lost: plan.Lost, Output: out}
+	outStore, outName := st, name
+	switch {
+	case out != "":
+		if outStore, outName, err = a.locateOut(ctx, out); err != nil {
+			return err
+		}
+	case inPlace && r.Changed:
+		r.Backup, r.Output = store.Redact(address)+".bak", store.Redact(address)
+		if err := keepBackup(ctx, st, name); err != nil {
+			return err
+		}
+	}
+	if !dryRun && (out != "" || r.Changed) {
+		if _, err := holdall.Apply(ctx, st, name, plan, outStore, outName); err != nil {
+			return err
+		}
+	}
+	a.printRepaired(r)
+	if plan.Partial {
+		return errNo
+	}
+	return nil
+}
+
+// keepBackup copies an archive to its name and .bak, which must be free: a
+// backup is never the price of another.
+func keepBackup(ctx context.Context, st store.Store, name string) error {
+	backup := name + ".bak"
+	if o, err := st.Open(ctx, backup); err == nil {
+		_, err := o.Info(ctx)
+		o.Close()
+		if err == nil {
+			return fmt.Errorf("%s is there already: move it away first", backup)
+		}
+	}
+	_, err := holdall.Apply(ctx, st, name, holdall.Plan{}, st, backup)
+	return err
+}
+
+func (a *app) printRepaired(r repairedJSON) {
+	if a.json {
+		if r.Notes == nil {
+			r.Notes = []string{}
+		}
+		if r.Lost == nil {
+			r.Lost = []string{}
+		}
+		a.printJSON(r)
+		return
+	}
+	if !r.Changed {
+		fmt.Fprintln(a.out, "nothing needs mending")
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(a.out, "mended: "+n)
+	}
+	for _, l := range r.Lost {
+		fmt.Fprintln(a.out, "lost: "+l)
+	}
+	if r.Backup != "" {
+		fmt.Fprintln(a.out, "kept as "+r.Backup)
+	}
+}

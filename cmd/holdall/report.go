@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct {
+	cmd *cobra.Command
+	err error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// errorJSON is an error for programs.
+type errorJSON struct {
+	Code    string `json:"code"`
+	Class   string `json:"class,omitempty"`
+	Volume  string `json:"volume,omitempty"`
+	Offset  *int64 `json:"offset,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+}
+
+// report writes an error: one line for people, and one for programs if asked.
+func (a *app) report(err error) {
+	line := "holdall: "
+	if a.verb != "" && a.verb != "holdall" {
+		line += a.verb + ": "
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if a.address != "" && !strings.Contains(text, a.address) {
+		line += a.address + ": "
+	}
+	line += text
+	if h := hint(err); h != "" {
+		line += ": " + h
+	}
+	fmt.Fprintln(a.stderr, line)
+	if a.json {
+		b, _ := json.Marshal(map[string]errorJSON{"error": describe(err)})
+		fmt.Fprintln(a.stderr, string(b))
+	}
+}
+
+// describe gives an error its words.
+func describe(err error) errorJSON {
+	e := errorJSON{Code: "failed", Message: err.Error()}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		e.Code, e.Class, e.Volume, e.Message = string(c.Code), c.Class, c.Volume, c.Message
+		if c.Off >= 0 {
+			e.Offset = &c.Off
+		}
+		e.Path = format.Escape(c.Entry)
+		return e
+	}
+	if s, ok := errors.AsType[*store.Error](err); ok {
+		e.Volume = s.Name
+		if s.Off >= 0 {
+			e.Offset = &s.Off
+		}
+	}
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		e.Path = format.Escape(p.Path)
+	}
+	if d, ok := errors.AsType[*holdall.DigestError](err); ok {
+		e.Path = format.Escape(d.Entry)
+	}
+	for _, k := range []struct {
+		is   error
+		code string
+	}{
+		{format.ErrCorrupt, string(format.BadChecksum)},
+		{format.ErrUnknown, string(format.BadMagic)},
+		{store.ErrChanged, "changed"},
+		{fs.ErrNotExist, "not-found"},
+		{fs.ErrPermission, "permission"},
+		{fs.ErrExist, "exists"},
+		{errors.ErrUnsupported, string(format.Unsupported)},
+		{context.DeadlineExceeded, "timeout"},
+	} {
+		if errors.Is(err, k.is) {
+			e.Code = k.code
+			return e
+		}
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		e.Code = "usage"
+	} else if store.Temporary(err) {
+		e.Code = "network"
+	}
+	return e
+}
+
+// hint says what the user could try. The library knows nothing of flags, so
+// advice about them has its one place here.
+func hint(err error) string {
+	if u, ok := errors.AsType[*usageError](err); ok {
+		return "try 'holdall " + strings.TrimPrefix(u.cmd.CommandPath(), "holdall ") + " --help'"
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		switch {
+		case c.Class == "ambiguous-ends", strings.HasPrefix(c.Class, "name-"):
+			return ""
+		case c.Code == format.Limit && c.Class == "index-size":
+			return "--max-index raises the limit"
+		case c.Code == format.Limit:
+			return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
+		case c.Code == format.Unsupported:
+			return ""
+		}
+		return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
+	}
+	switch {
+	case errors.Is(err, format.ErrUnknown):
+		return "--format says what it is"
+	case errors.Is(err, store.ErrChanged):
+		return "run it again"
+	case errors.Is(err, holdall.ErrDamaged):
+		return "'holdall verify' lists all that is damaged"
+	}
+	if p, ok := errors.AsType[*fs.PathError](err); ok && p.Op == "lookup" && errors.Is(err, fs.ErrNotExist) {
+		return "'holdall find' searches for names"
+	}
+	return ""
+}
+
+// problemJSON is a finding for programs.
+type problemJSON struct {
+	Severity string `json:"severity"`
+	Code     string `json:"code"`
+	Class    string `json:"class,omitempty"`
+	Volume   string `json:"volume"`
+	Offset   *int64 `json:"offset,omitempty"`
+	Path     string `json:"path,omitempty"`
+	PathHex  string `json:"path_hex,omitempty"`
+	Message  string `json:"message"`
+}
+
+func problemAsJSON(p holdall.Problem) problemJSON {
+	j := problemJSON{Severity: p.Severity.String(), Code: string(p.Code), Class: p.Class, Volume: p.Volume, Message: p.Message}
+	if p.Off >= 0 {
+		j.Offset = &p.Off
+	}
+	if p.HasEntry {
+		j.Path, j.PathHex = shown(p.Entry)
+	}
+	return j
+}
+
+// problemLine is a finding for people.
+func problemLine(p holdall.Problem) string {
+	s := p.Severity.String() + ": "
+	if p.HasEntry {
+		s += quoteEmpty(format.Escape(p.Entry)) + ": "
+	}
+	s += p.Message
+	where := p.Volume
+	if p.Off >= 0 {
+		where += fmt.Sprintf(" at %d", p.Off)
+	}
+	word := string(p.Code)
+	if p.Class != "" {
+		word = p.Class
+	}
+	return fmt.Sprintf("%s [%s, %s]", s, word, where)
+}
+
+func quoteEmpty(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+// tellProblem writes a finding where results go (verify), or as a warning.
+func (a *app) tellProblem(p holdall.Problem) {
+	if a.json {
+		a.printJSON(problemAsJSON(p))
+		return
+	}
+	fmt.Fprintln(a.out, problemLine(p))
+}
+
+func (a *app) printJSON(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("holdall: " + err.Error()) // our own types always marshal
+	}
+	a.out.Write(b)
+	a.out.WriteByte('\n')
+}
