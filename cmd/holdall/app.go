@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func (a *app) openOptions() holdall.OpenOptions {
 func (a *app) locate(ctx context.Context, address string) (store.Store, string, error) {
 	a.address = store.Redact(address)
 	if address == "-" {
-		file, err := a.spool()
+		file, err := a.spool(ctx, "stdin")
 		if err != nil {
 			return nil, "", err
 		}
@@ -127,15 +128,30 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 	return st, name, err
 }
 
-// spool copies standard input to a temporary file.
-func (a *app) spool() (string, error) {
-	f, err := os.CreateTemp("", "holdall-stdin-")
+// spool keeps standard input in a file of that name, in a folder that goes when
+// the command ends. Archives are read from their end, and one that is written
+// must know how long an entry is before it begins it.
+func (a *app) spool(ctx context.Context, name string) (string, error) {
+	dir, err := os.MkdirTemp("", "holdall-stdin-")
 	if err != nil {
 		return "", err
 	}
-	a.cleanup = append(a.cleanup, func() { os.Remove(f.Name()) })
-	_, err = io.Copy(f, a.stdin)
-	return f.Name(), errors.Join(err, f.Close())
+	a.cleanup = append(a.cleanup, func() { os.RemoveAll(dir) })
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(f, a.stdin)
+		copied <- errors.Join(err, f.Close())
+	}()
+	select {
+	case err := <-copied:
+		return f.Name(), err
+	case <-ctx.Done(): // a read of standard input cannot be called off; we end without it
+		return "", context.Cause(ctx)
+	}
 }
 
 // open opens an archive, or a folder as if it were one.

@@ -47,21 +47,25 @@ func humanSize(n int64) string {
 func appendJSONString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
+	from := 0 // nearly always the whole string is plain
 	for i := 0; i < len(s); i++ {
+		if c := s[i]; c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[from:i]...)
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			b = append(b, '\\', c)
 		case c < 0x20:
 			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
-		case c >= utf8.RuneSelf:
+		default:
 			r, n := utf8.DecodeRuneInString(s[i:])
 			b = utf8.AppendRune(b, r)
 			i += n - 1
-		default:
-			b = append(b, c)
 		}
+		from = i + 1
 	}
-	return append(b, '"')
+	return append(append(b, s[from:]...), '"')
 }
 
 // appendEntry appends an entry as one JSON object; the fields are those of

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,7 +110,7 @@ are packed, and the exit code is 1.`,
 				if filepath.Base(stdinName) != stdinName {
 					return &usageError{cmd, errors.New("--stdin-name is one name, without folders")}
 				}
-				file, err := a.spoolAs(stdinName)
+				file, err := a.spool(cmd.Context(), stdinName)
 				if err != nil {
 					return err
 				}
@@ -174,22 +173,6 @@ func (a *app) readList(file string) ([]string, error) {
 		}
 	}
 	return paths, s.Err()
-}
-
-// spoolAs keeps standard input in a file of that name: an archive must know how
-// long an entry is before it begins it.
-func (a *app) spoolAs(name string) (string, error) {
-	dir, err := os.MkdirTemp("", "holdall-stdin-")
-	if err != nil {
-		return "", err
-	}
-	a.cleanup = append(a.cleanup, func() { os.RemoveAll(dir) })
-	f, err := os.Create(filepath.Join(dir, name))
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(f, a.stdin)
-	return f.Name(), errors.Join(err, f.Close())
 }
 
 // packUnpacked packs what is in an archive.

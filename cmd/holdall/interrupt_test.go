@@ -1,0 +1,126 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Ctrl-C in the middle leaves nothing half-made, keeps what was there before,
+// and exits 130.
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	big := filepath.Join(dir, "big")
+	if err := os.Mkdir(big, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(big, "zeros"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(64 << 30); err != nil { // takes no room, and long to read
+		t.Fatal(err)
+	}
+	f.Close()
+	old := []byte("the archive that was there before")
+	if err := os.WriteFile(filepath.Join(dir, "x.caf"), old, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"pack", "-o", "x.caf", "big"},
+		{"pack", "-o", "set.caf", "--chunk-size", "1GiB", "big"},
+		{"pack", "-o", "x.caf", "-"},
+		{"ls", "-"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], args...)
+			cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			waitFor(t, func() bool { return len(temporaries(t, dir)) > 0 })
+			cmd.Process.Signal(os.Interrupt)
+			if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+				t.Errorf("%v; %s", err, stderr.String())
+			}
+			if !strings.Contains(stderr.String(), "interrupted") {
+				t.Errorf("says %q", stderr.String())
+			}
+			if left := temporaries(t, dir); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if b, err := os.ReadFile(filepath.Join(dir, "x.caf")); !bytes.Equal(b, old) {
+				t.Errorf("the old archive is gone: %v", err)
+			}
+			if made, _ := filepath.Glob(filepath.Join(dir, "set*")); len(made) > 0 {
+				t.Errorf("chunks of a set that was not finished: %v", made)
+			}
+		})
+	}
+	// Killed outright, it leaves at most what the next run clears.
+	cmd := exec.Command(os.Args[0], "pack", "-o", "x.caf", "big")
+	cmd.Args[0] = "holdall"
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(temporaries(t, dir)) > 0 })
+	cmd.Process.Signal(syscall.SIGKILL)
+	cmd.Wait()
+	if b, err := os.ReadFile(filepath.Join(dir, "x.caf")); !bytes.Equal(b, old) {
+		t.Errorf("the old archive is gone: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "small"), old, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(os.Args[0], "pack", "-o", "x.caf", "small")
+	cmd.Args[0] = "holdall"
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if left := temporaries(t, dir); len(left) > 0 {
+		t.Errorf("the next run left %v", left)
+	}
+}
+
+func waitFor(t *testing.T, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never began")
+		}
+	}
+}
+
+// temporaries lists what a run has not finished.
+func temporaries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		if strings.Contains(d.Name(), "holdall-") {
+			names = append(names, d.Name())
+		}
+	}
+	return names
+}
