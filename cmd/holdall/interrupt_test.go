@@ -21,21 +21,23 @@ func TestInterrupt(t *testing.T) {
 	if err := os.Mkdir(big, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(filepath.Join(big, "zeros"))
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"1", "2", "3", "4", "5", "6"} {
+		f, err := os.Create(filepath.Join(big, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Truncate(8 << 30); err != nil { // takes no room, and long to read
+			t.Fatal(err)
+		}
+		f.Close()
 	}
-	if err := f.Truncate(64 << 30); err != nil { // takes no room, and long to read
-		t.Fatal(err)
-	}
-	f.Close()
 	old := []byte("the archive that was there before")
 	if err := os.WriteFile(filepath.Join(dir, "x.caf"), old, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
 		{"pack", "-o", "x.caf", "big"},
-		{"pack", "-o", "set.caf", "--chunk-size", "1GiB", "big"},
+		{"pack", "-o", "set.caf", "--chunk-size", "10GiB", "big"},
 		{"pack", "-o", "x.caf", "-"},
 		{"ls", "-"},
 	} {
