@@ -336,6 +336,24 @@ func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each fu
 	})
 }
 
+// expect tells m how much the wanted entries are.
+func (a *Archive) expect(ctx context.Context, m *Meter, wanted func(Entry) bool) error {
+	if !m.wantsTotal() {
+		return nil
+	}
+	var n, bytes int64
+	for e, err := range a.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		if wanted(e) {
+			n, bytes = n+1, bytes+e.Size
+		}
+	}
+	m.expect(n, bytes)
+	return nil
+}
+
 // sweep reads the contents of entries; see engine.Sweep.
 func (a *Archive) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
 	return a.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {

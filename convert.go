@@ -37,6 +37,9 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 		}
 		p.carry = about.Carry
 	}
+	if err := a.expect(ctx, o.Meter, func(Entry) bool { return true }); err != nil {
+		return Converted{}, err
+	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
 		if store.IsNear(a.st) {
 			return p.convertNear(ctx, a)

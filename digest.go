@@ -90,7 +90,8 @@ func flippedBit(content []byte, want Digest) int64 {
 const smallContent = 1 << 20
 
 // copyChecked copies e's content from r to w and checks it, if e has a digest.
-func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader) error {
+// The bytes count for m as they come.
+func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Meter) error {
 	var h hash.Hash
 	if e.Digest.Algo != "" {
 		h = newHash(e.Digest.Algo)
@@ -103,6 +104,7 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader) error {
 		if err := checkBytes(e, b); err != nil {
 			return err
 		}
+		m.add(0, e.Size)
 		_, err := w.Write(b)
 		return err
 	}
@@ -119,6 +121,7 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader) error {
 			return err
 		}
 		n += int64(k)
+		m.add(0, int64(k))
 		if err == io.EOF && n < e.Size {
 			err = io.ErrUnexpectedEOF
 		}

@@ -2,6 +2,7 @@ package holdall
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
 )
@@ -83,7 +85,9 @@ type Extracted struct {
 // are refused and reported. A file appears under its name when its content is
 // whole and, if the archive has its digest, right.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
-	x := &extraction{a: a, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}}
+	x := &extraction{a: a, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true},
+		open: make(chan *folder, 16), run: rand.Text()[:12]}
+	defer x.closeFolders()
 	if err := x.findFolding(); err != nil {
 		return Extracted{}, err
 	}
@@ -95,6 +99,11 @@ func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (
 	entries, err := x.wanted(ctx)
 	if err != nil {
 		return x.sum, err
+	}
+	if len(o.Names) == 0 {
+		if err := a.expect(ctx, o.Meter, func(Entry) bool { return true }); err != nil {
+			return x.sum, err
+		}
 	}
 	err = a.sweep(ctx, x.admitted(ctx, entries), false, func(it sweepItem, content io.Reader, err error) error {
 		if err == nil {
@@ -125,6 +134,10 @@ type extraction struct {
 	later    []Entry                // links, once all files are there
 	dirs     []Entry                // whose modes and times come last
 	admitSum Extracted
+
+	open  chan *folder // that nobody writes into at the moment
+	run   string       // in temporary names
+	temps atomic.Int64
 
 	mu      sync.Mutex
 	sum     Extracted
@@ -316,7 +329,7 @@ func (x *extraction) done(ctx context.Context, e Entry, err error) error {
 	if err == nil {
 		x.sum.Entries++
 		x.sum.Bytes += e.Size
-		x.o.Meter.add(1, e.Size)
+		x.o.Meter.add(1, 0)
 		return nil
 	}
 	x.sum.Failed++

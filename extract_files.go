@@ -1,9 +1,7 @@
 package holdall
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,9 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/engine"
@@ -41,76 +41,122 @@ func (x *extraction) makeFolder(name string) error {
 	return err
 }
 
-// file writes one file. Content that fits in memory is checked first and then
-// written under its name at once; longer content goes to a temporary name that
-// becomes the file's when it is whole and right.
-func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error {
-	if err := x.makeFolder(path.Dir(e.Name)); err != nil {
-		return err
+// A folder is open to write files into: going down to it from the root for
+// every file would cost more than the files.
+type folder struct {
+	name string
+	root *os.Root
+}
+
+// folderAt returns the open folder of that name, which is made if need be. It
+// belongs to the caller until it gives it back by leave.
+func (x *extraction) folderAt(name string) (*folder, error) {
+	select {
+	case f := <-x.open:
+		if f.name == name {
+			return f, nil
+		}
+		f.root.Close()
+	default:
 	}
+	if err := x.makeFolder(name); err != nil {
+		return nil, err
+	}
+	root, err := x.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{name, root}, nil
+}
+
+func (x *extraction) leave(f *folder) {
+	select {
+	case x.open <- f:
+	default:
+		f.root.Close()
+	}
+}
+
+func (x *extraction) closeFolders() {
+	for {
+		select {
+		case f := <-x.open:
+			f.root.Close()
+		default:
+			return
+		}
+	}
+}
+
+// file writes one file, under a temporary name that becomes the file's when it
+// is whole and right. Content that fits in memory is checked before anything is
+// written.
+func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error {
 	if x.o.NoVerify {
 		e.Digest = Digest{}
 	}
-	if !x.o.Overwrite {
-		if _, err := x.root.Lstat(e.Name); err == nil {
-			return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
-		}
-	}
 	var small []byte
 	if e.Size <= smallContent {
-		small = make([]byte, e.Size)
+		buf := smallBufs.Get().(*[]byte)
+		defer smallBufs.Put(buf)
+		if int64(cap(*buf)) < e.Size {
+			*buf = make([]byte, e.Size)
+		}
+		small = (*buf)[:e.Size]
 		if _, err := io.ReadFull(content, small); err != nil {
 			return err
 		}
 		if err := checkBytes(e, small); err != nil {
 			return err
 		}
-		content = bytes.NewReader(small)
 	}
-	temp := path.Join(path.Dir(e.Name), ".holdall-"+rand.Text()+".tmp")
-	f, err := x.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	dir, err := x.folderAt(path.Dir(e.Name))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if f != nil {
-			f.Close()
-			x.root.Remove(temp)
+	defer x.leave(dir)
+	base := path.Base(e.Name)
+	if !x.o.Overwrite {
+		if _, err := dir.root.Lstat(base); err == nil {
+			return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
 		}
-	}()
+	}
+	temp := x.tempName()
+	f, err := dir.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
 	if small != nil {
 		_, err = f.Write(small)
+		x.o.Meter.add(0, e.Size)
 	} else {
-		err = copyChecked(ctx, f, e, content)
+		err = copyChecked(ctx, f, e, content, x.o.Meter)
 	}
 	if err == nil {
 		err = x.metadata(f, e)
 	}
-	if err == nil {
-		err = f.Close()
+	err = errors.Join(err, f.Close())
+	if err == nil && !e.ModTime.IsZero() {
+		err = dir.root.Chtimes(temp, e.ModTime, e.ModTime)
 	}
 	if err == nil {
-		err = x.put(temp, e)
+		// A link of that name is replaced, never followed; a folder is not.
+		err = dir.root.Rename(temp, base)
 	}
-	if err == nil {
-		f = nil
+	if err != nil {
+		dir.root.Remove(temp)
 	}
 	return err
 }
 
-var errExists = errors.New("there is a file of this name already, and it stays")
+var smallBufs = sync.Pool{New: func() any { return new([]byte) }}
 
-// put gives a temporary file its name. A link of that name is replaced, never
-// followed; a folder is not.
-func (x *extraction) put(temp string, e Entry) error {
-	if err := x.root.Rename(temp, e.Name); err != nil {
-		return err
-	}
-	if e.ModTime.IsZero() {
-		return nil
-	}
-	return x.root.Chtimes(e.Name, e.ModTime, e.ModTime)
+// tempName is a name that nothing else has: of this extraction, and counted.
+func (x *extraction) tempName() string {
+	return ".holdall-" + x.run + "-" + strconv.FormatInt(x.temps.Add(1), 36) + ".tmp"
 }
+
+var errExists = errors.New("there is a file of this name already, and it stays")
 
 // metadata gives an open file its owner and mode; set-id bits only to a file
 // that is its owner's.

@@ -121,7 +121,7 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 		return err
 	}
 	defer f.Close()
-	return copyChecked(ctx, w, e, f)
+	return copyChecked(ctx, w, e, f, nil)
 }
 
 // fileInfo shows an Entry as io/fs wants it.

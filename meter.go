@@ -6,6 +6,10 @@ import "sync/atomic"
 // others look, at their own pace. Totals are zero as long as they are unknown.
 // The zero value is ready; a nil Meter counts nothing.
 type Meter struct {
+	// WantTotal has the work counted before it is done, or meanwhile, which
+	// takes another look at every name.
+	WantTotal bool
+
 	entries, bytes           atomic.Int64
 	totalEntries, totalBytes atomic.Int64
 }
@@ -21,12 +25,13 @@ func (m *Meter) Snapshot() Progress {
 	return Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load()}
 }
 
-// SetTotal says how much there is to do.
-func (m *Meter) SetTotal(entries, bytes int64) {
-	if m != nil {
-		m.totalEntries.Store(entries)
-		m.totalBytes.Store(bytes)
-	}
+// wantsTotal reports whether anybody wants to know how much there is to do.
+func (m *Meter) wantsTotal() bool { return m != nil && m.WantTotal }
+
+// expect says how much there is to do.
+func (m *Meter) expect(entries, bytes int64) {
+	m.totalEntries.Store(entries)
+	m.totalBytes.Store(bytes)
 }
 
 func (m *Meter) add(entries, bytes int64) {

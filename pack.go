@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
@@ -279,7 +280,11 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		}
 		return p.fail(e.Name, err)
 	}
-	p.o.Meter.add(1, e.Size)
+	if _, counted := content.(*readAhead); counted {
+		p.o.Meter.add(1, 0)
+	} else {
+		p.o.Meter.add(1, e.Size)
+	}
 	return nil
 }
 
@@ -340,6 +345,13 @@ const (
 // written in order.
 func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	own := p.ownFiles()
+	if p.o.Meter.wantsTotal() {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { p.count(ctx, roots) })
+	}
 	jobs := p.o.Jobs
 	if jobs <= 0 {
 		jobs = min(max(runtime.GOMAXPROCS(0), 2), 8)
@@ -369,6 +381,19 @@ func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 		defer back(l)
 		return p.write(ctx, l)
 	}, back)
+}
+
+// count tells the meter how much there is to pack, while it is being packed.
+func (p *packer) count(ctx context.Context, roots []tree.Root) {
+	var n, bytes int64
+	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+		if node.Err == nil && node.Type.IsRegular() {
+			n, bytes = n+1, bytes+node.Info.Size()
+		}
+	}
+	if ctx.Err() == nil {
+		p.o.Meter.expect(n, bytes)
+	}
 }
 
 // loads cuts a walk into loads.
@@ -501,7 +526,7 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
 	}
 	defer file.Close()
 	e.Size = info.Size()
-	r := newReadAhead(file, p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain)
+	r := newReadAhead(file, p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain, p.o.Meter)
 	defer r.Close()
 	return p.add(ctx, e, r)
 }

@@ -37,7 +37,7 @@ const (
 	aheadBlocks = 8
 )
 
-func newReadAhead(r io.Reader, digest bool) *readAhead {
+func newReadAhead(r io.Reader, digest bool, m *Meter) *readAhead {
 	a := &readAhead{
 		full: make(chan *block, aheadBlocks), toHash: make(chan *block, aheadBlocks), empty: make(chan *block, aheadBlocks),
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -68,6 +68,7 @@ func newReadAhead(r io.Reader, digest bool) *readAhead {
 			if b.err == io.ErrUnexpectedEOF {
 				b.err = io.EOF
 			}
+			m.add(0, int64(b.n))
 			end := b.err != nil
 			b.users.Store(1)
 			if a.hash != nil {

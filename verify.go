@@ -91,6 +91,10 @@ func formatOfBroken(name string, o OpenOptions, err error) *format.Format {
 // checkContents compares contents with their digests, and decodes those that
 // have none but would show damage in decoding.
 func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verified, tell func(Problem)) error {
+	err := a.expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && e.Digest.Algo != "" })
+	if err != nil {
+		return err
+	}
 	entries := func(yield func(Entry, error) bool) {
 		for e, err := range a.Entries(ctx) {
 			if err != nil {
@@ -122,9 +126,9 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 			tell(p)
 		}
 	}()
-	err := a.sweep(ctx, iter.Seq2[Entry, error](entries), false, func(it sweepItem, content io.Reader, err error) error {
+	err = a.sweep(ctx, iter.Seq2[Entry, error](entries), false, func(it sweepItem, content io.Reader, err error) error {
 		if err == nil {
-			err = copyChecked(ctx, io.Discard, it.Entry, content)
+			err = copyChecked(ctx, io.Discard, it.Entry, content, o.Meter)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -137,7 +141,7 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 			return nil
 		}
 		read.Add(it.Entry.Size)
-		o.Meter.add(1, it.Entry.Size)
+		o.Meter.add(1, 0)
 		return nil
 	})
 	close(found)

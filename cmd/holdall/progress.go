@@ -29,6 +29,7 @@ func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	if mode == "none" || a.quiet {
 		return func() {}
 	}
+	m.WantTotal = mode == "bar"
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -61,8 +62,8 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 	}
 }
 
-// barProgress draws one line on a terminal. Without a total it is no bar but
-// still moves.
+// barProgress draws one line on a terminal: a bar with the time left where the
+// total is known by now, else something that moves.
 func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 	select {
 	case <-quit:
@@ -75,15 +76,11 @@ func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 		return fmt.Sprintf("%s %s, %s ", done, thousands(s.Entries), humanSize(s.Bytes))
 	})
 	total := m.Snapshot().TotalBytes
-	appended := []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
-	filler := mpb.SpinnerStyle()
-	var bar *mpb.Bar
+	style, appended := mpb.BarFillerBuilder(mpb.SpinnerStyle()), []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
 	if total > 0 {
-		appended = append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
-		bar = p.AddBar(total, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
-	} else {
-		bar = p.New(0, filler, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
+		style, appended = mpb.BarStyle(), append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
 	}
+	bar := p.New(total, style, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
