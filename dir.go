@@ -106,12 +106,12 @@ func (f looseFile) Info(context.Context) (store.Info, error) {
 }
 
 func (f looseFile) ReadAt(_ context.Context, p []byte, off int64) error {
-	info, _, file, err := tree.Load(string(f), nil, false)
+	m, _, file, err := tree.Load(string(f), nil, false)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if off+int64(len(p)) > info.Size() {
+	if off+int64(len(p)) > m.Size {
 		return &fs.PathError{Op: "read", Path: string(f), Err: store.ErrChanged}
 	}
 	_, err = io.ReadFull(io.NewSectionReader(file, off, int64(len(p))), p)

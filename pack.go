@@ -132,6 +132,7 @@ type packer struct {
 	chunkMax int64
 
 	perLoad atomic.Int32 // files that are likely to fill a load
+	spare   chan *load
 }
 
 func newPacker(st store.Store, name string, f *format.Format, o PackOptions) (*packer, error) {
@@ -330,8 +331,7 @@ type load struct {
 
 type loaded struct {
 	entry Entry
-	at    int
-	rest  *os.File // still to be read
+	at    int // in the load's buffer; -1 for a file that has no room there
 	err   error
 }
 
@@ -356,31 +356,30 @@ func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	if jobs <= 0 {
 		jobs = min(max(runtime.GOMAXPROCS(0), 2), 8)
 	}
-	// Buffers go round: as many as can be under way.
-	spare := make(chan []byte, 2*jobs+2)
-	prepare := func(ctx context.Context, l *load) {
-		select {
-		case l.buf = <-spare:
-		default:
-			l.buf = make([]byte, loadSize)
-		}
-		p.read(l)
+	p.spare = make(chan *load, 2*jobs+2) // loads go round: as many as can be under way
+	return pipe.Ordered(ctx, p.loads(ctx, roots, own), jobs,
+		func(_ context.Context, l *load) { p.read(l) },
+		func(l *load) error {
+			defer p.reuse(l)
+			return p.write(ctx, l)
+		}, p.reuse)
+}
+
+func (p *packer) newLoad() *load {
+	select {
+	case l := <-p.spare:
+		return l
+	default:
+		return &load{buf: make([]byte, loadSize)}
 	}
-	back := func(l *load) {
-		for _, f := range l.files {
-			if f.rest != nil {
-				f.rest.Close()
-			}
-		}
-		select {
-		case spare <- l.buf:
-		default:
-		}
+}
+
+func (p *packer) reuse(l *load) {
+	l.nodes, l.files = l.nodes[:0], l.files[:0]
+	select {
+	case p.spare <- l:
+	default:
 	}
-	return pipe.Ordered(ctx, p.loads(ctx, roots, own), jobs, prepare, func(l *load) error {
-		defer back(l)
-		return p.write(ctx, l)
-	}, back)
 }
 
 // count tells the meter how much there is to pack, while it is being packed.
@@ -401,7 +400,7 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 	const metadata = format.KeepsDirs | format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos
 	o := tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
 	return func(yield func(*load, error) bool) {
-		l := &load{}
+		l := p.newLoad()
 		for n := range tree.Walk(ctx, roots, o) {
 			if n.Err == nil && n.Type.IsRegular() && own(n.Path) {
 				continue
@@ -411,7 +410,7 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 				if !yield(l, nil) {
 					return
 				}
-				l = &load{}
+				l = p.newLoad()
 			}
 		}
 		if len(l.nodes) > 0 {
@@ -461,12 +460,11 @@ func (p *packer) read(l *load) {
 			f.err = errSpecial
 		default:
 			room := l.buf[used:min(len(l.buf), used+smallFile)]
-			info, k, rest, err := tree.Load(n.Path, room, p.o.Follow || n.Root)
+			m, k, rest, err := tree.Load(n.Path, room, p.o.Follow || n.Root)
 			if f.err = err; err != nil {
 				break
 			}
-			f.entry.Size, f.entry.Mode, f.entry.HasMode = info.Size(), info.Mode(), true
-			f.entry.ModTime = info.ModTime()
+			f.entry.Size, f.entry.Mode, f.entry.HasMode, f.entry.ModTime = m.Size, m.Mode, true, m.ModTime
 			if rest != nil {
 				rest.Close()
 				f.at = -1
@@ -520,12 +518,12 @@ func (p *packer) write(ctx context.Context, l *load) error {
 
 // addLarge adds a file that is read while it is written.
 func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
-	info, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
+	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
 	if err != nil {
 		return p.fail(p.o.Prefix+e.Name, err)
 	}
 	defer file.Close()
-	e.Size = info.Size()
+	e.Size = m.Size
 	r := newReadAhead(file, p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain, p.o.Meter)
 	defer r.Close()
 	return p.add(ctx, e, r)

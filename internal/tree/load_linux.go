@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -15,7 +14,7 @@ import (
 //
 // It makes the four system calls that this takes and no more: package os adds
 // one to see whether the file can be polled, which no regular file can.
-func Load(p string, buf []byte, follow bool) (info fs.FileInfo, n int, rest *os.File, err error) {
+func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err error) {
 	flags := syscall.O_RDONLY | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	if !follow {
 		flags |= syscall.O_NOFOLLOW
@@ -27,20 +26,20 @@ func Load(p string, buf []byte, follow bool) (info fs.FileInfo, n int, rest *os.
 		}
 	}
 	if err != nil {
-		return nil, 0, nil, &fs.PathError{Op: "open", Path: p, Err: err}
+		return m, 0, nil, &fs.PathError{Op: "open", Path: p, Err: err}
 	}
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		syscall.Close(fd)
-		return nil, 0, nil, &fs.PathError{Op: "stat", Path: p, Err: err}
+		return m, 0, nil, &fs.PathError{Op: "stat", Path: p, Err: err}
 	}
 	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
 		syscall.Close(fd)
-		return nil, 0, nil, &fs.PathError{Op: "open", Path: p, Err: errNotRegular}
+		return m, 0, nil, &fs.PathError{Op: "open", Path: p, Err: errNotRegular}
 	}
-	meta := &statInfo{path: p, st: st}
+	m = metaOf(&st)
 	if st.Size >= int64(len(buf)) {
-		return meta, 0, os.NewFile(uintptr(fd), p), nil
+		return m, 0, os.NewFile(uintptr(fd), p), nil
 	}
 	// One byte more than it has: a read that comes up short is its end.
 	for n <= int(st.Size) {
@@ -50,7 +49,7 @@ func Load(p string, buf []byte, follow bool) (info fs.FileInfo, n int, rest *os.
 		}
 		if err != nil {
 			syscall.Close(fd)
-			return nil, 0, nil, &fs.PathError{Op: "read", Path: p, Err: err}
+			return m, 0, nil, &fs.PathError{Op: "read", Path: p, Err: err}
 		}
 		n += k
 		if k == 0 || n == int(st.Size) {
@@ -59,33 +58,20 @@ func Load(p string, buf []byte, follow bool) (info fs.FileInfo, n int, rest *os.
 	}
 	syscall.Close(fd)
 	if int64(n) != st.Size {
-		return nil, 0, nil, &fs.PathError{Op: "read", Path: p, Err: fmt.Errorf("%w: %d bytes, then %d", ErrChanged, st.Size, n)}
+		return m, 0, nil, &fs.PathError{Op: "read", Path: p, Err: fmt.Errorf("%w: %d bytes, then %d", ErrChanged, st.Size, n)}
 	}
-	return meta, n, nil, nil
+	return m, n, nil, nil
 }
 
-// statInfo is what fstat says, as package fs wants it.
-type statInfo struct {
-	path string
-	st   syscall.Stat_t
-}
-
-func (i *statInfo) Name() string       { return filepath.Base(i.path) }
-func (i *statInfo) Size() int64        { return i.st.Size }
-func (i *statInfo) ModTime() time.Time { return time.Unix(i.st.Mtim.Unix()) }
-func (i *statInfo) IsDir() bool        { return false }
-func (i *statInfo) Sys() any           { return &i.st }
-
-func (i *statInfo) Mode() fs.FileMode {
-	m := fs.FileMode(i.st.Mode & 0o777)
-	if i.st.Mode&syscall.S_ISUID != 0 {
-		m |= fs.ModeSetuid
-	}
-	if i.st.Mode&syscall.S_ISGID != 0 {
-		m |= fs.ModeSetgid
-	}
-	if i.st.Mode&syscall.S_ISVTX != 0 {
-		m |= fs.ModeSticky
+func metaOf(st *syscall.Stat_t) Meta {
+	m := Meta{Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix())}
+	for _, bit := range [...]struct {
+		sys  uint32
+		mode fs.FileMode
+	}{{syscall.S_ISUID, fs.ModeSetuid}, {syscall.S_ISGID, fs.ModeSetgid}, {syscall.S_ISVTX, fs.ModeSticky}} {
+		if st.Mode&bit.sys != 0 {
+			m.Mode |= bit.mode
+		}
 	}
 	return m
 }

@@ -11,28 +11,30 @@ import (
 
 // Load reads the file at p: all of it into buf if there is room, and then n is
 // its length; otherwise rest is the file, still to be read.
-func Load(p string, buf []byte, follow bool) (info fs.FileInfo, n int, rest *os.File, err error) {
+func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err error) {
 	stat := os.Lstat
 	if follow {
 		stat = os.Stat
 	}
-	if info, err = stat(p); err != nil {
-		return nil, 0, nil, err
+	info, err := stat(p)
+	if err != nil {
+		return m, 0, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, nil, &fs.PathError{Op: "open", Path: p, Err: errNotRegular}
+		return m, 0, nil, &fs.PathError{Op: "open", Path: p, Err: errNotRegular}
 	}
+	m = Meta{Size: info.Size(), Mode: info.Mode(), ModTime: info.ModTime()}
 	f, err := os.Open(p)
 	if err != nil {
-		return nil, 0, nil, err
+		return m, 0, nil, err
 	}
 	if info.Size() >= int64(len(buf)) {
-		return info, 0, f, nil
+		return m, 0, f, nil
 	}
 	defer f.Close()
 	n, err = io.ReadFull(f, buf[:info.Size()+1])
 	if err == nil || int64(n) != info.Size() {
-		return nil, 0, nil, &fs.PathError{Op: "read", Path: p, Err: fmt.Errorf("%w: %d bytes, then %d", ErrChanged, info.Size(), n)}
+		return m, 0, nil, &fs.PathError{Op: "read", Path: p, Err: fmt.Errorf("%w: %d bytes, then %d", ErrChanged, info.Size(), n)}
 	}
-	return info, n, nil, nil
+	return m, n, nil, nil
 }

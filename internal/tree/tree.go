@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // A Node is something found.
@@ -183,6 +184,13 @@ func CheckPatterns(patterns []string) error {
 		}
 	}
 	return nil
+}
+
+// Meta is what is known of a file that has been opened.
+type Meta struct {
+	Size    int64
+	Mode    fs.FileMode
+	ModTime time.Time
 }
 
 // ErrChanged means a file was not as long as it said when it was opened.
