@@ -248,7 +248,7 @@ func FuzzOpen(f *testing.F) {
 					t.Errorf("%q of %d bytes lies at %d+%d in %d bytes of data", e.Name, e.Size, x.Off, x.Len, dataLen)
 				}
 			}
-			if len(names) < 50 {
+			if len(names) < 12 {
 				names = append(names, e.Name, e.Name+"/")
 			}
 		}
@@ -272,6 +272,21 @@ func FuzzOpen(f *testing.F) {
 // error and need no other.
 func FuzzRepair(f *testing.F) {
 	archives(f, func(b []byte) { f.Add(b) })
+	digest := strings.Repeat("0f", digestLen)
+	for _, index := range []string{
+		// The rows that prove ends exclusive go; the others would tile inclusively.
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":9},"b":{"start_byte":11,"end_byte":10}}}`,
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":4},"c":{"start_byte":5,"end_byte":9},"b":{"start_byte":11,"end_byte":10}}}`,
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":9},"b":{"start_byte":9,"end_byte":10},"b":{"start_byte":0,"end_byte":4}}}`,
+		// What is kept as it is must not be what is repaired.
+		`{"format_version":"1.0","writer":"me","x":1,"x":[2,],"files":{"a":{"start_byte":0,"end_byte":10,"blake3":"` + digest + `"}}}`,
+		`{"format_version":"1.0","writer":5,"files":{"a":{"start_byte":0,"end_byte":10,"blake3":"` + digest + `","q":[1,],},}}`,
+		// Broken off, and broken within.
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b":{"start_byte":5,"end_byte":10},"c":{"start_byte":9`,
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b"!{"start_byte":5,"end_byte":9},"c":{"start_byte":9,"end_byte":10}}}`,
+	} {
+		f.Add(appendFooter(append([]byte("0123456789"), index...), int64(len(index))))
+	}
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		var read atomic.Int64
 		st := storetest.Fault(mem(archive), func(op, _ string, _, n int64) error {
@@ -313,6 +328,34 @@ func FuzzRepair(f *testing.F) {
 			t.Errorf("a second repair: %v, %q\nfirst %q\nthen  %q", err, again.Notes, archive, mended)
 		}
 	})
+}
+
+// Rows that all claim all of the data, with digests that are wrong everywhere,
+// must not make a small archive a day's work.
+func TestRepairSearchesWithinBounds(t *testing.T) {
+	b := make([]byte, 200_000)
+	at := len(b)
+	b = append(b, `{"format_version":"1.0","files":{`...)
+	for i := range 300 {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRow(b, strconv.Itoa(i), 0, int64(at-1000), strings.Repeat("x", digestLen), "")
+	}
+	b = append(b, tailOfIndex...)
+	b = appendFooter(b, int64(len(b)-at))
+	obj, err := mem(b).Open(t.Context(), "x.caf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer obj.Close()
+	m := &mender{ctx: t.Context(), obj: obj, name: "x.caf", size: int64(len(b)), limits: format.Limits{}.OrDefault()}
+	if _, err := m.plan(); err != nil {
+		t.Fatal(err)
+	}
+	if m.searched == 0 || m.searched > maxSearch {
+		t.Errorf("%d bytes were hashed in search of files", m.searched)
+	}
 }
 
 // FuzzWriter writes entries of random names and sizes, some of which fail, to a

@@ -52,7 +52,7 @@ func (m *mender) move() (bool, error) {
 	return moved, nil
 }
 
-// maxSearch bounds the bytes that are hashed in the search for one file.
+// maxSearch bounds the bytes that are hashed in the search for files.
 const maxSearch = 256 << 20
 
 // locate returns how far behind its row a file lies, at least from and at most
@@ -66,9 +66,10 @@ func (m *mender) locate(s span, want string, from, slack int64) (by int64, ok bo
 	}
 	n := s.end - s.start
 	tries := slack - from
-	if tries*n > maxSearch || n > 16<<20 {
+	if n > 16<<20 || tries > (maxSearch-m.searched)/n {
 		return 0, false, nil
 	}
+	m.searched += tries * n
 	window := make([]byte, n+tries)
 	if err := m.fetch(window, s.start+from); err != nil {
 		return 0, false, err

@@ -56,6 +56,8 @@ type mender struct {
 	end  int64  // where the data ends, and the new index begins
 	p    format.Plan
 	work int64 // bytes that scans of candidates may still read
+
+	searched int64 // bytes hashed in the search for files that lie elsewhere
 }
 
 func (m *mender) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
@@ -89,7 +91,16 @@ func (m *mender) plan() (format.Plan, error) {
 		return m.p, nil
 	}
 	m.explain(named)
-	m.p.Edits = []format.Edit{{Object: m.name, Off: m.end, Len: m.size - m.end, Write: m.t.writeIndex}}
+	m.p.Edits = []format.Edit{{Object: m.name, Off: m.end, Len: m.size - m.end, Write: func(w io.Writer) error {
+		if m.t.lastEnd() == m.end-1 {
+			// A row that is gone may have been all that proved ends exclusive.
+			// With a byte more of data the others cannot be read otherwise.
+			if _, err := w.Write([]byte{'\n'}); err != nil {
+				return err
+			}
+		}
+		return m.t.writeIndex(w)
+	}}}
 	return m.p, nil
 }
 
@@ -325,6 +336,15 @@ func (m *mender) explain(named bool) {
 		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data, which stay where they are", unnamed))
 	}
 	note("a new index of %d files and a footer are written at byte %d", len(t.rows), m.end)
+}
+
+// lastEnd returns where the last content ends.
+func (t *table) lastEnd() int64 {
+	end := int64(noEndYet)
+	for _, r := range t.rows {
+		end = max(end, r.end)
+	}
+	return end
 }
 
 // writeIndex writes index and footer, in the strict form.

@@ -80,7 +80,8 @@ type scanner struct {
 }
 
 const (
-	scanBlock     = 256 << 10
+	scanBlock     = 256 << 10 // the first read, and of most indexes the last
+	maxScanBlock  = 2 << 20
 	defaultMaxRow = 16 << 20 // a name is at most a path; this is far beyond one
 )
 
@@ -118,10 +119,12 @@ func (s *scanner) more() error {
 		return &fault{"index-size", s.base, fmt.Sprintf("index: one row is longer than %d bytes", s.maxRow)}
 	}
 	if cap(s.buf)-len(s.buf) < s.block/2 {
-		grown := make([]byte, len(s.buf), 2*cap(s.buf)+s.block)
+		grown := make([]byte, len(s.buf), len(s.buf)+s.block)
 		copy(grown, s.buf)
 		s.buf = grown
 	}
+	// A long index is worth long reads: far away, each costs a round trip.
+	s.block = min(2*s.block, maxScanBlock)
 	n := min(int64(cap(s.buf)-len(s.buf)), s.end-have)
 	p := s.buf[len(s.buf) : len(s.buf)+int(n)]
 	if err := s.fetch(p, have); err != nil {
@@ -572,7 +575,50 @@ func plainPrefix(b []byte) (n int, high bool) {
 }
 
 // digits reads a plain integer of at most 18 digits; k = 0 says look closer.
+// Offsets mostly have eight digits or more, and eight can be read at once.
 func digits(b []byte) (v int64, k int) {
+	if len(b) < 24 {
+		return fewDigits(b)
+	}
+	x := binary.LittleEndian.Uint64(b)
+	n := leadingDigits(x)
+	v, k = int64(eightDigits(x<<(64-8*n))), n
+	if n == 0 {
+		return 0, 0
+	}
+	if n == 8 {
+		for k < 19 {
+			c := b[k] - '0'
+			if c > 9 {
+				break
+			}
+			v = v*10 + int64(c)
+			k++
+		}
+	}
+	if k == 19 || k > 1 && b[0] == '0' {
+		return 0, 0
+	}
+	return v, k
+}
+
+// leadingDigits counts the digits that x, eight bytes, begins with.
+func leadingDigits(x uint64) int {
+	const each = 0x0101010101010101
+	// The top bit of a byte is set where it is below '0' or above '9'.
+	other := ((x - each*'0') | (x + each*(0x7f-'9')) | x) & (each * 0x80)
+	return bits.TrailingZeros64(other) / 8
+}
+
+// eightDigits is the number that the digits in x make, the first in its lowest
+// byte; bytes of zero count as zero digits in front.
+func eightDigits(x uint64) uint64 {
+	x &= 0x0f0f0f0f0f0f0f0f
+	x = x*10 + x>>8 // pairs, in every second byte
+	return ((x&0x000000ff000000ff)*(100+(1000000<<32)) + (x>>16&0x000000ff000000ff)*(1+(10000<<32))) >> 32
+}
+
+func fewDigits(b []byte) (v int64, k int) {
 	for k < len(b) && k < 19 {
 		c := b[k] - '0'
 		if c > 9 {

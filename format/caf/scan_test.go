@@ -365,11 +365,12 @@ func TestScanBoundsOneRow(t *testing.T) {
 			return nil
 		}
 		s := scanRange(fetch, 0, 1<<30, 256, func(*row) error { return nil })
+		s.maxRow = 100_000
 		err := s.scan()
 		if f, ok := errors.AsType[*fault](err); !ok || f.class != "index-size" {
 			t.Errorf("%s…: expected index-size, found %v", what, err)
 		}
-		if read > 4*defaultMaxRow {
+		if read > 4*scanBlock {
 			t.Errorf("%s…: %d bytes were read", what, read)
 		}
 	}

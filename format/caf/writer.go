@@ -21,6 +21,7 @@ type archiveWriter struct {
 	out     store.Writer
 	buf     []byte // written, and not yet handed to out
 	pos     int64  // of the next content byte
+	end     int64  // of the last file's content
 	max     int64  // chunk: content that it should hold
 	whole   int64  // chunk: length of all of it
 	plain   bool
@@ -125,6 +126,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		w.replaced[seen] = true
 	}
 	w.entries++
+	w.end = w.pos
 	return nil
 }
 
@@ -334,6 +336,13 @@ func (w *archiveWriter) takeBack(start int64) {
 func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 	if w.err != nil {
 		return format.Summary{}, w.err
+	}
+	if w.pos == w.end+1 {
+		// One byte that no file has, left by a source that broke off, would make
+		// ends look inclusive. Two cannot be mistaken.
+		if err := w.write([]byte{'\n'}); err != nil {
+			return format.Summary{}, err
+		}
 	}
 	content := w.pos
 	head := appendHead(nil, w.extra, w.plain)
