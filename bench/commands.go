@@ -1,0 +1,338 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// comparison is a line of the table.
+type comparison struct {
+	name string
+	run  func(*suite) (row, error)
+}
+
+var comparisons = []comparison{
+	{"pack S", packTree((*suite).setS, false)},
+	{"pack S, synced", packTree((*suite).setS, true)},
+	{"pack A", packTree((*suite).setA, false)},
+	{"pack A, synced", packTree((*suite).setA, true)},
+	{"pack one large file", packBig(false)},
+	{"pack one large file, synced", packBig(true)},
+	{"verify A", verifyA},
+	{"extract A, against tar", extractA("tar", "")},
+	{"extract A, against cp", extractA("cp", "")},
+	{"extract A in memory, against tar", extractA("tar", memoryDir)},
+	{"extract A in memory, against cp", extractA("cp", memoryDir)},
+	{"one of many rows", oneOfMany},
+	{"list many rows", listMany(false)},
+	{"list many rows as JSON", listMany(true)},
+	{"list A", listA},
+	{"one of A", oneOfA},
+	{"convert A", convertA},
+	{"start", start(false)},
+	{"start, cold", start(true)},
+	{"random reads of A, in process", randomReads},
+	{"random reads over HTTP, in process", webReads},
+	{"heap of many rows, in process", heapOfRows},
+}
+
+// memoryDir is where Linux has a file system in memory.
+const memoryDir = "/dev/shm"
+
+const (
+	packGoal = 0.75
+	bigGoal  = 1.15
+	packRSS  = 64 << 20
+)
+
+// packTree packs a set. tar does not wait for the disk, so neither do we, unless
+// both do.
+func packTree(set func(*suite) (string, error), synced bool) func(*suite) (row, error) {
+	return func(s *suite) (row, error) {
+		in, err := set(s)
+		if err != nil {
+			return row{}, err
+		}
+		tar, caf := filepath.Join(s.out, "packed.tar"), filepath.Join(s.out, "packed.caf")
+		c := s.packing(in, caf, synced, command{{"tar", "cf", tar, "-C", in, "."}}, tar)
+		c.goals = []goal{wallRatio(packGoal), rssUnder(packRSS)}
+		return s.hold(c)
+	}
+}
+
+func packBig(synced bool) func(*suite) (row, error) {
+	return func(s *suite) (row, error) {
+		in, err := s.bigFile()
+		if err != nil {
+			return row{}, err
+		}
+		copied, caf := filepath.Join(s.out, "copy.bin"), filepath.Join(s.out, "packed.caf")
+		c := s.packing(in, caf, synced, command{{"cp", in, copied}}, copied)
+		c.goals = []goal{wallRatio(bigGoal), rssUnder(packRSS)}
+		return s.hold(c)
+	}
+}
+
+// packing is a contest of packing in as caf, against a peer that makes peerOut.
+func (s *suite) packing(in, caf string, synced bool, peer command, peerOut string) contest {
+	c := contest{
+		ours:   command{{s.bin, "pack", "-q", "--no-sync", "-o", caf, in}},
+		inputs: []string{in}, outputs: []string{caf, peerOut},
+		check: func(counter) error { return holdsAll(caf, in) },
+	}
+	if synced {
+		c.ours = command{{s.bin, "pack", "-q", "-o", caf, in}}
+		peer = append(peer, []string{"sync", peerOut})
+	}
+	c.against(peer)
+	return c
+}
+
+// against gives a contest its peer, if the machine has all it takes.
+func (c *contest) against(peer command) {
+	for _, args := range peer {
+		if !have(args[0]) {
+			c.skipped = args[0] + ": not on this machine"
+			return
+		}
+	}
+	c.peer = peer
+}
+
+// againstGocaf gives a contest gocaf as its peer, if there is one.
+func (c *contest) againstGocaf(s *suite, args ...string) {
+	if s.gocaf == "" {
+		c.skipped = "gocaf: $GOCAF does not say where it is"
+		return
+	}
+	c.peer = command{append([]string{s.gocaf}, args...)}
+}
+
+// holdsAll says whether out has at least the bytes of in.
+func holdsAll(out, in string) error {
+	have, err := sizeOf(out)
+	if err != nil {
+		return err
+	}
+	want, err := sizeOf(in)
+	if err == nil && have < want {
+		err = fmt.Errorf("%s has %d bytes, fewer than the %d of %s", out, have, want, in)
+	}
+	return err
+}
+
+func verifyA(s *suite) (row, error) {
+	archive, err := s.archiveA()
+	if err != nil {
+		return row{}, err
+	}
+	size, err := sizeOf(archive)
+	if err != nil {
+		return row{}, err
+	}
+	r, err := s.hold(contest{ours: command{{s.bin, "verify", archive}}, inputs: []string{archive}})
+	if err == nil {
+		r.notes = append(r.notes, fmt.Sprintf("%.0f MB/s", float64(size)/1e6/r.oursTook.wall.Seconds()))
+	}
+	return r, err
+}
+
+// extractA extracts the set below dir, beside the data sets if that is "".
+func extractA(peer, dir string) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		if s.quick && dir == "" && freeBytes(memoryDir) > 0 {
+			return r, fmt.Errorf("%w: -quick extracts in memory only", errSkipped)
+		}
+		in, err := s.setA()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.archiveA()
+		if err != nil {
+			return r, err
+		}
+		tar, err := s.tarA()
+		if err != nil {
+			return r, err
+		}
+		out := s.out
+		if dir != "" {
+			size, err := sizeOf(in)
+			if err != nil {
+				return r, err
+			}
+			if free := freeBytes(dir); free < 2*size {
+				return r, fmt.Errorf("%w: %s has no room for %s", errSkipped, dir, mib(2*size))
+			}
+			if out, err = os.MkdirTemp(dir, "holdall-bench-"); err != nil {
+				return r, fmt.Errorf("%w: %s cannot be written to", errSkipped, dir)
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
+		}
+		ours, theirs := filepath.Join(out, "extracted"), filepath.Join(out, peer)
+		c := contest{
+			ours:    command{{s.bin, "extract", "-q", archive, "-C", ours}},
+			outputs: []string{ours, theirs},
+			check:   func(counter) error { return holdsAll(ours, in) },
+		}
+		if peer == "tar" {
+			c.inputs = []string{archive}
+			if tar != "" {
+				c.inputs = append(c.inputs, tar)
+			}
+			c.against(command{{"mkdir", theirs}, {"tar", "xf", tar, "-C", theirs}})
+		} else {
+			c.inputs = []string{archive, in}
+			c.against(command{{"cp", "-r", in, theirs}})
+		}
+		return s.hold(c)
+	}
+}
+
+func oneOfMany(s *suite) (row, error) {
+	archive, err := s.manyRows()
+	if err != nil {
+		return row{}, err
+	}
+	name, out := rowName(s.sizes.rows/2), filepath.Join(s.out, "one.txt")
+	c := contest{
+		ours:   command{{s.bin, "cat", archive, name}},
+		inputs: []string{archive}, outputs: []string{out},
+		goals: []goal{cpuUnder(150 * time.Millisecond), rssUnder(40 << 20)},
+		check: prints(func(p counter) int64 { return p.bytes }, rowSize, "bytes"),
+	}
+	c.againstGocaf(s, "extract", archive, name, out)
+	return s.hold(c)
+}
+
+func listMany(asJSON bool) func(*suite) (row, error) {
+	return func(s *suite) (row, error) {
+		archive, err := s.manyRows()
+		if err != nil {
+			return row{}, err
+		}
+		c := contest{
+			ours: command{{s.bin, "ls", "-R", archive}}, inputs: []string{archive},
+			check: prints(lines, int64(s.sizes.rows), "lines"),
+		}
+		if asJSON {
+			c.ours[0] = append(c.ours[0], "--json")
+			return s.hold(c)
+		}
+		c.goals = []goal{wallUnder(500 * time.Millisecond)}
+		c.againstGocaf(s, "list", archive)
+		return s.hold(c)
+	}
+}
+
+func lines(p counter) int64 { return p.lines }
+
+// prints checks how much a command printed.
+func prints(much func(counter) int64, want int64, what string) func(counter) error {
+	return func(p counter) error {
+		if got := much(p); got != want {
+			return fmt.Errorf("printed %d %s, expected %d", got, what, want)
+		}
+		return nil
+	}
+}
+
+func listA(s *suite) (row, error) {
+	return s.contestOfA(contest{check: prints(lines, int64(s.sizes.aFiles), "lines")},
+		[]string{"ls", "-R"}, []string{"tf"}, "", "")
+}
+
+func oneOfA(s *suite) (row, error) {
+	name, err := s.nameInA()
+	if err != nil {
+		return row{}, err
+	}
+	return s.contestOfA(contest{}, []string{"cat"}, []string{"xOf"}, name, "./"+name)
+}
+
+// nameInA returns the name of a file in the middle of A.
+func (s *suite) nameInA() (string, error) {
+	in, err := s.setA()
+	if err != nil {
+		return "", err
+	}
+	n := s.sizes.aFiles / 2
+	found, err := filepath.Glob(filepath.Join(in, "*", "*", "*", fmt.Sprintf("file_%06d.dat", n)))
+	if err != nil || len(found) != 1 {
+		return "", fmt.Errorf("%s: %d files are number %d: %w", in, len(found), n, err)
+	}
+	name, err := filepath.Rel(in, found[0])
+	return filepath.ToSlash(name), err
+}
+
+// contestOfA compares what we do with A.caf with what tar does with A.tar.
+func (s *suite) contestOfA(c contest, ours, tars []string, name, tarName string) (row, error) {
+	archive, err := s.archiveA()
+	if err != nil {
+		return row{}, err
+	}
+	tar, err := s.tarA()
+	if err != nil {
+		return row{}, err
+	}
+	c.ours = command{append(append([]string{s.bin}, ours...), archive)}
+	peer := command{append(append([]string{"tar"}, tars...), tar)}
+	if name != "" {
+		c.ours[0], peer[0] = append(c.ours[0], name), append(peer[0], tarName)
+	}
+	c.inputs = []string{archive}
+	if tar != "" {
+		c.inputs = append(c.inputs, tar)
+	}
+	c.against(peer)
+	return s.hold(c)
+}
+
+func convertA(s *suite) (row, error) {
+	archive, err := s.archiveA()
+	if err != nil {
+		return row{}, err
+	}
+	copied, converted := filepath.Join(s.out, "copied.caf"), filepath.Join(s.out, "converted.caf")
+	c := contest{
+		ours:   command{{s.bin, "convert", "-q", "--no-sync", archive, converted}},
+		inputs: []string{archive}, outputs: []string{copied, converted},
+		check: func(counter) error { return holdsAll(converted, archive) },
+	}
+	c.against(command{{"cp", archive, copied}})
+	return s.hold(c)
+}
+
+// start is how long it takes to say what is in an archive of three files.
+func start(cold bool) func(*suite) (row, error) {
+	return func(s *suite) (row, error) {
+		if cold && !canEvict {
+			return row{}, fmt.Errorf("%w: nothing can be dropped from this system's cache", errSkipped)
+		}
+		in := filepath.Join(s.out, "three")
+		if err := os.MkdirAll(in, 0o777); err != nil {
+			return row{}, err
+		}
+		for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+			if err := os.WriteFile(filepath.Join(in, name), []byte(name), 0o666); err != nil {
+				return row{}, err
+			}
+		}
+		archive, err := s.fresh("three.caf", s.bin, "pack", "-q", "-o", outputHere, in)
+		if err != nil {
+			return row{}, err
+		}
+		c := contest{ours: command{{s.bin, "ls", archive}}, inputs: []string{archive}, cold: cold, check: prints(lines, 3, "lines")}
+		tar := filepath.Join(s.out, "three.tar")
+		if c.against(command{{"tar", "tf", tar}}); c.peer != nil {
+			if _, err := s.fresh("three.tar", "tar", "cf", outputHere, "-C", in, "."); err != nil {
+				return row{}, err
+			}
+			c.inputs = append(c.inputs, tar)
+		}
+		return s.hold(c)
+	}
+}

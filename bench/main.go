@@ -1,0 +1,171 @@
+// Command bench compares holdall with the tools that people would use instead,
+// on one machine and in one run: whole commands against each other, in turn and
+// with a warm cache, and a few things within one process.
+//
+// It is for those who work on holdall. Its figures are no tests: it exits 0
+// whatever they are, and 2 (of which go run makes a 1) only if something does
+// not run. Benchmarks of single functions are beside the functions.
+//
+//	go run ./bench [-dir DIR] [-n 5] [-only REGEX] [-quick]
+//
+// The data sets are made below DIR, from a seed, and used again by the next run.
+// A peer that the machine does not have is named and skipped; $GOCAF says where
+// gocaf, the reference tool of CAF, is.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	_ "github.com/holdall/holdall/format/all"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+// suite is one run of this command.
+type suite struct {
+	ctx   context.Context
+	dir   string // where the data sets are
+	out   string // where outputs go, gone at the end
+	n     int
+	quick bool
+	sizes sizes
+	self  string // this program, which measures others
+	bin   string // holdall
+	gocaf string // "" if there is none
+	made  map[string]bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == measureVerb {
+		os.Exit(measureOne(os.Args[2:]))
+	}
+	s := &suite{made: map[string]bool{}}
+	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "holdall-bench"), "where the data sets are made, or are already")
+	flag.IntVar(&s.n, "n", 0, "runs of each command (default 5, 1 with -quick)")
+	only := flag.String("only", "", "only comparisons whose name this `regexp` matches")
+	flag.BoolVar(&s.quick, "quick", false, "sets of a twentieth of the size: to see that everything runs")
+	flag.Parse()
+	match, err := regexp.Compile(*only)
+	if err == nil && flag.NArg() > 0 {
+		err = fmt.Errorf("expected flags only, found %q", flag.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s.ctx = ctx
+	if err := s.run(match); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(2)
+	}
+}
+
+// run makes all comparisons that match, and prints the table even if some of
+// them do not run.
+func (s *suite) run(match *regexp.Regexp) (err error) {
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(s.out)) }()
+	var rows []row
+	var failed []error
+	for _, c := range comparisons {
+		if !match.MatchString(c.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s\n", c.name)
+		r, err := c.run(s)
+		if s.ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if errors.Is(err, errSkipped) {
+			r.skipped = append(r.skipped, strings.TrimPrefix(err.Error(), errSkipped.Error()+": "))
+			err = nil
+		}
+		r.what = c.name
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", c.name, err))
+			r.verdict = "does not run"
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("no comparison is called like %q", match)
+	}
+	floor, err := s.measure([]string{"true"}, nil)
+	if err != nil {
+		return err
+	}
+	s.printHead(floor.rss)
+	printTable(os.Stdout, rows)
+	return errors.Join(failed...)
+}
+
+// errSkipped says that a comparison cannot be made here, which is no failure.
+var errSkipped = errors.New("skipped")
+
+// prepare builds holdall and finds out what the machine has.
+func (s *suite) prepare() (err error) {
+	s.sizes = fullSizes
+	if s.quick {
+		s.sizes = fullSizes.shrunk(20)
+	}
+	if s.n <= 0 {
+		s.n = 5
+		if s.quick {
+			s.n = 1
+		}
+	}
+	if s.dir, err = filepath.Abs(s.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o777); err != nil {
+		return err
+	}
+	if s.self, err = os.Executable(); err != nil {
+		return err
+	}
+	s.bin = filepath.Join(s.dir, "holdall")
+	build := exec.CommandContext(s.ctx, "go", "build", "-o", s.bin, "github.com/holdall/holdall/cmd/holdall")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	s.gocaf = os.Getenv("GOCAF")
+	if s.gocaf != "" {
+		if s.gocaf, err = exec.LookPath(s.gocaf); err != nil {
+			return fmt.Errorf("$GOCAF: %w", err)
+		}
+		if s.gocaf, err = filepath.Abs(s.gocaf); err != nil {
+			return err
+		}
+	}
+	s.out, err = os.MkdirTemp(s.dir, "out-")
+	return err
+}
+
+// printHead says what the figures below it are about.
+func (s *suite) printHead(floor int64) {
+	fmt.Printf("%s, %s/%s, %d CPUs, %s, seed %d, best of %d\n", time.Now().UTC().Format(time.DateTime),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), seed, s.n)
+	fmt.Printf("S: %d files of %d bytes; A: %d files of %.0f bytes on average; one file of %s; an index of %d rows\n",
+		s.sizes.sFiles, s.sizes.sBytes, s.sizes.aFiles, meanA, mib(s.sizes.big), s.sizes.rows)
+	fmt.Printf("wall and CPU: the least of all runs; RSS: the most of all runs; less RSS than %s cannot be seen\n", mib(floor))
+	if s.quick {
+		fmt.Println("goals are for the full sets, not for -quick")
+	}
+	fmt.Println()
+}

@@ -1,0 +1,329 @@
+// Package docs_test keeps the pages of this folder true: their links lead
+// somewhere, every word of a finding and every verb and flag of the command is
+// described, and the programs in them compile.
+//
+// It is a test only; nothing can be imported from here.
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```.*?^```")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// anchors returns what the headings of a page are called in links.
+func anchors(page string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		found[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])] = true
+	}
+	return found
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) < 6 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md"} {
+		if _, err := os.Stat(name); err == nil {
+			pages = append(pages, name)
+		}
+	}
+	links := 0
+	for _, page := range pages {
+		text := fence.ReplaceAllString(read(t, page), "")
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") {
+				continue // somewhere else
+			}
+			links++
+			file := page
+			if target != "" {
+				file = filepath.Join(filepath.Dir(page), filepath.FromSlash(target))
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: link to %s: %v", page, m[1], err)
+				continue
+			}
+			if anchor != "" && !anchors(read(t, file))[anchor] {
+				t.Errorf("%s: link to %s: no such heading", page, m[1])
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("%d links found: they are written in another way now", links)
+	}
+}
+
+// parseDir parses the Go files of a folder, without its tests.
+func parseDir(t *testing.T, dir string) (files []*ast.File) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// text returns what a string literal says, "" if x is none.
+func text(x ast.Expr) string {
+	if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		s, _ := strconv.Unquote(lit.Value)
+		return s
+	}
+	return ""
+}
+
+func inspect(files []*ast.File, look func(ast.Node)) {
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			look(n)
+			return true
+		})
+	}
+}
+
+// codeWords returns the words of format.Code by the names of their constants.
+func codeWords(t *testing.T) map[string]string {
+	words := map[string]string{}
+	inspect(parseDir(t, "../format"), func(n ast.Node) {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || len(v.Values) != len(v.Names) {
+			return
+		}
+		if typ, ok := v.Type.(*ast.Ident); !ok || typ.Name != "Code" {
+			return
+		}
+		for i, name := range v.Names {
+			words[name.Name] = text(v.Values[i])
+		}
+	})
+	if len(words) < 16 {
+		t.Fatalf("only %d codes found in package format", len(words))
+	}
+	return words
+}
+
+// classes returns CAF's own words, each with its code: the codes map.
+func classes(t *testing.T, files []*ast.File, words map[string]string) map[string]string {
+	found := map[string]string{}
+	inspect(files, func(n ast.Node) {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || len(v.Names) != 1 || v.Names[0].Name != "codes" || len(v.Values) != 1 {
+			return
+		}
+		table, ok := v.Values[0].(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		for _, e := range table.Elts {
+			kv := e.(*ast.KeyValueExpr)
+			code, ok := kv.Value.(*ast.SelectorExpr)
+			if !ok || words[code.Sel.Name] == "" || text(kv.Key) == "" {
+				t.Fatalf("codes: %v is no word of package format", kv.Value)
+			}
+			found[text(kv.Key)] = words[code.Sel.Name]
+		}
+	})
+	if len(found) < 20 {
+		t.Fatalf("only %d classes found in package caf", len(found))
+	}
+	return found
+}
+
+func TestEveryCodeIsExplained(t *testing.T) {
+	page := read(t, "problems.md")
+	for _, word := range codeWords(t) {
+		if !strings.Contains(page, "\n| `"+word+"` | ") {
+			t.Errorf("problems.md has no row for code %s", word)
+		}
+	}
+}
+
+func TestEveryClassIsExplainedWithItsCode(t *testing.T) {
+	page := read(t, "problems.md")
+	files := parseDir(t, "../format/caf")
+	known := classes(t, files, codeWords(t))
+	for class, code := range known {
+		if !strings.Contains(page, "\n| `"+class+"` | `"+code+"` | ") {
+			t.Errorf("problems.md has no row for class %s with code %s", class, code)
+		}
+	}
+	// What the code reports by a literal must be one of these, or a word for a
+	// name that is not extracted.
+	used := map[string]bool{}
+	inspect(files, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			if typ, ok := n.Type.(*ast.Ident); ok && typ.Name == "fault" && len(n.Elts) > 0 {
+				used[text(n.Elts[0])] = true
+			}
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "report" && len(n.Args) > 2 {
+				used[text(n.Args[2])] = true
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Class" {
+				used[text(n.Value)] = true
+			}
+		}
+	})
+	delete(used, "") // no literal
+	if len(used) < 20 {
+		t.Fatalf("only %d classes are reported by package caf", len(used))
+	}
+	for _, class := range slices.Sorted(maps.Keys(used)) {
+		if known[class] == "" && !strings.HasPrefix(class, "name-") {
+			t.Errorf("package caf reports %s, which its codes do not have", class)
+		}
+	}
+}
+
+func TestEveryNameFaultIsExplained(t *testing.T) {
+	page := read(t, "problems.md")
+	words := map[string]bool{}
+	inspect(append(parseDir(t, "../format"), parseDir(t, "..")...), func(n ast.Node) {
+		if x, ok := n.(ast.Expr); ok {
+			if s := text(x); strings.HasPrefix(s, "name-") || strings.HasPrefix(s, "link-") {
+				words[s] = true
+			}
+		}
+	})
+	if len(words) < 9 {
+		t.Fatalf("only %d words found for names: %v", len(words), words)
+	}
+	for word := range words {
+		if !strings.Contains(page, "\n| `"+word+"` | ") {
+			t.Errorf("problems.md has no row for %s", word)
+		}
+	}
+}
+
+// sections returns the parts of cli.md by their second-level headings.
+func sections(page string) map[string]string {
+	found := map[string]string{}
+	name := ""
+	for line := range strings.Lines(page) {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			name = strings.TrimSpace(title)
+		}
+		found[name] += line
+	}
+	return found
+}
+
+var (
+	verbLine = regexp.MustCompile(`(?m)^  ([a-z]+)  +[A-Z]`)
+	flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
+)
+
+func TestEveryVerbAndFlagIsDescribed(t *testing.T) {
+	command := filepath.Join(t.TempDir(), "holdall.exe")
+	if out, err := exec.Command("go", "build", "-o", command, "../cmd/holdall").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	help := func(args ...string) string {
+		out, err := exec.Command(command, append(args, "--help")...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	// flagsIn checks the flags that help lists under a title.
+	flagsIn := func(help, title, section, name string) {
+		_, list, _ := strings.Cut(help, "\n"+title+":\n")
+		list, _, _ = strings.Cut(list, "\n\n")
+		for _, m := range flagLine.FindAllStringSubmatch(list, -1) {
+			if flag := m[1]; flag != "help" && !regexp.MustCompile("`[^`]*--"+flag+"\\b").MatchString(section) {
+				t.Errorf("cli.md: %s: --%s is not described", name, flag)
+			}
+		}
+	}
+	described := sections(read(t, "cli.md"))
+	top := help()
+	flagsIn(top, "Flags", described["Flags of every verb"], "all verbs")
+	beforeFlags, _, _ := strings.Cut(top, "\nFlags:\n")
+	verbs := map[string]bool{}
+	for _, m := range verbLine.FindAllStringSubmatch(beforeFlags, -1) {
+		verb := m[1]
+		verbs[verb] = true
+		section, ok := described[verb]
+		if !ok {
+			t.Errorf("cli.md has no section for %s", verb)
+			continue
+		}
+		flagsIn(help(verb), "Flags", section, verb)
+	}
+	if len(verbs) < 15 {
+		t.Fatalf("only %d verbs found in the help", len(verbs))
+	}
+	for title := range described {
+		if title != "" && unicode.IsLower(rune(title[0])) && !verbs[title] {
+			t.Errorf("cli.md describes %s, which is no verb", title)
+		}
+	}
+}
+
+var program = regexp.MustCompile("(?ms)^```go\n(package .*?)^```")
+
+func TestProgramsCompile(t *testing.T) {
+	found := program.FindAllStringSubmatch(read(t, "library.md"), -1)
+	if len(found) < 7 {
+		t.Fatalf("only %d programs found in library.md", len(found))
+	}
+	dir := t.TempDir()
+	for i, m := range found {
+		file := filepath.Join(dir, "program"+strconv.Itoa(i)+".go")
+		if err := os.WriteFile(file, []byte(m[1]), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+			t.Errorf("library.md, program %d: %v\n%s", i+1, err, out)
+		}
+	}
+}
