@@ -51,6 +51,9 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 			if err != nil {
 				return p.fail(it.Entry.Name, err)
 			}
+			if p.implied(ctx, a, it.Entry) {
+				return nil
+			}
 			return p.add(ctx, it.Entry, &source{Reader: content})
 		})
 	})
@@ -70,6 +73,9 @@ func (p *packer) convertNear(ctx context.Context, a *Archive) error {
 			}
 			continue
 		}
+		if p.implied(ctx, a, e) {
+			continue
+		}
 		if section, ok := a.section(ctx, e); ok {
 			if err := p.add(ctx, e, section); err != nil {
 				return err
@@ -84,6 +90,18 @@ func (p *packer) convertNear(ctx context.Context, a *Archive) error {
 		}
 	}
 	return nil
+}
+
+// implied reports whether e is a folder that the new format has no place for
+// and does not need: the names of what is in it imply it.
+func (p *packer) implied(ctx context.Context, a *Archive, e Entry) bool {
+	if e.Kind != format.Dir || p.f.Keeps&format.KeepsDirs != 0 {
+		return false
+	}
+	for _, err := range a.ReadDir(ctx, e.Name) {
+		return err == nil
+	}
+	return false
 }
 
 // section returns e's content as one run of stored bytes, if it is one.

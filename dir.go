@@ -64,6 +64,9 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	return a, nil
 }
 
+// IsDir reports whether the archive is a folder of this machine.
+func (a *Archive) IsDir() bool { return a.f == dirFormat }
+
 type dirReader struct {
 	*format.Index
 	dir    string

@@ -350,6 +350,9 @@ func problemOf(a *Archive, e Entry, err error) Problem {
 		return c.Problem
 	}
 	p := Problem{Code: format.BadData, Severity: format.Error, Volume: a.name, Off: -1, Entry: e.Name, HasEntry: true, Message: err.Error()}
+	if errors.Is(err, errExists) {
+		p.Code, p.Message = format.Exists, errExists.Error()
+	}
 	if d, ok := errors.AsType[*DigestError](err); ok {
 		p.Code = format.BadChecksum
 		p.Message = fmt.Sprintf("expected %s, found %s", d.Want, d.Got)

@@ -61,6 +61,9 @@ type Summary struct {
 	Failed int64 `json:"failed,omitempty"`
 	// Dropped counts what the format has no place for, by its kind: "symlink".
 	Dropped map[string]int64 `json:"dropped,omitempty"`
+	// Older is a chunk that was there before and is no part of this set: what
+	// it belongs to had more chunks.
+	Older string `json:"older,omitempty"`
 }
 
 const defaultChunkMax = 32 << 30
@@ -172,7 +175,28 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (Sum
 	if err := ctx.Err(); err != nil {
 		return p.sum, context.Cause(ctx)
 	}
-	return p.sum, p.st.Publish(ctx)
+	if err := p.st.Publish(ctx); err != nil {
+		return p.sum, err
+	}
+	p.sum.Older = p.older(ctx)
+	return p.sum, nil
+}
+
+// older finds the chunk behind the last of this set, if there is one.
+func (p *packer) older(ctx context.Context) string {
+	if p.o.ChunkSize == 0 {
+		return ""
+	}
+	name := chunkName(p.name, p.chunk+1, p.f.Extensions[0])
+	o, err := p.st.Open(ctx, name)
+	if err != nil {
+		return ""
+	}
+	defer o.Close()
+	if _, err := o.Info(ctx); err != nil {
+		return ""
+	}
+	return name
 }
 
 // next begins the archive, or its next chunk.

@@ -27,6 +27,7 @@ const (
 	MissingIndex  Code = "missing-index"
 	Unsupported   Code = "unsupported"
 	Limit         Code = "limit"
+	Exists        Code = "exists" // a file is there already, of extractions
 )
 
 // A Problem is one thing a check found.

@@ -203,6 +203,7 @@ is read, a folder will do as well.`,
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
   holdall extract docs.caf -C out`,
+		Version:       versionString(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
@@ -219,7 +220,7 @@ is read, a folder will do as well.`,
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "results and errors only")
-	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain or none (default: bar on a terminal)")
+	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
 	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))

@@ -35,6 +35,9 @@ as the name's ending says (.svg or .png).`,
 				return err
 			}
 			defer in.Close()
+			if in.IsDir() {
+				return errors.New("a folder has no bytes of its own to show")
+			}
 			m, err := mapOf(ctx, in)
 			if err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -56,9 +57,10 @@ func (a *app) entryFailed(name string, err error) {
 		}
 		a.printJSON(map[string]errorJSON{"error": d})
 	}
-	text := err.Error()
-	if !strings.Contains(text, name) {
-		text = quoteEmpty(name) + ": " + text
+	shownName, _ := shown(name)
+	text := printable(err.Error())
+	if !strings.Contains(text, shownName) || shownName == "" {
+		text = quoteEmpty(shownName) + ": " + text
 	}
 	fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, text)
 }
@@ -193,13 +195,19 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 	for _, kind := range kinds {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
 		extra := ""
-		if kind == "symlink" {
+		if kind == "symlink" && a.verb == "pack" {
 			extra = "; --follow packs the files they point to"
 		}
 		a.warn("%d %s left out: the format has no place for them%s", sum.Dropped[kind], what, extra)
 	}
 	if len(lost) > 0 {
 		a.warn("the format does not keep %s", strings.Join(lost, ", "))
+	}
+	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > format.DefaultMaxIndex {
+		a.warn("the index has %s: reading it takes --max-index, or a smaller --chunk-size", humanSize(index))
+	}
+	if sum.Older != "" {
+		a.warn("%s is there still, of an older set with more chunks", sum.Older)
 	}
 	if a.json {
 		a.printJSON(holdall.Converted{Summary: sum, Lost: lost})

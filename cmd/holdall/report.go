@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -37,10 +38,13 @@ type errorJSON struct {
 // report writes an error: one line for people, and one for programs if asked.
 func (a *app) report(err error) {
 	line := "holdall: "
+	if u, ok := errors.AsType[*usageError](err); ok && u.cmd.HasParent() {
+		a.verb = u.cmd.Name()
+	}
 	if a.verb != "" && a.verb != "holdall" {
 		line += a.verb + ": "
 	}
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := printable(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n\nDid", "; did")), " "))
 	if a.address != "" && !strings.Contains(text, a.address) {
 		line += a.address + ": "
 	}
@@ -53,6 +57,23 @@ func (a *app) report(err error) {
 		b, _ := json.Marshal(map[string]errorJSON{"error": describe(err)})
 		fmt.Fprintln(a.stderr, string(b))
 	}
+}
+
+// printable is text without anything that a terminal would obey. Names in it
+// may come from anywhere.
+func printable(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "�"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // describe gives an error its words.
@@ -108,7 +129,7 @@ func describe(err error) errorJSON {
 // advice about them has its one place here.
 func hint(err error) string {
 	if u, ok := errors.AsType[*usageError](err); ok {
-		return "try 'holdall " + strings.TrimPrefix(u.cmd.CommandPath(), "holdall ") + " --help'"
+		return "try '" + u.cmd.CommandPath() + " --help'"
 	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		switch {

@@ -144,7 +144,7 @@ func (w *archiveWriter) room(e format.Entry) error {
 	whole := w.pos + e.Size + index + footerLen
 	chunked := w.max > 0
 	switch {
-	case chunked && w.entries > 0 && (w.pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > maxIndexLen):
+	case chunked && w.entries > 0 && (w.pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > format.DefaultMaxIndex):
 		return format.ErrFull
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}

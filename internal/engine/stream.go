@@ -115,14 +115,12 @@ func (s *stream) next() error {
 	if len(s.queue) == 0 {
 		return io.EOF
 	}
-	f := s.queue[0]
-	s.queue = s.queue[1:]
-	b, err := f.wait(s.ctx)
-	s.cur = b
+	b, err := s.queue[0].wait(s.ctx)
 	if err != nil {
-		s.cur = nil
+		return err // it may still be under way, and is waited for at the end
 	}
-	return err
+	s.cur, s.queue = b, s.queue[1:]
+	return nil
 }
 
 var errClosed = errors.New("read after close")
@@ -183,7 +181,7 @@ func (r *Reader) closeRun() {
 
 func (r *Reader) Read(p []byte) (int, error) {
 	for r.err == nil {
-		if r.at == r.size {
+		if r.at >= r.size {
 			return 0, io.EOF
 		}
 		if len(p) == 0 {

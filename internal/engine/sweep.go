@@ -67,7 +67,7 @@ func batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
 				yield(nil, err)
 				return
 			}
-			if n := it.Entry.Size; len(b.items) > 0 && (size+n > sweepBatch || len(b.items) == sweepItems) {
+			if n := it.Entry.Size; len(b.items) > 0 && (n > sweepBatch-size || len(b.items) == sweepItems) {
 				if !yield(b, nil) {
 					return
 				}
@@ -111,6 +111,12 @@ func (g *Engine) fill(ctx context.Context, b *batch) {
 		at := int64(0)
 		for _, it := range b.items {
 			for e, err := range it.Extents {
+				if err == nil {
+					err = check(e)
+				}
+				if e = trim(e, 0, it.Entry.Size); err == nil && e.Size <= 0 {
+					continue // sticks out; what is there is the next item's
+				}
 				e.At += at
 				if !yield(e, err) {
 					return

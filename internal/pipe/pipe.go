@@ -60,14 +60,11 @@ func Ordered[T any](ctx context.Context, seq iter.Seq2[T, error], n int, prepare
 	})
 	for j := range queue {
 		<-j.done
-		if ctx.Err() == nil {
-			err := take(j.v)
-			if err == nil {
-				continue
-			}
+		if ctx.Err() != nil {
+			drop(j.v)
+		} else if err := take(j.v); err != nil {
 			cancel(err)
 		}
-		drop(j.v)
 	}
 	return context.Cause(ctx)
 }

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// slow is a store that takes a second for each read and, if deaf, does not hear
+// that it is cancelled.
+type slow struct {
+	store.Store
+	deaf bool
+}
+
+func (s slow) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := s.Store.Open(ctx, name)
+	return slowObject{o, s.deaf}, err
+}
+
+type slowObject struct {
+	store.Object
+	deaf bool
+}
+
+func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	hear := ctx.Done()
+	if o.deaf {
+		hear = nil
+	}
+	select {
+	case <-time.After(time.Second):
+		return o.Object.ReadAt(context.WithoutCancel(ctx), p, off)
+	case <-hear:
+		return context.Cause(ctx)
+	}
+}
+
+func large(st *storetest.Mem, n int) format.Extent {
+	st.Put("large", bytes.Repeat([]byte("0123456789abcdef"), n/16))
+	return format.Extent{Size: int64(n), Object: "large", Len: int64(n)}
+}
+
+// A bubble of synctest ends in a panic if a goroutine is left in it.
+func TestReaderClosedInTheMiddleLeavesNothingUnderWay(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		for _, part := range []int{0, 1, 100_000, 1 << 20} {
+			synctest.Test(t, func(t *testing.T) {
+				st := &storetest.Mem{}
+				x := large(st, 24<<20)
+				r := New(open(slow{st, deaf}), Far).NewReader(t.Context(), list(x), x.Size)
+				if _, err := io.ReadFull(r, make([]byte, part)); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+				// What is under way must be over when Close returns, for the
+				// object may be closed next.
+				closed := time.Now()
+				synctest.Wait()
+				time.Sleep(time.Hour)
+				if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil || err == io.EOF {
+					t.Errorf("read after close, at %v: %d, %v", closed, n, err)
+				}
+			})
+		}
+	}
+}
+
+func TestCancelledReaderWaitsInCloseForWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &storetest.Mem{}
+		x := large(st, 24<<20)
+		busy := 0
+		o := func(ctx context.Context, name string) (store.Object, error) {
+			inner, err := slow{st, true}.Open(ctx, name)
+			return counted{inner, &busy}, err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(o, Limits{Request: 1 << 20, Ahead: 1}).NewReader(ctx, list(x), x.Size)
+		if _, err := io.ReadFull(r, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Millisecond, cancel)
+		if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("expected context.Canceled, found %v", err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if busy != 0 {
+			t.Errorf("%d requests are under way after Close", busy)
+		}
+	})
+}
+
+// counted counts reads under way. Only used in a bubble, where one goroutine
+// that sleeps is not running.
+type counted struct {
+	store.Object
+	busy *int
+}
+
+func (o counted) ReadAt(ctx context.Context, p []byte, off int64) error {
+	countMu <- struct{}{}
+	*o.busy++
+	<-countMu
+	err := o.Object.ReadAt(ctx, p, off)
+	countMu <- struct{}{}
+	*o.busy--
+	<-countMu
+	return err
+}
+
+var countMu = make(chan struct{}, 1)
+
+func TestReaderReadsAheadNoFurtherThanItMay(t *testing.T) {
+	st := &storetest.Mem{}
+	x := large(st, 8<<20)
+	for _, l := range []Limits{Near, Far, {Request: 100_000, Ahead: 2}, {Request: 1000}} {
+		asked := int64(0)
+		st := storetest.Fault(st, func(op, _ string, off, n int64) error {
+			if op == "read" {
+				countMu <- struct{}{}
+				asked = max(asked, off+n)
+				<-countMu
+			}
+			return nil
+		})
+		r := New(open(st), l).NewReader(t.Context(), list(x), x.Size)
+		p := make([]byte, 500)
+		for at := int64(0); at < x.Size; at += int64(len(p)) {
+			p = p[:min(500, x.Size-at)]
+			if _, err := io.ReadFull(r, p); err != nil {
+				t.Fatal(err)
+			}
+			countMu <- struct{}{}
+			far := asked - at
+			<-countMu
+			if most := l.Request * int64(l.Ahead+2); far > most {
+				t.Fatalf("%+v: at %d, asked for %d bytes ahead, more than %d", l, at, far, most)
+			}
+		}
+		r.Close()
+	}
+}
+
+// Blocks that lie one behind the other in content and object are one read.
+func TestReaderJoinsNeighbours(t *testing.T) {
+	st := &storetest.Mem{}
+	st.Put("x", make([]byte, 10_000))
+	var xs []format.Extent
+	for i := range int64(10) {
+		xs = append(xs, format.Extent{At: i * 100, Size: 100, Object: "x", Off: 500 + i*100, Len: 100})
+	}
+	xs = append(xs, format.Extent{At: 1000, Size: 100, Object: "x", Off: 5000, Len: 100})
+	g, log := traced(st, Limits{Request: 4096, Parallel: 1})
+	r := g.NewReader(t.Context(), list(xs...), 1100)
+	defer r.Close()
+	if b, err := io.ReadAll(r); len(b) != 1100 || err != nil {
+		t.Fatal(len(b), err)
+	}
+	wantRequests(t, log, "read x at 500+1000", "read x at 5000+100")
+}
