@@ -305,9 +305,15 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		}
 		return p.fail(e.Name, err)
 	}
-	if _, counted := content.(*readAhead); counted {
+	switch c := content.(type) {
+	case *readAhead:
 		p.o.Meter.add(1, 0)
-	} else {
+	case *format.Section:
+		if c.Sum == nil {
+			p.o.Meter.add(0, e.Size)
+		}
+		p.o.Meter.add(1, 0)
+	default:
 		p.o.Meter.add(1, e.Size)
 	}
 	return nil
@@ -320,6 +326,9 @@ func (p *packer) entryFault(err error, content io.Reader) bool {
 	}
 	if _, ok := errors.AsType[*format.SizeError](err); ok {
 		return true
+	}
+	if errors.Is(err, store.ErrChanged) {
+		return true // what is written does not change under us, what is read may
 	}
 	_, ok := errors.AsType[format.EntryError](err)
 	return ok
@@ -542,15 +551,55 @@ func (p *packer) write(ctx context.Context, l *load) error {
 
 // addLarge adds a file that is read while it is written.
 func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
+	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
+	if digest {
+		if err := p.addCopied(ctx, n, e); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
 	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
 	if err != nil {
 		return p.fail(p.o.Prefix+e.Name, err)
 	}
 	defer file.Close()
 	e.Size = m.Size
-	r := newReadAhead(file, p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain, p.o.Meter)
+	r := newReadAhead(file, digest, p.o.Meter)
 	defer r.Close()
 	return p.add(ctx, e, r)
+}
+
+// addCopied adds a file that the store copies by itself, while it is read for
+// its digest alone. It says errors.ErrUnsupported, and has added nothing, where
+// that is not possible.
+func (p *packer) addCopied(ctx context.Context, n tree.Node, e Entry) error {
+	st, ok := p.st.Store.(interface {
+		Adopt(*os.File) (store.Object, error)
+	})
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
+	if err != nil {
+		return p.fail(p.o.Prefix+e.Name, err)
+	}
+	o, err := st.Adopt(file)
+	if err != nil {
+		file.Close()
+		return errors.ErrUnsupported
+	}
+	defer o.Close()
+	e.Size = m.Size
+	section := format.NewSection(ctx, o, 0, e.Size)
+	wait, stop := sumAside(ctx, o, e.Size, p.o.Meter)
+	defer stop()
+	section.Sum = wait
+	err = p.add(ctx, e, section)
+	if err != nil && ctx.Err() == nil {
+		// Whether reading or writing failed cannot be told from a copy: the
+		// long way round can.
+		return errors.ErrUnsupported
+	}
+	return err
 }
 
 // byteReader is bytes.Reader without what a pack has no use for. It hands over

@@ -1,11 +1,14 @@
 package holdall
 
 import (
+	"context"
 	"io"
 	"sync"
 	"sync/atomic"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/store"
 )
 
 // readAhead reads a stream a few blocks ahead of whoever takes them, and hashes
@@ -158,4 +161,35 @@ func (a *readAhead) Close() error {
 	close(a.stop)
 	a.wg.Wait()
 	return nil
+}
+
+// sumAside computes the digest of the first n bytes of o on a goroutine of its
+// own. wait gives it, stop ends it early.
+func sumAside(ctx context.Context, o store.Object, n int64, m *Meter) (wait func() (Digest, error), stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	var d Digest
+	var err error
+	go func() {
+		defer close(done)
+		h := blake3.New()
+		buf := make([]byte, aheadBlock)
+		for off := int64(0); off < n; off += int64(len(buf)) {
+			buf = buf[:min(int64(len(buf)), n-off)]
+			if err = o.ReadAt(ctx, buf, off); err != nil {
+				return
+			}
+			h.Write(buf)
+			m.add(0, int64(len(buf)))
+		}
+		d = Digest{Algo: "blake3", Sum: string(h.Sum(nil))}
+	}()
+	wait = func() (Digest, error) {
+		<-done
+		return d, err
+	}
+	return wait, func() {
+		cancel()
+		<-done
+	}
 }

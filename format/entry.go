@@ -140,6 +140,9 @@ func (u Use) String() string {
 type Section struct {
 	Object store.Object
 	Off, N int64
+	// Sum, if there is one, waits for the content's digest, which somebody
+	// computes meanwhile. Its error is about the content.
+	Sum func() (Digest, error)
 
 	ctx context.Context
 	at  int64

@@ -184,11 +184,16 @@ func (e *NameError) EntryName() string { return e.Name }
 // content copies e's content, and hashes it on the way unless r can tell its
 // digest itself.
 func (w *archiveWriter) content(ctx context.Context, e format.Entry, r io.Reader, digest bool) (sum string, err error) {
-	if s, ok := r.(*format.Section); ok && !digest {
+	if s, ok := r.(*format.Section); ok && (!digest || s.Sum != nil) {
 		if s.N != e.Size {
 			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
 		}
-		return "", w.section(ctx, s)
+		err := w.section(ctx, s)
+		if err != nil || !digest {
+			return "", err
+		}
+		d, err := s.Sum()
+		return d.Sum, err
 	}
 	if _, ok := r.(format.Digester); ok {
 		digest = false

@@ -8,6 +8,7 @@ package cache
 import (
 	"container/list"
 	"context"
+	"io/fs"
 	"iter"
 	"slices"
 	"sort"
@@ -76,7 +77,7 @@ type run struct {
 }
 
 func (r *run) covers(off int64, n int) bool {
-	return r.off <= off && off+int64(n) <= r.off+int64(len(r.b))
+	return r.off <= off && off-r.off <= int64(len(r.b)-n)
 }
 
 // flight is a range that is being fetched, and who comes meanwhile waits for it.
@@ -119,16 +120,24 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
 	}
+	if err := h.usable(); err != nil {
+		return err
+	}
 	if len(p) > maxRun {
 		return h.inner.ReadAt(ctx, p, off)
 	}
 	for {
-		f, known := h.known(p, off)
-		if known {
+		f, mine := h.join(p, off)
+		if f == nil {
 			return nil
 		}
-		if f == nil {
-			break
+		if mine {
+			err := h.inner.ReadAt(ctx, f.b, off)
+			if err == nil {
+				copy(p, f.b)
+			}
+			h.land(f, err)
+			return err
 		}
 		select {
 		case <-f.done:
@@ -144,25 +153,30 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return context.Cause(ctx)
 		}
 	}
-	f := h.takeOff(off, len(p))
-	err := h.inner.ReadAt(ctx, f.b, off)
-	if err == nil {
-		copy(p, f.b)
+}
+
+func (h *handle) usable() error {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if h.closed {
+		return &store.Error{Op: "read", Name: h.name, Off: -1, Err: fs.ErrClosed}
 	}
-	h.land(f, err)
-	return err
+	return nil
 }
 
 // ReadTail asks for the end even where the size is known and the range is not:
 // stores know best how.
 func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if h.tailKnown() {
+	if err := h.usable(); err != nil {
+		return 0, err
+	}
+	if h.sizeKnown() {
 		info, err := h.inner.Info(ctx)
 		if err != nil {
 			return 0, err
 		}
 		n := min(int64(len(p)), info.Size)
-		if _, known := h.known(p[:n], info.Size-n); known {
+		if h.known(p[:n], info.Size-n) {
 			return int(n), nil
 		}
 	}
@@ -175,59 +189,90 @@ func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
 		return 0, err
 	}
 	if n > 0 && n <= maxRun {
-		f := h.takeOff(info.Size-int64(n), n)
-		copy(f.b, p[:n])
-		h.land(f, nil)
+		h.keep(p[:n], info.Size-int64(n))
 	}
 	return n, nil
 }
 
 // ReadHead shares the answer like any other read.
 func (h *handle) ReadHead(ctx context.Context, p []byte) (int, error) {
+	if err := h.usable(); err != nil {
+		return 0, err
+	}
+	if h.sizeKnown() {
+		info, err := h.inner.Info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if n := min(int64(len(p)), info.Size); h.known(p[:n], 0) {
+			return int(n), nil
+		}
+	}
 	n, err := store.ReadHead(ctx, h.inner, p)
 	if err == nil && n > 0 && n <= maxRun {
-		f := h.takeOff(0, n)
-		copy(f.b, p[:n])
-		h.land(f, nil)
+		h.keep(p[:n], 0)
 	}
 	return n, err
 }
 
-// tailKnown reports whether anything was read, so that Info costs nothing.
-func (h *handle) tailKnown() bool {
+// sizeKnown reports whether anything was read, so that Info costs nothing.
+func (h *handle) sizeKnown() bool {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	return len(h.runs) > 0
 }
 
-// known fills p if a run covers it, or returns a flight that will.
-func (h *handle) known(p []byte, off int64) (*flight, bool) {
-	c := h.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// known fills p if a run covers it.
+func (h *handle) known(p []byte, off int64) bool {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return h.fill(p, off)
+}
+
+// fill is known, for those who hold the lock.
+func (h *handle) fill(p []byte, off int64) bool {
 	// Runs are at most maxRun long: one that covers off begins not further back.
 	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off })
-	for i--; i >= 0 && h.runs[i].off > off-maxRun; i-- {
+	for i--; i >= 0 && off-h.runs[i].off < maxRun; i-- {
 		if r := h.runs[i]; r.covers(off, len(p)) {
 			copy(p, r.b[off-r.off:])
-			c.used.MoveToFront(r.elem)
-			return nil, true
+			h.c.used.MoveToFront(r.elem)
+			return true
 		}
+	}
+	return false
+}
+
+// join fills p if a run covers it. Else it returns a flight that will: one that
+// is under way, or a new one, which is the caller's to fetch and land.
+func (h *handle) join(p []byte, off int64) (_ *flight, mine bool) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if h.fill(p, off) {
+		return nil, false
 	}
 	for _, f := range h.flights {
 		if f.covers(off, len(p)) {
 			return f, false
 		}
 	}
-	return nil, false
+	return h.takeOff(off, len(p)), true
 }
 
+// takeOff adds a flight; the caller holds the lock.
 func (h *handle) takeOff(off int64, n int) *flight {
 	f := &flight{run: run{o: h.object, off: off, b: make([]byte, n)}, done: make(chan struct{})}
-	h.c.mu.Lock()
 	h.flights = append(h.flights, f)
-	h.c.mu.Unlock()
 	return f
+}
+
+// keep adds what was read by other ways than ReadAt.
+func (h *handle) keep(p []byte, off int64) {
+	h.c.mu.Lock()
+	f := h.takeOff(off, len(p))
+	h.c.mu.Unlock()
+	copy(f.b, p)
+	h.land(f, nil)
 }
 
 func (h *handle) land(f *flight, err error) {

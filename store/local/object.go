@@ -60,14 +60,24 @@ func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, failed("open", p, err)
 	}
-	if fi, err = f.Stat(); err == nil {
-		err = refusal(fi.Mode())
-	}
+	o, err := s.adopt(f, name)
 	if err != nil {
 		f.Close()
 		return nil, failed("open", p, err)
 	}
-	o := &object{f: f, path: p, info: infoOf(name, fi), recheck: s.recheck}
+	return o, nil
+}
+
+// adopt makes an object of an open file.
+func (s *Store) adopt(f *os.File, name string) (*object, error) {
+	fi, err := f.Stat()
+	if err == nil {
+		err = refusal(fi.Mode())
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := &object{f: f, path: f.Name(), info: infoOf(name, fi), recheck: s.recheck}
 	o.next.Store(int64(ticks() + o.recheck))
 	return o, nil
 }

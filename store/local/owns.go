@@ -4,10 +4,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdall/holdall/store"
 )
 
 // Near says that a read is answered without a round trip.
 func (s *Store) Near() bool { return true }
+
+// Adopt makes an object of an open file of this machine, so that a writer of
+// this package can copy it without reading it. Closing the object closes f.
+func (s *Store) Adopt(f *os.File) (store.Object, error) {
+	o, err := s.adopt(f, f.Name())
+	if err != nil {
+		return nil, failed("open", f.Name(), err)
+	}
+	return o, nil
+}
 
 // Owns reports whether the file at path, of this machine, is the object of that
 // name or a temporary of it. Whoever packs a folder that the archive is written

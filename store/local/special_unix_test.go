@@ -192,7 +192,7 @@ func TestWriteErrorsNameTargetAndOffset(t *testing.T) {
 	w.f = f
 	for range 2 { // the second time, because the first has left a hole
 		_, err = w.Write(make([]byte, 1<<20))
-		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "write "+filepath.Join(dir, "x")+" bytes 1048576-2097152: ") {
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "write "+filepath.Join(dir, "x")+" 1048576 bytes at 1048576: ") {
 			t.Errorf("found %v", err)
 		}
 	}
