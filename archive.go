@@ -305,13 +305,30 @@ func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int
 		return 0, io.EOF
 	}
 	n := min(int64(len(p)), e.Size-off)
-	if err := a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, n), p[:max(n, 0)], off); err != nil {
+	if x, ok := a.run(e); ok && n <= a.engine.MaxRequest() {
+		o, err := a.engine.Object(ctx, x.Object)
+		if err == nil {
+			err = o.ReadAt(ctx, p[:n], x.Off+off)
+		}
+		if err != nil {
+			return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
+		}
+	} else if err := a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, n), p[:max(n, 0)], off); err != nil {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
 	}
 	if n < int64(len(p)) {
 		return int(n), io.EOF
 	}
 	return int(n), nil
+}
+
+// run returns e's content as one raw run, if it is one and the format can say so
+// at once.
+func (a *Archive) run(e Entry) (Extent, bool) {
+	if c, ok := a.r.(format.Contiguous); ok {
+		return c.Run(e)
+	}
+	return Extent{}, false
 }
 
 // Close ends the use of the archive.

@@ -217,19 +217,22 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 	return t.Entry(0), true, nil
 }
 
+// Run returns where e lies. An empty file has no bytes to ask for.
+func (r *reader) Run(e format.Entry) (format.Extent, bool) {
+	start, ok := e.Ref.(int64)
+	return format.Extent{Size: e.Size, Object: r.name, Off: start, Len: e.Size}, ok && e.Fault == nil && e.Size > 0
+}
+
 func (r *reader) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
-		if e.Fault != nil {
+		x, ok := r.Run(e)
+		switch {
+		case ok && n > 0:
+			yield(x, nil)
+		case e.Fault != nil:
 			yield(format.Extent{}, &format.CorruptError{Format: "caf", Problem: *e.Fault})
-			return
-		}
-		start, ok := e.Ref.(int64)
-		if !ok {
+		case !ok && e.Size > 0:
 			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
-			return
-		}
-		if n > 0 && e.Size > 0 { // an empty file has no bytes to ask for
-			yield(format.Extent{Size: e.Size, Object: r.name, Off: start, Len: e.Size}, nil)
 		}
 	}
 }

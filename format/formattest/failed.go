@@ -34,10 +34,13 @@ func (b breaking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endless never ends.
+// endless goes on for longer than anybody should read of it.
 type endless struct{ n int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
+	if e.n > 32<<20 {
+		return 0, io.EOF
+	}
 	e.n += int64(len(p))
 	return len(p), nil
 }
@@ -100,6 +103,9 @@ func testFailedEntries(t *testing.T, s *suite) {
 						mustAdd(t, w, again)
 						good = append(good, again)
 					}
+					// Nothing comes after this one.
+					r := b.content(t, sources)
+					s.wantSourceError(t, w.Add(t.Context(), format.Entry{Name: "last", Size: b.size}, r), r)
 					sum := mustCommit(t, w)
 					if sum.Entries != int64(len(good)) {
 						t.Errorf("summary: expected %d entries, found %d", len(good), sum.Entries)

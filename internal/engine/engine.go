@@ -56,6 +56,9 @@ func (g *Engine) Object(ctx context.Context, name string) (store.Object, error) 
 	return g.open(ctx, name)
 }
 
+// MaxRequest is how much is asked for at once.
+func (g *Engine) MaxRequest() int64 { return g.limits.Request }
+
 // Extents yields where the content bytes of something are stored.
 type Extents = iter.Seq2[format.Extent, error]
 
