@@ -229,6 +229,7 @@ is read, a folder will do as well.`,
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
 	root.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", min(a.width(), 100))))
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
 		&cobra.Group{ID: "check", Title: "Check and mend:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")

@@ -90,6 +90,10 @@ func each(entries iter.Seq2[holdall.Entry, error], do func(holdall.Entry) error)
 // entryPrinter returns what prints an entry on a line.
 func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
 	var b []byte
+	modeWidth := 1 // only the kind, where the format keeps no modes
+	if in.Format().Keeps&format.KeepsModes != 0 {
+		modeWidth = len("drwxrwxrwx")
+	}
 	return func(e holdall.Entry) (err error) {
 		switch {
 		case a.json:
@@ -97,7 +101,7 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 				return err
 			}
 		case long:
-			b = append(append(b[:0], a.longLine(e)...), '\n')
+			b = append(append(b[:0], a.longLine(e, modeWidth)...), '\n')
 		default:
 			b = append(append(b[:0], quoteEmpty(format.Escape(e.Name))...), suffix(e)...)
 			b = append(b, '\n')
@@ -121,13 +125,13 @@ func suffix(e holdall.Entry) string {
 }
 
 // longLine is an entry with what the archive keeps of it.
-func (a *app) longLine(e holdall.Entry) string {
+func (a *app) longLine(e holdall.Entry, modeWidth int) string {
 	mode := map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind]
 	if mode == "" {
 		mode = "-"
 	}
 	if e.HasMode {
-		mode += strings.TrimLeft(e.Mode.Perm().String(), "-d")[:0] + e.Mode.Perm().String()[1:]
+		mode += e.Mode.Perm().String()[1:]
 	}
 	size := a.humanSize(e.Size)
 	if e.Kind == format.Dir {
@@ -136,7 +140,7 @@ func (a *app) longLine(e holdall.Entry) string {
 	if e.Fault != nil {
 		size = "?"
 	}
-	line := fmt.Sprintf("%-10s %10s", mode, size)
+	line := fmt.Sprintf("%-*s %10s", modeWidth, mode, size)
 	if !e.ModTime.IsZero() {
 		line += "  " + e.ModTime.UTC().Format(time.DateTime)
 	}
