@@ -45,6 +45,9 @@ func (m *mender) move() (bool, error) {
 		}
 		by = d
 	}
+	if m.tired {
+		m.p.Notes = append(m.p.Notes, "the search for files that lie elsewhere was ended: it would have read the archive over and over")
+	}
 	if moved {
 		m.p.Notes = append(m.p.Notes, fmt.Sprintf("files are moved by up to %d bytes, to where their digests prove them to be", by))
 		t.maxEnd += by
@@ -90,6 +93,13 @@ func (m *mender) right(s span, want string) (bool, error) {
 	if s.start < 0 || s.end > m.size {
 		return false, nil
 	}
+	// Rows may overlap: without a bound they could ask for the square of the
+	// archive's length.
+	if n := s.end - s.start; n > m.budget {
+		m.tired = true
+		return false, nil
+	}
+	m.budget -= s.end - s.start
 	h := blake3.New()
 	buf := make([]byte, min(s.end-s.start, 1<<20))
 	for off := s.start; off < s.end; {

@@ -38,7 +38,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		return format.Plan{}, err
 	}
-	m := &mender{ctx: ctx, obj: obj, name: name, size: info.Size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid}
+	m := &mender{ctx: ctx, obj: obj, name: name, size: info.Size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid, budget: 8*info.Size + 64<<20}
 	return m.plan()
 }
 
@@ -58,6 +58,8 @@ type mender struct {
 	work int64 // bytes that scans of candidates may still read
 
 	searched int64 // bytes hashed in the search for files that lie elsewhere
+	budget   int64 // bytes that comparing digests may still read
+	tired    bool  // the budget was not enough
 }
 
 func (m *mender) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }

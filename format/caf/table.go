@@ -78,14 +78,17 @@ func inData(s span, odd oddity, dataLen int64) int64 {
 
 // Once this many rows have been seen, the index's length tells how many more to
 // make room for; before that nothing is allocated on the word of a footer.
-const enoughToGuess = 1 << 14
+const (
+	enoughToGuess = 1 << 14
+	mostToGuess   = 1 << 20 // beyond that many, append may grow what it has
+)
 
 // guess makes room for the rest of an index of n bytes, of which read bytes
 // held the rows so far.
 func (t *table) guess(read, n int64) {
-	rows := int(float64(len(t.rows)) * float64(n) / float64(max(read, 1)) * 1.01)
+	rows := min(int(float64(len(t.rows))*float64(n)/float64(max(read, 1))*1.01), mostToGuess)
 	t.rows = slices.Grow(t.rows, max(0, rows-len(t.rows)))
-	names := int(float64(len(t.names)) * float64(n) / float64(max(read, 1)) * 1.05)
+	names := min(int(float64(len(t.names))*float64(n)/float64(max(read, 1))*1.05), 64*mostToGuess)
 	t.names = slices.Grow(t.names, max(0, names-len(t.names)))
 	if len(t.digests) > 0 {
 		t.digests = slices.Grow(t.digests, max(0, rows*digestLen-len(t.digests)))

@@ -192,6 +192,14 @@ func testRanges(t *testing.T, a *archive) {
 			t.Errorf("%q: %v", e.Name, err)
 			continue
 		}
+		if c, ok := r.(format.Contiguous); ok {
+			if x, ok := c.Run(e); ok {
+				all := collect(t, "extents", r.Extents(t.Context(), e, 0, e.Size))
+				if len(all) != 1 || !reflect.DeepEqual(all[0], x) || x.Codec != "" || x.Size != e.Size {
+					t.Errorf("%q: Run says %+v, Extents say %+v", e.Name, x, all)
+				}
+			}
+		}
 		ranges := [][2]int64{{0, 0}, {e.Size, 0}, {0, min(1, e.Size)}, {max(0, e.Size-1), min(1, e.Size)}}
 		for range 10 {
 			off := rnd.Int64N(e.Size + 1)
