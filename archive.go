@@ -267,6 +267,9 @@ func (a *Archive) About(ctx context.Context) (About, error) { return a.r.About(c
 
 // StoredSize returns how many bytes the archive's volumes have.
 func (a *Archive) StoredSize(ctx context.Context) (int64, error) {
+	if d, ok := a.r.(*dirReader); ok {
+		return d.stored, nil
+	}
 	about, err := a.r.About(ctx)
 	if err != nil {
 		return 0, err

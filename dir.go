@@ -32,7 +32,7 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	if !info.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("is not a folder")}
 	}
-	d := &dirReader{dir: dir}
+	d := &dirReader{}
 	var entries format.Entries
 	for n := range tree.Walk(ctx, []tree.Root{{Path: dir}}, tree.Options{Stat: true}) {
 		if n.Err != nil && n.Info == nil {
@@ -69,8 +69,7 @@ func (a *Archive) IsDir() bool { return a.f == dirFormat }
 
 type dirReader struct {
 	*format.Index
-	dir    string
-	stored int64
+	stored int64 // bytes of all files
 }
 
 func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Extent, error] {

@@ -429,3 +429,20 @@ func TestTimesAndModesSurviveATrip(t *testing.T) {
 	}
 	os.Chmod(filepath.Join(dir, "d"), 0o700)
 }
+
+// A folder is an archive whose files are stored as they are: the limit on how
+// much more than is stored may come out of one must not mistake it.
+func TestFolderStoresWhatItHas(t *testing.T) {
+	a, err := holdall.OpenDir(t.Context(), tree(t, sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	want := int64(0)
+	for _, content := range sample {
+		want += int64(len(content))
+	}
+	if got, err := a.StoredSize(t.Context()); got != want || err != nil {
+		t.Errorf("%d bytes, %v; want %d", got, err, want)
+	}
+}
