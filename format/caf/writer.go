@@ -39,7 +39,7 @@ type archiveWriter struct {
 	err      error // sticky: what is out there does not match the rows any more
 }
 
-const writeBlock = 1 << 20
+const writeBlock = 128 << 10 // what was gathered is written while it is in a level-2 cache
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	for key := range o.Param {
