@@ -1,12 +1,14 @@
 package holdall
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/zeebo/blake3"
 
@@ -25,6 +27,10 @@ func newHash(algo string) hash.Hash {
 	}
 	return nil
 }
+
+// canHash reports whether newHash has an algorithm. A hash has kilobytes of state:
+// it is not made to ask.
+func canHash(algo string) bool { return algo == "blake3" || algo == "sha256" || algo == "crc32c" }
 
 // sumOf returns the digest of b.
 func sumOf(algo string, b []byte) (Digest, bool) {
@@ -89,25 +95,50 @@ func flippedBit(content []byte, want Digest) int64 {
 // on; longer content is checked on the way, and the error comes at its end.
 const smallContent = 1 << 20
 
+// smallBufs are buffers for small contents, of *[]byte.
+var smallBufs = sync.Pool{New: func() any { return new([]byte) }}
+
+// whole returns the n bytes that r has: where they lie already, if r is a view
+// of memory, else in spare, which grows.
+func whole(r io.Reader, n int64, spare *[]byte) ([]byte, error) {
+	if v, ok := r.(*bytes.Reader); ok && int64(v.Len()) == n {
+		var b grab
+		_, err := v.WriteTo(&b)
+		return b, err
+	}
+	if int64(cap(*spare)) < n {
+		*spare = make([]byte, n)
+	}
+	b := (*spare)[:n]
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+// grab takes the bytes that are written to it as they are.
+type grab []byte
+
+func (g *grab) Write(p []byte) (int, error) {
+	*g = p
+	return len(p), nil
+}
+
 // copyChecked copies e's content from r to w and checks it, if e has a digest.
 // The bytes count for m as they come.
 func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Meter) error {
-	var h hash.Hash
-	if e.Digest.Algo != "" {
-		h = newHash(e.Digest.Algo)
-	}
 	if e.Size <= smallContent {
-		b := make([]byte, e.Size)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return err
+		spare := smallBufs.Get().(*[]byte)
+		defer smallBufs.Put(spare)
+		b, err := whole(r, e.Size, spare)
+		if err == nil {
+			err = checkBytes(e, b)
 		}
-		if err := checkBytes(e, b); err != nil {
-			return err
+		if err == nil {
+			m.add(0, e.Size)
+			_, err = w.Write(b)
 		}
-		m.add(0, e.Size)
-		_, err := w.Write(b)
 		return err
 	}
+	h := newHash(e.Digest.Algo)
 	buf := make([]byte, 256<<10)
 	for n := int64(0); n < e.Size; {
 		if err := ctx.Err(); err != nil {

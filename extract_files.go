@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/engine"
@@ -97,18 +96,16 @@ func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error
 	}
 	var small []byte
 	if e.Size <= smallContent {
-		buf := smallBufs.Get().(*[]byte)
-		defer smallBufs.Put(buf)
-		if int64(cap(*buf)) < e.Size {
-			*buf = make([]byte, e.Size)
+		spare := smallBufs.Get().(*[]byte)
+		defer smallBufs.Put(spare)
+		b, err := whole(content, e.Size, spare)
+		if err == nil {
+			err = checkBytes(e, b)
 		}
-		small = (*buf)[:e.Size]
-		if _, err := io.ReadFull(content, small); err != nil {
+		if err != nil {
 			return err
 		}
-		if err := checkBytes(e, small); err != nil {
-			return err
-		}
+		small = b
 	}
 	dir, err := x.folderAt(path.Dir(e.Name))
 	if err != nil {
@@ -126,7 +123,7 @@ func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error
 	if err != nil {
 		return err
 	}
-	if small != nil {
+	if e.Size <= smallContent {
 		_, err = f.Write(small)
 		x.o.Meter.add(0, e.Size)
 	} else {
@@ -148,8 +145,6 @@ func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error
 	}
 	return err
 }
-
-var smallBufs = sync.Pool{New: func() any { return new([]byte) }}
 
 // tempName is a name that nothing else has: of this extraction, and counted.
 func (x *extraction) tempName() string {

@@ -105,7 +105,7 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 			if !e.Kind.HasContent() || e.Fault != nil {
 				continue
 			}
-			proven := e.Digest.Algo != "" && newHash(e.Digest.Algo) != nil
+			proven := canHash(e.Digest.Algo)
 			if !proven {
 				sum.Unproven++
 			}
