@@ -1,0 +1,287 @@
+package holdall
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
+)
+
+// load is a run of small files read together, or one large one.
+type load struct {
+	nodes []tree.Node
+	buf   []byte
+	files []loaded
+}
+
+type loaded struct {
+	entry Entry
+	at    int // in the load's buffer; -1 for a file that has no room there
+	err   error
+}
+
+const (
+	loadSize  = 1 << 20 // buffer of a load
+	loadFiles = 64      // files in a load: enough to make handing it on cheap
+	smallFile = 256 << 10
+)
+
+// files packs what lies at roots: files are read ahead, several at once, and
+// written in order.
+func (p *packer) files(ctx context.Context, roots []tree.Root) error {
+	own := p.ownFiles()
+	if p.o.Meter.wantsTotal() {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { p.count(ctx, roots) })
+	}
+	jobs := p.o.Jobs
+	if jobs <= 0 {
+		jobs = min(max(runtime.GOMAXPROCS(0), 2), 8)
+	}
+	p.spare = make(chan *load, 2*jobs+2) // loads go round: as many as can be under way
+	return pipe.Ordered(ctx, p.loads(ctx, roots, own), jobs,
+		func(_ context.Context, l *load) { p.read(l) },
+		func(l *load) error {
+			defer p.reuse(l)
+			return p.write(ctx, l)
+		}, p.reuse)
+}
+
+func (p *packer) newLoad() *load {
+	select {
+	case l := <-p.spare:
+		return l
+	default:
+		return &load{buf: make([]byte, loadSize)}
+	}
+}
+
+func (p *packer) reuse(l *load) {
+	l.nodes, l.files = l.nodes[:0], l.files[:0]
+	select {
+	case p.spare <- l:
+	default:
+	}
+}
+
+// count tells the meter how much there is to pack, while it is being packed.
+func (p *packer) count(ctx context.Context, roots []tree.Root) {
+	var n, bytes int64
+	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+		if node.Err == nil && node.Type.IsRegular() {
+			n, bytes = n+1, bytes+node.Info.Size()
+		}
+	}
+	if ctx.Err() == nil {
+		p.o.Meter.expect(n, bytes)
+	}
+}
+
+// loads cuts a walk into loads.
+func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) bool) iter.Seq2[*load, error] {
+	const metadata = format.KeepsDirs | format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos
+	o := tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
+	return func(yield func(*load, error) bool) {
+		l := p.newLoad()
+		for n := range tree.Walk(ctx, roots, o) {
+			if n.Err == nil && n.Type.IsRegular() && own(n.Path) {
+				continue
+			}
+			l.nodes = append(l.nodes, n)
+			if len(l.nodes) >= int(p.perLoad.Load()) {
+				if !yield(l, nil) {
+					return
+				}
+				l = p.newLoad()
+			}
+		}
+		if len(l.nodes) > 0 {
+			yield(l, nil)
+		}
+	}
+}
+
+// ownFiles tells the archive that is being written, and the one it replaces,
+// from what is to be packed: the output may lie within the input.
+func (p *packer) ownFiles() func(string) bool {
+	own, ok := p.st.Store.(interface {
+		Owns(path, object string) bool
+	})
+	if !ok {
+		return func(string) bool { return false }
+	}
+	if p.o.ChunkSize == 0 {
+		return func(file string) bool { return own.Owns(file, p.name) }
+	}
+	stem, _, _ := strings.Cut(chunkName(p.name, 0, p.f.Extensions[0]), "00000")
+	return func(file string) bool {
+		base := filepath.Base(file)
+		if !strings.Contains(base, path.Base(stem)) {
+			return false
+		}
+		return own.Owns(file, path.Join(path.Dir(stem), base)) || own.Owns(file, chunkName(p.name, max(p.chunk, 1), p.f.Extensions[0]))
+	}
+}
+
+// read fills a load. Files beyond its buffer are opened only when their turn
+// comes, so that no more than a few are open at once.
+func (p *packer) read(l *load) {
+	used := 0
+	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
+	for _, n := range l.nodes {
+		f := loaded{entry: Entry{Name: n.Name, Link: n.Link}, at: used, err: n.Err}
+		switch {
+		case n.Err != nil:
+		case n.Type.IsDir():
+			f.entry.Kind = format.Dir
+		case n.Type == fs.ModeSymlink:
+			f.entry.Kind = format.Symlink
+		case n.Type == fs.ModeNamedPipe:
+			f.entry.Kind = format.Fifo
+		case !n.Type.IsRegular():
+			f.err = errSpecial
+		default:
+			room := l.buf[used:min(len(l.buf), used+smallFile)]
+			m, k, rest, err := tree.Load(n.Path, room, p.o.Follow || n.Root)
+			if f.err = err; err != nil {
+				break
+			}
+			f.entry.Size, f.entry.Mode, f.entry.HasMode, f.entry.ModTime = m.Size, m.Mode, true, m.ModTime
+			if rest != nil {
+				rest.Close()
+				f.at = -1
+				break
+			}
+			if digest {
+				f.entry.Digest, _ = sumOf("blake3", l.buf[used:used+k])
+			}
+			used += k
+		}
+		if n.Info != nil && f.err == nil && f.entry.Kind != format.File {
+			f.entry.Mode, f.entry.HasMode, f.entry.ModTime = n.Info.Mode(), true, n.Info.ModTime()
+		}
+		l.files = append(l.files, f)
+	}
+	if used > 0 {
+		p.perLoad.Store(int32(min(max(loadSize*3/4*len(l.nodes)/used, 1), loadFiles)))
+	}
+}
+
+var errSpecial = errors.New("a socket or device is not packed")
+
+// write adds a load's entries.
+func (p *packer) write(ctx context.Context, l *load) error {
+	var r byteReader
+	for i := range l.files {
+		f := &l.files[i]
+		var err error
+		switch {
+		case f.err != nil:
+			err = p.fail(p.o.Prefix+f.entry.Name, f.err)
+		case f.entry.Kind == format.Dir && p.f.Keeps&format.KeepsDirs == 0 && !l.nodes[i].Bare:
+			// Nothing is lost: the names of what is in it imply it.
+		case f.at >= 0:
+			r.b = l.buf[f.at:]
+			if f.entry.Kind == format.File {
+				r.b = r.b[:f.entry.Size]
+			} else {
+				r.b = nil
+			}
+			err = p.add(ctx, f.entry, &r)
+		default:
+			err = p.addLarge(ctx, l.nodes[i], f.entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addLarge adds a file that is read while it is written.
+func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
+	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
+	if digest {
+		if err := p.addCopied(ctx, n, e); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
+	if err != nil {
+		return p.fail(p.o.Prefix+e.Name, err)
+	}
+	defer file.Close()
+	e.Size = m.Size
+	r := newReadAhead(file, digest, p.o.Meter)
+	defer r.Close()
+	return p.add(ctx, e, r)
+}
+
+// addCopied adds a file that the store copies by itself, while it is read for
+// its digest alone. It says errors.ErrUnsupported, and has added nothing, where
+// that is not possible.
+func (p *packer) addCopied(ctx context.Context, n tree.Node, e Entry) error {
+	st, ok := p.st.Store.(interface {
+		Adopt(*os.File) (store.Object, error)
+	})
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
+	if err != nil {
+		return p.fail(p.o.Prefix+e.Name, err)
+	}
+	o, err := st.Adopt(file)
+	if err != nil {
+		file.Close()
+		return errors.ErrUnsupported
+	}
+	defer o.Close()
+	e.Size = m.Size
+	section := format.NewSection(ctx, o, 0, e.Size)
+	wait, stop := sumAside(ctx, o, e.Size, p.o.Meter)
+	defer stop()
+	section.Sum = wait
+	err = p.add(ctx, e, section)
+	if err != nil && ctx.Err() == nil {
+		// Whether reading or writing failed cannot be told from a copy: the
+		// long way round can.
+		return errors.ErrUnsupported
+	}
+	return err
+}
+
+// byteReader is bytes.Reader without what a pack has no use for. It hands over
+// what it has at once.
+type byteReader struct{ b []byte }
+
+func (r *byteReader) Read(p []byte) (int, error) {
+	if len(r.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.b)
+	r.b = r.b[n:]
+	return n, nil
+}
+
+// WriteTo saves the copy that Read makes.
+func (r *byteReader) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(r.b)
+	r.b = r.b[n:]
+	return int64(n), err
+}
