@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -83,7 +85,7 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	limits := engine.Near
 	if !store.IsNear(st) {
-		st = cache.Wrap(st, max(o.CacheBytes, defaultCache))
+		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache))
 		limits = engine.Far
 	}
 	a := &Archive{st: st, name: name}
@@ -140,22 +142,13 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 }
 
 func openAs(ctx context.Context, f *format.Format, st store.Store, name string, o OpenOptions) (format.Reader, error) {
-	if o.View != "" && !knows(f.Views, o.View) {
+	if o.View != "" && !slices.Contains(f.Views, o.View) {
 		if len(f.Views) == 0 {
 			return nil, fmt.Errorf("%s has one view only, not %q", f.Name, o.View)
 		}
 		return nil, fmt.Errorf("%s has no view %q: it has %s", f.Name, o.View, strings.Join(f.Views, ", "))
 	}
 	return f.Open(ctx, st, name, o.inner())
-}
-
-func knows(all []string, s string) bool {
-	for _, x := range all {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func unknownFormat(name string, among []*format.Format) error {

@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 // mending.
 func Repair(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, *format.Format, error) {
 	if !store.IsNear(st) {
-		st = cache.Wrap(st, max(o.CacheBytes, defaultCache))
+		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache))
 	}
 	var f *format.Format
 	a, err := OpenStore(ctx, st, name, o)

@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, r
 		report(p)
 	}
 	if !store.IsNear(st) {
-		st = cache.Wrap(st, max(o.CacheBytes, defaultCache))
+		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache)) // for the structure and the contents alike
 	}
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
 	f := (*format.Format)(nil)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 
@@ -42,9 +41,9 @@ system copies them itself. What DST has no place for is said.`,
 }
 
 // convert writes what is in src as dst. --format is about dst here.
-func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from ...string) error {
+func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from string) error {
 	to := a.format
-	a.format = strings.Join(from, "")
+	a.format = from
 	in, err := a.open(ctx, src, false)
 	a.format = to
 	if err != nil {
@@ -104,9 +103,6 @@ func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o 
 	sum, err := holdall.Extract(ctx, in, root, o)
 	stop()
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) || len(o.Names) == 0 {
-			return err
-		}
 		return err
 	}
 	if a.json {

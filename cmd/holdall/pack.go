@@ -32,7 +32,6 @@ func (f *packFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.Var(&f.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
 	fs.Var(&f.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
-	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine)")
 	fs.StringVar(&f.level, "level", "", "compression level, where the format compresses")
 	fs.BoolVar(&f.plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.BoolVar(&f.verify, "verify", false, "read what was written again, and check it")
@@ -134,6 +133,7 @@ are packed, and the exit code is 1.`,
 	}
 	f.register(cmd)
 	fs := cmd.Flags()
+	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine)")
 	fs.StringVarP(&f.out, "output", "o", "", "the archive to make; - is standard output")
 	fs.StringArrayVar(&exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
 	fs.BoolVar(&follow, "follow", false, "pack the files that symlinks point to")
@@ -182,7 +182,7 @@ func (a *app) packUnpacked(cmd *cobra.Command, inputs []string, f packFlags, o h
 	if len(inputs) != 1 {
 		return &usageError{cmd, errors.New("--unpack takes one archive")}
 	}
-	return a.convert(cmd.Context(), inputs[0], f.out, f, o)
+	return a.convert(cmd.Context(), inputs[0], f.out, f, o, "")
 }
 
 // packed tells what was written, and checks it if asked.

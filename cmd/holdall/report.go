@@ -49,7 +49,7 @@ func (a *app) report(err error) {
 		line += a.address + ": "
 	}
 	line += text
-	if h := hint(err); h != "" {
+	if h := hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
 		line += ": " + h
 	}
 	fmt.Fprintln(a.stderr, line)
@@ -206,7 +206,7 @@ func quoteEmpty(s string) string {
 	return s
 }
 
-// tellProblem writes a finding where results go (verify), or as a warning.
+// tellProblem writes a finding where results go.
 func (a *app) tellProblem(p holdall.Problem) {
 	if a.json {
 		a.printJSON(problemAsJSON(p))

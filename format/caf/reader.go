@@ -137,7 +137,6 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 	}
 	t.finish(r.said, r.isSaid)
 	r.table, r.index = t, format.NewIndex(t)
-	r.tail = nil
 	return t, nil
 }
 

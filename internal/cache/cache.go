@@ -21,8 +21,12 @@ import (
 // files come again; the middle of a large file does not.
 const maxRun = 1 << 20
 
-// Wrap returns st with up to limit bytes of memory.
+// Wrap returns st with up to limit bytes of memory. A store that has a cache
+// already needs no other.
 func Wrap(st store.Store, limit int64) store.Store {
+	if c, ok := st.(*cached); ok {
+		return c
+	}
 	return &cached{Store: st, limit: limit, objs: map[string]*object{}}
 }
 
