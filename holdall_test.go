@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -445,4 +446,26 @@ func TestFolderStoresWhatItHas(t *testing.T) {
 	if got, err := a.StoredSize(t.Context()); got != want || err != nil {
 		t.Errorf("%d bytes, %v; want %d", got, err, want)
 	}
+}
+
+// The first lookup in a long index searches it while the next ones load it.
+func TestLookupsInALongIndexRunInParallel(t *testing.T) {
+	var entries []holdall.Entry
+	for i := range 30_000 {
+		entries = append(entries, holdall.Entry{Name: fmt.Sprintf("%s/%06d", strings.Repeat("n", 60), i)})
+	}
+	m := archiveOf(t, caf.Format, entries, nil)
+	if n := len(m.Get("x")); n < 5<<20 {
+		t.Fatalf("an index of %d bytes is not long", n)
+	}
+	a := openMem(t, m, holdall.OpenOptions{FewLookups: true})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if _, err := a.Lookup(t.Context(), entries[i*7000].Name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
