@@ -19,6 +19,7 @@ var floors = map[string]string{
 	"store/web":              "store",
 	"format":                 "store",
 	"format/caf":             "format store codec",
+	"format/lindi":           "format store codec",
 	"format/formattest":      "format store codec store/storetest",
 	"format/formattest/tiny": "format store codec",
 	"internal/pipe":          "",
@@ -27,16 +28,18 @@ var floors = map[string]string{
 	"internal/engine":        "format store codec internal/pipe",
 	"bytemap":                "format",
 	"":                       "format store codec internal/engine internal/cache internal/pipe internal/tree",
-	"format/all":             "format format/caf",
+	"format/all":             "format format/caf format/lindi",
 	"store/all":              "store store/local store/web",
-	"cmd/holdall":            " format store bytemap format/all store/all store/local",
+	"app/serve":              " format store",
+	"cmd/holdall":            " format store bytemap app/serve format/all store/all store/local",
+	"interop/lindi":          "",
 	"bench":                  " format store format/all store/all store/local",
 	"docs":                   "",
 }
 
 // offThePath are rooms that need not build for a browser and may use what the
 // others must not.
-var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "cmd/holdall": true, "bench": true, "docs": true}
+var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "app/serve": true, "cmd/holdall": true, "interop/lindi": true, "bench": true, "docs": true}
 
 // forbidden keeps what reads archives small: no network, no database, no system
 // calls of one system.

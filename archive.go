@@ -45,6 +45,12 @@ type OpenOptions struct {
 	Param map[string]string `json:"param,omitempty"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
+	// External says where an archive may lead outside itself. An archive of
+	// references could otherwise make whoever opens it read any file or ask any
+	// server. Without any, it may lead to what lies in its own folder, or on its
+	// own server. "none" allows nothing, "any" everything; else each is an
+	// address or a folder, and what lies below it is allowed too.
+	External []string `json:"external,omitempty"`
 	// CacheBytes bounds what is kept in memory of a remote archive; 0 is 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
@@ -89,10 +95,11 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		limits = engine.Far
 	}
 	a := &Archive{st: st, name: name}
-	a.objects.st = st
+	a.objects = objects{st: st, name: name, allowed: o.External}
 	a.engine = engine.New(a.objects.open, limits)
 	// Held from the start, so that what recognising fetches is there for reading.
-	if _, err := a.objects.open(ctx, name); err != nil {
+	// A folder has none; its format will find what lies in it.
+	if _, err := a.objects.open(ctx, name, false); err != nil && namesBelow(ctx, st, name) == nil {
 		return nil, err
 	}
 	var err error
@@ -164,6 +171,9 @@ func probe(ctx context.Context, st store.Store, name string) (format.Probe, erro
 	p := format.Probe{Name: path.Base(name), Size: -1}
 	o, err := st.Open(ctx, name)
 	if err != nil {
+		if p.Names = namesBelow(ctx, st, name); p.Names != nil {
+			err = nil
+		}
 		return p, err
 	}
 	defer o.Close()
@@ -187,45 +197,17 @@ func probe(ctx context.Context, st store.Store, name string) (format.Probe, erro
 	return p, err
 }
 
-// objects keeps the objects of an archive open as long as it is.
-type objects struct {
-	st store.Store
-	mu sync.RWMutex
-	m  map[string]store.Object
-}
-
-func (x *objects) open(ctx context.Context, name string) (store.Object, error) {
-	x.mu.RLock()
-	o := x.m[name]
-	x.mu.RUnlock()
-	if o != nil {
-		return o, nil
+// namesBelow lists some of what lies in a folder.
+func namesBelow(ctx context.Context, st store.Store, name string) (names []string) {
+	const enough = 1000
+	prefix := strings.TrimSuffix(name, "/") + "/"
+	for info, err := range store.List(ctx, st, prefix) {
+		if err != nil || len(names) == enough {
+			break
+		}
+		names = append(names, strings.TrimPrefix(info.Name, prefix))
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if o := x.m[name]; o != nil {
-		return o, nil
-	}
-	o, err := x.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if x.m == nil {
-		x.m = map[string]store.Object{}
-	}
-	x.m[name] = o
-	return o, nil
-}
-
-func (x *objects) close() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var errs []error
-	for _, o := range x.m {
-		errs = append(errs, o.Close())
-	}
-	x.m = nil
-	return errors.Join(errs...)
+	return names
 }
 
 // Format returns the archive's format.
@@ -236,6 +218,20 @@ func (a *Archive) Name() string { return a.name }
 
 // Entries yields every entry in stored order.
 func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] { return a.r.Entries(ctx) }
+
+// packed yields the entries that somebody packed: all but the archive's own.
+func (a *Archive) packed(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for e, err := range a.Entries(ctx) {
+			if err == nil && e.Internal {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
 
 // Lookup returns the entry called name, or an error wrapping fs.ErrNotExist.
 func (a *Archive) Lookup(ctx context.Context, name string) (Entry, error) {
@@ -280,7 +276,7 @@ func (a *Archive) StoredSize(ctx context.Context) (int64, error) {
 
 // VolumeSize returns how long one of the archive's volumes is.
 func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) {
-	o, err := a.objects.open(ctx, volume)
+	o, err := a.objects.open(ctx, volume, false)
 	if err != nil {
 		return 0, err
 	}
@@ -302,7 +298,7 @@ func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int
 	}
 	n := min(int64(len(p)), e.Size-off)
 	if x, ok := a.run(e); ok && n <= a.engine.MaxRequest() {
-		o, err := a.engine.Object(ctx, x.Object)
+		o, err := a.engine.Object(ctx, x)
 		if err == nil {
 			err = o.ReadAt(ctx, p[:n], x.Off+off)
 		}

@@ -37,14 +37,28 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 		}
 		p.carry = about.Carry
 	}
-	if err := a.expect(ctx, o.Meter, func(Entry) bool { return true }); err != nil {
+	if f.WantsManifest {
+		for e, err := range a.packed(ctx) {
+			if err != nil {
+				return Converted{}, err
+			}
+			if kept, _ := p.keeps(e); kept {
+				p.manifest = append(p.manifest, Entry{Name: o.Prefix + e.Name, Kind: e.Kind, Size: e.Size})
+			}
+		}
+	}
+	if err := a.expect(ctx, o.Meter, func(e Entry) bool { return !e.Internal }); err != nil {
 		return Converted{}, err
 	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
 		if store.IsNear(a.st) {
 			return p.convertNear(ctx, a)
 		}
-		return a.sweep(ctx, a.Entries(ctx), true, func(it sweepItem, content io.Reader, err error) error {
+		refers, err := p.refer(ctx, a)
+		if err != nil {
+			return err
+		}
+		return a.sweep(ctx, refers.others(a.packed(ctx)), true, func(it sweepItem, content io.Reader, err error) error {
 			if err == nil && it.Entry.Fault != nil {
 				err = &format.CorruptError{Format: a.f.Name, Problem: *it.Entry.Fault}
 			}
@@ -63,7 +77,7 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 // convertNear copies from a disk: entry by entry, for there is no round trip
 // to save.
 func (p *packer) convertNear(ctx context.Context, a *Archive) error {
-	for e, err := range a.Entries(ctx) {
+	for e, err := range a.packed(ctx) {
 		if err != nil {
 			return err
 		}
@@ -76,7 +90,11 @@ func (p *packer) convertNear(ctx context.Context, a *Archive) error {
 		if p.implied(ctx, a, e) {
 			continue
 		}
-		if section, ok := a.section(ctx, e); ok {
+		section, ok := p.reference(ctx, a, e)
+		if !ok {
+			section, ok = a.section(ctx, e)
+		}
+		if ok {
 			if err := p.add(ctx, e, section); err != nil {
 				return err
 			}
@@ -116,7 +134,7 @@ func (a *Archive) section(ctx context.Context, e Entry) (*format.Section, bool) 
 	if run == nil {
 		return nil, false
 	}
-	o, err := a.engine.Object(ctx, run.Object)
+	o, err := a.engine.Object(ctx, *run)
 	if err != nil {
 		return nil, false
 	}

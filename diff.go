@@ -95,7 +95,7 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 // since the other side may imply it.
 func byName(ctx context.Context, a *Archive) ([]Entry, error) {
 	var es []Entry
-	for e, err := range a.Entries(ctx) {
+	for e, err := range a.packed(ctx) {
 		if err != nil {
 			return nil, err
 		}

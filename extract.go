@@ -101,7 +101,7 @@ func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (
 		return x.sum, err
 	}
 	if len(o.Names) == 0 {
-		if err := a.expect(ctx, o.Meter, func(Entry) bool { return true }); err != nil {
+		if err := a.expect(ctx, o.Meter, func(e Entry) bool { return !e.Internal }); err != nil {
 			return x.sum, err
 		}
 	}
@@ -171,7 +171,7 @@ func (x *extraction) key(name string) string {
 // wanted yields the entries to extract, in stored order.
 func (x *extraction) wanted(ctx context.Context) (iter.Seq2[Entry, error], error) {
 	if len(x.o.Names) == 0 {
-		return x.a.Entries(ctx), nil
+		return x.a.packed(ctx), nil
 	}
 	names, below := map[string]bool{}, []string{}
 	for _, n := range x.o.Names {
@@ -185,7 +185,7 @@ func (x *extraction) wanted(ctx context.Context) (iter.Seq2[Entry, error], error
 			below = append(below, n+"/")
 		}
 		if n == "." {
-			return x.a.Entries(ctx), nil
+			return x.a.packed(ctx), nil
 		}
 	}
 	return func(yield func(Entry, error) bool) {

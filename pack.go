@@ -37,6 +37,11 @@ type PackOptions struct {
 	Prefix string `json:"prefix,omitempty"`
 	// Jobs is how many files are read at once; 0 suits the machine.
 	Jobs int `json:"jobs,omitempty"`
+	// Embed writes into the archive what the archive that is converted only
+	// refers to. Refer does the opposite, where the format can: entries refer
+	// to where they lie now, or with an address, where that archive will lie.
+	Embed bool   `json:"embed,omitempty"`
+	Refer string `json:"refer,omitempty"`
 	// Param holds what only the format understands.
 	Param map[string]string `json:"param,omitempty"`
 
@@ -61,6 +66,10 @@ type Summary struct {
 }
 
 const defaultChunkMax = 32 << 30
+
+// ReferHere is what PackOptions.Refer is for references to where the archive
+// that is converted lies now.
+const ReferHere = "here"
 
 // Pack makes an archive at address from files and folders of this machine. One
 // folder alone gives its contents; several paths are told apart by their names.
@@ -116,11 +125,12 @@ func (o PackOptions) format(name string) (*format.Format, error) {
 // packer writes entries, in the order in which it gets them, into one archive
 // or one chunk after the other.
 type packer struct {
-	o     PackOptions
-	f     *format.Format
-	st    *store.Stage
-	name  string
-	carry [][2]string
+	o        PackOptions
+	f        *format.Format
+	st       *store.Stage
+	name     string
+	carry    [][2]string
+	manifest []Entry
 
 	w        format.Writer
 	chunk    int
@@ -201,7 +211,7 @@ func (p *packer) next(ctx context.Context) error {
 		name = chunkName(p.name, p.chunk, p.f.Extensions[0])
 	}
 	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
-		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Param: p.o.Param,
+		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: newScratch,
 	})
 	p.w, p.inChunk = w, 0

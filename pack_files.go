@@ -42,7 +42,11 @@ const (
 // written in order.
 func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	own := p.ownFiles()
-	if p.o.Meter.wantsTotal() {
+	if p.f.WantsManifest {
+		if err := p.list(ctx, roots, own); err != nil {
+			return err
+		}
+	} else if p.o.Meter.wantsTotal() {
 		ctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -90,6 +94,37 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 	if ctx.Err() == nil {
 		p.o.Meter.expect(n, bytes)
 	}
+}
+
+// list fills in the manifest. Files that come or go until they are packed do no
+// harm: it is a forecast.
+func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
+	var n, bytes int64
+	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+		if node.Err != nil || node.Type.IsRegular() && own(node.Path) {
+			continue
+		}
+		e := Entry{Name: p.o.Prefix + node.Name}
+		switch {
+		case node.Type.IsRegular():
+			e.Size = node.Info.Size()
+			n, bytes = n+1, bytes+e.Size
+		case node.Type.IsDir():
+			e.Kind = format.Dir
+		case node.Type == fs.ModeSymlink:
+			e.Kind = format.Symlink
+		default:
+			continue
+		}
+		if kept, _ := p.keeps(e); kept {
+			p.manifest = append(p.manifest, e)
+		}
+	}
+	p.o.Meter.expect(n, bytes)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // loads cuts a walk into loads.

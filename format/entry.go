@@ -28,6 +28,12 @@ type Entry struct {
 	// Fault says why the content cannot be read; nil if it can.
 	Fault *Problem
 
+	// Internal entries are the archive's own bookkeeping, which its format
+	// keeps among the entries: a tar has its index in a member. They are
+	// listed and read like others, but nobody packed them, so they are neither
+	// compared, converted nor, unless named, extracted.
+	Internal bool
+
 	Ref any // the Reader's own handle; means nothing to anyone else
 }
 
@@ -98,11 +104,15 @@ type Extent struct {
 	Size int64
 
 	Object string
-	Off    int64
-	Len    int64
-	Codec  string // codec.Raw, codec.Zero, codec.Inline, "zstd", "snappy", "zlib"
-	Skip   int64
-	Data   []byte // the content itself when Codec is codec.Inline
+	// External says that Object is no name in the archive's store: it is an
+	// address, or a path beside the archive, which the archive leads to. Whether
+	// it may is decided above.
+	External bool
+	Off      int64
+	Len      int64
+	Codec    string // codec.Raw, codec.Zero, codec.Inline, "zstd", "snappy", "zlib"
+	Skip     int64
+	Data     []byte // the content itself when Codec is codec.Inline
 }
 
 // A Region says what a run of stored bytes that are not content is for.
@@ -140,6 +150,9 @@ func (u Use) String() string {
 type Section struct {
 	Object store.Object
 	Off, N int64
+	// Address is where Object lies, as an archive may refer to it: set where
+	// the content may be referred to instead of copied.
+	Address string
 	// Sum, if there is one, waits for the content's digest, which somebody
 	// computes meanwhile. Its error is about the content.
 	Sum func() (Digest, error)

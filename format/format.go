@@ -35,6 +35,15 @@ type Format struct {
 	// Convert tells the user what gets lost.
 	Keeps Keeps
 
+	// WantsManifest says that CreateOptions.Manifest is worth a walk over all
+	// that is to be packed: names are checked before anything is written, and
+	// an index in front finds its room.
+	WantsManifest bool
+
+	// Refers says that an entry can be written as a reference to where its
+	// content lies: see Section.Address.
+	Refers bool
+
 	// Chunked formats roll over into NAME-00001, NAME-00002, …: a Writer
 	// returns ErrFull and each object is an archive by itself.
 	Chunked bool
@@ -53,9 +62,13 @@ type Format struct {
 	// check itself could not go on, not that problems exist.
 	Verify func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) error
 
-	// Repair and Update plan changes to an existing archive. They never write.
+	// Repair plans what would mend an archive. It never writes.
 	Repair func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, error)
-	Update func(ctx context.Context, st store.Store, name string, c Changes) (Plan, error)
+
+	// Amend opens an archive for changes in place. Unlike a repair, an
+	// amendment is no plan: what may be written before what is the format's
+	// own knowledge, and so it writes itself.
+	Amend func(ctx context.Context, st store.Store, name string, o OpenOptions) (Amender, error)
 }
 
 // Keeps is a set of things that an entry can carry in a format.
@@ -134,6 +147,34 @@ type Writer interface {
 	Abort() error
 }
 
+// An Amender changes an archive in place. Nothing of what it is asked counts
+// before Commit returns nil; a program that is killed at any time, Commit
+// included, leaves the archive as it was or as it was to be. After Commit it
+// goes on from there. It keeps other writers out until it is closed, and belongs
+// to one goroutine.
+type Amender interface {
+	// Put adds e, or replaces the entry of that name. The same holds of r as
+	// for Writer.Add.
+	Put(ctx context.Context, e Entry, r io.Reader) error
+	// Remove and Rename fail with fs.ErrNotExist where there is nothing of the
+	// name, Rename with fs.ErrExist where there is something of the new one.
+	Remove(ctx context.Context, name string) error
+	Rename(ctx context.Context, from, to string) error
+	Commit(ctx context.Context) (Amended, error)
+	// Close gives up what was not committed.
+	Close() error
+}
+
+// Amended says what a Commit changed.
+type Amended struct {
+	Added    int64    `json:"added"`
+	Replaced int64    `json:"replaced"`
+	Removed  int64    `json:"removed"`
+	Renamed  int64    `json:"renamed"`
+	Stored   int64    `json:"stored_bytes"` // length of the archive now
+	Notes    []string `json:"notes,omitempty"`
+}
+
 // ErrFull means an entry needs the next archive.
 var ErrFull = errors.New("archive is full")
 
@@ -186,7 +227,8 @@ type CreateOptions struct {
 	// ChunkSize is how much content a chunk of a Chunked format should hold;
 	// 0 is one archive. ChunkMax bounds the whole object, index included.
 	ChunkSize, ChunkMax int64
-	// Scratch opens temporary room for what does not belong in memory.
+	// Scratch opens temporary room for what does not belong in memory. It is
+	// always there.
 	Scratch func() (Scratch, error)
 	// NoDigests leaves out digests that the bare format does not have.
 	NoDigests bool

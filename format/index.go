@@ -106,6 +106,15 @@ func (x *Index) from(s string) int {
 
 func (x *Index) nameAt(i int) string { return x.t.Name(int(x.byName[i])) }
 
+// Find returns which row of the table has the name.
+func (x *Index) Find(name string) (row int, ok bool) {
+	i, ok := x.find(name)
+	if !ok {
+		return 0, false
+	}
+	return int(x.byName[i]), true
+}
+
 func (x *Index) find(name string) (int, bool) {
 	i := x.from(name)
 	return i, i < len(x.byName) && x.nameAt(i) == name

@@ -114,9 +114,3 @@ type Edit struct {
 	Off, Len int64
 	Write    func(io.Writer) error // nil writes nothing
 }
-
-// Changes are what Update is asked to make true.
-type Changes struct {
-	Put    []Entry
-	Remove []string
-}

@@ -94,7 +94,7 @@ func abilities(f *format.Format) []string {
 		ok   bool
 	}{
 		{"write", f.Create != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
-		{"repair", f.Repair != nil}, {"change", f.Update != nil},
+		{"repair", f.Repair != nil}, {"change", f.Amend != nil},
 	} {
 		if c.ok {
 			can = append(can, c.word)

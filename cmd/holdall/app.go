@@ -34,10 +34,12 @@ type app struct {
 	exact    bool // sizes in bytes
 	noSync   bool
 
-	format   string
-	view     string
-	cafEnds  string
-	maxIndex sizeFlag
+	format      string
+	view        string
+	cafEnds     string
+	external    []string
+	dropOrphans bool
+	maxIndex    sizeFlag
 
 	verb    string // at work, for error lines
 	address string // at work, for error lines
@@ -103,9 +105,13 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	o := holdall.OpenOptions{Format: a.format, View: a.view, Limits: format.Limits{Index: int64(a.maxIndex)}}
+	o := holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
+	o.Param = map[string]string{}
 	if a.cafEnds != "" {
-		o.Param = map[string]string{"ends": a.cafEnds}
+		o.Param["ends"] = a.cafEnds
+	}
+	if a.dropOrphans {
+		o.Param["drop-orphans"] = "true"
 	}
 	return o
 }
@@ -157,18 +163,19 @@ func (a *app) spool(ctx context.Context, name string) (string, error) {
 // open opens an archive, or a folder as if it were one.
 func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	a.address = store.Redact(address)
-	if store.Scheme(address) == "" && a.format == "" {
-		if info, err := os.Stat(address); err == nil && info.IsDir() {
-			return holdall.OpenDir(ctx, address)
-		}
-	}
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	o := a.openOptions()
 	o.FewLookups = few
-	return holdall.OpenStore(ctx, st, name, o)
+	in, err := holdall.OpenStore(ctx, st, name, o)
+	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
+		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
+			return holdall.OpenDir(ctx, address) // a folder like any other
+		}
+	}
+	return in, err
 }
 
 // lookup finds what the user calls name: as it stands, without a slash at its
@@ -226,6 +233,7 @@ is read, a folder will do as well.`,
 	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
 	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
+	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
 	root.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
@@ -241,7 +249,7 @@ is read, a folder will do as well.`,
 		}
 	}
 	add("make", a.packCommand(), a.convertCommand())
-	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand())
+	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand())
 	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand())
 	add("about", a.formatsCommand(), a.versionCommand())
 	return root

@@ -15,6 +15,7 @@ import (
 func (a *app) convertCommand() *cobra.Command {
 	var f packFlags
 	var from string
+	var refs refFlags
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST -f FORMAT",
 		Short: "Turn one kind of archive into another, or into a folder and back",
@@ -32,20 +33,43 @@ system copies them itself. What DST has no place for is said.`,
 			m := &holdall.Meter{}
 			o := f.options(a, m)
 			f.out = args[1]
-			return a.convert(cmd.Context(), args[0], args[1], f, o, from)
+			o.Embed, o.Refer = refs.embed, refs.refer
+			return a.convert(cmd.Context(), args[0], args[1], f, o, from, refs.dropOrphans)
 		},
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "format of SRC, if its bytes do not tell")
+	refs.register(cmd)
 	return cmd
 }
 
+// refFlags are about archives that hold references besides contents.
+type refFlags struct {
+	embed       bool
+	refer       string
+	dropOrphans bool
+}
+
+func (f *refFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&f.embed, "embed", false, "lindi: take into DST what SRC only refers to")
+	fs.StringVar(&f.refer, "refer", "", "lindi: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
+	fs.BoolVar(&f.dropOrphans, "drop-orphans", false, "lindi: leave out blobs that no key leads to")
+	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
+}
+
 // convert writes what is in src as dst. --format is about dst here.
-func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from string) error {
-	to := a.format
+func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from string, dropOrphans bool) error {
+	to, view := a.format, a.view
 	a.format = from
+	a.dropOrphans = dropOrphans
 	in, err := a.open(ctx, src, false)
-	a.format = to
+	if err == nil && view == "" && keysWanted(in, src, dst, &o) {
+		in.Close()
+		a.view = "zarr"
+		in, err = a.open(ctx, src, false)
+	}
+	a.format, a.view, a.dropOrphans = to, view, false
 	if err != nil {
 		return err
 	}
@@ -64,6 +88,20 @@ func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holda
 		return err
 	}
 	return a.packed(ctx, st, sum.Summary, sum.Lost, f)
+}
+
+// keysWanted reports whether a LINDI archive is to be converted key by key:
+// where members cannot be copied as they are. What lies behind a network stays
+// there when only its keys are wanted.
+func keysWanted(in *holdall.Archive, src, dst string, o *holdall.PackOptions) bool {
+	if f := in.Format(); f == nil || f.Name != "lindi" {
+		return false
+	}
+	json := strings.HasSuffix(strings.ToLower(dst), ".lindi.json")
+	if s := store.Scheme(src); json && s != "" && s != "file" && !o.Embed && o.Refer == "" {
+		o.Refer = holdall.ReferHere
+	}
+	return json || o.Embed || o.Refer != ""
 }
 
 // isFolderName reports whether dst is meant to be a folder.

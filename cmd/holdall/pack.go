@@ -182,7 +182,7 @@ func (a *app) packUnpacked(cmd *cobra.Command, inputs []string, f packFlags, o h
 	if len(inputs) != 1 {
 		return &usageError{cmd, errors.New("--unpack takes one archive")}
 	}
-	return a.convert(cmd.Context(), inputs[0], f.out, f, o, "")
+	return a.convert(cmd.Context(), inputs[0], f.out, f, o, "", false)
 }
 
 // packed tells what was written, and checks it if asked.

@@ -5,8 +5,10 @@ package all
 import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/lindi"
 )
 
 func init() {
 	format.Register(caf.Format)
+	format.Register(lindi.Format)
 }

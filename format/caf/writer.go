@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/maphash"
 	"io"
 	"unicode/utf8"
@@ -35,7 +36,6 @@ type archiveWriter struct {
 	replaced map[string]bool // names not UTF-8, as other readers will see them
 	copyBuf  []byte
 	hasher   *blake3.Hasher
-	sink     contentSink
 	err      error // sticky: what is out there does not match the rows any more
 }
 
@@ -183,7 +183,7 @@ func (e *NameError) EntryName() string { return e.Name }
 
 // content copies e's content, and hashes it on the way unless r can tell its
 // digest itself.
-func (w *archiveWriter) content(ctx context.Context, e format.Entry, r io.Reader, digest bool) (sum string, err error) {
+func (w *archiveWriter) content(ctx context.Context, e format.Entry, r io.Reader, digest bool) (string, error) {
 	if s, ok := r.(*format.Section); ok && (!digest || s.Sum != nil) {
 		if s.N != e.Size {
 			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
@@ -198,74 +198,26 @@ func (w *archiveWriter) content(ctx context.Context, e format.Entry, r io.Reader
 	if _, ok := r.(format.Digester); ok {
 		digest = false
 	}
+	var sum hash.Hash
 	if digest {
 		if w.hasher == nil {
 			w.hasher = blake3.New()
 		}
 		w.hasher.Reset()
-	}
-	if wt, ok := r.(io.WriterTo); ok && !digest {
-		w.sink = contentSink{ctx, w, e.Name, e.Size, w.pos}
-		n, err := wt.WriteTo(&w.sink)
-		if err == nil && n != e.Size {
-			err = &format.SizeError{Name: e.Name, Said: e.Size, Found: n}
-		}
-		return "", err
+		sum = w.hasher
 	}
 	if w.copyBuf == nil {
 		w.copyBuf = make([]byte, 64<<10)
 	}
-	var n int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", context.Cause(ctx)
-		}
-		k, rerr := r.Read(w.copyBuf)
-		if n += int64(k); n > e.Size {
-			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: n}
-		}
-		if k > 0 {
-			if digest {
-				w.hasher.Write(w.copyBuf[:k])
-			}
-			if err := w.write(w.copyBuf[:k]); err != nil {
-				return "", err
-			}
-		}
-		if rerr == io.EOF {
-			break
-		}
-		if rerr != nil {
-			return "", rerr
-		}
+	if err := format.CopyContent(ctx, e, r, w.copyBuf, sum, w.write); err != nil {
+		return "", err
 	}
-	if n != e.Size {
-		return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: n}
+	if !digest {
+		return "", nil
 	}
-	if digest {
-		var d [digestLen]byte
-		w.hasher.Sum(d[:0])
-		sum = string(d[:])
-	}
-	return sum, nil
-}
-
-// contentSink takes an entry's content from sources that hand on blocks.
-type contentSink struct {
-	ctx         context.Context
-	w           *archiveWriter
-	name        string
-	size, start int64
-}
-
-func (s *contentSink) Write(p []byte) (int, error) {
-	if s.ctx.Err() != nil {
-		return 0, context.Cause(s.ctx)
-	}
-	if n := s.w.pos - s.start + int64(len(p)); n > s.size {
-		return 0, &format.SizeError{Name: s.name, Said: s.size, Found: n}
-	}
-	return len(p), s.w.write(p)
+	var d [digestLen]byte
+	w.hasher.Sum(d[:0])
+	return string(d[:]), nil
 }
 
 // write appends content. Small writes are gathered; a large one goes through.

@@ -69,7 +69,9 @@ func sane(x format.Extent) error {
 }
 
 // stored reports whether x has stored bytes.
-func stored(x format.Extent) bool { return x.Codec != codec.Inline && x.Codec != codec.Zero }
+func stored(x format.Extent) bool {
+	return x.Codec != codec.Inline && x.Codec != codec.Zero && !x.External
+}
 
 // unit returns the content of one extent.
 func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err error) {
@@ -78,6 +80,9 @@ func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err e
 		return make([]byte, x.Size), nil
 	case codec.Inline:
 		return x.Data[x.Skip:][:x.Size], nil
+	}
+	if x.External {
+		return make([]byte, x.Size), nil // not in the archive: nothing of it can be checked here
 	}
 	o, err := st.Open(ctx, x.Object)
 	if err != nil {

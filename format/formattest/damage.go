@@ -228,10 +228,11 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 		t.Errorf("%s: repair: %v", what, err)
 		return
 	}
-	if n := s.problems(t, what+", repaired", mended, name); n > 0 {
+	// What is lost for good may go on being missed, where it is said.
+	if n := s.problems(t, what+", repaired", mended, name); n > 0 && !plan.Partial {
 		t.Errorf("%s: %d errors are left after the repair", what, n)
 	}
-	if _, err := s.describesSafely(t.Context(), mended, name); err != nil {
+	if _, err := s.describesSafely(t.Context(), mended, name); err != nil && !plan.Partial {
 		t.Errorf("%s: after the repair: %v", what, err)
 	}
 	again, err := s.f.Repair(t.Context(), mended, name, format.OpenOptions{}, func(format.Problem) {})

@@ -74,7 +74,7 @@ func testWriteFaults(t *testing.T, s *suite) {
 	source := &storetest.Mem{}
 	source.Put("source", noise(8, large))
 	sectioned := func(st store.Store) error {
-		w, err := s.f.Create(t.Context(), st, name, format.CreateOptions{})
+		w, err := s.create(t.Context(), st, name, format.CreateOptions{})
 		if err != nil {
 			return err
 		}

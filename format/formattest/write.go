@@ -142,7 +142,7 @@ func testKinds(t *testing.T, s *suite) {
 var strange = []string{
 	"", ".", "..", "/", "/absolute", "../up", "a/../b", "./a", "a//b", "folder/", "C:drive", `back\slash`,
 	"nul\x00byte", "new\nline", "tab\t", "\x01\x02\x1f\x7f", "not \xff utf-8", "not \xfe utf-8", "\xf0\x9f", "U+FFFD: \ufffd",
-	"\u2028line\u2029", "\u202ereversed", "</script>", "__proto__", "%2e%2e%2f", strings.Repeat("x", 256), strings.Repeat("long/", 1000),
+	"\u2028line\u2029", "\u202ereversed", "</script>", "__proto__", "%2e%2e%2f", strings.Repeat("x", 256), strings.Repeat("deep/", 60) + "file", strings.Repeat("long/", 1000),
 }
 
 func testStrangeNames(t *testing.T, s *suite) {
@@ -504,7 +504,7 @@ func testCancelledWrite(t *testing.T, s *suite) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	st, name := &storetest.Mem{}, s.archiveName()
-	w, err := s.f.Create(gone, st, name, format.CreateOptions{})
+	w, err := s.create(gone, st, name, format.CreateOptions{})
 	if err == nil {
 		// Creating need not ask; adding much, or committing, must.
 		t.Cleanup(func() { w.Abort() })

@@ -62,6 +62,9 @@ func (c *cached) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 	return store.List(ctx, c.Store, prefix)
 }
 
+// Address passes through.
+func (c *cached) Address(name string) string { return store.AddressOf(c.Store, name) }
+
 // object is what all handles of one name share. Its fields are guarded by c.mu.
 type object struct {
 	inner   store.Object

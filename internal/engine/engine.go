@@ -36,8 +36,9 @@ var (
 	Near = Limits{Gap: 4 << 10, Request: 1 << 20, Parallel: 2, Ahead: 0}
 )
 
-// Open gives the object of that name. The engine does not close it.
-type Open func(ctx context.Context, name string) (store.Object, error)
+// Open gives the object of that name, or at that address if it is external. The
+// engine does not close it.
+type Open func(ctx context.Context, name string, external bool) (store.Object, error)
 
 // An Engine reads content from the objects that open gives.
 type Engine struct {
@@ -51,9 +52,9 @@ func New(open Open, l Limits) *Engine {
 	return &Engine{open: open, limits: l}
 }
 
-// Object returns the object of that name, as the engine reads it.
-func (g *Engine) Object(ctx context.Context, name string) (store.Object, error) {
-	return g.open(ctx, name)
+// Object returns the object that e lies in, as the engine reads it.
+func (g *Engine) Object(ctx context.Context, e format.Extent) (store.Object, error) {
+	return g.open(ctx, e.Object, e.External)
 }
 
 // MaxRequest is how much is asked for at once.
@@ -65,6 +66,7 @@ type Extents = iter.Seq2[format.Extent, error]
 // A request is one range read and the extents that it serves.
 type request struct {
 	object   string
+	external bool
 	off, len int64
 	extents  []format.Extent
 }
@@ -86,6 +88,12 @@ func plan(extents []format.Extent, l Limits) []request {
 		x = append(x, e)
 	}
 	slices.SortStableFunc(x, func(a, b format.Extent) int {
+		if a.External != b.External {
+			if b.External {
+				return -1
+			}
+			return 1
+		}
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Off, b.Off))
 	})
 	var reqs []request
@@ -93,13 +101,13 @@ func plan(extents []format.Extent, l Limits) []request {
 		if n := len(reqs); n > 0 {
 			last := &reqs[n-1]
 			end := last.off + last.len
-			if grown := max(end, e.Off+e.Len) - last.off; last.object == e.Object && e.Off-end <= l.Gap && grown <= l.Request {
+			if grown := max(end, e.Off+e.Len) - last.off; last.object == e.Object && last.external == e.External && e.Off-end <= l.Gap && grown <= l.Request {
 				last.len = grown
 				last.extents = append(last.extents, e)
 				continue
 			}
 		}
-		reqs = append(reqs, request{e.Object, e.Off, e.Len, []format.Extent{e}})
+		reqs = append(reqs, request{e.Object, e.External, e.Off, e.Len, []format.Extent{e}})
 	}
 	return reqs
 }
@@ -144,7 +152,7 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 	}
 	if len(xs) == 1 && xs[0].Codec == codec.Raw && xs[0].Size <= g.limits.Request {
 		// By far the most frequent read: one run, straight into the caller's buffer.
-		o, err := g.open(ctx, xs[0].Object)
+		o, err := g.Object(ctx, xs[0])
 		if err != nil {
 			return err
 		}
@@ -208,7 +216,7 @@ func (g *Engine) fetch(ctx context.Context, r request, p []byte, off int64) erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	o, err := g.open(ctx, r.object)
+	o, err := g.open(ctx, r.object, r.external)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func list(xs ...format.Extent) Extents {
 
 // open gives the objects of a store, as package holdall does.
 func open(st store.Store) Open {
-	return func(ctx context.Context, name string) (store.Object, error) { return st.Open(ctx, name) }
+	return func(ctx context.Context, name string, _ bool) (store.Object, error) { return st.Open(ctx, name) }
 }
 
 // A shape is one way to store one content.

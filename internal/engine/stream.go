@@ -234,7 +234,7 @@ func (r *Reader) nextRun() error {
 		r.cur = bytes.NewReader(e.Data[e.Skip:][:e.Size])
 		return nil
 	}
-	o, err := r.g.open(r.ctx, e.Object)
+	o, err := r.g.Object(r.ctx, e)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (r *Reader) join(e *format.Extent) error {
 			return err
 		}
 		t := trim(x, r.curEnd, r.size-r.curEnd)
-		if x.Codec != codec.Raw || x.Object != e.Object || x.At != r.curEnd || t.Off != e.Off+e.Len {
+		if x.Codec != codec.Raw || x.Object != e.Object || x.External != e.External || x.At != r.curEnd || t.Off != e.Off+e.Len {
 			r.peeked = &x
 			return nil
 		}

@@ -81,7 +81,7 @@ func TestCancelledReaderWaitsInCloseForWhatIsUnderWay(t *testing.T) {
 		st := &storetest.Mem{}
 		x := large(st, 24<<20)
 		busy := 0
-		o := func(ctx context.Context, name string) (store.Object, error) {
+		o := func(ctx context.Context, name string, _ bool) (store.Object, error) {
 			inner, err := slow{st, true}.Open(ctx, name)
 			return counted{inner, &busy}, err
 		}

@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// maxRanges is how many ranges of one request are looked at: each may be a
+// round trip to where the archive is. A request for more gets everything.
+const maxRanges = 64
+
+func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entry) {
+	if e.Fault != nil {
+		h.fail(w, r, &format.CorruptError{Format: h.a.Format().Name, Problem: *e.Fault})
+		return
+	}
+	head := w.Header()
+	ctype := typeOf(e.Name)
+	head.Set("Content-Type", ctype)
+	if runsScripts(ctype) {
+		// A page in an archive must not act for whoever looks at it: it gets an
+		// origin of its own.
+		head.Set("Content-Security-Policy", "sandbox allow-scripts allow-popups allow-downloads")
+	}
+	var modTime time.Time
+	if !h.a.IsDir() { // files of a folder change while it is served
+		modTime = e.ModTime
+		if tag := h.etag(r.Context(), e); tag != "" {
+			head.Set("ETag", tag)
+		}
+	}
+	if strings.Count(strings.Join(r.Header["Range"], ","), ",") >= maxRanges {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range")
+	}
+	src := &source{h: h, ctx: r.Context(), e: e}
+	a := &answer{ResponseWriter: w, src: src}
+	http.ServeContent(a, r, "", modTime, src)
+	err := src.failed()
+	switch {
+	case err == nil && a.gone == nil:
+		a.release()
+	case err == nil || r.Context().Err() != nil:
+		panic(http.ErrAbortHandler)
+	case !a.released:
+		h.fail(w, r, err)
+	default:
+		h.tell(r, err)
+		panic(http.ErrAbortHandler) // what was sent must not look whole
+	}
+}
+
+// maxExtents is how many pieces of an entry are looked at to make an ETag.
+const maxExtents = 1000
+
+// etag returns a strong ETag for e's content, "" if nothing says which bytes
+// they are. A short checksum does not: others have the same.
+func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
+	if d := e.Digest; len(d.Sum) >= 16 && !strings.ContainsFunc(d.Algo, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
+		return `"` + d.String() + `"`
+	}
+	if h.version == "" {
+		return ""
+	}
+	n := 0
+	for x, err := range h.a.Extents(ctx, e) {
+		// What lies outside the archive changes without its version.
+		if n++; err != nil || x.External || n > maxExtents {
+			return ""
+		}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", h.version, e.Name, e.Size))
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
+
+// A source is e's content, for http.ServeContent. It reads no more than it is
+// asked for. Its reads may go on after ServeContent has returned, so nothing of
+// it is closed.
+type source struct {
+	h   *handler
+	ctx context.Context
+	e   holdall.Entry
+	off int64
+
+	mu  sync.Mutex
+	err error // the first that kept content from being had
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.h.a.ReadAt(s.ctx, s.e, p, s.off)
+	s.off += int64(n)
+	if err != nil && err != io.EOF {
+		s.fail(err)
+	}
+	return n, err
+}
+
+func (s *source) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += s.off
+	case io.SeekEnd:
+		offset += s.e.Size
+	}
+	s.off = offset
+	return offset, nil
+}
+
+func (s *source) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *source) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// An answer holds the status back until there is a byte to follow it, so that
+// content which cannot be had at all is no 200.
+type answer struct {
+	http.ResponseWriter
+	src      *source
+	code     int
+	released bool
+	gone     error // why the client gets no more
+}
+
+func (a *answer) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *answer) release() {
+	if a.released {
+		return
+	}
+	a.released = true
+	if a.code != 0 {
+		a.ResponseWriter.WriteHeader(a.code)
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	a.release()
+	n, err := a.ResponseWriter.Write(p)
+	if err != nil && a.gone == nil {
+		a.gone = err
+	}
+	return n, err
+}
+
+// ReadFrom is how io.CopyN says how much it wants of what: with that, content
+// can be read in the way that suits it, and is never read beyond its range.
+func (a *answer) ReadFrom(r io.Reader) (int64, error) {
+	if l, ok := r.(*io.LimitedReader); ok && l.R == io.Reader(a.src) {
+		w := &counter{w: a}
+		err := a.src.writeTo(w, l.N)
+		if err != nil && a.gone == nil {
+			a.src.fail(err)
+		}
+		l.N -= w.n
+		return w.n, err
+	}
+	return io.Copy(struct{ io.Writer }{a}, r)
+}
+
+// step is how much is read at once of what is not read ahead.
+const step = 1 << 20
+
+// checkedFirst is how much content WriteContent checks before it writes.
+const checkedFirst = 1 << 20
+
+var steps = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// writeTo writes n bytes from where s is.
+func (s *source) writeTo(w io.Writer, n int64) error {
+	switch {
+	case s.off == 0 && n == s.e.Size:
+		if n <= checkedFirst || s.e.Digest.Algo == "" {
+			return s.h.a.WriteContent(s.ctx, w, s.e)
+		}
+		held := &lastHeld{w: w, left: n}
+		if err := s.h.a.WriteContent(s.ctx, held, s.e); err != nil {
+			return err
+		}
+		return held.release()
+	case n > step && (s.off+n == s.e.Size || s.decoded()):
+		f, err := s.h.a.OpenEntry(s.ctx, s.e)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.Seek(s.off, io.SeekStart); err != nil {
+			return err
+		}
+		_, err = io.CopyN(w, f, n)
+		return err
+	}
+	buf := steps.Get().(*bytes.Buffer)
+	defer steps.Put(buf)
+	buf.Grow(int(min(n, step)))
+	room := buf.AvailableBuffer()
+	for end := s.off + n; s.off < end; {
+		p := room[:min(end-s.off, int64(cap(room)), step)]
+		if _, err := io.ReadFull(s, p); err != nil {
+			return err
+		}
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decoded reports whether content has to be decoded from the beginning of a
+// unit to wherever one wants to read: then piece by piece would be from that
+// beginning again and again.
+func (s *source) decoded() bool {
+	for x, err := range s.h.a.Extents(s.ctx, s.e) {
+		return err == nil && x.Codec != "" // how formats call bytes as they are
+	}
+	return false
+}
+
+// counter counts what reaches w.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// lastHeld writes left bytes but for the last of them, which waits for release:
+// without it the client knows that content is not whole.
+type lastHeld struct {
+	w    io.Writer
+	left int64
+	last []byte
+}
+
+func (l *lastHeld) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left == 0 && len(p) > 0 {
+		l.last = []byte{p[len(p)-1]}
+		n, err := l.w.Write(p[:len(p)-1])
+		if err != nil {
+			return n, err
+		}
+		return len(p), nil
+	}
+	return l.w.Write(p)
+}
+
+func (l *lastHeld) release() error {
+	_, err := l.w.Write(l.last)
+	return err
+}

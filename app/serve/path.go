@@ -1,0 +1,98 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// isPath reports whether name can be a name in an archive and a path of a URL
+// at the same time. It is fs.ValidPath, but for names of any bytes.
+func isPath(name string) bool {
+	for elem := range strings.SplitSeq(name, "/") {
+		if elem == "" || elem == "." || elem == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// reference returns a name as a URL relative to the folder that it lies in. The
+// "./" keeps a colon from making a scheme of what is in front of it.
+func reference(name string) string {
+	const digits = "0123456789ABCDEF"
+	b := []byte("./")
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~/", c) >= 0:
+			b = append(b, c)
+		default:
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(b)
+}
+
+// maxLinks is how many links are followed, one leading to the next.
+const maxLinks = 40
+
+// resolve returns the entry that name leads to. Links lead through the archive
+// only; those to folders count on the way, too.
+func (h *handler) resolve(ctx context.Context, name string) (holdall.Entry, error) {
+	at := name
+	for range maxLinks {
+		e, below, err := h.find(ctx, at)
+		if err != nil {
+			return e, err
+		}
+		switch e.Kind {
+		case format.Symlink:
+			if e.Link == "" || path.IsAbs(e.Link) {
+				return e, notThere(name)
+			}
+			at = path.Join(path.Dir(e.Name), e.Link, below)
+		case format.HardLink:
+			at = e.Link
+		default:
+			return e, nil
+		}
+		if at != "." && !isPath(at) {
+			return e, notThere(name)
+		}
+	}
+	return holdall.Entry{}, notThere(name)
+}
+
+func notThere(name string) error {
+	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+// find returns the entry called name or, where there is none, the first symlink
+// on the way to it, and what of name lies below that.
+func (h *handler) find(ctx context.Context, name string) (_ holdall.Entry, below string, _ error) {
+	if name == "." {
+		return holdall.Entry{Name: ".", Kind: format.Dir}, "", nil
+	}
+	e, err := h.a.Lookup(ctx, name)
+	if err == nil || !h.hasLinks || !errors.Is(err, fs.ErrNotExist) {
+		return e, "", err
+	}
+	for i := range len(name) {
+		if name[i] != '/' {
+			continue
+		}
+		up, uerr := h.a.Lookup(ctx, name[:i])
+		if uerr == nil && up.Kind == format.Symlink {
+			return up, name[i+1:], nil
+		}
+		if uerr != nil && !errors.Is(uerr, fs.ErrNotExist) {
+			return up, "", uerr
+		}
+	}
+	return e, "", err
+}

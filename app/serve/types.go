@@ -1,0 +1,41 @@
+package serve
+
+import (
+	"path"
+	"strings"
+)
+
+const unknownType = "application/octet-stream"
+
+// types are content types by extension. The system's table is not asked: the
+// same archive would be something else on every machine.
+var types = map[string]string{
+	".aac": "audio/aac", ".flac": "audio/flac", ".m4a": "audio/mp4", ".mp3": "audio/mpeg", ".oga": "audio/ogg", ".ogg": "audio/ogg", ".wav": "audio/wav",
+	".avi": "video/x-msvideo", ".mkv": "video/x-matroska", ".mov": "video/quicktime", ".mp4": "video/mp4", ".webm": "video/webm",
+	".avif": "image/avif", ".bmp": "image/bmp", ".gif": "image/gif", ".ico": "image/vnd.microsoft.icon", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
+	".png": "image/png", ".svg": "image/svg+xml", ".tif": "image/tiff", ".tiff": "image/tiff", ".webp": "image/webp",
+	".css": "text/css; charset=utf-8", ".csv": "text/csv; charset=utf-8", ".htm": "text/html; charset=utf-8", ".html": "text/html; charset=utf-8",
+	".js": "text/javascript; charset=utf-8", ".log": "text/plain; charset=utf-8", ".md": "text/markdown; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
+	".tsv": "text/tab-separated-values; charset=utf-8", ".txt": "text/plain; charset=utf-8", ".xml": "text/xml; charset=utf-8",
+	".geojson": "application/geo+json", ".json": "application/json", ".jsonl": "application/jsonl", ".jsonld": "application/ld+json", ".map": "application/json",
+	".ndjson": "application/x-ndjson", ".toml": "application/toml", ".xhtml": "application/xhtml+xml", ".yaml": "application/yaml", ".yml": "application/yaml",
+	".pdf": "application/pdf", ".rtf": "application/rtf", ".wasm": "application/wasm",
+	".otf": "font/otf", ".ttf": "font/ttf", ".woff": "font/woff", ".woff2": "font/woff2",
+	".bz2": "application/x-bzip2", ".gz": "application/gzip", ".tar": "application/x-tar", ".xz": "application/x-xz", ".zip": "application/zip", ".zst": "application/zstd",
+	".h5": "application/x-hdf5", ".hdf5": "application/x-hdf5", ".nc": "application/x-netcdf", ".parquet": "application/vnd.apache.parquet",
+}
+
+// typeOf returns the content type of a file of that name.
+func typeOf(name string) string {
+	if t, ok := types[strings.ToLower(path.Ext(name))]; ok {
+		return t
+	}
+	return unknownType
+}
+
+// runsScripts reports whether a browser may take content of that type for a
+// page, and do what it says.
+func runsScripts(ctype string) bool {
+	ctype, _, _ = strings.Cut(ctype, ";")
+	return ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
+}

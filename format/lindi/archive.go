@@ -1,0 +1,427 @@
+package lindi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A form is one of the three shapes of an archive.
+type form uint8
+
+const (
+	tarForm  form = iota // one tar
+	jsonForm             // lindi.json alone, under any name
+	dirForm              // a folder with lindi.json and blobs
+)
+
+func (f form) String() string { return [...]string{"tar", "json", "directory"}[f] }
+
+// formOf is the form that a name asks for.
+func formOf(name string) form {
+	switch name = strings.ToLower(strings.TrimRight(name, "/")); {
+	case strings.HasSuffix(name, ".json"):
+		return jsonForm
+	case strings.HasSuffix(name, ".d"):
+		return dirForm
+	}
+	return tarForm
+}
+
+// An archive is what is known of one while it is read, checked or changed. It
+// is filled as far as is asked for.
+type archive struct {
+	st     store.Store
+	name   string
+	form   form
+	limits format.Limits
+
+	obj    store.Object // tar, or the JSON itself; of a folder its lindi.json
+	size   int64        // of obj
+	held   []piece      // what was read already
+	entry  entry
+	table  *table
+	notes  []format.Problem // what was not as it should be, and got round
+	rfs    *rfs
+	rfsRow row // where in the tar the rfs was
+}
+
+// A piece is a run of the object's bytes.
+type piece struct {
+	off int64
+	b   []byte
+}
+
+// openArchive opens the object and finds out which form it has. Of a tar, the
+// first read is kept.
+func openArchive(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
+	a := &archive{st: st, name: name, limits: o.Limits.OrDefault()}
+	trimmed := strings.TrimRight(name, "/")
+	if formOf(name) == dirForm {
+		if a.obj, err = st.Open(ctx, trimmed+"/"+rfsName); err != nil {
+			return nil, err
+		}
+		a.name, a.form = trimmed, dirForm
+		return a, nil
+	}
+	a.obj, err = st.Open(ctx, name)
+	if err != nil {
+		// A folder may have any name; what has no bytes of its own may be one.
+		obj, derr := st.Open(ctx, trimmed+"/"+rfsName)
+		if derr == nil {
+			if _, derr = obj.Info(ctx); derr == nil {
+				a.name, a.form, a.obj = trimmed, dirForm, obj
+				return a, nil
+			}
+			obj.Close()
+		}
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			a.obj.Close()
+		}
+	}()
+	head := make([]byte, format.ProbeSize)
+	n, err := store.ReadHead(ctx, a.obj, head)
+	if err != nil {
+		return nil, err
+	}
+	info, err := a.obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.size = info.Size
+	a.held = append(a.held, piece{0, head[:n]})
+	switch shape := shapeOf(head[:n]); {
+	case shape == isTar, shape == isNothing && formOf(name) == tarForm && strings.HasSuffix(strings.ToLower(name), ".lindi.tar"):
+		a.form = tarForm
+	case shape == isJSON:
+		a.form = jsonForm
+	default:
+		return nil, a.corrupt(format.BadMagic, 0, "neither a tar that begins with "+entryName+" nor a JSON text")
+	}
+	return a, nil
+}
+
+func (a *archive) close() error { return a.obj.Close() }
+
+// What the first bytes of an object are.
+const (
+	isNothing = iota
+	isTar
+	isJSON
+)
+
+func shapeOf(head []byte) int {
+	if len(head) >= frontLen {
+		if _, err := parseEntry(head[entryData:frontLen], format.DefaultMaxDepth); err == nil {
+			return isTar // even where the header before it is damaged
+		}
+	}
+	if len(head) >= blockLen && string(head[magicAt:magicAt+6]) == "ustar\x00" {
+		if h, ok := parseHeader(head); ok && h.name == entryName || string(head[:len(entryName)]) == entryName {
+			return isTar
+		}
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("{")) && bytes.IndexByte(head[:min(len(head), blockLen)], 0) < 0 {
+		return isJSON
+	}
+	return isNothing
+}
+
+func (a *archive) problem(code format.Code, sev format.Severity, off int64, msg string, args ...any) format.Problem {
+	if a.obj != nil && a.form != dirForm {
+		off = min(off, a.size) // what should lie behind the end is missed at the end
+	}
+	return format.Problem{Code: code, Severity: sev, Volume: a.objectName(), Off: off, Message: fmt.Sprintf(msg, args...)}
+}
+
+func (a *archive) corrupt(code format.Code, off int64, msg string, args ...any) error {
+	return &format.CorruptError{Format: "lindi", Problem: a.problem(code, format.Error, off, msg, args...)}
+}
+
+// objectName is the name of the object that lindi.json or the tar is.
+func (a *archive) objectName() string {
+	if a.form == dirForm {
+		return a.name + "/" + rfsName
+	}
+	return a.name
+}
+
+// folder is where paths that lead out of the archive begin.
+func (a *archive) folder() string {
+	if a.form == dirForm {
+		return a.name
+	}
+	return path.Dir(a.name)
+}
+
+// read returns n bytes at off, from what was read before if they are there. The
+// caller has checked that they lie within the object.
+func (a *archive) read(ctx context.Context, off, n int64) ([]byte, error) {
+	for _, p := range a.held {
+		if off >= p.off && off+n <= p.off+int64(len(p.b)) {
+			return p.b[off-p.off:][:n:n], nil
+		}
+	}
+	b := make([]byte, n)
+	return b, a.obj.ReadAt(ctx, b, off)
+}
+
+// fetch reads a run ahead of its use.
+func (a *archive) fetch(ctx context.Context, off, n int64) error {
+	b, err := a.read(ctx, off, n)
+	if err == nil {
+		a.held = append(a.held, piece{off, b})
+	}
+	return err
+}
+
+const (
+	// firstFetch is how much of a JSON member is worth asking for at once,
+	// whatever part of it is padding.
+	firstFetch = 64 << 10
+	// joinGap is how far apart two things may lie that are fetched together.
+	joinGap = 64 << 10
+)
+
+// text returns the JSON text of a member of room bytes at off, without its
+// padding if that is long: hint is how long the text may be, 0 where unknown.
+func (a *archive) text(ctx context.Context, off, room, hint int64) ([]byte, error) {
+	if room > a.limits.Index || room >= 1<<32 {
+		return nil, a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
+	}
+	if room > a.size-off {
+		return nil, a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
+	}
+	if store.IsNear(a.st) && room <= 4*firstFetch {
+		hint = room
+	}
+	if hint <= 0 || hint > room {
+		// What the reference has just placed fills at most a quarter.
+		hint = room / 4
+	}
+	n := min(room, max(hint, firstFetch))
+	for {
+		b, err := a.read(ctx, off, n)
+		if err != nil {
+			return nil, err
+		}
+		if trimmed := bytes.TrimRight(b, " \t\r\n"); n == room || len(trimmed) < len(b) && complete(trimmed, a.limits.Depth) {
+			return trimmed, nil
+		}
+		rest, err := a.read(ctx, off+n, min(n, room-n))
+		if err != nil {
+			return nil, err
+		}
+		a.held = append(a.held, piece{off, append(b[:n:n], rest...)})
+		n += int64(len(rest))
+	}
+}
+
+// complete reports whether b is a whole JSON text: cut short, it would not end
+// in the brace that opened it.
+func complete(b []byte, depth int) bool {
+	if len(b) == 0 || b[len(b)-1] != '}' {
+		return false
+	}
+	s := &scanner{b: b, depth: depth}
+	return s.skip() == nil && s.end() == nil
+}
+
+// loadTable finds the members: by entry and index, or by their headers where
+// those cannot be used.
+func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
+	if a.table != nil {
+		return nil
+	}
+	t, why, err := a.indexed(ctx, wantRFS)
+	if err != nil {
+		return err
+	}
+	if why != nil {
+		a.notes = append(a.notes, *why)
+		if t, err = a.scan(ctx); err != nil {
+			return err
+		}
+	}
+	t.volume, t.size = a.name, a.size
+	a.table = t
+	return nil
+}
+
+// indexed reads entry and index. It returns why they cannot be used.
+func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Problem, error) {
+	bad := func(code format.Code, off int64, msg string, args ...any) (*table, *format.Problem, error) {
+		p := a.problem(code, format.Error, off, msg, args...)
+		return nil, &p, nil
+	}
+	if a.size < frontLen {
+		return bad(format.Truncated, a.size, "%d bytes are too few even for %s", a.size, entryName)
+	}
+	b, err := a.read(ctx, entryData, entryLen)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := parseEntry(b, a.limits.Depth)
+	if err != nil {
+		return bad(format.BadIndex, entryData, "%s cannot be read: %v", entryName, err)
+	}
+	if e.s > a.size || e.d > a.size-e.s {
+		return bad(format.OutOfBounds, entryData, "%s says that the index has %d bytes at %d, but the archive has %d", entryName, e.s, e.d, a.size)
+	}
+	a.entry = e
+	if err := a.fetchTogether(ctx, e, wantRFS); err != nil {
+		return nil, nil, err
+	}
+	text, err := a.text(ctx, e.d, e.s, e.indexText)
+	if err != nil {
+		if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Code != format.Limit {
+			return nil, &c.Problem, nil
+		}
+		return nil, nil, err
+	}
+	t, err := parseIndex(text, a.limits.Depth)
+	if err != nil {
+		return bad(format.BadIndex, e.d, "%s cannot be read: %v", indexName, err)
+	}
+	for _, odd := range t.odd {
+		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
+	}
+	self := false
+	for _, r := range t.rows {
+		self = self || r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s
+	}
+	if !self {
+		return bad(format.BadIndex, e.d, "the index does not list itself where %s says that it is", entryName)
+	}
+	return t, nil, nil
+}
+
+// fetchTogether asks for the index and lindi.json at once, where the entry says
+// that they lie close together.
+func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) error {
+	if !wantRFS || store.IsNear(a.st) || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
+		return nil
+	}
+	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+e.rfsText)
+	if to > a.size || from < 0 || to-from > e.indexText+e.rfsText+joinGap || to-from > a.limits.Index {
+		return nil
+	}
+	if head := int64(len(a.held[0].b)); from < head {
+		from = min(head, to)
+	}
+	if from == to {
+		return nil
+	}
+	if err := a.fetch(ctx, from, to-from); err != nil {
+		return err
+	}
+	// What lies in the head and goes on behind it becomes one piece.
+	if p, head := a.held[len(a.held)-1], a.held[0]; p.off == int64(len(head.b)) {
+		a.held[0].b = append(head.b[:len(head.b):len(head.b)], p.b...)
+	}
+	return nil
+}
+
+// loadRFS reads lindi.json: the one that the index says, or where that cannot
+// be read, as after a writer was killed between the two, the last one that can.
+func (a *archive) loadRFS(ctx context.Context) error {
+	if a.rfs != nil {
+		return nil
+	}
+	err := a.readRFS(ctx)
+	c, ok := errors.AsType[*format.CorruptError](err)
+	if !ok || a.form != tarForm || a.table == nil || a.table.found || c.Code == format.Limit {
+		return err
+	}
+	t, serr := a.scan(ctx)
+	if serr != nil {
+		return err
+	}
+	r, ok := t.last(rfsName)
+	if old, had := a.table.last(rfsName); !ok || had && old.o == r.o {
+		return err
+	}
+	a.notes = append(a.notes, c.Problem)
+	t.volume, t.size = a.name, a.size
+	a.table, a.entry.rfsAt = t, 0
+	return a.readRFS(ctx)
+}
+
+func (a *archive) readRFS(ctx context.Context) error {
+	off, room, hint := int64(0), int64(0), int64(0)
+	if a.form == tarForm {
+		if err := a.loadTable(ctx, true); err != nil {
+			return err
+		}
+		r, ok := a.table.last(rfsName)
+		if !ok {
+			return a.corrupt(format.MissingIndex, -1, "no %s: which keys there are is not known, only the members are", rfsName)
+		}
+		if p := a.table.fault(r); p != nil {
+			return &format.CorruptError{Format: "lindi", Problem: *p}
+		}
+		off, room, a.rfsRow = r.d, r.s, r
+		if a.entry.rfsAt == r.d {
+			hint = a.entry.rfsText
+		}
+	} else {
+		info, err := a.obj.Info(ctx)
+		if err != nil {
+			return err
+		}
+		a.size, room, hint = info.Size, info.Size, info.Size
+	}
+	text, err := a.text(ctx, off, room, hint)
+	if err != nil {
+		return err
+	}
+	x, err := parseRFS(text, a.limits.Depth)
+	if err != nil {
+		place := off
+		if t, ok := errors.AsType[*textError](err); ok {
+			place += int64(t.off)
+		}
+		return a.corrupt(format.BadIndex, place, "%s cannot be read: %v", rfsName, err)
+	}
+	a.rfs = x
+	return nil
+}
+
+// last returns the row of that name that counts.
+func (t *table) last(name string) (row, bool) {
+	for i := len(t.rows) - 1; i >= 0; i-- {
+		if t.rows[i].name == name {
+			return t.rows[i], true
+		}
+	}
+	return row{}, false
+}
+
+// bareRFS reports whether lindi.json only exists because the reference does not
+// open an archive without one. Longer ones are not looked at.
+func (a *archive) bareRFS(ctx context.Context) (bool, error) {
+	r, ok := a.table.last(rfsName)
+	if !ok || r.s > firstRoom || a.table.fault(r) != nil {
+		return false, nil
+	}
+	b, err := a.read(ctx, r.d, r.s)
+	if err != nil {
+		return false, err
+	}
+	x, err := parseRFS(b, a.limits.Depth)
+	return err == nil && x.bare(), nil
+}
+
+// bare reports whether there is nothing but the root that every file has.
+func (x *rfs) bare() bool {
+	return len(x.top) == 0 && (len(x.refs) == 0 || len(x.refs) == 1 && x.refs[0].key == ".zgroup")
+}

@@ -1,0 +1,58 @@
+package lindi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Views of an archive.
+const (
+	membersView = "members" // what lies in the tar, or in the folder
+	zarrView    = "zarr"    // the keys of lindi.json
+)
+
+// Format is the LINDI archive in its three forms.
+var Format = &format.Format{
+	Name:          "lindi",
+	Title:         "LINDI tar",
+	Extensions:    []string{".lindi.tar", ".lindi.json", ".lindi.d"},
+	Views:         []string{membersView, zarrView},
+	Keeps:         format.KeepsDigests,
+	WantsManifest: true,
+	Refers:        true,
+	Detect:        detect,
+	Open:          open,
+	Create:        create,
+	Verify:        verify,
+	Repair:        repair,
+}
+
+func detect(p format.Probe) format.Match {
+	if p.Size < 0 {
+		if slices.Contains(p.Names, rfsName) {
+			return format.Certain
+		}
+		return format.No
+	}
+	switch shapeOf(p.Head) {
+	case isTar:
+		return format.Certain
+	case isJSON:
+		// Of another JSON text this much is not said so early, or not at all.
+		if strings.Contains(string(p.Head[:min(len(p.Head), 4096)]), `"refs"`) || strings.Contains(string(p.Tail), `"refs"`) {
+			return format.Likely
+		}
+		s := &scanner{b: p.Head, depth: format.DefaultMaxDepth}
+		said := format.No
+		_ = s.members(func(key []byte) error {
+			if string(key) == `"refs"` || string(key) == `"generationMetadata"` {
+				said = format.Likely
+			}
+			return s.skip()
+		})
+		return said
+	}
+	return format.No
+}

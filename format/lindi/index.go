@@ -1,0 +1,286 @@
+package lindi
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	"github.com/holdall/holdall/format"
+)
+
+const (
+	digestAlgo = "blake3"
+	digestLen  = 32
+)
+
+// A row is one member of the tar, as the index has it or as a scan of the
+// headers found it.
+type row struct {
+	name string
+	o    int64 // header
+	d    int64 // content
+	s    int64 // bytes of content
+	at   uint32
+	len  uint32 // of the row's own text in the index; 0 if there is none
+	sum  int32  // in table.sums; -1 for none
+}
+
+// end returns where the next header can lie.
+func (r row) end() int64 { return r.d + padded(r.s) }
+
+// A table is the members of a tar.
+type table struct {
+	volume string
+	size   int64 // of the file
+	rows   []row
+	sums   [][digestLen]byte
+	text   []byte   // the index's, which rows and names lie in
+	extra  []member // what else the index has at its top
+	odd    []oddRow // rows that say nothing usable
+	found  bool     // by a scan, not by an index
+	holes  []hole   // where the scan found no header
+
+	bare bool // lindi.json says nothing: it is there because one has to be
+}
+
+// An oddRow is a row of the index that cannot be used.
+type oddRow struct {
+	at  int64 // in the text
+	msg string
+}
+
+// A member is one of a JSON object's: key and value, as text.
+type member struct{ key, value []byte }
+
+func (t *table) Len() int          { return len(t.rows) }
+func (t *table) Name(i int) string { return t.rows[i].name }
+
+func (t *table) Entry(i int) format.Entry {
+	r := t.rows[i]
+	e := format.Entry{Name: r.name, Size: r.s, Ref: r}
+	switch r.name {
+	case entryName, indexName:
+		e.Internal = true
+	case rfsName:
+		e.Internal = t.bare
+	default:
+		if r.sum >= 0 {
+			e.Digest = format.Digest{Algo: digestAlgo, Sum: string(t.sums[r.sum][:])}
+		}
+	}
+	e.Fault = t.fault(r)
+	return e
+}
+
+// fault says why a member cannot be read; nil if it can.
+func (t *table) fault(r row) *format.Problem {
+	p := format.Problem{Severity: format.Error, Volume: t.volume, Off: min(r.d, t.size), Entry: r.name, HasEntry: true}
+	switch {
+	case r.d > t.size-r.s && r.o < t.size:
+		p.Code, p.Message = format.Truncated, fmt.Sprintf("its %d bytes at %d reach beyond the end of the archive, which has %d", r.s, r.d, t.size)
+	case r.d > t.size-r.s:
+		p.Code, p.Message = format.OutOfBounds, fmt.Sprintf("it should lie at %d, but the archive has %d bytes", r.d, t.size)
+	default:
+		return nil
+	}
+	return &p
+}
+
+// parseIndex reads the text of an index. Rows that say nothing usable are set
+// aside; only a text that is no index is an error.
+func parseIndex(text []byte, depth int) (*table, error) {
+	t := &table{text: text}
+	s := &scanner{b: text, depth: depth}
+	files := false
+	err := s.members(func(key []byte) error {
+		if string(key) != `"files"` {
+			v, err := s.value()
+			t.extra = append(t.extra, member{key, v})
+			return err
+		}
+		files = true
+		t.rows, t.sums, t.odd = nil, nil, nil // of equal keys the last counts
+		return s.elements(func() error { return t.parseRow(s) })
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err == nil && !files {
+		err = &textError{0, `no "files"`}
+	}
+	return t, err
+}
+
+func (t *table) parseRow(s *scanner) error {
+	if s.peek() != '{' {
+		at := s.i
+		v, err := s.value()
+		t.odd = append(t.odd, oddRow{int64(at), fmt.Sprintf("%.40q is no row", v)})
+		return err
+	}
+	r := row{at: uint32(s.i), sum: -1}
+	var name, n [4][]byte
+	err := s.members(func(key []byte) error {
+		v, err := s.value()
+		switch string(key) {
+		case `"o"`:
+			n[0] = v
+		case `"d"`:
+			n[1] = v
+		case `"s"`:
+			n[2] = v
+		case `"n"`:
+			name[0] = v
+		case `"` + digestAlgo + `"`:
+			n[3] = v
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.len = uint32(s.i) - r.at
+	var ok [3]bool
+	r.o, ok[0] = whole(n[0])
+	r.d, ok[1] = whole(n[1])
+	r.s, ok[2] = whole(n[2])
+	if !ok[0] || !ok[1] || !ok[2] || len(name[0]) < 2 || name[0][0] != '"' {
+		t.odd = append(t.odd, oddRow{int64(r.at), fmt.Sprintf("%.80q has not d, n, o and s as it should", s.b[r.at:s.i])})
+		return nil
+	}
+	r.name = shared(name[0])
+	if v := n[3]; len(v) == 2+2*digestLen {
+		var sum [digestLen]byte
+		if _, err := hex.Decode(sum[:], v[1:len(v)-1]); err == nil {
+			r.sum = int32(len(t.sums))
+			t.sums = append(t.sums, sum)
+		}
+	}
+	t.rows = append(t.rows, r)
+	return nil
+}
+
+// shared is what a string token means, without a copy where it has no escapes.
+// The text must never change.
+func shared(token []byte) string {
+	if !plain(token) {
+		return string(appendString(nil, token))
+	}
+	b := token[1 : len(token)-1]
+	if len(b) == 0 {
+		return ""
+	}
+	return unsafe.String(&b[0], len(b))
+}
+
+// An entry is what .tar_entry.json says: where the index is.
+type entry struct {
+	o, d, s int64
+	// Hints that we leave for ourselves: how long the texts of index and
+	// lindi.json are, and where the latter lies. They may be stale, and only
+	// say what to fetch together.
+	indexText, rfsAt, rfsText int64
+}
+
+// parseEntry reads the text of .tar_entry.json.
+func parseEntry(text []byte, depth int) (e entry, err error) {
+	s := &scanner{b: text, depth: depth}
+	var name []byte
+	var n [3][]byte
+	err = s.members(func(key []byte) error {
+		switch string(key) {
+		case `"index"`:
+			if s.peek() != '{' {
+				return s.fail("expected an object")
+			}
+			return s.members(func(key []byte) error {
+				v, err := s.value()
+				switch string(key) {
+				case `"o"`:
+					n[0] = v
+				case `"d"`:
+					n[1] = v
+				case `"s"`:
+					n[2] = v
+				case `"n"`:
+					name = v
+				}
+				return err
+			})
+		case `"holdall"`:
+			var hint []int64
+			if s.peek() != '[' {
+				return s.skip()
+			}
+			err := s.elements(func() error {
+				v, err := s.value()
+				k, _ := whole(v)
+				hint = append(hint, k)
+				return err
+			})
+			if len(hint) == 3 {
+				e.indexText, e.rfsAt, e.rfsText = hint[0], hint[1], hint[2]
+			}
+			return err
+		}
+		return s.skip()
+	})
+	if err != nil {
+		return e, err
+	}
+	var ok [3]bool
+	e.o, ok[0] = whole(n[0])
+	e.d, ok[1] = whole(n[1])
+	e.s, ok[2] = whole(n[2])
+	if !ok[0] || !ok[1] || !ok[2] || string(name) != `"`+indexName+`"` {
+		return e, &textError{0, `"index" does not say where ` + indexName + " is"}
+	}
+	if e.d != e.o+blockLen || e.o < frontLen {
+		return e, &textError{0, fmt.Sprintf("the index cannot lie at %d with its header at %d", e.d, e.o)}
+	}
+	return e, s.end()
+}
+
+// appendEntry appends the entry's text. It stays within commitLen, so that one
+// sector says all that matters.
+func appendEntry(p []byte, e entry) []byte {
+	p = append(p, `{"holdall": [`...)
+	p = strconv.AppendInt(p, e.indexText, 10)
+	p = append(p, ", "...)
+	p = strconv.AppendInt(p, e.rfsAt, 10)
+	p = append(p, ", "...)
+	p = strconv.AppendInt(p, e.rfsText, 10)
+	p = append(p, `], "index": {"d": `...)
+	p = strconv.AppendInt(p, e.d, 10)
+	p = append(p, `, "n": "`+indexName+`", "o": `...)
+	p = strconv.AppendInt(p, e.o, 10)
+	p = append(p, `, "s": `...)
+	p = strconv.AppendInt(p, e.s, 10)
+	return append(p, "}}"...)
+}
+
+// The text of an index of ours: a row a line.
+const (
+	indexHead = `{"files": [`
+	indexTail = "\n]}"
+)
+
+// appendRow appends a row's text.
+func appendRow(p []byte, name string, o, d, s int64, sum string) []byte {
+	p = append(p, "\n{"...)
+	if sum != "" {
+		p = append(p, `"`+digestAlgo+`":"`...)
+		p = hex.AppendEncode(p, []byte(sum))
+		p = append(p, `",`...)
+	}
+	p = append(p, `"d":`...)
+	p = strconv.AppendInt(p, d, 10)
+	p = append(p, `,"n":`...)
+	p = appendQuoted(p, name)
+	p = append(p, `,"o":`...)
+	p = strconv.AppendInt(p, o, 10)
+	p = append(p, `,"s":`...)
+	p = strconv.AppendInt(p, s, 10)
+	return append(p, '}')
+}

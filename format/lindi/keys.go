@@ -1,0 +1,472 @@
+package lindi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// keys is the view of the reference file system: each key is a file.
+type keys struct {
+	*format.Index
+	a       *archive
+	members *format.Index // of a tar
+
+	tail     map[string]row // members behind all that the index knows
+	tailOnce sync.Once
+
+	mu     sync.Mutex
+	shapes map[string]int64 // by the path of an array: the length of a raw chunk, 0 if chunks are not filled up
+}
+
+func newKeys(ctx context.Context, a *archive) (*keys, error) {
+	if err := a.loadRFS(ctx); err != nil {
+		return nil, err
+	}
+	k := &keys{a: a, shapes: map[string]int64{}}
+	if a.form == tarForm {
+		k.members = format.NewIndex(a.table)
+	}
+	k.Index = format.NewIndex(keyTable{k})
+	return k, nil
+}
+
+// keyTable makes an entry of a key when one is asked for.
+type keyTable struct{ *keys }
+
+func (t keyTable) Len() int                 { return t.a.rfs.Len() }
+func (t keyTable) Name(i int) string        { return t.a.rfs.Name(i) }
+func (t keyTable) Entry(i int) format.Entry { return t.entry(t.a.rfs.refs[i]) }
+
+// A place is where a key's content lies.
+type place struct {
+	value    []byte // of lindi.json, for content that lies there
+	object   string
+	external bool
+	off, n   int64
+}
+
+func (k *keys) entry(r ref) format.Entry {
+	e := format.Entry{Name: r.key}
+	v := k.a.rfs.value(r)
+	bad := func(code format.Code, msg string, args ...any) format.Entry {
+		p := k.a.problem(code, format.Error, -1, msg, args...)
+		if k.a.form != tarForm {
+			p.Off = int64(r.at)
+		} else if k.a.rfsRow.d > 0 {
+			p.Off = k.a.rfsRow.d + int64(r.at)
+		}
+		p.Entry, p.HasEntry = r.key, true
+		e.Fault = &p
+		return e
+	}
+	if v[0] != '[' {
+		n, err := inlineSize(v)
+		if err != nil {
+			return bad(format.BadData, "its content in %s cannot be decoded: %v", rfsName, err)
+		}
+		e.Size, e.Ref = n, place{value: v, n: n}
+		if v[0] == '"' {
+			e.Size = k.filled(r.key, n)
+		}
+		return e
+	}
+	t, err := k.a.rfs.target(v)
+	if err != nil {
+		return bad(format.BadIndex, "%.80q is no reference: %v", v, err)
+	}
+	p := place{off: t.off, n: t.n}
+	name, within := t.inside()
+	switch {
+	case !within:
+		p.object, p.external = t.address, true
+		if p.object == "" {
+			return bad(format.Dangling, "its reference has no address")
+		}
+	case k.a.form == tarForm:
+		at, digest, ok := k.member(name)
+		switch {
+		case !ok:
+			return bad(format.Dangling, "it leads to the member %q, which is not there", name)
+		case t.n > at.s || t.off > at.s-t.n:
+			return bad(format.OutOfBounds, "it leads to bytes %s of %q, which has %d", shownRange(t.off, t.n), name, at.s)
+		case t.n > k.a.size || at.d > k.a.size-t.n || at.d+t.off > k.a.size-t.n:
+			return bad(format.Truncated, "it leads to %q, which reaches beyond the end of the archive", name)
+		}
+		p.object, p.off = k.a.name, at.d+t.off
+		if t.off == 0 && t.n == at.s {
+			e.Digest = digest
+		}
+	case !fs.ValidPath(name):
+		return bad(format.UnsafePath, "it leads to %q, which is no path within the archive", name)
+	default:
+		p.object = path.Join(k.a.folder(), name)
+	}
+	e.Ref = p
+	if e.Size = k.filled(r.key, t.n); e.Size != t.n {
+		e.Digest = format.Digest{} // which is that of the stored bytes
+	}
+	return e
+}
+
+// member finds a member of the tar. A writer that was killed may have written
+// what keys lead to and not the index: such members lie behind all others.
+func (k *keys) member(name string) (row, format.Digest, bool) {
+	if i, ok := k.members.Find(name); ok {
+		return k.a.table.rows[i], k.a.table.Entry(i).Digest, true
+	}
+	k.tailOnce.Do(func() {
+		end := int64(0)
+		for _, r := range k.a.table.rows {
+			end = max(end, r.end())
+		}
+		if end+terminatorLen >= k.a.size || k.a.table.found {
+			return
+		}
+		w, err := k.a.walk(context.Background(), end)
+		if err != nil {
+			return // what is not found is dangling; a read of anything else will say the error
+		}
+		k.tail = map[string]row{}
+		for _, f := range w.members {
+			if !f.trash && !f.odd && !f.cut {
+				k.tail[f.row.name] = f.row
+			}
+		}
+	})
+	r, ok := k.tail[name]
+	return r, format.Digest{}, ok
+}
+
+// filled returns how long a chunk of n stored bytes is: zeros follow a short
+// one, but only where chunks are stored as they are. What was compressed would
+// be spoiled by them.
+func (k *keys) filled(key string, n int64) int64 {
+	dir, last := path.Split(key)
+	if n == 0 || !isChunk(last) {
+		return n
+	}
+	dir = strings.TrimSuffix(dir, "/")
+	k.mu.Lock()
+	whole, known := k.shapes[dir]
+	k.mu.Unlock()
+	if !known {
+		whole = k.chunkLen(dir)
+		k.mu.Lock()
+		k.shapes[dir] = whole
+		k.mu.Unlock()
+	}
+	return max(n, whole)
+}
+
+// isChunk reports whether the last part of a key is a chunk's: integers and dots.
+func isChunk(last string) bool {
+	digits := 0
+	for i := range len(last) {
+		switch c := last[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case c == '.' && digits > 0:
+			digits = 0
+		default:
+			return false
+		}
+	}
+	return digits > 0
+}
+
+// chunkLen returns how long the chunks of the array at dir are if they are
+// stored as they are, and 0 if not.
+func (k *keys) chunkLen(dir string) int64 {
+	at, ok := k.find(join(dir, ".zarray"))
+	if !ok {
+		return 0
+	}
+	v := k.a.rfs.value(at)
+	if v[0] == '"' {
+		text, err := inline(v)
+		if err != nil {
+			return 0
+		}
+		v = text
+	}
+	return rawChunkLen(v, k.a.limits.Depth)
+}
+
+// rawChunkLen reads a .zarray: the length of a chunk whose numbers are stored as
+// they are, 0 for any other.
+func rawChunkLen(zarray []byte, depth int) int64 {
+	s := &scanner{b: zarray, depth: depth}
+	n, item := int64(1), int64(0)
+	raw := true
+	err := s.members(func(key []byte) error {
+		switch string(key) {
+		case `"compressor"`, `"filters"`:
+			v, err := s.value()
+			if string(v) != "null" && string(bytes.ReplaceAll(v, []byte(" "), nil)) != "[]" {
+				raw = false
+			}
+			return err
+		case `"dtype"`:
+			v, err := s.value()
+			if err != nil || len(v) < 5 || v[0] != '"' {
+				return err
+			}
+			if t := str(v); strings.ContainsRune("<>|", rune(t[0])) && strings.ContainsRune("iuf", rune(t[1])) {
+				item, _ = whole([]byte(t[2:]))
+			}
+			return err
+		case `"chunks"`:
+			return s.elements(func() error {
+				v, err := s.value()
+				c, ok := whole(v)
+				if !ok || c > 0 && n > math.MaxInt32*int64(1024)/c {
+					raw = false
+					return err
+				}
+				n *= c
+				return err
+			})
+		}
+		return s.skip()
+	})
+	if err != nil || !raw || item <= 0 || item > 16 {
+		return 0
+	}
+	return n * item
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// find returns the reference that counts for a key.
+func (k *keys) find(key string) (ref, bool) {
+	i, ok := k.Index.Find(key)
+	if !ok {
+		return ref{}, false
+	}
+	return k.a.rfs.refs[i], true
+}
+
+// maxHops is how many soft links may lead to one another.
+const maxHops = 40
+
+// Lookup finds a key, or what it means behind soft links: a group whose
+// attributes say _SOFT_LINK stands for the group or array that it names.
+func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	e, err := k.Index.Lookup(ctx, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return e, err
+	}
+	at := name
+	for range maxHops {
+		to, ok := k.follow(at)
+		if !ok {
+			break
+		}
+		at = to
+		if e, lerr := k.Index.Lookup(ctx, at); lerr == nil {
+			e.Name = name
+			return e, nil
+		}
+	}
+	return e, err
+}
+
+// follow replaces the first group on the way to name that is a soft link.
+func (k *keys) follow(name string) (string, bool) {
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		if to, ok := k.link(name[:i]); ok {
+			if i < len(name) {
+				return join(to, name[i+1:]), true
+			}
+			return to, true
+		}
+	}
+	return "", false
+}
+
+// link returns where the group at dir leads if it is a soft link. Paths are
+// absolute; a relative one is meant from the group that the link lies in, though
+// the reference takes it from the root.
+func (k *keys) link(dir string) (string, bool) {
+	at, ok := k.find(join(dir, ".zattrs"))
+	if !ok || dir == "" {
+		return "", false
+	}
+	v := k.a.rfs.value(at)
+	if !bytes.Contains(v, []byte("_SOFT_LINK")) {
+		return "", false
+	}
+	if v[0] == '"' {
+		text, err := inline(v)
+		if err != nil {
+			return "", false
+		}
+		v = text
+	}
+	to := ""
+	s := &scanner{b: v, depth: k.a.limits.Depth}
+	err := s.members(func(key []byte) error {
+		if string(key) != `"_SOFT_LINK"` || s.peek() != '{' {
+			return s.skip()
+		}
+		return s.members(func(key []byte) error {
+			v, err := s.value()
+			if string(key) == `"path"` && err == nil && v[0] == '"' {
+				to = str(v)
+			}
+			return err
+		})
+	})
+	if err != nil || to == "" {
+		return "", false
+	}
+	if !strings.HasPrefix(to, "/") {
+		to = "/" + path.Join(path.Dir(dir), to)
+	}
+	return strings.TrimPrefix(path.Clean(to), "/"), true
+}
+
+// Run returns where the whole of a key's content lies, if it is one run of an
+// object of this archive's store.
+func (k *keys) Run(e format.Entry) (format.Extent, bool) {
+	p, ok := e.Ref.(place)
+	if !ok || e.Fault != nil || p.value != nil || p.external || p.n == 0 || p.n != e.Size {
+		return format.Extent{}, false
+	}
+	return format.Extent{Size: e.Size, Object: p.object, Off: p.off, Len: p.n}, true
+}
+
+func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		p, ok := e.Ref.(place)
+		switch {
+		case e.Fault != nil:
+			yield(format.Extent{}, &format.CorruptError{Format: "lindi", Problem: *e.Fault})
+			return
+		case !ok:
+			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			return
+		case n <= 0 || e.Size == 0:
+			return
+		}
+		x := format.Extent{Size: p.n, Object: p.object, External: p.external, Off: p.off, Len: p.n}
+		if p.value != nil {
+			b, err := inline(p.value)
+			if err != nil {
+				yield(format.Extent{}, fmt.Errorf("%s: %w", e.Name, err))
+				return
+			}
+			x = format.Extent{Size: p.n, Codec: codec.Inline, Data: b}
+		}
+		if x.Size > 0 && !yield(x, nil) {
+			return
+		}
+		if e.Size > p.n {
+			yield(format.Extent{At: p.n, Size: e.Size - p.n, Codec: codec.Zero}, nil)
+		}
+	}
+}
+
+// Regions of this view are all that is no key's content: the members that no
+// key leads to count as trash.
+func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	if k.a.form != tarForm {
+		return func(yield func(format.Region, error) bool) {
+			yield(format.Region{Object: k.a.objectName(), Len: k.a.size, Use: format.IndexData, Label: rfsName}, nil)
+		}
+	}
+	return func(yield func(format.Region, error) bool) {
+		for g, err := range k.a.regions(ctx) {
+			if !yield(g, err) || err != nil {
+				return
+			}
+		}
+		used, err := k.used(ctx)
+		if err != nil {
+			yield(format.Region{}, err)
+			return
+		}
+		for _, r := range k.a.table.rows {
+			if k.a.table.fault(r) != nil {
+				continue
+			}
+			switch r.name {
+			case entryName, indexName, rfsName:
+				if !yield(format.Region{Object: k.a.name, Off: r.d, Len: r.s, Use: format.IndexData, Label: r.name}, nil) {
+					return
+				}
+				continue
+			}
+			for _, gap := range used.gaps(r) {
+				if !yield(format.Region{Object: k.a.name, Off: gap.off, Len: gap.n, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (k *keys) About(ctx context.Context) (format.About, error) {
+	a := k.a
+	about := format.About{Version: a.rfs.version(), Volumes: []string{a.objectName()}, Notes: a.notes}
+	about.IndexBytes = a.size
+	if a.form == tarForm {
+		about.IndexBytes = 0
+		for _, row := range a.table.rows {
+			if row.name == indexName || row.name == rfsName || row.name == entryName {
+				about.IndexBytes += blockLen + row.s
+			}
+		}
+	}
+	if a.form == dirForm {
+		files, err := a.files(ctx)
+		if err != nil {
+			return about, err
+		}
+		about.Volumes = about.Volumes[:0]
+		for _, f := range files {
+			about.Volumes = append(about.Volumes, f.object)
+		}
+	}
+	about.Facts = append(about.Facts, format.Fact{Key: "form", Value: a.form.String()})
+	var inside, outside, here int64
+	for _, r := range a.rfs.refs {
+		v := a.rfs.value(r)
+		if v[0] != '[' {
+			here++
+		} else if t, err := a.rfs.target(v); err == nil && strings.HasPrefix(t.address, "./") {
+			inside++
+		} else {
+			outside++
+		}
+	}
+	about.Facts = append(about.Facts, format.Fact{Key: "keys", Value: fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
+	for _, m := range a.rfs.top {
+		about.Carry = append(about.Carry, [2]string{string(m.key), string(m.value)})
+		if str(m.key) == "generationMetadata" {
+			about.Facts = append(about.Facts, format.Fact{Key: "generationMetadata", Value: fmt.Sprintf("%.200s", m.value)})
+		}
+	}
+	return about, nil
+}
+
+func (k *keys) Close() error { return k.a.close() }

@@ -1,0 +1,249 @@
+package lindi
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Places that never move, in bytes from the beginning of the tar. Everything
+// else is found through them.
+const (
+	blockLen      = 512
+	entryData     = blockLen             // of .tar_entry.json
+	entryLen      = 1024                 // padded
+	frontLen      = entryData + entryLen // where the next header may lie
+	terminatorLen = 2 * blockLen         // zeros that end the tar, and the file
+
+	// commitLen is how much of the entry is ever written at once when an archive
+	// is amended: one sector, which a disk writes whole or not at all.
+	commitLen = blockLen
+)
+
+// Names of the members that are the archive's own.
+const (
+	entryName = ".tar_entry.json"
+	indexName = ".tar_index.json"
+	rfsName   = "lindi.json"
+	blobDir   = "blobs/"
+	trashDir  = ".trash/"
+)
+
+// firstRoom is the size at which the reference begins to pad its JSON members.
+const firstRoom = 8192
+
+// roomFor is the size that a JSON text of n bytes is given when it gets a new
+// place: doubled until it is four times as much, as the reference does.
+func roomFor(n int64) int64 {
+	room := int64(firstRoom)
+	for room < 4*n {
+		room *= 2
+	}
+	return room
+}
+
+// padded rounds n up to whole blocks.
+func padded(n int64) int64 { return (n + blockLen - 1) &^ (blockLen - 1) }
+
+// Fields of a tar header, as [begin, end).
+const (
+	nameEnd   = 100
+	sizeAt    = 124
+	sizeEnd   = 136
+	timeAt    = 136
+	timeEnd   = 148
+	sumAt     = 148
+	sumEnd    = 156
+	typeAt    = 156
+	magicAt   = 257
+	userAt    = 265
+	deviceAt  = 329
+	prefixAt  = 345
+	prefixEnd = 500
+)
+
+// maxSize is the most that eleven octal digits can say.
+const maxSize = 8<<30 - 1
+
+// A header is what a tar header block says.
+type header struct {
+	name string
+	size int64
+	kind byte // '0' or NUL for a file, 'x' and 'g' for pax, 'L' for a GNU long name
+	// ours: the block is made as LINDI's own tools make them, without a time or
+	// an owner; another tar's are not.
+	ours bool
+}
+
+// isFile reports whether the header is that of a regular file.
+func (h header) isFile() bool { return h.kind == '0' || h.kind == 0 || h.kind == '7' }
+
+// parseHeader reads one block. It is strict: the magic and the checksum must be
+// right, since it is also asked of blocks that are only hoped to be headers.
+func parseHeader(b []byte) (h header, ok bool) {
+	if len(b) < blockLen || !bytes.Equal(b[magicAt:magicAt+5], []byte("ustar")) {
+		return h, false
+	}
+	want, ok := octal(b[sumAt:sumEnd])
+	if !ok || want != checksum(b) {
+		return h, false
+	}
+	size, ok := number(b[sizeAt:sizeEnd])
+	if !ok || size < 0 {
+		return h, false
+	}
+	name := text(b[:nameEnd])
+	// A GNU header keeps other things where ustar has the prefix.
+	if b[magicAt+5] == 0 {
+		if prefix := text(b[prefixAt:prefixEnd]); prefix != "" {
+			name = prefix + "/" + name
+		}
+	}
+	h = header{name: name, size: size, kind: b[typeAt]}
+	seconds, _ := octal(b[timeAt:timeEnd])
+	h.ours = b[magicAt+5] == 0 && seconds == 0 && h.kind == '0' &&
+		zero(b[userAt:prefixAt]) && string(b[100:108]) == "0000644\x00"
+	return h, true
+}
+
+// text is a field up to its first NUL.
+func text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func checksum(b []byte) int64 {
+	var sum int64
+	for i, c := range b[:blockLen] {
+		if i >= sumAt && i < sumEnd {
+			c = ' '
+		}
+		sum += int64(c)
+	}
+	return sum
+}
+
+// octal reads octal digits among spaces and NULs.
+func octal(b []byte) (n int64, ok bool) {
+	b = bytes.Trim(b, " \x00")
+	for _, c := range b {
+		if c < '0' || c > '7' || n > 1<<59 {
+			return 0, false
+		}
+		n = n<<3 | int64(c-'0')
+	}
+	return n, true
+}
+
+// number reads octal digits, or base 256 as GNU tar writes sizes from 8 GiB on.
+func number(b []byte) (int64, bool) {
+	if b[0]&0x80 == 0 {
+		return octal(b)
+	}
+	if b[0] != 0x80 {
+		return 0, false // negative, or beyond 88 bits
+	}
+	var n uint64
+	for _, c := range b[1:] {
+		if n > 1<<54 {
+			return 0, false
+		}
+		n = n<<8 | uint64(c)
+	}
+	return int64(n), true
+}
+
+// splitName puts a name into the name and prefix fields of a header. The
+// reference knows no prefix, but reads members by the index; every tar knows it.
+func splitName(name string) (prefix, rest string, ok bool) {
+	if len(name) <= nameEnd {
+		return "", name, true
+	}
+	if len(name) > nameEnd+1+prefixEnd-prefixAt {
+		return "", "", false
+	}
+	from := len(name) - nameEnd - 1
+	for i := from; i < len(name)-1 && i <= prefixEnd-prefixAt; i++ {
+		if name[i] == '/' && i > 0 {
+			return name[:i], name[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// nameFault says why no member can have this name; "" if one can.
+func nameFault(name string) string {
+	_, _, fits := splitName(name)
+	switch {
+	case name == "":
+		return "a member needs a name"
+	case strings.IndexByte(name, 0) >= 0:
+		return "a tar header cannot hold a NUL in a name"
+	case !utf8.ValidString(name):
+		return "the index is JSON, which cannot hold a name that is not UTF-8"
+	case strings.HasSuffix(name, "/"):
+		return "in a tar a name that ends in / is a folder"
+	case !fits:
+		return fmt.Sprintf("the name has %d bytes: a tar header has room for 100, or for 255 with a / in the right place", len(name))
+	case strings.HasPrefix(name, trashDir):
+		return trashDir + " is where members go that were removed"
+	case name == entryName || name == indexName:
+		return "the archive keeps its own index under this name"
+	}
+	return ""
+}
+
+// appendHeader appends the header of a member. The name must fit.
+func appendHeader(p []byte, name string, size int64) []byte {
+	prefix, rest, _ := splitName(name)
+	at := len(p)
+	p = append(p, make([]byte, blockLen)...)
+	b := p[at:]
+	copy(b, rest)
+	copy(b[100:], "0000644\x00")
+	copy(b[108:], "0000000\x00")
+	copy(b[116:], "0000000\x00")
+	copy(b[sizeAt:], fmt.Sprintf("%011o\x00", size))
+	copy(b[timeAt:], "00000000000\x00")
+	b[typeAt] = '0'
+	copy(b[magicAt:], "ustar\x0000")
+	copy(b[prefixAt:], prefix)
+	putChecksum(b)
+	return p
+}
+
+func putChecksum(b []byte) {
+	copy(b[sumAt:sumEnd], fmt.Sprintf("%06o\x00 ", checksum(b)))
+}
+
+// trashHeader renames a header as the reference does: the rest of it stays.
+func trashHeader(b []byte, name string) {
+	clear(b[:nameEnd])
+	copy(b[:nameEnd], name)
+	clear(b[prefixAt:prefixEnd])
+	putChecksum(b)
+}
+
+// trashName is what a member is called once it is removed. Where the reference's
+// form, .trash/NAME.xxxxxxxxxx, would not fit, the name's beginning goes.
+func trashName(name, tag string) string {
+	if room := nameEnd - len(trashDir) - 1 - len(tag); len(name) > room {
+		name = name[len(name)-room:]
+		for name != "" && !utf8.RuneStart(name[0]) {
+			name = name[1:]
+		}
+	}
+	return trashDir + name + "." + tag
+}

@@ -1,0 +1,294 @@
+package lindi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+	for key := range o.Param {
+		if key != dropOrphans {
+			return nil, fmt.Errorf("lindi has no %s: %w", key, errors.ErrUnsupported)
+		}
+	}
+	if o.View != "" && o.View != membersView && o.View != zarrView {
+		return nil, fmt.Errorf("lindi has no view %q: %w", o.View, errors.ErrUnsupported)
+	}
+	a, err := openArchive(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.reader(ctx, o.View, o.Param[dropOrphans] != "")
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Reader, error) {
+	if view == zarrView {
+		return newKeys(ctx, a)
+	}
+	switch a.form {
+	case tarForm:
+		if err := a.loadTable(ctx, false); err != nil {
+			return nil, err
+		}
+		var err error
+		if a.table.bare, err = a.bareRFS(ctx); err != nil {
+			return nil, err
+		}
+		if drop {
+			if err := a.loadRFS(ctx); err != nil {
+				return nil, err
+			}
+			referred := (&keys{a: a}).referred()
+			a.table.rows = slices.DeleteFunc(a.table.rows, func(r row) bool { return isOrphan(r.name, referred) })
+		}
+		return &members{Index: format.NewIndex(a.table), a: a}, nil
+	case jsonForm:
+		if err := a.loadRFS(ctx); err != nil {
+			return nil, err
+		}
+		return newLoose(a, []loose{{rfsName, a.name, a.size}}), nil
+	default:
+		files, err := a.files(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return newLoose(a, files), nil
+	}
+}
+
+// members is the view of a tar's members.
+type members struct {
+	*format.Index
+	a *archive
+}
+
+// Run returns where a member lies.
+func (r *members) Run(e format.Entry) (format.Extent, bool) {
+	m, ok := e.Ref.(row)
+	return format.Extent{Size: e.Size, Object: r.a.name, Off: m.d, Len: e.Size}, ok && e.Fault == nil && e.Size > 0
+}
+
+func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return runExtents(r.Run, e, n)
+}
+
+// runExtents yields the extent that run gives.
+func runExtents(run func(format.Entry) (format.Extent, bool), e format.Entry, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		x, ok := run(e)
+		switch {
+		case ok && n > 0:
+			yield(x, nil)
+		case e.Fault != nil:
+			yield(format.Extent{}, &format.CorruptError{Format: "lindi", Problem: *e.Fault})
+		case !ok && e.Size > 0:
+			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+		}
+	}
+}
+
+func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return r.a.regions(ctx)
+}
+
+// regions yields what lies around the members: their headers, what fills up
+// blocks, what was given up, the end.
+func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		region := func(off, n int64, use format.Use, label string) bool {
+			return n <= 0 || yield(format.Region{Object: a.name, Off: off, Len: n, Use: use, Label: label}, nil)
+		}
+		rows := slices.Clone(a.table.rows)
+		rows = slices.DeleteFunc(rows, func(r row) bool { return a.table.fault(r) != nil })
+		slices.SortStableFunc(rows, func(x, y row) int {
+			if x.o != y.o {
+				return int(min(max(x.o-y.o, -1), 1))
+			}
+			return 0
+		})
+		at := int64(0)
+		for _, r := range rows {
+			for g, err := range a.between(ctx, at, min(r.o, r.d, a.size)) {
+				if !yield(g, err) || err != nil {
+					return
+				}
+			}
+			if r.d > r.o && r.o >= at && !region(r.o, r.d-r.o, format.Header, "tar header") {
+				return
+			}
+			if at = max(at, r.d+r.s); !region(at, min(r.end(), a.size)-at, format.Padding, "fills the block") {
+				return
+			}
+			at = max(at, min(r.end(), a.size))
+		}
+		for g, err := range a.between(ctx, at, a.size) {
+			if !yield(g, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// between yields what lies in a run that no row of the index has: members in
+// the trash, members that it does not list, the end of the tar.
+func (a *archive) between(ctx context.Context, from, to int64) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		for from < to {
+			g := format.Region{Object: a.name, Off: from, Len: to - from, Use: format.Unknown, Label: "not in the index"}
+			if from+blockLen <= to {
+				b, err := a.read(ctx, from, blockLen)
+				if err != nil {
+					yield(g, err)
+					return
+				}
+				h, ok := parseHeader(b)
+				n := padded(h.size)
+				switch {
+				case ok && h.size >= 0 && n <= to-from-blockLen:
+					g.Len, g.Use, g.Label = blockLen, format.Header, "tar header"
+					if !yield(g, nil) {
+						return
+					}
+					from += blockLen
+					g.Off, g.Len, g.Use, g.Label = from, n, format.Trash, h.name
+					if len(h.name) < len(trashDir) || h.name[:len(trashDir)] != trashDir {
+						g.Use, g.Label = format.Unknown, h.name+", not in the index"
+					}
+				case zero(b) && to == a.size:
+					g.Use, g.Label = format.Padding, "end of the tar"
+				}
+			}
+			if g.Len > 0 && !yield(g, nil) {
+				return
+			}
+			from = g.Off + g.Len
+		}
+	}
+}
+
+func (r *members) About(context.Context) (format.About, error) {
+	a := r.a
+	about := format.About{Version: "ustar", Volumes: []string{a.name}, Notes: a.notes}
+	for _, row := range a.table.rows {
+		if row.name == indexName || row.name == rfsName || row.name == entryName {
+			about.IndexBytes += blockLen + row.s
+		}
+	}
+	about.Facts = append(about.Facts, format.Fact{Key: "form", Value: a.form.String()})
+	if a.table.found {
+		about.Facts = append(about.Facts, format.Fact{Key: "index", Value: "not usable: members were found by their headers"})
+	}
+	if len(a.table.sums) > 0 {
+		about.Facts = append(about.Facts, format.Fact{Key: "digests", Value: digestAlgo})
+	}
+	return about, nil
+}
+
+func (r *members) Close() error { return r.a.close() }
+
+// A loose member is an object of its own.
+type loose struct {
+	name   string
+	object string
+	size   int64
+}
+
+// looseMembers is the view of the members of a folder, or of a JSON alone.
+type looseMembers struct {
+	*format.Index
+	a     *archive
+	files []loose
+}
+
+func newLoose(a *archive, files []loose) *looseMembers {
+	entries := make(format.Entries, len(files))
+	for i, f := range files {
+		entries[i] = format.Entry{Name: f.name, Size: f.size, Ref: i}
+	}
+	return &looseMembers{format.NewIndex(entries), a, files}
+}
+
+// files lists what lies in the folder; where its store cannot, what lindi.json
+// says is there.
+func (a *archive) files(ctx context.Context) ([]loose, error) {
+	var files []loose
+	for info, err := range store.List(ctx, a.st, a.name+"/") {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return a.filesOfRefs(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, loose{info.Name[len(a.name)+1:], info.Name, info.Size})
+	}
+	return files, nil
+}
+
+func (a *archive) filesOfRefs(ctx context.Context) ([]loose, error) {
+	if err := a.loadRFS(ctx); err != nil {
+		return nil, err
+	}
+	files := []loose{{rfsName, a.objectName(), a.size}}
+	place := map[string]int{}
+	for _, r := range a.rfs.refs {
+		v := a.rfs.value(r)
+		if v[0] != '[' {
+			continue
+		}
+		t, err := a.rfs.target(v)
+		name, ok := t.inside()
+		if err != nil || !ok || !fs.ValidPath(name) {
+			continue
+		}
+		i, known := place[name]
+		if !known {
+			i = len(files)
+			place[name] = i
+			files = append(files, loose{name, a.name + "/" + name, 0})
+		}
+		files[i].size = max(files[i].size, t.off+t.n)
+	}
+	return files, nil
+}
+
+// Run returns where a member lies.
+func (r *looseMembers) Run(e format.Entry) (format.Extent, bool) {
+	i, ok := e.Ref.(int)
+	if !ok || i < 0 || i >= len(r.files) || e.Size == 0 {
+		return format.Extent{}, false
+	}
+	return format.Extent{Size: e.Size, Object: r.files[i].object, Len: e.Size}, true
+}
+
+func (r *looseMembers) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return runExtents(r.Run, e, n)
+}
+
+func (r *looseMembers) Regions(context.Context) iter.Seq2[format.Region, error] {
+	return func(func(format.Region, error) bool) {}
+}
+
+func (r *looseMembers) About(context.Context) (format.About, error) {
+	about := format.About{Version: r.a.rfs.version(), Facts: []format.Fact{{Key: "form", Value: r.a.form.String()}}, Notes: r.a.notes}
+	for _, f := range r.files {
+		about.Volumes = append(about.Volumes, f.object)
+		if f.name == rfsName {
+			about.IndexBytes += f.size
+		}
+	}
+	return about, nil
+}
+
+func (r *looseMembers) Close() error { return r.a.close() }

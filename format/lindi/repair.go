@@ -1,0 +1,289 @@
+package lindi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// dropOrphans is the parameter that leaves out blobs which no key leads to.
+const dropOrphans = "drop-orphans"
+
+// repair plans a new archive of all that can be had from an old one: entry,
+// index and lindi.json in front, the members behind them in the order in which
+// they lie, nothing in between.
+func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
+	a, err := openArchive(ctx, st, name, o)
+	if err != nil {
+		return format.Plan{}, err
+	}
+	defer a.close()
+	c := &checker{a: a, report: report}
+	if err := c.check(ctx); err != nil {
+		return format.Plan{}, err
+	}
+	drop := o.Param[dropOrphans] != ""
+	if a.form != tarForm || c.mends == 0 && !drop {
+		return format.Plan{}, nil
+	}
+	r := &rebuild{a: a}
+	for i, p := range c.left {
+		if i == 20 {
+			r.lose("and %d keys more", len(c.left)-i)
+			break
+		}
+		r.lose("%s: %s", format.Escape(p.Entry), p.Message)
+	}
+	if err := r.gather(ctx, drop); err != nil {
+		return format.Plan{}, err
+	}
+	if drop && c.mends == 0 && r.orphans == 0 {
+		return format.Plan{}, nil
+	}
+	return r.plan(), nil
+}
+
+// A rebuild is an archive as it should be.
+type rebuild struct {
+	a       *archive
+	members []row // what is kept, where it lies now
+	rfs     []byte
+	lost    []string
+	notes   []string
+	orphans int
+	partial bool
+}
+
+func (r *rebuild) lose(msg string, args ...any) {
+	r.lost = append(r.lost, fmt.Sprintf(msg, args...))
+	r.partial = true
+}
+
+// gather collects members: what the index lists, and what only has a header.
+func (r *rebuild) gather(ctx context.Context, drop bool) error {
+	a := r.a
+	referred := map[string]bool{}
+	if a.rfs != nil {
+		r.rfs = a.rfs.text
+		referred = (&keys{a: a}).referred()
+	} else {
+		r.rfs = []byte("{\n \"refs\": {\n  \".zgroup\": {\"zarr_format\": 2}\n }\n}")
+		r.lose("lindi.json: no copy of it can be read, so all keys, arrays and attributes are lost; the blobs are kept")
+	}
+	rows := slices.Clone(a.table.rows)
+	known := map[string]bool{}
+	for _, m := range rows {
+		known[m.name] = true
+	}
+	if err := r.renamed(ctx, rows, known, referred); err != nil {
+		return err
+	}
+	holed, err := r.fromHoles(ctx, known)
+	if err != nil {
+		return err
+	}
+	rows = append(rows, holed...)
+	found, err := r.unlisted(ctx, rows)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		switch {
+		case f.trash || f.odd:
+		case f.row.name == rfsName || f.row.name == indexName || f.row.name == entryName:
+		case f.cut:
+			r.lose("%s: %d of its %d bytes are there; it was being written, and the index does not list it", f.row.name, max(0, a.size-f.d), f.s)
+		case known[f.row.name]:
+			r.notes = append(r.notes, fmt.Sprintf("%s at %d is left out: the index lists another of that name", f.row.name, f.o))
+		default:
+			rows = append(rows, f.row)
+			known[f.row.name] = true
+			r.notes = append(r.notes, fmt.Sprintf("%s at %d is listed now", f.row.name, f.o))
+		}
+	}
+	// Of equal names the last row of the index counts.
+	counts := map[string]row{}
+	for _, m := range rows[:len(a.table.rows)] {
+		counts[m.name] = m
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.d, y.d) })
+	end := int64(0)
+	for _, m := range rows {
+		if c, ok := counts[m.name]; ok && (c.o != m.o || c.d != m.d || c.s != m.s) {
+			continue
+		}
+		switch {
+		case m.name == entryName || m.name == indexName || m.name == rfsName:
+			continue
+		case a.table.fault(m) != nil:
+			r.lose("%s: %d of its %d bytes are there", m.name, min(max(0, a.size-m.d), m.s), m.s)
+			continue
+		case m.d < end:
+			r.lose("%s: lies within another member", m.name)
+			continue
+		case drop && isOrphan(m.name, referred):
+			r.orphans++
+			continue
+		case nameFault(m.name) != "" || m.s > maxSize:
+			r.lose("%s: %s", format.Escape(m.name), cmp.Or(nameFault(m.name), "it is longer than a tar header can say"))
+			continue
+		}
+		end = m.d + m.s
+		r.members = append(r.members, m)
+	}
+	if r.orphans > 0 {
+		r.notes = append(r.notes, fmt.Sprintf("%d blobs that no key leads to are left out", r.orphans))
+	}
+	return nil
+}
+
+// renamed gives rows of the index the names that their headers have, where keys
+// lead to those and to none of the row's own.
+func (r *rebuild) renamed(ctx context.Context, rows []row, known, referred map[string]bool) error {
+	if r.a.table.found {
+		return nil
+	}
+	v := &view{a: r.a, ctx: ctx}
+	for i, m := range rows {
+		if referred[m.name] || !strings.HasPrefix(m.name, blobDir) || m.o > r.a.size-blockLen {
+			continue
+		}
+		b, err := v.at(m.o, blockLen)
+		if err != nil {
+			return err
+		}
+		if h, ok := parseHeader(b); ok && referred[h.name] && !known[h.name] && h.size == m.s {
+			r.notes = append(r.notes, fmt.Sprintf("%s is called %s again, as its header has it and keys expect", m.name, h.name))
+			rows[i].name, known[h.name] = h.name, true
+		}
+	}
+	return nil
+}
+
+// fromHoles finds members whose headers are damaged: a run without a header can
+// only be the one member that keys lead to, is missing, and fits it exactly; or
+// the one whose name can still be read there.
+func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []row, err error) {
+	if r.a.rfs == nil || len(r.a.table.holes) == 0 {
+		return nil, nil
+	}
+	missing := map[string]int64{}
+	for _, x := range r.a.rfs.refs {
+		v := r.a.rfs.value(x)
+		if v[0] != '[' {
+			continue
+		}
+		if t, err := r.a.rfs.target(v); err == nil {
+			if name, ok := t.inside(); ok && !known[name] && t.off < 1<<60 && t.n < 1<<60 {
+				missing[name] = max(missing[name], t.off+t.n)
+			}
+		}
+	}
+	for _, h := range r.a.table.holes {
+		var fits []string
+		for name, n := range missing {
+			if blockLen+padded(n) == h.n {
+				fits = append(fits, name)
+			}
+		}
+		b, err := r.a.read(ctx, h.off, min(blockLen, h.n))
+		if err != nil {
+			return nil, err
+		}
+		name := text(b[:min(nameEnd, len(b))])
+		if len(fits) == 1 {
+			name = fits[0]
+		}
+		n, ok := missing[name]
+		if !ok || blockLen+padded(n) > h.n {
+			continue
+		}
+		delete(missing, name)
+		rows = append(rows, row{name: name, o: h.off, d: h.off + blockLen, s: n, sum: -1})
+		r.notes = append(r.notes, fmt.Sprintf("%s at %d has no readable header, but fits what keys expect of it", name, h.off))
+	}
+	return rows, nil
+}
+
+// unlisted finds members by their headers where the index has none.
+func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err error) {
+	if r.a.table.found {
+		return nil, nil
+	}
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
+	end := int64(0)
+	look := func(to int64) error {
+		if to-end < blockLen {
+			return nil
+		}
+		// As if the archive ended where the next member begins.
+		part := *r.a
+		part.size = to
+		w, err := part.walk(ctx, end)
+		list = append(list, w.members...)
+		return err
+	}
+	for _, m := range rows {
+		if m.o > end && m.o <= r.a.size {
+			if err := look(m.o); err != nil {
+				return nil, err
+			}
+		}
+		end = max(end, m.end())
+	}
+	return list, look(r.a.size)
+}
+
+// plan turns a rebuild into edits: contents stay, all between them is new.
+func (r *rebuild) plan() format.Plan {
+	a := r.a
+	index := func(f front, first int64) []byte {
+		t := tarSink{sums: a.table.sums}
+		at := first
+		for _, m := range r.members {
+			n := row{name: m.name, o: at, d: at + blockLen, s: m.s, sum: m.sum}
+			t.rows = append(t.rows, n)
+			at = n.end()
+		}
+		return t.indexText(f, 0)
+	}
+	f := front{indexAt: frontLen}
+	f.rfsRoom = padded(int64(len(r.rfs)) + 1)
+	// Places have no more digits than these, so the text does not grow.
+	f.indexRoom = padded(int64(len(index(front{1 << 50, 1 << 50, 1 << 50, 1 << 50}, 1<<50))))
+	f.rfsAt = f.indexAt + blockLen + f.indexRoom
+	text := index(f, f.rfsAt+blockLen+f.rfsRoom)
+
+	head := entryBlocks(f, len(text), len(r.rfs))
+	head = append(head, jsonMember(indexName, text, f.indexRoom)...)
+	head = append(head, jsonMember(rfsName, r.rfs, f.rfsRoom)...)
+	p := format.Plan{Notes: r.notes, Lost: r.lost, Partial: r.partial}
+	at, fill := int64(0), int64(0)
+	for _, m := range r.members {
+		p.Edits = append(p.Edits, edit(a.name, at, m.d-at, head, fill, m))
+		at, fill, head = m.d+m.s, padded(m.s)-m.s, nil
+	}
+	p.Edits = append(p.Edits, edit(a.name, at, a.size-at, append(head, make([]byte, fill+terminatorLen)...), 0, row{}))
+	p.Notes = append(p.Notes, fmt.Sprintf("the archive is written anew, with %d members behind a new index", len(r.members)))
+	return p
+}
+
+// edit writes the head of the archive, if it is the first, and what comes before
+// the content of a member.
+func edit(object string, off, n int64, head []byte, fill int64, m row) format.Edit {
+	return format.Edit{Object: object, Off: off, Len: n, Write: func(w io.Writer) error {
+		b := head
+		if m.name != "" {
+			b = appendHeader(append(b[:len(b):len(b)], make([]byte, fill)...), m.name, m.s)
+		}
+		_, err := w.Write(b)
+		return err
+	}}
+}

@@ -1,0 +1,448 @@
+package lindi
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// tarSink writes a tar. Entry, index and lindi.json belong in front, so that
+// one read finds them all, but are known last. Three ways lead there:
+//
+//   - room is left for them, by what the manifest says, and filled in at the
+//     end, where the store's writer can go back;
+//   - if it can go back to the entry alone, or the room turns out too small,
+//     they come last, and the entry says so;
+//   - if it cannot go back at all, members wait in scratch room.
+type tarSink struct {
+	name  string
+	out   store.Writer
+	patch store.Patcher
+	wait  format.Scratch // members, where nothing can be written before the front
+	plain bool
+
+	indexRoom, rfsRoom int64 // left in front
+
+	pos    int64 // of the next header, from the beginning of the tar or of wait
+	rows   []row
+	sums   [][digestLen]byte
+	buf    []byte
+	gather []byte // written, and not yet handed on
+	hasher *blake3.Hasher
+	err    error // sticky: what is out there does not match the rows any more
+}
+
+const writeBlock = 128 << 10
+
+// Room for what can be estimated of a text before it is known.
+const (
+	rowRest  = 200 // a row but for its name, with a digest
+	refRest  = 40  // a reference but for its names
+	topSlack = 4096
+)
+
+func newTarSink(ctx context.Context, st store.Store, name string, o format.CreateOptions, in input) (*tarSink, error) {
+	out, err := store.Create(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	t := &tarSink{name: name, out: out, plain: o.NoDigests, buf: make([]byte, 64<<10), gather: make([]byte, 0, writeBlock)}
+	limit := store.PatchLimit(out)
+	t.patch, _ = out.(store.Patcher)
+	if limit < frontLen {
+		t.patch = nil
+		if t.wait, err = o.Scratch(); err != nil {
+			out.Abort()
+			return nil, err
+		}
+		return t, nil
+	}
+	t.estimate(o.Manifest, o.Carry, in)
+	front := frontLen + t.frontRoom()
+	if front > limit || len(o.Manifest) == 0 {
+		t.indexRoom, t.rfsRoom, front = 0, 0, frontLen
+	}
+	if err := t.zeros(front); err != nil {
+		out.Abort()
+		return nil, err
+	}
+	return t, nil
+}
+
+// frontRoom is the length of index and lindi.json in front, with their headers.
+func (t *tarSink) frontRoom() int64 {
+	if t.indexRoom == 0 {
+		return 0
+	}
+	return 2*blockLen + t.indexRoom + t.rfsRoom
+}
+
+// estimate finds room for index and lindi.json, a little more than they should
+// need.
+func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input) {
+	index, rfs := int64(topSlack), int64(topSlack)
+	for _, kv := range carry {
+		rfs += int64(len(kv[0]) + len(kv[1]))
+	}
+	for _, e := range manifest {
+		name := 2*int64(len(e.Name)) + 16
+		switch {
+		case e.Kind != format.File:
+		case in == fromZarr && isInline(e.Name, e.Size):
+			rfs += name + e.Size*3/2
+		case in == fromZarr:
+			rfs += 2*name + refRest
+			index += name + rowRest
+		case in == fromJSON || e.Name == rfsName:
+			rfs += e.Size
+		default:
+			index += name + rowRest
+		}
+	}
+	const most = 1 << 31
+	t.indexRoom, t.rfsRoom = padded(min(index, most)), padded(min(rfs, most))
+}
+
+// write appends bytes to the tar, or to what waits.
+func (t *tarSink) write(p []byte) error {
+	t.pos += int64(len(p))
+	if len(t.gather)+len(p) > cap(t.gather) {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		if len(p) >= cap(t.gather) {
+			return t.hand(p)
+		}
+	}
+	t.gather = append(t.gather, p...)
+	return nil
+}
+
+func (t *tarSink) hand(p []byte) error {
+	var w io.Writer = t.out
+	if t.wait != nil {
+		w = t.wait
+	}
+	if _, err := w.Write(p); err != nil {
+		t.err = err
+	}
+	return t.err
+}
+
+func (t *tarSink) flush() error {
+	if len(t.gather) == 0 {
+		return t.err
+	}
+	err := t.hand(t.gather)
+	t.gather = t.gather[:0]
+	return err
+}
+
+var zeroBlock [64 << 10]byte
+
+func (t *tarSink) zeros(n int64) error {
+	for n > 0 && t.err == nil {
+		k := min(n, int64(len(zeroBlock)))
+		if err := t.write(zeroBlock[:k]); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return t.err
+}
+
+func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
+	if t.err != nil {
+		return "", t.err
+	}
+	if e.Size > maxSize {
+		return "", &NameError{e.Name, fmt.Sprintf("%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))}
+	}
+	start := t.pos
+	if err := t.write(appendHeader(t.buf[:0], name, e.Size)); err != nil {
+		return "", err
+	}
+	sum, err := t.content(ctx, e, r)
+	if err == nil {
+		err = t.zeros(padded(e.Size) - e.Size)
+	}
+	if err != nil {
+		if t.err == nil {
+			t.takeBack(start, err)
+		}
+		return "", err
+	}
+	m := row{name: name, o: start, d: start + blockLen, s: e.Size, sum: -1}
+	if sum != "" {
+		m.sum = int32(len(t.sums))
+		t.sums = append(t.sums, [digestLen]byte([]byte(sum)))
+	}
+	t.rows = append(t.rows, m)
+	return sum, nil
+}
+
+// content copies content and returns its digest.
+func (t *tarSink) content(ctx context.Context, e format.Entry, r io.Reader) (string, error) {
+	known := ""
+	if e.Digest.Algo == digestAlgo && len(e.Digest.Sum) == digestLen && !t.plain {
+		known = e.Digest.Sum
+	}
+	if s, ok := r.(*format.Section); ok && (t.plain || known != "" || s.Sum != nil) {
+		if s.N != e.Size {
+			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+		}
+		if err := t.section(ctx, s); err != nil || t.plain || known != "" {
+			return known, err
+		}
+		d, err := s.Sum()
+		return d.Sum, err
+	}
+	d, itself := r.(format.Digester)
+	var sum hash.Hash
+	if known == "" && !t.plain && !itself {
+		if t.hasher == nil {
+			t.hasher = blake3.New()
+		}
+		t.hasher.Reset()
+		sum = t.hasher
+	}
+	if err := format.CopyContent(ctx, e, r, t.buf, sum, t.write); err != nil || t.plain {
+		return "", err
+	}
+	switch {
+	case sum != nil:
+		known = string(t.hasher.Sum(nil))
+	case itself:
+		if got, ok := d.ContentDigest(); ok && got.Algo == digestAlgo {
+			known = got.Sum
+		}
+	}
+	return known, nil
+}
+
+// section copies content that lies in one piece elsewhere. Short pieces are
+// cheaper to read than to ask the system to copy.
+func (t *tarSink) section(ctx context.Context, s *format.Section) error {
+	if s.N <= int64(cap(t.gather)-len(t.gather)) {
+		k := len(t.gather)
+		t.gather = t.gather[:k+int(s.N)]
+		if err := s.Object.ReadAt(ctx, t.gather[k:], s.Off); err != nil {
+			t.gather = t.gather[:k]
+			return err
+		}
+		t.pos += s.N
+		return nil
+	}
+	if t.wait != nil {
+		return format.CopyContent(ctx, format.Entry{Size: s.N}, s, t.buf, nil, t.write)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := store.WriteRange(ctx, t.out, s.Object, s.Off, s.N); err != nil {
+		if r, ok := t.out.(store.Rewinder); !ok || r.Rewind(t.pos) != nil {
+			t.err = err // how much arrived is not known
+		}
+		return err
+	}
+	t.pos += s.N
+	return nil
+}
+
+// takeBack forgets a member whose source failed. A tar has no room for what
+// cannot be taken back: without a way the archive is spoiled.
+func (t *tarSink) takeBack(start int64, cause error) {
+	out := t.pos - int64(len(t.gather))
+	if start >= out {
+		t.gather = t.gather[:start-out]
+		t.pos = start
+		return
+	}
+	t.gather = t.gather[:0]
+	if t.wait != nil {
+		if _, err := t.wait.Seek(start, io.SeekStart); err != nil {
+			t.err = err
+		}
+		t.pos = start
+		return
+	}
+	if r, ok := t.out.(store.Rewinder); ok && r.Rewind(start) == nil {
+		t.pos = start
+		return
+	}
+	t.err = fmt.Errorf("%s: a member failed halfway, and this store cannot take it back: %w", t.name, cause)
+}
+
+// finish writes lindi.json, the index, the entry and the end.
+func (t *tarSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
+	if t.err != nil {
+		return 0, nil, t.err
+	}
+	var err error
+	if t.wait != nil {
+		err = t.finishWaiting(ctx, rfs)
+	} else {
+		err = t.finishPatched(ctx, rfs)
+	}
+	if err == nil {
+		if err = t.zeros(terminatorLen); err == nil {
+			err = t.flush()
+		}
+	}
+	if err != nil {
+		t.err = err
+		return 0, nil, err
+	}
+	info, err := t.out.Commit(ctx)
+	if t.err = err; err != nil {
+		return 0, nil, err
+	}
+	return info.Size, []string{t.name}, nil
+}
+
+// front is where the archive's own members lie.
+type front struct {
+	indexAt, indexRoom int64 // of the header; of the content
+	rfsAt, rfsRoom     int64
+}
+
+// indexText is the index over all members, each shifted by so much.
+func (t *tarSink) indexText(f front, shift int64) []byte {
+	p := make([]byte, 0, (len(t.rows)+3)*120)
+	p = append(p, indexHead...)
+	p = appendRow(p, entryName, 0, entryData, entryLen, "")
+	p = append(p, ',')
+	p = appendRow(p, indexName, f.indexAt, f.indexAt+blockLen, f.indexRoom, "")
+	p = append(p, ',')
+	p = appendRow(p, rfsName, f.rfsAt, f.rfsAt+blockLen, f.rfsRoom, "")
+	for _, m := range t.rows {
+		sum := ""
+		if m.sum >= 0 {
+			sum = string(t.sums[m.sum][:])
+		}
+		p = append(p, ',')
+		p = appendRow(p, m.name, m.o+shift, m.d+shift, m.s, sum)
+	}
+	return append(p, indexTail...)
+}
+
+// entryBlocks are the header and content of the entry.
+func entryBlocks(f front, indexText, rfsText int) []byte {
+	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
+	p = appendEntry(p, entry{
+		o: f.indexAt, d: f.indexAt + blockLen, s: f.indexRoom,
+		indexText: int64(indexText), rfsAt: f.rfsAt + blockLen, rfsText: int64(rfsText),
+	})
+	return pad(p, frontLen)
+}
+
+// pad fills p with blanks up to n bytes.
+func pad(p []byte, n int64) []byte {
+	for int64(len(p)) < n {
+		p = append(p, ' ')
+	}
+	return p
+}
+
+// jsonMember is a member with its header, padded to room.
+func jsonMember(name string, text []byte, room int64) []byte {
+	p := appendHeader(make([]byte, 0, blockLen+room), name, room)
+	return pad(append(p, text...), blockLen+room)
+}
+
+// finishPatched fills in the front.
+func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
+	f := front{indexAt: frontLen, indexRoom: t.indexRoom}
+	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, t.rfsRoom
+	index := t.indexText(f, 0)
+	if t.indexRoom > 0 && int64(len(index)) <= t.indexRoom && int64(len(rfs)) <= t.rfsRoom {
+		p := entryBlocks(f, len(index), len(rfs))
+		p = append(p, jsonMember(indexName, index, f.indexRoom)...)
+		p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
+		if err := t.flush(); err != nil {
+			return err
+		}
+		return t.patch.Patch(ctx, p, 0)
+	}
+	// Behind the members then. The room in front is given up.
+	var unused []byte
+	if n := t.frontRoom(); n > 0 {
+		unused = appendHeader(nil, trashName(rfsName, tag(n)), n-blockLen)
+	}
+	f = front{indexAt: t.pos}
+	f.indexRoom = padded(int64(len(index)) + 64*3) // places are longer behind
+	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, padded(int64(len(rfs))+1)
+	index = t.indexText(f, 0)
+	if int64(len(index)) > f.indexRoom {
+		f.indexRoom = padded(int64(len(index)) + 256)
+		f.rfsAt = f.indexAt + blockLen + f.indexRoom
+		index = t.indexText(f, 0)
+	}
+	if err := t.write(jsonMember(indexName, index, f.indexRoom)); err != nil {
+		return err
+	}
+	if err := t.write(jsonMember(rfsName, rfs, f.rfsRoom)); err != nil {
+		return err
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return t.patch.Patch(ctx, append(entryBlocks(f, len(index), len(rfs)), unused...), 0)
+}
+
+// finishWaiting writes the front, and behind it what waited.
+func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	n := t.pos
+	f := front{indexAt: frontLen}
+	// As if all lay as far behind as a tar can be long.
+	f.indexRoom = padded(int64(len(t.indexText(front{math.MaxInt64 / 2, 0, math.MaxInt64 / 2, 0}, 1<<50))))
+	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, padded(int64(len(rfs))+1)
+	shift := f.rfsAt + blockLen + f.rfsRoom
+	index := t.indexText(f, shift)
+	p := entryBlocks(f, len(index), len(rfs))
+	p = append(p, jsonMember(indexName, index, f.indexRoom)...)
+	p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
+	wait := t.wait
+	t.wait = nil
+	defer wait.Close()
+	if err := t.write(p); err != nil {
+		return err
+	}
+	if _, err := wait.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	for n > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		b := t.buf[:min(n, int64(len(t.buf)))]
+		if _, err := io.ReadFull(wait, b); err != nil {
+			return err
+		}
+		if err := t.write(b); err != nil {
+			return err
+		}
+		n -= int64(len(b))
+	}
+	return nil
+}
+
+func (t *tarSink) abort() error {
+	if t.wait != nil {
+		t.wait.Close()
+		t.wait = nil
+	}
+	return t.out.Abort()
+}
+
+func (t *tarSink) broken() error { return t.err }

@@ -1,0 +1,526 @@
+package lindi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A textError is a place in a JSON text where it stops being one.
+type textError struct {
+	off int
+	msg string
+}
+
+func (e *textError) Error() string { return fmt.Sprintf("%s at byte %d of the text", e.msg, e.off) }
+
+// errCut means that a JSON text ends before it is complete.
+var errCut = errors.New("the text ends too early")
+
+// A scanner goes over JSON as Python's parser does: NaN, Infinity and -Infinity
+// are values, blanks may follow the text, an escaped half of a surrogate pair is
+// a character, and of equal keys the last counts. It makes nothing: values are
+// ranges of the text.
+type scanner struct {
+	b     []byte
+	i     int
+	depth int // levels that may still be opened
+}
+
+func (s *scanner) fail(msg string, args ...any) error {
+	if s.i >= len(s.b) {
+		return &textError{len(s.b), errCut.Error()}
+	}
+	return &textError{s.i, fmt.Sprintf(msg, args...)}
+}
+
+func (s *scanner) blanks() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\n', '\r', '\t':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the next byte that is no blank, 0 at the end.
+func (s *scanner) peek() byte {
+	s.blanks()
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *scanner) expect(c byte) error {
+	if s.peek() != c || s.i >= len(s.b) {
+		return s.fail("expected %q", c)
+	}
+	s.i++
+	return nil
+}
+
+// end checks that nothing but blanks follows.
+func (s *scanner) end() error {
+	if s.blanks(); s.i < len(s.b) {
+		return s.fail("more text after the end")
+	}
+	return nil
+}
+
+// members goes over an object: each is called behind the colon and must consume
+// the value. The key is a string token, quotes included.
+func (s *scanner) members(each func(key []byte) error) error {
+	if err := s.expect('{'); err != nil {
+		return err
+	}
+	if s.depth--; s.depth < 0 {
+		return s.fail("nested too deeply")
+	}
+	defer func() { s.depth++ }()
+	if s.peek() == '}' {
+		s.i++
+		return nil
+	}
+	for {
+		if s.peek() != '"' {
+			return s.fail("expected a key")
+		}
+		key, err := s.str()
+		if err == nil {
+			err = s.expect(':')
+		}
+		if err == nil {
+			s.blanks()
+			err = each(key)
+		}
+		if err != nil {
+			return err
+		}
+		if s.peek() == ',' {
+			s.i++
+			continue
+		}
+		return s.expect('}')
+	}
+}
+
+// elements goes over an array: each must consume the value.
+func (s *scanner) elements(each func() error) error {
+	if err := s.expect('['); err != nil {
+		return err
+	}
+	if s.depth--; s.depth < 0 {
+		return s.fail("nested too deeply")
+	}
+	defer func() { s.depth++ }()
+	if s.peek() == ']' {
+		s.i++
+		return nil
+	}
+	for {
+		s.blanks()
+		if err := each(); err != nil {
+			return err
+		}
+		if s.peek() == ',' {
+			s.i++
+			continue
+		}
+		return s.expect(']')
+	}
+}
+
+// value consumes any value and returns its text.
+func (s *scanner) value() ([]byte, error) {
+	s.blanks()
+	at := s.i
+	err := s.skip()
+	return s.b[at:s.i], err
+}
+
+func (s *scanner) skip() error {
+	switch c := s.peek(); {
+	case c == '{':
+		return s.members(func([]byte) error { return s.skip() })
+	case c == '[':
+		return s.elements(s.skip)
+	case c == '"':
+		_, err := s.str()
+		return err
+	case c == '-' || c >= '0' && c <= '9':
+		return s.number()
+	default:
+		for _, w := range [...]string{"true", "false", "null", "NaN", "Infinity"} {
+			if s.word(w) {
+				return nil
+			}
+		}
+		return s.fail("expected a value")
+	}
+}
+
+func (s *scanner) word(w string) bool {
+	if len(s.b)-s.i >= len(w) && string(s.b[s.i:s.i+len(w)]) == w {
+		s.i += len(w)
+		return true
+	}
+	return false
+}
+
+func (s *scanner) digits() bool {
+	at := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	return s.i > at
+}
+
+func (s *scanner) number() error {
+	if s.b[s.i] == '-' {
+		if s.i++; s.word("Infinity") {
+			return nil
+		}
+	}
+	if s.i < len(s.b) && s.b[s.i] == '0' {
+		s.i++
+	} else if !s.digits() {
+		return s.fail("expected a digit")
+	}
+	if s.i < len(s.b) && s.b[s.i] == '.' {
+		if s.i++; !s.digits() {
+			return s.fail("expected a digit")
+		}
+	}
+	if s.i < len(s.b) && (s.b[s.i] == 'e' || s.b[s.i] == 'E') {
+		if s.i++; s.i < len(s.b) && (s.b[s.i] == '-' || s.b[s.i] == '+') {
+			s.i++
+		}
+		if !s.digits() {
+			return s.fail("expected a digit")
+		}
+	}
+	return nil
+}
+
+// str consumes a string and returns its token, quotes included.
+func (s *scanner) str() ([]byte, error) {
+	at := s.i
+	s.i++
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; {
+		case c == '"':
+			s.i++
+			return s.b[at:s.i], nil
+		case c == '\\':
+			if err := s.escape(); err != nil {
+				return nil, err
+			}
+		case c < ' ':
+			return nil, s.fail("control character in a string")
+		case c < utf8.RuneSelf:
+			s.i++
+		default:
+			r, n := utf8.DecodeRune(s.b[s.i:])
+			if r == utf8.RuneError && n == 1 {
+				return nil, s.fail("a byte that is not UTF-8")
+			}
+			s.i += n
+		}
+	}
+	return nil, s.fail("")
+}
+
+func (s *scanner) escape() error {
+	if s.i+1 >= len(s.b) {
+		s.i = len(s.b)
+		return s.fail("")
+	}
+	switch s.b[s.i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.i += 2
+		return nil
+	case 'u':
+		if s.i+6 > len(s.b) {
+			s.i = len(s.b)
+			return s.fail("")
+		}
+		if _, ok := hex4(s.b[s.i+2:]); ok {
+			s.i += 6
+			return nil
+		}
+	}
+	return s.fail("unknown escape")
+}
+
+func hex4(b []byte) (r rune, ok bool) {
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}
+
+// plain reports whether a string token holds no escapes, so that its text is
+// what lies between the quotes.
+func plain(token []byte) bool {
+	for _, c := range token {
+		if c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendString appends what a string token means. Half a surrogate pair becomes
+// three bytes as UTF-8 would have them, so that no two strings become one.
+func appendString(p, token []byte) []byte {
+	b := token[1 : len(token)-1]
+	for i := 0; i < len(b); {
+		if b[i] != '\\' {
+			p = append(p, b[i])
+			i++
+			continue
+		}
+		switch c := b[i+1]; c {
+		case 'u':
+			r, _ := hex4(b[i+2:])
+			i += 6
+			if utf16.IsSurrogate(r) {
+				if i+6 <= len(b) && b[i] == '\\' && b[i+1] == 'u' {
+					low, _ := hex4(b[i+2:])
+					if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+						p, i = utf8.AppendRune(p, pair), i+6
+						continue
+					}
+				}
+				p = append(p, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0xbf, 0x80|byte(r)&0xbf)
+				continue
+			}
+			p = utf8.AppendRune(p, r)
+		default:
+			p = append(p, unescaped(c))
+			i += 2
+		}
+	}
+	return p
+}
+
+func unescaped(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}
+
+// str returns what a string token means.
+func str(token []byte) string {
+	if plain(token) {
+		return string(token[1 : len(token)-1])
+	}
+	return string(appendString(nil, token))
+}
+
+// whole reads a non-negative integer.
+func whole(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 || len(b) > 1 && b[0] == '0' {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// appendQuoted appends s as a JSON string of ASCII, as Python's json.dumps does.
+// Three bytes that are half a surrogate pair become its escape again.
+func appendQuoted(p []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	u := func(r rune) {
+		p = append(p, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+	}
+	p = append(p, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			p = append(p, '\\', c)
+		case c >= ' ' && c < 0x7f:
+			p = append(p, c)
+		case c == 0x7f:
+			p = append(p, c) // Python leaves DEL alone
+		case c == '\b':
+			p = append(p, `\b`...)
+		case c == '\f':
+			p = append(p, `\f`...)
+		case c == '\n':
+			p = append(p, `\n`...)
+		case c == '\r':
+			p = append(p, `\r`...)
+		case c == '\t':
+			p = append(p, `\t`...)
+		case c < ' ':
+			u(rune(c))
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if n == 1 && i+2 < len(s) && c == 0xed {
+				r, n = rune(c&15)<<12|rune(s[i+1]&63)<<6|rune(s[i+2]&63), 3
+			}
+			if r >= 0x10000 {
+				high, low := utf16.EncodeRune(r)
+				u(high)
+				u(low)
+			} else {
+				u(r)
+			}
+			i += n
+			continue
+		}
+		i++
+	}
+	return append(p, '"')
+}
+
+// dumps appends the value at the scanner as Python's json.dumps writes what
+// json.loads made of it: ", " and ": " between, ASCII, numbers in Python's own
+// words, the last of equal keys at the place of the first.
+func (s *scanner) dumps(p []byte) ([]byte, error) {
+	var err error
+	switch c := s.peek(); {
+	case c == '{':
+		return s.dumpsObject(p)
+	case c == '[':
+		p = append(p, '[')
+		first := true
+		err = s.elements(func() error {
+			if !first {
+				p = append(p, ", "...)
+			}
+			first = false
+			var err error
+			p, err = s.dumps(p)
+			return err
+		})
+		return append(p, ']'), err
+	case c == '"':
+		token, err := s.str()
+		if err != nil {
+			return p, err
+		}
+		return appendQuoted(p, str(token)), nil
+	}
+	v, err := s.value()
+	if err != nil {
+		return p, err
+	}
+	return appendNumber(p, v), nil
+}
+
+func (s *scanner) dumpsObject(p []byte) ([]byte, error) {
+	type member struct{ from, to int }
+	seen := map[string]int{}
+	var order []member
+	var buf []byte
+	err := s.members(func(key []byte) error {
+		k := str(key)
+		m := member{from: len(buf)}
+		buf = appendQuoted(buf, k)
+		buf = append(buf, ": "...)
+		var err error
+		buf, err = s.dumps(buf)
+		m.to = len(buf)
+		if i, twice := seen[k]; twice {
+			order[i] = m
+		} else {
+			seen[k] = len(order)
+			order = append(order, m)
+		}
+		return err
+	})
+	p = append(p, '{')
+	for i, m := range order {
+		if i > 0 {
+			p = append(p, ", "...)
+		}
+		p = append(p, buf[m.from:m.to]...)
+	}
+	return append(p, '}'), err
+}
+
+// appendNumber appends a number, or a word, as Python would print it: an integer
+// stays one, anything else is a double in its shortest form.
+func appendNumber(p, v []byte) []byte {
+	integer := true
+	for i, c := range v {
+		if (c < '0' || c > '9') && (c != '-' || i > 0) {
+			integer = false
+		}
+	}
+	if integer {
+		if string(v) == "-0" {
+			v = v[1:]
+		}
+		return append(p, v...)
+	}
+	if c := v[len(v)-1]; c < '0' || c > '9' {
+		return append(p, v...) // true, false, null, NaN, Infinity
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil && f != 0 { // out of range: Python makes it infinite
+		if f < 0 {
+			return append(p, "-Infinity"...)
+		}
+		return append(p, "Infinity"...)
+	}
+	return appendFloat(p, f)
+}
+
+// appendFloat writes f as Python's repr does: an exponent of two digits at least
+// where it is below -4 or above 15, a point otherwise.
+func appendFloat(p []byte, f float64) []byte {
+	var e [32]byte
+	b := strconv.AppendFloat(e[:0], f, 'e', -1, 64)
+	exp := 0
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] == 'e' {
+			exp, _ = strconv.Atoi(string(b[i+1:]))
+			break
+		}
+	}
+	if exp < -4 || exp >= 16 {
+		return append(p, b...)
+	}
+	at := len(p)
+	p = strconv.AppendFloat(p, f, 'f', -1, 64)
+	for _, c := range p[at:] {
+		if c == '.' {
+			return p
+		}
+	}
+	return append(p, ".0"...)
+}

@@ -1,0 +1,391 @@
+package lindi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A checker looks at an archive's structure.
+type checker struct {
+	a      *archive
+	report func(format.Problem)
+	// mends counts findings that a rebuilt archive would not have.
+	mends int
+	left  []format.Problem // errors that it would have, too
+}
+
+func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	a, err := openArchive(ctx, st, name, o)
+	if err == nil {
+		defer a.close()
+		c := &checker{a: a, report: report}
+		err = c.check(ctx)
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	return err
+}
+
+func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
+	p := c.a.problem(code, sev, off, msg, args...)
+	p.Entry, p.HasEntry = entry, entry != ""
+	c.report(p)
+}
+
+// mend is tell for what a rebuilt archive would not have.
+func (c *checker) mend(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
+	c.mends++
+	c.tell(code, sev, off, entry, msg, args...)
+}
+
+func (c *checker) check(ctx context.Context) error {
+	a := c.a
+	if a.form == tarForm {
+		if err := a.loadTable(ctx, false); err != nil {
+			return err
+		}
+		for _, p := range a.notes {
+			c.mends++
+			c.report(p)
+		}
+		a.notes = nil
+		if err := c.rows(ctx); err != nil {
+			return err
+		}
+	}
+	err := a.loadRFS(ctx)
+	for _, p := range a.notes {
+		c.mends++
+		c.report(p)
+	}
+	if e, ok := errors.AsType[*format.CorruptError](err); ok {
+		c.mends++
+		c.report(e.Problem)
+		return nil // members are all there is to check
+	}
+	if err != nil {
+		return err
+	}
+	k, err := newKeys(ctx, a)
+	if err != nil {
+		return err
+	}
+	if err := c.keys(ctx, k); err != nil {
+		return err
+	}
+	return c.arrays(ctx, k)
+}
+
+// rows compares the index with the headers, and looks at what lies between.
+func (c *checker) rows(ctx context.Context) error {
+	a, t := c.a, c.a.table
+	if e, ok := t.last(entryName); !t.found && (!ok || e.o != 0 || e.d != entryData || e.s != entryLen) {
+		c.mend(format.BadIndex, format.Error, a.entry.d, entryName, "the index does not list it at 0, with its 1024 bytes: the reference refuses the archive")
+	}
+	if _, ok := t.last(rfsName); !ok {
+		c.mend(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: which keys there are is not known")
+	}
+	rows := slices.Clone(t.rows)
+	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
+	names := map[string]bool{}
+	v := &view{a: a, ctx: ctx}
+	end, last := int64(0), ""
+	for _, r := range rows {
+		if names[r.name] {
+			c.mend(format.Duplicate, format.Warning, r.o, r.name, "the index has this name twice: the last row counts")
+		}
+		names[r.name] = true
+		if p := t.fault(r); p != nil {
+			c.mends++
+			c.report(*p)
+			if r.o >= a.size-blockLen {
+				continue
+			}
+		}
+		switch {
+		case r.o < end:
+			c.mend(format.Overlap, format.Warning, r.o, r.name, "begins at %d, within %q, which ends at %d", r.o, last, end)
+		case r.o > end:
+			if err := c.between(ctx, end, min(r.o, a.size)); err != nil {
+				return err
+			}
+		}
+		if r.o > a.size-blockLen {
+			continue
+		}
+		if err := c.header(v, r); err != nil {
+			return err
+		}
+		if r.end() > end {
+			end, last = r.end(), r.name
+		}
+	}
+	return c.ending(ctx, min(end, a.size))
+}
+
+// header compares a row with the header that it speaks of.
+func (c *checker) header(v *view, r row) error {
+	at := r.d - blockLen // of a long name, several headers lie in front
+	if at < r.o || at > c.a.size-blockLen {
+		at = r.o
+	}
+	b, err := v.at(at, blockLen)
+	if err != nil {
+		return err
+	}
+	h, ok := parseHeader(b)
+	switch {
+	case !ok:
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is damaged: the index still finds it, but tar stops or skips here")
+	case r.d-r.o == blockLen && h.name != r.name:
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header says %q", h.name)
+	case h.size != r.s && r.d-r.o == blockLen:
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header says %d bytes, the index %d", h.size, r.s)
+	case !h.isFile():
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is not that of a file")
+	case r.d-r.o < blockLen:
+		c.mend(format.BadIndex, format.Warning, r.o, r.name, "the index has its content at %d, with its header at %d", r.d, r.o)
+	}
+	return nil
+}
+
+// between looks at what lies between members of the index.
+func (c *checker) between(ctx context.Context, from, to int64) error {
+	trash, bytes := 0, int64(0)
+	for g, err := range c.a.between(ctx, from, to) {
+		switch {
+		case err != nil:
+			return err
+		case g.Use == format.Trash:
+			trash, bytes = trash+1, bytes+g.Len
+		case g.Use == format.Unknown && g.Label == "not in the index":
+			c.mend(format.Gap, format.Warning, g.Off, "", "%d bytes belong to no member, and have no header that can be read", g.Len)
+		case g.Use == format.Unknown:
+			name := strings.TrimSuffix(g.Label, ", not in the index")
+			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was written and never committed, or added by another tar")
+		}
+	}
+	if trash > 0 {
+		c.tell(format.Gap, format.Note, from, "", "%d members in the trash take %d bytes", trash, bytes)
+	}
+	return nil
+}
+
+// ending checks that the tar ends as it should, behind end.
+func (c *checker) ending(ctx context.Context, end int64) error {
+	a := c.a
+	w, err := a.walk(ctx, end)
+	if err != nil {
+		return err
+	}
+	trash, bytes := 0, int64(0)
+	for _, f := range w.members {
+		switch {
+		case f.trash && !f.cut:
+			trash, bytes = trash+1, bytes+f.s
+		case f.cut:
+			c.mend(format.Truncated, format.Warning, f.o, f.row.name, "a member that the index does not list, and that is cut off: its writer was stopped")
+		default:
+			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was written and never committed, or added by another tar")
+		}
+	}
+	if trash > 0 {
+		c.tell(format.Gap, format.Note, end, "", "%d members in the trash take %d bytes", trash, bytes)
+	}
+	for _, h := range w.holes {
+		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes behind the last member have no header that can be read", h.n)
+	}
+	switch {
+	case w.zeros < terminatorLen:
+		c.mend(format.Truncated, format.Warning, a.size, "", "the tar does not end in 1024 zero bytes: the reference will not append to it")
+	case w.zeros > terminatorLen:
+		c.tell(format.Gap, format.Note, w.end, "", "%d bytes of zeros end the tar where 1024 would do: what the reference appends behind them, other tars do not see", w.zeros)
+	}
+	return nil
+}
+
+// keys checks where every key leads, and that soft links do.
+func (c *checker) keys(ctx context.Context, k *keys) error {
+	a := c.a
+	seen := map[string]bool{}
+	outside := 0
+	for _, r := range a.rfs.refs {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if seen[r.key] {
+			c.tell(format.Duplicate, format.Warning, a.place(r), r.key, "lindi.json has this key twice: the last counts")
+		}
+		seen[r.key] = true
+		e := k.entry(r)
+		if e.Fault != nil {
+			c.left = append(c.left, *e.Fault)
+			c.report(*e.Fault)
+			continue
+		}
+		p, ok := e.Ref.(place)
+		switch {
+		case ok && p.external:
+			outside++
+		case ok && a.form == dirForm && p.value == nil:
+			if err := c.file(ctx, r, p); err != nil {
+				return err
+			}
+		}
+		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
+			if to, ok := k.link(dir); ok {
+				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
+					c.tell(format.Dangling, format.Warning, a.place(r), dir, "a soft link to %q, which is not there", to)
+				}
+			}
+		}
+	}
+	if outside > 0 {
+		c.tell(format.Dangling, format.Note, -1, "", "%d keys lead outside the archive: whether what they lead to is there was not checked", outside)
+	}
+	if a.form == tarForm {
+		return c.orphans(k)
+	}
+	return nil
+}
+
+// place is where in the object a reference is written.
+func (a *archive) place(r ref) int64 {
+	if a.form == tarForm {
+		return a.rfsRow.d + int64(r.at)
+	}
+	return int64(r.at)
+}
+
+// file checks that a file of a folder is there, and long enough.
+func (c *checker) file(ctx context.Context, r ref, p place) error {
+	o, err := c.a.st.Open(ctx, p.object)
+	if err == nil {
+		defer o.Close()
+		var info store.Info
+		if info, err = o.Info(ctx); err == nil {
+			if p.off+p.n > info.Size {
+				c.tell(format.OutOfBounds, format.Error, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
+			}
+			return nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		c.tell(format.Dangling, format.Error, c.a.place(r), r.key, "it leads to %s, which is not there", p.object)
+		return nil
+	}
+	return err
+}
+
+// orphans counts blobs that no key leads to.
+func (c *checker) orphans(k *keys) error {
+	referred := k.referred()
+	n, bytes := 0, int64(0)
+	for _, r := range c.a.table.rows {
+		if isOrphan(r.name, referred) {
+			n, bytes = n+1, bytes+r.s
+		}
+	}
+	if n > 0 {
+		c.tell(format.Gap, format.Note, -1, "", "%d blobs that no key leads to take %d bytes: what was rewritten or deleted leaves them", n, bytes)
+	}
+	return nil
+}
+
+// referred returns the members that keys lead to.
+func (k *keys) referred() map[string]bool {
+	names := map[string]bool{}
+	for _, r := range k.a.rfs.refs {
+		v := k.a.rfs.value(r)
+		if v[0] != '[' {
+			continue
+		}
+		if t, err := k.a.rfs.target(v); err == nil {
+			if name, ok := t.inside(); ok {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+// isOrphan reports whether a member is a blob that no key leads to. What lies
+// elsewhere somebody put there.
+func isOrphan(name string, referred map[string]bool) bool {
+	return strings.HasPrefix(name, blobDir) && !referred[name]
+}
+
+// arrays compares the chunks that arrays should have with those that are there.
+func (c *checker) arrays(ctx context.Context, k *keys) error {
+	for _, r := range c.a.rfs.refs {
+		dir, ok := strings.CutSuffix(r.key, ".zarray")
+		if !ok || dir != "" && !strings.HasSuffix(dir, "/") {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		v := c.a.rfs.value(r)
+		if v[0] == '"' {
+			text, err := inline(v)
+			if err != nil {
+				continue
+			}
+			v = text
+		}
+		if v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
+			continue
+		}
+		g, err := parseGrid(v, c.a.limits.Depth)
+		if err != nil {
+			p := c.a.problem(format.BadData, format.Error, c.a.place(r), "is no array's description: %v", err)
+			p.Entry, p.HasEntry = r.key, true
+			c.left = append(c.left, p)
+			c.report(p)
+			continue
+		}
+		c.chunks(k, strings.TrimSuffix(dir, "/"), g)
+	}
+	return nil
+}
+
+// chunks looks for the chunks of one array. That some are missing is normal for
+// an array with much of its fill value. But where the first ones are there, the
+// last of these is short, and all others are missing, the reference most likely
+// lost them: its writes stop at the first chunk of fewer than 1000 bytes.
+func (c *checker) chunks(k *keys, dir string, g grid) {
+	const most = 1 << 20 // an array of more chunks than that is looked at no further
+	n := g.chunks()
+	if n <= 1 || n > most {
+		return
+	}
+	present, prefix, lastShort := int64(0), true, false
+	for i := range n {
+		at, ok := k.find(join(dir, g.key(i)))
+		if !ok {
+			continue
+		}
+		if present != i {
+			prefix = false
+		}
+		present++
+		v := k.a.rfs.value(at)
+		lastShort = v[0] != '['
+	}
+	switch {
+	case present == n || present == 0:
+	case prefix && lastShort:
+		c.tell(format.Gap, format.Warning, -1, dir, "only the first %d of %d chunks are there, and the last of them is short: the reference loses chunks in this way, and they read as the fill value", present, n)
+	default:
+		c.tell(format.Gap, format.Note, -1, dir, "%d of %d chunks are there: the others read as the fill value", present, n)
+	}
+}

@@ -1,0 +1,374 @@
+package lindi
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A kind of input is told by the manifest.
+type input uint8
+
+const (
+	fromTree   input = iota // each entry becomes a member
+	fromZarr                // entries are keys: a Zarr v2 folder, or the zarr view of another archive
+	fromFolder              // lindi.json is among the entries: they are the members it speaks of
+	fromJSON                // one entry, a lindi.json under another name
+)
+
+func (in input) String() string {
+	return [...]string{"members", "zarr", "directory", "json"}[in]
+}
+
+// inputOf says what a manifest is of.
+func inputOf(manifest []format.Entry) input {
+	in := fromTree
+	for _, e := range manifest {
+		switch e.Name {
+		case ".zgroup", ".zarray":
+			if in == fromTree {
+				in = fromZarr
+			}
+		case rfsName:
+			return fromFolder
+		}
+	}
+	if len(manifest) == 1 && strings.HasSuffix(strings.ToLower(manifest[0].Name), ".lindi.json") {
+		return fromJSON
+	}
+	return in
+}
+
+// A NameError means that an entry's name has no place in the archive.
+type NameError struct{ Name, Why string }
+
+func (e *NameError) Error() string { return format.Escape(e.Name) + ": " + e.Why }
+
+// EntryName says that only this entry is at fault.
+func (e *NameError) EntryName() string { return e.Name }
+
+// A blobSink is where members are written.
+type blobSink interface {
+	// put writes one member and returns its digest, "" if it makes none.
+	put(ctx context.Context, name string, e format.Entry, r io.Reader) (sum string, err error)
+	// finish writes the text of lindi.json, and what else makes an archive.
+	finish(ctx context.Context, rfs []byte) (stored int64, volumes []string, err error)
+	abort() error
+	broken() error
+}
+
+// archiveWriter turns entries into members and keys. Where members go is its
+// sink's business.
+type archiveWriter struct {
+	sink  blobSink
+	in    input
+	form  form
+	top   [][2]string // members of lindi.json besides "refs"
+	seen  map[string]bool
+	refs  bytes.Buffer      // of lindi.json, as text
+	text  []byte            // lindi.json as it was given
+	short map[string]string // names of members that had to be shortened
+	buf   []byte
+	sum   format.Summary
+	done  bool
+}
+
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), seen: map[string]bool{}}
+	for key, value := range o.Param {
+		if key != "as" || !slices.Contains([]string{"members", "zarr"}, value) {
+			return nil, fmt.Errorf("lindi has no %s %q: %w", key, value, errors.ErrUnsupported)
+		}
+		if w.in = fromTree; value == "zarr" {
+			w.in = fromZarr
+		}
+	}
+	if err := w.checkNames(o.Manifest); err != nil {
+		return nil, err
+	}
+	for _, kv := range o.Carry {
+		if kv[0] != `"templates"` && kv[0] != `"refs"` { // addresses are written out
+			w.top = append(w.top, kv)
+		}
+	}
+	var err error
+	switch w.form {
+	case tarForm:
+		w.sink, err = newTarSink(ctx, st, name, o, w.in)
+	case jsonForm:
+		if w.in == fromTree {
+			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: it is made from a Zarr folder or from an archive's zarr view: %w", name, errors.ErrUnsupported)
+		}
+		w.sink, err = newJSONSink(ctx, st, name)
+	default:
+		w.sink = &dirSink{st: st, name: strings.TrimRight(name, "/")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// A NamesError means that an archive was not begun, because some names have no
+// place in it.
+type NamesError struct{ Names []*NameError }
+
+func (e *NamesError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d names have no place in a LINDI tar: ", len(e.Names))
+	for i, n := range e.Names {
+		if i == 3 {
+			fmt.Fprintf(&b, "; and %d more", len(e.Names)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(n.Error())
+	}
+	return b.String()
+}
+
+// checkNames refuses what cannot be written before anything is.
+func (w *archiveWriter) checkNames(manifest []format.Entry) error {
+	var bad []*NameError
+	for _, e := range manifest {
+		if why := w.nameFault(e); why != "" {
+			bad = append(bad, &NameError{e.Name, why})
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	return &NamesError{bad}
+}
+
+func (w *archiveWriter) nameFault(e format.Entry) string {
+	switch {
+	case e.Kind != format.File:
+		return ""
+	case w.in == fromZarr:
+		switch {
+		case e.Name == "":
+			return "a key needs a name"
+		case !utf8.ValidString(e.Name):
+			return "lindi.json cannot hold a key that is not UTF-8"
+		}
+		return ""
+	case w.in == fromFolder && w.skipped(e.Name):
+		return ""
+	case w.in == fromFolder && strings.HasPrefix(e.Name, blobDir) && utf8.ValidString(e.Name):
+		return "" // shortened where it must be
+	case w.form == dirForm:
+		if !fs.ValidPath(e.Name) {
+			return "no path within a folder"
+		}
+		return ""
+	}
+	return nameFault(e.Name)
+}
+
+// skipped reports whether a file lies in the folder only because a tar was
+// unpacked there.
+func (w *archiveWriter) skipped(name string) bool {
+	return name == entryName || name == indexName || strings.HasPrefix(name, trashDir)
+}
+
+func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if err := w.sink.broken(); err != nil {
+		return err
+	}
+	switch {
+	case w.done:
+		return errors.New("archive is committed")
+	case e.Kind != format.File:
+		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
+	case w.seen[e.Name]:
+		return &NameError{e.Name, "a file of that name is in the archive already"}
+	}
+	if why := w.nameFault(e); why != "" {
+		return &NameError{e.Name, why}
+	}
+	if w.in == fromFolder && w.skipped(e.Name) {
+		return nil
+	}
+	if s, ok := r.(*format.Section); ok && s.Address != "" && w.in != fromZarr {
+		return fmt.Errorf("%s: only keys can refer to content elsewhere, not members: %w", e.Name, errors.ErrUnsupported)
+	}
+	var err error
+	switch {
+	case w.in == fromZarr:
+		err = w.addKey(ctx, e, r)
+	case w.in == fromJSON || w.in == fromFolder && e.Name == rfsName:
+		err = w.addRFS(ctx, e, r)
+	case e.Name == rfsName && w.form == tarForm:
+		// A tree that was not known to have one when it was begun.
+		err = w.addRFS(ctx, e, r)
+	default:
+		_, err = w.sink.put(ctx, w.shortened(e.Name), e, r)
+	}
+	if err != nil {
+		return err
+	}
+	w.seen[e.Name] = true
+	w.sum.Entries++
+	w.sum.Content += e.Size
+	return nil
+}
+
+// shortened returns a name that a member can have: a key's own, or one made of
+// its hash.
+func (w *archiveWriter) shortened(name string) string {
+	if w.form == dirForm && fs.ValidPath(name) || w.form != dirForm && nameFault(name) == "" {
+		return name
+	}
+	sum := blake3.Sum256([]byte(name))
+	short := blobDir + "~" + hex.EncodeToString(sum[:16])
+	if w.short == nil {
+		w.short = map[string]string{}
+	}
+	w.short[name] = short
+	return short
+}
+
+// maxInline bounds one value that is kept within lindi.json.
+const maxInline = 256 << 20
+
+// addKey adds a Zarr key: to lindi.json itself if it is small or metadata, as a
+// member otherwise, or as a reference where it is known to lie elsewhere.
+func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader) error {
+	at := w.refs.Len()
+	value := w.buf[:0]
+	switch s, _ := r.(*format.Section); {
+	case s != nil && s.Address != "":
+		value = appendRef(value, target{s.Address, s.Off, s.N})
+	case w.form == jsonForm || isInline(e.Name, e.Size):
+		if e.Size > maxInline {
+			return &NameError{e.Name, fmt.Sprintf("%d bytes are too many to be written into lindi.json itself", e.Size)}
+		}
+		content := bytes.NewBuffer(make([]byte, 0, e.Size))
+		put := func(p []byte) error { content.Write(p); return nil }
+		if err := format.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put); err != nil {
+			return err
+		}
+		value = appendInline(value, e.Name, content.Bytes())
+	default:
+		name := w.shortened(blobDir + e.Name)
+		if _, err := w.sink.put(ctx, name, e, r); err != nil {
+			return err
+		}
+		value = appendRef(value, target{"./" + name, 0, e.Size})
+	}
+	w.buf = value
+	if int64(at+len(value)) > format.DefaultMaxIndex {
+		return &NameError{e.Name, "with it lindi.json would be longer than readers believe"}
+	}
+	if at > 0 {
+		w.refs.WriteByte(',')
+	}
+	w.refs.WriteString("\n  ")
+	w.refs.Write(appendQuoted(nil, e.Name))
+	w.refs.WriteString(": ")
+	w.refs.Write(value)
+	return nil
+}
+
+// addRFS takes the lindi.json of a folder.
+func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
+	if e.Size > format.DefaultMaxIndex {
+		return &NameError{e.Name, fmt.Sprintf("%d bytes of %s are more than can be believed", e.Size, rfsName)}
+	}
+	text := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
+	put := func(p []byte) error { text.Write(p); return nil }
+	if err := format.CopyContent(ctx, e, r, make([]byte, 64<<10), nil, put); err != nil {
+		return err
+	}
+	b := bytes.TrimRight(text.Bytes(), " \t\r\n")
+	if _, err := parseRFS(b, format.DefaultMaxDepth); err != nil {
+		return &NameError{e.Name, "is no lindi.json: " + err.Error()}
+	}
+	w.text = b
+	return nil
+}
+
+// rfsText is what lindi.json will say.
+func (w *archiveWriter) rfsText() ([]byte, error) {
+	if w.text != nil {
+		if len(w.short) == 0 {
+			return w.text, nil
+		}
+		return w.renamed()
+	}
+	refs := w.refs.Bytes()
+	if len(refs) == 0 {
+		refs = []byte("\n  \".zgroup\": {\"zarr_format\": 2}")
+	}
+	text := append(make([]byte, 0, len(refs)+256), '{')
+	for _, kv := range w.top {
+		text = append(text, "\n "+kv[0]+": "+kv[1]+","...)
+	}
+	text = append(text, "\n \"refs\": {"...)
+	text = append(text, refs...)
+	return append(text, "\n }\n}"...), nil
+}
+
+// renamed is the given lindi.json, with the references changed that lead to
+// members whose names had to be shortened.
+func (w *archiveWriter) renamed() ([]byte, error) {
+	x, err := parseRFS(w.text, format.DefaultMaxDepth)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	at := 0
+	for _, r := range x.refs {
+		v := x.value(r)
+		if v[0] != '[' {
+			continue
+		}
+		t, err := x.target(v)
+		if err != nil {
+			continue
+		}
+		name, ok := t.inside()
+		if short := w.short[name]; ok && short != "" {
+			out = append(out, w.text[at:r.at]...)
+			t.address = "./" + short
+			out = appendRef(out, t)
+			at = int(r.at + r.len)
+		}
+	}
+	return append(out, w.text[at:]...), nil
+}
+
+func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
+	if w.done {
+		return format.Summary{}, errors.New("archive is committed")
+	}
+	if err := w.sink.broken(); err != nil {
+		return format.Summary{}, err
+	}
+	text, err := w.rfsText()
+	if err != nil {
+		return format.Summary{}, err
+	}
+	if w.sum.Stored, w.sum.Volumes, err = w.sink.finish(ctx, text); err != nil {
+		return format.Summary{}, err
+	}
+	w.done = true
+	return w.sum, nil
+}
+
+func (w *archiveWriter) Abort() error { return w.sink.abort() }
