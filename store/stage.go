@@ -99,6 +99,16 @@ func (w *stagedWriter) Rewind(to int64) error {
 	return nil
 }
 
+func (w *stagedWriter) Patch(ctx context.Context, p []byte, off int64) error {
+	pw, ok := w.Writer.(Patcher)
+	if !ok {
+		return fmt.Errorf("patch %s: %w", w.name, errors.ErrUnsupported)
+	}
+	return pw.Patch(ctx, p, off)
+}
+
+func (w *stagedWriter) PatchLimit() int64 { return PatchLimit(w.Writer) }
+
 func (w *stagedWriter) Commit(context.Context) (Info, error) {
 	w.done = true
 	w.stage.mu.Lock()

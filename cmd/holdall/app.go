@@ -248,7 +248,7 @@ is read, a folder will do as well.`,
 			root.AddCommand(c)
 		}
 	}
-	add("make", a.packCommand(), a.convertCommand())
+	add("make", a.packCommand(), a.convertCommand(), a.addCommand(), a.rmCommand(), a.mvCommand())
 	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand())
 	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand())
 	add("about", a.formatsCommand(), a.versionCommand())

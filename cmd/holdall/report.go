@@ -119,6 +119,10 @@ func describe(err error) errorJSON {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		e.Code = "usage"
+	} else if _, ok := errors.AsType[*store.LockedError](err); ok {
+		e.Code = "locked"
+	} else if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
+		e.Code = "external"
 	} else if store.Temporary(err) {
 		e.Code = "network"
 	}
@@ -144,9 +148,14 @@ func hint(err error) string {
 		}
 		return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
 	}
+	if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
+		return "--external allows it"
+	}
 	switch {
 	case errors.Is(err, format.ErrUnknown):
 		return "--format says what it is"
+	case errors.Is(err, holdall.ErrImmutable):
+		return "use convert"
 	case errors.Is(err, store.ErrChanged):
 		return "run it again"
 	case errors.Is(err, holdall.ErrDamaged):

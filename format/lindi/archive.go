@@ -308,7 +308,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 // fetchTogether asks for the index and lindi.json at once, where the entry says
 // that they lie close together.
 func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) error {
-	if !wantRFS || store.IsNear(a.st) || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
+	if !wantRFS || store.IsNear(a.st) || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
 		return nil
 	}
 	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+e.rfsText)

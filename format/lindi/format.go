@@ -27,6 +27,7 @@ var Format = &format.Format{
 	Create:        create,
 	Verify:        verify,
 	Repair:        repair,
+	Amend:         amend,
 }
 
 func detect(p format.Probe) format.Match {

@@ -3,7 +3,6 @@ package lindi
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -234,8 +231,7 @@ func (w *archiveWriter) shortened(name string) string {
 	if w.form == dirForm && fs.ValidPath(name) || w.form != dirForm && nameFault(name) == "" {
 		return name
 	}
-	sum := blake3.Sum256([]byte(name))
-	short := blobDir + "~" + hex.EncodeToString(sum[:16])
+	short := shortBlob(name)
 	if w.short == nil {
 		w.short = map[string]string{}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -42,6 +43,7 @@ type writer struct {
 var (
 	_ store.RangeWriter = (*writer)(nil)
 	_ store.Rewinder    = (*writer)(nil)
+	_ store.Patcher     = (*writer)(nil)
 )
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -116,6 +118,30 @@ func (w *writer) Rewind(to int64) error {
 	w.err = nil
 	return nil
 }
+
+// Patch replaces bytes that were written.
+func (w *writer) Patch(ctx context.Context, p []byte, off int64) error {
+	err := w.usable()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if end := w.size + int64(len(w.buf)); err == nil && (off < 0 || int64(len(p)) > end-off) {
+		err = fmt.Errorf("bytes %d+%d of %d written", off, len(p), end)
+	}
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		_, err = w.f.WriteAt(p, off)
+	}
+	if err != nil {
+		return failed("patch", w.target, err)
+	}
+	return nil
+}
+
+// PatchLimit says that all can be replaced.
+func (w *writer) PatchLimit() int64 { return math.MaxInt64 }
 
 // Commit makes the file appear under its name. If it fails, nothing of the
 // writer is left, unless it was the folder that could not be synced, for then

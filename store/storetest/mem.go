@@ -36,6 +36,8 @@ type Mem struct {
 	mu   sync.RWMutex
 	objs map[string]*memVersion
 	last int64 // the number of the latest version of any object
+
+	amended map[string]bool // objects that are open for changes
 }
 
 // memVersion is one version of an object; its fields never change.
@@ -304,6 +306,8 @@ var (
 	_ store.Remover     = (*Mem)(nil)
 	_ store.Header      = (*memObject)(nil)
 	_ store.Tailer      = (*memObject)(nil)
+	_ store.Amender     = (*Mem)(nil)
 	_ store.Rewinder    = (*memWriter)(nil)
+	_ store.Patcher     = (*memWriter)(nil)
 	_ store.RangeWriter = (*memWriter)(nil)
 )

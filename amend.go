@@ -1,0 +1,146 @@
+package holdall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
+)
+
+// An Amendment is an archive open for changes in place. Nothing counts before
+// Commit returns nil, and a program that is killed at any moment leaves the
+// archive as it was or as it was to be. Others can read meanwhile; a second
+// Amendment of the same archive is refused with a *store.LockedError. It belongs
+// to one goroutine.
+type Amendment struct {
+	format.Amender
+	f    *format.Format
+	st   store.Store
+	name string
+}
+
+// Amended says what a Commit changed.
+type Amended = format.Amended
+
+// ErrImmutable means that archives of a format cannot be changed in place. It is
+// an errors.ErrUnsupported.
+var ErrImmutable error = immutable{}
+
+type immutable struct{}
+
+func (immutable) Error() string        { return "immutable format" }
+func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// Amend opens the archive called name in st for changes: of its entries as
+// OpenOptions.View shows them.
+func Amend(ctx context.Context, st store.Store, name string, o OpenOptions) (*Amendment, error) {
+	a, err := OpenStore(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	f := a.f
+	if err := a.Close(); err != nil {
+		return nil, err
+	}
+	if f.Amend == nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, ErrImmutable)
+	}
+	m, err := f.Amend(ctx, st, name, o.inner())
+	if err != nil {
+		return nil, err
+	}
+	return &Amendment{Amender: m, f: f, st: st, name: name}, nil
+}
+
+// AddOptions are wishes for what is added from this machine.
+type AddOptions struct {
+	Exclude []string `json:"exclude,omitempty"`
+	Follow  bool     `json:"follow,omitempty"`
+	// Prefix is put in front of every name.
+	Prefix string `json:"prefix,omitempty"`
+	// OnError is told of each file that could not be added; the others are.
+	// Without it the first one is the end.
+	OnError func(name string, err error) `json:"-"`
+	Meter   *Meter                       `json:"-"`
+}
+
+// Add puts files and folders of this machine into the archive, under the names
+// that Pack would give them. It returns how many could not be added.
+func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (failed int64, err error) {
+	roots, err := tree.Roots(paths, false)
+	if err == nil {
+		err = tree.CheckPatterns(o.Exclude)
+	}
+	if err != nil {
+		return 0, err
+	}
+	own := func(string) bool { return false }
+	if st, ok := m.st.(interface {
+		Owns(path, object string) bool
+	}); ok {
+		own = func(path string) bool { return st.Owns(path, m.name) }
+	}
+	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow, Stat: true}) {
+		err := n.Err
+		switch {
+		case err != nil:
+		case n.Type.IsRegular() && own(n.Path) || n.Type.IsDir() && (!n.Bare || m.f.Keeps&format.KeepsDirs == 0):
+			continue
+		default:
+			err = m.addNode(ctx, n, o)
+		}
+		if ctx.Err() != nil {
+			return failed, context.Cause(ctx)
+		}
+		if err != nil {
+			failed++
+			if o.OnError == nil {
+				return failed, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			o.OnError(o.Prefix+n.Name, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return failed, context.Cause(ctx)
+	}
+	return failed, nil
+}
+
+func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) error {
+	e := Entry{Name: o.Prefix + n.Name, Link: n.Link}
+	switch {
+	case n.Type.IsDir():
+		e.Kind = format.Dir
+	case n.Type == fs.ModeSymlink:
+		e.Kind = format.Symlink
+	case n.Type == fs.ModeNamedPipe:
+		e.Kind = format.Fifo
+	case !n.Type.IsRegular():
+		return errSpecial
+	}
+	if e.Kind != format.File {
+		e.Mode, e.HasMode, e.ModTime = n.Info.Mode(), true, n.Info.ModTime()
+		return m.Put(ctx, e, eof{})
+	}
+	info, _, file, err := tree.Load(n.Path, nil, o.Follow || n.Root)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	e.Size, e.Mode, e.HasMode, e.ModTime = info.Size, info.Mode, true, info.ModTime
+	if err := m.Put(ctx, e, file); err != nil {
+		return err
+	}
+	o.Meter.add(1, e.Size)
+	return nil
+}
+
+// eof is content that is empty.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }

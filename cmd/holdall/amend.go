@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// amendedJSON says what add, rm or mv did.
+type amendedJSON struct {
+	holdall.Amended
+	Failed int64 `json:"failed,omitempty"`
+}
+
+func (a *app) addCommand() *cobra.Command {
+	var o holdall.AddOptions
+	cmd := &cobra.Command{
+		Use:   "add ARCHIVE INPUT...",
+		Short: "Add files and folders to an archive, in place",
+		Long: `Adds files and folders to ARCHIVE, or replaces what has their names, under the
+names that pack would give them. All of it counts at once, or nothing: a crash
+leaves the archive as it was or as it was to be.`,
+		Example: `  holdall add recording.lindi.tar notes.txt
+  holdall add --view zarr recording.lindi.tar zarr-folder
+  holdall add --prefix extra/ recording.lindi.tar notes`,
+		Args: args(2, -1, "an archive and what to add"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.OnError = a.entryFailed
+			o.Meter = &holdall.Meter{}
+			return a.amend(cmd.Context(), args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
+				stop := a.showProgress(o.Meter, "added")
+				defer stop()
+				return m.Add(ctx, args[1:], o)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names like this pattern")
+	f.BoolVar(&o.Follow, "follow", false, "add the files that symbolic links point to")
+	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
+	return cmd
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "rm ARCHIVE PATH...",
+		Short: "Remove entries from an archive, in place",
+		Long: `Removes entries. Their bytes stay in the archive until it is compacted, as
+'convert' does. All of it counts at once, or nothing.`,
+		Example: `  holdall rm recording.lindi.tar notes.txt
+  holdall rm -r --view zarr recording.lindi.tar acquisition/test`,
+		Args: args(2, -1, "an archive and what to remove"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			names, err := a.namesBelow(ctx, args[0], args[1:], recursive)
+			if err != nil {
+				return err
+			}
+			return a.amend(ctx, args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
+				for _, n := range names {
+					if err := m.Remove(ctx, n); err != nil {
+						return 0, err
+					}
+				}
+				return 0, nil
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders too, with all in them")
+	return cmd
+}
+
+func (a *app) mvCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mv ARCHIVE FROM TO",
+		Short: "Give an entry, or a folder of them, another name, in place",
+		Example: `  holdall mv recording.lindi.tar notes.txt readme.txt
+  holdall mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
+		Args: args(3, 3, "an archive, a name and a new name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			from, to := strings.TrimSuffix(args[1], "/"), strings.TrimSuffix(args[2], "/")
+			names, err := a.namesBelow(ctx, args[0], []string{from}, true)
+			if err != nil {
+				return err
+			}
+			return a.amend(ctx, args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
+				for _, n := range names {
+					if err := m.Rename(ctx, n, to+strings.TrimPrefix(n, from)); err != nil {
+						return 0, err
+					}
+				}
+				return 0, nil
+			})
+		},
+	}
+}
+
+// namesBelow returns the entries that paths name: themselves, or all in them if
+// they are folders and that is wanted.
+func (a *app) namesBelow(ctx context.Context, address string, paths []string, folders bool) ([]string, error) {
+	in, err := a.open(ctx, address, false)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	var names []string
+	for _, p := range paths {
+		e, err := lookup(ctx, in, p)
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind != format.Dir {
+			names = append(names, e.Name)
+			continue
+		}
+		if !folders {
+			return nil, fmt.Errorf("%s is a folder: -r removes it with all in it", p)
+		}
+		for b, err := range in.Entries(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasPrefix(b.Name, e.Name+"/") || b.Name == e.Name {
+				names = append(names, b.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, &fs.PathError{Op: "find", Path: strings.Join(paths, ", "), Err: fs.ErrNotExist}
+	}
+	return names, nil
+}
+
+// amend opens an archive for changes, makes them and commits.
+func (a *app) amend(ctx context.Context, address string, change func(context.Context, *holdall.Amendment) (failed int64, err error)) (err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	m, err := holdall.Amend(ctx, st, name, a.openOptions())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	failed, err := change(ctx, m)
+	if err != nil {
+		return err
+	}
+	sum, err := m.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range sum.Notes {
+		a.warn("%s", n)
+	}
+	if a.json {
+		a.printJSON(amendedJSON{sum, failed})
+	} else if !a.quiet {
+		var words []string
+		for _, c := range []struct {
+			n    int64
+			what string
+		}{{sum.Added, "added"}, {sum.Replaced, "replaced"}, {sum.Removed, "removed"}, {sum.Renamed, "renamed"}} {
+			if c.n > 0 {
+				words = append(words, thousands(c.n)+" "+c.what)
+			}
+		}
+		if words == nil {
+			words = []string{"nothing changed"}
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored))
+	}
+	if failed > 0 {
+		return errNo
+	}
+	return nil
+}

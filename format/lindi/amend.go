@@ -1,0 +1,245 @@
+package lindi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// amend opens an archive for changes: of its members, or in the zarr view of its
+// keys.
+func amend(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Amender, error) {
+	a, err := openArchive(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	form := a.form
+	a.close()
+	var target medium
+	if form == tarForm {
+		target, err = amendTar(ctx, st, name, o)
+	} else {
+		target, err = amendLoose(ctx, st, name, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &amender{medium: target, zarr: o.View == zarrView}, nil
+}
+
+// A medium is the form in which an archive lies, open for changes.
+type medium interface {
+	refs() *refset
+	has(member string) bool
+	// taken reports whether a new member cannot have a name: there is one, or
+	// there is until the next commit.
+	taken(member string) bool
+	// put writes a member that commit will make count, in place of one of that
+	// name if there is one.
+	put(ctx context.Context, name string, e format.Entry, r io.Reader) error
+	drop(member string)
+	rename(from, to string) error
+	// touched says that refs were changed.
+	touched()
+	// members reports whether there is room for any.
+	members() bool
+	commit(ctx context.Context) (stored int64, notes []string, err error)
+	close() error
+}
+
+// amender turns what is asked of entries into changes of members and keys.
+type amender struct {
+	medium
+	zarr bool
+	sum  format.Amended
+	err  error // sticky: what is out there is not known
+}
+
+func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
+	if m.err != nil {
+		return m.err
+	}
+	if e.Kind != format.File {
+		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
+	}
+	replaced, err := false, error(nil)
+	switch {
+	case m.zarr:
+		replaced = m.refs().has(e.Name)
+		err = m.putKey(ctx, e, r)
+	case e.Name == rfsName:
+		replaced, err = true, m.putRFS(ctx, e, r)
+	case !m.members():
+		err = fmt.Errorf("%s: a lindi.json alone has keys, not members: %w", e.Name, errors.ErrUnsupported)
+	default:
+		if why := nameFault(e.Name); why != "" {
+			return &NameError{e.Name, why}
+		}
+		replaced = m.has(e.Name)
+		err = m.put(ctx, e.Name, e, r)
+	}
+	switch {
+	case err != nil:
+	case replaced:
+		m.sum.Replaced++
+	default:
+		m.sum.Added++
+	}
+	return err
+}
+
+// putKey gives a Zarr key its content.
+func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
+	if e.Name == "" || !utf8.ValidString(e.Name) {
+		return &NameError{e.Name, "lindi.json cannot hold such a key"}
+	}
+	var value []byte
+	if !m.members() || isInline(e.Name, e.Size) {
+		if e.Size > maxInline {
+			return &NameError{e.Name, fmt.Sprintf("%d bytes are too many to be written into lindi.json itself", e.Size)}
+		}
+		content, err := readAll(ctx, e, r)
+		if err != nil {
+			return err
+		}
+		value = appendInline(nil, e.Name, content)
+	} else {
+		name := blobName(e.Name, m.taken)
+		if err := m.put(ctx, name, e, r); err != nil {
+			return err
+		}
+		value = appendRef(nil, target{"./" + name, 0, e.Size})
+	}
+	m.free(m.refs().put(e.Name, value))
+	m.touched()
+	return nil
+}
+
+// free gives up a member that no key leads to any more.
+func (m *amender) free(member string) {
+	if strings.HasPrefix(member, blobDir) && m.has(member) {
+		m.drop(member)
+	}
+}
+
+func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
+	put := func(p []byte) error { b.Write(p); return nil }
+	err := format.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
+	return b.Bytes(), err
+}
+
+// putRFS replaces all of lindi.json.
+func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
+	if e.Size > maxInline {
+		return &NameError{e.Name, "is longer than can be believed"}
+	}
+	text, err := readAll(ctx, e, r)
+	if err != nil {
+		return err
+	}
+	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
+	if err != nil {
+		return &NameError{e.Name, "is no lindi.json: " + err.Error()}
+	}
+	*m.refs() = *newRefset(x)
+	m.touched()
+	return nil
+}
+
+func (m *amender) Remove(_ context.Context, name string) error {
+	if m.err != nil {
+		return m.err
+	}
+	if m.zarr {
+		freed, err := m.refs().remove(name)
+		if err != nil {
+			return err
+		}
+		m.free(freed)
+		m.touched()
+		m.sum.Removed++
+		return nil
+	}
+	if err := m.removable(name, "remove"); err != nil {
+		return err
+	}
+	if n := m.refs().uses[name]; n > 0 {
+		return &NameError{name, fmt.Sprintf("%d keys lead to it: remove those, in the zarr view, and it goes with them", n)}
+	}
+	m.drop(name)
+	m.sum.Removed++
+	return nil
+}
+
+func (m *amender) removable(name, op string) error {
+	if name == entryName || name == indexName || name == rfsName {
+		return &NameError{name, "is the archive's own, and cannot be missing"}
+	}
+	if !m.has(name) {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return nil
+}
+
+func (m *amender) Rename(_ context.Context, from, to string) error {
+	if m.err != nil {
+		return m.err
+	}
+	if m.zarr {
+		if to == "" || !utf8.ValidString(to) {
+			return &NameError{to, "lindi.json cannot hold such a key"}
+		}
+		if err := m.refs().rename(from, to); err != nil {
+			return err
+		}
+		m.touched()
+		m.sum.Renamed++
+		return nil
+	}
+	if err := m.removable(from, "rename"); err != nil {
+		return err
+	}
+	if why := nameFault(to); why != "" || to == rfsName {
+		if why == "" {
+			why = "is the archive's own"
+		}
+		return &NameError{to, why}
+	}
+	if m.has(to) {
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	}
+	if err := m.rename(from, to); err != nil {
+		return err
+	}
+	if m.refs().uses[from] > 0 {
+		m.refs().readdress(from, to)
+		m.touched()
+	}
+	m.sum.Renamed++
+	return nil
+}
+
+func (m *amender) Commit(ctx context.Context) (format.Amended, error) {
+	if m.err != nil {
+		return format.Amended{}, m.err
+	}
+	sum := m.sum
+	var err error
+	if sum.Stored, sum.Notes, err = m.commit(ctx); err != nil {
+		m.err = err
+		return format.Amended{}, err
+	}
+	m.sum = format.Amended{}
+	return sum, nil
+}
+
+func (m *amender) Close() error { return m.close() }

@@ -1,0 +1,591 @@
+package lindi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// tarMedium is a tar that is changed in place.
+//
+// New members are written over the zeros that end the tar, where nobody looks.
+// Commit writes lindi.json and the index, never over those that count but into a
+// second place of each, which the last change left in the trash, or behind all
+// else; waits for the disk; and writes the one sector of the entry that says
+// which index counts. Before that the old archive counts, whatever has been
+// written; after it the new one. Only then are the old ones renamed into the
+// trash, and what was removed with them.
+//
+// What a change that was stopped leaves is put right by the next one: names in
+// the trash that should be there are on a list in the index, and what lies behind
+// the last member is looked at.
+type tarMedium struct {
+	name string
+	f    store.Amendment
+	a    *archive
+
+	rows  []row
+	text  [][]byte       // of each row as the index had it; nil for one that is ours to write
+	sums  [][]byte       // hexadecimal, of rows of ours
+	place map[string]int // in rows
+	extra []member
+	set   *refset
+
+	pos     int64 // where the next member goes: all behind it is free
+	ended   bool  // the zeros are there
+	index   slot
+	rfs     slot
+	spare   [2]slot  // for index and lindi.json
+	trash   []run    // headers to be renamed after the next commit: offset, length of content
+	renamed []string // members whose headers have another name yet
+	dirty   bool
+	rfsNew  bool
+	buf     []byte
+	copyBuf []byte
+	hasher  *blake3.Hasher
+	notes   []string
+	texts   [2][]byte // reused
+}
+
+// A slot is a place for a JSON text.
+type slot struct {
+	o, room int64
+	used    int64 // length of the text that may be in it; room where not known
+}
+
+func (s slot) free() bool { return s.room == 0 }
+
+// ownKey is what we call our list in the index: other tools carry it along.
+const ownKey = `"holdall"`
+
+// asObject makes an amendment readable as an object.
+type asObject struct{ f store.Amendment }
+
+func (o asObject) Info(context.Context) (store.Info, error) { return store.Info{Size: o.f.Size()}, nil }
+func (o asObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return o.f.ReadAt(ctx, p, off)
+}
+func (o asObject) Close() error { return nil }
+
+func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *tarMedium, err error) {
+	f, err := store.Amend(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	t := &tarMedium{name: name, f: f, place: map[string]int{}}
+	t.a = &archive{st: st, name: name, limits: o.Limits.OrDefault(), obj: asObject{f}, size: f.Size()}
+	if err := t.a.loadTable(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := t.a.loadRFS(ctx); err != nil {
+		return nil, err
+	}
+	if t.a.table.found || len(t.a.notes) > 0 {
+		p := t.a.problem(format.BadIndex, format.Error, -1, "it is damaged, and must be repaired before it can be changed")
+		if len(t.a.notes) > 0 {
+			p = t.a.notes[0]
+			p.Message = "it is damaged, and must be repaired before it can be changed: " + p.Message
+		}
+		return nil, &format.CorruptError{Format: "lindi", Problem: p}
+	}
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	if err := t.tidy(ctx); err != nil {
+		return nil, err
+	}
+	t.a.held = nil
+	return t, nil
+}
+
+// load takes over what the index says.
+func (t *tarMedium) load() error {
+	table := t.a.table
+	for _, r := range table.rows {
+		if p := table.fault(r); p != nil {
+			p.Message = "it must be repaired before it can be changed: " + p.Message
+			return &format.CorruptError{Format: "lindi", Problem: *p}
+		}
+		t.pos = max(t.pos, r.end())
+		switch r.name {
+		case entryName:
+		case indexName:
+			t.index = slot{r.o, r.s, r.s}
+		case rfsName:
+			t.rfs = slot{r.o, r.s, r.s}
+		default:
+			if i, twice := t.place[r.name]; twice {
+				t.rows[i], t.text[i] = r, table.text[r.at:r.at+r.len]
+				continue
+			}
+			t.place[r.name] = len(t.rows)
+			t.rows = append(t.rows, r)
+			t.text = append(t.text, table.text[r.at:r.at+r.len])
+			t.sums = append(t.sums, nil)
+		}
+	}
+	for _, m := range table.extra {
+		if string(m.key) == ownKey {
+			t.ownList(m.value)
+		} else {
+			t.extra = append(t.extra, m)
+		}
+	}
+	t.set = newRefset(t.a.rfs)
+	return nil
+}
+
+// ownList reads our list: [[offset, length], …] of what should be in the trash,
+// the first two of which are the second places of index and lindi.json.
+func (t *tarMedium) ownList(value []byte) {
+	s := &scanner{b: value, depth: 4}
+	_ = s.elements(func() error {
+		var n [2]int64
+		i := 0
+		err := s.elements(func() error {
+			v, err := s.value()
+			if k, ok := whole(v); ok && i < 2 {
+				n[i] = k
+			}
+			i++
+			return err
+		})
+		t.trash = append(t.trash, run{n[0], n[1]})
+		return err
+	})
+}
+
+// tidy puts right what a change that was stopped has left, and makes the tar end
+// as it should.
+func (t *tarMedium) tidy(ctx context.Context) error {
+	pending := t.trash
+	t.trash = nil
+	used := make(map[int64]bool, len(t.a.table.rows))
+	for _, r := range t.a.table.rows {
+		used[r.o] = true
+	}
+	for i, p := range pending {
+		if p.off < frontLen || p.off > t.f.Size()-blockLen || used[p.off] {
+			continue
+		}
+		h, ok, err := t.header(ctx, p.off)
+		if err != nil {
+			return err
+		}
+		if !ok || h.size != p.n || !h.ours && !strings.HasPrefix(h.name, trashDir) {
+			continue
+		}
+		if err := t.intoTrash(ctx, p.off); err != nil {
+			return err
+		}
+		if i < 2 && p.off+blockLen+padded(p.n) <= t.f.Size() {
+			t.spare[i] = slot{p.off, p.n, p.n}
+		}
+		t.pos = max(t.pos, p.off+blockLen+padded(p.n))
+	}
+	return t.tail(ctx)
+}
+
+// tail looks at what lies behind the last member. What another tar has appended
+// is taken in; what a LINDI writer left without committing goes into the trash,
+// and of what is cut off nothing stays.
+func (t *tarMedium) tail(ctx context.Context) error {
+	size := t.f.Size()
+	if t.pos+terminatorLen == size {
+		b, err := t.a.read(ctx, t.pos, terminatorLen)
+		if err == nil && zero(b) {
+			t.ended = true
+		}
+		if err != nil || t.ended {
+			return err
+		}
+	}
+	t.a.size = size
+	w, err := t.a.walk(ctx, min(t.pos, size))
+	if err != nil {
+		return err
+	}
+	for _, f := range w.members {
+		if f.cut || f.o < t.pos {
+			break
+		}
+		if len(w.holes) > 0 && f.o >= w.holes[0].off {
+			break // behind something unreadable
+		}
+		switch {
+		case f.trash:
+		case f.ours:
+			if err := t.intoTrash(ctx, f.o); err != nil {
+				return err
+			}
+			t.notes = append(t.notes, fmt.Sprintf("%s at %d was written and never committed: it is in the trash now", f.row.name, f.o))
+		case !f.odd && nameFault(f.row.name) == "" && f.d == f.o+blockLen && f.row.name != rfsName:
+			t.add(f.row, nil)
+			t.dirty = true
+			t.notes = append(t.notes, fmt.Sprintf("%s, which another tar has appended, is in the index now", f.row.name))
+		}
+		t.pos = f.row.end()
+	}
+	return t.end(ctx)
+}
+
+// end makes the tar end at pos. What fills the last block up may be missing, too.
+func (t *tarMedium) end(ctx context.Context) error {
+	from := max(min(t.f.Size(), t.pos), t.pos-blockLen)
+	if err := t.f.WriteAt(ctx, zeroBlock[:t.pos+terminatorLen-from], from); err != nil {
+		return err
+	}
+	if t.f.Size() > t.pos+terminatorLen {
+		if err := t.f.Truncate(ctx, t.pos+terminatorLen); err != nil {
+			return err
+		}
+	}
+	t.ended = true
+	return nil
+}
+
+func (t *tarMedium) header(ctx context.Context, off int64) (header, bool, error) {
+	b := make([]byte, blockLen)
+	if err := t.f.ReadAt(ctx, b, off); err != nil {
+		return header{}, false, err
+	}
+	h, ok := parseHeader(b)
+	return h, ok, nil
+}
+
+// intoTrash renames the member whose header is at off. The content stays: it
+// may be needed again, and reading it back is all that a repair can do.
+func (t *tarMedium) intoTrash(ctx context.Context, off int64) error {
+	b := make([]byte, blockLen)
+	if err := t.f.ReadAt(ctx, b, off); err != nil {
+		return err
+	}
+	h, ok := parseHeader(b)
+	if !ok || strings.HasPrefix(h.name, trashDir) {
+		return nil
+	}
+	trashHeader(b, trashName(h.name, tag(off)))
+	return t.f.WriteAt(ctx, b, off)
+}
+
+func (t *tarMedium) refs() *refset { return t.set }
+func (t *tarMedium) members() bool { return true }
+
+// A name is free as soon as nothing counts that has it: what had it lies
+// elsewhere.
+func (t *tarMedium) taken(name string) bool { return t.has(name) }
+func (t *tarMedium) touched()               { t.rfsNew, t.dirty = true, true }
+
+func (t *tarMedium) has(name string) bool {
+	_, ok := t.place[name]
+	return ok
+}
+
+// add makes a row count, in place of one of that name.
+func (t *tarMedium) add(r row, sum []byte) {
+	t.drop(r.name)
+	t.place[r.name] = len(t.rows)
+	t.rows = append(t.rows, r)
+	t.text = append(t.text, nil)
+	t.sums = append(t.sums, sum)
+	t.dirty = true
+}
+
+func (t *tarMedium) drop(name string) {
+	i, ok := t.place[name]
+	if !ok {
+		return
+	}
+	t.trash = append(t.trash, run{t.rows[i].o, t.rows[i].s})
+	delete(t.place, name)
+	t.rows[i].name = ""
+	t.dirty = true
+}
+
+// rename gives a member another name. Its header follows after the commit: a
+// reader goes by the index, so a header that is late does no harm.
+func (t *tarMedium) rename(from, to string) error {
+	i := t.place[from]
+	r := t.rows[i]
+	if r.d != r.o+blockLen {
+		return &NameError{from, "its header takes more than one block, and cannot be rewritten in place"}
+	}
+	delete(t.place, from)
+	t.place[to] = i
+	if t.text[i] != nil && r.sum >= 0 {
+		t.sums[i] = t.a.table.sums[r.sum][:]
+	}
+	t.rows[i].name, t.text[i] = to, nil
+	t.renamed = append(t.renamed, to)
+	t.dirty = true
+	return nil
+}
+
+func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
+	if e.Size > maxSize {
+		return &NameError{e.Name, fmt.Sprintf("%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))}
+	}
+	w := &appender{t: t, ctx: ctx, at: t.pos}
+	t.ended = false
+	if t.buf == nil {
+		t.buf = make([]byte, 0, writeBlock)
+		t.copyBuf = make([]byte, 64<<10)
+		t.hasher = blake3.New()
+	}
+	t.buf = appendHeader(t.buf[:0], name, e.Size)
+	known := ""
+	var sum hash.Hash
+	if e.Digest.Algo == digestAlgo && len(e.Digest.Sum) == digestLen {
+		known = e.Digest.Sum
+	} else {
+		t.hasher.Reset()
+		sum = t.hasher
+	}
+	err := format.CopyContent(ctx, e, r, t.copyBuf, sum, w.write)
+	if err == nil {
+		err = w.write(zeroBlock[:padded(e.Size)-e.Size])
+	}
+	if err == nil {
+		err = w.flush()
+	}
+	if err != nil {
+		return err // the next member is written over it
+	}
+	if sum != nil {
+		known = string(t.hasher.Sum(nil))
+	}
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size, sum: -1}, []byte(known))
+	t.pos = w.at
+	return nil
+}
+
+// An appender writes behind the last member.
+type appender struct {
+	t   *tarMedium
+	ctx context.Context
+	at  int64
+}
+
+func (w *appender) write(p []byte) error {
+	b := w.t.buf
+	if len(b)+len(p) > cap(b) {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		if b = w.t.buf; len(p) >= cap(b) {
+			err := w.t.f.WriteAt(w.ctx, p, w.at)
+			w.at += int64(len(p))
+			return err
+		}
+	}
+	w.t.buf = append(b, p...)
+	return nil
+}
+
+func (w *appender) flush() error {
+	if len(w.t.buf) == 0 {
+		return nil
+	}
+	err := w.t.f.WriteAt(w.ctx, w.t.buf, w.at)
+	w.at += int64(len(w.t.buf))
+	w.t.buf = w.t.buf[:0]
+	return err
+}
+
+// commit makes all that was asked count.
+func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
+	notes := t.notes
+	t.notes = nil
+	if !t.dirty {
+		if !t.ended {
+			if err := t.end(ctx); err != nil {
+				return 0, nil, err
+			}
+		}
+		return t.f.Size(), notes, nil
+	}
+	oldIndex, oldRFS := t.index, t.rfs
+	var rfsText []byte
+	if t.rfsNew {
+		rfsText = t.set.appendText(t.texts[1][:0])
+		t.texts[1] = rfsText
+		t.rfs = t.take(&t.spare[1], int64(len(rfsText)))
+	}
+	// Where the index goes is in its own text, so is how long it may be: it is
+	// written once to see how long it is.
+	t.index = slot{t.pos, 1 << 40, 0}
+	n := int64(len(t.indexText(oldIndex, oldRFS))) + 32
+	t.index = t.take(&t.spare[0], n)
+	indexText := t.indexText(oldIndex, oldRFS)
+	if int64(len(indexText)) > t.index.room {
+		return 0, nil, fmt.Errorf("%s: an index of %d bytes does not fit its place of %d", t.name, len(indexText), t.index.room)
+	}
+	if t.rfsNew {
+		if err := t.fill(ctx, rfsName, &t.rfs, rfsText); err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := t.fill(ctx, indexName, &t.index, indexText); err != nil {
+		return 0, nil, err
+	}
+	if err := t.end(ctx); err != nil {
+		return 0, nil, err
+	}
+	if err := t.f.Sync(ctx); err != nil {
+		return 0, nil, err
+	}
+	rfsLen := int64(len(rfsText))
+	if !t.rfsNew {
+		rfsLen = int64(len(t.a.rfs.text))
+		if oldRFS.used < oldRFS.room {
+			rfsLen = oldRFS.used
+		}
+	}
+	block := appendEntry(make([]byte, 0, commitLen), entry{
+		o: t.index.o, d: t.index.o + blockLen, s: t.index.room,
+		indexText: int64(len(indexText)), rfsAt: t.rfs.o + blockLen, rfsText: rfsLen,
+	})
+	if err := t.f.WriteAt(ctx, pad(block, commitLen), entryData); err != nil {
+		return 0, nil, err
+	}
+	if err := t.f.Sync(ctx); err != nil {
+		return 0, nil, err
+	}
+	// It counts. What follows only tells other tars.
+	t.spare[0] = oldIndex
+	gone := append(t.trash, run{oldIndex.o, oldIndex.room})
+	if t.rfsNew {
+		t.spare[1] = oldRFS
+		gone = append(gone, run{oldRFS.o, oldRFS.room})
+	}
+	for _, g := range gone {
+		if err := t.intoTrash(ctx, g.off); err != nil {
+			return 0, nil, err
+		}
+	}
+	for _, name := range t.renamed {
+		i, ok := t.place[name]
+		if !ok {
+			continue
+		}
+		if err := t.f.WriteAt(ctx, appendHeader(nil, name, t.rows[i].s), t.rows[i].o); err != nil {
+			return 0, nil, err
+		}
+	}
+	t.renamed = t.renamed[:0]
+	t.trash, t.dirty, t.rfsNew = t.trash[:0], false, false
+	t.forget()
+	return t.f.Size(), notes, nil
+}
+
+// take returns a place for a text of n bytes: the second one, if it is large
+// enough, or a new one behind all else.
+func (t *tarMedium) take(spare *slot, n int64) slot {
+	if s := *spare; s.room >= n && !s.free() {
+		*spare = slot{}
+		return s
+	}
+	s := slot{o: t.pos, room: roomFor(n)}
+	s.used = s.room
+	t.pos += blockLen + s.room
+	return s
+}
+
+// fill writes a text into its place, with blanks over what was there.
+func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte) error {
+	used := int64(len(text))
+	b := appendHeader(make([]byte, 0, blockLen+max(used, s.used)), name, s.room)
+	b = pad(append(b, text...), blockLen+max(used, s.used))
+	s.used = used
+	return t.f.WriteAt(ctx, b, s.o)
+}
+
+// indexText is the index as it will be, with our list of what will be in the
+// trash.
+func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
+	p := append(t.texts[0][:0], '{')
+	for _, m := range t.extra {
+		p = append(append(append(append(p, m.key...), ": "...), m.value...), ", "...)
+	}
+	p = append(p, ownKey+": ["...)
+	p = appendRun(p, run{oldIndex.o, oldIndex.room})
+	p = append(p, ',')
+	if t.rfsNew {
+		p = appendRun(p, run{oldRFS.o, oldRFS.room})
+	} else {
+		p = appendRun(p, run{t.spare[1].o, t.spare[1].room})
+	}
+	for _, r := range t.trash {
+		p = append(p, ',')
+		p = appendRun(p, r)
+	}
+	p = append(p, "], "...)
+	p = append(p, indexHead[1:]...)
+	p = appendRow(p, entryName, 0, entryData, entryLen, "")
+	p = append(p, ',')
+	p = appendRow(p, indexName, t.index.o, t.index.o+blockLen, t.index.room, "")
+	p = append(p, ',')
+	p = appendRow(p, rfsName, t.rfs.o, t.rfs.o+blockLen, t.rfs.room, "")
+	for i, r := range t.rows {
+		if r.name == "" {
+			continue
+		}
+		p = append(p, ',')
+		if t.text[i] != nil {
+			p = append(append(p, '\n'), t.text[i]...)
+			continue
+		}
+		p = appendRow(p, r.name, r.o, r.d, r.s, string(t.sums[i]))
+	}
+	p = append(p, indexTail...)
+	t.texts[0] = p
+	return p
+}
+
+func appendRun(p []byte, r run) []byte {
+	p = append(p, '[')
+	p = strconv.AppendInt(p, r.off, 10)
+	p = append(p, ',')
+	p = strconv.AppendInt(p, r.n, 10)
+	return append(p, ']')
+}
+
+// forget drops rows that were removed, once there are many.
+func (t *tarMedium) forget() {
+	if len(t.rows) < 2*len(t.place)+64 {
+		return
+	}
+	n := 0
+	for i, r := range t.rows {
+		if r.name == "" {
+			continue
+		}
+		t.rows[n], t.text[n], t.sums[n] = r, t.text[i], t.sums[i]
+		t.place[r.name] = n
+		n++
+	}
+	t.rows, t.text, t.sums = t.rows[:n], t.text[:n], t.sums[:n]
+}
+
+// close ends a change that was not committed where it began.
+func (t *tarMedium) close() error {
+	var err error
+	if !t.ended {
+		err = t.end(context.Background())
+	}
+	return errors.Join(err, t.f.Close())
+}
