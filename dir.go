@@ -60,7 +60,9 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	d.Index = format.NewIndex(entries)
 	a := &Archive{f: dirFormat, r: d, st: dirStore{}, name: dir}
 	a.objects.st = dirStore{}
-	a.engine = engine.New(func(ctx context.Context, name string, _ bool) (store.Object, error) { return dirStore{}.Open(ctx, name) }, engine.Near)
+	a.engine = engine.New(func(ctx context.Context, name string, _ bool) (store.Object, error) {
+		return dirStore{}.Open(ctx, name)
+	}, engine.Near)
 	return a, nil
 }
 

@@ -120,7 +120,9 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 			p.manifest = append(p.manifest, e)
 		}
 	}
-	p.o.Meter.expect(n, bytes)
+	if p.o.Meter.wantsTotal() {
+		p.o.Meter.expect(n, bytes)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -33,7 +33,29 @@ func TestWebRequests(t *testing.T) {
 		return out.String()
 	}
 	run("pack", "-o", filepath.Join(dir, "x.caf"), in)
+	// A Zarr hierarchy with more chunks than the first read can tell of.
+	zarr := filepath.Join(dir, "zarr", "x")
+	os.MkdirAll(zarr, 0o777)
+	for i := range 1000 {
+		if err := os.WriteFile(filepath.Join(zarr, fmt.Sprint(i)), bytes.Repeat([]byte{byte(i)}, 1000), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"../.zgroup": `{"zarr_format": 2}`, ".zarray": `{"chunks":[1000],"compressor":null,"dtype":"|u1","fill_value":0,"filters":null,"order":"C","shape":[1000000],"zarr_format":2}`} {
+		if err := os.WriteFile(filepath.Join(zarr, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("pack", "-o", filepath.Join(dir, "large.lindi.tar"), filepath.Join(dir, "zarr"))
+	run("pack", "-o", filepath.Join(dir, "small.lindi.tar"), filepath.Join(dir, "zarr"), "--exclude", "[1-9]?*")
 	if err := os.Link(filepath.Join(dir, "x.caf"), filepath.Join(dir, "x")); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := os.ReadFile("../../format/lindi/testdata/p03_index_growth.lindi.tar")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "ref.lindi.tar"), ref, 0o666)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -58,6 +80,13 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		// All contents in one: neighbours are joined.
 		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
+
+		// LINDI: the front, then what is left of index and lindi.json, then the
+		// chunk; all at once where it is that short.
+		{[]string{"cat", "--view", "zarr", web.URL + "/large.lindi.tar", "x/7"}, []string{"GET /large.lindi.tar bytes=0-65535", "GET /large.lindi.tar bytes=65536-180809", "GET /large.lindi.tar bytes=1216512-1217511"}},
+		{[]string{"cat", "--view", "zarr", web.URL + "/small.lindi.tar", "x/7"}, []string{"GET /small.lindi.tar bytes=0-65535"}},
+		// The reference's, whose index has moved: one more, and hardly any padding.
+		{[]string{"cat", "--view", "zarr", web.URL + "/ref.lindi.tar", "many/d/7"}, []string{"GET /ref.lindi.tar bytes=0-65535", "GET /ref.lindi.tar bytes=244736-310271", "GET /ref.lindi.tar bytes=651776-717311"}},
 	} {
 		log = nil
 		run(tt.args...)

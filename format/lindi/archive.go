@@ -188,7 +188,8 @@ const (
 	// firstFetch is how much of a JSON member is worth asking for at once,
 	// whatever part of it is padding.
 	firstFetch = 64 << 10
-	// joinGap is how far apart two things may lie that are fetched together.
+	// joinGap is how far apart two things may lie that are fetched together,
+	// where they are short.
 	joinGap = 64 << 10
 )
 
@@ -204,17 +205,20 @@ func (a *archive) text(ctx context.Context, off, room, hint int64) ([]byte, erro
 	if store.IsNear(a.st) && room <= 4*firstFetch {
 		hint = room
 	}
+	n := min(room, max(hint, firstFetch))
 	if hint <= 0 || hint > room {
 		// What the reference has just placed fills at most a quarter.
-		hint = room / 4
+		n = min(room, max(room/4, firstFetch))
+	} else if hint < room {
+		n = hint
 	}
-	n := min(room, max(hint, firstFetch))
 	for {
 		b, err := a.read(ctx, off, n)
 		if err != nil {
 			return nil, err
 		}
-		if trimmed := bytes.TrimRight(b, " \t\r\n"); n == room || len(trimmed) < len(b) && complete(trimmed, a.limits.Depth) {
+		trimmed := bytes.TrimRight(b, " \t\r\n")
+		if n == room || (n == hint || len(trimmed) < len(b)) && complete(trimmed, a.limits.Depth) {
 			return trimmed, nil
 		}
 		rest, err := a.read(ctx, off+n, min(n, room-n))
@@ -312,7 +316,7 @@ func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) erro
 		return nil
 	}
 	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+e.rfsText)
-	if to > a.size || from < 0 || to-from > e.indexText+e.rfsText+joinGap || to-from > a.limits.Index {
+	if to > a.size || from < 0 || to-from > (e.indexText+e.rfsText)*9/8+joinGap || to-from > a.limits.Index {
 		return nil
 	}
 	if head := int64(len(a.held[0].b)); from < head {

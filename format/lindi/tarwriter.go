@@ -6,6 +6,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"strconv"
 
 	"github.com/zeebo/blake3"
 
@@ -43,8 +44,8 @@ const writeBlock = 128 << 10
 
 // Room for what can be estimated of a text before it is known.
 const (
-	rowRest  = 200 // a row but for its name, with a digest
-	refRest  = 40  // a reference but for its names
+	rowRest  = 101 // a row but for its name and numbers, with a digest
+	refRest  = 24  // a reference but for its names and length
 	topSlack = 4096
 )
 
@@ -91,19 +92,27 @@ func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input)
 	for _, kv := range carry {
 		rfs += int64(len(kv[0]) + len(kv[1]))
 	}
+	end := int64(0) // where the last member will lie, about
 	for _, e := range manifest {
-		name := 2*int64(len(e.Name)) + 16
+		end += 2*blockLen + 2*rowRest + padded(e.Size)
+	}
+	digits := int64(len(strconv.FormatInt(2*end, 10)))
+	var quoted []byte
+	for _, e := range manifest {
+		quoted = appendQuoted(quoted[:0], e.Name)
+		name := int64(len(quoted))
+		rowLen := name + rowRest + 3*digits
 		switch {
 		case e.Kind != format.File:
 		case in == fromZarr && isInline(e.Name, e.Size):
-			rfs += name + e.Size*3/2
+			rfs += name + e.Size*3/2 + refRest
 		case in == fromZarr:
-			rfs += 2*name + refRest
-			index += name + rowRest
+			rfs += 2*name + refRest + digits
+			index += rowLen + int64(len(blobDir))
 		case in == fromJSON || e.Name == rfsName:
 			rfs += e.Size
 		default:
-			index += name + rowRest
+			index += rowLen
 		}
 	}
 	const most = 1 << 31
