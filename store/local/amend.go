@@ -137,6 +137,9 @@ func lockName(name string) string {
 	return stem + lockEnd
 }
 
+// isLock reports whether a name is that of a lock file, which is no object.
+func isLock(name string) bool { return name[0] == '.' && strings.HasSuffix(name, lockEnd) }
+
 // holder names this process: what it is doing, but not to what.
 func holder() string {
 	host, err := os.Hostname()

@@ -41,6 +41,14 @@ func writeUntil(place, dir string) error {
 	}
 	ctx := context.Background()
 	st := New(dir)
+	if place == "amending" {
+		a, err := st.Amend(ctx, "x")
+		if err != nil {
+			return err
+		}
+		stop("amending")
+		return a.Close()
+	}
 	st.beforeRename = func() { stop("rename") }
 	w, err := st.Create(ctx, "sub/x")
 	if err != nil {

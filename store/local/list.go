@@ -84,7 +84,7 @@ func entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
 		some, err = d.ReadDir(1024)
 		for _, e := range some {
 			kind := e.Type()
-			if strings.HasPrefix(e.Name(), prefix) && !isTemp(e.Name()) &&
+			if strings.HasPrefix(e.Name(), prefix) && !isTemp(e.Name()) && !isLock(e.Name()) &&
 				(kind.IsRegular() || kind.IsDir() || kind&fs.ModeSymlink != 0) {
 				found = append(found, e)
 			}

@@ -19,7 +19,7 @@ import (
 // that cannot exist there at all is refused by put with an error wrapping
 // errors.ErrUnsupported.
 //
-// Where the store is a Creator, Lister or Remover, these are tested too.
+// Where the store is a Creator, Lister, Remover or Amender, these are tested too.
 func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name string, content []byte) error)) {
 	for _, c := range []struct {
 		name string
@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 		{"writer", testWriters},
 		{"lister", testLister},
 		{"remover", testRemover},
+		{"amendments", testAmendments},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st, put := open(t)

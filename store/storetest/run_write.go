@@ -66,6 +66,7 @@ func testWriters(t *testing.T, s *suite) {
 		{"names are plain text", testCreateNames},
 		{"rewind takes back the end", testRewind},
 		{"range of another object is appended", testWriteRange},
+		{"what was written is patched", testPatch},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
