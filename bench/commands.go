@@ -37,6 +37,11 @@ var comparisons = []comparison{
 	{"random reads of A, in process", randomReads},
 	{"random reads over HTTP, in process", webReads},
 	{"heap of many rows, in process", heapOfRows},
+	{"lindi: write 10,000 chunks", writeBlobs},
+	{"lindi: open, in process", openLindi},
+	{"lindi: random reads, in process", readLindi},
+	{"lindi: commit after commit, in process", commitLindi},
+	{"lindi: chunks over HTTP, in process", webLindi},
 }
 
 // memoryDir is where Linux has a file system in memory.

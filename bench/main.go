@@ -10,7 +10,8 @@
 //
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
-// gocaf, the reference tool of CAF, is.
+// gocaf, the reference tool of CAF, is, and $HOLDALL_LINDI_PYTHON a python with
+// lindi, that of LINDI.
 package main
 
 import (

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // peakRSS returns how much memory a process that has ended had at the most.
@@ -22,3 +23,12 @@ func peakRSS(p *os.ProcessState) int64 {
 
 // syncDisks waits until nothing is left to be written.
 func syncDisks() { syscall.Sync() }
+
+// cpuTime returns what this process has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
