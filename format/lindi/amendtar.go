@@ -35,7 +35,7 @@ type tarMedium struct {
 
 	rows  []row
 	text  [][]byte       // of each row as the index had it; nil for one that is ours to write
-	sums  [][]byte       // hexadecimal, of rows of ours
+	sums  [][]byte       // digests of rows of ours
 	place map[string]int // in rows
 	extra []member
 	set   *refset
@@ -326,8 +326,8 @@ func (t *tarMedium) rename(from, to string) error {
 	}
 	delete(t.place, from)
 	t.place[to] = i
-	if t.text[i] != nil && r.sum >= 0 {
-		t.sums[i] = t.a.table.sums[r.sum][:]
+	if t.text[i] != nil {
+		t.sums[i] = []byte(t.a.table.digest(r).Sum)
 	}
 	t.rows[i].name, t.text[i] = to, nil
 	t.renamed = append(t.renamed, to)
@@ -368,7 +368,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if sum != nil {
 		known = string(t.hasher.Sum(nil))
 	}
-	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size, sum: -1}, []byte(known))
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
 	t.pos = w.at
 	return nil
 }

@@ -193,14 +193,15 @@ const (
 	joinGap = 64 << 10
 )
 
-// text returns the JSON text of a member of room bytes at off, without its
-// padding if that is long: hint is how long the text may be, 0 where unknown.
-func (a *archive) text(ctx context.Context, off, room, hint int64) ([]byte, error) {
+// text hands the JSON text of a member of room bytes at off to parse, without
+// its padding if that is long: hint is how long the text may be, 0 where unknown.
+// Parse may be asked twice, first with less than the text.
+func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]byte) error) error {
 	if room > a.limits.Index || room >= 1<<32 {
-		return nil, a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
+		return a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
 	}
 	if room > a.size-off {
-		return nil, a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
+		return a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
 	}
 	if store.IsNear(a.st) && room <= 4*firstFetch {
 		hint = room
@@ -215,29 +216,19 @@ func (a *archive) text(ctx context.Context, off, room, hint int64) ([]byte, erro
 	for {
 		b, err := a.read(ctx, off, n)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		trimmed := bytes.TrimRight(b, " \t\r\n")
-		if n == room || (n == hint || len(trimmed) < len(b)) && complete(trimmed, a.limits.Depth) {
-			return trimmed, nil
+		err = parse(bytes.TrimRight(b, " \t\r\n"))
+		if t, ok := errors.AsType[*textError](err); !ok || n == room || !t.cut {
+			return err
 		}
 		rest, err := a.read(ctx, off+n, min(n, room-n))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		a.held = append(a.held, piece{off, append(b[:n:n], rest...)})
 		n += int64(len(rest))
 	}
-}
-
-// complete reports whether b is a whole JSON text: cut short, it would not end
-// in the brace that opened it.
-func complete(b []byte, depth int) bool {
-	if len(b) == 0 || b[len(b)-1] != '}' {
-		return false
-	}
-	s := &scanner{b: b, depth: depth}
-	return s.skip() == nil && s.end() == nil
 }
 
 // loadTable finds the members: by entry and index, or by their headers where
@@ -285,16 +276,19 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	if err := a.fetchTogether(ctx, e, wantRFS); err != nil {
 		return nil, nil, err
 	}
-	text, err := a.text(ctx, e.d, e.s, e.indexText)
-	if err != nil {
-		if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Code != format.Limit {
-			return nil, &c.Problem, nil
-		}
-		return nil, nil, err
-	}
-	t, err := parseIndex(text, a.limits.Depth)
-	if err != nil {
+	var t *table
+	err = a.text(ctx, e.d, e.s, e.indexText, func(text []byte) (err error) {
+		t, err = parseIndex(text, a.limits.Depth)
+		return err
+	})
+	if _, ok := errors.AsType[*textError](err); ok {
 		return bad(format.BadIndex, e.d, "%s cannot be read: %v", indexName, err)
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Code != format.Limit {
+		return nil, &c.Problem, nil
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, odd := range t.odd {
 		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
@@ -384,20 +378,17 @@ func (a *archive) readRFS(ctx context.Context) error {
 		}
 		a.size, room, hint = info.Size, info.Size, info.Size
 	}
-	text, err := a.text(ctx, off, room, hint)
-	if err != nil {
+	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
+		a.rfs, err = parseRFS(text, a.limits.Depth)
 		return err
-	}
-	x, err := parseRFS(text, a.limits.Depth)
+	})
 	if err != nil {
-		place := off
-		if t, ok := errors.AsType[*textError](err); ok {
-			place += int64(t.off)
-		}
-		return a.corrupt(format.BadIndex, place, "%s cannot be read: %v", rfsName, err)
+		a.rfs = nil
 	}
-	a.rfs = x
-	return nil
+	if t, ok := errors.AsType[*textError](err); ok {
+		return a.corrupt(format.BadIndex, off+int64(t.off), "%s cannot be read: %v", rfsName, err)
+	}
+	return err
 }
 
 // last returns the row of that name that counts.

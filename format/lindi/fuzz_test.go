@@ -96,8 +96,7 @@ func FuzzRFS(f *testing.F) {
 		if err != nil {
 			return
 		}
-		k := &keys{a: &archive{form: jsonForm, name: "x.lindi.json", rfs: x, limits: format.Limits{}.OrDefault(), size: int64(len(b))}, shapes: map[string]int64{}}
-		k.Index = format.NewIndex(keyTable{k})
+		k := keysOf(&archive{form: jsonForm, name: "x.lindi.json", rfs: x, limits: format.Limits{}.OrDefault(), size: int64(len(b))})
 		for e, err := range k.Entries(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -117,8 +116,8 @@ func FuzzRFS(f *testing.F) {
 		}
 		// A change that touches nothing changes no meaning.
 		again, err := parseRFS(newRefset(x).appendText(nil), 50)
-		if err != nil || again.Len() != k.Len() {
-			t.Fatalf("%d keys become %v, %v", k.Len(), again, err)
+		if err != nil || again.Len() != k.index().Len() {
+			t.Fatalf("%d keys become %v, %v", k.index().Len(), again, err)
 		}
 		for _, r := range x.refs {
 			v := x.value(r)

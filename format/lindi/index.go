@@ -23,7 +23,7 @@ type row struct {
 	s    int64 // bytes of content
 	at   uint32
 	len  uint32 // of the row's own text in the index; 0 if there is none
-	sum  int32  // in table.sums; -1 for none
+	sum  uint32 // where its digest begins in that text, in hexadecimal; 0 if there is none
 }
 
 // end returns where the next header can lie.
@@ -34,7 +34,6 @@ type table struct {
 	volume string
 	size   int64 // of the file
 	rows   []row
-	sums   [][digestLen]byte
 	text   []byte   // the index's, which rows and names lie in
 	extra  []member // what else the index has at its top
 	odd    []oddRow // rows that say nothing usable
@@ -65,12 +64,22 @@ func (t *table) Entry(i int) format.Entry {
 	case rfsName:
 		e.Internal = t.bare
 	default:
-		if r.sum >= 0 {
-			e.Digest = format.Digest{Algo: digestAlgo, Sum: string(t.sums[r.sum][:])}
-		}
+		e.Digest = t.digest(r)
 	}
 	e.Fault = t.fault(r)
 	return e
+}
+
+// digest returns what the index says of a member's content.
+func (t *table) digest(r row) (d format.Digest) {
+	if r.sum == 0 {
+		return d
+	}
+	var sum [digestLen]byte
+	if _, err := hex.Decode(sum[:], t.text[r.sum:r.sum+2*digestLen]); err == nil {
+		d = format.Digest{Algo: digestAlgo, Sum: string(sum[:])}
+	}
+	return d
 }
 
 // fault says why a member cannot be read; nil if it can.
@@ -100,27 +109,33 @@ func parseIndex(text []byte, depth int) (*table, error) {
 			return err
 		}
 		files = true
-		t.rows, t.sums, t.odd = nil, nil, nil // of equal keys the last counts
+		t.rows, t.odd = make([]row, 0, len(text)/120), nil // of equal keys the last counts
 		return s.elements(func() error { return t.parseRow(s) })
 	})
 	if err == nil {
 		err = s.end()
 	}
 	if err == nil && !files {
-		err = &textError{0, `no "files"`}
+		err = &textError{msg: `no "files"`}
 	}
 	return t, err
 }
 
 func (t *table) parseRow(s *scanner) error {
+	if f, ok := fastRowAt(s.b, s.i); ok {
+		t.rows = append(t.rows, row{o: f.o, d: f.d, s: f.s, name: sharedText(s.b[f.name[0]:f.name[1]]), at: uint32(s.i), len: uint32(f.end - s.i), sum: uint32(f.sum)})
+		s.i = f.end
+		return nil
+	}
 	if s.peek() != '{' {
 		at := s.i
 		v, err := s.value()
 		t.odd = append(t.odd, oddRow{int64(at), fmt.Sprintf("%.40q is no row", v)})
 		return err
 	}
-	r := row{at: uint32(s.i), sum: -1}
-	var name, n [4][]byte
+	r := row{at: uint32(s.i)}
+	var name []byte
+	var n [3][]byte
 	err := s.members(func(key []byte) error {
 		v, err := s.value()
 		switch string(key) {
@@ -131,9 +146,12 @@ func (t *table) parseRow(s *scanner) error {
 		case `"s"`:
 			n[2] = v
 		case `"n"`:
-			name[0] = v
+			name = v
 		case `"` + digestAlgo + `"`:
-			n[3] = v
+			r.sum = 0
+			if len(v) == 2+2*digestLen && v[0] == '"' {
+				r.sum = uint32(s.i - len(v) + 1)
+			}
 		}
 		return err
 	})
@@ -145,18 +163,11 @@ func (t *table) parseRow(s *scanner) error {
 	r.o, ok[0] = whole(n[0])
 	r.d, ok[1] = whole(n[1])
 	r.s, ok[2] = whole(n[2])
-	if !ok[0] || !ok[1] || !ok[2] || len(name[0]) < 2 || name[0][0] != '"' {
+	if !ok[0] || !ok[1] || !ok[2] || len(name) < 2 || name[0] != '"' {
 		t.odd = append(t.odd, oddRow{int64(r.at), fmt.Sprintf("%.80q has not d, n, o and s as it should", s.b[r.at:s.i])})
 		return nil
 	}
-	r.name = shared(name[0])
-	if v := n[3]; len(v) == 2+2*digestLen {
-		var sum [digestLen]byte
-		if _, err := hex.Decode(sum[:], v[1:len(v)-1]); err == nil {
-			r.sum = int32(len(t.sums))
-			t.sums = append(t.sums, sum)
-		}
-	}
+	r.name = shared(name)
 	t.rows = append(t.rows, r)
 	return nil
 }
@@ -167,7 +178,10 @@ func shared(token []byte) string {
 	if !plain(token) {
 		return string(appendString(nil, token))
 	}
-	b := token[1 : len(token)-1]
+	return sharedText(token[1 : len(token)-1])
+}
+
+func sharedText(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
@@ -234,10 +248,10 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 	e.d, ok[1] = whole(n[1])
 	e.s, ok[2] = whole(n[2])
 	if !ok[0] || !ok[1] || !ok[2] || string(name) != `"`+indexName+`"` {
-		return e, &textError{0, `"index" does not say where ` + indexName + " is"}
+		return e, &textError{msg: `"index" does not say where ` + indexName + " is"}
 	}
 	if e.d != e.o+blockLen || e.o < frontLen {
-		return e, &textError{0, fmt.Sprintf("the index cannot lie at %d with its header at %d", e.d, e.o)}
+		return e, &textError{msg: fmt.Sprintf("the index cannot lie at %d with its header at %d", e.d, e.o)}
 	}
 	return e, s.end()
 }

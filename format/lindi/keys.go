@@ -18,11 +18,11 @@ import (
 
 // keys is the view of the reference file system: each key is a file.
 type keys struct {
-	*format.Index
-	a       *archive
-	members *format.Index // of a tar
-
-	tail     map[string]row // members behind all that the index knows
+	a        *archive
+	byKey    func() *names        // of the refs
+	byName   func() *names        // of the members of a tar
+	index    func() *format.Index // of the keys: for all that is more than finding one
+	tail     map[string]row       // members behind all that the index knows
 	tailOnce sync.Once
 
 	mu     sync.Mutex
@@ -33,12 +33,25 @@ func newKeys(ctx context.Context, a *archive) (*keys, error) {
 	if err := a.loadRFS(ctx); err != nil {
 		return nil, err
 	}
+	return keysOf(a), nil
+}
+
+// keysOf is the view of an archive whose lindi.json is loaded. What finds keys
+// is made when it is first needed.
+func keysOf(a *archive) *keys {
 	k := &keys{a: a, shapes: map[string]int64{}}
-	if a.form == tarForm {
-		k.members = format.NewIndex(a.table)
-	}
-	k.Index = format.NewIndex(keyTable{k})
-	return k, nil
+	k.byKey = sync.OnceValue(func() *names { return newNames(a.rfs.Len(), a.rfs.Name) })
+	k.byName = sync.OnceValue(func() *names { return newNames(a.table.Len(), a.table.Name) })
+	k.index = sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
+	return k
+}
+
+func (k *keys) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return k.index().Entries(ctx)
+}
+
+func (k *keys) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return k.index().ReadDir(ctx, dir)
 }
 
 // keyTable makes an entry of a key when one is asked for.
@@ -122,8 +135,8 @@ func (k *keys) entry(r ref) format.Entry {
 // member finds a member of the tar. A writer that was killed may have written
 // what keys lead to and not the index: such members lie behind all others.
 func (k *keys) member(name string) (row, format.Digest, bool) {
-	if i, ok := k.members.Find(name); ok {
-		return k.a.table.rows[i], k.a.table.Entry(i).Digest, true
+	if i, ok := k.byName().find(name); ok {
+		return k.a.table.rows[i], k.a.table.digest(k.a.table.rows[i]), true
 	}
 	k.tailOnce.Do(func() {
 		end := int64(0)
@@ -255,7 +268,7 @@ func join(dir, name string) string {
 
 // find returns the reference that counts for a key.
 func (k *keys) find(key string) (ref, bool) {
-	i, ok := k.Index.Find(key)
+	i, ok := k.byKey().find(key)
 	if !ok {
 		return ref{}, false
 	}
@@ -268,7 +281,10 @@ const maxHops = 40
 // Lookup finds a key, or what it means behind soft links: a group whose
 // attributes say _SOFT_LINK stands for the group or array that it names.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	e, err := k.Index.Lookup(ctx, name)
+	if r, ok := k.find(name); ok {
+		return k.entry(r), nil
+	}
+	e, err := k.index().Lookup(ctx, name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
@@ -279,7 +295,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 			break
 		}
 		at = to
-		if e, lerr := k.Index.Lookup(ctx, at); lerr == nil {
+		if e, lerr := k.index().Lookup(ctx, at); lerr == nil {
 			e.Name = name
 			return e, nil
 		}

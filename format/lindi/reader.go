@@ -190,7 +190,7 @@ func (r *members) About(context.Context) (format.About, error) {
 	if a.table.found {
 		about.Facts = append(about.Facts, format.Fact{Key: "index", Value: "not usable: members were found by their headers"})
 	}
-	if len(a.table.sums) > 0 {
+	if slices.ContainsFunc(a.table.rows, func(r row) bool { return r.sum > 0 }) {
 		about.Facts = append(about.Facts, format.Fact{Key: "digests", Value: digestAlgo})
 	}
 	return about, nil

@@ -205,7 +205,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 			continue
 		}
 		delete(missing, name)
-		rows = append(rows, row{name: name, o: h.off, d: h.off + blockLen, s: n, sum: -1})
+		rows = append(rows, row{name: name, o: h.off, d: h.off + blockLen, s: n})
 		r.notes = append(r.notes, fmt.Sprintf("%s at %d has no readable header, but fits what keys expect of it", name, h.off))
 	}
 	return rows, nil
@@ -245,11 +245,11 @@ func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err e
 func (r *rebuild) plan() format.Plan {
 	a := r.a
 	index := func(f front, first int64) []byte {
-		t := tarSink{sums: a.table.sums}
+		t := tarSink{}
 		at := first
 		for _, m := range r.members {
-			n := row{name: m.name, o: at, d: at + blockLen, s: m.s, sum: m.sum}
-			t.rows = append(t.rows, n)
+			n := row{name: m.name, o: at, d: at + blockLen, s: m.s}
+			t.rows, t.sums = append(t.rows, n), append(t.sums, a.table.digest(m).Sum)
 			at = n.end()
 		}
 		return t.indexText(f, 0)

@@ -66,11 +66,12 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 		}
 		return s.members(func(key []byte) error {
 			at := s.i
-			v, err := s.value()
-			if err != nil {
+			if end := fastRefAt(s.b, at); end > 0 {
+				s.i = end
+			} else if err := s.skip(); err != nil {
 				return err
 			}
-			x.refs = append(x.refs, ref{shared(key), uint32(at), uint32(len(v))})
+			x.refs = append(x.refs, ref{shared(key), uint32(at), uint32(s.i - at)})
 			return nil
 		})
 	})
@@ -78,7 +79,7 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 		err = s.end()
 	}
 	if err == nil && !refs {
-		err = &textError{0, `no "refs"`}
+		err = &textError{msg: `no "refs"`}
 	}
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func (a *archive) walk(ctx context.Context, off int64) (w walked, err error) {
 			pos = data + padded(h.size)
 			continue
 		}
-		f := found{header: h, row: row{name: h.name, o: pos, d: data, s: h.size, sum: -1}}
+		f := found{header: h, row: row{name: h.name, o: pos, d: data, s: h.size}}
 		if long.any {
 			f.o = long.from
 			if f.ours = false; long.name != "" {

@@ -33,7 +33,7 @@ type tarSink struct {
 
 	pos    int64 // of the next header, from the beginning of the tar or of wait
 	rows   []row
-	sums   [][digestLen]byte
+	sums   []string // digests of the rows, "" for none
 	buf    []byte
 	gather []byte // written, and not yet handed on
 	hasher *blake3.Hasher
@@ -188,12 +188,8 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		}
 		return "", err
 	}
-	m := row{name: name, o: start, d: start + blockLen, s: e.Size, sum: -1}
-	if sum != "" {
-		m.sum = int32(len(t.sums))
-		t.sums = append(t.sums, [digestLen]byte([]byte(sum)))
-	}
-	t.rows = append(t.rows, m)
+	t.rows = append(t.rows, row{name: name, o: start, d: start + blockLen, s: e.Size})
+	t.sums = append(t.sums, sum)
 	return sum, nil
 }
 
@@ -331,13 +327,9 @@ func (t *tarSink) indexText(f front, shift int64) []byte {
 	p = appendRow(p, indexName, f.indexAt, f.indexAt+blockLen, f.indexRoom, "")
 	p = append(p, ',')
 	p = appendRow(p, rfsName, f.rfsAt, f.rfsAt+blockLen, f.rfsRoom, "")
-	for _, m := range t.rows {
-		sum := ""
-		if m.sum >= 0 {
-			sum = string(t.sums[m.sum][:])
-		}
+	for i, m := range t.rows {
 		p = append(p, ',')
-		p = appendRow(p, m.name, m.o+shift, m.d+shift, m.s, sum)
+		p = appendRow(p, m.name, m.o+shift, m.d+shift, m.s, t.sums[i])
 	}
 	return append(p, indexTail...)
 }

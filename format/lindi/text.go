@@ -1,7 +1,7 @@
 package lindi
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
@@ -12,12 +12,10 @@ import (
 type textError struct {
 	off int
 	msg string
+	cut bool // more text might mend it
 }
 
 func (e *textError) Error() string { return fmt.Sprintf("%s at byte %d of the text", e.msg, e.off) }
-
-// errCut means that a JSON text ends before it is complete.
-var errCut = errors.New("the text ends too early")
 
 // A scanner goes over JSON as Python's parser does: NaN, Infinity and -Infinity
 // are values, blanks may follow the text, an escaped half of a surrogate pair is
@@ -31,21 +29,26 @@ type scanner struct {
 
 func (s *scanner) fail(msg string, args ...any) error {
 	if s.i >= len(s.b) {
-		return &textError{len(s.b), errCut.Error()}
+		return &textError{len(s.b), "the text ends too early", true}
 	}
-	return &textError{s.i, fmt.Sprintf(msg, args...)}
+	return &textError{s.i, fmt.Sprintf(msg, args...), false}
 }
 
 func (s *scanner) blanks() {
-	for s.i < len(s.b) {
-		switch s.b[s.i] {
-		case ' ', '\n', '\r', '\t':
-			s.i++
-		default:
-			return
-		}
+	for s.i < len(s.b) && isBlank[s.b[s.i]] {
+		s.i++
 	}
 }
+
+var isBlank = [256]bool{' ': true, '\n': true, '\r': true, '\t': true}
+
+// isPlain are the bytes that stand for themselves within a string.
+var isPlain = func() (plain [256]bool) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		plain[c] = c != '"' && c != '\\'
+	}
+	return plain
+}()
 
 // peek returns the next byte that is no blank, 0 at the end.
 func (s *scanner) peek() byte {
@@ -211,7 +214,13 @@ func (s *scanner) number() error {
 func (s *scanner) str() ([]byte, error) {
 	at := s.i
 	s.i++
-	for s.i < len(s.b) {
+	for {
+		for s.i < len(s.b) && isPlain[s.b[s.i]] {
+			s.i++
+		}
+		if s.i == len(s.b) {
+			return nil, s.fail("")
+		}
 		switch c := s.b[s.i]; {
 		case c == '"':
 			s.i++
@@ -222,8 +231,6 @@ func (s *scanner) str() ([]byte, error) {
 			}
 		case c < ' ':
 			return nil, s.fail("control character in a string")
-		case c < utf8.RuneSelf:
-			s.i++
 		default:
 			r, n := utf8.DecodeRune(s.b[s.i:])
 			if r == utf8.RuneError && n == 1 {
@@ -232,7 +239,6 @@ func (s *scanner) str() ([]byte, error) {
 			s.i += n
 		}
 	}
-	return nil, s.fail("")
 }
 
 func (s *scanner) escape() error {
@@ -275,14 +281,7 @@ func hex4(b []byte) (r rune, ok bool) {
 
 // plain reports whether a string token holds no escapes, so that its text is
 // what lies between the quotes.
-func plain(token []byte) bool {
-	for _, c := range token {
-		if c == '\\' {
-			return false
-		}
-	}
-	return true
-}
+func plain(token []byte) bool { return bytes.IndexByte(token, '\\') < 0 }
 
 // appendString appends what a string token means. Half a surrogate pair becomes
 // three bytes as UTF-8 would have them, so that no two strings become one.
