@@ -127,6 +127,9 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 		}
 		address = file
 	}
+	if s := store.Scheme(address); s == "http" || s == "https" {
+		address = strings.TrimRight(address, "/") // of an archive that is a folder
+	}
 	st, name, err := store.OpenAddress(ctx, address)
 	if l, ok := st.(*local.Store); ok {
 		l.NoSync = a.noSync

@@ -81,6 +81,8 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		switch {
 		case e.Kind == format.Dir:
 			dirs[e.Name] = true
+		case e.Internal: // counts as index
+			continue
 		case e.Kind.HasContent():
 			i.Files++
 			i.Bytes += e.Size

@@ -26,6 +26,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lindi, err := filepath.Abs("../../format/lindi/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
@@ -34,6 +38,7 @@ func TestScripts(t *testing.T) {
 			e.Defer(web.Close)
 			e.Setenv("WEB", web.URL)
 			e.Setenv("FIXTURES", fixtures)
+			e.Setenv("LINDI", lindi)
 			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},
