@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// An Amender can change an object in place, one amendment at a time.
+// An Amender can change an object in place, one amendment at a time. It may say
+// of an object that it cannot, by an error wrapping errors.ErrUnsupported.
 type Amender interface {
 	Amend(ctx context.Context, name string) (Amendment, error)
 }
@@ -16,9 +17,14 @@ type Amender interface {
 // Amend of the object succeeds: a *LockedError says who has it. It belongs to
 // one goroutine.
 //
-// What a crash leaves of the writes since the last Sync: any of them, in any
-// order, each whole, in part or not at all. A write that stays within one sector
-// of 512 bytes, as counted from the object's beginning, is whole or not at all.
+// When the process is killed, what it did is there, in order, up to some moment;
+// of the last write there may be only the first bytes. When the power fails, what
+// came before the last Sync that returned nil is there, and of what came after it
+// anything may be, in any order: each truncation or not, each write whole, in
+// part or not at all, with zeros for what is missing where it lengthened the
+// object. In both cases a write that stays within one sector of 512 bytes, as
+// counted from the object's beginning, and within what the object was at the last
+// Sync, is whole or not at all.
 type Amendment interface {
 	// Size is the object's length as it is now.
 	Size() int64
@@ -30,7 +36,8 @@ type Amendment interface {
 	// Truncate shortens the object.
 	Truncate(ctx context.Context, size int64) error
 	// Sync is a barrier: what was written before it is there for good before
-	// anything that is written after it.
+	// anything that is written after it. If it fails nobody knows what is
+	// there, and nothing more can be done than to Close.
 	Sync(ctx context.Context) error
 	// Close lets others in. It does not sync.
 	Close() error
@@ -59,7 +66,7 @@ func (e *LockedError) Error() string {
 		s += e.Holder
 	}
 	if !e.Since.IsZero() {
-		s += " since " + e.Since.Format("15:04:05")
+		s += " since " + e.Since.Format("2006-01-02 15:04:05")
 	}
 	return s
 }

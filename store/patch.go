@@ -3,9 +3,11 @@ package store
 import "context"
 
 // A Patcher is a Writer that can replace what was written earlier, until Commit.
+// One whose PatchLimit is 0 is none.
 type Patcher interface {
 	// Patch replaces len(p) bytes from off on. It cannot lengthen the object,
-	// and reaches no further than PatchLimit.
+	// and reaches no further than PatchLimit. If it fails half way nothing
+	// more can be done than to Abort.
 	Patch(ctx context.Context, p []byte, off int64) error
 	// PatchLimit is how many bytes from the beginning can be replaced: all on a
 	// disk, those of its first part in a bucket.

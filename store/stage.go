@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 )
 
@@ -69,7 +70,18 @@ type stagedWriter struct {
 	done  bool
 }
 
+// closed says that what was staged stays as it is.
+func (w *stagedWriter) closed(op string) error {
+	if w.done {
+		return &Error{Op: op, Name: w.name, Off: -1, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
 func (w *stagedWriter) Write(p []byte) (int, error) {
+	if err := w.closed("write"); err != nil {
+		return 0, err
+	}
 	n, err := w.Writer.Write(p)
 	w.size += int64(n)
 	return n, err
@@ -79,6 +91,9 @@ func (w *stagedWriter) WriteRange(ctx context.Context, from Object, off, n int64
 	rw, ok := w.Writer.(RangeWriter)
 	if !ok {
 		return errors.ErrUnsupported
+	}
+	if err := w.closed("write"); err != nil {
+		return err
 	}
 	err := rw.WriteRange(ctx, from, off, n)
 	if err == nil {
@@ -92,6 +107,9 @@ func (w *stagedWriter) Rewind(to int64) error {
 	if !ok {
 		return fmt.Errorf("rewind %s: %w", w.name, errors.ErrUnsupported)
 	}
+	if err := w.closed("rewind"); err != nil {
+		return err
+	}
 	if err := r.Rewind(to); err != nil {
 		return err
 	}
@@ -104,12 +122,18 @@ func (w *stagedWriter) Patch(ctx context.Context, p []byte, off int64) error {
 	if !ok {
 		return fmt.Errorf("patch %s: %w", w.name, errors.ErrUnsupported)
 	}
+	if err := w.closed("patch"); err != nil {
+		return err
+	}
 	return pw.Patch(ctx, p, off)
 }
 
 func (w *stagedWriter) PatchLimit() int64 { return PatchLimit(w.Writer) }
 
 func (w *stagedWriter) Commit(context.Context) (Info, error) {
+	if err := w.closed("commit"); err != nil {
+		return Info{}, err
+	}
 	w.done = true
 	w.stage.mu.Lock()
 	defer w.stage.mu.Unlock()

@@ -4,8 +4,8 @@
 // archives need package holdall. A [Store] is a flat namespace of objects.
 // Reading needs only Store and [Object]; everything else a store may be able
 // to do is an optional interface ([Header], [Tailer], [Lister], [Creator],
-// [Remover], [RangeWriter], [Rewinder], [Near]) with a helper that falls back, or says plainly
-// that it cannot.
+// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Near]) with a
+// helper that falls back, or says plainly that it cannot.
 package store
 
 import (

@@ -12,6 +12,7 @@ import (
 
 func (a *app) catCommand() *cobra.Command {
 	var r byteRange
+	var decode string
 	cmd := &cobra.Command{
 		Use:   "cat ARCHIVE PATH...",
 		Short: "Write contents of an archive to standard output",
@@ -21,13 +22,20 @@ archive's digests: up to 1 MiB before the first byte is written, longer ones on
 the way, with exit code 1 at the end if they are damaged.
 
 --range takes part of each: START-END without the byte at END, START- to the
-end, -N the last N bytes.`,
+end, -N the last N bytes.
+
+--decode writes the elements of Zarr arrays instead: as text, or with
+--decode=npy as a NumPy file.`,
 		Example: `  holdall cat docs.caf guide/intro.md
   holdall cat --range 0-512 data.caf big.bin | xxd
-  holdall cat https://example.org/docs.caf guide/intro.md | less`,
+  holdall cat https://example.org/docs.caf guide/intro.md | less
+  holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy`,
 		Args: args(2, -1, "an archive and what to read of it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if decode != "" {
+				return a.catArrays(cmd, args, decode, r.set)
+			}
 			in, err := a.open(ctx, args[0], len(args) == 2)
 			if err != nil {
 				return err
@@ -47,7 +55,27 @@ end, -N the last N bytes.`,
 		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
+	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "PATH is a Zarr array: its elements, as text or (npy) as a NumPy file")
+	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
 	return cmd
+}
+
+// catArrays writes the elements of Zarr arrays.
+func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {
+	if ranged {
+		return &usageError{cmd, errDecodeRange}
+	}
+	in, err := a.openKeys(cmd.Context(), args[0], false)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for _, name := range args[1:] {
+		if err := a.decode(cmd.Context(), in, name, as); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {

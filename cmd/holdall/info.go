@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type infoJSON struct {
 	Volumes     []string          `json:"volumes"`
 	Facts       map[string]string `json:"facts,omitempty"`
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
+	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
 	facts []format.Fact
 	notes []holdall.Problem
@@ -51,14 +53,34 @@ func (a *app) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if slices.Contains(i.Views, zarrView) {
+				if i.Arrays, err = a.arrays(cmd.Context(), args[0]); err != nil {
+					i.Unusual = append(i.Unusual, problemJSON{Severity: format.Error.String(), Code: describe(err).Code, Message: err.Error()})
+					i.notes = append(i.notes, holdall.Problem{Code: format.Code(describe(err).Code), Severity: format.Error, Off: -1, Volume: i.Volumes[0], Message: err.Error()})
+				}
+			}
 			if a.json {
 				a.printJSON(i)
 				return nil
 			}
 			a.printInfo(i)
+			a.printArrays(i.Arrays)
 			return nil
 		},
 	}
+}
+
+// arrays finds the arrays of an archive by its keys.
+func (a *app) arrays(ctx context.Context, address string) ([]*arrayJSON, error) {
+	was := a.view
+	a.view = zarrView
+	defer func() { a.view = was }()
+	keys, err := a.open(ctx, address, false)
+	if err != nil {
+		return nil, err
+	}
+	defer keys.Close()
+	return gatherArrays(ctx, keys)
 }
 
 func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {

@@ -241,7 +241,7 @@ func firstAndLast(s []string) []string {
 func count(n int64, what string) string {
 	switch {
 	case n == 1:
-	case strings.HasSuffix(what, "y"):
+	case strings.HasSuffix(what, "y") && !strings.HasSuffix(what, "ay"):
 		what = strings.TrimSuffix(what, "y") + "ies"
 	default:
 		what += "s"

@@ -38,133 +38,163 @@ const (
 // walk goes over the headers from off to the end of the archive. Where there is
 // none it looks for the next at each block: content that holds a tar of its own
 // is told from members by the way in which LINDI's tools write headers.
-func (a *archive) walk(ctx context.Context, off int64) (w walked, err error) {
-	v := &view{a: a, ctx: ctx}
-	var long struct {
-		name  string
-		size  int64
-		sized bool
-		from  int64
-		any   bool
-	}
-	lost := int64(-1)
-	w.end = off
-	zeroFrom := int64(-1)
-	for pos := off; pos+blockLen <= a.size; {
-		b, err := v.at(pos, blockLen)
+func (a *archive) walk(ctx context.Context, off int64) (walked, error) {
+	k := &walker{a: a, v: &view{a: a, ctx: ctx}, pos: off, lost: -1, zeros: -1, walked: walked{end: off}}
+	for !k.done && k.pos+blockLen <= a.size {
+		b, err := k.v.at(k.pos, blockLen)
 		if err != nil {
-			return w, err
+			return k.walked, err
 		}
 		h, ok := parseHeader(b)
-		if ok && lost >= 0 && !h.ours {
-			ok = false // most likely a tar within a content whose header is lost
-		}
-		if ok && pos > 0 && lost >= 0 && h.name == entryName {
-			// An archive of ours within a content: all of it.
-			n, err := a.nested(v, pos)
+		switch {
+		case ok && k.lost >= 0 && !h.ours: // most likely of a tar within a content whose header is lost
+			ok = false
+		case ok && k.lost >= 0 && h.name == entryName: // an archive of ours within a content: all of it
+			n, err := a.nested(k.v, k.pos)
 			if err != nil {
-				return w, err
+				return k.walked, err
 			}
-			pos += n
+			k.pos += n
 			continue
 		}
-		if !ok {
-			if zero(b) {
-				if zeroFrom < 0 {
-					zeroFrom = pos
-				}
-				if lost < 0 && zeroFrom+terminatorLen <= pos+blockLen {
-					// The end of the tar, unless something follows.
-					next, err := a.afterZeros(v, pos+blockLen)
-					if err != nil || next < 0 {
-						w.zeros = a.size - zeroFrom
-						return w, err
-					}
-					w.holes = append(w.holes, hole{zeroFrom, next - zeroFrom})
-					pos, zeroFrom = next, -1
-					continue
-				}
-			} else {
-				if lost < 0 {
-					lost = pos
-					if zeroFrom >= 0 {
-						lost = zeroFrom // a header that was zeroed
-					}
-				}
-				zeroFrom = -1
-			}
-			pos += blockLen
-			continue
+		if ok {
+			err = k.header(h)
+		} else {
+			err = k.noHeader(zero(b))
 		}
-		if lost >= 0 {
-			w.holes = append(w.holes, hole{lost, pos - lost})
-			lost = -1
+		if err != nil {
+			return k.walked, err
 		}
-		zeroFrom = -1
-		data := pos + blockLen
-		switch h.kind {
-		case 'L', 'x', 'g':
-			if h.size > maxPax || data+h.size > a.size {
-				break
-			}
-			b, err := v.at(data, h.size)
-			if err != nil {
-				return w, err
-			}
-			if !long.any {
-				long.from, long.any = pos, true
-			}
-			if h.kind == 'L' {
-				long.name = text(b)
-			} else if h.kind == 'x' {
-				name, size, sized := pax(b)
-				if name != "" {
-					long.name = name
-				}
-				if sized {
-					long.size, long.sized = size, true
-				}
-			}
-			pos = data + padded(h.size)
-			continue
-		}
-		f := found{header: h, row: row{name: h.name, o: pos, d: data, s: h.size}}
-		if long.any {
-			f.o = long.from
-			if f.ours = false; long.name != "" {
-				f.row.name = long.name
-			}
-			if long.sized {
-				f.s = long.size
-			}
-			long.name, long.sized, long.any = "", false, false
-		}
-		f.odd = !h.isFile()
-		if f.odd && h.kind != 'S' && h.kind != 'K' {
-			f.s = 0 // folders, links and devices have no content, whatever they say
-			if h.size > 0 && (h.kind < '1' || h.kind > '6') {
-				f.s = h.size
-			}
-		}
-		f.trash = strings.HasPrefix(f.row.name, trashDir)
-		f.cut = f.s > a.size-f.d
-		w.members = append(w.members, f)
-		if f.cut {
-			w.end = a.size
-			return w, nil
-		}
-		pos = f.row.end()
-		w.end = min(pos, a.size)
 	}
-	if lost >= 0 {
-		w.holes = append(w.holes, hole{lost, a.size - lost})
-		w.end = a.size
-	} else if zeroFrom >= 0 {
-		w.zeros = a.size - zeroFrom
-	} else if w.end < a.size && off < a.size {
-		w.holes = append(w.holes, hole{w.end, a.size - w.end})
+	switch {
+	case k.done:
+	case k.lost >= 0:
+		k.holes = append(k.holes, hole{k.lost, a.size - k.lost})
+		k.end = a.size
+	case k.zeros >= 0:
+		k.walked.zeros = a.size - k.zeros
+	case k.end < a.size && off < a.size:
+		k.holes = append(k.holes, hole{k.end, a.size - k.end})
 	}
-	return w, nil
+	return k.walked, nil
+}
+
+// walker is a walk under way.
+type walker struct {
+	a     *archive
+	v     *view
+	pos   int64
+	lost  int64 // where a run began in which no header can be read; -1 outside of one
+	zeros int64 // where a run of zero blocks began; -1 outside of one
+	long  longName
+	done  bool
+	walked
+}
+
+// A longName is what headers say in front of the one that they are about: its
+// name, which is too long for it, and its size.
+type longName struct {
+	from  int64
+	any   bool
+	name  string
+	size  int64
+	sized bool
+}
+
+// header takes in a header, and goes to the next.
+func (k *walker) header(h header) error {
+	if k.lost >= 0 {
+		k.holes = append(k.holes, hole{k.lost, k.pos - k.lost})
+	}
+	k.lost, k.zeros = -1, -1
+	data := k.pos + blockLen
+	if (h.kind == 'L' || h.kind == 'x' || h.kind == 'g') && h.size <= maxPax && data+h.size <= k.a.size {
+		b, err := k.v.at(data, h.size)
+		if err != nil {
+			return err
+		}
+		k.long.add(h.kind, k.pos, b)
+		k.pos = data + padded(h.size)
+		return nil
+	}
+	f := found{header: h, row: row{name: h.name, o: k.pos, d: data, s: h.size}}
+	if k.long.any {
+		k.long.apply(&f)
+		k.long = longName{}
+	}
+	if f.odd = !h.isFile(); h.kind >= '1' && h.kind <= '6' {
+		f.s = 0 // links, devices and folders have no content, whatever they say
+	}
+	f.trash = strings.HasPrefix(f.row.name, trashDir)
+	f.cut = f.s > k.a.size-f.d
+	k.members = append(k.members, f)
+	if f.cut {
+		k.end, k.done = k.a.size, true
+		return nil
+	}
+	k.pos = f.row.end()
+	k.end = min(k.pos, k.a.size)
+	return nil
+}
+
+func (l *longName) add(kind byte, at int64, b []byte) {
+	if !l.any {
+		l.from, l.any = at, true
+	}
+	switch kind {
+	case 'L':
+		l.name = text(b)
+	case 'x':
+		name, size, sized := pax(b)
+		if name != "" {
+			l.name = name
+		}
+		if sized {
+			l.size, l.sized = size, true
+		}
+	}
+}
+
+func (l *longName) apply(f *found) {
+	f.o, f.ours = l.from, false
+	if l.name != "" {
+		f.row.name = l.name
+	}
+	if l.sized {
+		f.s = l.size
+	}
+}
+
+// noHeader goes to the next block. Two blocks of zeros end a tar, unless members
+// of ours follow: the reference appends behind whatever zeros there are.
+func (k *walker) noHeader(zeros bool) error {
+	switch {
+	case !zeros && k.lost < 0:
+		k.lost = k.pos
+		if k.zeros >= 0 {
+			k.lost = k.zeros // a header that was zeroed
+		}
+		k.zeros = -1
+	case !zeros:
+		k.zeros = -1
+	case k.zeros < 0:
+		k.zeros = k.pos
+	}
+	k.pos += blockLen
+	if k.lost >= 0 || k.zeros < 0 || k.pos-k.zeros < terminatorLen {
+		return nil
+	}
+	next, err := k.a.afterZeros(k.v, k.pos)
+	if err != nil {
+		return err
+	}
+	if next < 0 {
+		k.walked.zeros, k.done = k.a.size-k.zeros, true
+		return nil
+	}
+	k.holes = append(k.holes, hole{k.zeros, next - k.zeros})
+	k.pos, k.zeros = next, -1
+	return nil
 }
 
 // afterZeros returns where the next header is behind a run of zero blocks, -1

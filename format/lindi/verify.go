@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -175,7 +176,7 @@ func (c *checker) between(ctx context.Context, from, to int64) error {
 		}
 	}
 	if trash > 0 {
-		c.tell(format.Gap, format.Note, from, "", "%d members in the trash take %d bytes", trash, bytes)
+		c.tell(format.Gap, format.Note, from, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 		}
 	}
 	if trash > 0 {
-		c.tell(format.Gap, format.Note, end, "", "%d members in the trash take %d bytes", trash, bytes)
+		c.tell(format.Gap, format.Note, end, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
 	}
 	for _, h := range w.holes {
 		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes behind the last member have no header that can be read", h.n)
@@ -211,6 +212,14 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 		c.tell(format.Gap, format.Note, w.end, "", "%d bytes of zeros end the tar where 1024 would do: what the reference appends behind them, other tars do not see", w.zeros)
 	}
 	return nil
+}
+
+// many is a number of things.
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // keys checks where every key leads, and that soft links do.
@@ -250,7 +259,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 	}
 	if outside > 0 {
-		c.tell(format.Dangling, format.Note, -1, "", "%d keys lead outside the archive: whether what they lead to is there was not checked", outside)
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive are led to: whether they are there was not checked", many(outside, "place"))
 	}
 	if a.form == tarForm {
 		return c.orphans(k)
@@ -296,7 +305,7 @@ func (c *checker) orphans(k *keys) error {
 		}
 	}
 	if n > 0 {
-		c.tell(format.Gap, format.Note, -1, "", "%d blobs that no key leads to take %d bytes: what was rewritten or deleted leaves them", n, bytes)
+		c.tell(format.Gap, format.Note, -1, "", "%s, %d bytes, that no key leads to: what was rewritten or deleted leaves them", many(n, "blob"), bytes)
 	}
 	return nil
 }

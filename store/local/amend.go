@@ -3,154 +3,110 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/holdall/holdall/store"
 )
-
-// lockEnd ends the name of the file that says who is changing another one:
-// .NAME.holdall-lock. It is locked itself, by its holder and as long as that
-// lives, so one that a killed process has left locks nothing.
-const lockEnd = ".holdall-lock"
 
 // amendment is a file being changed in place.
 type amendment struct {
 	store  *Store
 	f      *os.File
-	path   string
+	path   string // behind symlinks
 	size   int64
-	lock   *os.File // the lock file; nil if f itself is locked
+	lock   *os.File // the lock file; nil if f's own lock must do
+	err    error    // of a Sync that failed
 	closed bool
 }
 
 var _ store.Amender = (*Store)(nil)
 
 // Amend opens a regular file for changes. What a symlink leads to is what is
-// changed, and locked. Whoever has the file open for reading is told of a change
-// as far as its size or time tell: see Open.
+// changed, and locked: by a lock that readers and Create do not heed, and that
+// ends with its holder, however that ends. Where the system or the file system
+// has no locks, a lock file that is there is taken for a lock; what a killed
+// process leaves has to be removed by hand.
+//
+// Who has the file open for reading finds store.ErrChanged once its size or
+// modification time has changed, within 50 ms. Not noticed is a write that
+// leaves the size alone and falls into the same tick of the file system's clock
+// as the last change before Open; and what is read before the next look may be
+// new already.
 func (s *Store) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	p, err := s.path(name)
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err != nil {
 		return nil, failed("amend", name, err)
 	}
+	err = errReplaced
+	for try := 0; try < maxTries && errors.Is(err, errReplaced); try++ {
+		if err := ctx.Err(); err != nil {
+			return nil, failed("amend", p, err)
+		}
+		var a *amendment
+		if a, err = s.amend(p); err == nil {
+			return a, nil
+		}
+	}
+	if _, ok := errors.AsType[*store.LockedError](err); ok {
+		return nil, err
+	}
+	return nil, failed("amend", p, missing(err))
+}
+
+// errReplaced means that the file that was locked is not the one that has the
+// name now.
+var errReplaced = errors.New("is replaced again and again")
+
+// maxTries ends what no number of others can bring about, but a file system
+// might that gives an open file another identity than its name.
+const maxTries = 100
+
+func (s *Store) amend(p string) (_ *amendment, err error) {
 	target, err := follow(p)
 	if err != nil {
-		return nil, failed("amend", p, err)
+		return nil, err
 	}
+	// Look before opening, as Open does, and again at what was opened.
 	fi, err := os.Stat(target)
 	if err == nil {
 		err = refusal(fi.Mode())
 	}
 	if err != nil {
-		return nil, failed("amend", p, missing(err))
+		return nil, err
 	}
 	f, err := os.OpenFile(target, os.O_RDWR|dontWait, 0)
 	if err != nil {
-		return nil, failed("amend", p, err)
+		return nil, err
 	}
 	a := &amendment{store: s, f: f, path: target}
-	if err = a.take(); err == nil {
-		// Only now: who held the lock before may have changed it.
-		if fi, err = f.Stat(); err == nil {
-			err = refusal(fi.Mode())
+	defer func() {
+		if err != nil {
+			a.Close()
 		}
+	}()
+	if err := a.take(); err != nil {
+		return nil, err
+	}
+	// Only now: who had the lock before may have changed the file, or put
+	// another in its place.
+	if !sameFile(f, target) {
+		return nil, errReplaced
+	}
+	if fi, err = f.Stat(); err == nil {
+		err = refusal(fi.Mode())
 	}
 	if err != nil {
-		a.Close()
-		if _, ok := errors.AsType[*store.LockedError](err); ok {
-			return nil, err
-		}
-		return nil, failed("amend", p, err)
+		return nil, err
 	}
 	a.size = fi.Size()
 	return a, nil
 }
 
-// take gets the lock.
-func (a *amendment) take() error {
-	dir, name := filepath.Split(a.path)
-	// Two who change one file under two names of it must meet: in the folder
-	// of the file, symlinks resolved. Hard links remain; those meet at the
-	// file's own lock.
-	if held, err := lock(a.f); err == nil && !held {
-		return a.locked(dir + lockName(name))
-	}
-	p := dir + lockName(name)
-	for {
-		f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o666)
-		if err != nil {
-			return nil // the file's own lock must do
-		}
-		held, err := lock(f)
-		switch {
-		case err != nil: // no locks on this system, or file system: the name is all there is
-			f.Close()
-			return nil
-		case !held:
-			f.Close()
-			return a.locked(p)
-		case !sameFile(f, p): // somebody has just ended, and took it away
-			f.Close()
-			continue
-		}
-		a.lock = f
-		_ = f.Truncate(0)
-		_, _ = fmt.Fprintf(f, "%s\n%s\n", holder(), time.Now().UTC().Format(time.RFC3339))
-		return nil
-	}
-}
-
-// locked says who has the lock, as the lock file tells.
-func (a *amendment) locked(p string) error {
-	e := &store.LockedError{Name: a.path}
-	f, err := os.Open(p)
-	if err != nil {
-		return e
-	}
-	defer f.Close()
-	b := make([]byte, 512)
-	n, _ := io.ReadFull(f, b)
-	who, since, _ := strings.Cut(strings.TrimSpace(string(b[:n])), "\n")
-	e.Holder = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, who)
-	if t, err := time.Parse(time.RFC3339, since); err == nil {
-		e.Since = t.Local()
-	}
-	return e
-}
-
-func lockName(name string) string {
-	stem := strings.TrimSuffix(tempStem(name), tempMark)
-	return stem + lockEnd
-}
-
-// isLock reports whether a name is that of a lock file, which is no object.
-func isLock(name string) bool { return name[0] == '.' && strings.HasSuffix(name, lockEnd) }
-
-// holder names this process: what it is doing, but not to what.
-func holder() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "this machine"
-	}
-	return fmt.Sprintf("process %d on %s (%s)", os.Getpid(), host, filepath.Base(os.Args[0]))
-}
-
 func (a *amendment) Size() int64 { return a.size }
 
+// fail says what could not be done, and where; nil if err is.
 func (a *amendment) fail(op string, off, n int64, err error) error {
 	if err == nil {
 		return nil
@@ -160,19 +116,31 @@ func (a *amendment) fail(op string, off, n int64, err error) error {
 
 // usable says why nothing can be done, nil if it can.
 func (a *amendment) usable(ctx context.Context) error {
-	if a.closed {
+	switch {
+	case a.closed:
 		return fs.ErrClosed
+	case a.err != nil:
+		return a.err
 	}
 	return ctx.Err()
 }
 
 func (a *amendment) ReadAt(ctx context.Context, p []byte, off int64) error {
-	err := a.usable(ctx)
-	if err == nil && (off < 0 || int64(len(p)) > a.size-off) {
-		err = io.ErrUnexpectedEOF
+	if len(p) == 0 {
+		return nil
 	}
-	if err == nil {
-		_, err = io.ReadFull(io.NewSectionReader(a.f, off, int64(len(p))), p)
+	err := a.usable(ctx)
+	switch {
+	case err != nil:
+	case off < 0:
+		err = fs.ErrInvalid
+	case int64(len(p)) > a.size-off:
+		err = io.ErrUnexpectedEOF
+	default:
+		_, err = a.f.ReadAt(p, off)
+		if err == io.EOF { // somebody who heeds no locks has shortened it
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	return a.fail("read", off, int64(len(p)), err)
 }
@@ -181,10 +149,13 @@ var errHole = errors.New("a write behind the end would leave a hole")
 
 func (a *amendment) WriteAt(ctx context.Context, p []byte, off int64) error {
 	err := a.usable(ctx)
-	if err == nil && (off < 0 || off > a.size) {
+	switch {
+	case err != nil:
+	case off < 0:
+		err = fs.ErrInvalid
+	case off > a.size:
 		err = errHole
-	}
-	if err == nil {
+	default:
 		var n int
 		n, err = a.f.WriteAt(p, off)
 		a.size = max(a.size, off+int64(n))
@@ -198,9 +169,10 @@ func (a *amendment) Truncate(ctx context.Context, size int64) error {
 		err = fs.ErrInvalid
 	}
 	if err == nil {
-		if err = a.f.Truncate(size); err == nil {
-			a.size = size
-		}
+		err = a.f.Truncate(size)
+	}
+	if err == nil {
+		a.size = size
 	}
 	return a.fail("truncate", size, 0, err)
 }
@@ -209,6 +181,9 @@ func (a *amendment) Sync(ctx context.Context) error {
 	err := a.usable(ctx)
 	if err == nil && !a.store.NoSync {
 		err = a.f.Sync()
+		// The system forgets what it could not write, and would report
+		// success the next time.
+		a.err = err
 	}
 	return a.fail("sync", -1, 0, err)
 }
@@ -218,10 +193,7 @@ func (a *amendment) Close() error {
 		return nil
 	}
 	a.closed = true
-	if a.lock != nil {
-		// Before it is let go of, so that nobody takes away another's.
-		os.Remove(a.lock.Name())
-		a.lock.Close()
-	}
-	return a.fail("close", -1, 0, a.f.Close())
+	err := a.f.Close() // and with it its own lock: who is refused yet is told by whom
+	a.release()
+	return a.fail("close", -1, 0, err)
 }

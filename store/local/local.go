@@ -5,7 +5,8 @@
 // this one is for those who want to name the folder themselves. It writes
 // through a temporary file beside the target, named .NAME.holdall-….tmp, which
 // its writer holds locked: what a killed writer leaves behind is cleared away
-// by the next one that writes the same name.
+// by the next one that writes the same name. While a file is changed in place,
+// .NAME.holdall-lock lies beside it. Neither is listed.
 package local
 
 import (
@@ -39,7 +40,8 @@ type Store struct {
 
 	dir          string
 	recheck      time.Duration
-	beforeRename func() // a place for tests to die at
+	beforeRename func()                                // a place for tests to die at
+	lock         func(*os.File) (held bool, err error) // for tests of what others do meanwhile
 }
 
 var (
@@ -53,7 +55,7 @@ func New(dir string) *Store {
 	if dir == "" {
 		dir = "."
 	}
-	return &Store{dir: dir, recheck: recheckEvery}
+	return &Store{dir: dir, recheck: recheckEvery, lock: lock}
 }
 
 // Remove deletes a file. A symlink goes itself, not what it leads to.

@@ -1,4 +1,4 @@
-//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly || windows)
 
 package local
 
@@ -10,5 +10,5 @@ import (
 const dontWait = 0
 
 // lock cannot tell the living from the dead here: temporary files of killed
-// writers stay.
+// writers stay, and so do their lock files, which then have to be removed by hand.
 func lock(*os.File) (held bool, err error) { return false, errors.ErrUnsupported }

@@ -22,16 +22,23 @@ func (s *Store) Adopt(f *os.File) (store.Object, error) {
 }
 
 // Owns reports whether the file at path, of this machine, is the object of that
-// name or a temporary of it. Whoever packs a folder that the archive is written
-// into asks, lest it pack itself.
+// name, a temporary of it or its lock. Whoever packs a folder that the archive is
+// written into asks, lest it pack itself.
 func (s *Store) Owns(path, object string) bool {
 	p, err := s.path(object)
 	if err != nil {
 		return false
 	}
 	base := filepath.Base(path)
-	temp := isTemp(base) && strings.HasPrefix(base, tempStem(filepath.Base(p)))
-	if !temp && base != filepath.Base(p) {
+	if isTemp(base) || isLock(base) {
+		// These lie beside what a symlink leads to.
+		if p, err = follow(p); err != nil {
+			return false
+		}
+	}
+	name := filepath.Base(p)
+	aside := isTemp(base) && strings.HasPrefix(base, tempStem(name)) || base == lockName(name)
+	if !aside && base != name {
 		return false // told apart without asking the file system
 	}
 	a, err := os.Stat(filepath.Dir(path))

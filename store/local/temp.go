@@ -70,6 +70,9 @@ func createTemp(dir, target string, perm fs.FileMode) (*os.File, error) {
 // removeStale clears away temporary files of target whose writers are dead. It
 // is a courtesy: what cannot be read or removed stays.
 func removeStale(dir, target string) {
+	if onWindows {
+		return // the look alone would keep a living writer from renaming its file
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return

@@ -37,6 +37,7 @@ type writer struct {
 	size   int64  // bytes in the file
 	begun  int64  // of which the disk was asked to begin with
 	err    error  // what went wrong in a write; only Rewind mends it
+	torn   error  // what went wrong in a patch; nothing mends it
 	closed bool
 }
 
@@ -102,6 +103,8 @@ func (w *writer) Rewind(to int64) error {
 	switch {
 	case w.closed:
 		err = fs.ErrClosed
+	case w.torn != nil:
+		err = w.torn
 	case to < 0 || to > end:
 		err = fmt.Errorf("to byte %d of %d", to, end)
 	case to >= w.size:
@@ -129,13 +132,26 @@ func (w *writer) Patch(ctx context.Context, p []byte, off int64) error {
 		err = fmt.Errorf("bytes %d+%d of %d written", off, len(p), end)
 	}
 	if err == nil {
-		err = w.flush()
-	}
-	if err == nil {
-		_, err = w.f.WriteAt(p, off)
+		err = w.patch(p, off)
 	}
 	if err != nil {
-		return failed("patch", w.target, err)
+		return &store.Error{Op: "patch", Name: w.target, Off: off, Len: int64(len(p)), Err: cause(err)}
+	}
+	return nil
+}
+
+// patch replaces what is in the file, and what is in the buffer behind it.
+func (w *writer) patch(p []byte, off int64) error {
+	if n := w.size - off; n > 0 {
+		n = min(n, int64(len(p)))
+		if _, err := w.f.WriteAt(p[:n], off); err != nil {
+			w.torn = err
+			return err
+		}
+		p, off = p[n:], off+n
+	}
+	if len(p) > 0 {
+		copy(w.buf[off-w.size:], p)
 	}
 	return nil
 }
@@ -254,8 +270,11 @@ func (w *writer) Abort() error {
 }
 
 func (w *writer) usable() error {
-	if w.closed {
+	switch {
+	case w.closed:
 		return fs.ErrClosed
+	case w.torn != nil:
+		return w.torn
 	}
 	return w.err
 }

@@ -1,6 +1,12 @@
 package storetest
 
-import "github.com/holdall/holdall/store"
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdall/holdall/store"
+)
 
 // able returns st with just those of the optional abilities that are not nil,
 // so that a wrapper can do what it wraps can do, and a type assertion tells
@@ -57,10 +63,13 @@ func able(st wrapper, c store.Creator, l store.Lister, r store.Remover) store.St
 	return st
 }
 
-// A wrapper is as near as what it wraps.
+// A wrapper is as near as what it wraps, and amends what that can: a store may
+// say of each object that it cannot, so wrapping one that is no Amender loses
+// nothing.
 type wrapper interface {
 	store.Store
 	store.Near
+	store.Amender
 }
 
 // reading returns o, which is a Header and a Tailer too if h and t are not nil.
@@ -92,19 +101,29 @@ func reading(o store.Object, h store.Header, t store.Tailer) store.Object {
 }
 
 // rewinding returns w, which is a Rewinder too if r is not nil.
-func rewinding(w rangeWriter, r store.Rewinder) store.Writer {
+func rewinding(w wrappedWriter, r store.Rewinder) store.Writer {
 	if r == nil {
 		return w
 	}
 	return struct {
-		rangeWriter
+		wrappedWriter
 		store.Rewinder
 	}{w, r}
 }
 
-// A rangeWriter is what every wrapped writer is: a RangeWriter may say of each
-// range that it cannot, so wrapping one that is none loses nothing.
-type rangeWriter interface {
+// A wrappedWriter is what every wrapped writer is: a RangeWriter may say of each
+// range that it cannot, and a Patcher that nothing can be patched, so wrapping
+// one that is none loses nothing.
+type wrappedWriter interface {
 	store.Writer
 	store.RangeWriter
+	store.Patcher
+}
+
+// patch patches w, if it can be.
+func patch(ctx context.Context, w store.Writer, p []byte, off int64) error {
+	if pw, ok := w.(store.Patcher); ok {
+		return pw.Patch(ctx, p, off)
+	}
+	return fmt.Errorf("patch: %w", errors.ErrUnsupported)
 }

@@ -1,18 +1,20 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"slices"
 
 	"github.com/holdall/holdall/store"
 )
 
 // Amend opens an object for changes. Each write makes a new version, so that
-// readers of an older one are told.
+// readers of an older one are told. As in a file, what is written after the
+// object was replaced or removed is seen by the amendment alone.
 func (m *Mem) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	fail := func(err error) error { return &store.Error{Op: "amend", Name: name, Off: -1, Err: err} }
 	if err := ctx.Err(); err != nil {
@@ -31,13 +33,15 @@ func (m *Mem) Amend(ctx context.Context, name string) (store.Amendment, error) {
 		m.amended = map[string]bool{}
 	}
 	m.amended[name] = true
-	return &memAmendment{m: m, name: name, data: v.data}, nil
+	// Clipped, since behind it lies what another amendment has appended.
+	return &memAmendment{m: m, v: v, name: name, data: slices.Clip(v.data)}, nil
 }
 
 type memAmendment struct {
 	m      *Mem
+	v      *memVersion // which data is
 	name   string
-	data   []byte // never changed, only replaced
+	data   []byte // what lies within it never changes: versions share it
 	closed bool
 }
 
@@ -58,8 +62,14 @@ func (a *memAmendment) usable(ctx context.Context, op string, off, n int64, wron
 }
 
 func (a *memAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
 	var wrong error
-	if off < 0 || off > a.Size() || int64(len(p)) > a.Size()-off {
+	switch {
+	case off < 0:
+		wrong = errNegative
+	case int64(len(p)) > a.Size()-off:
 		wrong = io.ErrUnexpectedEOF
 	}
 	if err := a.usable(ctx, "read", off, int64(len(p)), wrong); err != nil {
@@ -71,26 +81,28 @@ func (a *memAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 func (a *memAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
 	var wrong error
-	if off < 0 || off > a.Size() {
+	switch {
+	case off < 0:
+		wrong = errNegative
+	case off > a.Size():
 		wrong = errHole
 	}
 	if err := a.usable(ctx, "write", off, int64(len(p)), wrong); err != nil {
 		return err
 	}
-	a.data = patched(a.data, p, off)
-	a.m.put(a.name, a.data)
+	if off < a.Size() {
+		a.data = append(make([]byte, 0, max(len(a.data), int(off)+len(p))), a.data...)
+	}
+	// An append needs no copy: who has an older version does not see so far.
+	n := copy(a.data[off:], p)
+	a.change(append(a.data, p[n:]...))
 	return nil
 }
 
-var errHole = errors.New("a write behind the end would leave a hole")
-
-// patched returns data with p at off, in memory of its own.
-func patched(data, p []byte, off int64) []byte {
-	out := make([]byte, max(len(data), int(off)+len(p)))
-	copy(out, data)
-	copy(out[off:], p)
-	return out
-}
+var (
+	errHole     = errors.New("a write behind the end would leave a hole")
+	errNegative = errors.New("negative offset")
+)
 
 func (a *memAmendment) Truncate(ctx context.Context, size int64) error {
 	var wrong error
@@ -100,9 +112,18 @@ func (a *memAmendment) Truncate(ctx context.Context, size int64) error {
 	if err := a.usable(ctx, "truncate", size, 0, wrong); err != nil {
 		return err
 	}
-	a.data = bytes.Clone(a.data[:size])
-	a.m.put(a.name, a.data)
+	a.change(a.data[:size:size])
 	return nil
+}
+
+// change makes data the object's new version, if it is the same object yet.
+func (a *memAmendment) change(data []byte) {
+	a.data = data
+	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
+	if a.m.objs[a.name] == a.v {
+		a.v = a.m.add(a.name, data)
+	}
 }
 
 func (a *memAmendment) Sync(ctx context.Context) error { return a.usable(ctx, "sync", -1, 0, nil) }
@@ -121,19 +142,19 @@ func (a *memAmendment) Close() error {
 // Patch replaces what was written.
 func (w *memWriter) Patch(ctx context.Context, p []byte, off int64) error {
 	err := ctx.Err()
-	switch {
-	case err != nil:
+	switch size := int64(w.buf.Len()); {
 	case w.done:
 		err = fs.ErrClosed
-	case off < 0 || off+int64(len(p)) > int64(w.buf.Len()):
-		err = fmt.Errorf("bytes %d+%d of %d written", off, len(p), w.buf.Len())
+	case err != nil:
+	case off < 0 || int64(len(p)) > size-off:
+		err = fmt.Errorf("only %d bytes written", size)
 	}
 	if err != nil {
-		return w.fail("patch", err)
+		return &store.Error{Op: "patch", Name: w.name, Off: off, Len: int64(len(p)), Err: err}
 	}
 	copy(w.buf.Bytes()[off:], p)
 	return nil
 }
 
-// PatchLimit is all that was written.
-func (w *memWriter) PatchLimit() int64 { return 1<<63 - 1 }
+// PatchLimit says that all can be replaced.
+func (w *memWriter) PatchLimit() int64 { return math.MaxInt64 }

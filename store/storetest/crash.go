@@ -13,14 +13,16 @@ import (
 var ErrPowerLost = errors.New("power lost")
 
 // Crash is a store whose power fails. A step is a Write, a WriteRange, a
-// Rewind, a Commit or a Remove; the first so many steps are carried out, and
-// then every request fails, reads and aborts too, as if the process were gone.
-// What the store below holds then is what was committed: writers that were
-// open are aborted there, once the crash is seen.
+// Rewind, a Patch, a Commit or a Remove, or what an amendment does but reading;
+// the first so many steps are carried out, and then every request fails, reads
+// and aborts too, as if the process were gone. What the store below holds then
+// is what was committed: writers that were open are aborted there, and
+// amendments closed, once the crash is seen.
 //
 // A step is carried out whole or not at all. That loses no state worth
 // testing: half a Write is invisible like a whole one, and a Commit that was
-// carried out but not answered leaves what the crash one step later leaves.
+// carried out but not answered leaves what the crash one step later leaves. Of
+// an amendment it does lose states, all those that a [Journal] has.
 //
 //	for steps := 0; ; steps++ {
 //		below := before.Clone()
@@ -37,13 +39,16 @@ type Crash struct {
 	mu   sync.Mutex
 	left int
 	lost bool
-	open map[*crashWriter]bool
+	open map[ender]bool
 }
+
+// An ender is what the store below ends when its user is gone.
+type ender interface{ end() error }
 
 // NewCrash returns a store over st whose power fails after the given number of
 // steps.
 func NewCrash(st store.Store, steps int) *Crash {
-	return &Crash{st: st, left: steps, open: map[*crashWriter]bool{}}
+	return &Crash{st: st, left: steps, open: map[ender]bool{}}
 }
 
 // Lost reports whether the power has failed.
@@ -68,10 +73,9 @@ func (c *Crash) step(do func() error) error {
 	defer c.mu.Unlock()
 	if c.left == 0 && !c.lost {
 		c.lost = true
-		for w := range c.open {
-			// Whether the abort fails is of no interest to a process
-			// that is gone.
-			_ = w.w.Abort()
+		for e := range c.open {
+			// Whether it fails is of no interest to a process that is gone.
+			_ = e.end()
 		}
 		c.open = nil
 	}
@@ -139,17 +143,80 @@ func (c *Crash) Create(ctx context.Context, name string) (store.Writer, error) {
 		return nil, err
 	}
 	cw := &crashWriter{w: w, c: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lost {
-		return nil, errors.Join(ErrPowerLost, w.Abort())
+	if err := c.opened(cw); err != nil {
+		return nil, err
 	}
-	c.open[cw] = true
 	if r, ok := w.(store.Rewinder); ok {
 		return rewinding(cw, crashRewinder{c, r}), nil
 	}
 	return cw, nil
 }
+
+// opened takes note of what is to be ended in a crash.
+func (c *Crash) opened(e ender) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return errors.Join(ErrPowerLost, e.end())
+	}
+	c.open[e] = true
+	return nil
+}
+
+// ended ends what was opened, unless the crash has done so.
+func (c *Crash) ended(e ender) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return ErrPowerLost
+	}
+	delete(c.open, e)
+	return e.end()
+}
+
+// Amend opens an object of the store below for changes.
+func (c *Crash) Amend(ctx context.Context, name string) (store.Amendment, error) {
+	if err := c.alive(); err != nil {
+		return nil, err
+	}
+	a, err := store.Amend(ctx, c.st, name)
+	if err != nil {
+		return nil, err
+	}
+	ca := &crashAmendment{a, c}
+	if err := c.opened(ca); err != nil {
+		return nil, err
+	}
+	return ca, nil
+}
+
+type crashAmendment struct {
+	store.Amendment
+	c *Crash
+}
+
+func (a *crashAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := a.c.alive(); err != nil {
+		return err
+	}
+	return a.Amendment.ReadAt(ctx, p, off)
+}
+
+func (a *crashAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
+	return a.c.step(func() error { return a.Amendment.WriteAt(ctx, p, off) })
+}
+
+func (a *crashAmendment) Truncate(ctx context.Context, size int64) error {
+	return a.c.step(func() error { return a.Amendment.Truncate(ctx, size) })
+}
+
+func (a *crashAmendment) Sync(ctx context.Context) error {
+	return a.c.step(func() error { return a.Amendment.Sync(ctx) })
+}
+
+func (a *crashAmendment) Close() error { return a.c.ended(a) }
+
+func (a *crashAmendment) end() error { return a.Amendment.Close() }
 
 type crashObject struct {
 	store.Object
@@ -224,15 +291,15 @@ func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
 	return info, err
 }
 
-func (w *crashWriter) Abort() error {
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	if w.c.lost {
-		return ErrPowerLost
-	}
-	delete(w.c.open, w)
-	return w.w.Abort()
+func (w *crashWriter) Patch(ctx context.Context, p []byte, off int64) error {
+	return w.c.step(func() error { return patch(ctx, w.w, p, off) })
 }
+
+func (w *crashWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
+
+func (w *crashWriter) Abort() error { return w.c.ended(w) }
+
+func (w *crashWriter) end() error { return w.w.Abort() }
 
 type crashRewinder struct {
 	c      *Crash
@@ -247,5 +314,6 @@ var (
 	_ store.Creator = (*Crash)(nil)
 	_ store.Lister  = (*Crash)(nil)
 	_ store.Remover = (*Crash)(nil)
+	_ store.Amender = (*Crash)(nil)
 	_ store.Near    = (*Crash)(nil)
 )

@@ -11,15 +11,16 @@ import (
 )
 
 // An Injector decides before each request to a store whether it fails. op is
-// one of open, info, read, head, tail, list, remove, create, write, rewind, commit
-// and abort; name is the object, or the prefix listed. off and n are the range
-// read, or the place in the new object and the number of bytes to be written;
-// off is -1 where there is no range. It is called in parallel.
+// one of open, info, read, head, tail, list, remove, create, write, rewind, patch,
+// commit, abort, amend, truncate, sync and release, which is the Close of an
+// amendment; name is the object, or the prefix listed. off and n are the range
+// read, or the place in the object and the number of bytes to be written; off is
+// -1 where there is no range. It is called in parallel.
 //
 // A nil error lets the request through. A [*Cut] lets a part of it through.
 type Injector func(op, name string, off, n int64) error
 
-// A Cut makes a read or write do its first Keep bytes and then fail.
+// A Cut makes a read, write or patch do its first Keep bytes and then fail.
 type Cut struct {
 	Keep int64
 	Err  error
@@ -156,6 +157,66 @@ func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
 
 func (f *faulty) Near() bool { return store.IsNear(f.st) }
 
+func (f *faulty) Amend(ctx context.Context, name string) (store.Amendment, error) {
+	if err := f.inject("amend", name, -1, 0); err != nil {
+		return nil, err
+	}
+	a, err := store.Amend(ctx, f.st, name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyAmendment{a, f, name}, nil
+}
+
+type faultyAmendment struct {
+	store.Amendment
+	f    *faulty
+	name string
+}
+
+func (a *faultyAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return faultyRange(a.f.inject("read", a.name, off, int64(len(p))), p, func(p []byte) error {
+		return a.Amendment.ReadAt(ctx, p, off)
+	})
+}
+
+func (a *faultyAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
+	return faultyRange(a.f.inject("write", a.name, off, int64(len(p))), p, func(p []byte) error {
+		return a.Amendment.WriteAt(ctx, p, off)
+	})
+}
+
+func (a *faultyAmendment) Truncate(ctx context.Context, size int64) error {
+	if err := a.f.inject("truncate", a.name, size, 0); err != nil {
+		return err
+	}
+	return a.Amendment.Truncate(ctx, size)
+}
+
+func (a *faultyAmendment) Sync(ctx context.Context) error {
+	if err := a.f.inject("sync", a.name, -1, 0); err != nil {
+		return err
+	}
+	return a.Amendment.Sync(ctx)
+}
+
+// Close closes even where an error is injected, as Abort aborts.
+func (a *faultyAmendment) Close() error {
+	return errors.Join(a.f.inject("release", a.name, -1, 0), a.Amendment.Close())
+}
+
+// faultyRange does what is left of a request for all of p.
+func faultyRange(injected error, p []byte, do func(p []byte) error) error {
+	if injected == nil {
+		return do(p)
+	}
+	cut, ok := errors.AsType[*Cut](injected)
+	if !ok {
+		return injected
+	}
+	return errors.Join(injected, do(p[:min(cut.Keep, int64(len(p)))]))
+}
+
 type faultyObject struct {
 	store.Object
 	f    *faulty
@@ -170,13 +231,9 @@ func (o *faultyObject) Info(ctx context.Context) (store.Info, error) {
 }
 
 func (o *faultyObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := o.f.inject("read", o.name, off, int64(len(p))); err != nil {
-		if cut, ok := errors.AsType[*Cut](err); ok {
-			return errors.Join(err, o.Object.ReadAt(ctx, p[:min(cut.Keep, int64(len(p)))], off))
-		}
-		return err
-	}
-	return o.Object.ReadAt(ctx, p, off)
+	return faultyRange(o.f.inject("read", o.name, off, int64(len(p))), p, func(p []byte) error {
+		return o.Object.ReadAt(ctx, p, off)
+	})
 }
 
 type faultyHeader struct {
@@ -282,6 +339,14 @@ func (w *faultyWriter) WriteRange(ctx context.Context, from store.Object, off, n
 	}
 	return err
 }
+
+func (w *faultyWriter) Patch(ctx context.Context, p []byte, off int64) error {
+	return faultyRange(w.f.inject("patch", w.name, off, int64(len(p))), p, func(p []byte) error {
+		return patch(ctx, w.w, p, off)
+	})
+}
+
+func (w *faultyWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
 
 func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
 	if err := w.f.inject("commit", w.name, -1, 0); err != nil {

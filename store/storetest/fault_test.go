@@ -54,6 +54,21 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 			return err
 		},
 		"abort": func(st store.Store) error { w, _ := store.Create(ctx, st, "b"); return w.Abort() },
+		"patch": func(st store.Store) error {
+			w, _ := store.Create(ctx, st, "b")
+			_, err := w.Write([]byte("x"))
+			return errors.Join(err, w.(store.Patcher).Patch(ctx, []byte("y"), 0))
+		},
+		"amend": func(st store.Store) error {
+			a, err := store.Amend(ctx, st, "a")
+			if err != nil {
+				return err
+			}
+			return a.Close()
+		},
+		"truncate": amending(ctx, func(a store.Amendment) error { return a.Truncate(ctx, 5) }),
+		"sync":     amending(ctx, func(a store.Amendment) error { return a.Sync(ctx) }),
+		"release":  amending(ctx, func(store.Amendment) error { return nil }),
 	} {
 		t.Run(op, func(t *testing.T) {
 			var m Mem
@@ -76,6 +91,72 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 				t.Errorf("second request, after the fault: %v", err)
 			}
 		})
+	}
+}
+
+// amending returns a request that is part of an amendment of the object a.
+func amending(ctx context.Context, do func(store.Amendment) error) func(store.Store) error {
+	return func(st store.Store) error {
+		a, err := store.Amend(ctx, st, "a")
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(a), a.Close())
+	}
+}
+
+func TestFaultStopsOrCutsWhatAnAmendmentReadsAndWrites(t *testing.T) {
+	injected := errors.New("injected")
+	ctx := t.Context()
+	var m Mem
+	m.Put("a", []byte("0123456789"))
+	for _, c := range []struct {
+		op         string
+		err        error
+		read, left string
+	}{
+		{"read", injected, "....", "0123456789"},
+		{"read", &Cut{3, injected}, "234.", "0123456789"},
+		{"write", injected, "2345", "0123456789"},
+		{"write", &Cut{3, injected}, "2345", "01abc56789"},
+	} {
+		below := m.Clone()
+		count := Count(Nth(c.op, 1, c.err))
+		p := []byte("....")
+		err := amending(ctx, func(a store.Amendment) error {
+			err := a.ReadAt(ctx, p, 2)
+			if err == nil && c.op == "write" {
+				err = a.WriteAt(ctx, []byte("abcd"), 2)
+			}
+			return err
+		})(Fault(below, count.Inject))
+		if err := count.Surfaced(err); err != nil {
+			t.Errorf("%s: %v", c.op, err)
+		}
+		if got := below.Get("a"); string(got) != c.left || string(p) != c.read {
+			t.Errorf("%s, %v: expected %q to be read and %q to be left, found %q and %q", c.op, c.err, c.read, c.left, p, got)
+		}
+	}
+}
+
+func TestCutPatchReplacesOnlyItsFront(t *testing.T) {
+	broken := errors.New("broken")
+	var m Mem
+	w, err := store.Create(t.Context(), Fault(&m, Nth("patch", 1, &Cut{Keep: 2, Err: broken})), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.(store.Patcher).Patch(t.Context(), []byte("abc"), 4); !errors.Is(err, broken) {
+		t.Errorf("found %v", err)
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Get("a"); string(got) != "0123ab6789" {
+		t.Errorf("found %q", got)
 	}
 }
 
@@ -204,6 +285,74 @@ func TestCrashKeepsOnlyWhatWasCommitted(t *testing.T) {
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("states after a crash:\nexpected %q\nfound    %q", want, seen)
+	}
+}
+
+func TestCrashStopsAnAmendmentAndLetsOthersIn(t *testing.T) {
+	var before Mem
+	before.Put("a", []byte("0123456789"))
+	ctx := t.Context()
+	var seen []string
+	for steps := 0; ; steps++ {
+		below := before.Clone()
+		c := NewCrash(below, steps)
+		a, err := store.Amend(ctx, c, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.WriteAt(ctx, []byte("abc"), 9)
+		if err == nil {
+			err = a.Sync(ctx)
+		}
+		if err == nil {
+			err = a.Truncate(ctx, 2)
+		}
+		if err == nil {
+			err = a.Close()
+		}
+		if c.Lost() != errors.Is(err, ErrPowerLost) {
+			t.Errorf("after %d steps: power lost %v, but found %v", steps, c.Lost(), err)
+		}
+		if c.Lost() {
+			if err := a.Close(); !errors.Is(err, ErrPowerLost) {
+				t.Errorf("close after the crash: found %v", err)
+			}
+			if err := a.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, ErrPowerLost) {
+				t.Errorf("read after the crash: found %v", err)
+			}
+			if _, err := store.Amend(ctx, c, "a"); !errors.Is(err, ErrPowerLost) {
+				t.Errorf("amend after the crash: found %v", err)
+			}
+		}
+		next, err := below.Amend(ctx, "a")
+		if err != nil {
+			t.Errorf("after %d steps: who comes next is told %v", steps, err)
+		} else if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+		seen = append(seen, string(below.Get("a")))
+		if !c.Lost() {
+			break
+		}
+	}
+	if want := []string{"0123456789", "012345678abc", "012345678abc", "01"}; !slices.Equal(seen, want) {
+		t.Errorf("states after a crash:\nexpected %q\nfound    %q", want, seen)
+	}
+}
+
+func TestCrashCountsAPatchAsAStep(t *testing.T) {
+	var m Mem
+	c := NewCrash(&m, 1)
+	w, err := store.Create(t.Context(), c, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, []byte("0123456789"))
+	if err := w.(store.Patcher).Patch(t.Context(), []byte("x"), 0); !errors.Is(err, ErrPowerLost) {
+		t.Errorf("found %v", err)
+	}
+	if m.Get("a") != nil {
+		t.Error("an object appeared that was not committed")
 	}
 }
 

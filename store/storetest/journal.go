@@ -10,10 +10,20 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Journal is a store that remembers what an amendment does to an object, and
-// can tell all states in which a crash might have left it.
+// A Journal is a store that remembers what amendments do to an object, and can
+// tell all states in which a crash might have left it, as [store.Amendment]
+// defines them.
+//
+//	j := storetest.NewJournal(before.Clone())
+//	work(j)
+//	for label, content := range j.States(seed) {
+//		left := before.Clone()
+//		left.Put(name, content)
+//		check(left, label)
+//	}
 type Journal struct {
 	*Mem
+	name  string
 	start []byte
 	ops   []op
 }
@@ -25,17 +35,21 @@ type op struct {
 	p    []byte
 }
 
-// NewJournal returns a journal over m. It is for one amendment of one object.
+// NewJournal returns a journal over m. It is for amendments of one object, one
+// after the other, which nothing else changes meanwhile.
 func NewJournal(m *Mem) *Journal { return &Journal{Mem: m} }
 
 // Amend opens an object for changes, which are remembered from here on.
 func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, error) {
+	if j.start != nil && name != j.name {
+		return nil, fmt.Errorf("amend %s: this is the journal of %s", name, j.name)
+	}
 	a, err := j.Mem.Amend(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if j.start == nil {
-		j.start = j.Get(name)
+		j.name, j.start = name, j.Get(name)
 	}
 	return &journaled{a, j}, nil
 }
@@ -74,65 +88,111 @@ func (j *Journal) Ops() int { return len(j.ops) }
 
 const sector = 512
 
-// do carries out the first keep bytes of an op; of a write behind the end, which
-// the loss of an earlier one may leave, the hole is zeros.
-func (o op) do(b []byte, keep int) []byte {
+// onto carries out an op on b, which it changes. Where a write lies behind the
+// end, which the loss of an earlier one may leave, the hole is zeros.
+func (o op) onto(b []byte) []byte {
 	switch o.kind {
 	case 'w':
-		return patched(b, o.p[:keep], o.off)
+		b = reach(b, o.end())
+		copy(b[o.off:], o.p)
 	case 't':
-		if o.off < int64(len(b)) {
-			return b[:o.off:o.off]
-		}
-		return append(bytes.Clone(b), make([]byte, o.off-int64(len(b)))...)
+		b = reach(b, o.off)[:o.off]
 	}
 	return b
 }
 
-// whole reports whether an op is carried out whole or not at all.
-func (o op) whole() bool {
-	return o.kind != 'w' || len(o.p) == 0 || o.off/sector == (o.off+int64(len(o.p))-1)/sector
+// reach lengthens b to n bytes with zeros, if it is shorter.
+func reach(b []byte, n int64) []byte {
+	return append(b, make([]byte, max(0, n-int64(len(b))))...)
 }
 
-// States yields what a crash may leave, each with words that tell it again: the
-// process is killed after an op, or within a write; the power fails, and of the
-// writes since the last sync some are there and some are not.
+func (o op) end() int64 { return o.off + int64(len(o.p)) }
+
+// one reports whether a write stays within one sector.
+func (o op) one() bool { return o.off/sector == (o.end()-1)/sector }
+
+// front is the first n bytes of a write.
+func (o op) front(n int) op { return op{'w', o.off, o.p[:n]} }
+
+// tears are places to cut a write at: behind its first byte and before its last,
+// in the middle and at the ends of the sector around it.
+func (o op) tears() (at []int) {
+	if o.kind != 'w' || len(o.p) == 0 || o.one() {
+		return nil
+	}
+	n := len(o.p)
+	into := int((o.off + int64(n/2)) % sector)
+	for _, k := range []int{1, n/2 - into, n / 2, n/2 - into + sector, n - 1} {
+		if k > 0 && k < n && (len(at) == 0 || k > at[len(at)-1]) {
+			at = append(at, k)
+		}
+	}
+	return at
+}
+
+// sectors carries out a write on b as far as each of its sectors has reached the
+// disk, or not. What it lengthened may be longer by zeros nevertheless.
+func (o op) sectors(b []byte, rnd *rand.Rand) []byte {
+	if rnd.IntN(2) == 0 {
+		b = reach(b, o.end())
+	}
+	for at := 0; at < len(o.p); {
+		n := min(len(o.p)-at, int(sector-(o.off+int64(at))%sector))
+		if rnd.IntN(2) == 0 {
+			b = op{'w', o.off + int64(at), o.p[at : at+n]}.onto(b)
+		}
+		at += n
+	}
+	return b
+}
+
+// fate carries out on b what a power failure leaves of an op, the object having
+// been synced with a length of size.
+func (o op) fate(b []byte, size int64, rnd *rand.Rand) []byte {
+	atomic := o.kind != 'w' || len(o.p) == 0 || o.one() && o.end() <= size
+	switch k := rnd.IntN(5); {
+	case k < 2:
+		return b
+	case k == 2 || atomic:
+		return o.onto(b)
+	default:
+		return o.sectors(b, rnd)
+	}
+}
+
+// States yields what a crash may leave, each with words that, with the same
+// journal, tell it again: the process is killed between two ops or within a
+// write; the power fails, and of what was done since the last sync some is there
+// and some is not.
 func (j *Journal) States(seed uint64) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		now, synced, last := j.start, j.start, 0
+		now, synced, last := bytes.Clone(j.start), j.start, 0
 		for k, o := range j.ops {
-			if !yield(fmt.Sprintf("killed before op %d of %d", k, len(j.ops)), now) {
+			if !yield(fmt.Sprintf("killed before op %d of %d", k, len(j.ops)), bytes.Clone(now)) {
 				return
 			}
-			if !o.whole() {
-				for _, keep := range tears(o) {
-					if !yield(fmt.Sprintf("killed in op %d of %d, after %d of its %d bytes", k, len(j.ops), keep, len(o.p)), o.do(now, keep)) {
-						return
-					}
+			for _, n := range o.tears() {
+				if !yield(fmt.Sprintf("killed in op %d of %d, after %d of its %d bytes", k, len(j.ops), n, len(o.p)), o.front(n).onto(bytes.Clone(now))) {
+					return
 				}
 			}
-			now = o.do(now, len(o.p))
+			now = o.onto(now)
 			if o.kind == 's' {
-				synced, last = now, k+1
+				synced, last = bytes.Clone(now), k+1
 				continue
 			}
-			for round := range min(4, 1<<(k-last)) {
-				b := synced
+			for round := range powerRounds {
+				if k == last && round < 2 {
+					continue // which is one of those killed
+				}
+				b := bytes.Clone(synced)
 				for i, p := range j.ops[last : k+1] {
-					there := rnd.IntN(2) == 0
-					switch round {
-					case 0:
-						there = i == k-last // only the last one
-					case 1:
-						there = i > 0 // all but the first
-					}
-					keep := len(p.p)
-					if there && !p.whole() && rnd.IntN(3) == 0 {
-						keep = rnd.IntN(keep)
-					}
-					if there {
-						b = p.do(b, keep)
+					switch {
+					case round == 0 && i == k-last, round == 1 && i > 0:
+						b = p.onto(b)
+					case round > 1:
+						b = p.fate(b, int64(len(synced)), rnd)
 					}
 				}
 				if !yield(fmt.Sprintf("power lost after op %d of %d, round %d of seed %d", k, len(j.ops), round, seed), b) {
@@ -144,14 +204,7 @@ func (j *Journal) States(seed uint64) iter.Seq2[string, []byte] {
 	}
 }
 
-// tears are places to cut a write at.
-func tears(o op) (at []int) {
-	n := len(o.p)
-	mid := int(sector - (o.off+int64(n/2))%sector)
-	for _, k := range []int{1, n/2 + mid, n / 2, n - 1} {
-		if k > 0 && k < n {
-			at = append(at, k)
-		}
-	}
-	return at
-}
+// powerRounds is how many power failures there are after each op: one that
+// leaves the last op alone, one that leaves all but the first since the sync,
+// and others as chance has it.
+const powerRounds = 4

@@ -1,6 +1,7 @@
 // Package storetest holds what tests of stores and of their users share: a
 // store in memory, wrappers that trace requests, inject faults and cut the
-// power, and the conformance suite that every store has to pass.
+// power, a journal of what a crash can leave of an object that is changed in
+// place, and the conformance suite that every store has to pass.
 //
 // It is for tests; programs have no use for it.
 package storetest
@@ -55,6 +56,11 @@ func (m *Mem) Put(name string, content []byte) {
 func (m *Mem) put(name string, content []byte) store.Info {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.add(name, content).info
+}
+
+// add is put for those who hold the lock.
+func (m *Mem) add(name string, content []byte) *memVersion {
 	if m.objs == nil {
 		m.objs = map[string]*memVersion{}
 	}
@@ -66,7 +72,7 @@ func (m *Mem) put(name string, content []byte) store.Info {
 		Version: strconv.FormatInt(m.last, 10),
 	}}
 	m.objs[name] = v
-	return v.info
+	return v
 }
 
 // Get returns a copy of the named object's bytes, nil if it is not there.
@@ -190,7 +196,7 @@ func (o *memObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	switch {
 	case err != nil:
 	case off < 0:
-		err = errors.New("negative offset")
+		err = errNegative
 	case off > int64(len(o.v.data)) || int64(len(p)) > int64(len(o.v.data))-off:
 		err = io.ErrUnexpectedEOF
 	}

@@ -6,18 +6,25 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdall/holdall/store"
 )
 
 func testAmendments(t *testing.T, s *suite) {
-	if _, ok := s.st.(store.Amender); !ok {
-		if _, err := store.Amend(t.Context(), s.st, "x"); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("amend: expected errors.ErrUnsupported, found %v", err)
+	s.put(t, "x", []byte("content"))
+	if a, err := store.Amend(t.Context(), s.st, "x"); err == nil {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
 		}
+	} else if _, ok := s.st.(store.Amender); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("objects of this store cannot be changed in place")
+	} else {
+		t.Fatalf("amend: %v; the store is an Amender: %v", err, ok)
 	}
 	for _, c := range []struct {
 		name string
@@ -26,6 +33,8 @@ func testAmendments(t *testing.T, s *suite) {
 		{"writes replace and lengthen", testAmendWrites},
 		{"nothing leaves a hole, and a range past the end is an unexpected EOF", testAmendBounds},
 		{"one at a time", testAmendLock},
+		{"of many at once one is let in", testAmendRace},
+		{"what the name was given meanwhile is not touched", testAmendReplaced},
 		{"a missing object is fs.ErrNotExist", testAmendMissing},
 		{"a reader of what was there is told", testAmendSeen},
 		{"closed is closed, and a cancelled context stops a request", testAmendClosed},
@@ -56,7 +65,7 @@ func testAmendWrites(t *testing.T, s *suite) {
 		if err := a.WriteAt(ctx, p, int64(off)); err != nil {
 			t.Fatal(err)
 		}
-		want = patched(want, p, int64(off))
+		want = op{'w', int64(off), p}.onto(want)
 		if rnd.IntN(5) == 0 {
 			n := rnd.IntN(len(want) + 1)
 			if err := a.Truncate(ctx, int64(n)); err != nil {
@@ -72,9 +81,13 @@ func testAmendWrites(t *testing.T, s *suite) {
 		if a.Size() != int64(len(want)) {
 			t.Fatalf("size %d, expected %d", a.Size(), len(want))
 		}
-		got := make([]byte, len(want))
-		if err := a.ReadAt(ctx, got, 0); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("%v: expected %s, found %s", err, brief(want), brief(got))
+		from := rnd.IntN(len(want) + 1)
+		got := make([]byte, len(want)-from)
+		if err := a.ReadAt(ctx, got, int64(from)); err != nil || !bytes.Equal(got, want[from:]) {
+			t.Fatalf("read from %d: %v: expected %s, found %s", from, err, brief(want[from:]), brief(got))
+		}
+		if len(p) > 0 {
+			p[0]++ // the amendment must not keep it
 		}
 	}
 	if err := a.Close(); err != nil {
@@ -88,21 +101,39 @@ func testAmendBounds(t *testing.T, s *suite) {
 	s.put(t, "bounds", []byte("0123456789"))
 	a := s.amend(t, "bounds")
 	for what, err := range map[string]error{
-		"write behind the end":      a.WriteAt(ctx, []byte("x"), 11),
-		"write before the front":    a.WriteAt(ctx, []byte("x"), -1),
-		"truncate to more":          a.Truncate(ctx, 11),
-		"truncate to less than all": a.Truncate(ctx, -1),
+		"write behind the end":         a.WriteAt(ctx, []byte("x"), 11),
+		"write far behind the end":     a.WriteAt(ctx, []byte("x"), math.MaxInt64),
+		"write before the front":       a.WriteAt(ctx, []byte("x"), -1),
+		"write nothing behind the end": a.WriteAt(ctx, nil, 11),
+		"truncate to more":             a.Truncate(ctx, 11),
+		"truncate to less than all":    a.Truncate(ctx, -1),
+		"read before the front":        a.ReadAt(ctx, make([]byte, 1), -1),
 	} {
 		if err == nil {
 			t.Errorf("%s: expected an error", what)
 		}
 	}
-	if err := a.ReadAt(ctx, make([]byte, 2), 9); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("read past the end: %v", err)
+	for _, x := range [][2]int64{{2, 9}, {1, 10}, {1, 11}, {1, math.MaxInt64}, {11, 0}} {
+		if err := a.ReadAt(ctx, make([]byte, x[0]), x[1]); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("read of %d at %d, past the end: %v", x[0], x[1], err)
+		}
+	}
+	for _, off := range []int64{0, 10, 11, -1} {
+		if err := a.ReadAt(ctx, nil, off); err != nil {
+			t.Errorf("read of nothing at %d: %v", off, err)
+		}
+	}
+	if err := a.WriteAt(ctx, nil, 10); err != nil || a.Size() != 10 {
+		t.Errorf("write of nothing at the end: %v, size %d", err, a.Size())
 	}
 	if err := a.WriteAt(ctx, []byte("ab"), 9); err != nil || a.Size() != 11 {
 		t.Errorf("a write over the end: %v, size %d", err, a.Size())
 	}
+	// Bytes that were cut off do not come back.
+	if err := errors.Join(a.Truncate(ctx, 3), a.WriteAt(ctx, []byte("x"), 3), a.Close()); err != nil {
+		t.Error(err)
+	}
+	s.wantContent(t, "bounds", []byte("012x"))
 }
 
 func testAmendLock(t *testing.T, s *suite) {
@@ -133,6 +164,70 @@ func testAmendLock(t *testing.T, s *suite) {
 	if after := s.names(t); !slices.Equal(before, after) {
 		t.Errorf("%q while it is locked, then %q", before, after)
 	}
+}
+
+func testAmendRace(t *testing.T, s *suite) {
+	s.put(t, "contended", []byte{0})
+	var wg sync.WaitGroup
+	var done, inside atomic.Int32
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				a, err := store.Amend(t.Context(), s.st, "contended")
+				if _, ok := errors.AsType[*store.LockedError](err); ok {
+					continue
+				} else if err != nil {
+					t.Errorf("amend: %v", err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d amend one object", n)
+				}
+				p := make([]byte, 1)
+				err = a.ReadAt(t.Context(), p, 0)
+				if err == nil {
+					p[0]++
+					err = a.WriteAt(t.Context(), p, 0)
+				}
+				inside.Add(-1)
+				if err = errors.Join(err, a.Close()); err != nil {
+					t.Error(err)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() == 0 {
+		t.Error("nobody was let in")
+	}
+	s.wantContent(t, "contended", []byte{byte(done.Load())})
+}
+
+func testAmendReplaced(t *testing.T, s *suite) {
+	ctx := t.Context()
+	s.put(t, "replaced", []byte("old content"))
+	a := s.amend(t, "replaced")
+	s.put(t, "replaced", []byte("new"))
+	if err := a.WriteAt(ctx, []byte("OLD"), 0); err == nil { // which may as well be refused
+		p := make([]byte, 3)
+		if err := a.ReadAt(ctx, p, 0); err != nil || string(p) != "OLD" {
+			t.Errorf("found %q, %v", p, err)
+		}
+	}
+	s.wantContent(t, "replaced", []byte("new"))
+	if b, err := store.Amend(ctx, s.st, "replaced"); err == nil {
+		b.Close()
+		t.Error("what replaced an object that is being changed can be changed too")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := s.amend(t, "replaced")
+	if err := errors.Join(b.WriteAt(ctx, []byte("N"), 0), b.Close()); err != nil {
+		t.Error(err)
+	}
+	s.wantContent(t, "replaced", []byte("New"))
 }
 
 // names lists what is there, if that can be done.
@@ -179,8 +274,18 @@ func testAmendClosed(t *testing.T, s *suite) {
 	a := s.amend(t, "closed")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.WriteAt(gone, []byte("x"), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+	_, again := store.Amend(gone, s.st, "closed")
+	for what, err := range map[string]error{
+		"write": a.WriteAt(gone, []byte("x"), 0), "read": a.ReadAt(gone, make([]byte, 1), 0),
+		"truncate": a.Truncate(gone, 0), "sync": a.Sync(gone), "amend": again,
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, cancelled: %v", what, err)
+		}
+	}
+	// It is as good as before for who did not give up.
+	if err := errors.Join(a.WriteAt(t.Context(), []byte("C"), 0), a.Sync(t.Context())); err != nil {
+		t.Errorf("after a cancelled request: %v", err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -193,7 +298,7 @@ func testAmendClosed(t *testing.T, s *suite) {
 			t.Errorf("%s after close: %v", what, err)
 		}
 	}
-	s.wantContent(t, "closed", []byte("content"))
+	s.wantContent(t, "closed", []byte("Content"))
 }
 
 func testPatch(t *testing.T, s *suite) {
@@ -222,8 +327,20 @@ func testPatch(t *testing.T, s *suite) {
 		}
 		copy(want[off:], b)
 	}
-	if err := p.Patch(ctx, make([]byte, 2), int64(len(want)-1)); err == nil {
-		t.Error("a patch beyond what was written is taken")
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := p.Patch(gone, []byte("x"), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for _, x := range [][2]int64{{2, int64(len(want)) - 1}, {1, int64(len(want))}, {1, -1}, {1, math.MaxInt64}, {0, int64(len(want)) + 1}} {
+		if err := p.Patch(ctx, make([]byte, x[0]), x[1]); err == nil {
+			t.Errorf("a patch of %d bytes at %d of %d is taken", x[0], x[1], len(want))
+		}
+	}
+	if limit := p.PatchLimit(); limit < int64(len(want)) {
+		if err := p.Patch(ctx, make([]byte, 2), limit-1); err == nil {
+			t.Error("a patch beyond the limit is taken")
+		}
 	}
 	if _, err := w.Commit(ctx); err != nil {
 		t.Fatal(err)
@@ -233,4 +350,15 @@ func testPatch(t *testing.T, s *suite) {
 		t.Error("a patch after commit is taken")
 	}
 	s.wantContent(t, "patched", want)
+
+	w = s.create(t, "patched, aborted")
+	write(t, w, []byte("0123456789"))
+	p = w.(store.Patcher)
+	if err := errors.Join(p.Patch(ctx, []byte("abc"), 3), w.Abort()); err != nil {
+		t.Error(err)
+	}
+	if err := p.Patch(ctx, []byte("x"), 0); err == nil {
+		t.Error("a patch after abort is taken")
+	}
+	s.wantMissing(t, "patched, aborted")
 }

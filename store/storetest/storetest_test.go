@@ -31,6 +31,22 @@ type nearBare struct{ bare }
 
 func (nearBare) Near() bool { return true }
 
+func (n nearBare) Amend(ctx context.Context, name string) (store.Amendment, error) {
+	return store.Amend(ctx, n.bare, name)
+}
+
+// onward is a bare that creates objects, which can only be written from front to
+// back.
+type onward struct{ bare }
+
+func (o onward) Create(ctx context.Context, name string) (store.Writer, error) {
+	w, err := o.m.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ store.Writer }{w}, nil
+}
+
 func TestMemAndEveryWrapperKeepTheContract(t *testing.T) {
 	none := func(string, string, int64, int64) error { return nil }
 	for name, wrap := range map[string]func(*Mem) store.Store{
@@ -141,6 +157,31 @@ func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 			if !store.IsNear(st) {
 				t.Errorf("%s: expected to be near, as what it wraps", name)
 			}
+		}
+	}
+	for name, st := range map[string]store.Store{
+		"trace": Trace(onward{bare{&m}}, io.Discard),
+		"fault": Fault(onward{bare{&m}}, Nth("none", 1, nil)),
+		"crash": NewCrash(onward{bare{&m}}, 1<<30),
+	} {
+		if _, err := store.Amend(t.Context(), st, "a"); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: amends a store that does not: %v", name, err)
+		}
+		w, err := store.Create(t.Context(), st, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, w, []byte("bytes"))
+		if limit := store.PatchLimit(w); limit != 0 {
+			t.Errorf("%s: patches up to %d with a writer that does not", name, limit)
+		}
+		if p, ok := w.(store.Patcher); ok {
+			if err := p.Patch(t.Context(), []byte("x"), 0); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: patch: found %v", name, err)
+			}
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
 		}
 	}
 	for name, st := range map[string]store.Store{

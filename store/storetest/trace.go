@@ -18,7 +18,7 @@ import (
 //	info NAME
 //
 // Lines of parallel requests are never mixed. The store can do what st can do;
-// what it creates, lists and removes is not traced. Compared with a golden
+// what it creates, lists, removes and amends is not traced. Compared with a golden
 // file, the lines show every request that a change adds.
 func Trace(st store.Store, w io.Writer) store.Store {
 	c, _ := st.(store.Creator)
@@ -60,6 +60,10 @@ func (t *traced) Open(ctx context.Context, name string) (store.Object, error) {
 }
 
 func (t *traced) Near() bool { return store.IsNear(t.st) }
+
+func (t *traced) Amend(ctx context.Context, name string) (store.Amendment, error) {
+	return store.Amend(ctx, t.st, name)
+}
 
 type tracedObject struct {
 	store.Object

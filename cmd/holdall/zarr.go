@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/zarr"
+)
+
+// zarrView is the view of an archive whose files are the keys of a Zarr
+// hierarchy.
+const zarrView = "zarr"
+
+// zarrKeys gives the values of keys out of an archive.
+type zarrKeys struct{ in *holdall.Archive }
+
+// Get is that of zarr.Source.
+func (z zarrKeys) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	e, err := z.in.Lookup(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.Kind.HasContent():
+		return nil, &fs.PathError{Op: "lookup", Path: key, Err: fs.ErrNotExist}
+	case e.Size > limit:
+		return nil, fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)
+	}
+	b := bytes.NewBuffer(make([]byte, 0, e.Size))
+	if err := z.in.WriteContent(ctx, b, e); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// openKeys opens an archive by its keys, if it has such a view and no other was
+// asked for.
+func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
+	in, err := a.open(ctx, address, few)
+	if err != nil || a.view != "" || in.Format() == nil || !slices.Contains(in.Format().Views, zarrView) {
+		return in, err
+	}
+	in.Close()
+	a.view = zarrView
+	defer func() { a.view = "" }()
+	return a.open(ctx, address, few)
+}
+
+// decode writes the elements of an array.
+func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) error {
+	array, err := zarr.Open(ctx, zarrKeys{in}, strings.Trim(name, "/"))
+	if err != nil {
+		return err
+	}
+	if as == "npy" {
+		return array.WriteNPY(ctx, a.out)
+	}
+	return array.WriteText(ctx, a.out)
+}
+
+// arrayJSON is what info says of an array.
+type arrayJSON struct {
+	Path    string  `json:"path"`
+	Shape   []int64 `json:"shape"`
+	Chunks  []int64 `json:"chunks"`
+	DType   string  `json:"dtype"`
+	Codec   string  `json:"codec"`
+	Count   int64   `json:"chunk_count"`
+	Present int64   `json:"chunks_present"`
+	Stored  int64   `json:"stored_bytes"`
+	Error   string  `json:"error,omitempty"`
+
+	separator string
+}
+
+// gatherArrays finds the arrays among an archive's keys.
+func gatherArrays(ctx context.Context, in *holdall.Archive) ([]*arrayJSON, error) {
+	byPath := map[string]*arrayJSON{}
+	var list []*arrayJSON
+	for e, err := range in.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		dir, last := path.Split(e.Name)
+		if last != ".zarray" {
+			continue
+		}
+		x := &arrayJSON{Path: strings.TrimSuffix(dir, "/")}
+		text, err := zarrKeys{in}.Get(ctx, e.Name, 4<<20)
+		var m *zarr.Meta
+		if err == nil {
+			m, err = zarr.ParseMeta(text)
+		}
+		if err != nil {
+			x.Error = err.Error()
+		} else {
+			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.separator = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumChunks(), m.Separator
+		}
+		byPath[x.Path] = x
+		list = append(list, x)
+	}
+	for e, err := range in.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if x := arrayOf(byPath, e.Name); x != nil {
+			x.Present++
+			x.Stored += e.Size
+		}
+	}
+	slices.SortFunc(list, func(a, b *arrayJSON) int { return strings.Compare(a.Path, b.Path) })
+	return list, nil
+}
+
+// arrayOf returns the array that a key is a chunk of, nil if it is none.
+func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
+	for at := len(key); at > 0; {
+		i := strings.LastIndexByte(key[:at], '/')
+		dir, rest := "", key
+		if i >= 0 {
+			dir, rest = key[:i], key[i+1:]
+		}
+		if strings.Trim(rest, "0123456789./") != "" || rest == "" {
+			return nil
+		}
+		if x := byPath[dir]; x != nil {
+			if strings.Contains(rest, "/") && x.separator != "/" {
+				return nil
+			}
+			return x
+		}
+		if i <= 0 {
+			return nil
+		}
+		at = i
+	}
+	return nil
+}
+
+const shownArrays = 40
+
+func (a *app) printArrays(list []*arrayJSON) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\n%s\n", count(int64(len(list)), "array"))
+	widest := 0
+	for _, x := range list[:min(len(list), shownArrays)] {
+		widest = max(widest, len(format.Escape(x.Path)))
+	}
+	widest = min(widest, 40)
+	for i, x := range list {
+		if i == shownArrays {
+			fmt.Fprintf(a.out, "  and %s more; --json lists all\n", thousands(int64(len(list)-i)))
+			return
+		}
+		name := format.Escape(x.Path)
+		if name == "" {
+			name = "."
+		}
+		if x.Error != "" {
+			fmt.Fprintf(a.out, "  %-*s  %s\n", widest, name, printable(x.Error))
+			continue
+		}
+		chunks := count(x.Count, "chunk")
+		if x.Present != x.Count {
+			chunks = fmt.Sprintf("%s of %s", thousands(x.Present), chunks)
+		}
+		fmt.Fprintf(a.out, "  %-*s  %s %s  %s, %s, %s\n", widest, name, x.DType, shapeText(x.Shape), x.Codec, chunks, a.humanSize(x.Stored))
+	}
+}
+
+func shapeText(shape []int64) string {
+	words := make([]string, len(shape))
+	for i, n := range shape {
+		words[i] = fmt.Sprint(n)
+	}
+	return "[" + strings.Join(words, "×") + "]"
+}
+
+// errDecodeRange means that part of an array was asked for in a way that says
+// nothing about arrays.
+var errDecodeRange = errors.New("--range is of bytes: with --decode all elements are written")

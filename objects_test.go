@@ -1,0 +1,112 @@
+package holdall
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// placed is a store that lies below an address.
+type placed struct {
+	storetest.Mem
+	base string
+}
+
+func (p *placed) Address(name string) string { return p.base + "/" + name }
+
+// An archive may lead to what lies beside it or below, and to its own server;
+// else it takes somebody's word.
+func TestWhereArchivesMayLead(t *testing.T) {
+	for _, tt := range []struct {
+		base, archive, address string
+		allowed                []string
+		want                   string // what it comes to; "" is refused
+	}{
+		{"/data", "x.lindi.tar", "raw.h5", nil, "raw.h5"},
+		{"/data", "sub/x.lindi.tar", "raw.h5", nil, "sub/raw.h5"},
+		{"/data", "sub/x.lindi.tar", "./deep/../raw.h5", nil, "sub/raw.h5"},
+		{"/data", "sub/x.lindi.tar", "../raw.h5", nil, ""},
+		{"/data", "x.lindi.tar", "..", nil, ""},
+		{"/data", "x.lindi.tar", "/etc/passwd", nil, ""},
+		{"/data", "x.lindi.tar", "/data/raw.h5", nil, "raw.h5"},
+		{"/data", "x.lindi.tar", "/database/raw.h5", nil, ""},
+		{"/data", "x.lindi.tar", "/data/../etc/passwd", nil, ""},
+		{"/data", "x.lindi.tar", "file:///etc/passwd", nil, ""},
+		{"/data", "x.lindi.tar", "file:///data/raw%20.h5", nil, "raw .h5"},
+		{"/data", "x.lindi.tar", "http://127.0.0.1/x", nil, ""},
+		{"/data", "x.lindi.tar", "raw.h5", []string{"none"}, ""},
+		{"/data", "x.lindi.tar", "/other/raw.h5", []string{"/other"}, "/other/raw.h5"},
+		{"/data", "x.lindi.tar", "/other/../etc/raw.h5", []string{"/other"}, ""},
+		{"/data", "x.lindi.tar", "/others/raw.h5", []string{"/other/"}, ""},
+		{"/data", "x.lindi.tar", "http://h/a/b", []string{"http://h/a"}, "http://h/a/b"},
+		{"/data", "x.lindi.tar", "http://h:80/a/b", []string{"http://H/"}, "http://h:80/a/b"},
+		{"/data", "x.lindi.tar", "http://h/a/../b", []string{"http://h/a"}, ""},
+		{"/data", "x.lindi.tar", "http://h/a/%2e%2e/b", []string{"http://h/a"}, ""},
+		{"/data", "x.lindi.tar", "http://h.evil/a", []string{"http://h"}, ""},
+		{"/data", "x.lindi.tar", "http://h@evil/a", []string{"http://h"}, ""},
+		{"/data", "x.lindi.tar", "https://h/a", []string{"http://h"}, ""},
+		{"/data", "x.lindi.tar", "ftp://anything", []string{"any"}, "ftp://anything"},
+		{"https://h/d", "x.lindi.tar", "raw.h5", nil, "raw.h5"},
+		{"https://h/d", "x.lindi.tar", "../other/raw.h5", nil, "https://h/other/raw.h5"},
+		{"https://h/d", "x.lindi.tar", "https://h/elsewhere", nil, "https://h/elsewhere"},
+		{"https://h/d", "x.lindi.tar", "https://h:8443/elsewhere", nil, ""},
+		{"https://h/d", "x.lindi.tar", "http://h/elsewhere", nil, ""},
+		{"https://h/d", "x.lindi.tar", "https://user@h/elsewhere", nil, "https://user@h/elsewhere"},
+		{"https://h/d", "x.lindi.tar", "/etc/passwd", nil, ""},
+		{"https://h/d", "x.lindi.tar", "file:///etc/passwd", nil, ""},
+		{"https://h/d", "x.lindi.tar", "//evil/x", nil, ""},
+		{"", "x.lindi.tar", "raw.h5", nil, "raw.h5"},
+	} {
+		var st store.Store = &placed{base: tt.base}
+		if tt.base == "" {
+			st = &storetest.Mem{}
+		}
+		x := &objects{st: st, name: tt.archive, allowed: tt.allowed}
+		whole, name := x.resolve(tt.address)
+		got := ""
+		if x.mayLead(whole, name) {
+			if got = name; name == "" {
+				got = whole
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s/%s leads to %s, allowed %q: %q, want %q", tt.base, tt.archive, tt.address, tt.allowed, got, tt.want)
+		}
+	}
+	x := &objects{st: &storetest.Mem{}, name: "x.lindi.tar"}
+	_, err := x.open(context.Background(), "http://user:secret@h/x?token=1", true)
+	if e, ok := errors.AsType[*ExternalError](err); !ok || e.Error() != "the archive leads to http://…@h/x?…, outside its own folder or server, which is not allowed" {
+		t.Error(err)
+	}
+}
+
+// Of more objects than may be open at once, the rest is opened for each read.
+func TestManyObjectsAreReadWithFewOpen(t *testing.T) {
+	st := &storetest.Mem{}
+	x := &objects{st: st, name: "x"}
+	for i := range maxOpen + 10 {
+		name := string(rune('a'+i%26)) + string(rune('a'+i/26))
+		st.Put(name, []byte(name))
+		o, err := x.open(t.Context(), name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 2)
+		info, err := o.Info(t.Context())
+		if err == nil {
+			err = o.ReadAt(t.Context(), b, 0)
+		}
+		if err != nil || string(b) != name || info.Size != 2 {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if len(x.m) != maxOpen {
+		t.Errorf("%d objects are open", len(x.m))
+	}
+	if err := x.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// readOnly hides all that a store can do but reading.
+type readOnly struct{ store.Store }
+
+func TestStoreThatCannotAmendSaysSo(t *testing.T) {
+	_, err := store.Amend(t.Context(), readOnly{&storetest.Mem{}}, "dir/x")
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `change "dir/x": `) {
+		t.Errorf("found %v", err)
+	}
+}
+
+func TestLockedErrorTellsWhatIsKnown(t *testing.T) {
+	since := time.Date(2026, 1, 2, 15, 4, 5, 0, time.Local)
+	for _, c := range []struct {
+		err  store.LockedError
+		want string
+	}{
+		{store.LockedError{Name: "x"}, "x: is being changed by somebody else"},
+		{store.LockedError{Name: "x", Holder: "process 123 on h (holdall add)", Since: since},
+			"x: is being changed by process 123 on h (holdall add) since 2026-01-02 15:04:05"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("expected %q, found %q", c.want, got)
+		}
+	}
+}
+
+// forward has writers that cannot patch.
+type forward struct{ *storetest.Mem }
+
+func (f forward) Create(ctx context.Context, name string) (store.Writer, error) {
+	w, err := f.Mem.Create(ctx, name)
+	return struct{ store.Writer }{w}, err
+}
+
+func TestStagedWriterPatchesIfTheOneBelowDoes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		st    func(*storetest.Mem) store.Store
+		limit int64
+		want  string
+	}{
+		{"which patches", func(m *storetest.Mem) store.Store { return m }, math.MaxInt64, "01ab456789"},
+		{"which does not", func(m *storetest.Mem) store.Store { return forward{m} }, 0, "0123456789"},
+	} {
+		mem := &storetest.Mem{}
+		stage := store.NewStage(c.st(mem))
+		w, err := stage.Create(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte("0123456789")); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.PatchLimit(w); got != c.limit {
+			t.Errorf("%s: expected a limit of %d, found %d", c.name, c.limit, got)
+		}
+		err = w.(store.Patcher).Patch(t.Context(), []byte("ab"), 2)
+		if c.limit == 0 && !errors.Is(err, errors.ErrUnsupported) || c.limit > 0 && err != nil {
+			t.Errorf("%s: patch: found %v", c.name, err)
+		}
+		info, err := w.Commit(t.Context())
+		if err != nil || info.Size != 10 {
+			t.Errorf("%s: commit: %+v, %v", c.name, info, err)
+		}
+		// What is finished waits as it is.
+		_, again := w.Commit(t.Context())
+		_, written := w.Write([]byte("more"))
+		for what, err := range map[string]error{
+			"commit": again, "write": written, "patch": w.(store.Patcher).Patch(t.Context(), []byte("ZZ"), 0),
+			"rewind": w.(store.Rewinder).Rewind(0),
+		} {
+			if err == nil {
+				t.Errorf("%s: %s after commit: expected an error", c.name, what)
+			}
+		}
+		if err := stage.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(mem.Get("x")); got != c.want {
+			t.Errorf("%s: expected %q, found %q", c.name, c.want, got)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package zarr
+
+import (
+	"encoding/binary"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/pierrec/lz4/v4"
+)
+
+// A Blosc-1 container: a header of 16 bytes, then for each block the offset of
+// its streams (u32), then the streams. All numbers are little endian.
+//
+//	0   version of the format: 1 or 2
+//	1   version of the inner codec's format
+//	2   flags
+//	3   size of an element
+//	4   bytes decoded       u32
+//	8   bytes in a block    u32
+//	12  bytes of the whole  u32
+//
+// A block is one stream, or one for each byte of an element, each of equal
+// length when decoded: u32 stored length and data, which is not compressed when
+// it is as long as it is decoded.
+const (
+	bloscHeader     = 16
+	bloscShuffle    = 1 << 0
+	bloscStored     = 1 << 1 // the data follow the header as they are
+	bloscBitShuffle = 1 << 2
+	bloscOneStream  = 1 << 4
+	bloscCodecShift = 5
+
+	// Blosc splits blocks so: this is its encoder's rule, which nothing in the
+	// container repeats.
+	bloscMaxSplits = 16
+	bloscMinSplit  = 128
+)
+
+// A bloscCodec decodes a stream that fills dst. ratio is how many bytes one
+// stored byte can stand for: what claims more is refused before dst is made.
+type bloscCodec struct {
+	name   string
+	ratio  int64
+	decode func(dst, src []byte) error
+}
+
+var bloscCodecs = [8]bloscCodec{
+	0: {"blosclz", 256, decodeBloscLZ},
+	1: {"lz4", 256, decodeLZ4Block},
+	2: {"snappy", 64, decodeSnappyBlock},
+	3: {"zlib", 1032, decodeZlibBlock},
+	4: {"zstd", 1 << 17, decodeZstdBlock},
+}
+
+type bloscReader struct {
+	in                   []byte
+	flags                byte
+	typeSize             int64
+	size, blockSize, end int64
+	codec                bloscCodec
+}
+
+func decodeBlosc(in []byte, most int64) ([]byte, error) {
+	r, err := openBlosc(in, most)
+	if err != nil || r.size == 0 {
+		return nil, err
+	}
+	if r.flags&bloscStored != 0 {
+		if int64(len(in))-bloscHeader < r.size {
+			return nil, corrupt("expected %d stored bytes, found %d", r.size, len(in)-bloscHeader)
+		}
+		return in[bloscHeader : bloscHeader+r.size], nil
+	}
+	blocks := (r.size-1)/r.blockSize + 1
+	if table := bloscHeader + 4*blocks; table > r.end {
+		return nil, corrupt("%d blocks do not fit into %d bytes", blocks, r.end)
+	}
+	if err := r.plausible(blocks); err != nil {
+		return nil, err
+	}
+	out := make([]byte, r.size)
+	var spare []byte
+	if r.flags&(bloscShuffle|bloscBitShuffle) != 0 {
+		spare = make([]byte, min(r.blockSize, r.size))
+	}
+	for i := range blocks {
+		block := out[i*r.blockSize : min((i+1)*r.blockSize, r.size)]
+		if err := r.block(i, block, spare); err != nil {
+			return nil, corrupt("block %d of %d: %v", i, blocks, err)
+		}
+	}
+	return out, nil
+}
+
+func openBlosc(in []byte, most int64) (*bloscReader, error) {
+	if len(in) < bloscHeader {
+		return nil, corrupt("expected a header of %d bytes, found %d bytes", bloscHeader, len(in))
+	}
+	r := &bloscReader{
+		in: in, flags: in[2], typeSize: int64(in[3]),
+		size:      int64(binary.LittleEndian.Uint32(in[4:])),
+		blockSize: int64(binary.LittleEndian.Uint32(in[8:])),
+		end:       int64(binary.LittleEndian.Uint32(in[12:])),
+	}
+	switch {
+	case in[0] == 0 || in[0] > 2:
+		return nil, corrupt("expected version 1 or 2, found %d", in[0])
+	case r.size > most:
+		return nil, corrupt("expected at most %d bytes, found a header that says %d", most, r.size)
+	case r.end < bloscHeader || r.end > int64(len(in)):
+		return nil, corrupt("the header says %d bytes, but %d are there", r.end, len(in))
+	case r.size == 0 || r.flags&bloscStored != 0:
+		return r, nil
+	case r.typeSize == 0 || r.blockSize == 0:
+		return nil, corrupt("expected sizes above 0, found elements of %d bytes in blocks of %d", r.typeSize, r.blockSize)
+	}
+	if r.codec = bloscCodecs[r.flags>>bloscCodecShift]; r.codec.decode == nil {
+		return nil, unsupported("inner codec %d is not supported", r.flags>>bloscCodecShift)
+	}
+	return r, nil
+}
+
+// splits is into how many streams a block of n bytes is divided.
+func (r *bloscReader) splits(n int64) int64 {
+	if r.flags&bloscOneStream != 0 || n < r.blockSize || r.typeSize > bloscMaxSplits || n/r.typeSize < bloscMinSplit || n%r.typeSize != 0 {
+		return 1
+	}
+	return r.typeSize
+}
+
+// streams calls fn with each stored stream of a block, n bytes when decoded.
+func (r *bloscReader) streams(block, n int64, fn func(stored []byte, from, to int64) error) error {
+	at := int64(binary.LittleEndian.Uint32(r.in[bloscHeader+4*block:]))
+	k := r.splits(n)
+	for i := range k {
+		if at < bloscHeader || at > r.end-4 {
+			return corrupt("stream at offset %d, outside of %d bytes", at, r.end)
+		}
+		length := int64(binary.LittleEndian.Uint32(r.in[at:]))
+		at += 4
+		if length > r.end-at {
+			return corrupt("stream at offset %d: expected %d bytes, found %d", at, length, r.end-at)
+		}
+		if err := fn(r.in[at:at+length], i*(n/k), (i+1)*(n/k)); err != nil {
+			return corrupt("stream at offset %d: %s: %v", at, r.codec.name, err)
+		}
+		at += length
+	}
+	return nil
+}
+
+// plausible refuses sizes which what is stored cannot stand for. Without it, a
+// few bytes could have a gigabyte made.
+func (r *bloscReader) plausible(blocks int64) error {
+	for i := range blocks {
+		err := r.streams(i, min(r.blockSize, r.size-i*r.blockSize), func(stored []byte, from, to int64) error {
+			if int64(len(stored))*r.codec.ratio < to-from {
+				return corrupt("%d bytes cannot stand for %d", len(stored), to-from)
+			}
+			return nil
+		})
+		if err != nil {
+			return corrupt("block %d of %d: %v", i, blocks, err)
+		}
+	}
+	return nil
+}
+
+func (r *bloscReader) block(i int64, out, spare []byte) error {
+	n := int64(len(out))
+	bytewise := r.flags&bloscShuffle != 0 && r.typeSize > 1
+	bitwise := !bytewise && r.flags&bloscBitShuffle != 0 && n >= r.typeSize
+	into := out
+	if bytewise || bitwise {
+		into = spare[:n]
+	}
+	err := r.streams(i, n, func(stored []byte, from, to int64) error {
+		if int64(len(stored)) == to-from {
+			copy(into[from:to], stored)
+			return nil
+		}
+		return r.codec.decode(into[from:to:to], stored)
+	})
+	switch {
+	case err != nil:
+		return err
+	case bytewise:
+		unshuffle(out, into, int(r.typeSize))
+	case bitwise:
+		unshuffleBits(out, into, int(r.typeSize))
+	}
+	return nil
+}
+
+func decodeLZ4Block(dst, src []byte) error {
+	n, err := lz4.UncompressBlock(src, dst)
+	if err == nil && n != len(dst) {
+		err = corrupt("expected %d bytes, found %d", len(dst), n)
+	}
+	return err
+}
+
+func decodeSnappyBlock(dst, src []byte) error {
+	n, err := snappy.DecodedLen(src)
+	if err == nil && n != len(dst) {
+		err = corrupt("expected %d bytes, found %d", len(dst), n)
+	}
+	if err == nil {
+		_, err = snappy.Decode(dst, src)
+	}
+	return err
+}

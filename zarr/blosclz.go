@@ -1,0 +1,79 @@
+package zarr
+
+// decodeBloscLZ decodes Blosc's own codec, a FastLZ: each step begins with a
+// byte c.
+//
+//	c < 32   c+1 bytes follow as they are
+//	else     a match: its length is (c>>5)+2, and if c>>5 is 7, bytes follow that
+//	         add to it, up to and with the first that is not 255; its distance is
+//	         (c&31)<<8 plus the next byte plus 1. If those are the largest (31 and
+//	         255), the next two bytes (big endian) plus 8192 are the distance.
+//
+// The upper bits of the very first byte are no length but a version.
+func decodeBloscLZ(dst, src []byte) error {
+	const far = 8191
+	if len(src) == 0 {
+		return corrupt("no data")
+	}
+	short := corrupt("the data end within a step")
+	at, n := 1, 0
+	for c := int(src[0] & 31); ; at++ {
+		if c < 32 {
+			c++
+			if c > len(src)-at {
+				return short
+			}
+			if c > len(dst)-n {
+				return corrupt("more than %d bytes", len(dst))
+			}
+			copy(dst[n:], src[at:at+c])
+			at, n = at+c, n+c
+		} else {
+			length, dist := c>>5+2, c&31<<8
+			for more := length == 9; more; at++ {
+				if at >= len(src) {
+					return short
+				}
+				length += int(src[at])
+				more = src[at] == 255
+			}
+			if at >= len(src) {
+				return short
+			}
+			dist += int(src[at])
+			at++
+			if dist == far {
+				if len(src)-at < 2 {
+					return short
+				}
+				dist += int(src[at])<<8 | int(src[at+1])
+				at += 2
+			}
+			dist++
+			if dist > n {
+				return corrupt("offset %d: a match %d bytes back, where only %d are", at, dist, n)
+			}
+			if length > len(dst)-n {
+				return corrupt("more than %d bytes", len(dst))
+			}
+			copyMatch(dst, n, dist, length)
+			n += length
+		}
+		if at >= len(src) {
+			break
+		}
+		c = int(src[at])
+	}
+	if n != len(dst) {
+		return corrupt("expected %d bytes, found %d", len(dst), n)
+	}
+	return nil
+}
+
+// copyMatch repeats length bytes from dist bytes before n; the two may overlap.
+func copyMatch(dst []byte, n, dist, length int) {
+	from, end := n-dist, n+length
+	for n < end {
+		n += copy(dst[n:end], dst[from:n])
+	}
+}

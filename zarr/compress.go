@@ -1,0 +1,175 @@
+package zarr
+
+import (
+	"bytes"
+	"compress/bzip2"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// readBounded reads all of r, which must not be more than most bytes. It
+// starts with what stored bytes usually give, not with what they may.
+func readBounded(r io.Reader, stored int, most int64) ([]byte, error) {
+	out := make([]byte, 0, min(int64(stored)*4+512, most+1))
+	for {
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		switch {
+		case int64(len(out)) > most:
+			return nil, corrupt("expected at most %d bytes, found more", most)
+		case err == io.EOF:
+			return out, nil
+		case err == io.ErrUnexpectedEOF:
+			return nil, corrupt("the data end early, after %d bytes", len(out))
+		case err != nil:
+			return nil, err
+		}
+		if len(out) == cap(out) {
+			grown := make([]byte, len(out), min(2*int64(cap(out)), most+1))
+			copy(grown, out)
+			out = grown
+		}
+	}
+}
+
+var zlibReaders, gzipReaders, zstdReaders sync.Pool
+
+// withZlib lends a zlib reader of in; setting one up anew costs 40 kB.
+func withZlib(in []byte, fn func(io.Reader) error) error {
+	src := bytes.NewReader(in)
+	z, ok := zlibReaders.Get().(io.ReadCloser)
+	var err error
+	if ok {
+		err = z.(zlib.Resetter).Reset(src, nil)
+	} else {
+		z, err = zlib.NewReader(src)
+	}
+	if err != nil {
+		return err
+	}
+	defer zlibReaders.Put(z)
+	return fn(z)
+}
+
+func decodeZlib(in []byte, most int64) (out []byte, err error) {
+	err = withZlib(in, func(z io.Reader) error {
+		out, err = readBounded(z, len(in), most)
+		return err
+	})
+	return out, err
+}
+
+func decodeZlibBlock(dst, src []byte) error {
+	return withZlib(src, func(z io.Reader) error {
+		if n, err := io.ReadFull(z, dst); err != nil {
+			return corrupt("after %d of %d bytes: %v", n, len(dst), err)
+		}
+		var more [1]byte
+		if n, err := z.Read(more[:]); n > 0 || err != io.EOF {
+			return corrupt("expected the end after %d bytes, found more or %v", len(dst), err)
+		}
+		return nil
+	})
+}
+
+// decodeGzip reads all members; zeros may follow them, as they do where LINDI
+// has filled a chunk up.
+func decodeGzip(in []byte, most int64) ([]byte, error) {
+	src := bytes.NewReader(in)
+	z, ok := gzipReaders.Get().(*gzip.Reader)
+	if !ok {
+		z = new(gzip.Reader)
+	}
+	defer gzipReaders.Put(z)
+	var out []byte
+	for {
+		if err := z.Reset(src); err != nil {
+			return nil, err
+		}
+		z.Multistream(false)
+		part, err := readBounded(z, src.Len(), most-int64(len(out)))
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = part
+		} else {
+			out = append(out, part...)
+		}
+		rest := bytes.TrimLeft(in[len(in)-src.Len():], "\x00")
+		if len(rest) == 0 {
+			return out, nil
+		}
+		src.Reset(rest)
+		in = rest
+	}
+}
+
+func withZstd(fn func(*zstd.Decoder) error) error {
+	d, ok := zstdReaders.Get().(*zstd.Decoder)
+	if !ok {
+		var err error
+		d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return err
+		}
+	}
+	defer zstdReaders.Put(d)
+	return fn(d)
+}
+
+func decodeZstd(in []byte, most int64) (out []byte, err error) {
+	var h zstd.Header
+	if err := h.Decode(in); err != nil {
+		return nil, err
+	}
+	err = withZstd(func(d *zstd.Decoder) error {
+		if h.HasFCS && h.FrameContentSize > uint64(most) {
+			return corrupt("expected at most %d bytes, found a frame that says %d", most, h.FrameContentSize)
+		}
+		if err := d.Reset(bytes.NewReader(in)); err != nil {
+			return err
+		}
+		out, err = readBounded(d, len(in), most)
+		return errors.Join(err, d.Reset(nil))
+	})
+	return out, err
+}
+
+func decodeZstdBlock(dst, src []byte) error {
+	return withZstd(func(d *zstd.Decoder) error {
+		out, err := d.DecodeAll(src, dst[:0])
+		if err == nil && len(out) != len(dst) {
+			err = corrupt("expected %d bytes, found %d", len(dst), len(out))
+		}
+		return err
+	})
+}
+
+// decodeLZ4 reads what numcodecs writes: the size as a signed 32-bit number, little
+// endian, and then one LZ4 block.
+func decodeLZ4(in []byte, most int64) ([]byte, error) {
+	if len(in) < 4 {
+		return nil, corrupt("expected a size of 4 bytes, found %d bytes", len(in))
+	}
+	size, block := int64(binary.LittleEndian.Uint32(in)), in[4:]
+	if size > most || size > int64(len(block))*256 {
+		return nil, corrupt("expected at most %d bytes, found %d stored bytes that say %d", most, len(block), size)
+	}
+	out := make([]byte, size)
+	if size == 0 {
+		return out, nil
+	}
+	return out, decodeLZ4Block(out, block)
+}
+
+func decodeBzip2(in []byte, most int64) ([]byte, error) {
+	return readBounded(bzip2.NewReader(bytes.NewReader(in)), len(in), most)
+}

@@ -1,0 +1,259 @@
+package zarr
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// appendText writes an element as WriteText shows it.
+func (d DType) appendText(out, b []byte) ([]byte, error) {
+	switch d.Kind {
+	case 'S', 'U':
+		v, err := d.text(b)
+		if err != nil {
+			return out, err
+		}
+		return appendCell(out, v), nil
+	case 'V':
+		if d.Fields == nil {
+			return hex.AppendEncode(out, b), nil
+		}
+		return d.appendElement(out, b)
+	case 'M', 'm':
+		return appendTime(out, int64(d.whole(b)), d.Kind, d.Unit), nil
+	case 'c':
+		half := DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2}
+		out = appendFloat(out, half.bits(b), half.Size)
+		at := len(out)
+		out = appendFloat(out, half.bits(b[half.Size:]), half.Size)
+		if out[at] != '-' {
+			out = slices.Insert(out, at, '+')
+		}
+		return append(out, 'j'), nil
+	}
+	return d.appendElement(out, b)
+}
+
+// appendElement writes an element as JSON, but for NaN and the infinities.
+func (d DType) appendElement(out, b []byte) ([]byte, error) {
+	switch d.Kind {
+	case 'b':
+		return strconv.AppendBool(out, b[0] != 0), nil
+	case 'i':
+		return strconv.AppendInt(out, int64(d.whole(b)), 10), nil
+	case 'u':
+		return strconv.AppendUint(out, d.whole(b), 10), nil
+	case 'f':
+		return appendFloat(out, d.bits(b), d.Size), nil
+	case 'c':
+		half := DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2}
+		out = appendFloat(append(out, '['), half.bits(b), half.Size)
+		out = appendFloat(append(out, ','), half.bits(b[half.Size:]), half.Size)
+		return append(out, ']'), nil
+	case 'S', 'U':
+		v, err := d.text(b)
+		if err != nil {
+			return out, err
+		}
+		return appendJSON(out, v), nil
+	case 'M', 'm':
+		out = appendTime(append(out, '"'), int64(d.whole(b)), d.Kind, d.Unit)
+		return append(out, '"'), nil
+	}
+	if d.Fields == nil {
+		out = hex.AppendEncode(append(out, '"'), b)
+		return append(out, '"'), nil
+	}
+	out = append(out, '[')
+	for i, f := range d.Fields {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		size := f.Count * f.Type.Size
+		var err error
+		if out, err = f.Type.appendNested(out, b[:size], f.Shape); err != nil {
+			return out, err
+		}
+		b = b[size:]
+	}
+	return append(out, ']'), nil
+}
+
+// appendNested writes a field that is an array as lists in lists.
+func (d DType) appendNested(out, b []byte, shape []int64) ([]byte, error) {
+	if len(shape) == 0 {
+		return d.appendElement(out, b)
+	}
+	out = append(out, '[')
+	if shape[0] > 0 && len(b) > 0 {
+		step := int64(len(b)) / shape[0]
+		for i := range shape[0] {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			var err error
+			if out, err = d.appendNested(out, b[i*step:(i+1)*step], shape[1:]); err != nil {
+				return out, err
+			}
+		}
+	}
+	return append(out, ']'), nil
+}
+
+// text is a string element, without the zeros that fill it up: a string, or the
+// bytes of one that is not UTF-8.
+func (d DType) text(b []byte) (any, error) {
+	if d.Kind == 'S' {
+		for len(b) > 0 && b[len(b)-1] == 0 {
+			b = b[:len(b)-1]
+		}
+		if !utf8.Valid(b) {
+			return b, nil
+		}
+		return string(b), nil
+	}
+	var s []byte
+	for n := len(b); n > 0 && d.order().Uint32(b[n-4:]) == 0; n -= 4 {
+		b = b[:n-4]
+	}
+	for ; len(b) > 0; b = b[4:] {
+		c := d.order().Uint32(b)
+		if c > utf8.MaxRune {
+			return nil, corrupt("expected a character, found %#x", c)
+		}
+		s = appendRune(s, rune(c))
+	}
+	return string(s), nil
+}
+
+// appendFloat writes the shortest number that reads back as the same float of
+// that size.
+func appendFloat(out []byte, bits uint64, size int64) []byte {
+	v := floatOf(bits, size)
+	switch {
+	case math.IsNaN(v):
+		return append(out, "NaN"...)
+	case math.IsInf(v, 1):
+		return append(out, "Infinity"...)
+	case math.IsInf(v, -1):
+		return append(out, "-Infinity"...)
+	}
+	form := byte('f')
+	if a := math.Abs(v); a != 0 && (a < 1e-6 || a >= 1e21) {
+		form = 'e'
+	}
+	if size != 2 {
+		return strconv.AppendFloat(out, v, form, -1, int(8*size))
+	}
+	for digits := range 6 {
+		s := strconv.FormatFloat(v, 'e', digits, 64)
+		if short, err := strconv.ParseFloat(s, 64); err == nil && uint64(toHalf(short)) == bits {
+			return strconv.AppendFloat(out, short, form, -1, 64)
+		}
+	}
+	return strconv.AppendFloat(out, v, form, -1, 64)
+}
+
+// appendCell writes a string as it stands, or quoted if that could be misread.
+func appendCell(out []byte, v any) []byte {
+	s, ok := v.(string)
+	if b, isBytes := v.([]byte); isBytes && utf8.Valid(b) {
+		s, ok = string(b), true
+	}
+	if !ok {
+		return appendJSON(out, v)
+	}
+	if s != "" && s[0] == '"' {
+		return appendQuoted(out, s)
+	}
+	for i, c := range s {
+		if control(c) || c == utf8.RuneError && !utf8.FullRuneInString(s[i:]) || c == utf8.RuneError && s[i] != 0xef {
+			return appendQuoted(out, s)
+		}
+	}
+	return append(out, s...)
+}
+
+// control says that a character could do something to a terminal.
+func control(c rune) bool { return c < ' ' || c >= 0x7f && c <= 0x9f }
+
+// appendJSON writes a value compactly, its names in order.
+func appendJSON(out []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(out, "null"...)
+	case bool:
+		return strconv.AppendBool(out, v)
+	case json.Number:
+		return append(out, v...)
+	case string:
+		return appendQuoted(out, v)
+	case []byte:
+		if utf8.Valid(v) {
+			return appendQuoted(out, string(v))
+		}
+		out = append(out, `{"base64":"`...)
+		return append(base64.StdEncoding.AppendEncode(out, v), `"}`...)
+	case []any:
+		out = append(out, '[')
+		for i, e := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendJSON(out, e)
+		}
+		return append(out, ']')
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		out = append(out, '{')
+		for i, name := range names {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendQuoted(out, name), ':')
+			out = appendJSON(out, v[name])
+		}
+		return append(out, '}')
+	}
+	panic("zarr: a value that no reader makes")
+}
+
+func appendQuoted(out []byte, s string) []byte {
+	out = append(out, '"')
+	for len(s) > 0 {
+		c, n := utf8.DecodeRuneInString(s)
+		if c == utf8.RuneError && n == 1 && len(s) >= 3 && s[0] == 0xed {
+			// A lone surrogate, as appendRune keeps them.
+			c, n = 0xd000|rune(s[1]&0x3f)<<6|rune(s[2]&0x3f), 3
+		}
+		switch {
+		case c == '"' || c == '\\':
+			out = append(out, '\\', byte(c))
+		case c == '\n':
+			out = append(out, `\n`...)
+		case c == '\r':
+			out = append(out, `\r`...)
+		case c == '\t':
+			out = append(out, `\t`...)
+		case control(c) || utf16.IsSurrogate(c):
+			out = append(out, `\u`...)
+			for shift := 12; shift >= 0; shift -= 4 {
+				out = append(out, "0123456789abcdef"[c>>shift&15])
+			}
+		default:
+			out = utf8.AppendRune(out, c)
+		}
+		s = s[n:]
+	}
+	return append(out, '"')
+}

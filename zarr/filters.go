@@ -1,0 +1,121 @@
+package zarr
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/adler32"
+	"hash/crc32"
+)
+
+func shuffleStage(c Codec) (stage, error) {
+	size := c.number("elementsize", 4)
+	if size < 1 || size > maxItem {
+		return stage{}, corrupt("elementsize: expected a size, found %d", size)
+	}
+	return stage{bound: same, decode: func(in []byte, _ int64) ([]byte, error) {
+		if size == 1 || int64(len(in)) < size {
+			return in, nil
+		}
+		out := make([]byte, len(in))
+		unshuffle(out, in, int(size))
+		return out, nil
+	}}, nil
+}
+
+// identityStage is for codecs that lose something on writing and nothing on
+// reading.
+func identityStage(Codec) (stage, error) {
+	return stage{bound: same, decode: func(in []byte, _ int64) ([]byte, error) { return in, nil }}, nil
+}
+
+// packbitsStage reads bools put eight to a byte, the first one highest. A byte
+// before them says how many bits of the last are none.
+func packbitsStage(Codec) (stage, error) {
+	return stage{
+		bound: func(n int64) int64 { return n/8 + 2 },
+		decode: func(in []byte, most int64) ([]byte, error) {
+			if len(in) == 0 || in[0] > 7 || len(in) == 1 && in[0] > 0 {
+				return nil, corrupt("expected a count of unused bits from 0 to 7 and the bits")
+			}
+			n := 8*(len(in)-1) - int(in[0])
+			if int64(n) > most {
+				return nil, corrupt("expected at most %d bits, found %d", most, n)
+			}
+			out := make([]byte, n)
+			for i := range out {
+				out[i] = in[1+i/8] >> (7 - i%8) & 1
+			}
+			return out, nil
+		},
+	}, nil
+}
+
+func base64Stage(Codec) (stage, error) {
+	return stage{
+		bound: func(n int64) int64 { return addSize(n, n/3+4) },
+		decode: func(in []byte, _ int64) ([]byte, error) {
+			out := make([]byte, base64.StdEncoding.DecodedLen(len(in)))
+			n, err := base64.StdEncoding.Decode(out, in)
+			return out[:n], err
+		},
+	}, nil
+}
+
+// checksumStage is for the codecs that add four bytes, little endian, to what they guard:
+// before it, or behind it.
+func checksumStage(sum func([]byte) uint32, before bool) func(Codec) (stage, error) {
+	return func(c Codec) (stage, error) {
+		before := before
+		switch where := c.Config["location"]; where {
+		case nil:
+		case "start", "end":
+			before = where == "start"
+		default:
+			return stage{}, corrupt(`location: expected "start" or "end", found %s`, brief(where))
+		}
+		return stage{
+			bound: func(n int64) int64 { return addSize(n, 4) },
+			decode: func(in []byte, _ int64) ([]byte, error) {
+				if len(in) < 4 {
+					return nil, corrupt("expected a checksum of 4 bytes, found %d bytes", len(in))
+				}
+				out, stored := in[:len(in)-4], in[len(in)-4:]
+				if before {
+					stored, out = in[:4], in[4:]
+				}
+				if want, got := binary.LittleEndian.Uint32(stored), sum(out); want != got {
+					return nil, corrupt("checksum: expected %08x, found %08x", want, got)
+				}
+				return out, nil
+			},
+		}, nil
+	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func crc32IEEE(b []byte) uint32       { return crc32.ChecksumIEEE(b) }
+func crc32Castagnoli(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func adler32Sum(b []byte) uint32      { return adler32.Checksum(b) }
+
+// fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
+// folded after 360 words, before they overflow; an odd byte counts as a high one.
+func fletcher32(b []byte) uint32 {
+	var a, s uint32
+	fold := func(v uint32) uint32 { return v&0xffff + v>>16 }
+	for len(b) > 1 {
+		run := b[:min(len(b)&^1, 720)]
+		b = b[len(run):]
+		for i := 0; i+1 < len(run); i += 2 {
+			a += uint32(run[i])<<8 | uint32(run[i+1])
+			s += a
+		}
+		a, s = fold(a), fold(s)
+	}
+	if len(b) == 1 {
+		a += uint32(b[0]) << 8
+		s += a
+		a, s = fold(a), fold(s)
+	}
+	return fold(s)<<16 | fold(a)
+}

@@ -1,0 +1,134 @@
+package zarr
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fuzzRoom is what reading may take here, and fuzzSpare what the codecs'
+// own tables and windows take beside it.
+const (
+	fuzzRoom  = 1 << 20
+	fuzzSpare = 64 << 20
+)
+
+func checkMade(t *testing.T, fn func()) {
+	t.Helper()
+	if n := allocated(fn); n > fuzzSpare {
+		t.Errorf("made %d bytes", n)
+	}
+}
+
+func FuzzBlosc(f *testing.F) {
+	var all map[string]struct {
+		Data []byte `json:"data"`
+	}
+	readGolden(f, "blosc.json", &all)
+	for _, c := range all {
+		if len(c.Data) < 2000 {
+			f.Add(c.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		checkMade(t, func() {
+			out, err := decodeBlosc(in, fuzzRoom)
+			if err == nil && len(out) > fuzzRoom {
+				t.Errorf("%d bytes", len(out))
+			}
+			if err != nil && kindOf(err) == nil {
+				t.Errorf("an error of no kind: %v", err)
+			}
+		})
+	})
+}
+
+func FuzzMeta(f *testing.F) {
+	for _, g := range goldens(f) {
+		f.Add(g.Keys[".zarray"])
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		checkMade(t, func() {
+			m, err := ParseMeta(in)
+			if err != nil {
+				if kindOf(err) == nil {
+					t.Errorf("an error of no kind: %v", err)
+				}
+				return
+			}
+			if n := m.NumChunks(); n < 0 || n > m.Elements() || m.Codecs() == "" {
+				t.Errorf("%d chunks of %d elements", n, m.Elements())
+			}
+		})
+	})
+}
+
+// FuzzArray reads an array whose first chunk is anything.
+func FuzzArray(f *testing.F) {
+	for _, g := range goldens(f) {
+		first := g.Keys["0"]
+		if first == nil {
+			first = g.Keys["0.0"]
+		}
+		f.Add(g.Keys[".zarray"], []byte(`{}`), first)
+	}
+	f.Add([]byte(oneByte), softLink("/"), []byte{1, 2})
+	f.Fuzz(func(t *testing.T, zarray, zattrs, chunk []byte) {
+		k := keyed{"a/.zarray": zarray, ".zattrs": zattrs, "a/.zattrs": zattrs}
+		for _, key := range []string{"0", "0.0", "0/0", "0.0.0", "0.0.0.0"} {
+			k["a/"+key] = chunk
+		}
+		checkMade(t, func() {
+			a, err := Open(t.Context(), k, "a")
+			if err != nil {
+				return
+			}
+			a.Limit = fuzzRoom
+			for _, write := range []func(io.Writer) error{
+				func(w io.Writer) error { return a.WriteNPY(t.Context(), w) },
+				func(w io.Writer) error { return a.WriteText(t.Context(), w) },
+			} {
+				w := &fullAfter{left: 1 << 16}
+				if err := write(w); err == nil && a.Elements() > 1<<20 {
+					t.Error("all of it was written")
+				}
+			}
+		})
+	})
+}
+
+// FuzzJSON2 reads objects, and what it has read once more.
+func FuzzJSON2(f *testing.F) {
+	f.Add([]byte(`["a",NaN,null,"|O",[3]]`), int64(3))
+	f.Add([]byte(`[[1,{"a":"\ud83d\ude00"}],[-Infinity,"\ud800"],"|O",[2,2]]`), int64(4))
+	f.Add([]byte(`["x","|O",[]]`), int64(1))
+	f.Fuzz(func(t *testing.T, in []byte, n int64) {
+		if n < 0 || n > fuzzRoom {
+			return
+		}
+		checkMade(t, func() {
+			room := int64(fuzzRoom)
+			values, err := decodeJSON2(in, []int64{n}, &room)
+			if err != nil {
+				if kindOf(err) == nil {
+					t.Errorf("an error of no kind: %v", err)
+				}
+				return
+			}
+			if int64(len(values)) != n {
+				t.Errorf("%d values, expected %d", len(values), n)
+			}
+			text := appendJSON(nil, slices.Clone(values))
+			room = 64 * fuzzRoom
+			again, err := parseJSON(text, &room)
+			if err != nil || !bytes.Equal(appendJSON(nil, again), text) {
+				t.Errorf("%.200s: written and read again: %v", text, err)
+			}
+			if strings.ContainsAny(string(text), "\x00\x1b\n") {
+				t.Errorf("a control character in %.200q", text)
+			}
+		})
+	})
+}

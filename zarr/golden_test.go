@@ -1,0 +1,179 @@
+package zarr
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// A keyed source holds its values in memory.
+type keyed map[string][]byte
+
+func (k keyed) Get(_ context.Context, key string, limit int64) ([]byte, error) {
+	v, ok := k[key]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	if int64(len(v)) > limit {
+		return nil, overLimit(key, int64(len(v)), limit)
+	}
+	return v, nil
+}
+
+// A golden array is what the reference stored, and what it then read.
+type golden struct {
+	Keys   keyed  `json:"keys"`
+	NPY    string `json:"npy"`
+	Values any    `json:"values"`
+}
+
+func readGolden(t testing.TB, name string, into any) {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func goldens(t testing.TB) map[string]golden {
+	t.Helper()
+	var g map[string]golden
+	readGolden(t, "golden.json", &g)
+	if len(g) < 180 {
+		t.Fatalf("only %d golden arrays", len(g))
+	}
+	return g
+}
+
+func digest(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+func TestReadsWhatTheReferenceReads(t *testing.T) {
+	for name, g := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			a, err := Open(t.Context(), g.Keys, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.DType.Kind == 'O' {
+				checkValues(t, a, g.Values)
+				return
+			}
+			var npy bytes.Buffer
+			if err := a.WriteNPY(t.Context(), &npy); err != nil {
+				t.Fatal(err)
+			}
+			if digest(npy.Bytes()) != g.NPY {
+				t.Errorf("another file than numpy.save writes: %q", npy.Bytes()[:min(npy.Len(), 400)])
+			}
+			var raw bytes.Buffer
+			if err := a.WriteElements(t.Context(), &raw); err != nil {
+				t.Fatal(err)
+			}
+			if n, ok := a.Bytes(); !ok || n != int64(raw.Len()) || !bytes.HasSuffix(npy.Bytes(), raw.Bytes()) {
+				t.Errorf("Bytes says %d (%v), WriteElements writes %d", n, ok, raw.Len())
+			}
+		})
+	}
+}
+
+func checkValues(t *testing.T, a *Array, want any) {
+	t.Helper()
+	values, err := a.Values(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := canon(values)
+	// Go's decoder has replaced the surrogates of the golden file: so must we.
+	text, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again any
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = json.Marshal(again); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, expected) {
+		t.Errorf("got  %s\nwant %s", text, expected)
+	}
+	if err := a.WriteNPY(t.Context(), &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "text") {
+		t.Errorf("WriteNPY of objects: %v", err)
+	}
+}
+
+// canon marks what JSON lacks as the golden file does.
+func canon(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := slices.Clone(v)
+		for i := range out {
+			out[i] = canon(out[i])
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for k := range v {
+			out[k] = canon(v[k])
+		}
+		return out
+	case []byte:
+		return map[string]any{"$bytes": hex.EncodeToString(v)}
+	case json.Number:
+		if v == "NaN" || strings.HasSuffix(string(v), "Infinity") {
+			return map[string]any{"$float": string(v)}
+		}
+	case string:
+		if !utf8.ValidString(v) {
+			return strings.ToValidUTF8(v, "\ufffd")
+		}
+	}
+	return v
+}
+
+func TestBloscContainersOfTheReference(t *testing.T) {
+	var all map[string]struct {
+		Data   []byte `json:"data"`
+		Size   int64  `json:"size"`
+		SHA256 string `json:"sha256"`
+	}
+	readGolden(t, "blosc.json", &all)
+	seen := map[byte]int{}
+	for name, c := range all {
+		got, err := decodeBlosc(c.Data, c.Size)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if int64(len(got)) != c.Size || digest(got) != c.SHA256 {
+			t.Errorf("%s: decodes to something else", name)
+		}
+		if _, err := decodeBlosc(c.Data, c.Size-1); err == nil {
+			t.Errorf("%s: gives more than it may", name)
+		}
+		seen[c.Data[2]]++
+	}
+	t.Logf("containers by flags: %x", seen)
+	if len(seen) < 15 {
+		t.Errorf("only %d kinds of containers", len(seen))
+	}
+}

@@ -1,0 +1,269 @@
+package zarr
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+const (
+	metaLimit = 4 << 20  // a .zarray beyond it is no .zarray
+	attrLimit = 64 << 20 // a .zattrs beyond it is refused
+	jsonRoom  = 16       // memory the values of JSON may take, in its own length
+	maxDims   = 64       // NumPy's own bound
+)
+
+// Meta is what a .zarray says of its array.
+type Meta struct {
+	Shape  []int64
+	Chunks []int64 // one chunk's shape, as long as Shape
+	DType  DType
+	// Order is 'C' or 'F': which axis of a chunk's elements runs fastest.
+	Order byte
+	// Separator stands between the numbers of a chunk's key: "." or "/".
+	Separator string
+	// Fill is the JSON of fill_value: nil, bool, json.Number, string, []any or
+	// map[string]any. Numbers may be NaN, Infinity and -Infinity.
+	Fill any
+	// Filters are applied in this order on writing, and then the Compressor.
+	Filters    []Codec
+	Compressor *Codec
+}
+
+// A Codec is one step by which chunks are stored, as .zarray describes it.
+type Codec struct {
+	ID     string
+	Config map[string]any // all of it, "id" included; values as in Meta.Fill
+}
+
+// ParseMeta reads a .zarray. Codecs and types that cannot be read do not stop
+// it: they show when elements are wanted.
+func ParseMeta(zarray []byte) (*Meta, error) {
+	if len(zarray) > metaLimit {
+		return nil, overLimit(".zarray", int64(len(zarray)), metaLimit)
+	}
+	room := jsonRoom*int64(len(zarray)) + 4096
+	v, err := parseJSON(zarray, &room)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := v.(map[string]any)
+	if !ok {
+		return nil, corrupt("expected a JSON object, found %s", brief(v))
+	}
+	if n, ok := asInt(o["zarr_format"]); !ok {
+		return nil, corrupt("zarr_format: expected 2, found %s", brief(o["zarr_format"]))
+	} else if n != 2 {
+		return nil, unsupported("zarr_format %d is not supported, only 2", n)
+	}
+	m := &Meta{Fill: o["fill_value"], Separator: "."}
+	if m.Shape, err = parseLengths(o["shape"]); err != nil {
+		return nil, corrupt("shape: %v", err)
+	}
+	if m.Chunks, err = parseLengths(o["chunks"]); err != nil {
+		return nil, corrupt("chunks: %v", err)
+	}
+	if err := m.checkShape(); err != nil {
+		return nil, err
+	}
+	if m.DType, err = parseDType(o["dtype"], 0); err != nil {
+		return nil, err
+	}
+	switch o["order"] {
+	case "C", "F":
+		m.Order = o["order"].(string)[0]
+	default:
+		return nil, corrupt(`order: expected "C" or "F", found %s`, brief(o["order"]))
+	}
+	switch s := o["dimension_separator"]; s {
+	case nil:
+	case ".", "/":
+		m.Separator = s.(string)
+	default:
+		return nil, corrupt(`dimension_separator: expected "." or "/", found %s`, brief(s))
+	}
+	if m.Compressor, err = parseCodec(o["compressor"]); err != nil {
+		return nil, corrupt("compressor: %v", err)
+	}
+	filters, ok := o["filters"].([]any)
+	if !ok && o["filters"] != nil {
+		return nil, corrupt("filters: expected a list or null, found %s", brief(o["filters"]))
+	}
+	if len(filters) > maxFilters {
+		return nil, corrupt("filters: expected at most %d, found %d", maxFilters, len(filters))
+	}
+	for i, f := range filters {
+		c, err := parseCodec(f)
+		if err != nil || c == nil {
+			return nil, corrupt("filters: number %d: expected an object with an id, found %s", i, brief(f))
+		}
+		m.Filters = append(m.Filters, *c)
+	}
+	return m, nil
+}
+
+func (m *Meta) checkShape() error {
+	if len(m.Chunks) != len(m.Shape) {
+		return corrupt("chunks: expected %d lengths like shape, found %d", len(m.Shape), len(m.Chunks))
+	}
+	for i, n := range m.Chunks {
+		// The reference writes chunks of length 0 along axes of length 0.
+		if n == 0 && m.Shape[i] > 0 {
+			return corrupt("chunks: expected a length above 0 for axis %d, found 0", i)
+		}
+	}
+	if _, ok := product(m.Shape); !ok {
+		return corrupt("shape: %v has more elements than can be counted", m.Shape)
+	}
+	if _, ok := product(m.Chunks); !ok {
+		return corrupt("chunks: %v has more elements than can be counted", m.Chunks)
+	}
+	if _, ok := product(m.Grid()); !ok {
+		return corrupt("shape: %v has more chunks than can be counted", m.Shape)
+	}
+	return nil
+}
+
+func parseLengths(v any) ([]int64, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, corrupt("expected a list of lengths, found %s", brief(v))
+	}
+	if len(list) > maxDims {
+		return nil, corrupt("expected at most %d axes, found %d", maxDims, len(list))
+	}
+	out := make([]int64, len(list))
+	for i, v := range list {
+		n, ok := asInt(v)
+		if !ok || n < 0 {
+			return nil, corrupt("axis %d: expected a length, found %s", i, brief(v))
+		}
+		out[i] = n
+	}
+	return out, nil
+}
+
+func parseCodec(v any) (*Codec, error) {
+	if v == nil {
+		return nil, nil
+	}
+	o, _ := v.(map[string]any)
+	id, ok := o["id"].(string)
+	if !ok {
+		return nil, corrupt("expected an object with an id, found %s", brief(v))
+	}
+	return &Codec{ID: id, Config: o}, nil
+}
+
+// multiply gives a*b of numbers that are not negative, and whether it fits.
+func multiply(a, b int64) (int64, bool) {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	return int64(low), high == 0 && low <= math.MaxInt64
+}
+
+// product multiplies lengths. It does not fit if the product without the zeros
+// does not: whoever makes strides of them must not overflow either.
+func product(lengths []int64) (int64, bool) {
+	n, zero := int64(1), false
+	for _, l := range lengths {
+		if l == 0 {
+			zero = true
+			continue
+		}
+		var ok bool
+		if n, ok = multiply(n, l); !ok {
+			return 0, false
+		}
+	}
+	if zero {
+		return 0, true
+	}
+	return n, true
+}
+
+// Elements is how many elements the array has.
+func (m *Meta) Elements() int64 {
+	n, _ := product(m.Shape)
+	return n
+}
+
+// Bytes is what the elements take as bytes: 0 for object arrays; false if that
+// is more than can be counted.
+func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Size) }
+
+// Grid is how many chunks there are along each axis.
+func (m *Meta) Grid() []int64 {
+	g := make([]int64, len(m.Shape))
+	for i, n := range m.Shape {
+		if n > 0 {
+			g[i] = (n-1)/m.Chunks[i] + 1
+		}
+	}
+	return g
+}
+
+// NumChunks is how many chunks make up the array, there or not.
+func (m *Meta) NumChunks() int64 {
+	n, _ := product(m.Grid())
+	return n
+}
+
+// ChunkKey names a chunk by its place in the grid, relative to the array's path.
+func (m *Meta) ChunkKey(index ...int64) string {
+	if len(index) == 0 {
+		return "0"
+	}
+	var b []byte
+	for i, n := range index {
+		if i > 0 {
+			b = append(b, m.Separator...)
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(b)
+}
+
+// Codecs says in short words how chunks are stored, in the order of writing:
+// "blosc(lz4,shuffle)", "shuffle + zlib", "none".
+func (m *Meta) Codecs() string {
+	var words []string
+	for _, c := range m.Filters {
+		words = append(words, c.String())
+	}
+	if m.Compressor != nil {
+		words = append(words, m.Compressor.String())
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, " + ")
+}
+
+// String is the codec in a word: "zlib", "blosc(zstd,bitshuffle)".
+func (c Codec) String() string {
+	if c.ID != "blosc" {
+		return c.ID
+	}
+	words := []string{}
+	if name, ok := c.Config["cname"].(string); ok {
+		words = append(words, name)
+	}
+	switch n, _ := asInt(c.Config["shuffle"]); n {
+	case 1:
+		words = append(words, "shuffle")
+	case 2:
+		words = append(words, "bitshuffle")
+	case -1:
+		words = append(words, "autoshuffle")
+	}
+	return "blosc(" + strings.Join(words, ",") + ")"
+}
+
+// number gives a whole number of the codec's settings.
+func (c Codec) number(name string, otherwise int64) int64 {
+	if n, ok := asInt(c.Config[name]); ok {
+		return n
+	}
+	return otherwise
+}

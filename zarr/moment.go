@@ -1,0 +1,113 @@
+package zarr
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// perSecond is the number of a unit in a second, as a power of ten.
+var perSecond = map[string]int{"s": 0, "ms": 3, "us": 6, "ns": 9, "ps": 12, "fs": 15, "as": 18}
+
+// seconds is how long the units from a second on are, but for those of the
+// calendar.
+var seconds = map[string]int64{"m": 60, "h": 3600}
+
+// appendTime writes a moment (M) the way ISO 8601 has it, as fine as its unit,
+// or a span (m) with its unit. A moment that cannot be counted in its unit's parts
+// is its number and its unit.
+func appendTime(out []byte, v int64, kind byte, unit string) []byte {
+	if v == math.MinInt64 {
+		return append(out, "NaT"...)
+	}
+	if unit == "" {
+		return strconv.AppendInt(out, v, 10)
+	}
+	count, name := splitUnit(unit)
+	n, ok := scaled(v, count)
+	if !ok {
+		return fmt.Appendf(out, "%d*%s", v, unit)
+	}
+	if kind == 'm' {
+		return fmt.Appendf(out, "%d%s", n, name)
+	}
+	if digits, ok := perSecond[name]; ok {
+		per := int64(math.Pow10(digits))
+		sec, rest := floorDiv(n, per)
+		out = appendClock(out, sec, "s")
+		if digits > 0 {
+			out = fmt.Appendf(out, ".%0*d", digits, rest)
+		}
+		return out
+	}
+	length := seconds[name]
+	switch name {
+	case "Y", "M":
+		length = 1
+	case "D", "W":
+		length = map[string]int64{"D": 1, "W": 7}[name]
+	}
+	if n, ok = scaled(n, length); !ok || n > 1<<61 || n < -1<<61 {
+		return fmt.Appendf(out, "%d*%s", v, unit)
+	}
+	switch name {
+	case "Y":
+		return appendYear(out, n+1970)
+	case "M":
+		year, month := floorDiv(n, 12)
+		return fmt.Appendf(appendYear(out, year+1970), "-%02d", month+1)
+	case "D", "W":
+		return appendDate(out, n)
+	}
+	return appendClock(out, n, name)
+}
+
+// scaled multiplies, unless that is too much.
+func scaled(v, by int64) (int64, bool) {
+	n := v * by
+	return n, by == 1 || n/by == v
+}
+
+func floorDiv(a, b int64) (quotient, rest int64) {
+	quotient, rest = a/b, a%b
+	if rest < 0 {
+		quotient, rest = quotient-1, rest+b
+	}
+	return quotient, rest
+}
+
+// appendClock writes a moment in seconds since 1970, down to the given unit.
+func appendClock(out []byte, sec int64, unit string) []byte {
+	day, sec := floorDiv(sec, 86400)
+	out = fmt.Appendf(appendDate(out, day), "T%02d", sec/3600)
+	if unit != "h" {
+		out = fmt.Appendf(out, ":%02d", sec/60%60)
+	}
+	if unit == "s" {
+		out = fmt.Appendf(out, ":%02d", sec%60)
+	}
+	return out
+}
+
+// appendDate writes a day of the Gregorian calendar, counted from 1970 on. The
+// years are counted from March on, so that the leap day is the last of one, and
+// from 0000 on, in spans of 400 years, or 146097 days.
+func appendDate(out []byte, day int64) []byte {
+	era, day := floorDiv(day+719468, 146097)
+	year := (day - day/1460 + day/36524 - day/146096) / 365
+	day -= 365*year + year/4 - year/100
+	month := (5*day + 2) / 153
+	day -= (153*month+2)/5 - 1
+	year += 400 * era
+	if month += 3; month > 12 {
+		year, month = year+1, month-12
+	}
+	return fmt.Appendf(appendYear(out, year), "-%02d-%02d", month, day)
+}
+
+func appendYear(out []byte, year int64) []byte {
+	if year < 0 {
+		return fmt.Appendf(out, "-%04d", -year)
+	}
+	return fmt.Appendf(out, "%04d", year)
+}

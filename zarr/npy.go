@@ -1,0 +1,127 @@
+package zarr
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// WriteElements writes the elements alone, in C order, as .zarray types them.
+func (a *Array) WriteElements(ctx context.Context, w io.Writer) error {
+	if a.DType.Kind == 'O' {
+		return &KeyError{a.name(), unsupported("objects have no form as bytes; write them as text")}
+	}
+	return a.slabs(ctx, func(s slab) error {
+		_, err := w.Write(s.bytes)
+		return err
+	})
+}
+
+// WriteNPY writes the array as a NumPy file, as numpy.save would. Moments, structured
+// types and big-endian numbers stay what they are. Object arrays would need pickle there, and
+// are errors.ErrUnsupported.
+func (a *Array) WriteNPY(ctx context.Context, w io.Writer) error {
+	if a.DType.Kind == 'O' {
+		return &KeyError{a.name(), unsupported("object arrays cannot be written as .npy without pickle; write them as text")}
+	}
+	// What cannot be read should leave no header behind.
+	if _, err := a.newReader(); err != nil {
+		return err
+	}
+	if _, err := w.Write(a.npyHeader()); err != nil {
+		return err
+	}
+	return a.WriteElements(ctx, w)
+}
+
+// npyHeader is magic, version, length of the rest (u16 in version 1, else u32)
+// and a Python literal, filled up with spaces and a line feed to a multiple of
+// 64. NumPy leaves room for the first length to grow to 20 digits.
+func (a *Array) npyHeader() []byte {
+	shape := a.Shape
+	if a.Scalar {
+		shape = nil
+	}
+	dict := "{'descr': " + a.DType.descr() + ", 'fortran_order': False, 'shape': " + pyTuple(shape) + ", }"
+	if len(shape) > 0 {
+		dict += strings.Repeat(" ", 21-len(strconv.FormatInt(shape[0], 10)))
+	}
+	// Version 1 and 2 are Latin-1, 3 is UTF-8.
+	version, text := byte(1), []byte{}
+	for _, c := range dict {
+		if c > 0xff {
+			version, text = 3, []byte(dict)
+			break
+		}
+		text = append(text, byte(c))
+	}
+	fixed := 10
+	if version == 1 && len(text)+fixed+64 > 0xffff {
+		version = 2
+	}
+	if version > 1 {
+		fixed = 12
+	}
+	text = append(text, strings.Repeat(" ", 63-(fixed+len(text))%64)...)
+	text = append(text, '\n')
+	out := append([]byte("\x93NUMPY"), version, 0)
+	if version == 1 {
+		out = binary.LittleEndian.AppendUint16(out, uint16(len(text)))
+	} else {
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(text)))
+	}
+	return append(out, text...)
+}
+
+func pyTuple(shape []int64) string {
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, n := range shape {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.FormatInt(n, 10))
+	}
+	if len(shape) == 1 {
+		b.WriteByte(',')
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// pyString is Python's repr of a string.
+func pyString(s string) string {
+	quote := '\''
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		quote = '"'
+	}
+	b := []rune{quote}
+	hex := func(prefix string, c rune, digits int) {
+		h := strconv.FormatInt(int64(c), 16)
+		b = append(b, []rune(prefix+strings.Repeat("0", digits-len(h))+h)...)
+	}
+	for _, c := range s {
+		switch {
+		case c == quote || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case unicode.IsPrint(c):
+			b = append(b, c)
+		case c < 0x100:
+			hex(`\x`, c, 2)
+		case c < 0x10000:
+			hex(`\u`, c, 4)
+		default:
+			hex(`\U`, c, 8)
+		}
+	}
+	return string(append(b, quote))
+}

@@ -1,0 +1,210 @@
+package zarr
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// DefaultLimit is an Array's Limit unless it is changed.
+const DefaultLimit = 1 << 30
+
+// The names of LINDI's marks in .zattrs, and how far soft links are followed.
+const (
+	markSoftLink = "_SOFT_LINK"
+	markScalar   = "_SCALAR"
+	markCompound = "_COMPOUND_DTYPE"
+	markExternal = "_EXTERNAL_ARRAY_LINK"
+
+	maxLinks = 40
+)
+
+// An Array is an array of a hierarchy. Its methods may be called in parallel.
+type Array struct {
+	Meta
+	// Path is where the array was found: links have been followed. It is "" for
+	// the root.
+	Path string
+	// Attrs is .zattrs, with values as in Meta.Fill.
+	Attrs map[string]any
+	// Scalar says that the array, of one element, stands for a value without a
+	// shape. It is written as such.
+	Scalar bool
+	// External is set where the elements lie in an HDF5 file. They cannot be read.
+	External *External
+	// Limit is how many bytes one row of chunks along the first axis may take, and the chunks
+	// that are being decoded; a row that takes more is an error.
+	Limit int64
+
+	src Source
+}
+
+// External says where in an HDF5 file an array's elements are.
+type External struct{ URL, Name string }
+
+// A CompoundField is one field of the elements of an object array that stands
+// for a compound HDF5 dataset: each element is a list of the fields' values.
+type CompoundField struct{ Name, Type string }
+
+// Open opens the array at a path, "" for the root. It reads .zarray and
+// .zattrs, no chunk. Where LINDI has put a soft link in the place of a group, on
+// the path or at its end, the link is followed: a path that begins with a slash
+// from the root, another one from the group the link is in.
+func Open(ctx context.Context, src Source, name string) (*Array, error) {
+	at := clean(name)
+	for range maxLinks + 1 {
+		raw, ok, err := get(ctx, src, path.Join(at, ".zarray"), metaLimit)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return openAt(ctx, src, at, raw)
+		}
+		next, err := follow(ctx, src, at)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
+			return nil, absent(ctx, src, at)
+		}
+		at = *next
+	}
+	return nil, &KeyError{clean(name), corrupt("more than %d soft links, or a loop of them", maxLinks)}
+}
+
+// clean makes a path relative to the root; it never leads out of it.
+func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
+// follow replaces the first soft link on the path to a name. Without any it
+// gives nil.
+func follow(ctx context.Context, src Source, name string) (*string, error) {
+	for end := 0; end < len(name); {
+		end++
+		if i := strings.IndexByte(name[end:], '/'); i >= 0 {
+			end += i
+		} else {
+			end = len(name)
+		}
+		group := name[:end]
+		attrs, err := readAttrs(ctx, src, group)
+		if err != nil {
+			return nil, err
+		}
+		link, ok := attrs[markSoftLink]
+		if !ok {
+			continue
+		}
+		o, _ := link.(map[string]any)
+		target, ok := o["path"].(string)
+		if !ok {
+			return nil, &KeyError{path.Join(group, ".zattrs"), corrupt("%s: expected an object with a path, found %s", markSoftLink, brief(link))}
+		}
+		if !strings.HasPrefix(target, "/") {
+			target = path.Dir("/"+group) + "/" + target
+		}
+		next := clean(target + "/" + name[end:])
+		return &next, nil
+	}
+	return nil, nil
+}
+
+// absent says what is there in place of an array.
+func absent(ctx context.Context, src Source, at string) error {
+	if _, ok, err := get(ctx, src, path.Join(at, ".zgroup"), metaLimit); err != nil {
+		return err
+	} else if ok {
+		return &fs.PathError{Op: "open array", Path: at, Err: ErrGroup}
+	}
+	if _, ok, err := get(ctx, src, path.Join(at, "zarr.json"), metaLimit); err != nil {
+		return err
+	} else if ok {
+		return &fs.PathError{Op: "open array", Path: at, Err: unsupported("version 3 of Zarr is not supported, only 2")}
+	}
+	return &fs.PathError{Op: "open array", Path: at, Err: fs.ErrNotExist}
+}
+
+func readAttrs(ctx context.Context, src Source, at string) (map[string]any, error) {
+	key := path.Join(at, ".zattrs")
+	raw, ok, err := get(ctx, src, key, attrLimit)
+	if err != nil || !ok {
+		return nil, err
+	}
+	room := int64(DefaultLimit)
+	v, err := parseJSON(raw, &room)
+	if err != nil {
+		return nil, &KeyError{key, err}
+	}
+	o, ok := v.(map[string]any)
+	if !ok {
+		return nil, &KeyError{key, corrupt("expected a JSON object, found %s", brief(v))}
+	}
+	return o, nil
+}
+
+func openAt(ctx context.Context, src Source, at string, raw []byte) (*Array, error) {
+	m, err := ParseMeta(raw)
+	if err != nil {
+		return nil, &KeyError{path.Join(at, ".zarray"), err}
+	}
+	a := &Array{Meta: *m, Path: at, Limit: DefaultLimit, src: src}
+	if a.Attrs, err = readAttrs(ctx, src, at); err != nil {
+		return nil, err
+	}
+	wrong := func(mark, expected string) error {
+		return &KeyError{path.Join(at, ".zattrs"), corrupt("%s: expected %s, found %s", mark, expected, brief(a.Attrs[mark]))}
+	}
+	a.Scalar = a.Attrs[markScalar] == true
+	if a.Scalar && a.Elements() != 1 {
+		return nil, wrong(markScalar, "an array of one element")
+	}
+	if link, ok := a.Attrs[markExternal]; ok {
+		o, _ := link.(map[string]any)
+		url, ok := o["url"].(string)
+		name, ok2 := o["name"].(string)
+		if !ok || !ok2 {
+			return nil, wrong(markExternal, "a url and a name")
+		}
+		a.External = &External{url, name}
+	}
+	return a, nil
+}
+
+// Compound gives the fields that the elements of an object array have; nil if
+// the array is not marked so.
+func (a *Array) Compound() []CompoundField {
+	list, _ := a.Attrs[markCompound].([]any)
+	var out []CompoundField
+	for _, v := range list {
+		pair, _ := v.([]any)
+		if len(pair) != 2 {
+			return nil
+		}
+		name, ok := pair[0].(string)
+		typ, ok2 := pair[1].(string)
+		if !ok || !ok2 {
+			return nil
+		}
+		out = append(out, CompoundField{name, typ})
+	}
+	return out
+}
+
+// brief shows a JSON value in an error.
+func brief(v any) string {
+	if v == nil {
+		return "null"
+	}
+	if n, ok := v.(json.Number); ok {
+		return clip(string(n))
+	}
+	return clip(string(appendJSON(nil, v)))
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:77] + "..."
+	}
+	return s
+}

@@ -1,0 +1,171 @@
+package zarr
+
+import "errors"
+
+const maxFilters = 32
+
+// A stage undoes one codec. Sizes run against the direction of reading: bound
+// says how long the stored form of n bytes can get, so that all lengths are
+// known, or bounded, before the first byte is read.
+type stage struct {
+	codec  string
+	bound  func(n int64) int64
+	decode func(in []byte, most int64) ([]byte, error) // gives at most most bytes
+}
+
+// A pipeline turns a stored chunk into elements.
+type pipeline struct {
+	stages  []stage // in the order of reading
+	most    []int64 // bytes each stage may give
+	stored  int64   // bytes a stored chunk may have
+	objects func(in []byte, shape []int64, room *int64) ([]any, error)
+	plain   bool // neither compressor nor filters
+}
+
+// builders make stages of what .zarray says of a codec; only what is built in
+// the init of this package is ever in it.
+var builders = map[string]func(Codec) (stage, error){
+	"blosc": fixedStage(decodeBlosc),
+	"zlib":  fixedStage(decodeZlib),
+	"gzip":  fixedStage(decodeGzip),
+	"zstd":  fixedStage(decodeZstd),
+	"lz4":   fixedStage(decodeLZ4),
+	"bz2":   fixedStage(decodeBzip2),
+	"lzma":  lzmaStage,
+
+	"shuffle":          shuffleStage,
+	"delta":            deltaStage,
+	"astype":           astypeStage,
+	"quantize":         quantizeStage,
+	"fixedscaleoffset": scaleStage,
+	"bitround":         identityStage,
+	"packbits":         packbitsStage,
+	"base64":           base64Stage,
+
+	"fletcher32": checksumStage(fletcher32, false),
+	"crc32":      checksumStage(crc32IEEE, true),
+	"crc32c":     checksumStage(crc32Castagnoli, false),
+	"adler32":    checksumStage(adler32Sum, true),
+}
+
+// objectBuilders make the last step of arrays of objects.
+var objectBuilders = map[string]func(in []byte, shape []int64, room *int64) ([]any, error){
+	"json2":      decodeJSON2,
+	"vlen-utf8":  decodeVlenUTF8,
+	"vlen-bytes": decodeVlenBytes,
+}
+
+// fixedStage is for compressors, whose settings are of no concern to a reader.
+func fixedStage(decode func(in []byte, most int64) ([]byte, error)) func(Codec) (stage, error) {
+	return func(Codec) (stage, error) { return stage{bound: compressedBound, decode: decode}, nil }
+}
+
+// compressedBound is generous: compressors store what they cannot shorten with
+// little around it, but bzip2 may add a hundredth, gzip a name, LINDI zeros.
+func compressedBound(n int64) int64 { return addSize(n, n/4+256<<10) }
+
+func same(n int64) int64 { return n }
+
+const maxSize = 1 << 62
+
+// addSize adds sizes and stays at maxSize.
+func addSize(a, b int64) int64 { return min(min(a, maxSize)+min(b, maxSize-1), maxSize) }
+
+// newPipeline prepares reading the chunks of an array. limit bounds what a
+// chunk of objects may take.
+func newPipeline(m *Meta, limit int64) (*pipeline, error) {
+	p := &pipeline{plain: m.Compressor == nil && len(m.Filters) == 0}
+	size, err := m.chunkBytes(limit)
+	if err != nil {
+		return nil, err
+	}
+	filters := m.Filters
+	if m.DType.Kind == 'O' {
+		if len(filters) == 0 {
+			return nil, unsupported("an object array without a filter that says what its objects are")
+		}
+		if p.objects = objectBuilders[filters[0].ID]; p.objects == nil {
+			return nil, &CodecError{Codec: filters[0].ID}
+		}
+		if e, ok := filters[0].Config["encoding"].(string); ok && e != "utf-8" && e != "utf8" && e != "ascii" {
+			return nil, &CodecError{Codec: filters[0].ID, Why: "encoding " + e + " is not supported"}
+		}
+		filters = filters[1:]
+		size = limit / 4 // of text; its values are counted when they are made
+	}
+	all := filters
+	if m.Compressor != nil {
+		all = append(all[:len(all):len(all)], *m.Compressor)
+	}
+	for _, c := range all {
+		build := builders[c.ID]
+		if build == nil {
+			return nil, &CodecError{Codec: c.ID}
+		}
+		s, err := build(c)
+		if err != nil {
+			if ce := (*CodecError)(nil); !errors.As(err, &ce) {
+				err = corrupt("codec %q: %v", c.ID, err)
+			}
+			return nil, err
+		}
+		s.codec = c.ID
+		p.stages = append([]stage{s}, p.stages...)
+		p.most = append([]int64{size}, p.most...)
+		size = s.bound(size)
+	}
+	p.stored = size
+	return p, nil
+}
+
+// chunkBytes is what a decoded chunk takes; for objects, what their references
+// take.
+func (m *Meta) chunkBytes(limit int64) (int64, error) {
+	if m.DType.Kind == 0 {
+		return 0, unsupported("dtype %s is not supported", m.DType.Name)
+	}
+	n, _ := product(m.Chunks)
+	size, ok := multiply(n, m.itemSize())
+	if !ok || size > limit {
+		if !ok {
+			size = maxSize
+		}
+		return 0, overLimit("a chunk", size, limit)
+	}
+	return size, nil
+}
+
+// itemSize is what an element takes in memory.
+func (m *Meta) itemSize() int64 {
+	if m.DType.Kind == 'O' {
+		return 16
+	}
+	return m.DType.Size
+}
+
+// bytes undoes all stages.
+func (p *pipeline) bytes(in []byte) ([]byte, error) {
+	for i, s := range p.stages {
+		var err error
+		if in, err = s.decode(in, p.most[i]); err != nil {
+			if k := kindOf(err); k != nil {
+				return nil, &marked{"codec " + s.codec + ": " + err.Error(), k}
+			}
+			return nil, corrupt("codec %s: %v", s.codec, err)
+		}
+		if int64(len(in)) > p.most[i] {
+			return nil, corrupt("codec %s: expected at most %d bytes, found %d", s.codec, p.most[i], len(in))
+		}
+	}
+	return in, nil
+}
+
+// kindOf gives the one of our kinds that an error is.
+func kindOf(err error) error {
+	for _, k := range []error{ErrCorrupt, ErrLimit, errors.ErrUnsupported} {
+		if errors.Is(err, k) {
+			return k
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package zarr
+
+import (
+	"context"
+	"errors"
+	"path"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	slabBytes    = 16 << 20 // rows of small chunks are put together up to here
+	chunksAhead  = 4        // chunks that each worker should find in a slab
+	emptyAtATime = 1 << 16  // elements that take no bytes
+)
+
+// A slab is some rows of the array, all of their columns: whole rows of chunks.
+// Its elements are in C order.
+type slab struct {
+	count  int64
+	bytes  []byte // of all but objects
+	values []any  // of objects
+	held   int64  // bytes that the objects take
+}
+
+// A reader makes slabs of an array.
+type reader struct {
+	a             *Array
+	pipe          *pipeline
+	shape, chunks []int64 // of at least one axis
+	grid          []int64
+	perRow        int64 // chunks in a row of chunks
+	inner         int64 // elements in a row of the array
+	unit          int64 // bytes of an element, 0 for objects
+	workers       int64
+	fill          []byte
+}
+
+// slabs calls fn with all elements in order. A slab's memory is used again when
+// fn returns.
+func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
+	r, err := a.newReader()
+	if err != nil {
+		return err
+	}
+	if r.unit == 0 && a.DType.Kind != 'O' {
+		return r.nothings(ctx, fn)
+	}
+	if a.Elements() == 0 {
+		return nil
+	}
+	item := a.itemSize()
+	row, ok := multiply(r.inner*min(r.chunks[0], r.shape[0]), item)
+	if !ok || row > a.Limit {
+		if !ok {
+			row = maxSize
+		}
+		return &KeyError{r.name(), overLimit("a row of chunks", row, a.Limit)}
+	}
+	together := min((chunksAhead*r.workers-1)/r.perRow+1, max(1, slabBytes/row), r.grid[0])
+	var s slab
+	for first := int64(0); first < r.grid[0]; first += together {
+		last := min(first+together, r.grid[0])
+		s.count = (min(last*r.chunks[0], r.shape[0]) - first*r.chunks[0]) * r.inner
+		if a.DType.Kind == 'O' {
+			s.values = slices.Grow(s.values[:0], int(s.count))[:s.count]
+		} else {
+			s.bytes = slices.Grow(s.bytes[:0], int(s.count*r.unit))[:s.count*r.unit]
+		}
+		if s.held, err = r.load(ctx, first, last, s); err != nil {
+			return err
+		}
+		if err := fn(s); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (a *Array) newReader() (*reader, error) {
+	if e := a.External; e != nil {
+		return nil, &KeyError{a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", e.Name, e.URL)}
+	}
+	r := &reader{a: a, shape: a.Shape, chunks: a.Chunks, grid: a.Grid(), unit: a.DType.Size}
+	if len(r.shape) == 0 {
+		r.shape, r.chunks, r.grid = []int64{1}, []int64{1}, []int64{1}
+	}
+	var err error
+	if r.pipe, err = newPipeline(&a.Meta, a.Limit); err == nil && a.DType.Kind != 'O' {
+		r.fill, err = a.fillElement()
+	}
+	if ce := (*CodecError)(nil); errors.As(err, &ce) {
+		ce.Path = a.name()
+		return nil, ce
+	}
+	if err != nil {
+		return nil, &KeyError{a.name(), err}
+	}
+	r.perRow, _ = product(r.grid[1:])
+	r.inner, _ = product(r.shape[1:])
+	chunk, _ := a.chunkBytes(a.Limit)
+	r.workers = max(1, min(int64(runtime.GOMAXPROCS(0)), a.Limit/max(1, 3*chunk)))
+	return r, nil
+}
+
+// name is the array's path as errors show it.
+func (a *Array) name() string {
+	if a.Path == "" {
+		return "/"
+	}
+	return a.Path
+}
+
+func (r *reader) name() string { return r.a.name() }
+
+// nothings gives elements that take no bytes: there is nothing to read.
+func (r *reader) nothings(ctx context.Context, fn func(slab) error) error {
+	for left := r.a.Elements(); left > 0; left -= emptyAtATime {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fn(slab{count: min(left, emptyAtATime)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads the rows of chunks from first up to last into a slab. It gives the
+// bytes that objects take.
+func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		next    atomic.Int64
+		group   sync.WaitGroup
+		objects sync.Mutex // guards room
+		room    = r.a.Limit
+	)
+	chunks := (last - first) * r.perRow
+	for range min(r.workers, chunks) {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				i := next.Add(1) - 1
+				if i >= chunks {
+					return
+				}
+				index := r.index(first, i)
+				if err := r.chunk(ctx, index, first, s, &objects, &room); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return r.a.Limit - room + 16*s.count, context.Cause(ctx)
+}
+
+// index gives the place in the grid of a chunk, counted from row first on.
+func (r *reader) index(first, i int64) []int64 {
+	index := make([]int64, len(r.grid))
+	for axis := len(r.grid) - 1; axis > 0; axis-- {
+		index[axis] = i % r.grid[axis]
+		i /= r.grid[axis]
+	}
+	index[0] = first + i
+	return index
+}
+
+// region says where in a slab that begins with row first of the grid a chunk
+// belongs.
+func (r *reader) region(index []int64, first int64) *region {
+	g := &region{extent: make([]int64, len(index)), toStr: cStrides(r.shape)}
+	if r.a.Order == 'F' {
+		g.fromStr = fStrides(r.chunks)
+	} else {
+		g.fromStr = cStrides(r.chunks)
+	}
+	for i, at := range index {
+		start := at * r.chunks[i]
+		g.extent[i] = min(r.chunks[i], r.shape[i]-start)
+		if i == 0 {
+			start -= first * r.chunks[0]
+		}
+		g.to += start * g.toStr[i]
+	}
+	return g
+}
+
+func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
+	key := path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
+	at := r.region(index, first)
+	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
+	if err != nil {
+		return err
+	}
+	if !ok && s.values != nil {
+		fill(at, s.values, []any{r.a.Fill})
+		return nil
+	}
+	if !ok {
+		fill(at, s.bytes, r.fill)
+		return nil
+	}
+	raw, err := r.pipe.bytes(stored)
+	if err != nil {
+		return &KeyError{key, err}
+	}
+	if s.values != nil {
+		objects.Lock()
+		values, err := r.pipe.objects(raw, r.chunks, room)
+		objects.Unlock()
+		if err != nil {
+			return &KeyError{key, err}
+		}
+		place(at, s.values, values, 1)
+		return nil
+	}
+	if raw, err = r.whole(raw); err != nil {
+		return &KeyError{key, err}
+	}
+	place(at, s.bytes, raw, r.unit)
+	return nil
+}
+
+// whole checks that a decoded chunk is one, and fills up those that may be short.
+func (r *reader) whole(raw []byte) ([]byte, error) {
+	n, _ := product(r.chunks)
+	want := n * r.unit
+	kind := r.a.DType.Kind
+	if short := int64(len(raw)) < want && len(raw) > 0; short && r.pipe.plain && (kind == 'i' || kind == 'u' || kind == 'f') {
+		return append(raw[:len(raw):len(raw)], make([]byte, want-int64(len(raw)))...), nil
+	}
+	if int64(len(raw)) != want {
+		return nil, corrupt("expected a chunk of %d bytes, found %d", want, len(raw))
+	}
+	return raw, nil
+}
