@@ -505,13 +505,21 @@ func (t *tarMedium) take(spare *slot, n int64) slot {
 	return s
 }
 
-// fill writes a text into its place, with blanks over what was there.
+// fill writes a text into its place, with blanks over what was there. The header
+// is a write of its own, of one sector: torn, it would hide how long the place is.
 func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte) error {
 	used := int64(len(text))
-	b := appendHeader(make([]byte, 0, blockLen+max(used, s.used)), name, s.room)
-	b = pad(append(b, text...), blockLen+max(used, s.used))
+	n := max(used, s.used)
 	s.used = used
-	return t.f.WriteAt(ctx, b, s.o)
+	b := appendHeader(make([]byte, 0, blockLen+n), name, s.room)
+	b = pad(append(b, text...), blockLen+n)
+	if s.o+blockLen > t.f.Size() {
+		return t.f.WriteAt(ctx, b, s.o) // behind the end: what is torn there is cut off
+	}
+	if err := t.f.WriteAt(ctx, b[blockLen:], s.o+blockLen); err != nil {
+		return err
+	}
+	return t.f.WriteAt(ctx, b[:blockLen], s.o)
 }
 
 // indexText is the index as it will be, with our list of what will be in the

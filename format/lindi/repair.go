@@ -138,7 +138,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		r.members = append(r.members, m)
 	}
 	if r.orphans > 0 {
-		r.notes = append(r.notes, "left out: " + many(r.orphans, "blob") + " that no key leads to")
+		r.notes = append(r.notes, "left out: "+many(r.orphans, "blob")+" that no key leads to")
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (r *rebuild) plan() format.Plan {
 		at, fill, head = m.d+m.s, padded(m.s)-m.s, nil
 	}
 	p.Edits = append(p.Edits, edit(a.name, at, a.size-at, append(head, make([]byte, fill+terminatorLen)...), 0, row{}))
-	p.Notes = append(p.Notes, "the archive is written anew, with " + many(len(r.members), "member") + " behind a new index")
+	p.Notes = append(p.Notes, "the archive is written anew, with "+many(len(r.members), "member")+" behind a new index")
 	return p
 }
 
