@@ -32,7 +32,7 @@ var floors = map[string]string{
 	"format/all":             "format format/caf format/lindi",
 	"store/all":              "store store/local store/web",
 	"app/serve":              " format store",
-	"cmd/holdall":            " format store bytemap zarr app/serve format/all store/all store/local",
+	"cmd/holdall":            " format store codec bytemap zarr app/serve format/all store/all store/local",
 	"interop/lindi":          "",
 	"bench":                  " format store format/all store/all store/local",
 	"docs":                   "",

@@ -132,6 +132,9 @@ func appendSpan(b []byte, x holdall.Extent) []byte {
 	b = strconv.AppendInt(append(b, `,"length":`...), x.Len, 10)
 	b = append(b, `,"codec":`...)
 	b = appendJSONString(b, codec)
+	if x.External {
+		b = append(b, `,"external":true`...)
+	}
 	return append(b, '}')
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/bytemap"
+	"github.com/holdall/holdall/codec"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -99,7 +100,8 @@ func mapOf(ctx context.Context, in *holdall.Archive) (*bytemap.Map, error) {
 					failed = err
 					return
 				}
-				if x.Len > 0 && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len, Label: e.Name}) {
+				// What is inline lies in the index, which has a region.
+				if x.Len > 0 && !x.External && x.Codec != codec.Inline && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len, Label: e.Name}) {
 					return
 				}
 			}

@@ -293,6 +293,9 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	for _, odd := range t.odd {
 		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
 	}
+	if more := t.odds - len(t.odd); more > 0 {
+		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "%s more of the index are left out", many(more, "row")))
+	}
 	self := false
 	for _, r := range t.rows {
 		self = self || r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s

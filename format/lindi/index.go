@@ -36,7 +36,8 @@ type table struct {
 	rows   []row
 	text   []byte   // the index's, which rows and names lie in
 	extra  []member // what else the index has at its top
-	odd    []oddRow // rows that say nothing usable
+	odd    []oddRow // rows that say nothing usable, the first of them
+	odds   int      // how many there are
 	found  bool     // by a scan, not by an index
 	holes  []hole   // where the scan found no header
 
@@ -109,7 +110,7 @@ func parseIndex(text []byte, depth int) (*table, error) {
 			return err
 		}
 		files = true
-		t.rows, t.odd = make([]row, 0, len(text)/120), nil // of equal keys the last counts
+		t.rows, t.odd, t.odds = make([]row, 0, len(text)/120), nil, 0 // of equal keys the last counts
 		return s.elements(func() error { return t.parseRow(s) })
 	})
 	if err == nil {
@@ -130,7 +131,7 @@ func (t *table) parseRow(s *scanner) error {
 	if s.peek() != '{' {
 		at := s.i
 		v, err := s.value()
-		t.odd = append(t.odd, oddRow{int64(at), fmt.Sprintf("%.40q is no row", v)})
+		t.strange(int64(at), "%.40q is no row", v)
 		return err
 	}
 	r := row{at: uint32(s.i)}
@@ -164,12 +165,20 @@ func (t *table) parseRow(s *scanner) error {
 	r.d, ok[1] = whole(n[1])
 	r.s, ok[2] = whole(n[2])
 	if !ok[0] || !ok[1] || !ok[2] || len(name) < 2 || name[0] != '"' {
-		t.odd = append(t.odd, oddRow{int64(r.at), fmt.Sprintf("%.80q has not d, n, o and s as it should", s.b[r.at:s.i])})
+		t.strange(int64(r.at), "%.80q has not d, n, o and s as it should", s.b[r.at:s.i])
 		return nil
 	}
 	r.name = shared(name)
 	t.rows = append(t.rows, r)
 	return nil
+}
+
+// strange sets a row aside. Only some are kept: an index may be nothing else.
+func (t *table) strange(at int64, msg string, args ...any) {
+	const most = 100
+	if t.odds++; t.odds <= most {
+		t.odd = append(t.odd, oddRow{at, fmt.Sprintf(msg, args...)})
+	}
 }
 
 // shared is what a string token means, without a copy where it has no escapes.

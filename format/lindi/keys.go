@@ -74,11 +74,7 @@ func (k *keys) entry(r ref) format.Entry {
 	v := k.a.rfs.value(r)
 	bad := func(code format.Code, msg string, args ...any) format.Entry {
 		p := k.a.problem(code, format.Error, -1, msg, args...)
-		if k.a.form != tarForm {
-			p.Off = int64(r.at)
-		} else if k.a.rfsRow.d > 0 {
-			p.Off = k.a.rfsRow.d + int64(r.at)
-		}
+		p.Off = k.a.place(r)
 		p.Entry, p.HasEntry = r.key, true
 		e.Fault = &p
 		return e
@@ -88,7 +84,7 @@ func (k *keys) entry(r ref) format.Entry {
 		if err != nil {
 			return bad(format.BadData, "its content in %s cannot be decoded: %v", rfsName, err)
 		}
-		e.Size, e.Ref = n, place{value: v, n: n}
+		e.Size, e.Ref = n, place{value: v, off: k.a.place(r), n: n}
 		if v[0] == '"' {
 			e.Size = k.filled(r.key, n)
 		}
@@ -165,9 +161,26 @@ func (k *keys) member(name string) (row, format.Digest, bool) {
 // one, but only where chunks are stored as they are. What was compressed would
 // be spoiled by them.
 func (k *keys) filled(key string, n int64) int64 {
-	dir, last := path.Split(key)
-	if n == 0 || !isChunk(last) {
+	if n == 0 {
 		return n
+	}
+	return max(n, k.wholeChunk(key))
+}
+
+// tooLong returns how long a chunk should be if it is longer; 0 if it is not.
+func (k *keys) tooLong(key string, n int64) int64 {
+	if whole := k.wholeChunk(key); whole > 0 && n > whole {
+		return whole
+	}
+	return 0
+}
+
+// wholeChunk returns how long the chunk at a key is that is stored as it is; 0
+// where the key is no chunk, or chunks are stored otherwise.
+func (k *keys) wholeChunk(key string) int64 {
+	dir, last := path.Split(key)
+	if !isChunk(last) {
+		return 0
 	}
 	dir = strings.TrimSuffix(dir, "/")
 	k.mu.Lock()
@@ -179,7 +192,7 @@ func (k *keys) filled(key string, n int64) int64 {
 		k.shapes[dir] = whole
 		k.mu.Unlock()
 	}
-	return max(n, whole)
+	return whole
 }
 
 // isChunk reports whether the last part of a key is a chunk's: integers and dots.
@@ -391,7 +404,7 @@ func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[
 				yield(format.Extent{}, fmt.Errorf("%s: %w", e.Name, err))
 				return
 			}
-			x = format.Extent{Size: p.n, Codec: codec.Inline, Data: b}
+			x = format.Extent{Size: p.n, Object: k.a.objectName(), Off: p.off, Len: int64(len(p.value)), Codec: codec.Inline, Data: b}
 		}
 		if x.Size > 0 && !yield(x, nil) {
 			return

@@ -14,7 +14,6 @@ type rfs struct {
 	refs      []ref // in the text's order; of equal keys the last counts
 	templates map[string]string
 	top       []member // all at the top but "refs"
-	odd       []oddRow
 }
 
 // A ref is one key, and the range of the text that is its value.
@@ -60,7 +59,7 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 			return err
 		}
 		refs = true
-		x.refs, x.odd = nil, nil
+		x.refs = nil
 		if s.peek() != '{' {
 			return s.fail(`"refs" is no object`)
 		}

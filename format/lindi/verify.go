@@ -226,7 +226,7 @@ func many(n int, what string) string {
 func (c *checker) keys(ctx context.Context, k *keys) error {
 	a := c.a
 	seen := map[string]bool{}
-	outside := 0
+	outside, short := 0, 0
 	for _, r := range a.rfs.refs {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -242,6 +242,12 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			continue
 		}
 		p, ok := e.Ref.(place)
+		if ok && p.n < e.Size {
+			short++
+		}
+		if n := k.tooLong(r.key, p.n); n > 0 {
+			c.tell(format.BadData, format.Warning, a.place(r), r.key, "%d bytes, where a chunk of its array has %d", p.n, n)
+		}
 		switch {
 		case ok && p.external:
 			outside++
@@ -257,6 +263,9 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 				}
 			}
 		}
+	}
+	if short > 0 {
+		c.tell(format.Gap, format.Note, -1, "", "%s are short, and read with zeros behind them", many(short, "chunk"))
 	}
 	if outside > 0 {
 		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive are led to: whether they are there was not checked", many(outside, "place"))
