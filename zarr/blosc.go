@@ -48,7 +48,7 @@ var bloscCodecs = [8]bloscCodec{
 	1: {"lz4", 256, decodeLZ4Block},
 	2: {"snappy", 64, decodeSnappyBlock},
 	3: {"zlib", 1032, decodeZlibBlock},
-	4: {"zstd", 1 << 17, decodeZstdBlock},
+	4: {"zstd", zstdRatio, decodeZstdBlock},
 }
 
 type bloscReader struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
 
@@ -88,6 +89,30 @@ func TestBloscLZDamageIsAnError(t *testing.T) {
 	dst := make([]byte, 4)
 	if err := decodeBloscLZ(dst, []byte("\x00a\x20\x00")); err != nil || string(dst) != "aaaa" {
 		t.Errorf("%q, %v", dst, err)
+	}
+}
+
+func TestZstdFramesWithoutASizeAndSeveralOfThem(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789"), 9000)
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{want[:80000], want[80000:]} {
+		w.Reset(&b)
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Flush(), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := decodeZstd(b.Bytes(), 90000); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, err := decodeZstd(b.Bytes(), 89999); err == nil {
+		t.Error("more than it may give")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/bzip2"
 	"encoding/binary"
-	"errors"
 	"io"
 	"sync"
 
@@ -125,20 +124,34 @@ func withZstd(fn func(*zstd.Decoder) error) error {
 	return fn(d)
 }
 
+// zstdRatio is how many bytes one stored byte can stand for: the smallest block,
+// of four bytes, repeats one 128 KiB long.
+const zstdRatio = 1 << 15
+
+// decodeZstd decodes into memory of the size the first frame says, or else of
+// growing sizes: a streaming decoder would make the window a frame asks for.
 func decodeZstd(in []byte, most int64) (out []byte, err error) {
 	var h zstd.Header
 	if err := h.Decode(in); err != nil {
 		return nil, err
 	}
+	most = min(most, zstdRatio*int64(len(in)))
+	size := min(8*int64(len(in)), most)
+	if h.HasFCS {
+		if h.FrameContentSize > uint64(most) {
+			return nil, corrupt("expected at most %d bytes, found a frame of %d bytes that says %d", most, len(in), h.FrameContentSize)
+		}
+		size = int64(h.FrameContentSize)
+	}
 	err = withZstd(func(d *zstd.Decoder) error {
-		if h.HasFCS && h.FrameContentSize > uint64(most) {
-			return corrupt("expected at most %d bytes, found a frame that says %d", most, h.FrameContentSize)
+		for {
+			out, err = d.DecodeAll(in, make([]byte, 0, size))
+			// That memory ends too soon looks like damage, too.
+			if err == nil || size >= most {
+				return err
+			}
+			size = min(4*size+512, most)
 		}
-		if err := d.Reset(bytes.NewReader(in)); err != nil {
-			return err
-		}
-		out, err = readBounded(d, len(in), most)
-		return errors.Join(err, d.Reset(nil))
 	})
 	return out, err
 }

@@ -2,6 +2,8 @@ package zarr
 
 import "encoding/binary"
 
+var le = binary.LittleEndian
+
 // unshuffle puts the bytes of elements together again: in holds first the first
 // byte of every element, then the second. What is no whole element is at the end.
 func unshuffle(out, in []byte, size int) {
@@ -39,76 +41,114 @@ func unshuffle4(out, in []byte, n int) {
 	a, b, c, d := in[:n], in[n:2*n], in[2*n:3*n], in[3*n:4*n]
 	b, c, d = b[:len(a)], c[:len(a)], d[:len(a)]
 	for i := range a {
-		binary.LittleEndian.PutUint32(out[4*i:], uint32(a[i])|uint32(b[i])<<8|uint32(c[i])<<16|uint32(d[i])<<24)
+		le.PutUint32(out[4*i:], uint32(a[i])|uint32(b[i])<<8|uint32(c[i])<<16|uint32(d[i])<<24)
 	}
 }
 
 // unshuffle8 transposes eight elements at a time: reading eight planes a byte
-// each costs twice as much.
+// each takes several times as long.
 func unshuffle8(out, in []byte, n int) {
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		var w [8]uint64
-		for j := range w {
-			w[j] = binary.LittleEndian.Uint64(in[j*n+i:])
-		}
-		transposeBytes(&w)
-		for j, v := range w {
-			binary.LittleEndian.PutUint64(out[8*(i+j):], v)
-		}
+	whole := n &^ 7
+	for i := 0; i < whole; i += 8 {
+		a, b, c, d, e, f, g, h := transposeBytes(
+			le.Uint64(in[i:]), le.Uint64(in[n+i:]), le.Uint64(in[2*n+i:]), le.Uint64(in[3*n+i:]),
+			le.Uint64(in[4*n+i:]), le.Uint64(in[5*n+i:]), le.Uint64(in[6*n+i:]), le.Uint64(in[7*n+i:]))
+		to := (*[64]byte)(out[8*i:])
+		le.PutUint64(to[0:], a)
+		le.PutUint64(to[8:], b)
+		le.PutUint64(to[16:], c)
+		le.PutUint64(to[24:], d)
+		le.PutUint64(to[32:], e)
+		le.PutUint64(to[40:], f)
+		le.PutUint64(to[48:], g)
+		le.PutUint64(to[56:], h)
 	}
-	for ; i < n; i++ {
+	for i := whole; i < n; i++ {
 		for j := range 8 {
 			out[8*i+j] = in[j*n+i]
 		}
 	}
 }
 
-// transposeBytes makes byte j of word i byte i of word j.
-func transposeBytes(w *[8]uint64) {
-	const (
-		half  = 0x00000000ffffffff
-		quart = 0x0000ffff0000ffff
-		byte1 = 0x00ff00ff00ff00ff
-	)
-	for i := range 4 {
-		a, b := w[i], w[i+4]
-		w[i], w[i+4] = a&half|b<<32, a>>32|b&^half
-	}
-	for _, i := range [4]int{0, 1, 4, 5} {
-		a, b := w[i], w[i+2]
-		w[i], w[i+2] = a&quart|b&quart<<16, a>>16&quart|b&^quart
-	}
-	for _, i := range [4]int{0, 2, 4, 6} {
-		a, b := w[i], w[i+1]
-		w[i], w[i+1] = a&byte1|b&byte1<<8, a>>8&byte1|b&^byte1
-	}
+// transposeBytes makes byte j of word i byte i of word j. The words are written
+// out because Go keeps arrays of them in memory, at half the speed.
+func transposeBytes(a, b, c, d, e, f, g, h uint64) (uint64, uint64, uint64, uint64, uint64, uint64, uint64, uint64) {
+	a, e = swap4(a, e)
+	b, f = swap4(b, f)
+	c, g = swap4(c, g)
+	d, h = swap4(d, h)
+	a, c = swap2(a, c)
+	b, d = swap2(b, d)
+	e, g = swap2(e, g)
+	f, h = swap2(f, h)
+	a, b = swap1(a, b)
+	c, d = swap1(c, d)
+	e, f = swap1(e, f)
+	g, h = swap1(g, h)
+	return a, b, c, d, e, f, g, h
+}
+
+// swap4, swap2 and swap1 exchange the upper of each pair of so many bytes of a
+// with the lower of b.
+func swap4(a, b uint64) (uint64, uint64) {
+	const low = 0x00000000ffffffff
+	return a&low | b<<32, a>>32 | b&^low
+}
+
+func swap2(a, b uint64) (uint64, uint64) {
+	const low = 0x0000ffff0000ffff
+	return a&low | b&low<<16, a>>16&low | b&^low
+}
+
+func swap1(a, b uint64) (uint64, uint64) {
+	const low = 0x00ff00ff00ff00ff
+	return a&low | b&low<<8, a>>8&low | b&^low
 }
 
 // unshuffleBits undoes Blosc's bit shuffle: first comes the lowest bit of the
 // first byte of every element, eight elements to a byte, then the next bit.
-// Blosc leaves blocks alone whose elements are no multiple of eight.
+// Blosc leaves blocks alone whose elements are no multiple of eight. in is
+// overwritten.
 func unshuffleBits(out, in []byte, size int) {
 	n := len(in) / size
 	if n%8 != 0 {
 		copy(out, in)
 		return
 	}
-	row := n / 8
+	// The bits of one byte of each element lie together: they make a plane of the
+	// byte shuffle.
 	for j := range size {
-		for g := range row {
-			var w uint64
-			at := j*8*row + g
-			for k := range 8 {
-				w |= uint64(in[at+k*row]) << (8 * k)
-			}
-			w = transposeBits(w)
-			for k := range 8 {
-				out[(8*g+k)*size+j] = byte(w >> (8 * k))
-			}
-		}
+		joinBits(out[j*n:(j+1)*n], in[j*n:(j+1)*n])
 	}
-	copy(out[n*size:], in[n*size:])
+	copy(in, out[:n*size])
+	unshuffle(out, in, size)
+}
+
+// joinBits makes bytes of eight rows of their bits, the lowest bits first.
+func joinBits(out, in []byte) {
+	row := len(in) / 8
+	whole := row &^ 7
+	for g := 0; g < whole; g += 8 {
+		a, b, c, d, e, f, i, j := transposeBytes(
+			le.Uint64(in[g:]), le.Uint64(in[row+g:]), le.Uint64(in[2*row+g:]), le.Uint64(in[3*row+g:]),
+			le.Uint64(in[4*row+g:]), le.Uint64(in[5*row+g:]), le.Uint64(in[6*row+g:]), le.Uint64(in[7*row+g:]))
+		to := (*[64]byte)(out[8*g:])
+		le.PutUint64(to[0:], transposeBits(a))
+		le.PutUint64(to[8:], transposeBits(b))
+		le.PutUint64(to[16:], transposeBits(c))
+		le.PutUint64(to[24:], transposeBits(d))
+		le.PutUint64(to[32:], transposeBits(e))
+		le.PutUint64(to[40:], transposeBits(f))
+		le.PutUint64(to[48:], transposeBits(i))
+		le.PutUint64(to[56:], transposeBits(j))
+	}
+	for g := whole; g < row; g++ {
+		var w uint64
+		for k := range 8 {
+			w |= uint64(in[k*row+g]) << (8 * k)
+		}
+		le.PutUint64(out[8*g:], transposeBits(w))
+	}
 }
 
 // transposeBits makes bit j of byte i bit i of byte j.
