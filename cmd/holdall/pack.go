@@ -212,14 +212,26 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 	if a.json {
 		a.printJSON(holdall.Converted{Summary: sum, Lost: lost})
 	} else if f.out != "-" {
-		what := ""
+		name, what := strings.Join(firstAndLast(sum.Volumes), " … "), ""
 		if n := len(sum.Volumes); n > 1 {
 			what = fmt.Sprintf(" in %d chunks", n)
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s%s\n", strings.Join(firstAndLast(sum.Volumes), " … "), count(sum.Entries, "file"), a.humanSize(sum.Stored), what)
+		if f.chunkSize == 0 { // one archive, even if it is a folder of many objects
+			name, what = f.out, ""
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, "file"), a.humanSize(sum.Stored), what)
 	}
 	if f.verify {
-		if err := a.verifyWritten(ctx, st, sum.Volumes); err != nil {
+		volumes := sum.Volumes
+		if f.chunkSize == 0 {
+			var err error
+			var name string
+			if st, name, err = a.locate(ctx, f.out); err != nil {
+				return err
+			}
+			volumes = []string{name}
+		}
+		if err := a.verifyWritten(ctx, st, volumes); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,11 @@ func (a *app) printRepaired(r repairedJSON) {
 		a.printJSON(r)
 		return
 	}
-	if !r.Changed {
+	switch {
+	case r.Changed:
+	case r.Partial:
+		fmt.Fprintln(a.out, "nothing can be mended")
+	default:
 		fmt.Fprintln(a.out, "nothing needs mending")
 	}
 	for _, n := range r.Notes {

@@ -29,9 +29,6 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	drop := o.Param[dropOrphans] != ""
-	if a.form != tarForm || c.mends == 0 && !drop {
-		return format.Plan{}, nil
-	}
 	r := &rebuild{a: a}
 	for i, p := range c.left {
 		if i == 20 {
@@ -40,11 +37,17 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		}
 		r.lose("%s: %s", format.Escape(p.Entry), p.Message)
 	}
+	if a.form != tarForm && c.mends > 0 {
+		r.lose("%s: there is nothing to make another one of", rfsName)
+	}
+	if a.form != tarForm || c.mends == 0 && !drop {
+		return format.Plan{Lost: r.lost, Partial: r.partial}, nil
+	}
 	if err := r.gather(ctx, drop); err != nil {
 		return format.Plan{}, err
 	}
 	if drop && c.mends == 0 && r.orphans == 0 {
-		return format.Plan{}, nil
+		return format.Plan{Lost: r.lost, Partial: r.partial}, nil
 	}
 	return r.plan(), nil
 }

@@ -46,7 +46,7 @@ const writeBlock = 128 << 10
 const (
 	rowRest  = 101 // a row but for its name and numbers, with a digest
 	refRest  = 24  // a reference but for its names and length
-	topSlack = 4096
+	topSlack = 1024
 )
 
 func newTarSink(ctx context.Context, st store.Store, name string, o format.CreateOptions, in input) (*tarSink, error) {

@@ -48,6 +48,14 @@ func (c *checker) mend(code format.Code, sev format.Severity, off int64, entry, 
 	c.tell(code, sev, off, entry, msg, args...)
 }
 
+// lost is an error that a rebuilt archive would have, too.
+func (c *checker) lost(code format.Code, off int64, entry, msg string, args ...any) {
+	p := c.a.problem(code, format.Error, off, msg, args...)
+	p.Entry, p.HasEntry = entry, true
+	c.left = append(c.left, p)
+	c.report(p)
+}
+
 func (c *checker) check(ctx context.Context) error {
 	a := c.a
 	if a.form == tarForm {
@@ -292,13 +300,13 @@ func (c *checker) file(ctx context.Context, r ref, p place) error {
 		var info store.Info
 		if info, err = o.Info(ctx); err == nil {
 			if p.off+p.n > info.Size {
-				c.tell(format.OutOfBounds, format.Error, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
+				c.lost(format.OutOfBounds, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
 			}
 			return nil
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		c.tell(format.Dangling, format.Error, c.a.place(r), r.key, "it leads to %s, which is not there", p.object)
+		c.lost(format.Dangling, c.a.place(r), r.key, "it leads to %s, which is not there", p.object)
 		return nil
 	}
 	return err
@@ -365,10 +373,7 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 		}
 		g, err := parseGrid(v, c.a.limits.Depth)
 		if err != nil {
-			p := c.a.problem(format.BadData, format.Error, c.a.place(r), "is no array's description: %v", err)
-			p.Entry, p.HasEntry = r.key, true
-			c.left = append(c.left, p)
-			c.report(p)
+			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
 			continue
 		}
 		c.chunks(k, strings.TrimSuffix(dir, "/"), g)
