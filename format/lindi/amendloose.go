@@ -75,19 +75,7 @@ func (m *looseMedium) put(ctx context.Context, name string, e format.Entry, r io
 	if !fs.ValidPath(name) {
 		return &NameError{e.Name, "no path within a folder"}
 	}
-	out, err := store.Create(ctx, m.stage, m.object(name))
-	if err != nil {
-		return err
-	}
-	err = format.CopyContent(ctx, e, r, m.buf, nil, func(p []byte) error {
-		_, err := out.Write(p)
-		return err
-	})
-	if err == nil {
-		_, err = out.Commit(ctx)
-	}
-	if err != nil {
-		out.Abort()
+	if err := putObject(ctx, m.stage, m.object(name), e, r, m.buf); err != nil {
 		return err
 	}
 	m.sizes[name] = e.Size
@@ -176,17 +164,8 @@ func (m *looseMedium) copy(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	out, err := store.Create(ctx, m.stage, m.object(to))
-	if err != nil {
-		return err
-	}
-	if err = store.WriteRange(ctx, out, o, 0, info.Size); err == nil {
-		_, err = out.Commit(ctx)
-	}
-	if err != nil {
-		out.Abort()
-	}
-	return err
+	e := format.Entry{Name: to, Size: info.Size}
+	return putObject(ctx, m.stage, m.object(to), e, format.NewSection(ctx, o, 0, info.Size), m.buf)
 }
 
 func (m *looseMedium) close() error {

@@ -134,10 +134,26 @@ func (t *table) parseRow(s *scanner) error {
 		t.strange(int64(at), "%.40q is no row", v)
 		return err
 	}
-	r := row{at: uint32(s.i)}
+	at := s.i
+	r, ok, err := s.row()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		t.strange(int64(at), "%.80q has not d, n, o and s as it should", s.b[at:s.i])
+		return nil
+	}
+	r.at, r.len = uint32(at), uint32(s.i-at)
+	t.rows = append(t.rows, r)
+	return nil
+}
+
+// row reads an object that says where a member is: in the index, or in the entry
+// of the index itself. It is not ok if it does not say so.
+func (s *scanner) row() (r row, ok bool, err error) {
 	var name []byte
 	var n [3][]byte
-	err := s.members(func(key []byte) error {
+	err = s.members(func(key []byte) error {
 		v, err := s.value()
 		switch string(key) {
 		case `"o"`:
@@ -156,21 +172,15 @@ func (t *table) parseRow(s *scanner) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
+	ok = len(name) >= 2 && name[0] == '"'
+	for i, to := range []*int64{&r.o, &r.d, &r.s} {
+		k, isNumber := whole(n[i])
+		*to, ok = k, ok && isNumber
 	}
-	r.len = uint32(s.i) - r.at
-	var ok [3]bool
-	r.o, ok[0] = whole(n[0])
-	r.d, ok[1] = whole(n[1])
-	r.s, ok[2] = whole(n[2])
-	if !ok[0] || !ok[1] || !ok[2] || len(name) < 2 || name[0] != '"' {
-		t.strange(int64(r.at), "%.80q has not d, n, o and s as it should", s.b[r.at:s.i])
-		return nil
+	if err == nil && ok {
+		r.name = shared(name)
 	}
-	r.name = shared(name)
-	t.rows = append(t.rows, r)
-	return nil
+	return r, ok, err
 }
 
 // strange sets a row aside. Only some are kept: an index may be nothing else.
@@ -209,28 +219,17 @@ type entry struct {
 // parseEntry reads the text of .tar_entry.json.
 func parseEntry(text []byte, depth int) (e entry, err error) {
 	s := &scanner{b: text, depth: depth}
-	var name []byte
-	var n [3][]byte
+	said := false
 	err = s.members(func(key []byte) error {
 		switch string(key) {
 		case `"index"`:
 			if s.peek() != '{' {
 				return s.fail("expected an object")
 			}
-			return s.members(func(key []byte) error {
-				v, err := s.value()
-				switch string(key) {
-				case `"o"`:
-					n[0] = v
-				case `"d"`:
-					n[1] = v
-				case `"s"`:
-					n[2] = v
-				case `"n"`:
-					name = v
-				}
-				return err
-			})
+			r, ok, err := s.row()
+			said = ok && r.name == indexName
+			e.o, e.d, e.s = r.o, r.d, r.s
+			return err
 		case `"holdall"`:
 			var hint []int64
 			if s.peek() != '[' {
@@ -252,11 +251,7 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	var ok [3]bool
-	e.o, ok[0] = whole(n[0])
-	e.d, ok[1] = whole(n[1])
-	e.s, ok[2] = whole(n[2])
-	if !ok[0] || !ok[1] || !ok[2] || string(name) != `"`+indexName+`"` {
+	if !said {
 		return e, &textError{msg: `"index" does not say where ` + indexName + " is"}
 	}
 	if e.d != e.o+blockLen || e.o < frontLen {

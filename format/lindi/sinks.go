@@ -50,19 +50,29 @@ type dirSink struct {
 }
 
 func (s *dirSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
-	out, err := store.Create(ctx, s.st, s.name+"/"+name)
-	if err != nil {
-		return "", err
-	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)
+	}
+	if err := putObject(ctx, s.st, s.name+"/"+name, e, r, s.buf); err != nil {
+		return "", err
+	}
+	s.stored += e.Size
+	s.volumes = append(s.volumes, s.name+"/"+name)
+	return "", nil
+}
+
+// putObject writes content as an object of its own.
+func putObject(ctx context.Context, st store.Store, name string, e format.Entry, r io.Reader, buf []byte) error {
+	out, err := store.Create(ctx, st, name)
+	if err != nil {
+		return err
 	}
 	if sec, ok := r.(*format.Section); ok && sec.N == e.Size {
 		if err = store.WriteRange(ctx, out, sec.Object, sec.Off, sec.N); err == nil && sec.Sum != nil {
 			_, err = sec.Sum()
 		}
 	} else {
-		err = format.CopyContent(ctx, e, r, s.buf, nil, func(p []byte) error {
+		err = format.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
 			_, err := out.Write(p)
 			return err
 		})
@@ -72,11 +82,8 @@ func (s *dirSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 	}
 	if err != nil {
 		out.Abort()
-		return "", err
 	}
-	s.stored += e.Size
-	s.volumes = append(s.volumes, s.name+"/"+name)
-	return "", nil
+	return err
 }
 
 func (s *dirSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
