@@ -131,6 +131,7 @@ type packer struct {
 	name     string
 	carry    [][2]string
 	manifest []Entry
+	nodes    []tree.Node // what the manifest was made of
 
 	w        format.Writer
 	chunk    int

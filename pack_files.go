@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,13 +97,19 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 	}
 }
 
-// list fills in the manifest. Files that come or go until they are packed do no
-// harm: it is a forecast.
+// list fills in the manifest, and remembers what was found, so that it is walked
+// only once. Files that change until they are packed do no harm: it is a forecast.
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, bytes int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
-		if node.Err != nil || node.Type.IsRegular() && own(node.Path) {
+		if node.Err == nil && node.Type.IsRegular() && own(node.Path) {
 			continue
+		}
+		p.nodes = append(p.nodes, node)
+		if last := &p.nodes[len(p.nodes)-1]; node.Err != nil {
+			continue
+		} else if node.Type.IsRegular() {
+			last.Info = nil // asked again when the file is read
 		}
 		e := Entry{Name: p.o.Prefix + node.Name}
 		switch {
@@ -135,7 +142,12 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 	o := tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
 	return func(yield func(*load, error) bool) {
 		l := p.newLoad()
-		for n := range tree.Walk(ctx, roots, o) {
+		nodes := tree.Walk(ctx, roots, o)
+		if p.nodes != nil {
+			nodes = slices.Values(p.nodes)
+			own = func(string) bool { return false } // left out already
+		}
+		for n := range nodes {
 			if n.Err == nil && n.Type.IsRegular() && own(n.Path) {
 				continue
 			}

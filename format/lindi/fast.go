@@ -1,5 +1,7 @@
 package lindi
 
+import "encoding/binary"
+
 // Nearly all of an index is rows of four or five members, and nearly all of a
 // long lindi.json is references of three elements. These functions read just
 // those, in the words of the reference and of ours alike, and say no to anything
@@ -14,8 +16,63 @@ type fastRow struct {
 	has     uint8 // one bit each for o, d, s and n
 }
 
+// The words of our own rows, in their order: see appendRow.
+const (
+	ownSum  = `{"` + digestAlgo + `":"`
+	ownData = `","d":`
+	ownName = `,"n":`
+	ownHead = `,"o":`
+	ownSize = `,"s":`
+)
+
+// ownRowAt reads a row with a digest exactly as we write it.
+func ownRowAt(b []byte, i int) (r fastRow, ok bool) {
+	sum := i + len(ownSum)
+	at := sum + 2*digestLen
+	if at+len(ownData) > len(b) || string(b[i:sum]) != ownSum || string(b[at:at+len(ownData)]) != ownData || !plainSum(b[sum:at]) {
+		return r, false
+	}
+	r.sum = sum
+	if at, ok = r.number(b, at+len(ownData), ownName, &r.d); !ok {
+		return r, false
+	}
+	end := plainAt(b, at)
+	if end < 0 || end+len(ownHead) > len(b) || string(b[end:end+len(ownHead)]) != ownHead {
+		return r, false
+	}
+	r.name = [2]int{at + 1, end - 1}
+	if at, ok = r.number(b, end+len(ownHead), ownSize, &r.o); !ok {
+		return r, false
+	}
+	r.end, ok = r.number(b, at, "}", &r.s)
+	return r, ok
+}
+
+// plainSum reports whether what should be the digits of a digest are plain
+// characters at least, eight at a time.
+func plainSum(b []byte) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	odd := uint64(0)
+	for ; len(b) >= 8; b = b[8:] {
+		x := binary.LittleEndian.Uint64(b)
+		quote, slash := x^ones*'"', x^ones*'\\'
+		odd |= x | (x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash
+	}
+	return odd&tops == 0
+}
+
+// number reads a number and the words behind it.
+func (r *fastRow) number(b []byte, at int, then string, n *int64) (next int, ok bool) {
+	k, end := digitsAt(b, at)
+	*n, next = k, end+len(then)
+	return next, end > at && next <= len(b) && string(b[end:next]) == then
+}
+
 // fastRowAt reads the row that begins at b[i].
 func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
+	if r, ok := ownRowAt(b, i); ok {
+		return r, true
+	}
 	if i >= len(b) || b[i] != '{' {
 		return r, false
 	}
@@ -51,16 +108,20 @@ func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
 			default:
 				r.s, r.has = n, r.has|4
 			}
-		case 'n', 'b':
+		case 'n':
 			end := plainAt(b, i)
 			if end < 0 {
 				return r, false
 			}
-			if key == 'n' {
-				r.name, r.has = [2]int{i + 1, end - 1}, r.has|8
-			} else if end-i == 2+2*digestLen {
-				r.sum = i + 1
+			r.name, r.has = [2]int{i + 1, end - 1}, r.has|8
+			i = end
+		case 'b':
+			// Whether these are digits shows when they are decoded.
+			end := i + 2 + 2*digestLen
+			if end > len(b) || b[i] != '"' || b[end-1] != '"' || !plainSum(b[i+1:end-1]) {
+				return r, false
 			}
+			r.sum = i + 1
 			i = end
 		default:
 			return r, false

@@ -60,10 +60,20 @@ func FuzzIndex(f *testing.F) {
 		return bytes.TrimRight(b[e.d:e.d+e.s], " ")
 	})
 	f.Add([]byte(`{"files": [{"d": 1, "n": "\ud800", "o": 2, "s": 3, "x": NaN}, 7, {"n": 5}], "files": []}`))
+	f.Add(append(appendRow([]byte(indexHead), "a", 1536, 2048, 5, string(make([]byte, digestLen))), indexTail...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := parseIndex(b, 50)
 		if err != nil {
 			return
+		}
+		// What is read fast is what is read slowly.
+		for _, r := range x.rows {
+			s := &scanner{b: b, i: int(r.at), depth: 50}
+			slow, ok, err := s.row()
+			slow.at, slow.len = r.at, uint32(s.i)-r.at
+			if err != nil || !ok || slow != r {
+				t.Fatalf("%q is %+v, slowly %+v, %v", b[r.at:r.at+r.len], r, slow, err)
+			}
 		}
 		x.size = 1 << 40
 		for i, r := range x.rows {

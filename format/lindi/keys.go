@@ -19,8 +19,8 @@ import (
 // keys is the view of the reference file system: each key is a file.
 type keys struct {
 	a        *archive
-	byKey    func() *names        // of the refs
-	byName   func() *names        // of the members of a tar
+	byKey    *names               // of the refs
+	byName   *names               // of the members of a tar
 	index    func() *format.Index // of the keys: for all that is more than finding one
 	tail     map[string]row       // members behind all that the index knows
 	tailOnce sync.Once
@@ -40,8 +40,10 @@ func newKeys(ctx context.Context, a *archive) (*keys, error) {
 // is made when it is first needed.
 func keysOf(a *archive) *keys {
 	k := &keys{a: a, shapes: map[string]int64{}}
-	k.byKey = sync.OnceValue(func() *names { return newNames(a.rfs.Len(), a.rfs.Name) })
-	k.byName = sync.OnceValue(func() *names { return newNames(a.table.Len(), a.table.Name) })
+	k.byKey = &names{n: a.rfs.Len(), name: a.rfs.Name}
+	if a.table != nil {
+		k.byName = &names{n: a.table.Len(), name: a.table.Name}
+	}
 	k.index = sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
 	return k
 }
@@ -131,7 +133,7 @@ func (k *keys) entry(r ref) format.Entry {
 // member finds a member of the tar. A writer that was killed may have written
 // what keys lead to and not the index: such members lie behind all others.
 func (k *keys) member(name string) (row, format.Digest, bool) {
-	if i, ok := k.byName().find(name); ok {
+	if i, ok := k.byName.find(name); ok {
 		return k.a.table.rows[i], k.a.table.digest(k.a.table.rows[i]), true
 	}
 	k.tailOnce.Do(func() {
@@ -281,7 +283,7 @@ func join(dir, name string) string {
 
 // find returns the reference that counts for a key.
 func (k *keys) find(key string) (ref, bool) {
-	i, ok := k.byKey().find(key)
+	i, ok := k.byKey.find(key)
 	if !ok {
 		return ref{}, false
 	}

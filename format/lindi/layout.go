@@ -215,7 +215,7 @@ func appendHeader(p []byte, name string, size int64) []byte {
 	copy(b[100:], "0000644\x00")
 	copy(b[108:], "0000000\x00")
 	copy(b[116:], "0000000\x00")
-	copy(b[sizeAt:], fmt.Sprintf("%011o\x00", size))
+	putOctal(b[sizeAt:sizeEnd-1], size)
 	copy(b[timeAt:], "00000000000\x00")
 	b[typeAt] = '0'
 	copy(b[magicAt:], "ustar\x0000")
@@ -225,7 +225,17 @@ func appendHeader(p []byte, name string, size int64) []byte {
 }
 
 func putChecksum(b []byte) {
-	copy(b[sumAt:sumEnd], fmt.Sprintf("%06o\x00 ", checksum(b)))
+	sum := checksum(b)
+	putOctal(b[sumAt:sumEnd-2], sum)
+	b[sumEnd-2], b[sumEnd-1] = 0, ' '
+}
+
+// putOctal fills b with the digits of n.
+func putOctal(b []byte, n int64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = '0' + byte(n&7)
+		n >>= 3
+	}
 }
 
 // trashHeader renames a header as the reference does: the rest of it stays.

@@ -59,7 +59,7 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 			return err
 		}
 		refs = true
-		x.refs = nil
+		x.refs = make([]ref, 0, len(text)/40)
 		if s.peek() != '{' {
 			return s.fail(`"refs" is no object`)
 		}
