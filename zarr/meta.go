@@ -149,8 +149,8 @@ func parseCodec(v any) (*Codec, error) {
 		return nil, nil
 	}
 	o, _ := v.(map[string]any)
-	id, ok := o["id"].(string)
-	if !ok {
+	id, _ := o["id"].(string)
+	if id == "" {
 		return nil, corrupt("expected an object with an id, found %s", brief(v))
 	}
 	return &Codec{ID: id, Config: o}, nil
