@@ -123,6 +123,9 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	}
 	guess := format.ByExtension(o.formats(), name)
 	var guessErr error
+	if guess != nil && format.Shares(o.formats(), guess) {
+		guess = nil // a LINDI archive may be called x.tar: only bytes can tell
+	}
 	if guess != nil {
 		r, err := openAs(ctx, guess, st, name, o)
 		if err == nil {
@@ -324,7 +327,10 @@ func (a *Archive) run(e Entry) (Extent, bool) {
 }
 
 // Close ends the use of the archive.
-func (a *Archive) Close() error { return errors.Join(a.r.Close(), a.objects.close()) }
+func (a *Archive) Close() error {
+	a.engine.Close() // it may have objects in use
+	return errors.Join(a.r.Close(), a.objects.close())
+}
 
 // Contents calls each, one by one and in stored order, with the content of every
 // entry that is wanted, or with the error that keeps it from being read. Many

@@ -112,7 +112,10 @@ type Extent struct {
 	Len      int64
 	Codec    string // codec.Raw, codec.Zero, codec.Inline, "zstd", "snappy", "zlib"
 	Skip     int64
-	Data     []byte // the content itself when Codec is codec.Inline; the rest says where it was found
+	// Unit is how many bytes the stored ones become, all of them; 0 if the format
+	// does not know.
+	Unit int64
+	Data []byte // the content itself when Codec is codec.Inline; the rest says where it was found
 }
 
 // A Region says what a run of stored bytes that are not content is for.

@@ -76,14 +76,31 @@ func ByName(among []*Format, name string) *Format {
 // nil. It is a hint where to look first, never an answer.
 func ByExtension(among []*Format, name string) *Format {
 	base := strings.ToLower(path.Base(name))
+	var found *Format
+	longest := 0
 	for _, f := range among {
 		for _, ext := range f.Extensions {
-			if strings.HasSuffix(base, ext) {
-				return f
+			if strings.HasSuffix(base, ext) && len(ext) > longest {
+				found, longest = f, len(ext)
 			}
 		}
 	}
-	return nil
+	return found
+}
+
+// Shares reports whether f's files may be called like those of a format that has
+// more to say of them: every ".lindi.tar" is a ".tar" too.
+func Shares(among []*Format, f *Format) bool {
+	for _, other := range among {
+		for _, theirs := range other.Extensions {
+			for _, ours := range f.Extensions {
+				if other != f && strings.HasSuffix(theirs, ours) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Detect returns the format that is surest of p. A tie is an error, not a guess.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -47,6 +49,56 @@ func list(xs ...format.Extent) Extents {
 // open gives the objects of a store, as package holdall does.
 func open(st store.Store) Open {
 	return func(ctx context.Context, name string, _ bool) (store.Object, error) { return st.Open(ctx, name) }
+}
+
+func zstdFrame(b []byte, o ...zstd.EOption) []byte {
+	e, err := zstd.NewWriter(nil, append(o, zstd.WithEncoderConcurrency(1))...)
+	if err != nil {
+		panic(err)
+	}
+	return e.EncodeAll(b, nil)
+}
+
+// zstdBlocks is b as the blocks of a frame.
+func zstdBlocks(b []byte) []byte {
+	f := zstdFrame(b, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithZeroFrames(true))
+	at := 5 + []int{1, 2, 4, 8}[f[4]>>6]
+	blocks := f[at:]
+	for at := 0; at < len(blocks); {
+		h := int(blocks[at]) | int(blocks[at+1])<<8 | int(blocks[at+2])<<16
+		blocks[at] &^= 1
+		if at += 3; h>>1&3 == 1 {
+			at++
+		} else {
+			at += h >> 3
+		}
+	}
+	return blocks
+}
+
+// sections stores b in an object, as units of size bytes one behind the other.
+func sections(st *storetest.Mem, name string, b []byte, size int) (xs []format.Extent) {
+	var stored []byte
+	for at := 0; at < len(b); at += size {
+		part := b[at:min(at+size, len(b))]
+		z := zstdBlocks(part)
+		n := int64(len(part))
+		xs = append(xs, format.Extent{At: int64(at), Size: n, Object: name, Off: int64(len(stored)), Len: int64(len(z)), Codec: codec.ZstdBlocks, Unit: n})
+		stored = append(stored, z...)
+	}
+	st.Put(name, stored)
+	return xs
+}
+
+// cut returns what of xs makes content [off, off+n), as an item of its own.
+func cut(xs []format.Extent, off, n int64) (part []format.Extent) {
+	for _, e := range xs {
+		if e = trim(e, off, n); e.Size > 0 {
+			e.At -= off
+			part = append(part, e)
+		}
+	}
+	return part
 }
 
 // A shape is one way to store one content.
@@ -97,6 +149,21 @@ func shapes(rnd *rand.Rand, st *storetest.Mem) []shape {
 		{"records over shards, a hole between", holed, list(
 			format.Extent{Size: 1024, Object: "shard-00000000", Len: int64(len(first)), Codec: "flate", Skip: 3},
 			format.Extent{At: 2048, Size: 952, Object: "shard-00000001", Len: int64(len(last)), Codec: "flate"})},
+		{"records of known size", content, list(
+			format.Extent{Size: 1024, Object: "shard-00000000", Len: int64(len(first)), Codec: "flate", Skip: 3, Unit: 1027},
+			format.Extent{At: 1024, Size: 1024, Object: "run", Off: 5 + 1024, Len: 1024},
+			format.Extent{At: 2048, Size: 952, Object: "shard-00000001", Len: int64(len(last)), Codec: "flate", Unit: 952})},
+		{"slices of one record", content, list(
+			format.Extent{Size: 1000, Object: "solid", Off: 64, Len: int64(len(solid)), Codec: "flate", Skip: 777, Unit: 3781},
+			format.Extent{At: 1000, Size: 1, Object: "solid", Off: 64, Len: int64(len(solid)), Codec: "flate", Skip: 1777, Unit: 3781},
+			format.Extent{At: 1001, Size: 1999, Object: "solid", Off: 64, Len: int64(len(solid)), Codec: "flate", Skip: 1778, Unit: 3781})},
+		{"sections", content, list(sections(st, "sections", content, 100)...)},
+		{"one section", content, list(sections(st, "section", content, 3000)...)},
+		{"a slice of a solid zstd frame", content, list(func() format.Extent {
+			z := zstdFrame(append(make([]byte, 777), content...))
+			st.Put("zsolid", z)
+			return format.Extent{Size: 3000, Object: "zsolid", Len: int64(len(z)), Codec: codec.Zstd, Skip: 777}
+		}())},
 		{"scattered blocks", content, list(blocks...)},
 		{"nothing but a hole", make([]byte, 500), list()},
 		{"nothing", nil, list()},
@@ -297,7 +364,7 @@ func TestReadAtAsksForNoMoreThanItNeeds(t *testing.T) {
 	n := int64(len(unit))
 	read(100, 10, format.Extent{Size: 5000, Object: "z", Len: n, Codec: "flate"})
 	wantRequests(t, log, fmt.Sprintf("read z at 0+%d", n))
-	read(0, 20, format.Extent{Size: 10, Object: "z", Len: n, Codec: "flate"}, format.Extent{At: 10, Size: 10, Object: "z", Off: n, Len: n, Codec: "flate", Skip: 9})
+	read(0, 20, format.Extent{Size: 10, Object: "z", Len: n, Codec: "flate", Unit: 5000}, format.Extent{At: 10, Size: 10, Object: "z", Off: n, Len: n, Codec: "flate", Skip: 9, Unit: 5000})
 	wantRequests(t, log, fmt.Sprintf("read z at 0+%d", 2*n))
 }
 

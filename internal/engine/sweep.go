@@ -22,63 +22,132 @@ type Item struct {
 // that kept it from being read. What it returns ends the sweep.
 type Each func(it Item, content io.Reader, err error) error
 
-// batch is a run of items that are fetched together.
-type batch struct {
-	items []Item
-	buf   []byte // contents end to end; nil if the one item is to be streamed
-	errs  []error
-}
-
-const (
-	sweepBatch = 1 << 20 // bytes in a batch; an item larger than that is streamed
-	sweepItems = 1 << 12 // items in a batch, however small
-)
-
 // Sweep reads the contents of many items, neighbours in joined requests and
 // several requests at once. Ordered, each is called one by one in the order of
 // items; otherwise by several goroutines at once, in any order.
+//
+// Where items come in stored order each unit is decoded once: those of known
+// size by the workers, in parallel; what is solid by the goroutine that makes the
+// batches, front to back.
+//
+// What a sweep holds is bounded: sweepMemory of batches, with the units that they
+// decode and what a stream over units decodes ahead; the units of the last item
+// that was put in a batch, of 32 MiB at most; four idle cursors. Beside that each
+// worker may stream one large raw item, with the windows that any Reader has.
 func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordered bool, each Each) error {
 	workers := g.limits.Parallel
 	if g.limits.Ahead == 0 {
 		workers = min(max(runtime.GOMAXPROCS(0), 2), 16)
 	}
-	if ordered {
-		return pipe.Ordered(ctx, batches(items), workers, g.fill,
-			func(b *batch) error {
-				defer putBuf(b.buf)
-				return g.deliver(ctx, b, each)
-			},
-			func(b *batch) { putBuf(b.buf) })
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Its cursors are its own: nobody else moves them on.
+	own := &Engine{open: g.open, limits: g.limits, units: g.units, cursors: cursors{one: true}}
+	defer own.Close()
+	s := &sweep{g: own, ctx: ctx, each: each, room: room{freed: make(chan struct{}, 1)}}
+	deliver := func(ctx context.Context, b *batch) error {
+		defer s.finish(b)
+		err := s.deliver(ctx, b)
+		if err != nil {
+			cancel(err) // whoever makes the batches may be waiting for this one
+		}
+		return err
 	}
-	return pipe.Each(ctx, batches(items), workers, func(ctx context.Context, b *batch) error {
-		g.fill(ctx, b)
-		defer putBuf(b.buf)
-		return g.deliver(ctx, b, each)
+	if ordered {
+		return pipe.Ordered(ctx, s.batches(items), workers, s.fill,
+			func(b *batch) error { return deliver(ctx, b) }, s.finish)
+	}
+	return pipe.Each(ctx, s.batches(items), workers, func(ctx context.Context, b *batch) error {
+		s.fill(ctx, b)
+		return deliver(ctx, b)
 	})
 }
 
-// batches cuts items into runs that are fetched together.
-func batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
-	return func(yield func(*batch, error) bool) {
-		b := &batch{}
-		var size int64
-		for it, err := range items {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if n := it.Entry.Size; len(b.items) > 0 && (n > sweepBatch-size || len(b.items) == sweepItems) {
-				if !yield(b, nil) {
-					return
-				}
-				b, size = &batch{}, 0
-			}
-			b.items = append(b.items, it)
-			size += it.Entry.Size
+// A sweep is the state of one Sweep.
+type sweep struct {
+	g    *Engine
+	ctx  context.Context
+	each Each
+	room room
+	last []*unit // of the last item that was put in a batch
+}
+
+// fill fetches and decodes a batch.
+func (s *sweep) fill(ctx context.Context, b *batch) {
+	if b.read {
+		return
+	}
+	r := reading{g: s.g, known: b.units, mine: b.own}
+	var xs []format.Extent
+	var err error
+	if !b.stream {
+		if b.need > 0 {
+			b.buf = getBuf(b.need)
 		}
-		if len(b.items) > 0 {
-			yield(b, nil)
+		r.p = b.buf
+		if err = fillHere(b.extents(), b.buf, 0, &xs); err != nil {
+			xs = nil
 		}
+	}
+	if rerr := r.readAll(ctx, xs); err == nil {
+		err = rerr
+	}
+	for i := range b.items {
+		it := &b.items[i]
+		switch {
+		case b.stream:
+		case it.in.u == nil:
+			it.content = b.buf[it.at:][:it.Entry.Size]
+			if err != nil { // one of them is at fault: find out which
+				it.err = s.g.ReadAt(ctx, it.Extents, it.content, 0)
+			}
+		default:
+			if it.err = s.g.settle(ctx, &it.in); it.err == nil {
+				it.content, it.err = it.in.u.slice(it.in.Extent)
+			}
+		}
+	}
+}
+
+func (s *sweep) deliver(ctx context.Context, b *batch) error {
+	for i := range b.items {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		it := &b.items[i]
+		var err error
+		switch {
+		case b.solid != nil:
+			if !b.solid.take() {
+				return context.Cause(ctx)
+			}
+			err = s.each(it.Item, b.solid.r, nil)
+		case b.stream:
+			r := s.g.NewReader(ctx, it.Extents, it.Entry.Size)
+			r.units.known, r.units.keep = b.units, false
+			if b.units == nil {
+				r.units.most = 0 // the batch has no room for them
+			}
+			err = s.each(it.Item, r, nil)
+			r.Close()
+		default:
+			err = s.each(it.Item, bytes.NewReader(it.content), it.err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish is the end of a batch that was handed on, delivered or not.
+func (s *sweep) finish(b *batch) {
+	putBuf(b.buf)
+	size, solid := b.size(), b.solid
+	*b = batch{} // whoever still has it must not keep what it held
+	s.room.give(size)
+	if solid != nil {
+		close(solid.done)
 	}
 }
 
@@ -97,68 +166,38 @@ func putBuf(b []byte) {
 	}
 }
 
-// fill fetches a batch.
-func (g *Engine) fill(ctx context.Context, b *batch) {
-	var size int64
-	for _, it := range b.items {
-		size += it.Entry.Size
-	}
-	if size > sweepBatch {
-		return // one item, to be streamed
-	}
-	b.buf = getBuf(size)
-	all := func(yield func(format.Extent, error) bool) {
-		at := int64(0)
-		for _, it := range b.items {
-			for e, err := range it.Extents {
-				if err == nil {
-					err = check(e)
-				}
-				if e = trim(e, 0, it.Entry.Size); err == nil && e.Size <= 0 {
-					continue // sticks out; what is there is the next item's
-				}
-				e.At += at
-				if !yield(e, err) {
-					return
-				}
-			}
-			at += it.Entry.Size
+// room bounds the batches under way by their size. One goroutine takes from it.
+type room struct {
+	mu    sync.Mutex
+	held  int64
+	freed chan struct{}
+}
+
+func (r *room) take(ctx context.Context, n int64) error {
+	for {
+		r.mu.Lock()
+		ok := r.held == 0 || n <= sweepMemory-r.held
+		if ok {
+			r.held += n
 		}
-	}
-	if g.ReadAt(ctx, all, b.buf, 0) == nil {
-		return
-	}
-	// One of them is at fault: find out which.
-	b.errs = make([]error, len(b.items))
-	at := int64(0)
-	for i, it := range b.items {
-		b.errs[i] = g.ReadAt(ctx, it.Extents, b.buf[at:][:it.Entry.Size], 0)
-		at += it.Entry.Size
+		r.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
-func (g *Engine) deliver(ctx context.Context, b *batch, each Each) error {
-	at := int64(0)
-	for i, it := range b.items {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		var err error
-		if b.buf == nil {
-			r := g.NewReader(ctx, it.Extents, it.Entry.Size)
-			err = each(it, r, nil)
-			r.Close()
-		} else {
-			var fault error
-			if b.errs != nil {
-				fault = b.errs[i]
-			}
-			err = each(it, bytes.NewReader(b.buf[at:][:it.Entry.Size]), fault)
-		}
-		if err != nil {
-			return err
-		}
-		at += it.Entry.Size
+func (r *room) give(n int64) {
+	r.mu.Lock()
+	r.held -= n
+	r.mu.Unlock()
+	select {
+	case r.freed <- struct{}{}:
+	default:
 	}
-	return nil
 }

@@ -1,0 +1,234 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Zstd content is one or more zstd frames; skippable ones may stand among them.
+//
+// ZstdBlocks content is the blocks of a zstd frame without its header and
+// without a last block: a part of a longer frame that does not depend on what
+// precedes it. Its blocks refer back by at most 8 MiB.
+const (
+	Zstd       = "zstd"
+	ZstdBlocks = "zstd-blocks"
+)
+
+func init() {
+	Register(Codec{Name: Zstd, Decode: decodeZstd, Append: appendZstd})
+	Register(Codec{Name: ZstdBlocks, Decode: decodeBlocks, Append: appendBlocks})
+}
+
+// maxWindow is how much of what was decoded a frame may refer back to, and so
+// what a stream takes in memory: as much as the zstd command allows.
+const maxWindow = 128 << 20
+
+var (
+	// ErrWindow means that a frame refers back further than a decoder remembers.
+	ErrWindow = errors.New("refers back by more than 128 MiB")
+	// ErrChecksum means that some of what was decoded is wrong, wherever it is.
+	ErrChecksum = errors.New("checksum does not match")
+)
+
+var (
+	// blocksHeader is a frame header that says nothing but a window of 8 MiB.
+	blocksHeader = []byte{0x28, 0xB5, 0x2F, 0xFD, 0, (23 - 10) << 3}
+	lastBlock    = []byte{1, 0, 0}
+)
+
+// newDecoder returns a decoder that has the limits of this package.
+func newDecoder(o ...zstd.DOption) *zstd.Decoder {
+	d, err := zstd.NewReader(nil, append(o, zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))...)
+	if err != nil {
+		panic("codec: " + err.Error())
+	}
+	return d
+}
+
+// streams are decoders that nobody uses. With four blocks under way a decoder
+// runs beside whoever takes what it makes, and is half as fast again as with one;
+// with two it is slower than that.
+var streams = sync.Pool{New: func() any {
+	return newDecoder(zstd.WithDecoderConcurrency(4), zstd.WithDecodeBuffersBelow(0))
+}}
+
+// stream is a decoder in use.
+type stream struct{ d *zstd.Decoder }
+
+func decodeZstd(r io.Reader) (io.ReadCloser, error) {
+	d := streams.Get().(*zstd.Decoder)
+	if err := d.Reset(r); err != nil {
+		return nil, err
+	}
+	return &stream{d}, nil
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.d == nil {
+		return 0, errors.New("zstd: read after close")
+	}
+	n, err := s.d.Read(p)
+	if err != nil && err != io.EOF {
+		err = zstdError(err)
+	}
+	return n, err
+}
+
+// Close waits for a read of what is decoded, if one is under way.
+func (s *stream) Close() error {
+	if s.d == nil {
+		return nil
+	}
+	if s.d.Reset(nil) == nil {
+		streams.Put(s.d)
+	}
+	s.d = nil
+	return nil
+}
+
+// zstdError says what the decoder's words leave out.
+func zstdError(err error) error {
+	switch {
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return ErrWindow
+	case errors.Is(err, zstd.ErrUnknownDictionary):
+		return errors.New("needs a dictionary")
+	case errors.Is(err, zstd.ErrMagicMismatch):
+		return errors.New("not a zstd frame")
+	case errors.Is(err, zstd.ErrCRCMismatch):
+		return ErrChecksum
+	}
+	return err
+}
+
+// whole decodes units. It is told the most it may make by the room that it gets.
+var whole = sync.OnceValue(func() *zstd.Decoder {
+	return newDecoder(zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true))
+})
+
+// slack is room behind what is decoded that makes the decoder of the last block a
+// third faster, for it may then copy 16 bytes at once.
+const slack = 16
+
+func appendZstd(dst, stored []byte, size int) ([]byte, error) {
+	if size < 0 {
+		return dst, fmt.Errorf("unit size: expected 0 or more, found %d", size)
+	}
+	at := len(dst)
+	room := dst
+	if cap(dst)-at < size {
+		room = make([]byte, at, at+size+slack)
+		copy(room, dst)
+	}
+	most := min(cap(room), at+size+slack)
+	// The decoder may find out only after a block, of at most 128 KiB, that there
+	// is no room for it. It then has taken room of its own, once, and gives up.
+	out, err := whole().DecodeAll(stored, room[at:at:most])
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrFrameSizeExceeded):
+		return dst, fmt.Errorf("unit size: expected %d, found more", size)
+	case err != nil:
+		return dst, zstdError(err)
+	case len(out) != size:
+		return dst, fmt.Errorf("unit size: expected %d, found %d", size, len(out))
+	}
+	return room[:at+size], nil
+}
+
+func decodeBlocks(r io.Reader) (io.ReadCloser, error) {
+	return decodeZstd(&blockReader{r: r, next: blocksHeader})
+}
+
+// blockReader reads blocks as the frame that they are a part of. It follows their
+// headers: a last block among them would end the frame, and what is behind it
+// could be another.
+type blockReader struct {
+	r     io.Reader
+	next  []byte // to be read before anything else
+	left  int    // of the current block
+	head  [3]byte
+	ended bool
+}
+
+func (b *blockReader) Read(p []byte) (int, error) {
+	for len(b.next) == 0 {
+		if b.left > 0 {
+			n, err := b.r.Read(p[:min(len(p), b.left)])
+			b.left -= n
+			if err == io.EOF && b.left > 0 {
+				err = io.ErrUnexpectedEOF
+			} else if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		}
+		if b.ended {
+			return 0, io.EOF
+		}
+		switch _, err := io.ReadFull(b.r, b.head[:]); err {
+		case nil:
+			if b.left, err = blockLen(b.head); err != nil {
+				return 0, err
+			}
+			b.next = b.head[:]
+		case io.EOF:
+			b.ended, b.next = true, lastBlock
+		default:
+			return 0, err
+		}
+	}
+	n := copy(p, b.next)
+	b.next = b.next[n:]
+	return n, nil
+}
+
+// blockLen returns how many bytes follow a block's header: bit 0 says that it is
+// the last, bits 1 and 2 its type, the others its size. Blocks of type 1 are one
+// byte, many times.
+func blockLen(head [3]byte) (int, error) {
+	h := uint32(head[0]) | uint32(head[1])<<8 | uint32(head[2])<<16
+	if h&1 != 0 {
+		return 0, errors.New("a last block where none should be")
+	}
+	if h>>1&3 == 1 {
+		return 1, nil
+	}
+	return int(h >> 3), nil
+}
+
+// frames are buffers of *[]byte in which blocks become frames.
+var frames = sync.Pool{New: func() any { return new([]byte) }}
+
+func appendBlocks(dst, stored []byte, size int) ([]byte, error) {
+	if size < 0 || int64(size) > math.MaxUint32 {
+		return dst, fmt.Errorf("unit size: expected at most %d, found %d", int64(math.MaxUint32), size)
+	}
+	for rest := stored; len(rest) > 0; {
+		if len(rest) < 3 {
+			return dst, io.ErrUnexpectedEOF
+		}
+		n, err := blockLen([3]byte(rest))
+		if err != nil {
+			return dst, err
+		}
+		if len(rest)-3 < n {
+			return dst, io.ErrUnexpectedEOF
+		}
+		rest = rest[3+n:]
+	}
+	buf := frames.Get().(*[]byte)
+	defer frames.Put(buf)
+	// A header of one segment, with the content's size in four bytes.
+	f := append((*buf)[:0], 0x28, 0xB5, 0x2F, 0xFD, 0xA0)
+	f = binary.LittleEndian.AppendUint32(f, uint32(size))
+	f = append(append(f, stored...), lastBlock...)
+	*buf = f
+	return appendZstd(dst, f, size)
+}

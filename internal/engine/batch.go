@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"iter"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+const (
+	sweepBatch  = 1 << 20  // bytes in a batch; an item larger than that is streamed
+	sweepItems  = 1 << 12  // items in a batch, however small
+	sweepMemory = 64 << 20 // of batches under way
+)
+
+// batch is a run of items that are fetched together.
+type batch struct {
+	items []sweepItem
+	buf   []byte // contents that are not a slice of a unit, end to end
+	need  int64  // of buf
+	// units are what items lie in. Those at the borders may be others' too; own
+	// ones are decoded with this batch.
+	units, own map[unitKey]*unit
+	decoded    int64 // bytes that own ones become
+	stored     int64 // and are
+	read       bool  // by whoever made the batch
+	stream     bool  // the one item is read by whoever takes it
+	solid      *handover
+}
+
+// sweepItem is an item of a batch.
+type sweepItem struct {
+	Item
+	at      int64 // in buf
+	in      piece // of one unit, if that is all there is
+	content []byte
+	err     error
+}
+
+// size is what a batch takes in memory.
+func (b *batch) size() int64 {
+	n := b.decoded + b.stored
+	if b.need > 0 {
+		n += sweepBatch
+	}
+	if b.stream && b.units != nil {
+		n += min(maxAhead, b.items[0].Entry.Size)
+	}
+	return n
+}
+
+// extents are those of all contents that belong in buf.
+func (b *batch) extents() Extents {
+	return func(yield func(format.Extent, error) bool) {
+		for _, it := range b.items {
+			if it.in.u != nil {
+				continue
+			}
+			for e, err := range it.Extents {
+				if err == nil {
+					err = check(e)
+				}
+				if e = trim(e, 0, it.Entry.Size); err == nil && e.Size <= 0 {
+					continue // sticks out; what is there is the next item's
+				}
+				e.At += it.at
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A handover lends the stream of a large solid item to whoever takes it. Who
+// made the batches waits until it is given back: behind the item comes the next
+// one, on the same cursor.
+type handover struct {
+	r     *Reader
+	state atomic.Int32
+	done  chan struct{}
+}
+
+// States of a handover.
+const (
+	offered = iota
+	taken
+	revoked
+)
+
+func (h *handover) take() bool { return h.state.CompareAndSwap(offered, taken) }
+
+// revoke ends the offer. If somebody has taken the stream, it waits.
+func (h *handover) revoke() {
+	if !h.state.CompareAndSwap(offered, revoked) {
+		<-h.done
+	}
+}
+
+// A place is where the content of an item is stored.
+type place struct {
+	kind kind
+	// Of an item in units, those units, each once where they follow each other;
+	// of a large one, the first and the last, which it may share.
+	keys []unitKey
+	only format.Extent // that holds all of the content; Size is 0 if there is none
+}
+
+type kind uint8
+
+const (
+	nowhere kind = iota // in the extents themselves
+	plain               // nothing that batches must look after
+	inUnits
+	solid
+)
+
+// look finds out where an item lies, as far as it matters to how batches are cut.
+// What is wrong with its extents will be found out by whoever reads them.
+func look(it Item) (p place) {
+	large := it.Entry.Size > sweepBatch
+	n, decoded := 0, int64(0)
+	for e, err := range it.Extents {
+		if err != nil || check(e) != nil {
+			return place{kind: plain}
+		}
+		if e = trim(e, 0, it.Entry.Size); e.Size <= 0 {
+			continue
+		}
+		n++
+		switch {
+		case e.Codec == codec.Inline || e.Codec == codec.Zero:
+			continue
+		case !coded(e):
+			if p.kind == nowhere {
+				return place{kind: plain}
+			}
+			continue
+		case !inUnit(e):
+			return place{kind: solid}
+		}
+		if p.kind = inUnits; n == 1 {
+			p.only = e
+		}
+		k := keyOf(e)
+		switch last := len(p.keys) - 1; {
+		case last >= 0 && p.keys[last] == k:
+		case large && last == 1:
+			p.keys[1] = k
+		default:
+			p.keys = append(p.keys, k)
+			if decoded += k.size; decoded > maxAhead {
+				return place{kind: plain} // too much to be held for one item
+			}
+		}
+	}
+	if n != 1 || p.only.At != 0 || p.only.Size != it.Entry.Size {
+		p.only = format.Extent{}
+	}
+	return p
+}
+
+// batches cuts items into runs that are fetched together, so that items in one
+// unit are in one batch. Units that two batches share are decoded with the first.
+func (s *sweep) batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
+	return func(yield func(*batch, error) bool) {
+		b := &batch{}
+		flush := func() bool {
+			full := b
+			b = &batch{}
+			return len(full.items) == 0 || s.room.take(s.ctx, full.size()) == nil && yield(full, nil)
+		}
+		for it, err := range items {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			p := look(it)
+			if it.Entry.Size > sweepBatch {
+				if !flush() {
+					return
+				}
+				if p.kind == solid {
+					if !s.handOver(it, yield) {
+						return
+					}
+					continue
+				}
+				b.stream = true
+				s.put(b, it, p)
+				if !flush() {
+					return
+				}
+				continue
+			}
+			if !s.fits(b, it, p) && !flush() {
+				return
+			}
+			s.put(b, it, p)
+		}
+		flush()
+	}
+}
+
+// fits reports whether an item belongs in b.
+func (s *sweep) fits(b *batch, it Item, p place) bool {
+	if len(b.items) == 0 {
+		return true
+	}
+	if len(b.items) == sweepItems || p.kind != nowhere && b.read != (p.kind == solid) {
+		return false
+	}
+	if p.only.Size == 0 && it.Entry.Size > sweepBatch-b.need {
+		return false
+	}
+	more := int64(0)
+	for _, k := range p.keys {
+		if b.units[k] == nil && s.recall(k) == nil {
+			more += k.size
+		}
+	}
+	return more == 0 || more <= sweepBatch-b.decoded-b.need
+}
+
+// put puts an item into b.
+func (s *sweep) put(b *batch, it Item, p place) {
+	x := sweepItem{Item: it, at: b.need}
+	var last []*unit // of this item
+	for i, k := range p.keys {
+		u := b.units[k]
+		if b.stream && i+1 < len(p.keys) && s.recall(k) == nil {
+			continue // nobody shares it
+		}
+		if u == nil {
+			if b.units == nil {
+				b.units, b.own = map[unitKey]*unit{}, map[unitKey]*unit{}
+			}
+			if u = s.recall(k); u == nil {
+				u = newUnit(k)
+				b.own[k] = u
+				b.decoded += k.size
+				b.stored += k.len
+			}
+			b.units[k] = u
+		}
+		last = append(last, u)
+	}
+	if last != nil {
+		s.last = last
+	}
+	switch {
+	case b.stream:
+	case p.only.Size > 0:
+		x.in = piece{p.only, last[0]}
+	default:
+		b.need += it.Entry.Size
+	}
+	if p.kind == solid || b.read {
+		b.read = true
+		if b.buf == nil {
+			b.buf = getBuf(sweepBatch)
+		}
+		x.content = b.buf[x.at:b.need]
+		x.err = s.g.ReadAt(s.ctx, it.Extents, x.content, 0)
+	}
+	b.items = append(b.items, x)
+}
+
+// recall returns a unit that the item before lies in, too.
+func (s *sweep) recall(k unitKey) *unit {
+	for _, u := range s.last {
+		if u.key == k {
+			return u
+		}
+	}
+	return nil
+}
+
+// handOver lends a large solid item to whoever takes it, and waits.
+func (s *sweep) handOver(it Item, yield func(*batch, error) bool) bool {
+	h := &handover{r: s.g.NewReader(s.ctx, it.Extents, it.Entry.Size), done: make(chan struct{})}
+	defer h.r.Close()
+	b := &batch{items: []sweepItem{{Item: it}}, read: true, solid: h}
+	if !yield(b, nil) {
+		h.revoke()
+		return false
+	}
+	select {
+	case <-h.done:
+	case <-s.ctx.Done():
+		h.revoke()
+	}
+	return true
+}

@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A cursor is an open decoder at a position of what a unit becomes. It goes
+// forward only. Units that are too long to be decoded whole are read by it: one
+// that is idle is taken up by the next read that is not before its position.
+//
+// It outlives the read that opened it, and so has a context of its own. While it
+// is in use, the end of the user's context is the end of the cursor.
+type cursor struct {
+	key    unitKey
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	leave  func() bool // the context of whoever uses it
+	in     *stored
+	d      io.ReadCloser
+	at     int64
+	err    error
+}
+
+// cursors are those that nobody uses, the least recently used first. Each holds
+// what its decoder remembers (128 MiB at most, 8 MiB usually) and the windows
+// that its stream has read ahead.
+type cursors struct {
+	mu     sync.Mutex
+	idle   []*cursor
+	broken []damage // the latest ones
+	closed bool
+	// one says that all reads are parts of one work. What a store could not
+	// deliver once, it is not asked for again.
+	one bool
+}
+
+const maxIdle = 4
+
+// damage is a position that cannot be passed. Without it each read beyond would
+// decode all that precedes it to find that out.
+type damage struct {
+	key unitKey
+	at  int64
+	err error
+}
+
+const maxBroken = 16
+
+// cursor returns a cursor at the beginning of e's content, for use under ctx.
+func (g *Engine) cursor(ctx context.Context, e format.Extent) (*cursor, error) {
+	k := keyOf(e)
+	c, err := g.cursors.take(k, e.Skip)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		if c, err = g.openCursor(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	c.leave = context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
+	if err := c.skipTo(e.Skip); err != nil {
+		g.cursors.put(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (g *Engine) openCursor(ctx context.Context, k unitKey) (*cursor, error) {
+	coder, ok := codec.Lookup(k.codecName)
+	if !ok {
+		return nil, fmt.Errorf("%s at %d: no codec %q", k.object, k.off, k.codecName)
+	}
+	o, err := g.open(ctx, k.object, k.external)
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{key: k}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.in = newStored(c.ctx, o, k.off, k.len, g.limits)
+	if c.d, err = coder.Decode(c.in); err != nil {
+		c.cancel(nil)
+		c.in.wait()
+		return nil, wrongUnit(k, err)
+	}
+	return c, nil
+}
+
+// skipTo goes forward to a position.
+func (c *cursor) skipTo(at int64) error {
+	const step = 1 << 20 // then sees whether it is still wanted
+	for c.at < at {
+		if _, err := io.CopyN(io.Discard, c, min(at-c.at, step)); err == io.EOF {
+			return wrongUnit(c.key, err)
+		} else if err != nil {
+			return err
+		}
+		if c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
+	}
+	return nil
+}
+
+// Read reads on. Where the unit ends, it makes sure that it does: a checksum
+// that does not match fails the last read.
+func (c *cursor) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.key.size > 0 {
+		p = p[:min(int64(len(p)), c.key.size-c.at)]
+		if len(p) == 0 {
+			return 0, io.EOF
+		}
+	}
+	n, err := c.d.Read(p)
+	ends := c.key.size > 0 && c.at+int64(n) == c.key.size
+	if ends && err == nil {
+		err = atEnd(c.d, c.key.size)
+	}
+	if ends && err != nil && err != io.EOF {
+		n = 0
+	}
+	c.at += int64(n)
+	switch {
+	case c.ctx.Err() != nil && err != nil:
+		err = context.Cause(c.ctx)
+	case err == io.EOF && c.at < c.key.size, err != nil && err != io.EOF:
+		err = wrongUnit(c.key, err)
+	}
+	c.err = err
+	return n, err
+}
+
+// close ends the cursor and what it has under way.
+func (c *cursor) close() {
+	c.cancel(nil)
+	c.d.Close()
+	c.in.wait()
+}
+
+// take returns the idle cursor that is nearest before a position, nil if there
+// is none, or the error that whoever goes there meets.
+func (c *cursors) take(k unitKey, at int64) (*cursor, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.broken {
+		if d.key == k && at >= d.at {
+			return nil, d.err
+		}
+	}
+	best := -1
+	for i, x := range c.idle {
+		if x.key == k && x.at <= at && (best < 0 || x.at > c.idle[best].at) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	x := c.idle[best]
+	c.idle = slices.Delete(c.idle, best, best+1)
+	return x, nil
+}
+
+// put gives a cursor back after use.
+func (c *cursors) put(x *cursor) {
+	left := x.leave() && x.ctx.Err() == nil
+	if !left || x.err != nil || x.at == x.key.size {
+		x.close()
+		if left && x.err != nil && x.err != io.EOF && c.stays(x.in.failed) {
+			c.remember(damage{x.key, x.at, x.err})
+		}
+		return
+	}
+	c.mu.Lock()
+	var old *cursor
+	if c.closed {
+		old = x
+	} else if c.idle = append(c.idle, x); len(c.idle) > maxIdle {
+		old = c.idle[0]
+		c.idle = slices.Delete(c.idle, 0, 1)
+	}
+	c.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+}
+
+// stays reports whether damage will be there the next time; failed is what the
+// store said, if it is to blame.
+func (c *cursors) stays(failed error) bool {
+	return failed == nil || c.one && !store.Temporary(failed)
+}
+
+func (c *cursors) remember(d damage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken = append(c.broken, d); len(c.broken) > maxBroken {
+		c.broken = slices.Delete(c.broken, 0, 1)
+	}
+}
+
+func (c *cursors) close() {
+	c.mu.Lock()
+	idle := c.idle
+	c.idle, c.closed = nil, true
+	c.mu.Unlock()
+	for _, x := range idle {
+		x.close()
+	}
+}
+
+// stored reads the stored bytes of a unit front to back. If their object is cut
+// off, it reads those that are there: they say more than none.
+type stored struct {
+	*stream
+	l      Limits
+	at, to int64
+	cut    error // what the store says where the object ends
+	failed error // why the store could not deliver them
+}
+
+func newStored(ctx context.Context, o store.Object, off, n int64, l Limits) *stored {
+	return &stored{stream: newStream(ctx, o, off, n, l), l: l, at: off, to: off + n}
+}
+
+func (s *stored) Read(p []byte) (int, error) {
+	n, err := s.stream.Read(p)
+	if isCut(err) && s.cut == nil {
+		if info, ierr := s.o.Info(s.ctx); ierr != nil {
+			err = ierr
+		} else if info.Size < s.to {
+			s.cut, s.to = err, info.Size
+			s.stream.wait()
+			s.stream = newStream(s.ctx, s.o, s.at, max(s.to-s.at, 0), s.l)
+			n, err = s.stream.Read(p)
+		}
+	}
+	s.at += int64(n)
+	if err == io.EOF && s.cut != nil {
+		return n, s.cut
+	}
+	if err != nil && err != io.EOF {
+		s.failed = err
+	}
+	return n, err
+}

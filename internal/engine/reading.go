@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// A reading is what has to be fetched for one piece of content, and is done at
+// once: raw extents go where they belong, units are decoded, and what is wanted
+// of them is copied.
+type reading struct {
+	g     *Engine
+	p     []byte // content from off on; nil if only units are wanted
+	off   int64
+	keep  bool              // units may stay in memory
+	known map[unitKey]*unit // units that others see to, or that are in mine
+	mine  map[unitKey]*unit // units to be decoded here
+	raw   []format.Extent
+	solid []format.Extent
+	units []piece
+	held  int64 // what the units in mine take, but for those that were there first
+}
+
+// A piece is content that lies in a unit.
+type piece struct {
+	format.Extent
+	u *unit
+}
+
+// add takes up an extent whose content is stored.
+func (r *reading) add(e format.Extent) {
+	switch {
+	case !coded(e):
+		r.raw = append(r.raw, e)
+	case inUnit(e):
+		r.units = append(r.units, piece{e, r.unit(keyOf(e))})
+	default:
+		r.solid = append(r.solid, e)
+	}
+}
+
+// readAll reads what extents describe, not more at once than may be held.
+func (r *reading) readAll(ctx context.Context, xs []format.Extent) error {
+	for _, e := range xs {
+		if r.held > 0 && coded(e) && inUnit(e) && e.Unit > maxAhead-r.held {
+			if err := r.run(ctx); err != nil {
+				return err
+			}
+			*r = reading{g: r.g, p: r.p, off: r.off, keep: r.keep, known: r.known}
+		}
+		r.add(e)
+	}
+	return r.run(ctx)
+}
+
+// unit returns the unit of a key, and sees to it that somebody decodes it.
+func (r *reading) unit(k unitKey) *unit {
+	if n := len(r.units); n > 0 && r.units[n-1].u.key == k {
+		return r.units[n-1].u
+	}
+	if u := r.known[k]; u != nil {
+		return u
+	}
+	if u := r.mine[k]; u != nil {
+		return u
+	}
+	u, mine := r.g.units.claim(k, r.keep)
+	if mine {
+		if r.mine == nil {
+			r.mine = map[unitKey]*unit{}
+		}
+		r.mine[k] = u
+		r.held += k.size
+	}
+	return u
+}
+
+// run does it all, or gives up the units that it did not come to.
+func (r *reading) run(ctx context.Context) error {
+	err := r.fetchAll(ctx)
+	if err == nil {
+		err = r.copyUnits(ctx)
+	}
+	for _, u := range r.mine {
+		if !u.landed() {
+			r.g.units.giveUp(u)
+		}
+	}
+	if err == nil {
+		err = r.readSolid(ctx)
+	}
+	return err
+}
+
+// fetchAll fetches what is raw, and lands the units. A unit that is damaged is no
+// error here; one that cannot be fetched is, and does not land.
+func (r *reading) fetchAll(ctx context.Context) error {
+	xs := r.raw
+	for k, u := range r.mine {
+		if !u.landed() {
+			xs = append(xs, k.extent())
+		}
+	}
+	reqs := plan(xs, r.g.limits)
+	switch len(reqs) {
+	case 0:
+		return nil
+	case 1:
+		return r.fetch(ctx, reqs[0])
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	room := make(chan struct{}, r.g.limits.Parallel)
+	for _, q := range reqs {
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := r.fetch(ctx, q); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// storedBufs are buffers of *[]byte for stored bytes on their way to be decoded.
+// What they become is left to the garbage collector, since whoever reads it may
+// keep a part.
+var storedBufs = sync.Pool{New: func() any { return new([]byte) }}
+
+func (r *reading) fetch(ctx context.Context, q request) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	o, err := r.g.open(ctx, q.object, q.external)
+	if err != nil {
+		return err
+	}
+	if e := q.extents[0]; len(q.extents) == 1 && e.Codec == codec.Raw {
+		return o.ReadAt(ctx, r.p[e.At-r.off:][:e.Size], e.Off)
+	}
+	spare := storedBufs.Get().(*[]byte)
+	defer storedBufs.Put(spare)
+	*spare = slices.Grow((*spare)[:0], int(q.len))
+	buf := (*spare)[:q.len]
+	if err := o.ReadAt(ctx, buf, q.off); err != nil {
+		if !isCut(err) {
+			return err
+		}
+		if len(q.extents) == 1 {
+			r.g.landStored(ctx, o, r.mine[keyOf(q.extents[0])], nil)
+			return nil
+		}
+		for _, e := range q.extents {
+			if err := r.fetch(ctx, request{q.object, q.external, e.Off, e.Len, []format.Extent{e}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, e := range q.extents {
+		stored := buf[e.Off-q.off:][:e.Len]
+		if e.Codec == codec.Raw {
+			copy(r.p[e.At-r.off:][:e.Size], stored)
+		} else {
+			r.g.landStored(ctx, o, r.mine[keyOf(e)], stored)
+		}
+	}
+	return nil
+}
+
+// copyUnits copies what is wanted of units, and waits for those that others
+// decode. It comes after all own ones have landed, so that two that wait for each
+// other do not wait for ever.
+func (r *reading) copyUnits(ctx context.Context) error {
+	for i := range r.units {
+		pc := &r.units[i]
+		if err := r.g.settle(ctx, pc); err != nil {
+			return err
+		}
+		if r.p == nil {
+			continue
+		}
+		b, err := pc.u.slice(pc.Extent)
+		if err != nil {
+			return err
+		}
+		copy(r.p[pc.At-r.off:], b)
+	}
+	return nil
+}
+
+// settle waits until a piece's unit is decoded. If who was to do it was cancelled
+// or met another error, that is not our end.
+func (g *Engine) settle(ctx context.Context, pc *piece) error {
+	for {
+		if err := pc.u.wait(ctx); err != nil || !pc.u.gone {
+			return err
+		}
+		var mine bool
+		if pc.u, mine = g.units.claim(pc.u.key, true); mine {
+			g.decode(ctx, pc.u)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// readSolid reads what lies in units that are not decoded whole.
+func (r *reading) readSolid(ctx context.Context) error {
+	for _, e := range r.solid {
+		c, err := r.g.cursor(ctx, e)
+		if err != nil {
+			return err
+		}
+		_, err = io.ReadFull(c, r.p[e.At-r.off:][:e.Size])
+		r.g.cursors.put(c)
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = wrongUnit(c.key, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

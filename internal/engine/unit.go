@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"bytes"
+	lru "container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A unit is a stored run that is decoded whole: a record, a section. Its content
+// is kept, since what is read next often lies in it too. What is too long for
+// that, or of a length that nobody knows, is read by a cursor.
+//
+// A unit that is damaged has the content before its damage, and an error for
+// whoever wants more.
+type unit struct {
+	key  unitKey
+	done chan struct{} // closed when the rest is set
+	b    []byte
+	err  error
+	gone bool         // nobody decoded it: whoever needs it has to
+	elem *lru.Element // of units.used
+}
+
+// unitKey says where a unit is stored and what it becomes.
+type unitKey struct {
+	object    string
+	external  bool
+	off, len  int64
+	size      int64
+	codecName string
+}
+
+const (
+	maxUnit   = 16 << 20
+	maxStored = maxUnit + 1<<20 // of a unit that does not get smaller
+)
+
+func keyOf(e format.Extent) unitKey {
+	return unitKey{e.Object, e.External, e.Off, e.Len, e.Unit, e.Codec}
+}
+
+// extent is all of the unit.
+func (k unitKey) extent() format.Extent {
+	return format.Extent{Size: k.size, Object: k.object, External: k.external, Off: k.off, Len: k.len, Codec: k.codecName, Unit: k.size}
+}
+
+// coded reports whether e's content is what a codec makes of stored bytes.
+func coded(e format.Extent) bool {
+	return e.Codec != codec.Raw && e.Codec != codec.Zero && e.Codec != codec.Inline
+}
+
+// inUnit reports whether e, which is coded, lies in a unit that is decoded whole.
+func inUnit(e format.Extent) bool {
+	return 0 < e.Unit && e.Unit <= maxUnit && e.Len <= maxStored
+}
+
+func newUnit(k unitKey) *unit { return &unit{key: k, done: make(chan struct{})} }
+
+func (u *unit) landed() bool {
+	select {
+	case <-u.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits until the unit is decoded, or given up.
+func (u *unit) wait(ctx context.Context) error {
+	select {
+	case <-u.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// slice returns e's content, or as much as there is of it and what is wrong.
+func (u *unit) slice(e format.Extent) ([]byte, error) {
+	have := int64(len(u.b))
+	from, to := min(e.Skip, have), min(e.Skip+e.Size, have)
+	b := u.b[from:to:to]
+	if int64(len(b)) < e.Size {
+		return b, u.err
+	}
+	return b, nil
+}
+
+// units remembers decoded units, the most recently used, and knows those that
+// are being decoded, so that nobody does it twice.
+type units struct {
+	limit int64
+	mu    sync.Mutex
+	held  int64
+	used  lru.List // of *unit, the most recently used in front
+	m     map[unitKey]*unit
+}
+
+// unitCost is what a unit costs beside its content.
+const unitCost = 512
+
+func newUnits(limit int64) *units { return &units{limit: limit, m: map[unitKey]*unit{}} }
+
+// keeps reports whether a read of n bytes may leave its units here. A long one
+// would push out everything else, and comes seldom again.
+func (c *units) keeps(n int64) bool { return n <= c.limit/4 }
+
+// claim returns the unit of that key. If it is the caller's, nobody else has it
+// or is about to: the caller must land it or give it up. It is shared if keep.
+func (c *units) claim(k unitKey, keep bool) (u *unit, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.m[k]; u != nil {
+		if u.elem != nil {
+			c.used.MoveToFront(u.elem)
+		}
+		return u, false
+	}
+	u = newUnit(k)
+	if keep {
+		c.m[k] = u
+	}
+	return u, true
+}
+
+// land sets what became of a unit. It is remembered if it would be the same the
+// next time.
+func (c *units) land(u *unit, b []byte, err error, lasting bool) {
+	u.b, u.err = b, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(u.done)
+	if c.m[u.key] != u {
+		return
+	}
+	cost := int64(len(b)) + unitCost
+	if !lasting || cost > c.limit {
+		delete(c.m, u.key)
+		return
+	}
+	u.elem = c.used.PushFront(u)
+	for c.held += cost; c.held > c.limit; {
+		last := c.used.Back().Value.(*unit)
+		c.used.Remove(last.elem)
+		delete(c.m, last.key)
+		c.held -= int64(len(last.b)) + unitCost
+	}
+}
+
+// giveUp is for whoever claimed a unit and did not come to decode it.
+func (c *units) giveUp(u *unit) {
+	u.gone = true
+	c.land(u, nil, nil, false)
+}
+
+// decode fetches one unit by itself and lands it, or gives it up if ctx is done.
+func (g *Engine) decode(ctx context.Context, u *unit) {
+	o, err := g.open(ctx, u.key.object, u.key.external)
+	if err != nil {
+		g.landFailed(ctx, u, err)
+		return
+	}
+	stored := make([]byte, u.key.len)
+	if err := o.ReadAt(ctx, stored, u.key.off); err != nil {
+		if !isCut(err) {
+			g.landFailed(ctx, u, err)
+			return
+		}
+		stored = nil // decode what is there
+	}
+	g.landStored(ctx, o, u, stored)
+}
+
+// isCut reports whether a read failed since the object ends before the range
+// does.
+func isCut(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }
+
+func (g *Engine) landFailed(ctx context.Context, u *unit, err error) {
+	if ctx.Err() != nil {
+		g.units.giveUp(u)
+		return
+	}
+	g.units.land(u, nil, err, false)
+}
+
+// landStored lands what the stored bytes of a unit become. If they are damaged,
+// or nil, they are read once more, front to back, to where the damage is.
+func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored []byte) {
+	k := u.key
+	c, ok := codec.Lookup(k.codecName)
+	if !ok {
+		g.units.land(u, nil, fmt.Errorf("%s at %d: no codec %q", k.object, k.off, k.codecName), false)
+		return
+	}
+	var b []byte
+	err := io.ErrUnexpectedEOF
+	switch {
+	case stored != nil && c.Append != nil:
+		b, err = c.Append(nil, stored, int(k.size))
+	case stored != nil:
+		b, err = decodeFront(c, bytes.NewReader(stored), int(k.size))
+	}
+	if err == nil {
+		g.units.land(u, b, nil, true)
+		return
+	}
+	in := newStored(ctx, o, k.off, k.len, Limits{Request: g.limits.Request})
+	b, streamed := decodeFront(c, in, int(k.size))
+	if streamed == nil {
+		g.units.land(u, b, nil, true) // what the store gave at first was wrong
+		return
+	}
+	if int64(len(b)) == k.size || errors.Is(streamed, codec.ErrChecksum) {
+		b = nil // it is wrong somewhere, and nobody knows where
+	}
+	switch {
+	case ctx.Err() != nil:
+		g.units.giveUp(u)
+	case in.failed != nil:
+		g.units.land(u, b, in.failed, false)
+	default:
+		g.units.land(u, b, wrongUnit(k, err), true)
+	}
+}
+
+// wrongUnit says where what the decoder says is wrong is stored.
+func wrongUnit(k unitKey, err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // content should be where the unit ends
+	}
+	return fmt.Errorf("%s at %d: decode %s: %w", k.object, k.off, k.codecName, err)
+}
+
+// decodeFront decodes what must become size bytes, or as much of it as can be.
+func decodeFront(c codec.Codec, stored io.Reader, size int) ([]byte, error) {
+	d, err := c.Decode(stored)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	b := make([]byte, size)
+	n, err := io.ReadFull(d, b)
+	if err != nil {
+		return b[:n], err
+	}
+	return b, atEnd(d, int64(size))
+}
+
+// atEnd makes sure that d, of which size bytes were read, has no more: it may
+// have found out only now that a checksum is wrong.
+func atEnd(d io.Reader, size int64) error {
+	switch n, err := io.ReadFull(d, make([]byte, 1)); {
+	case n > 0:
+		return fmt.Errorf("unit size: expected %d, found more", size)
+	case err != io.EOF:
+		return err
+	}
+	return nil
+}
