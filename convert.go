@@ -43,7 +43,9 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 				return Converted{}, err
 			}
 			if kept, _ := p.keeps(e); kept {
-				p.manifest = append(p.manifest, Entry{Name: o.Prefix + e.Name, Kind: e.Kind, Size: e.Size})
+				p.adjust(&e)
+				e.Ref, e.Attr, e.Digest = nil, nil, Digest{}
+				p.manifest = append(p.manifest, e)
 			}
 		}
 	}

@@ -116,6 +116,11 @@ func byName(ctx context.Context, a *Archive) ([]Entry, error) {
 
 // differ says in what two entries of one name differ, "" if in nothing.
 func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (string, error) {
+	// Which of a file's names is the file, and which are hard links to it, is
+	// nothing that the file knows.
+	if (ea.Kind == format.HardLink) != (eb.Kind == format.HardLink) || ea.Kind == format.HardLink && ea.Link != eb.Link {
+		ea, eb = a.linked(ctx, ea), b.linked(ctx, eb)
+	}
 	switch {
 	case ea.Kind != eb.Kind:
 		return "kind", nil
@@ -141,6 +146,17 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 		return "", err
 	}
 	return "content", nil
+}
+
+// linked returns the file that a hard link leads to, or what it is given.
+func (a *Archive) linked(ctx context.Context, e Entry) Entry {
+	if e.Kind != format.HardLink {
+		return e
+	}
+	if to, err := a.Lookup(ctx, e.Link); err == nil && to.Kind == format.File {
+		return to
+	}
+	return e
 }
 
 func sameContent(a, b io.ReadCloser) (bool, error) {

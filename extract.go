@@ -26,6 +26,10 @@ type ExtractOptions struct {
 	Overwrite bool `json:"overwrite,omitempty"`
 	// NoOwner leaves files to whoever extracts. Only root gives them away.
 	NoOwner bool `json:"no_owner,omitempty"`
+	// OutsideLinks makes symbolic links that lead outside too, as packages have
+	// them that are meant for "/". Nothing is written through them here, but who
+	// uses the folder afterwards should know.
+	OutsideLinks bool `json:"outside_links,omitempty"`
 	// NoVerify skips the comparison with recorded digests.
 	NoVerify bool `json:"no_verify,omitempty"`
 	// Max bounds what is believed of an archive before it may fill a disk.
@@ -85,7 +89,7 @@ type Extracted struct {
 // are refused and reported. A file appears under its name when its content is
 // whole and, if the archive has its digest, right.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
-	x := &extraction{a: a, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true},
+	x := &extraction{a: a, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
 	if err := x.findFolding(); err != nil {
@@ -139,9 +143,12 @@ type extraction struct {
 	run   string       // in temporary names
 	temps atomic.Int64
 
+	people people
+
 	mu      sync.Mutex
 	sum     Extracted
 	folders map[string]bool
+	failed  map[string]bool // files that are not there, or are somebody else's
 }
 
 // findFolding finds out whether the target tells names apart by case.
@@ -333,6 +340,9 @@ func (x *extraction) done(ctx context.Context, e Entry, err error) error {
 		return nil
 	}
 	x.sum.Failed++
+	if e.Kind.HasContent() {
+		x.failed[x.key(e.Name)] = true
+	}
 	if x.o.OnError == nil {
 		return err
 	}

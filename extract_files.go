@@ -153,17 +153,13 @@ func (x *extraction) tempName() string {
 
 var errExists = errors.New("there is a file of this name already, and it stays")
 
-// metadata gives an open file its owner and mode; set-id bits only to a file
-// that is its owner's.
+// metadata gives an open file its owner and mode.
 func (x *extraction) metadata(f *os.File, e Entry) error {
-	mode := e.Mode.Perm()
-	if x.chown(f, e) {
-		mode |= e.Mode & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
-	}
+	owned := x.chown(f, e)
 	if !e.HasMode {
 		return nil
 	}
-	return f.Chmod(mode)
+	return f.Chmod(modeFor(e, owned))
 }
 
 // links makes symlinks, hard links and FIFOs, when no file can be written
@@ -182,9 +178,14 @@ func (x *extraction) links(ctx context.Context) error {
 				err = x.symlink(e)
 			case format.HardLink:
 				err = x.hardLink(e)
+			case format.Fifo:
+				err = makeFifo(x.root, e.Name, e.FileMode())
 			default:
 				err = fmt.Errorf("%s: a %s is not extracted here: %w", format.Escape(e.Name), e.Kind, errors.ErrUnsupported)
 			}
+		}
+		if err == nil && e.Kind != format.HardLink {
+			err = x.linkMetadata(e)
 		}
 		if err := x.done(ctx, e, err); err != nil {
 			return err
@@ -193,10 +194,29 @@ func (x *extraction) links(ctx context.Context) error {
 	return nil
 }
 
+// linkMetadata gives a link or a FIFO its owner, mode and time.
+func (x *extraction) linkMetadata(e Entry) error {
+	uid, gid, owned := x.ownerOf(e)
+	if owned {
+		if err := x.root.Lchown(e.Name, uid, gid); err != nil {
+			return err
+		}
+	}
+	if e.Kind == format.Fifo && e.HasMode {
+		if err := x.root.Chmod(e.Name, modeFor(e, owned)); err != nil {
+			return err
+		}
+	}
+	if e.ModTime.IsZero() {
+		return nil
+	}
+	return setTime(x.root, e.Name, e.ModTime)
+}
+
 // symlink makes a link that stays inside: os.Root keeps us from following one
 // that leads out, but whoever uses the folder afterwards has no such guard.
 func (x *extraction) symlink(e Entry) error {
-	if !staysInside(path.Dir(e.Name), e.Link) {
+	if !x.o.OutsideLinks && !staysInside(path.Dir(e.Name), e.Link) {
 		return &refusedError{Problem{Code: format.UnsafePath, Class: "link-outside", Severity: format.Error, Volume: x.a.name, Off: -1,
 			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a link to %q could lead outside", e.Link)}}
 	}
@@ -228,7 +248,7 @@ func staysInside(dir, target string) bool {
 
 // hardLink links to a file that this extraction made, and to nothing else.
 func (x *extraction) hardLink(e Entry) error {
-	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || format.NameFault(e.Link) != "" {
+	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || x.failed[x.key(e.Link)] || format.NameFault(e.Link) != "" {
 		return &refusedError{Problem{Code: format.Dangling, Severity: format.Error, Volume: x.a.name, Off: -1,
 			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a hard link to %q, which is no file of this extraction", e.Link)}}
 	}
@@ -241,8 +261,12 @@ func (x *extraction) folderModes() error {
 	slices.SortFunc(x.dirs, func(a, b Entry) int { return strings.Compare(b.Name, a.Name) })
 	for _, e := range x.dirs {
 		var err error
-		if e.HasMode {
-			err = x.root.Chmod(e.Name, e.Mode.Perm())
+		uid, gid, owned := x.ownerOf(e)
+		if owned {
+			err = x.root.Chown(e.Name, uid, gid)
+		}
+		if err == nil && e.HasMode {
+			err = x.root.Chmod(e.Name, modeFor(e, owned))
 		}
 		if err == nil && !e.ModTime.IsZero() {
 			err = x.root.Chtimes(e.Name, e.ModTime, e.ModTime)

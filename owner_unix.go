@@ -3,39 +3,33 @@
 package holdall
 
 import (
+	"io/fs"
 	"os"
-	"os/user"
-	"strconv"
 )
 
-// chown gives an open file to the owner that its entry names, if we are root
-// and both user and group are known here. It says whether it did.
-func (x *extraction) chown(f *os.File, e Entry) bool {
+// ownerOf returns the numbers of an entry's owner and group, if we may give files
+// away and both are known here.
+func (x *extraction) ownerOf(e Entry) (uid, gid int, ok bool) {
 	if x.o.NoOwner || os.Geteuid() != 0 || e.Owner == "" || e.Group == "" {
-		return false
+		return 0, 0, false
 	}
-	uid, ok := id(e.Owner, func(n string) (string, error) {
-		u, err := user.Lookup(n)
-		if err != nil {
-			return "", err
-		}
-		return u.Uid, nil
-	})
-	gid, ok2 := id(e.Group, func(n string) (string, error) {
-		g, err := user.LookupGroup(n)
-		if err != nil {
-			return "", err
-		}
-		return g.Gid, nil
-	})
-	return ok && ok2 && f.Chown(uid, gid) == nil
+	uid, okUser := x.people.uid(e.Owner)
+	gid, okGroup := x.people.gid(e.Group)
+	return uid, gid, okUser && okGroup
 }
 
-// id returns the number of a name, or of a number.
-func id(name string, lookup func(string) (string, error)) (int, bool) {
-	if s, err := lookup(name); err == nil {
-		name = s
+// chown gives an open file to its owner. It says whether it did.
+func (x *extraction) chown(f *os.File, e Entry) bool {
+	uid, gid, ok := x.ownerOf(e)
+	return ok && f.Chown(uid, gid) == nil
+}
+
+// modeFor is what an entry's mode may be: set-id bits only where the file is its
+// owner's.
+func modeFor(e Entry, owned bool) fs.FileMode {
+	mode := e.Mode.Perm()
+	if owned {
+		mode |= e.Mode & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 	}
-	n, err := strconv.Atoi(name)
-	return n, err == nil && n >= 0
+	return mode
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/tree"
@@ -33,6 +34,9 @@ type PackOptions struct {
 	// Listed says that the paths were listed one by one: each keeps its whole
 	// name, and folders bring nothing that is in them.
 	Listed bool `json:"listed,omitempty"`
+	// Time is what every entry gets for its time, if it is not zero: archives of
+	// the same contents are then the same.
+	Time time.Time `json:"time,omitzero"`
 	// Prefix is put in front of every name.
 	Prefix string `json:"prefix,omitempty"`
 	// Jobs is how many files are read at once; 0 suits the machine.
@@ -131,7 +135,9 @@ type packer struct {
 	name     string
 	carry    [][2]string
 	manifest []Entry
-	nodes    []tree.Node // what the manifest was made of
+	nodes    []tree.Node       // what the manifest was made of
+	firsts   map[string]string // names of hard links, each with the name before it
+	people   people
 
 	w        format.Writer
 	chunk    int
@@ -287,7 +293,7 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		p.sum.Dropped[kind]++
 		return nil
 	}
-	e.Name = p.o.Prefix + e.Name
+	p.adjust(&e)
 	if p.w == nil {
 		if err := p.next(ctx); err != nil {
 			return err
@@ -322,6 +328,17 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		p.o.Meter.add(1, e.Size)
 	}
 	return nil
+}
+
+// adjust makes of an entry as it was found what it shall be in the archive.
+func (p *packer) adjust(e *Entry) {
+	e.Name = p.o.Prefix + e.Name
+	if e.Kind == format.HardLink {
+		e.Link = p.o.Prefix + e.Link
+	}
+	if !p.o.Time.IsZero() {
+		e.ModTime = p.o.Time
+	}
 }
 
 // entryFault reports whether err is about one entry and not about the archive.

@@ -102,38 +102,102 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, bytes int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
-		if node.Err == nil && node.Type.IsRegular() && own(node.Path) {
-			continue
+		if node.Err == nil && node.Type.IsRegular() {
+			if own(node.Path) {
+				continue
+			}
+			n, bytes = n+1, bytes+node.Info.Size()
 		}
 		p.nodes = append(p.nodes, node)
-		if last := &p.nodes[len(p.nodes)-1]; node.Err != nil {
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if p.f.Order != nil {
+		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return p.f.Order(forecast(a), forecast(b)) })
+	}
+	p.findHardLinks()
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.Err != nil {
 			continue
-		} else if node.Type.IsRegular() {
-			last.Info = nil // asked again when the file is read
 		}
-		e := Entry{Name: p.o.Prefix + node.Name}
-		switch {
-		case node.Type.IsRegular():
+		e := p.entryOf(*node)
+		if node.Type.IsRegular() {
 			e.Size = node.Info.Size()
-			n, bytes = n+1, bytes+e.Size
-		case node.Type.IsDir():
-			e.Kind = format.Dir
-		case node.Type == fs.ModeSymlink:
-			e.Kind = format.Symlink
-		default:
-			continue
+			if e.Kind == format.HardLink {
+				e.Size = 0
+			}
+			node.Info = nil // asked again when the file is read
 		}
-		if kept, _ := p.keeps(e); kept {
+		if kept, _ := p.keeps(e); kept && (node.Type.IsRegular() || e.Kind != format.File) {
+			p.adjust(&e)
 			p.manifest = append(p.manifest, e)
 		}
 	}
 	if p.o.Meter.wantsTotal() {
 		p.o.Meter.expect(n, bytes)
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	return nil
+}
+
+// forecast is what of a node its place depends on.
+func forecast(n tree.Node) Entry {
+	e := Entry{Name: n.Name}
+	if n.Type.IsDir() {
+		e.Kind = format.Dir
+	}
+	return e
+}
+
+// findHardLinks finds nodes that are other names of a file before them.
+func (p *packer) findHardLinks() {
+	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow {
+		return
+	}
+	seen := map[tree.Same]string{}
+	for _, n := range p.nodes {
+		if n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
+			continue
+		}
+		same, several := tree.SameOf(n.Info)
+		if !several {
+			continue
+		}
+		first, again := seen[same]
+		if !again {
+			seen[same] = n.Name
+			continue
+		}
+		if p.firsts == nil {
+			p.firsts = map[string]string{}
+		}
+		p.firsts[n.Name] = first
+	}
+}
+
+// entryOf is what a node will be in the archive, but for a file's size and
+// digest.
+func (p *packer) entryOf(n tree.Node) Entry {
+	e := Entry{Name: n.Name, Link: n.Link}
+	switch {
+	case n.Type.IsDir():
+		e.Kind = format.Dir
+	case n.Type == fs.ModeSymlink:
+		e.Kind = format.Symlink
+	case n.Type == fs.ModeNamedPipe:
+		e.Kind = format.Fifo
+	}
+	if first, ok := p.firsts[n.Name]; ok {
+		e.Kind, e.Link = format.HardLink, first
+	}
+	if n.Info != nil {
+		e.Mode, e.HasMode, e.ModTime = n.Info.Mode(), true, n.Info.ModTime()
+		if uid, gid, ok := tree.OwnerOf(n.Info); ok && p.f.Keeps&format.KeepsOwners != 0 {
+			e.Owner, e.Group = p.people.user(uid), p.people.group(gid)
+		}
+	}
+	return e
 }
 
 // loads cuts a walk into loads.
@@ -193,24 +257,20 @@ func (p *packer) read(l *load) {
 	used := 0
 	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
 	for _, n := range l.nodes {
-		f := loaded{entry: Entry{Name: n.Name, Link: n.Link}, at: used, err: n.Err}
+		f := loaded{entry: p.entryOf(n), at: used, err: n.Err}
 		switch {
-		case n.Err != nil:
-		case n.Type.IsDir():
-			f.entry.Kind = format.Dir
-		case n.Type == fs.ModeSymlink:
-			f.entry.Kind = format.Symlink
-		case n.Type == fs.ModeNamedPipe:
-			f.entry.Kind = format.Fifo
+		case n.Err != nil || f.entry.Kind != format.File && f.entry.Kind != format.HardLink:
 		case !n.Type.IsRegular():
 			f.err = errSpecial
+		case f.entry.Kind == format.HardLink:
+			f.err = p.statLink(n, &f.entry)
 		default:
 			room := l.buf[used:min(len(l.buf), used+smallFile)]
 			m, k, rest, err := tree.Load(n.Path, room, p.o.Follow || n.Root)
 			if f.err = err; err != nil {
 				break
 			}
-			f.entry.Size, f.entry.Mode, f.entry.HasMode, f.entry.ModTime = m.Size, m.Mode, true, m.ModTime
+			p.describe(&f.entry, m)
 			if rest != nil {
 				rest.Close()
 				f.at = -1
@@ -221,14 +281,30 @@ func (p *packer) read(l *load) {
 			}
 			used += k
 		}
-		if n.Info != nil && f.err == nil && f.entry.Kind != format.File {
-			f.entry.Mode, f.entry.HasMode, f.entry.ModTime = n.Info.Mode(), true, n.Info.ModTime()
-		}
 		l.files = append(l.files, f)
 	}
 	if used > 0 {
 		p.perLoad.Store(int32(min(max(loadSize*3/4*len(l.nodes)/used, 1), loadFiles)))
 	}
+}
+
+// describe notes what is known of a file that was opened.
+func (p *packer) describe(e *Entry, m tree.Meta) {
+	e.Size, e.Mode, e.HasMode, e.ModTime = m.Size, m.Mode, true, m.ModTime
+	if p.f.Keeps&format.KeepsOwners != 0 && m.UID >= 0 {
+		e.Owner, e.Group = p.people.user(m.UID), p.people.group(m.GID)
+	}
+}
+
+// statLink describes a further name of a file, which has no content of its own.
+func (p *packer) statLink(n tree.Node, e *Entry) error {
+	info, err := os.Lstat(n.Path)
+	if err != nil {
+		return err
+	}
+	n.Info = info
+	*e = p.entryOf(n)
+	return nil
 }
 
 var errSpecial = errors.New("a socket or device is not packed")
@@ -275,7 +351,7 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
 		return p.fail(p.o.Prefix+e.Name, err)
 	}
 	defer file.Close()
-	e.Size = m.Size
+	p.describe(&e, m)
 	r := newReadAhead(file, digest, p.o.Meter)
 	defer r.Close()
 	return p.add(ctx, e, r)
@@ -301,7 +377,7 @@ func (p *packer) addCopied(ctx context.Context, n tree.Node, e Entry) error {
 		return errors.ErrUnsupported
 	}
 	defer o.Close()
-	e.Size = m.Size
+	p.describe(&e, m)
 	section := format.NewSection(ctx, o, 0, e.Size)
 	wait, stop := sumAside(ctx, o, e.Size, p.o.Meter)
 	defer stop()

@@ -40,6 +40,11 @@ type Format struct {
 	// an index in front finds its room.
 	WantsManifest bool
 
+	// Order compares two entries by where they should be stored; nil is the order
+	// of their names, a folder before what is in it. It is a wish: a Writer takes
+	// entries as they come. With WantsManifest, what is packed comes in this order.
+	Order func(a, b Entry) int
+
 	// Refers says that an entry can be written as a reference to where its
 	// content lies: see Section.Address.
 	Refers bool

@@ -23,7 +23,10 @@ func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err 
 	if !info.Mode().IsRegular() {
 		return m, 0, nil, &fs.PathError{Op: "open", Path: p, Err: errNotRegular}
 	}
-	m = Meta{Size: info.Size(), Mode: info.Mode(), ModTime: info.ModTime()}
+	m = Meta{Size: info.Size(), Mode: info.Mode(), ModTime: info.ModTime(), UID: -1, GID: -1}
+	if uid, gid, ok := OwnerOf(info); ok {
+		m.UID, m.GID = uid, gid
+	}
 	f, err := os.Open(p)
 	if err != nil {
 		return m, 0, nil, err

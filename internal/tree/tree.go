@@ -188,9 +188,10 @@ func CheckPatterns(patterns []string) error {
 
 // Meta is what is known of a file that has been opened.
 type Meta struct {
-	Size    int64
-	Mode    fs.FileMode
-	ModTime time.Time
+	Size     int64
+	Mode     fs.FileMode
+	ModTime  time.Time
+	UID, GID int // -1 where there are none
 }
 
 // ErrChanged means a file was not as long as it said when it was opened.
