@@ -12,35 +12,40 @@ import (
 // floors says which rooms of the house a room may open. A room absent here may
 // not exist: whoever adds one decides where it stands. Arrows go down only.
 var floors = map[string]string{
-	"codec":                  "",
-	"store":                  "",
-	"store/storetest":        "store",
-	"store/local":            "store",
-	"store/web":              "store",
-	"format":                 "store",
-	"format/caf":             "format store codec",
-	"format/lindi":           "format store codec",
-	"format/formattest":      "format store codec store/storetest",
-	"format/formattest/tiny": "format store codec",
-	"internal/pipe":          "",
-	"internal/tree":          "",
-	"internal/cache":         "store",
-	"internal/engine":        "format store codec internal/pipe",
-	"bytemap":                "format",
-	"zarr":                   "",
-	"":                       "format store codec internal/engine internal/cache internal/pipe internal/tree",
-	"format/all":             "format format/caf format/lindi",
-	"store/all":              "store store/local store/web",
-	"app/serve":              " format store",
-	"cmd/holdall":            " format store codec bytemap zarr app/serve format/all store/all store/local",
-	"interop/lindi":          "",
-	"bench":                  " format store format/all store/all store/local",
-	"docs":                   "",
+	"codec":                     "",
+	"store":                     "",
+	"store/storetest":           "store",
+	"store/local":               "store",
+	"store/web":                 "store",
+	"format":                    "store",
+	"format/caf":                "format store codec",
+	"format/lindi":              "format store codec",
+	"format/tar":                "format store codec",
+	"format/rvn":                "format store codec format/rvn/internal/shlib format/rvn/internal/ucl",
+	"format/rvn/internal/shlib": "",
+	"format/rvn/internal/ucl":   "",
+	"format/formattest":         "format store codec store/storetest",
+	"format/formattest/tiny":    "format store codec",
+	"internal/pipe":             "",
+	"internal/tree":             "",
+	"internal/cache":            "store",
+	"internal/engine":           "format store codec internal/pipe",
+	"bytemap":                   "format",
+	"zarr":                      "",
+	"":                          "format store codec internal/engine internal/cache internal/pipe internal/tree",
+	"format/all":                "format format/caf format/lindi format/rvn format/tar",
+	"store/all":                 "store store/local store/web",
+	"app/serve":                 " format store",
+	"cmd/holdall":               " format store codec bytemap zarr app/serve format/all store/all store/local",
+	"interop/lindi":             "",
+	"interop/rvn":               " format store format/all store/all",
+	"bench":                     " format store format/all store/all store/local",
+	"docs":                      "",
 }
 
 // offThePath are rooms that need not build for a browser and may use what the
 // others must not.
-var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "app/serve": true, "cmd/holdall": true, "interop/lindi": true, "bench": true, "docs": true}
+var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "app/serve": true, "cmd/holdall": true, "interop/lindi": true, "interop/rvn": true, "bench": true, "docs": true}
 
 // forbidden keeps what reads archives small: no network, no database, no system
 // calls of one system.

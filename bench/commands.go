@@ -42,6 +42,14 @@ var comparisons = []comparison{
 	{"lindi: random reads, in process", readLindi},
 	{"lindi: commit after commit, in process", commitLindi},
 	{"lindi: chunks over HTTP, in process", webLindi},
+	{"rvn: pack", rvnPack(0.5, 1.10)},
+	{"rvn: pack, 4 MiB sections", rvnPack(0.5, 1.10, "--sections", "4MiB")},
+	{"rvn: pack, best", rvnPack(2, 1.02, "--level", "best")},
+	{"rvn: extract in memory", rvnExtract((*suite).sections)},
+	{"rvn: extract in memory, one frame", rvnExtract((*suite).solid)},
+	{"rvn: verify, against decoding alone", rvnVerify},
+	{"rvn: list", rvnList},
+	{"rvn: one file near the end, against one frame", rvnOne},
 }
 
 // memoryDir is where Linux has a file system in memory.

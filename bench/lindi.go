@@ -22,7 +22,7 @@ import (
 )
 
 // The reference of LINDI is a Python package: $HOLDALL_LINDI_PYTHON names a
-// python that has it, as interop/lindi/install makes one. It is timed within its
+// python that has it, as interop/install makes one. It is timed within its
 // own process, so that the start of Python does not count.
 //
 //go:embed lindi_reference.py

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -24,15 +25,24 @@ the way, with exit code 1 at the end if they are damaged.
 --range takes part of each: START-END without the byte at END, START- to the
 end, -N the last N bytes.
 
+--view meta without a PATH writes what a package says of itself.
+
 --decode writes the elements of Zarr arrays instead: as text, or with
 --decode=npy as a NumPy file.`,
 		Example: `  holdall cat docs.caf guide/intro.md
   holdall cat --range 0-512 data.caf big.bin | xxd
   holdall cat https://example.org/docs.caf guide/intro.md | less
+  holdall cat --view meta package.rvn
   holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy`,
-		Args: args(2, -1, "an archive and what to read of it"),
+		Args: args(1, -1, "an archive and what to read of it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if len(args) == 1 {
+				if a.view != metaView {
+					return &usageError{cmd, errors.New("expected an archive and what to read of it, found 1 argument")}
+				}
+				args = append(args, metaText)
+			}
 			if decode != "" {
 				return a.catArrays(cmd, args, decode, r.set)
 			}
@@ -59,6 +69,13 @@ end, -N the last N bytes.
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
 	return cmd
 }
+
+// The view of packages that shows what they say of themselves, and the file of
+// it that is the text as it stands.
+const (
+	metaView = "meta"
+	metaText = "metadata.ucl"
+)
 
 // catArrays writes the elements of Zarr arrays.
 func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {

@@ -31,8 +31,11 @@ system copies them itself. What DST has no place for is said.`,
 		Args: args(2, 2, "SRC and DST"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m := &holdall.Meter{}
-			o := f.options(a, m)
 			f.out = args[1]
+			o, err := f.options(a, m)
+			if err != nil {
+				return &usageError{cmd, err}
+			}
 			o.Embed, o.Refer = refs.embed, refs.refer
 			return a.convert(cmd.Context(), args[0], args[1], f, o, from, refs.dropOrphans)
 		},

@@ -46,6 +46,7 @@ before they appear. Files that are there already stay, unless --overwrite.`,
 	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")
 	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
 	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
+	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "make symbolic links that lead outside DIR too, as packages have them")
 	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
 	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop at more entries than this (default 20 million, -1 no limit)")
 	fs.Var(&maxBytes, "max-bytes", "stop at more content than this (default no limit)")

@@ -157,7 +157,10 @@ func (a *app) printInfo(i *infoJSON) {
 		perEntry = fmt.Sprintf(" (%.1f bytes an entry)", float64(i.IndexBytes)/float64(i.Entries))
 	}
 	line("index", "%s%s", a.humanSize(i.IndexBytes), perEntry)
-	if i.StoredBytes > 0 {
+	switch {
+	case i.StoredBytes > 0 && i.StoredBytes < i.Bytes:
+		line("compressed", "to %.1f%%", 100*float64(i.StoredBytes)/float64(i.Bytes))
+	case i.StoredBytes > 0:
 		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-i.Bytes), 100*float64(i.StoredBytes-i.Bytes)/float64(i.StoredBytes))
 	}
 	for _, f := range i.facts {

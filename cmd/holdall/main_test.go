@@ -30,6 +30,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rvn, err := filepath.Abs("../../format/rvn/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
@@ -39,6 +43,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("WEB", web.URL)
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("LINDI", lindi)
+			e.Setenv("RVN", rvn)
 			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,8 @@ type packFlags struct {
 	chunkMax  sizeFlag
 	jobs      int
 	level     string
+	sections  string
+	timestamp string
 	plain     bool
 	verify    bool
 }
@@ -33,18 +37,56 @@ func (f *packFlags) register(cmd *cobra.Command) {
 	fs.Var(&f.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
 	fs.Var(&f.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
 	fs.StringVar(&f.level, "level", "", "compression level, where the format compresses")
+	fs.StringVar(&f.sections, "sections", "", "rvn: what is compressed together, and read at random: 1MiB, 4MiB, or none, which is one piece as packrvn writes it")
+	fs.StringVar(&f.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (for rvn $SOURCE_DATE_EPOCH does so too)")
 	fs.BoolVar(&f.plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.BoolVar(&f.verify, "verify", false, "read what was written again, and check it")
 	fs.Bool("deterministic", true, "the same bytes for the same files")
 	fs.MarkHidden("deterministic")
 }
 
-func (f *packFlags) options(a *app, m *holdall.Meter) holdall.PackOptions {
+func (f *packFlags) options(a *app, m *holdall.Meter) (holdall.PackOptions, error) {
 	o := holdall.PackOptions{Format: a.format, ChunkSize: int64(f.chunkSize), ChunkMax: int64(f.chunkMax), Jobs: f.jobs, Plain: f.plain, Meter: m, OnError: a.entryFailed}
+	o.Param = map[string]string{}
 	if f.level != "" {
-		o.Param = map[string]string{"level": f.level}
+		o.Param["level"] = f.level
 	}
-	return o
+	switch f.sections {
+	case "":
+	case "none":
+		o.Param["sections"] = f.sections
+	default:
+		n, err := parseSize(f.sections)
+		if err != nil {
+			return o, fmt.Errorf("--sections: %w, or none", err)
+		}
+		o.Param["sections"] = strconv.FormatInt(n, 10)
+	}
+	if f.timestamp == "" && a.writes(f.out) == rvnFormat {
+		f.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
+	}
+	if f.timestamp != "" {
+		n, err := strconv.ParseInt(f.timestamp, 10, 64)
+		if err != nil || n < 0 {
+			return o, fmt.Errorf("--timestamp: expected seconds since 1970, found %q", f.timestamp)
+		}
+		o.Time = time.Unix(n, 0).UTC()
+	}
+	return o, nil
+}
+
+// rvnFormat has flags of its own.
+const rvnFormat = "rvn"
+
+// writes is the name of the format that an archive called out will have.
+func (a *app) writes(out string) string {
+	if a.format != "" {
+		return a.format
+	}
+	if f := format.ByExtension(format.All(), out); f != nil {
+		return f.Name
+	}
+	return ""
 }
 
 // entryFailed tells of one entry that a verb had to leave out.
@@ -66,6 +108,7 @@ func (a *app) entryFailed(name string, err error) {
 
 func (a *app) packCommand() *cobra.Command {
 	var f packFlags
+	var pkg packageFlags
 	var exclude []string
 	var follow, unpack bool
 	var filesFrom, prefix, stdinName string
@@ -102,8 +145,16 @@ are packed, and the exit code is 1.`,
 				return &usageError{cmd, errors.New("expected something to pack")}
 			}
 			m := &holdall.Meter{}
-			o := f.options(a, m)
+			o, err := f.options(a, m)
+			if err != nil {
+				return &usageError{cmd, err}
+			}
 			o.Exclude, o.Follow, o.Prefix, o.Listed = exclude, follow, prefix, filesFrom != ""
+			if a.writes(f.out) == rvnFormat {
+				if err := pkg.apply(&o); err != nil {
+					return err
+				}
+			}
 			if unpack {
 				return a.packUnpacked(cmd, inputs, f, o)
 			}
@@ -141,6 +192,7 @@ are packed, and the exit code is 1.`,
 	fs.StringVar(&filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
 	fs.StringVar(&prefix, "prefix", "", "put this in front of every name")
 	fs.StringVar(&stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
+	pkg.register(cmd)
 	return cmd
 }
 
@@ -219,7 +271,11 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 		if f.chunkSize == 0 { // one archive, even if it is a folder of many objects
 			name, what = f.out, ""
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, "file"), a.humanSize(sum.Stored), what)
+		thing := "file"
+		if w := format.ByName(format.All(), a.writes(f.out)); w != nil && w.Keeps&format.KeepsDirs != 0 {
+			thing = "entry" // folders count too
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
 	}
 	if f.verify {
 		volumes := sum.Volumes

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,25 @@ import (
 
 // What a verb asks a web server for, request by request. A line more is a round
 // trip more for every user.
+// sectionsOf says by which range a file of a package is read, which must be one.
+func sectionsOf(t *testing.T, archive, name string, run func(...string) string) string {
+	t.Helper()
+	for line := range strings.Lines(run("ls", "--json", archive)) {
+		var e struct {
+			Path  string
+			Spans []struct{ Offset, Length int64 }
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Path == name && len(e.Spans) == 1 && e.Spans[0].Length < 500_000 {
+			return fmt.Sprintf("bytes=%d-%d", e.Spans[0].Offset, e.Spans[0].Offset+e.Spans[0].Length-1)
+		}
+	}
+	t.Fatalf("%s does not lie in one section", name)
+	return ""
+}
+
 func TestWebRequests(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
@@ -51,6 +72,21 @@ func TestWebRequests(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "x.caf"), filepath.Join(dir, "x")); err != nil {
 		t.Fatal(err)
 	}
+	// A package of twelve sections.
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for i := range 300 {
+		b := make([]byte, 40_000)
+		for k := range b {
+			b[k] = "abcdefgh"[rnd.IntN(8)]
+		}
+		p := filepath.Join(dir, "pkg", fmt.Sprintf("%03d", i))
+		os.MkdirAll(filepath.Dir(p), 0o777)
+		if err := os.WriteFile(p, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("pack", "-o", filepath.Join(dir, "pkg.rvn"), filepath.Join(dir, "pkg"))
+	section := sectionsOf(t, filepath.Join(dir, "pkg.rvn"), "200", run)
 	ref, err := os.ReadFile("../../format/lindi/testdata/p03_index_growth.lindi.tar")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "ref.lindi.tar"), ref, 0o666)
@@ -80,6 +116,11 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		// All contents in one: neighbours are joined.
 		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
+
+		// RVN: the front, with the section table, then one section of a megabyte,
+		// which has a third of that.
+		{[]string{"cat", web.URL + "/pkg.rvn", "200"}, []string{"GET /pkg.rvn bytes=0-262143", "GET /pkg.rvn " + section}},
+		{[]string{"ls", "-R", web.URL + "/pkg.rvn"}, []string{"GET /pkg.rvn bytes=0-262143"}},
 
 		// LINDI: the front, then what is left of index and lindi.json, then the
 		// chunk; all at once where it is that short.

@@ -6,9 +6,13 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/format/rvn"
+	"github.com/holdall/holdall/format/tar"
 )
 
 func init() {
 	format.Register(caf.Format)
 	format.Register(lindi.Format)
+	format.Register(rvn.Format)
+	format.Register(tar.Format)
 }

@@ -2,7 +2,7 @@
 // write, and write what we read.
 //
 // It is a test only; nothing can be imported from here. It runs where
-// HOLDALL_LINDI_PYTHON names a python that has the reference, as ./install
+// HOLDALL_LINDI_PYTHON names a python that has the reference, as ../install lindi
 // makes one; ./check does both.
 package lindi_test
 
@@ -44,7 +44,7 @@ func reference(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv(pythonVar)
 	if python == "" {
-		t.Skip(pythonVar + " is not set: the reference is not asked. interop/lindi/install prints what to set it to")
+		t.Skip(pythonVar + " is not set: the reference is not asked. interop/install lindi prints what to set it to")
 	}
 	return python
 }

@@ -1,0 +1,502 @@
+package rvn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// archive is what the beginning of an archive says: all but the contents.
+type archive struct {
+	obj    store.Object
+	name   string
+	size   int64
+	limits format.Limits
+	near   bool
+
+	said  header // as it is stored
+	h     header // as it should be: the same, but in damaged archives
+	block [3]span
+	meta  []byte // block 2 as stored
+	table struct {
+		sections []section // nil: one frame, to be read from its beginning
+		span     span      // the skippable frame
+	}
+	frame  []byte // the first bytes of block 4, of what it holds
+	index  *index
+	byName *format.Index
+	notes  []format.Problem // what is wrong as a whole
+}
+
+// span is a range of the object.
+type span struct{ off, len int64 }
+
+func (s span) end() int64 { return s.off + s.len }
+
+// block numbers of archive.block.
+const (
+	metaBlock = iota
+	indexBlock
+	contentBlock
+)
+
+// headGuess is how much is fetched at first from far away: as much as the index
+// of some six thousand files takes. More would make small packages slow, less
+// costs packages with many files another round trip.
+const headGuess = 256 << 10
+
+// load reads all that precedes the contents.
+func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			obj.Close()
+		}
+	}()
+	a := &archive{obj: obj, name: name, limits: o.Limits.OrDefault()}
+	guess := headGuess
+	if store.IsNear(st) {
+		guess = format.ProbeSize
+	}
+	head := make([]byte, guess)
+	k, err := store.ReadHead(ctx, obj, head)
+	if err != nil {
+		return nil, err
+	}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.size, head = info.Size, head[:k]
+	if len(head) < headerLen {
+		return nil, a.corrupt(format.Truncated, "header", 0, "expected a header of %d bytes, found %d", headerLen, len(head))
+	}
+	if !bytes.Equal(head[:3], magic[:]) {
+		return nil, a.corrupt(format.BadMagic, "magic", 0, "expected c8 64 32, found % x", head[:3])
+	}
+	a.said = parseHeader(head)
+	a.h = a.said
+	if a.said.byteSwapped {
+		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written on a machine of the other byte order, which no known reader reads: %d files, version %d", a.said.files, a.said.version)
+		return nil, &format.CorruptError{Format: "rvn", Problem: p, Err: errors.ErrUnsupported}
+	}
+	a.near = store.IsNear(st)
+	first := a.readBlocks(ctx, head)
+	if first == nil {
+		return a, a.finish(ctx)
+	}
+	if !errors.Is(first, format.ErrCorrupt) {
+		return nil, first // of the store
+	}
+	// The header leads nowhere. Frames can be found without it.
+	if c, _ := errors.AsType[*format.CorruptError](first); c == nil || c.Code == format.Limit {
+		return nil, first
+	}
+	if err := a.findBlocks(ctx, head); errors.Is(err, errNoFrame) || errors.Is(err, format.ErrCorrupt) {
+		return nil, first
+	} else if err != nil {
+		return nil, err
+	}
+	return a, a.finish(ctx)
+}
+
+func (a *archive) problem(code format.Code, class string, sev format.Severity, off int64, msg string, args ...any) format.Problem {
+	return format.Problem{Code: code, Class: class, Severity: sev, Volume: a.name, Off: off, Message: fmt.Sprintf(msg, args...)}
+}
+
+func (a *archive) note(code format.Code, class string, sev format.Severity, off int64, msg string, args ...any) {
+	a.notes = append(a.notes, a.problem(code, class, sev, off, msg, args...))
+}
+
+func (a *archive) corrupt(code format.Code, class string, off int64, msg string, args ...any) error {
+	return &format.CorruptError{Format: "rvn", Problem: a.problem(code, class, format.Error, off, msg, args...)}
+}
+
+// readBlocks reads blocks 2 and 3 from where the header says that they are.
+func (a *archive) readBlocks(ctx context.Context, head []byte) error {
+	h := a.h
+	if h.contentsOff() > a.size {
+		return a.corrupt(format.Truncated, "prefix", headerLen, "metadata of %d bytes and index of %d reach to %d, the archive has %d", h.metaComp, h.indexComp, h.contentsOff(), a.size)
+	}
+	prefix, err := a.read(ctx, head, min(h.contentsOff()+maxFrameHeader, a.size))
+	if err != nil {
+		return err
+	}
+	b3 := prefix[h.indexOff():h.contentsOff()]
+	flat, err := a.unpackIndex(b3, h.flatByCounts())
+	if err != nil {
+		return err
+	}
+	if err := a.settle(flat); err != nil {
+		return err
+	}
+	a.place(prefix, h.indexOff(), h.contentsOff())
+	return nil
+}
+
+// place says where the blocks are, and keeps what is needed of the prefix.
+func (a *archive) place(prefix []byte, indexOff, contentsOff int64) {
+	a.h.metaComp, a.h.indexComp = uint32(indexOff-headerLen), uint32(contentsOff-indexOff)
+	a.meta = bytes.Clone(prefix[headerLen:indexOff])
+	a.frame = bytes.Clone(prefix[contentsOff:])
+	contents := span{contentsOff, int64(a.h.arcComp)}
+	if left := a.size - contentsOff; contents.len > left || contents.len == 0 && a.index.total > 0 {
+		contents.len = left
+	}
+	a.block = [3]span{{headerLen, indexOff - headerLen}, {indexOff, contentsOff - indexOff}, contents}
+	a.findTable(prefix[indexOff:contentsOff], indexOff)
+}
+
+// read returns the first n bytes of the object, of which head is there.
+func (a *archive) read(ctx context.Context, head []byte, n int64) ([]byte, error) {
+	if n <= int64(len(head)) {
+		return head[:n], nil
+	}
+	if n > a.limits.Index {
+		return nil, a.corrupt(format.Limit, "index-size", headerLen, "metadata and index have %d bytes, more than the limit of %d", n, a.limits.Index)
+	}
+	b := append(make([]byte, 0, n), head...)[:n]
+	return b, a.obj.ReadAt(ctx, b[len(head):], int64(len(head)))
+}
+
+// maxRatio is how many times its length an index is believed to decode to:
+// digests and times keep real ones far below.
+const maxRatio = 1000
+
+// unpackIndex decodes block 3, whose length should be want.
+func (a *archive) unpackIndex(b3 []byte, want int64) ([]byte, error) {
+	off := int64(a.h.indexOff())
+	limit := min(a.limits.Index, 1<<20+maxRatio*int64(len(b3)))
+	flat, err := unpack(b3, want, limit)
+	if errors.Is(err, errTooLong) {
+		return nil, a.corrupt(format.Limit, "index-size", off, "%d bytes of index decode to more than the limit of %d", len(b3), limit)
+	}
+	if err != nil {
+		return nil, a.corrupt(format.BadIndex, "index-zstd", off, "the index of %d bytes cannot be decoded: %v", len(b3), err)
+	}
+	return flat, nil
+}
+
+var errTooLong = errors.New("longer than the limit")
+
+// unpack decodes a block that should become want bytes, and becomes at most
+// limit.
+func unpack(b []byte, want, limit int64) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	z, _ := codec.Lookup(codec.Zstd)
+	if want > 0 && want <= limit {
+		if flat, err := z.Append(nil, b, int(want)); err == nil {
+			return flat, nil
+		}
+	}
+	// Not as long as it should be, or damaged: find out how long it is.
+	d, err := z.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	flat, err := io.ReadAll(io.LimitReader(d, limit+1))
+	if int64(len(flat)) > limit {
+		return nil, errTooLong
+	}
+	return flat, err
+}
+
+// settle makes an index of flat. Counts that do not fit its length are tried one
+// by one: if just one change makes sense of it, that is what was meant.
+func (a *archive) settle(flat []byte) error {
+	a.h.indexFlat = uint32(len(flat))
+	var paths errPaths
+	if a.h.flatByCounts() == int64(len(flat)) {
+		x, err := parseIndex(a.name, a.h, flat, a.limits.Index)
+		if errors.As(err, &paths) {
+			return a.corrupt(format.Limit, "path-length", a.h.indexOff(), "%v", err)
+		}
+		a.index = x
+		return err
+	}
+	var found []header
+	var index *index
+	for _, h := range guesses(a.h, int64(len(flat))) {
+		if x, err := parseIndex(a.name, h, flat, a.limits.Index); err == nil && x.plausible() {
+			found, index = append(found, h), x
+		}
+	}
+	if len(found) != 1 {
+		return a.corrupt(format.BadHeader, "index-counts", 4, "%d groups, %d owners, %d link blocks, %d files and %d name blocks make %d bytes of index, it has %d",
+			a.h.groups, a.h.owners, a.h.linkBlocks, a.h.files, a.h.nameBlocks, a.h.flatByCounts(), len(flat))
+	}
+	a.h, a.index = found[0], index
+	return nil
+}
+
+// guesses are the headers with one other count that make an index of n bytes.
+func guesses(h header, n int64) []header {
+	var out []header
+	try := func(have int64, unit int64, most int64, set func(*header, int64)) {
+		v := (n-h.flatByCounts())/unit + have
+		if (n-h.flatByCounts())%unit != 0 || v < 0 || v > most {
+			return
+		}
+		g := h
+		set(&g, v)
+		out = append(out, g)
+	}
+	try(int64(h.groups), blockLen, 1<<16-1, func(g *header, v int64) { g.groups = uint16(v) })
+	try(int64(h.owners), blockLen, 1<<16-1, func(g *header, v int64) { g.owners = uint16(v) })
+	try(int64(h.linkBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.linkBlocks = uint32(v) })
+	try(int64(h.files), recordLen, 1<<32-1, func(g *header, v int64) { g.files = uint32(v) })
+	try(int64(h.nameBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.nameBlocks = uint32(v) })
+	return out
+}
+
+// findBlocks finds the blocks of an archive whose header does not lead to them:
+// each begins with a frame, and frames say where they end.
+func (a *archive) findBlocks(ctx context.Context, head []byte) error {
+	frames, err := a.frames(ctx, headerLen, 3)
+	if err != nil {
+		return err
+	}
+	for _, at := range []int{1, 0} { // the index is the second, or there is no metadata
+		if len(frames) <= at || frames[at].skippable || frames[at].cut {
+			continue
+		}
+		indexOff, contentsOff := int64(headerLen), a.size
+		if at == 1 {
+			indexOff = frames[1].off
+		}
+		if len(frames) > at+1 {
+			contentsOff = frames[at+1].off
+		}
+		prefix, err := a.read(ctx, head, min(contentsOff+maxFrameHeader, a.size))
+		if err != nil {
+			return err
+		}
+		a.h = a.said
+		a.h.metaComp, a.h.indexComp = uint32(indexOff-headerLen), uint32(contentsOff-indexOff)
+		flat, err := a.unpackIndex(prefix[indexOff:contentsOff], a.h.flatByCounts())
+		if err != nil || a.settle(flat) != nil || !a.index.plausible() {
+			continue
+		}
+		a.place(prefix, indexOff, contentsOff)
+		return nil
+	}
+	return errNoFrame
+}
+
+// frameSpan is a data frame with the skippable ones behind it.
+type frameSpan struct {
+	span
+	skippable bool // none but skippable ones
+	cut       bool // it does not end within the object
+}
+
+// maxFrames is more than anybody makes.
+const maxFrames = 1 << 20
+
+// frames walks over at most n frames from off on, without decoding them.
+func (a *archive) frames(ctx context.Context, off int64, n int) ([]frameSpan, error) {
+	var out []frameSpan
+	w := window{ctx: ctx, a: a}
+	for off < a.size {
+		b, err := w.at(off, maxFrameHeader)
+		if err != nil {
+			return nil, err
+		}
+		if k, ok := skippable(b); ok {
+			end := off + 8 + k
+			if len(out) == 0 {
+				out = append(out, frameSpan{span: span{off: off}, skippable: true})
+			}
+			last := &out[len(out)-1]
+			last.len = min(end, a.size) - last.off
+			last.cut = end > a.size
+			off = end
+			continue
+		}
+		f, err := parseFrame(b)
+		if err != nil || len(out) == n {
+			return out, nil
+		}
+		s := frameSpan{span: span{off: off}}
+		off += int64(f.len)
+		for last := false; !last; {
+			b, err := w.at(off, blockHeaderLen)
+			if err != nil {
+				return nil, err
+			}
+			if len(b) < blockHeaderLen {
+				s.cut = true
+				break
+			}
+			var k int
+			if k, last, err = parseBlock(b); err != nil {
+				s.cut = true
+				break
+			}
+			off += blockHeaderLen + int64(k)
+		}
+		if f.checksum {
+			off += 4
+		}
+		if s.cut = s.cut || off > a.size; s.cut {
+			off = a.size
+		}
+		s.len = off - s.off
+		out = append(out, s)
+		if s.cut {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// window reads small pieces of an object that lie close together.
+type window struct {
+	ctx context.Context
+	a   *archive
+	off int64
+	buf []byte
+}
+
+// at returns n bytes at off, or less at the end of the object.
+func (w *window) at(off int64, n int) ([]byte, error) {
+	n = int(min(int64(n), max(w.a.size-off, 0)))
+	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
+		w.off, w.buf = off, make([]byte, min(4<<10, max(w.a.size-off, 0)))
+		if err := w.a.obj.ReadAt(w.ctx, w.buf, off); err != nil {
+			return nil, err
+		}
+	}
+	return w.buf[off-w.off:][:n], nil
+}
+
+// findTable looks for a section table behind the index, which is at off.
+func (a *archive) findTable(b3 []byte, off int64) {
+	at, err := frameEnd(b3)
+	if err != nil {
+		return
+	}
+	for len(b3)-at >= 8 {
+		n, ok := skippable(b3[at:])
+		if !ok || n > int64(len(b3)-at-8) {
+			return
+		}
+		t, err := parseTable(b3[at+8:][:n])
+		here := span{off + int64(at), 8 + n}
+		at += int(8 + n)
+		if err == nil && t == nil {
+			continue
+		}
+		if err == nil {
+			err = a.fits(t)
+		}
+		if err != nil {
+			a.note(format.BadIndex, "section-table", format.Warning, here.off, "the table of sections is not used: %v", err)
+			continue
+		}
+		a.table.sections, a.table.span = t, here
+		return
+	}
+}
+
+// fits says why a table is not of this archive's contents.
+func (a *archive) fits(t []section) error {
+	end := t[len(t)-1]
+	switch {
+	case end.flat != a.index.total:
+		return fmt.Errorf("it has %d bytes of content, the records %d", end.flat, a.index.total)
+	case end.comp+int64(len(lastBlock)) > a.block[contentBlock].len && a.block[contentBlock].end() < a.size:
+		return fmt.Errorf("it ends at %d of %d", end.comp, a.block[contentBlock].len)
+	case len(a.frame) < frameHeaderLen || a.frame[4]&^0x18 != 0 || t[0].comp != frameHeaderLen:
+		return errors.New("the contents do not begin with a frame as it describes")
+	}
+	return nil
+}
+
+// frameEnd returns how long the frame is that b begins with.
+func frameEnd(b []byte) (int, error) {
+	f, err := parseFrame(b)
+	if err != nil {
+		return 0, err
+	}
+	at := f.len
+	for last := false; !last; {
+		if len(b)-at < blockHeaderLen {
+			return 0, io.ErrUnexpectedEOF
+		}
+		var n int
+		if n, last, err = parseBlock(b[at:]); err != nil {
+			return 0, err
+		}
+		at += blockHeaderLen + n
+	}
+	if f.checksum {
+		at += 4
+	}
+	if at > len(b) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return at, nil
+}
+
+// measure finds out how long the contents are where the header cannot be right
+// about it, if that takes no round trips.
+func (a *archive) measure(ctx context.Context) error {
+	c := &a.block[contentBlock]
+	if !a.near && c.len > 1<<20 || c.end() == a.size || a.index.total == 0 {
+		return nil
+	}
+	frames, err := a.frames(ctx, c.off, maxFrames)
+	if err != nil || len(frames) == 0 {
+		return err
+	}
+	for _, f := range frames {
+		if f.off < c.end() && f.end() > c.end() && !f.cut {
+			c.len = f.end() - c.off
+		}
+	}
+	return nil
+}
+
+func newByName(x *index) *format.Index { return format.NewIndex(x) }
+
+// finish notes what the header should have said, and what is unusual.
+func (a *archive) finish(ctx context.Context) error {
+	a.byName = newByName(a.index)
+	if err := a.measure(ctx); err != nil {
+		return err
+	}
+	h, s := &a.h, &a.said
+	if a.index.total > 0 || h.arcFlat > 0 {
+		h.arcFlat = uint64(a.index.total)
+	}
+	if t := a.table.sections; t != nil {
+		h.arcComp = uint32(t[len(t)-1].comp + int64(len(lastBlock)))
+	}
+	wrong := func(off int64, what string, is, should uint64) {
+		if is != should {
+			a.note(format.BadHeader, "header-"+what, format.Error, off, "%s: expected %d, found %d", what, should, is)
+		}
+	}
+	wrong(4, "groups", uint64(s.groups), uint64(h.groups))
+	wrong(6, "owners", uint64(s.owners), uint64(h.owners))
+	wrong(8, "link-blocks", uint64(s.linkBlocks), uint64(h.linkBlocks))
+	wrong(12, "files", uint64(s.files), uint64(h.files))
+	wrong(16, "meta-comp", uint64(s.metaComp), uint64(h.metaComp))
+	wrong(20, "index-comp", uint64(s.indexComp), uint64(h.indexComp))
+	wrong(28, "name-blocks", uint64(s.nameBlocks), uint64(h.nameBlocks))
+	wrong(36, "index-flat", uint64(s.indexFlat), uint64(h.indexFlat))
+	return nil
+}

@@ -1,0 +1,208 @@
+package rvn
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"path"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+)
+
+// builder makes all that precedes the contents.
+type builder struct {
+	c                  compressor
+	recs, tails, links []byte // tails are names without their directories
+	groups, owners     people
+	dirs               map[string]int  // their numbers, by path
+	implied            map[string]int  // records of directories that only names imply
+	files              map[string]bool // paths of all that is no directory
+	flat               int64           // bytes of content
+}
+
+func newBuilder() builder {
+	return builder{dirs: map[string]int{}, implied: map[string]int{}, files: map[string]bool{}}
+}
+
+// people is a table of owners or groups, in order of first use.
+type people struct {
+	names []string
+	ids   map[string]int
+}
+
+// id returns the number of a name, and false if there is no number left.
+func (p *people) id(name string) (int, bool) {
+	if i, ok := p.ids[name]; ok {
+		return i, true
+	}
+	if len(p.names) == maxPeople {
+		return 0, false
+	}
+	if p.ids == nil {
+		p.ids = map[string]int{}
+	}
+	p.ids[name] = len(p.names)
+	p.names = append(p.names, name)
+	return len(p.names) - 1, true
+}
+
+func (p *people) append(b []byte) []byte {
+	for _, n := range p.names {
+		var field [blockLen]byte
+		copy(field[:], n)
+		b = append(b, field[:]...)
+	}
+	return b
+}
+
+// nobody owns what comes without an owner: packages are installed by root.
+const nobody = "root"
+
+// parentOf returns the number of the directory that e is in, made up if nobody
+// has added it.
+func (b *builder) parentOf(e format.Entry) (int, error) {
+	dir := path.Dir(e.Name)
+	if dir == "." {
+		return 0, nil
+	}
+	if id, ok := b.dirs[dir]; ok {
+		return id, nil
+	}
+	if b.files[dir] {
+		return 0, &entryError{limitError{"name", fmt.Sprintf("%q is no directory", format.Escape(dir))}, e.Name}
+	}
+	up := format.Entry{Name: dir, Kind: format.Dir, Mode: 0o755, HasMode: true}
+	parent, err := b.parentOf(up)
+	if err != nil {
+		return 0, err
+	}
+	id, err := b.newDir(up, parent)
+	if err == nil {
+		b.implied[dir] = len(b.recs)/recordLen - 1
+	}
+	return id, err
+}
+
+func (b *builder) addDir(e format.Entry) error {
+	if i, ok := b.implied[e.Name]; ok { // its contents came first
+		old := record(b.recs[i*recordLen:][:recordLen])
+		at := b.row(e, "", old.parent(), old.dirID())
+		copy(old, at.append(nil))
+		delete(b.implied, e.Name)
+		return nil
+	}
+	if _, again := b.dirs[e.Name]; again {
+		return &entryError{limitError{"directory", "it is there already"}, e.Name}
+	}
+	parent, err := b.parentOf(e)
+	if err == nil {
+		_, err = b.newDir(e, parent)
+	}
+	return err
+}
+
+func (b *builder) newDir(e format.Entry, parent int) (int, error) {
+	id := len(b.dirs) + 1
+	if id > maxDirs {
+		return 0, &entryError{limitError{"directory", fmt.Sprintf("there are more than %d", maxDirs)}, e.Name}
+	}
+	b.dirs[e.Name] = id
+	b.addRecord(e, "", parent, id)
+	return id, nil
+}
+
+func (b *builder) row(e format.Entry, digest string, parent, id int) row {
+	r := row{digest: digest, parent: parent, id: id, nameLen: len(path.Base(e.Name))}
+	owner, _ := b.owners.id(cmp.Or(e.Owner, nobody))
+	group, _ := b.groups.id(cmp.Or(e.Group, nobody))
+	r.owner, r.group = uint8(owner), uint8(group)
+	if !e.ModTime.IsZero() {
+		r.seconds, r.nanos = uint64(e.ModTime.Unix()), uint32(e.ModTime.Nanosecond())
+	}
+	r.mode = unixMode(e.Mode)
+	switch e.Kind {
+	case format.Dir:
+		r.kind = typeDir
+	case format.File:
+		r.kind, r.size = typeFile, e.Size
+	case format.Symlink:
+		r.kind, r.linkLen = typeSymlink, len(e.Link)
+	case format.HardLink:
+		r.kind, r.linkLen = typeHardLink, len(e.Link)
+	case format.Fifo:
+		r.kind = typeFifo
+	}
+	if !e.HasMode {
+		r.mode = map[format.Kind]uint16{format.Dir: 0o755, format.Symlink: 0o777}[e.Kind]
+		if r.mode == 0 {
+			r.mode = 0o644
+		}
+	}
+	return r
+}
+
+func (b *builder) addRecord(e format.Entry, digest string, parent, id int) {
+	r := b.row(e, digest, parent, id)
+	b.recs = r.append(b.recs)
+	b.tails = append(b.tails, path.Base(e.Name)...)
+	if r.linkLen > 0 {
+		b.links = append(b.links, e.Link...)
+	}
+}
+
+// prefix makes header, metadata and index for contents of so many bytes.
+func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte, error) {
+	text, err := appendMetadata(meta, b.flat)
+	if err != nil {
+		return nil, err
+	}
+	h := header{version: version, metaFlat: uint32(len(text)), arcFlat: uint64(b.flat), arcComp: uint32(comp)}
+	metaComp, err := b.c.frame(nil, text)
+	if err != nil {
+		return nil, err
+	}
+	index, err := b.index(&h, table)
+	if err != nil {
+		return nil, err
+	}
+	h.metaComp, h.indexComp = uint32(len(metaComp)), uint32(len(index))
+	return append(append(h.append(nil), metaComp...), index...), nil
+}
+
+// index makes block 3, and puts its counts into h.
+func (b *builder) index(h *header, table []section) ([]byte, error) {
+	n := len(b.recs) / recordLen
+	if n == 0 {
+		return nil, nil // the reference has no block 3 for no records, and reads none
+	}
+	if len(b.tails) > math.MaxUint32-blockLen || len(b.links) > math.MaxUint32-blockLen {
+		return nil, &limitError{"index", "names or link targets are more than 4 GiB"}
+	}
+	links, names := pad(b.links), pad(b.tails)
+	h.groups, h.owners, h.files = uint16(len(b.groups.names)), uint16(len(b.owners.names)), uint32(n)
+	h.linkBlocks, h.nameBlocks = uint32(len(links)/blockLen), uint32(len(names)/blockLen)
+	if h.flatByCounts() > math.MaxUint32 {
+		return nil, &limitError{"index", "more than 4 GiB"}
+	}
+	h.indexFlat = uint32(h.flatByCounts())
+	flat := bytes.Join([][]byte{b.groups.append(nil), b.owners.append(nil), links, b.recs, names}, nil)
+	out, err := b.c.frame(nil, flat)
+	if err != nil {
+		return nil, err
+	}
+	if table != nil {
+		out = appendTable(out, table)
+	}
+	// An index that is large and compresses well is one that xrvn tries to decode
+	// on its stack, and cannot. If it is longer, it does not try.
+	if len(flat) > maxStackIndex && len(out) <= singleCall {
+		n := singleCall + 1 - len(out)
+		out = append(appendSkippable(out, tableFrame, n), make([]byte, n)...)
+	}
+	if len(out) > math.MaxUint32 {
+		return nil, &limitError{"index", "more than 4 GiB compressed"}
+	}
+	return out, nil
+}

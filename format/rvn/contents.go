@@ -1,0 +1,252 @@
+package rvn
+
+import (
+	"fmt"
+	"io"
+	"math/bits"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// contents writes block 4, into a scratch: the index, which comes first, has the
+// digests of what is in it.
+type contents interface {
+	// mark remembers where the next file begins, whose size is said to be n.
+	mark(n int64) error
+	write(p []byte) error
+	// back takes back what was written since mark.
+	back() error
+	// end ends the block.
+	end() error
+	// size is how many bytes the block has, once it has ended.
+	size() int64
+	// sections is the table, nil if there is none.
+	sections() []section
+	close() error
+}
+
+// spool is a scratch that is written from front to back.
+type spool struct {
+	s format.Scratch
+	n int64
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	k, err := s.s.Write(p)
+	s.n += int64(k)
+	if s.n >= 1<<32 {
+		return k, &limitError{"contents", "more than 4 GiB compressed, which the header has no number for"}
+	}
+	return k, err
+}
+
+// cut takes the spool back to n bytes.
+func (s *spool) cut(n int64) error {
+	_, err := s.s.Seek(n, io.SeekStart)
+	s.n = n
+	return err
+}
+
+// sectioned writes sections, several at once.
+type sectioned struct {
+	spool    *spool
+	parallel *codec.Parallel
+	most     int    // flat bytes of a section
+	buf      []byte // the section that is being filled
+	table    []section
+	flat     int64 // begun before buf
+
+	// Of the file that is being written: where it began in buf, what of buf was
+	// before it if that has gone, and how many sections there were.
+	markAt   int
+	head     []byte
+	headGone bool
+	markFlat int64
+	markTook int
+	sent     int // sections handed over
+}
+
+func newSectioned(s *spool, c compressor, most, workers int) *sectioned {
+	x := &sectioned{spool: s, most: most}
+	x.parallel = codec.NewParallel(workers, c.section, x.take)
+	return x
+}
+
+// take writes a section behind the others.
+func (x *sectioned) take(src, out []byte) error {
+	if len(x.table) == 0 {
+		if _, err := x.spool.Write(frameHeader(windowLog(x.most))); err != nil {
+			return err
+		}
+		x.table = append(x.table, section{comp: x.spool.n})
+	}
+	_, err := x.spool.Write(out)
+	last := x.table[len(x.table)-1]
+	x.table = append(x.table, section{flat: last.flat + int64(len(src)), comp: x.spool.n})
+	return err
+}
+
+// windowLog is the window of a frame whose sections have at most n bytes.
+func windowLog(n int) int { return max(bits.Len(uint(n-1)), 17) }
+
+// mark ends a section rather than let a file lie in two; but not one that is
+// far from full: shorter sections compress worse, and a file in two costs little.
+func (x *sectioned) mark(n int64) error {
+	if int64(len(x.buf))+n > int64(x.most) && len(x.buf) >= x.most/8*7 {
+		if err := x.flush(); err != nil {
+			return err
+		}
+	}
+	x.markAt, x.headGone, x.markFlat, x.markTook = len(x.buf), false, x.flat, x.sent
+	return nil
+}
+
+func (x *sectioned) write(p []byte) error {
+	for len(p) > 0 {
+		if x.buf == nil {
+			if x.buf = x.parallel.Buffer(); cap(x.buf) < x.most {
+				x.buf = make([]byte, 0, x.most)
+			}
+		}
+		k := min(len(p), x.most-len(x.buf))
+		x.buf = append(x.buf, p[:k]...)
+		p = p[k:]
+		if len(x.buf) == x.most {
+			if !x.headGone {
+				x.head, x.headGone = append(x.head[:0], x.buf[:x.markAt]...), true
+			}
+			if err := x.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *sectioned) flush() error {
+	if len(x.buf) == 0 {
+		return nil
+	}
+	x.flat += int64(len(x.buf))
+	x.sent++
+	err := x.parallel.Add(x.buf)
+	x.buf = nil
+	return err
+}
+
+func (x *sectioned) back() error {
+	if !x.headGone {
+		x.buf = x.buf[:x.markAt]
+		return nil
+	}
+	if err := x.parallel.Wait(); err != nil {
+		return err
+	}
+	x.sent, x.flat = x.markTook, x.markFlat
+	x.table = x.table[:min(x.sent+1, len(x.table))]
+	end := int64(0)
+	if x.sent == 0 {
+		x.table = nil
+	} else {
+		end = x.table[x.sent].comp
+	}
+	x.buf = append(x.buf[:0], x.head...)
+	x.headGone = false
+	return x.spool.cut(end)
+}
+
+func (x *sectioned) end() error {
+	if err := x.flush(); err != nil {
+		return err
+	}
+	if err := x.parallel.Wait(); err != nil || len(x.table) == 0 {
+		return err
+	}
+	_, err := x.spool.Write(lastBlock)
+	return err
+}
+
+func (x *sectioned) size() int64 { return x.spool.n }
+
+// sections leaves out the table where a reader decodes all at once anyway.
+func (x *sectioned) sections() []section {
+	if len(x.table) <= 2 || x.table[len(x.table)-1].flat <= singleCall {
+		return nil
+	}
+	return x.table
+}
+
+func (x *sectioned) close() error { return x.parallel.Close() }
+
+// solid writes one frame, as the reference does. It cannot take anything back.
+type solid struct {
+	spool *spool
+	c     compressor
+	held  []byte // all there is so far, up to singleCall: that becomes a frame that says its size
+	w     io.WriteCloser
+	flat  int64
+	begun int64
+}
+
+func (x *solid) mark(int64) error {
+	x.begun = x.flat
+	return nil
+}
+
+func (x *solid) write(p []byte) (err error) {
+	x.flat += int64(len(p))
+	if x.w == nil {
+		if x.held = append(x.held, p...); len(x.held) <= singleCall {
+			return nil
+		}
+		if x.w, err = x.c.stream(x.spool); err != nil {
+			return err
+		}
+		p, x.held = x.held, nil
+	}
+	_, err = x.w.Write(p)
+	return err
+}
+
+func (x *solid) back() error {
+	if x.w == nil {
+		x.held = x.held[:x.begun]
+	} else if x.flat > x.begun {
+		return fmt.Errorf("what is written into one frame cannot be taken back; sections can")
+	}
+	x.flat = x.begun
+	return nil
+}
+
+func (x *solid) end() error {
+	if x.w != nil {
+		return x.w.Close()
+	}
+	if len(x.held) == 0 {
+		return nil
+	}
+	b, err := x.c.frame(nil, x.held)
+	if err == nil {
+		_, err = x.spool.Write(b)
+	}
+	return err
+}
+
+func (x *solid) size() int64         { return x.spool.n }
+func (x *solid) sections() []section { return nil }
+func (x *solid) close() error        { return nil }
+
+// limitError is about something that an RVN archive has no number for.
+type limitError struct{ what, why string }
+
+func (e *limitError) Error() string { return e.what + ": " + e.why }
+
+// entryError is a limit that one entry is beyond.
+type entryError struct {
+	limitError
+	name string
+}
+
+func (e *entryError) Error() string     { return format.Escape(e.name) + ": " + e.limitError.Error() }
+func (e *entryError) EntryName() string { return e.name }

@@ -1,0 +1,43 @@
+package rvn
+
+import (
+	"bytes"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Format is RVN.
+var Format = &format.Format{
+	Name:       "rvn",
+	Title:      "Ravenports archive",
+	Extensions: []string{".rvn"},
+	Views:      []string{filesView, metaView},
+	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
+		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos | format.KeepsDigests,
+	WantsManifest: true,
+	Order:         order,
+	Detect:        detect,
+	Open:          open,
+	Create:        create,
+	Verify:        verify,
+	Repair:        repair,
+}
+
+// The views: files are what a package installs, meta is what it says of itself.
+const (
+	filesView = "files"
+	metaView  = "meta"
+)
+
+// detect is Certain where the counts and lengths of the header agree: the magic
+// number has only three bytes.
+func detect(p format.Probe) format.Match {
+	if len(p.Head) < headerLen || !bytes.Equal(p.Head[:3], magic[:]) {
+		return format.No
+	}
+	h := parseHeader(p.Head)
+	if h.flatByCounts() == int64(h.indexFlat) && (p.Size < 0 || h.contentsOff() <= p.Size) {
+		return format.Certain
+	}
+	return format.Likely
+}

@@ -1,0 +1,148 @@
+package rvn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// What zstd frames look like from outside (RFC 8878).
+const (
+	zstdMagic      = 0xFD2FB528
+	skippableMagic = 0x184D2A50 // and the fifteen numbers after it
+	frameHeaderLen = 6          // of the header that we write
+	blockHeaderLen = 3
+)
+
+// lastBlock ends a frame: an empty raw block that says it is the last.
+var lastBlock = []byte{1, 0, 0}
+
+// frameHeader is the header of a frame whose blocks refer back by at most
+// 1<<windowLog bytes, and whose content size it does not say.
+func frameHeader(windowLog int) []byte {
+	return []byte{0x28, 0xB5, 0x2F, 0xFD, 0, byte((windowLog - 10) << 3)}
+}
+
+// appendSkippable appends the header of a skippable frame of n bytes.
+func appendSkippable(b []byte, number uint32, n int) []byte {
+	b = binary.LittleEndian.AppendUint32(b, number)
+	return binary.LittleEndian.AppendUint32(b, uint32(n))
+}
+
+// skippable returns the content length of the skippable frame that b, of at
+// least eight bytes, begins with.
+func skippable(b []byte) (n int64, ok bool) {
+	if len(b) < 8 || binary.LittleEndian.Uint32(b)&^15 != skippableMagic {
+		return 0, false
+	}
+	return int64(binary.LittleEndian.Uint32(b[4:])), true
+}
+
+var errNoFrame = errors.New("not a zstd frame")
+
+// maxFrameHeader is the longest header of a frame.
+const maxFrameHeader = 18
+
+// frameInfo is what a frame's header says.
+type frameInfo struct {
+	len      int   // of the header
+	content  int64 // -1 if it does not say
+	checksum bool
+}
+
+// parseFrame reads the header of a zstd frame.
+func parseFrame(b []byte) (frameInfo, error) {
+	if len(b) < frameHeaderLen-1 || binary.LittleEndian.Uint32(b) != zstdMagic {
+		return frameInfo{}, errNoFrame
+	}
+	d := b[4]
+	single := d&0x20 != 0
+	f := frameInfo{len: 5, content: -1, checksum: d&4 != 0}
+	if !single {
+		f.len++
+	}
+	f.len += []int{0, 1, 2, 4}[d&3]
+	size := []int{0, 2, 4, 8}[d>>6]
+	if single && size == 0 {
+		size = 1
+	}
+	if len(b) < f.len+size {
+		return frameInfo{}, errNoFrame
+	}
+	switch p := b[f.len:]; size {
+	case 1:
+		f.content = int64(p[0])
+	case 2:
+		f.content = int64(binary.LittleEndian.Uint16(p)) + 256
+	case 4:
+		f.content = int64(binary.LittleEndian.Uint32(p))
+	case 8:
+		if f.content = int64(binary.LittleEndian.Uint64(p)); f.content < 0 {
+			return frameInfo{}, errNoFrame
+		}
+	}
+	f.len += size
+	return f, nil
+}
+
+// parseBlock reads the header of a block: how many bytes follow it, and whether
+// it is the frame's last.
+func parseBlock(b []byte) (n int, last bool, err error) {
+	h := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
+	n, last = int(h>>3), h&1 != 0
+	switch h >> 1 & 3 {
+	case 1: // one byte, many times
+		n = 1
+	case 3:
+		return 0, false, errors.New("a block of a type that is reserved")
+	}
+	if n > 128<<10 {
+		return 0, false, fmt.Errorf("a block of %d bytes, more than there can be", n)
+	}
+	return n, last, nil
+}
+
+// openFrame turns a frame into a section: frame, as an encoder wrote it for one
+// run of content, without its header and with no block that is the last.
+//
+// A section may stand behind others within one frame if decoding it does not
+// depend on what the decoder went through before:
+//
+//   - it copies nothing from before its beginning: the encoder knew nothing of it;
+//   - its first block does not repeat entropy tables: an encoder has none to
+//     repeat;
+//   - it uses no repeated offset before it has coded three of its own. An encoder
+//     believes that they begin as 1, 4 and 8, but what the decoder holds is left
+//     from the section before.
+//
+// The third is a habit of the encoder and nothing that the format asks for:
+// klauspost/compress does not use repeated offsets in the first three sequences
+// of a block. contents_test.go tests that for the version that go.mod names.
+func openFrame(frame []byte) ([]byte, error) {
+	f, err := parseFrame(frame)
+	if err != nil {
+		return nil, err
+	}
+	if f.checksum {
+		return nil, errors.New("a frame with a checksum is no section")
+	}
+	for at := f.len; ; {
+		if len(frame)-at < blockHeaderLen {
+			return nil, fmt.Errorf("the frame ends within a block at %d", at)
+		}
+		n, last, err := parseBlock(frame[at:])
+		if err != nil {
+			return nil, err
+		}
+		if last {
+			frame[at] &^= 1
+		}
+		at += blockHeaderLen + n
+		if last {
+			if at != len(frame) {
+				return nil, fmt.Errorf("%d bytes behind the frame", len(frame)-at)
+			}
+			return frame[f.len:], nil
+		}
+	}
+}

@@ -1,0 +1,381 @@
+package rvn
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// index is block 3, decoded: groups, owners, link targets, records, names. It is
+// kept as it is; entries are made when they are asked for.
+type index struct {
+	volume string
+	flat   []byte
+	groups []byte
+	owners []byte
+	links  []byte
+	recs   []byte
+	names  []byte
+
+	paths  string   // of all records, end to end
+	pathAt []uint32 // where they end
+	linkAt []uint32 // where the link targets end
+	starts []int64  // where the contents of every stride-th record begin
+	total  int64    // bytes of content
+	end    int      // the first record whose content would end beyond all numbers
+
+	// lost are records that have no place in the tree, by what is wrong.
+	lost map[int]lostWhy
+	// late are records that come before the directory that they are in.
+	late map[int]bool
+
+	namesUsed, linksUsed int // bytes
+}
+
+type lostWhy uint8
+
+const (
+	parentUnknown lostWhy = iota + 1
+	parentLost
+	nameRange
+	linkRange
+	pathLimit
+)
+
+const (
+	// stride of index.starts: a sum of so many sizes is quicker than memory.
+	stride = 64
+	// maxPath is the longest path that is made of nested directories: a tree of
+	// 65,535 of them could otherwise take terabytes.
+	maxPath = 32 << 10
+	// maxContent is where offsets stop making sense.
+	maxContent = 1 << 60
+)
+
+// errPaths means that paths take more memory than the limit.
+type errPaths struct{ limit int64 }
+
+func (e errPaths) Error() string {
+	return fmt.Sprintf("the paths of all files are longer than the limit of %d bytes", e.limit)
+}
+
+// parseIndex reads an index whose length is what h's counts say.
+func parseIndex(volume string, h header, flat []byte, limit int64) (*index, error) {
+	if want := h.flatByCounts(); int64(len(flat)) != want {
+		return nil, fmt.Errorf("the header's counts make an index of %d bytes, it has %d", want, len(flat))
+	}
+	x := &index{volume: volume, flat: flat}
+	rest := flat
+	take := func(n int64) []byte {
+		b := rest[:n:n]
+		rest = rest[n:]
+		return b
+	}
+	x.groups = take(blockLen * int64(h.groups))
+	x.owners = take(blockLen * int64(h.owners))
+	x.links = take(blockLen * int64(h.linkBlocks))
+	x.recs = take(recordLen * int64(h.files))
+	x.names = take(blockLen * int64(h.nameBlocks))
+	return x, x.resolve(min(limit, 1<<32-1))
+}
+
+// Len returns the number of records.
+func (x *index) Len() int { return len(x.recs) / recordLen }
+
+func (x *index) rec(i int) record { return record(x.recs[i*recordLen:][:recordLen]) }
+
+// Name returns a record's path.
+func (x *index) Name(i int) string { return x.paths[before(x.pathAt, i):x.pathAt[i]] }
+
+func before(ends []uint32, i int) uint32 {
+	if i == 0 {
+		return 0
+	}
+	return ends[i-1]
+}
+
+func (x *index) link(i int) string { return string(x.links[before(x.linkAt, i):x.linkAt[i]]) }
+
+// resolve makes paths of names and parents. Directories are numbered as the
+// reference does: by order of appearance, whatever id they say, if it is not 0.
+func (x *index) resolve(limit int64) error {
+	n := x.Len()
+	x.end = n
+	x.pathAt, x.linkAt = make([]uint32, n), make([]uint32, n)
+	x.starts = make([]int64, 0, n/stride+1)
+	nameEnd := make([]uint32, n)
+	var dirs []int32 // records by directory number, from 1
+	names, links := 0, 0
+	for i := range n {
+		r := x.rec(i)
+		names = min(names+r.nameLen(), len(x.names)+1)
+		links = min(links+r.linkLen(), len(x.links)+1)
+		if i%stride == 0 {
+			x.starts = append(x.starts, x.total)
+		}
+		if x.total += r.size(); x.total > maxContent && i < x.end {
+			x.end = i
+		}
+		x.total = min(x.total, maxContent+maxFileSize)
+		if names > len(x.names) && r.nameLen() > 0 {
+			x.lose(i, nameRange)
+		} else if links > len(x.links) && r.linkLen() > 0 {
+			x.lose(i, linkRange)
+		}
+		nameEnd[i], x.linkAt[i] = uint32(min(names, len(x.names))), uint32(min(links, len(x.links)))
+		if r.dirID() > 0 {
+			dirs = append(dirs, int32(i))
+		}
+	}
+	x.namesUsed, x.linksUsed = min(names, len(x.names)), min(links, len(x.links))
+
+	var paths strings.Builder
+	paths.Grow(int(min(int64(len(x.names))*4, limit)))
+	// What stands in paths so far can be read from it: it only grows.
+	at := func(i int32) string { return paths.String()[before(x.pathAt, int(i)):x.pathAt[i]] }
+	seen := 0 // directories met
+	for i := range n {
+		r := x.rec(i)
+		name := x.names[before(nameEnd, i):nameEnd[i]]
+		parent, dir := r.parent(), ""
+		switch {
+		case parent == 0:
+		case parent > len(dirs) || int(dirs[parent-1]) == i:
+			x.lose(i, parentUnknown)
+		case parent > seen:
+			// Its directory comes later. A file can wait for it; a directory
+			// that did could be in itself.
+			if r.dirID() > 0 {
+				x.lose(i, parentUnknown)
+			} else {
+				x.delay(i)
+			}
+		default:
+			dir = at(dirs[parent-1])
+			if x.lost[int(dirs[parent-1])] != 0 {
+				x.lose(i, parentLost)
+			}
+		}
+		if len(dir)+1+len(name) > maxPath {
+			x.lose(i, pathLimit)
+		}
+		if x.late[i] {
+			var ok bool
+			if dir, ok = x.climb(dirs, nameEnd, parent); !ok {
+				x.lose(i, parentUnknown)
+			}
+		}
+		if why := x.lost[i]; why == parentUnknown || why == pathLimit {
+			dir = fmt.Sprintf("?%d", parent)
+		}
+		if dir != "" {
+			paths.WriteString(dir)
+			paths.WriteByte('/')
+		}
+		paths.Write(name)
+		if int64(paths.Len()) > limit {
+			return errPaths{limit}
+		}
+		x.pathAt[i] = uint32(paths.Len())
+		if r.dirID() > 0 {
+			seen++
+		}
+	}
+	x.paths = paths.String()
+	return nil
+}
+
+// climb makes the path of a directory that comes later, by its parents, which
+// must each come before what is in them.
+func (x *index) climb(dirs []int32, nameEnd []uint32, parent int) (string, bool) {
+	var elems []string
+	length := 0
+	for parent > 0 {
+		i := int(dirs[parent-1])
+		name := string(x.names[before(nameEnd, i):nameEnd[i]])
+		elems = append(elems, name)
+		if length += len(name) + 1; length > maxPath {
+			return "", false
+		}
+		next := x.rec(i).parent()
+		if next >= parent {
+			return "", false
+		}
+		parent = next
+	}
+	for i, j := 0, len(elems)-1; i < j; i, j = i+1, j-1 {
+		elems[i], elems[j] = elems[j], elems[i]
+	}
+	return strings.Join(elems, "/"), true
+}
+
+func (x *index) lose(i int, why lostWhy) {
+	if x.lost == nil {
+		x.lost = map[int]lostWhy{}
+	}
+	if x.lost[i] == 0 {
+		x.lost[i] = why
+	}
+}
+
+func (x *index) delay(i int) {
+	if x.late == nil {
+		x.late = map[int]bool{}
+	}
+	x.late[i] = true
+}
+
+// start returns where in the contents a record's bytes begin.
+func (x *index) start(i int) int64 {
+	k := i / stride
+	off := x.starts[k]
+	for j := k * stride; j < i; j++ {
+		off += x.rec(j).size()
+	}
+	return off
+}
+
+// person returns a name of a table of owners or groups.
+func person(table []byte, i int) (string, bool) {
+	if (i+1)*blockLen > len(table) {
+		return "", false
+	}
+	name, _, _ := bytes.Cut(table[i*blockLen:][:blockLen], []byte{0})
+	return string(name), true
+}
+
+var kinds = [typeCount]format.Kind{typeDir: format.Dir, typeFile: format.File, typeSymlink: format.Symlink, typeHardLink: format.HardLink, typeFifo: format.Fifo}
+
+// Entry makes the entry of a record.
+func (x *index) Entry(i int) format.Entry {
+	r := x.rec(i)
+	e := format.Entry{Name: x.Name(i), Size: r.size(), HasMode: true, ModTime: r.time(), Ref: i}
+	if p := x.fault(i, r); p != nil {
+		e.Fault = p
+	}
+	if k := r.kind(); k < typeCount {
+		e.Kind = kinds[k]
+	}
+	e.Mode = fileMode(r.mode())
+	e.Owner, _ = person(x.owners, r.owner())
+	e.Group, _ = person(x.groups, r.group())
+	if k := r.kind(); k == typeSymlink || k == typeHardLink {
+		e.Link = x.link(i)
+	}
+	if k := r.kind(); (k == typeFile || k == typeHardLink) && r.hasDigest() {
+		e.Digest = format.Digest{Algo: "blake3", Sum: string(r.digest())}
+	}
+	return e
+}
+
+// farTime is the first second of the year 10000: later ones are damage, and no
+// text has a place for them.
+const farTime = 253402300800
+
+func (r record) time() time.Time {
+	s, ns := int64(r.seconds()), int64(r.nanos())
+	if ns >= 1e9 {
+		ns = 0
+	}
+	if s >= farTime || s < -62135596800 {
+		return time.Time{}
+	}
+	return time.Unix(s, ns).UTC()
+}
+
+// fileMode is a Unix mode as io/fs has it.
+func fileMode(m uint16) fs.FileMode {
+	out := fs.FileMode(m & 0o777)
+	if m&0o4000 != 0 {
+		out |= fs.ModeSetuid
+	}
+	if m&0o2000 != 0 {
+		out |= fs.ModeSetgid
+	}
+	if m&0o1000 != 0 {
+		out |= fs.ModeSticky
+	}
+	return out
+}
+
+func unixMode(m fs.FileMode) uint16 {
+	out := uint16(m.Perm())
+	if m&fs.ModeSetuid != 0 {
+		out |= 0o4000
+	}
+	if m&fs.ModeSetgid != 0 {
+		out |= 0o2000
+	}
+	if m&fs.ModeSticky != 0 {
+		out |= 0o1000
+	}
+	return out
+}
+
+// fault says why the content of a record cannot be read, or its place is not
+// known.
+func (x *index) fault(i int, r record) *format.Problem {
+	code, class, msg := format.Code(""), "", ""
+	switch x.lost[i] {
+	case parentUnknown:
+		code, class, msg = format.Dangling, "parent", fmt.Sprintf("it is in directory %d, which there is not", r.parent())
+	case parentLost:
+		code, class, msg = format.Dangling, "parent", "the directory that it is in has no place"
+	case nameRange:
+		code, class, msg = format.OutOfBounds, "name-range", fmt.Sprintf("its name of %d bytes ends behind all names", r.nameLen())
+	case linkRange:
+		code, class, msg = format.OutOfBounds, "link-range", fmt.Sprintf("its link target of %d bytes ends behind all targets", r.linkLen())
+	case pathLimit:
+		code, class, msg = format.Limit, "path-length", fmt.Sprintf("its path is longer than %d bytes", maxPath)
+	default:
+		switch {
+		case i >= x.end && r.size() > 0:
+			code, class, msg = format.OutOfBounds, "content-range", "the sizes of the files before it add up to more than there can be"
+		case r.kind() < typeCount:
+			return nil
+		default:
+			code, class, msg = format.Unsupported, "record-type", fmt.Sprintf("it is of type %d, which there is not", r.kind())
+		}
+	}
+	return &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: x.volume, Off: -1, Entry: x.Name(i), HasEntry: true, Message: msg}
+}
+
+// plausible reports whether an index reads as one: it tells counts that are
+// right from others that make the same length.
+func (x *index) plausible() bool {
+	if len(x.lost) > 0 || len(x.names)-x.namesUsed >= blockLen || len(x.links)-x.linksUsed >= blockLen ||
+		!zeros(x.names[x.namesUsed:]) || !zeros(x.links[x.linksUsed:]) || !isPeople(x.groups) || !isPeople(x.owners) {
+		return false
+	}
+	for i := range x.Len() {
+		r := x.rec(i)
+		if r.kind() >= typeCount || r.nanos() >= 1e9 || r.mode() > 0o7777 || r.nameLen() == 0 ||
+			(r.owner()+1)*blockLen > len(x.owners) || (r.group()+1)*blockLen > len(x.groups) ||
+			(r.kind() == typeDir) != (r.dirID() > 0) {
+			return false
+		}
+	}
+	for i := range x.Len() {
+		if name := x.Name(i); strings.IndexByte(name, 0) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// isPeople reports whether b is names padded with zeros.
+func isPeople(b []byte) bool {
+	for ; len(b) > 0; b = b[blockLen:] {
+		name := bytes.TrimRight(b[:blockLen], "\x00")
+		if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 {
+			return false
+		}
+	}
+	return true
+}

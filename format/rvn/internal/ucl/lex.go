@@ -1,0 +1,347 @@
+package ucl
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// peek returns the next byte, and 0 at the end.
+func (p *parser) peek() byte {
+	if p.atEnd() {
+		return 0
+	}
+	return p.src[p.pos]
+}
+
+func (p *parser) atEnd() bool { return p.pos >= len(p.src) }
+
+func (p *parser) accept(s string) bool {
+	if strings.HasPrefix(p.src[p.pos:], s) {
+		p.pos += len(s)
+		return true
+	}
+	return false
+}
+
+// space reads over blanks, ends of lines and comments.
+func (p *parser) space() error {
+	for {
+		switch c := p.peek(); {
+		case isBlank(c) || '\n' <= c && c <= '\r':
+			p.pos++
+		case p.atComment():
+			if err := p.comment(); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// separator reads over space, commas and semicolons, and says whether there was
+// more than blanks.
+func (p *parser) separator() (bool, error) {
+	found := false
+	for {
+		start := p.pos
+		for isBlank(p.peek()) {
+			p.pos++
+		}
+		blanks := p.pos
+		if err := p.space(); err != nil {
+			return false, err
+		}
+		for c := p.peek(); c == ',' || c == ';'; c = p.peek() {
+			p.pos++
+		}
+		found = found || p.pos > blanks
+		if p.pos == start {
+			return found, nil
+		}
+	}
+}
+
+func (p *parser) atComment() bool {
+	return p.peek() == '#' || strings.HasPrefix(p.src[p.pos:], "/*")
+}
+
+func (p *parser) comment() error {
+	if p.peek() == '#' {
+		if n := strings.IndexByte(p.src[p.pos:], '\n'); n >= 0 {
+			p.pos += n
+		} else {
+			p.pos = len(p.src)
+		}
+		return nil
+	}
+	opened := p.pos
+	quoted := false // what is between quotes opens and closes nothing
+	for nested := 0; ; {
+		switch {
+		case p.atEnd():
+			line, col := p.lineCol(opened)
+			return p.fault("*/ for the /* of line %d, column %d", line, col)
+		case p.peek() == '"' && p.src[p.pos-1] != '\\':
+			quoted = !quoted
+			p.pos++
+		case !quoted && p.accept("/*"):
+			nested++
+		case !quoted && p.accept("*/"):
+			if nested--; nested == 0 {
+				return nil
+			}
+		default:
+			p.pos++
+		}
+	}
+}
+
+func (p *parser) key() (string, error) {
+	start := p.pos
+	switch c := p.peek(); {
+	case c == '"':
+		key, err := p.quoted()
+		if err == nil && key == "" {
+			err = p.faultAt(start, "a key that is not empty")
+		}
+		return key, err
+	case c == '.':
+		for p.pos++; isKeyByte(p.peek()); {
+			p.pos++
+		}
+		name := p.src[start:p.pos]
+		fault := p.faultAt(start, "a key")
+		fault.Found = "macro " + name + ", and macros are not supported"
+		return "", fault
+	case !isKeyStart(c):
+		return "", p.fault("a key")
+	}
+	for isKeyByte(p.peek()) {
+		p.pos++
+	}
+	if c := p.peek(); !isBlank(c) && c != '=' && c != ':' {
+		return "", p.fault("'=', ':' or a space after key %q", p.src[start:p.pos])
+	}
+	return p.src[start:p.pos], nil
+}
+
+// skipQuoted reads over a string between double quotes, and says whether it ends
+// on its line.
+func (p *parser) skipQuoted() bool {
+	for p.pos++; !p.atEnd(); p.pos++ {
+		switch p.src[p.pos] {
+		case '"':
+			p.pos++
+			return true
+		case '\n':
+			return false
+		case '\\':
+			if p.pos+1 < len(p.src) && p.src[p.pos+1] != '\n' {
+				p.pos++
+			}
+		}
+	}
+	return false
+}
+
+func (p *parser) quoted() (string, error) {
+	opened := p.pos
+	if !p.skipQuoted() {
+		line, col := p.lineCol(opened)
+		return "", p.fault(`'"' for the one of line %d, column %d`, line, col)
+	}
+	return p.unescape(opened+1, p.pos-1)
+}
+
+// unescape returns the text from start to end with its escapes resolved. A
+// backslash before anything else than these only makes it stand for itself.
+func (p *parser) unescape(start, end int) (string, error) {
+	raw := p.src[start:end]
+	if strings.IndexByte(raw, '\\') < 0 {
+		return raw, nil
+	}
+	b := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' || i+1 == len(raw) {
+			b = append(b, raw[i])
+			continue
+		}
+		i++
+		switch c := raw[i]; c {
+		case 'n':
+			b = append(b, '\n')
+		case 'r':
+			b = append(b, '\r')
+		case 'b':
+			b = append(b, '\b')
+		case 't':
+			b = append(b, '\t')
+		case 'f':
+			b = append(b, '\f')
+		case 'u':
+			r, ok := hex4(raw[i+1:])
+			if !ok {
+				return "", p.faultAt(start+i+1, `four hexadecimal digits after \u`)
+			}
+			i += 4
+			if low, ok := hex4(strings.TrimPrefix(raw[i+1:], `\u`)); ok && strings.HasPrefix(raw[i+1:], `\u`) {
+				if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+					b = utf8.AppendRune(b, pair)
+					i += 6
+					continue
+				}
+			}
+			if utf16.IsSurrogate(r) { // half a pair, spelt as if it were a character
+				b = append(b, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)
+			} else {
+				b = utf8.AppendRune(b, r)
+			}
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(b), nil
+}
+
+func hex4(s string) (rune, bool) {
+	if len(s) < 4 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[:4], 16, 16)
+	return rune(n), err == nil
+}
+
+// singleQuoted reads a string in which a backslash is one, but before a quote and
+// at the end of a line, which goes with it.
+func (p *parser) singleQuoted() (string, error) {
+	var b []byte
+	opened := p.pos
+	for p.pos++; !p.atEnd(); p.pos++ {
+		switch c := p.src[p.pos]; {
+		case c == '\'':
+			p.pos++
+			return string(b), nil
+		case p.accept(`\'`):
+			b = append(b, '\'')
+			p.pos--
+		case p.accept("\\\r\n"), p.accept("\\\n"):
+			p.pos--
+		case c == '\\' && p.pos+1 < len(p.src):
+			p.pos++
+			b = append(b, c, p.src[p.pos])
+		default:
+			b = append(b, c)
+		}
+	}
+	line, col := p.lineCol(opened)
+	return "", p.fault(`"'" for the one of line %d, column %d`, line, col)
+}
+
+// heredocWord returns WORD if here begins the line end of <<WORD, and else "".
+func (p *parser) heredocWord() string {
+	rest, ok := strings.CutPrefix(p.src[p.pos:], "<<")
+	if !ok {
+		return ""
+	}
+	n := 0
+	for n < len(rest) && 'A' <= rest[n] && rest[n] <= 'Z' {
+		n++
+	}
+	if n == len(rest) || rest[n] != '\n' {
+		return ""
+	}
+	return rest[:n]
+}
+
+// heredoc reads the lines up to one that word ends, without the last newline.
+func (p *parser) heredoc(word string) (string, error) {
+	opened := p.pos
+	start := p.pos + len("<<") + len(word) + len("\n")
+	for line := start; ; {
+		if rest, ok := strings.CutPrefix(p.src[line:], word); ok && endsHeredoc(rest) {
+			p.pos = line + len(word)
+			return p.src[start:max(start, line-1)], nil
+		}
+		n := strings.IndexByte(p.src[line:], '\n')
+		if n < 0 {
+			p.pos = len(p.src)
+			at, col := p.lineCol(opened)
+			return "", p.fault("a line %s for the <<%s of line %d, column %d", word, word, at, col)
+		}
+		line += n + 1
+	}
+}
+
+// endsHeredoc says whether rest, after the word at the beginning of a line, makes
+// that the end.
+func endsHeredoc(rest string) bool {
+	return rest == "" || rest[0] == '\n' || rest[0] == ';' || rest[0] == ','
+}
+
+// bare reads what stands without quotes: null, a boolean, a number or else a
+// string. Brackets within it are part of it in pairs.
+func (p *parser) bare() (Value, error) {
+	start := p.pos
+	var braces, squares int
+scan:
+	for !p.atEnd() {
+		switch c := p.src[p.pos]; {
+		case c == '{':
+			braces++
+		case c == '}' && braces > 0:
+			braces--
+		case c == '[':
+			squares++
+		case c == ']' && squares > 0:
+			squares--
+		case c == '\\' && p.pos+1 < len(p.src):
+			p.pos++
+		case strings.IndexByte("\n\r,;]}", c) >= 0 || p.atComment():
+			break scan
+		}
+		p.pos++
+	}
+	word := strings.TrimRight(p.src[start:p.pos], " \t")
+	if word == "" {
+		return Value{}, p.faultAt(start, "a value")
+	}
+	if word == "null" {
+		return Value{}, nil
+	}
+	if len(word) <= len("false") {
+		switch strings.ToLower(word) {
+		case "true", "yes", "on":
+			return Bool(true), nil
+		case "false", "no", "off":
+			return Bool(false), nil
+		}
+	}
+	v, ok, err := number(word)
+	if err != nil {
+		fault := p.faultAt(start, "a number of at most 64 bits")
+		fault.Found = word
+		return Value{}, fault
+	}
+	if ok {
+		return v, nil
+	}
+	s, err := p.unescape(start, start+len(word))
+	return String(s), err
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// isKeyStart takes a hyphen because the reference writes it, though libucl does
+// not read it.
+func isKeyStart(c byte) bool {
+	return isDigit(c) || isLetter(c) || c == '_' || c == '/' || c == '-' || c >= 0x80
+}
+
+func isKeyByte(c byte) bool { return isKeyStart(c) || c == '.' }

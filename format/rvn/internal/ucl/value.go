@@ -1,0 +1,180 @@
+// Package ucl reads and writes the metadata of RVN packages: UCL, the universal
+// configuration language of libucl, as packers of packages write it by hand and
+// as the reference packer stores it.
+//
+// It is not a general UCL library: there are no macros and no variables, nothing
+// is merged or given a priority, and what is written has one form only.
+package ucl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Limits of what Parse takes and Append writes.
+const (
+	MaxText  = 512 << 10 // bytes; readers of packages refuse longer metadata
+	MaxDepth = 64        // arrays and objects within each other
+)
+
+// A Kind says what a Value is.
+type Kind uint8
+
+const (
+	KindNull Kind = iota
+	KindBool
+	KindInt
+	KindFloat
+	KindString
+	KindArray
+	KindObject
+)
+
+func (k Kind) String() string {
+	names := [...]string{"null", "boolean", "integer", "float", "string", "array", "object"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("Kind(%d)", k)
+}
+
+// A Value is a tree that is not changed once it is made. The zero Value is null.
+type Value struct {
+	_ [0]func() // == would compare slices, and panic
+	v any       // nil, bool, int64, float64, string, []Value or []Member
+}
+
+// A Member is a key of an object and what it stands for. Keys and strings are
+// bytes: usually, but not always, UTF-8.
+type Member struct {
+	Key   string
+	Value Value
+}
+
+// The seven kinds, less null, made from Go values. Array and Object keep the
+// slice they are given.
+func Bool(b bool) Value           { return Value{v: b} }
+func Int(i int64) Value           { return Value{v: i} }
+func Float(f float64) Value       { return Value{v: f} }
+func String(s string) Value       { return Value{v: s} }
+func Array(elems ...Value) Value  { return Value{v: elems} }
+func Object(list ...Member) Value { return Value{v: list} }
+
+// Kind says what v is.
+func (v Value) Kind() Kind {
+	switch v.v.(type) {
+	case bool:
+		return KindBool
+	case int64:
+		return KindInt
+	case float64:
+		return KindFloat
+	case string:
+		return KindString
+	case []Value:
+		return KindArray
+	case []Member:
+		return KindObject
+	}
+	return KindNull
+}
+
+// Members returns the members of an object, in order, and nothing of any other
+// value. They are not to be changed.
+func (v Value) Members() []Member { list, _ := v.v.([]Member); return list }
+
+// Elems returns the elements of an array, and nothing of any other value. They
+// are not to be changed.
+func (v Value) Elems() []Value { elems, _ := v.v.([]Value); return elems }
+
+// Get follows path through objects. It returns null where a key is missing.
+func (v Value) Get(path ...string) Value {
+	for _, key := range path {
+		list := v.Members()
+		i := indexKey(list, key)
+		if i < 0 {
+			return Value{}
+		}
+		v = list[i].Value
+	}
+	return v
+}
+
+// Str returns v if it is a string.
+func (v Value) Str() (string, bool) { s, ok := v.v.(string); return s, ok }
+
+// Int returns v if it is an integer.
+func (v Value) Int() (int64, bool) { i, ok := v.v.(int64); return i, ok }
+
+// Float returns v if it is a float.
+func (v Value) Float() (float64, bool) { f, ok := v.v.(float64); return f, ok }
+
+// Bool returns v if it is a boolean.
+func (v Value) Bool() (b, ok bool) { b, ok = v.v.(bool); return b, ok }
+
+// Strings returns an array of nothing but strings; a string alone is an array of
+// one, as it is wherever UCL wants a list.
+func (v Value) Strings() ([]string, bool) {
+	if s, ok := v.Str(); ok {
+		return []string{s}, true
+	}
+	elems, ok := v.v.([]Value)
+	if !ok {
+		return nil, false
+	}
+	list := make([]string, len(elems))
+	for i, e := range elems {
+		if list[i], ok = e.Str(); !ok {
+			return nil, false
+		}
+	}
+	return list, true
+}
+
+// With returns the object v with key set to val: in its place if v has it, else
+// at the end. What is not an object is taken for an empty one.
+func (v Value) With(key string, val Value) Value {
+	list := slices.Clone(v.Members())
+	if i := indexKey(list, key); i >= 0 {
+		list[i].Value = val
+	} else {
+		list = append(list, Member{key, val})
+	}
+	return Object(list...)
+}
+
+// WithoutNulls returns v less every null in an array or object of it, and how
+// many those were. The reference packer leaves them out, for its package manager
+// complains of each.
+func (v Value) WithoutNulls() (Value, int) {
+	dropped := 0
+	switch x := v.v.(type) {
+	case []Value:
+		kept := make([]Value, 0, len(x))
+		for _, e := range x {
+			if e.v == nil {
+				dropped++
+				continue
+			}
+			e, n := e.WithoutNulls()
+			kept, dropped = append(kept, e), dropped+n
+		}
+		v = Array(kept...)
+	case []Member:
+		kept := make([]Member, 0, len(x))
+		for _, m := range x {
+			if m.Value.v == nil {
+				dropped++
+				continue
+			}
+			e, n := m.Value.WithoutNulls()
+			kept, dropped = append(kept, Member{m.Key, e}), dropped+n
+		}
+		v = Object(kept...)
+	}
+	return v, dropped
+}
+
+func indexKey(list []Member, key string) int {
+	return slices.IndexFunc(list, func(m Member) bool { return m.Key == key })
+}

@@ -1,0 +1,265 @@
+package rvn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/zeebo/blake3"
+)
+
+const (
+	headerLen = 64
+	recordLen = 64
+	blockLen  = 32 // of names, links, owners and groups
+
+	// version is what writers store; no reader looks at it.
+	version = 3
+
+	// singleCall is the flat size up to which the reference decodes a block by
+	// one call, and the compressed size up to which it does so with the index.
+	singleCall = 256 << 10
+	// maxStackIndex is how much index the reference can decode by one call:
+	// it does so on a stack of 8 MiB, and was seen to fail from 4.16 MB on.
+	maxStackIndex = 4_000_000
+	// maxMetadata is the most metadata that readers accept.
+	maxMetadata = 512 << 10
+)
+
+var magic = [3]byte{200, 100, 50}
+
+// header is block 1.
+type header struct {
+	version     uint8
+	groups      uint16
+	owners      uint16
+	linkBlocks  uint32
+	files       uint32
+	metaComp    uint32
+	indexComp   uint32
+	arcComp     uint32
+	nameBlocks  uint32
+	metaFlat    uint32
+	indexFlat   uint32
+	arcFlat     uint64
+	unused      [4]uint32
+	byteSwapped bool // written on a machine of the other byte order
+}
+
+// parseHeader reads b, which has headerLen bytes and the magic number.
+func parseHeader(b []byte) header {
+	h := decodeHeader(b, binary.LittleEndian)
+	if h.flatByCounts() != int64(h.indexFlat) {
+		if s := decodeHeader(b, binary.BigEndian); s.flatByCounts() == int64(s.indexFlat) && s.indexFlat != 0 {
+			s.byteSwapped = true
+			return s
+		}
+	}
+	return h
+}
+
+func decodeHeader(b []byte, o binary.ByteOrder) header {
+	h := header{
+		version:    b[3],
+		groups:     o.Uint16(b[4:]),
+		owners:     o.Uint16(b[6:]),
+		linkBlocks: o.Uint32(b[8:]),
+		files:      o.Uint32(b[12:]),
+		metaComp:   o.Uint32(b[16:]),
+		indexComp:  o.Uint32(b[20:]),
+		arcComp:    o.Uint32(b[24:]),
+		nameBlocks: o.Uint32(b[28:]),
+		metaFlat:   o.Uint32(b[32:]),
+		indexFlat:  o.Uint32(b[36:]),
+		arcFlat:    o.Uint64(b[40:]),
+	}
+	for i := range h.unused {
+		h.unused[i] = o.Uint32(b[48+4*i:])
+	}
+	return h
+}
+
+func (h header) append(b []byte) []byte {
+	o := binary.LittleEndian
+	b = append(b, magic[:]...)
+	b = append(b, h.version)
+	b = o.AppendUint16(b, h.groups)
+	b = o.AppendUint16(b, h.owners)
+	for _, v := range []uint32{h.linkBlocks, h.files, h.metaComp, h.indexComp, h.arcComp, h.nameBlocks, h.metaFlat, h.indexFlat} {
+		b = o.AppendUint32(b, v)
+	}
+	b = o.AppendUint64(b, h.arcFlat)
+	for _, v := range h.unused {
+		b = o.AppendUint32(b, v)
+	}
+	return b
+}
+
+// flatByCounts is how long the counts say that the index is.
+func (h header) flatByCounts() int64 {
+	return blockLen*(int64(h.groups)+int64(h.owners)+int64(h.linkBlocks)+int64(h.nameBlocks)) + recordLen*int64(h.files)
+}
+
+func (h header) indexOff() int64    { return headerLen + int64(h.metaComp) }
+func (h header) contentsOff() int64 { return h.indexOff() + int64(h.indexComp) }
+func (h header) end() int64         { return h.contentsOff() + int64(h.arcComp) }
+
+// recordType is what a record is of.
+type recordType uint8
+
+const (
+	typeDir recordType = iota
+	typeFile
+	typeSymlink
+	typeHardLink
+	typeFifo
+	typeCount // and above: nothing that is ever written
+)
+
+// record is 64 bytes of the index.
+type record []byte
+
+func (r record) digest() []byte   { return r[:32] }
+func (r record) seconds() uint64  { return binary.LittleEndian.Uint64(r[32:]) }
+func (r record) nanos() uint32    { return binary.LittleEndian.Uint32(r[40:]) }
+func (r record) owner() int       { return int(r[44]) }
+func (r record) group() int       { return int(r[45]) }
+func (r record) kind() recordType { return recordType(r[46]) }
+func (r record) mode() uint16     { return binary.LittleEndian.Uint16(r[52:]) }
+func (r record) linkLen() int     { return int(binary.LittleEndian.Uint16(r[54:])) }
+func (r record) parent() int      { return int(binary.LittleEndian.Uint16(r[56:])) }
+func (r record) dirID() int       { return int(binary.LittleEndian.Uint16(r[58:])) }
+func (r record) nameLen() int     { return int(r[60]) }
+func (r record) sizeField() int64 {
+	return int64(r[47])<<32 | int64(binary.LittleEndian.Uint32(r[48:]))
+}
+func (r record) hasDigest() bool { return !bytes.Equal(r.digest(), zeroDigest[:]) }
+
+var zeroDigest [32]byte
+
+// size is how many bytes of block 4 are the record's.
+func (r record) size() int64 {
+	if r.kind() != typeFile {
+		return 0
+	}
+	return r.sizeField()
+}
+
+// row is what a record is made of.
+type row struct {
+	digest       string
+	seconds      uint64
+	nanos        uint32
+	owner, group uint8
+	kind         recordType
+	size         int64
+	mode         uint16
+	linkLen      int
+	parent, id   int
+	nameLen      int
+}
+
+const maxFileSize = 1<<40 - 1
+
+func (r row) append(b []byte) []byte {
+	o := binary.LittleEndian
+	var digest [32]byte
+	copy(digest[:], r.digest)
+	b = append(b, digest[:]...)
+	b = o.AppendUint64(b, r.seconds)
+	b = o.AppendUint32(b, r.nanos)
+	b = append(b, r.owner, r.group, byte(r.kind), byte(r.size>>32))
+	b = o.AppendUint32(b, uint32(r.size))
+	b = o.AppendUint16(b, r.mode)
+	b = o.AppendUint16(b, uint16(r.linkLen))
+	b = o.AppendUint16(b, uint16(r.parent))
+	b = o.AppendUint16(b, uint16(r.id))
+	return append(b, byte(r.nameLen), 0, 0, 0)
+}
+
+// pad fills b up with zeros to whole blocks.
+func pad(b []byte) []byte { return append(b, make([]byte, -len(b)&(blockLen-1))...) }
+
+// A section is a run of block 4 that can be decoded by itself: flat bytes
+// [flat, next.flat) are what the zstd blocks [comp, next.comp) become. The last
+// one of a table is where it all ends, and is no section.
+type section struct {
+	flat int64
+	comp int64 // from the beginning of block 4
+}
+
+const (
+	sectionLen = 12
+	// maxSection bounds what has to be decoded at once.
+	maxSection = 8 << 20
+)
+
+// tableMagic begins our skippable frame; its last byte is the version. It is
+// followed by the BLAKE3 of all that follows: a section for each 12 bytes.
+var tableMagic = []byte("RVNSECT\x01")
+
+// tableFrame is the number of the skippable frame, one of sixteen.
+const tableFrame = 0x184D2A5E
+
+// appendTable appends the skippable frame of a section table.
+func appendTable(b []byte, sections []section) []byte {
+	rows := make([]byte, 0, len(sections)*sectionLen)
+	for _, s := range sections {
+		rows = binary.LittleEndian.AppendUint64(rows, uint64(s.flat))
+		rows = binary.LittleEndian.AppendUint32(rows, uint32(s.comp))
+	}
+	sum := blake3.Sum256(rows)
+	b = appendSkippable(b, tableFrame, len(tableMagic)+len(sum)+len(rows))
+	b = append(b, tableMagic...)
+	b = append(b, sum[:]...)
+	return append(b, rows...)
+}
+
+// parseTable reads the content of a skippable frame. It returns nil, and no
+// error, for content that is no section table: ours, or bare rows as others
+// write them, which only their numbers tell.
+func parseTable(b []byte) ([]section, error) {
+	ours := bytes.HasPrefix(b, tableMagic)
+	if ours {
+		b = b[len(tableMagic):]
+		if len(b) < 32 {
+			return nil, fmt.Errorf("%d bytes are no digest and rows", len(b))
+		}
+		if sum := blake3.Sum256(b[32:]); !bytes.Equal(sum[:], b[:32]) {
+			return nil, fmt.Errorf("its digest is wrong")
+		}
+		b = b[32:]
+	}
+	if len(b)%sectionLen != 0 || len(b) < 2*sectionLen {
+		if ours {
+			return nil, fmt.Errorf("%d bytes are no rows", len(b))
+		}
+		return nil, nil
+	}
+	if !ours && (binary.LittleEndian.Uint64(b) != 0 || binary.LittleEndian.Uint32(b[8:]) != frameHeaderLen) {
+		return nil, nil
+	}
+	sections := make([]section, 0, len(b)/sectionLen)
+	for ; len(b) > 0; b = b[sectionLen:] {
+		s := section{flat: int64(binary.LittleEndian.Uint64(b)), comp: int64(binary.LittleEndian.Uint32(b[8:]))}
+		if n := len(sections); n > 0 {
+			last := sections[n-1]
+			if s.flat <= last.flat || s.comp <= last.comp || s.flat-last.flat > maxSection {
+				return nil, fmt.Errorf("section %d ends at %d in %d, behind %d in %d", n-1, s.flat, s.comp, last.flat, last.comp)
+			}
+			// A section is never longer than its flat bytes and the headers of
+			// their blocks: what is between is not its own.
+			if most := sectionBound(s.flat - last.flat); s.comp-last.comp > most {
+				return nil, fmt.Errorf("section %d has %d bytes, which cannot be more than %d", n-1, s.comp-last.comp, most)
+			}
+		} else if s.flat != 0 || s.comp < frameHeaderLen {
+			return nil, fmt.Errorf("the first section begins at %d in %d", s.flat, s.comp)
+		}
+		sections = append(sections, s)
+	}
+	return sections, nil
+}
+
+// sectionBound is the most bytes that a section of so many flat ones has: all
+// stored raw, in blocks that may be as short as 1 KiB.
+func sectionBound(flat int64) int64 { return flat + 3*(flat>>10) + 64 }

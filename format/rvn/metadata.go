@@ -1,0 +1,181 @@
+package rvn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+)
+
+// Entries of the view meta.
+const (
+	metaText = "metadata.ucl"
+	metaTree = "metadata.json"
+)
+
+// maxMetaFlat is the most metadata that is decoded: what the tools of packages
+// have room for, although they refuse more than maxMetadata of it.
+const maxMetaFlat = 1<<24 - 1
+
+// metadata is block 2.
+type metadata struct {
+	text []byte
+	tree ucl.Value
+	err  error // why text is no tree
+}
+
+// metadata decodes block 2. Its error means that the block cannot be decoded;
+// text that is no UCL is still text.
+func (a *archive) metadata() (metadata, error) {
+	text, err := unpack(a.meta, int64(a.h.metaFlat), maxMetaFlat)
+	if err != nil {
+		return metadata{}, err
+	}
+	m := metadata{text: text}
+	m.tree, m.err = ucl.Parse(text)
+	return m, nil
+}
+
+func (a *archive) metaProblem(err error) format.Problem {
+	code := format.BadData
+	if errors.Is(err, errTooLong) {
+		code, err = format.Limit, fmt.Errorf("it is longer than %d bytes", maxMetaFlat)
+	}
+	return a.problem(code, "metadata", format.Error, headerLen, "the metadata cannot be decoded: %v", err)
+}
+
+// facts is what people want to know of a package.
+func (m metadata) facts() []format.Fact {
+	if len(m.text) == 0 {
+		return nil
+	}
+	if m.err != nil {
+		return []format.Fact{{Key: "metadata", Value: fmt.Sprintf("%d bytes, no UCL: %v", len(m.text), m.err)}}
+	}
+	var out []format.Fact
+	one := func(key, value string) {
+		if value != "" && value != "unset" {
+			out = append(out, format.Fact{Key: key, Value: value})
+		}
+	}
+	str := func(key string) string {
+		v := m.tree.Get(key)
+		if n, ok := v.Int(); ok {
+			return strconv.FormatInt(n, 10)
+		}
+		s, _ := v.Str()
+		return s
+	}
+	one("name", str("namebase"))
+	for _, key := range []string{"version", "subpackage", "variant", "abi", "prefix", "comment", "flatsize", "maintainer", "www"} {
+		one(key, str(key))
+	}
+	for _, list := range [][2]string{{"provides", "shlibs_provided"}, {"requires", "shlibs_required"}, {"adjacent", "shlibs_adjacent"}, {"licenses", "licenses"}} {
+		words, _ := m.tree.Get(list[1]).Strings()
+		one(list[0], strings.Join(words, ", "))
+	}
+	var phases []string
+	for _, phase := range m.tree.Get("scripts").Members() {
+		phases = append(phases, phase.Key)
+	}
+	if len(phases) > 0 {
+		out = append(out, format.Fact{Key: "scripts", Value: strings.Join(phases, ", ") + " (holdall runs none)"})
+	}
+	return out
+}
+
+// metaReader shows the metadata: as it is, and as a tree for whom JSON is easier.
+type metaReader struct {
+	*archive
+	entries *format.Index
+	json    []byte
+}
+
+func newMetaReader(a *archive) (format.Reader, error) {
+	m, err := a.metadata()
+	if err != nil {
+		p := a.metaProblem(err)
+		a.obj.Close()
+		return nil, &format.CorruptError{Format: "rvn", Problem: p}
+	}
+	r := &metaReader{archive: a}
+	list := format.Entries{{Name: metaText, Size: int64(len(m.text))}}
+	if m.err == nil {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(m.tree); err == nil {
+			r.json = b.Bytes()
+			list = append(list, format.Entry{Name: metaTree, Size: int64(len(r.json))})
+		}
+	}
+	r.entries = format.NewIndex(list)
+	return r, nil
+}
+
+func (r *metaReader) Close() error { return r.obj.Close() }
+
+func (r *metaReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return r.entries.Entries(ctx)
+}
+
+func (r *metaReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	return r.entries.Lookup(ctx, name)
+}
+
+func (r *metaReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return r.entries.ReadDir(ctx, dir)
+}
+
+func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		if n <= 0 || off >= e.Size {
+			return
+		}
+		meta := r.block[metaBlock]
+		x := format.Extent{Size: e.Size, Object: r.name, Off: meta.off, Len: meta.len, Codec: codec.Zstd, Unit: e.Size}
+		if e.Name == metaTree {
+			x = format.Extent{Size: e.Size, Object: r.name, Off: meta.off, Len: meta.len, Codec: codec.Inline, Data: r.json}
+		}
+		yield(x, nil)
+	}
+}
+
+// Regions are all but the metadata, which is content here.
+func (r *metaReader) Regions(context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		regions := r.regions()
+		if c := r.block[contentBlock]; r.index.total > 0 {
+			whole := format.Region{Object: r.name, Off: c.off, Len: min(c.end(), r.size) - c.off, Use: format.Unknown, Label: "contents"}
+			kept := regions[:0]
+			for _, x := range regions {
+				if x.Off < c.off || x.Off >= whole.Off+whole.Len {
+					kept = append(kept, x)
+				}
+			}
+			regions = append(kept, whole)
+		}
+		for _, x := range regions {
+			if x.Off == headerLen && x.Label == "metadata" && r.entries.Len() > 0 && len(r.meta) > 0 {
+				e, _ := r.entries.Lookup(context.Background(), metaText)
+				if e.Size > 0 {
+					continue
+				}
+			}
+			if x.Len > 0 && !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *metaReader) About(context.Context) (format.About, error) { return r.about(), nil }

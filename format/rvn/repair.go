@@ -1,0 +1,467 @@
+package rvn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/store"
+)
+
+// repair plans an archive of all that can be had of a damaged one. Every file is
+// decoded and judged by its digest: if all are whole, only what precedes the
+// contents is made again; else the contents are too, without what is lost.
+func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
+	a, err := load(ctx, st, name, o)
+	if err != nil {
+		return format.Plan{}, err
+	}
+	defer a.obj.Close()
+	m := &mending{a: a, names: map[string]bool{}, plain: map[string]bool{}}
+	wrong := 0
+	err = a.check(ctx, func(p format.Problem) {
+		if p.Severity > format.Note && mends(p) {
+			wrong++
+		}
+		report(p)
+	})
+	if err != nil {
+		return format.Plan{}, err
+	}
+	if err := m.gather(ctx); err != nil {
+		return format.Plan{}, err
+	}
+	if wrong == 0 && !m.rewrite && len(m.lost) == 0 {
+		return format.Plan{}, nil
+	}
+	return m.plan(ctx, st)
+}
+
+// mends reports whether a repair does away with p: not with what is a matter of
+// taste, or of readers other than us.
+func mends(p format.Problem) bool {
+	switch p.Class {
+	case "metadata-ucl", "metadata-size", "size-word":
+		return false
+	}
+	return true
+}
+
+// A mending is an archive as it should be.
+type mending struct {
+	a       *archive
+	b       builder
+	meta    []ucl.Member
+	keep    []kept          // in the order of their contents
+	names   map[string]bool // taken
+	plain   map[string]bool // paths of what is no directory
+	notes   []string
+	lost    []string
+	rewrite bool // the contents too
+	found   int  // files that had no place
+}
+
+// kept is a record that the mended archive has.
+type kept struct {
+	e      format.Entry
+	rec    int
+	digest string
+}
+
+// lostFound is where files go that have no place of their own.
+const lostFound = "lost+found"
+
+// mendLevel is one that every build has: what is planned and what is written must
+// be the same.
+const mendLevel = "better"
+
+const maxSaid = 20 // files that are named one by one
+
+func (m *mending) lose(msg string, args ...any) {
+	if len(m.lost) < maxSaid {
+		m.lost = append(m.lost, fmt.Sprintf(msg, args...))
+	} else if len(m.lost) == maxSaid {
+		m.lost = append(m.lost, "and more")
+	}
+}
+
+func (m *mending) note(msg string, args ...any) {
+	if len(m.notes) < maxSaid {
+		m.notes = append(m.notes, fmt.Sprintf(msg, args...))
+	} else if len(m.notes) == maxSaid {
+		m.notes = append(m.notes, "and more")
+	}
+}
+
+// gather decides about each record.
+func (m *mending) gather(ctx context.Context) error {
+	x := m.a.index
+	if names := m.realign(); names != "" {
+		m.note("%s", names)
+	}
+	whole, err := m.judge(ctx)
+	if err != nil {
+		return err
+	}
+	// Paths that are safe and come once keep their names; the rest is found new
+	// ones, so that none takes a name from another.
+	dirs := map[string]bool{}
+	for i := range x.Len() {
+		if x.lost[i] != 0 || format.NameFault(x.Name(i)) != "" {
+			continue
+		}
+		if x.rec(i).kind() == typeDir {
+			dirs[x.Name(i)] = true
+		} else {
+			m.plain[x.Name(i)] = true
+		}
+	}
+	var links []kept
+	gone := map[string]bool{}
+	for i := range x.Len() {
+		r, e := x.rec(i), x.Entry(i)
+		e.Fault = nil
+		if e.ModTime.Unix() < 0 {
+			e.ModTime = time.Time{}
+		}
+		if row, ok := m.a.byName.Find(e.Name); e.Kind == format.Dir && m.names[e.Name] && dirs[e.Name] || ok && row != i && e.Kind == format.Dir {
+			continue // the same directory again
+		}
+		switch {
+		case r.kind() >= typeCount:
+			m.lose("%s: it is of type %d, which there is not", format.Escape(e.Name), r.kind())
+			continue
+		case r.kind() == typeFile && !whole.ok(i):
+			m.lose("%s: %s", format.Escape(e.Name), whole.why(i))
+			m.rewrite = m.rewrite || r.size() > 0
+			gone[e.Name] = true
+			continue
+		case r.kind() == typeSymlink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 || x.lost[i] == linkRange):
+			m.lose("%s: a symbolic link whose target is not there", format.Escape(e.Name))
+			continue
+		case e.Kind == format.Dir && (x.lost[i] != 0 || format.NameFault(e.Name) != ""):
+			m.note("directory %s has no place; what is in it is in %s", format.Escape(e.Name), lostFound)
+			continue
+		}
+		k := kept{e: e, rec: i}
+		if e.Kind == format.HardLink {
+			links = append(links, k)
+			continue
+		}
+		if e.Kind == format.File {
+			k.digest = whole.digest(i)
+		}
+		m.place(&k, dirs)
+		m.keep = append(m.keep, k)
+	}
+	files := map[string]*kept{}
+	for i := range m.keep {
+		if m.keep[i].e.Kind == format.File {
+			files[m.keep[i].e.Name] = &m.keep[i]
+		}
+	}
+	for _, k := range links {
+		first, ok := files[k.e.Link]
+		if !ok || x.lost[k.rec] == linkRange {
+			why := "is not there"
+			if gone[k.e.Link] {
+				why = "is lost"
+			}
+			m.lose("%s: a hard link to %s, which %s", format.Escape(k.e.Name), format.Escape(k.e.Link), why)
+			continue
+		}
+		k.digest = first.digest
+		m.place(&k, dirs)
+		m.keep = append(m.keep, k)
+	}
+	return nil
+}
+
+// place finds a name for what has none, or one that is not safe or taken.
+func (m *mending) place(k *kept, dirs map[string]bool) {
+	x := m.a.index
+	name := k.e.Name
+	ok := x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !dirs[name]) &&
+		len(name)-strings.LastIndexByte(name, '/')-1 == x.rec(k.rec).nameLen()
+	for dir := path.Dir(name); ok && dir != "."; dir = path.Dir(dir) {
+		ok = dirs[dir] || !m.plain[dir]
+	}
+	if !ok {
+		m.found++
+		k.e.Name = fmt.Sprintf("%s/%d", lostFound, m.found)
+		m.note("%s had no place, or one that is not its own: it is %s now", format.Escape(name), k.e.Name)
+	}
+	m.names[k.e.Name] = true
+	if k.e.Kind == format.Dir {
+		dirs[k.e.Name] = true
+	}
+}
+
+// judgement says of each regular file whether its content is whole.
+type judgement struct {
+	bad    map[int]string // why not
+	sums   map[int]string // of files that have no digest
+	x      *index
+	digest func(int) string
+}
+
+func (j *judgement) ok(i int) bool { return j.bad[i] == "" }
+
+func (j *judgement) why(i int) string { return j.bad[i] }
+
+// judge decodes all contents.
+func (m *mending) judge(ctx context.Context) (*judgement, error) {
+	a, x := m.a, m.a.index
+	j := &judgement{bad: map[int]string{}, sums: map[int]string{}, x: x}
+	j.digest = func(i int) string {
+		if s, ok := j.sums[i]; ok {
+			return s
+		}
+		return string(x.rec(i).digest())
+	}
+	src := a.newSource(ctx)
+	defer src.close()
+	h := blake3.New()
+	buf := make([]byte, 256<<10)
+	for i := range x.Len() {
+		r := x.rec(i)
+		if r.kind() != typeFile {
+			continue
+		}
+		if i >= x.end {
+			j.bad[i] = "its content lies beyond all numbers"
+			continue
+		}
+		h.Reset()
+		if err := src.copyFile(ctx, x.start(i), r.size(), buf, func(p []byte) error { h.Write(p); return nil }); err != nil {
+			if err := ctx.Err(); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			if broken, ok := errors.AsType[*storeError](err); ok {
+				return nil, broken
+			}
+			j.bad[i] = fmt.Sprintf("its content cannot be decoded: %v", err)
+			continue
+		}
+		sum := string(h.Sum(nil))
+		if !r.hasDigest() {
+			j.sums[i] = sum
+		} else if sum != string(r.digest()) {
+			j.bad[i] = "its content is not what its digest says"
+		}
+	}
+	// What comes behind the last file, more contents or damage, makes readers
+	// fail that decode all at once.
+	if x.total == 0 {
+		return j, nil
+	}
+	ends, err := src.ends()
+	if err != nil {
+		return nil, err
+	}
+	m.rewrite = m.rewrite || !ends
+	frames, err := a.frames(ctx, a.block[contentBlock].off, 2)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(frames) == 0 || frames[0].cut:
+		m.rewrite = true
+	case x.total > singleCall && len(frames) > 1 && frames[1].off < a.block[contentBlock].end():
+		m.rewrite = true
+		m.note("the contents become one frame: xrvn reads only the first")
+	}
+	return j, nil
+}
+
+// plan writes all down.
+func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error) {
+	a := m.a
+	c, err := newCompressor(mendLevel, 1, defaultSection)
+	if err != nil {
+		return format.Plan{}, err
+	}
+	m.b = newBuilder()
+	m.b.c = c
+	if m.meta == nil {
+		m.readMetadata()
+	}
+	at := int64(0)
+	for _, k := range m.keep {
+		if k.e.Kind == format.File && k.e.Size > 0 {
+			if a.index.start(k.rec) != at {
+				m.rewrite = true
+			}
+			at += k.e.Size
+		}
+		m.b.flat = at
+		if err := m.add(k); err != nil {
+			return format.Plan{}, err
+		}
+	}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
+	if !m.rewrite {
+		frames, err := a.frames(ctx, a.block[contentBlock].off, maxFrames)
+		if err != nil {
+			return plan, err
+		}
+		comp := a.size - a.block[contentBlock].off
+		if n := len(frames); n > 0 {
+			comp = frames[n-1].end() - a.block[contentBlock].off
+		}
+		if at == 0 {
+			comp = 0
+		}
+		prefix, err := m.b.prefix(m.meta, comp, a.table.sections)
+		if err != nil {
+			return plan, err
+		}
+		plan.Edits = []format.Edit{{Object: a.name, Off: 0, Len: a.block[contentBlock].off, Write: func(w io.Writer) error {
+			_, err := w.Write(prefix)
+			return err
+		}}}
+		plan.Notes = append(plan.Notes, "header, metadata and index are made again")
+		return plan, nil
+	}
+	// How long the contents become is known only when they have been compressed,
+	// and that stands before them: they are compressed twice, rather than kept.
+	count := &counting{}
+	table, err := m.compress(ctx, count)
+	if lost, ok := errors.AsType[*undecodable](err); ok {
+		// It was once, but damaged blocks do not always decode to the same.
+		m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
+		m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
+			return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
+		})
+		return m.plan(ctx, st)
+	}
+	if err != nil {
+		return plan, err
+	}
+	prefix, err := m.b.prefix(m.meta, count.n, table)
+	if err != nil {
+		return plan, err
+	}
+	plan.Edits = []format.Edit{{Object: a.name, Off: 0, Len: a.size, Write: func(w io.Writer) error {
+		if _, err := w.Write(prefix); err != nil {
+			return err
+		}
+		var err error
+		if a.obj, err = st.Open(ctx, a.name); err != nil {
+			return err
+		}
+		defer a.obj.Close()
+		_, err = m.compress(ctx, &passing{w: w})
+		return err
+	}}}
+	plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", m.files()))
+	return plan, nil
+}
+
+func (m *mending) files() (n int) {
+	for _, k := range m.keep {
+		if k.e.Kind == format.File {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *mending) add(k kept) error {
+	if err := checkEntry(k.e, &m.b.owners, &m.b.groups); err != nil {
+		return err
+	}
+	if k.e.Kind == format.Dir {
+		return m.b.addDir(k.e)
+	}
+	parent, err := m.b.parentOf(k.e)
+	if err == nil {
+		m.b.addRecord(k.e, k.digest, parent, 0)
+	}
+	return err
+}
+
+// readMetadata takes the metadata over, as far as it can be had.
+func (m *mending) readMetadata() {
+	md, err := m.a.metadata()
+	if err != nil {
+		m.lose("the metadata: %v", err)
+		md = metadata{}
+	}
+	o := format.CreateOptions{}
+	if len(md.text) > 0 {
+		o.Carry = [][2]string{{carryMetadata, string(md.text)}}
+	}
+	if m.meta, err = packageMetadata(o); err != nil {
+		m.lose("the metadata: %v", err)
+		m.meta, _ = packageMetadata(format.CreateOptions{})
+	}
+}
+
+// compress packs the contents that are kept again, into s.
+func (m *mending) compress(ctx context.Context, s format.Scratch) ([]section, error) {
+	out := newSectioned(&spool{s: s}, m.b.c, defaultSection, 1)
+	defer out.close()
+	src := m.a.newSource(ctx)
+	defer src.close()
+	buf := make([]byte, 256<<10)
+	h := blake3.New()
+	for _, k := range m.keep {
+		if k.e.Kind != format.File {
+			continue
+		}
+		if err := out.mark(k.e.Size); err != nil {
+			return nil, err
+		}
+		h.Reset()
+		err := src.copyFile(ctx, m.a.index.start(k.rec), k.e.Size, buf, func(p []byte) error {
+			h.Write(p)
+			return out.write(p)
+		})
+		// Damaged blocks do not always decode to the same: judge again.
+		if err == nil && string(h.Sum(nil)) != k.digest {
+			err = errors.New("its content is not what its digest says")
+		}
+		if err != nil {
+			if broken, ok := errors.AsType[*storeError](err); ok || ctx.Err() != nil {
+				return nil, cmp.Or(context.Cause(ctx), error(broken))
+			}
+			return nil, &undecodable{k, err}
+		}
+	}
+	if err := out.end(); err != nil {
+		return nil, err
+	}
+	return out.sections(), nil
+}
+
+// undecodable is what a file is called that cannot be decoded again.
+type undecodable struct {
+	kept
+	error
+}
+
+// counting is a scratch that only counts; passing one that hands on. Neither
+// goes back: nothing is taken back in a repair.
+type counting struct{ n int64 }
+
+func (c *counting) Write(p []byte) (int, error)    { c.n += int64(len(p)); return len(p), nil }
+func (c *counting) Read([]byte) (int, error)       { return 0, errors.ErrUnsupported }
+func (c *counting) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
+func (c *counting) Close() error                   { return nil }
+
+type passing struct {
+	counting
+	w io.Writer
+}
+
+func (p *passing) Write(b []byte) (int, error) { return p.w.Write(b) }

@@ -1,0 +1,177 @@
+package rvn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/store"
+)
+
+// source decodes contents from front to back, for repairs: what the engine does
+// for readers. Of sections it goes on behind a damaged one.
+type source struct {
+	a     *archive
+	ctx   context.Context
+	at    int64         // of the next byte of r
+	r     io.ReadCloser // one frame, or one section
+	end   int64         // where r ends, -1 if that is not known
+	fault error         // of a frame that has no sections: all behind is lost
+	in    *objectReader
+}
+
+func (a *archive) newSource(ctx context.Context) *source { return &source{a: a, ctx: ctx} }
+
+func (s *source) close() {
+	if s.r != nil {
+		s.r.Close()
+		s.r = nil
+	}
+}
+
+// copyFile hands on n bytes from off on, which is not before what was copied
+// last.
+func (s *source) copyFile(ctx context.Context, off, n int64, buf []byte, write func([]byte) error) error {
+	for n > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := s.seek(off); err != nil {
+			return err
+		}
+		most := min(n, int64(len(buf)))
+		if s.end >= 0 {
+			most = min(most, s.end-s.at)
+		}
+		k, err := io.ReadFull(s.r, buf[:most])
+		s.at += int64(k)
+		if err != nil {
+			return s.fail(err)
+		}
+		if err := write(buf[:k]); err != nil {
+			return err
+		}
+		off, n = off+int64(k), n-int64(k)
+	}
+	return nil
+}
+
+// fail notes that r is at its end, or broken.
+func (s *source) fail(err error) error {
+	if s.in.err != nil {
+		err = &storeError{s.in.err}
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("it ends at %d", s.at)
+	}
+	s.close()
+	if s.end < 0 {
+		s.fault = err
+	}
+	return err
+}
+
+// seek opens what off lies in, and skips to it.
+func (s *source) seek(off int64) error {
+	if s.fault != nil {
+		return s.fault
+	}
+	if s.r != nil && s.end >= 0 && off >= s.end {
+		s.close()
+	}
+	if s.r == nil {
+		if err := s.open(off); err != nil {
+			return err
+		}
+	}
+	k, err := io.CopyN(io.Discard, s.r, off-s.at)
+	s.at += k
+	if err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+func (s *source) open(off int64) error {
+	c := s.a.block[contentBlock]
+	stored, name := c, codec.Zstd
+	s.at, s.end = 0, -1
+	if t := s.a.table.sections; t != nil {
+		name = codec.ZstdBlocks
+		for k := range t[1:] {
+			if off < t[k+1].flat {
+				s.at, s.end = t[k].flat, t[k+1].flat
+				stored = span{c.off + t[k].comp, t[k+1].comp - t[k].comp}
+				break
+			}
+		}
+		if s.end < 0 {
+			return fmt.Errorf("content %d lies behind all sections", off)
+		}
+	}
+	if stored.end() > s.a.size {
+		if s.end >= 0 {
+			return errors.New("the archive ends before its section does")
+		}
+		stored.len = s.a.size - stored.off
+	}
+	z, _ := codec.Lookup(name)
+	s.in = &objectReader{ctx: s.ctx, o: s.a.obj, off: stored.off, end: stored.end()}
+	r, err := z.Decode(s.in)
+	if err != nil {
+		return s.fail(err)
+	}
+	s.r = r
+	return nil
+}
+
+// ends reports whether a frame without sections ends where the last file does,
+// and is whole to its end.
+func (s *source) ends() (bool, error) {
+	if s.a.table.sections != nil {
+		return true, nil
+	}
+	err := s.seek(s.a.index.total)
+	if err == nil {
+		var b [1]byte
+		_, err = io.ReadFull(s.r, b[:])
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			err = s.fail(err)
+		}
+	}
+	if broken, ok := errors.AsType[*storeError](err); ok {
+		return false, broken
+	}
+	return false, nil
+}
+
+// storeError is one of the store, and so nothing that the archive can be blamed
+// for.
+type storeError struct{ error }
+
+func (e *storeError) Unwrap() error { return e.error }
+
+// objectReader reads a range of an object.
+type objectReader struct {
+	ctx      context.Context
+	o        store.Object
+	off, end int64
+	err      error
+}
+
+func (r *objectReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.end-r.off)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	if r.err = r.o.ReadAt(r.ctx, p[:n], r.off); r.err != nil {
+		return 0, r.err
+	}
+	r.off += n
+	return int(n), nil
+}

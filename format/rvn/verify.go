@@ -1,0 +1,269 @@
+package rvn
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	a, err := load(ctx, st, name, o)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer a.obj.Close()
+	return a.check(ctx, report)
+}
+
+// check reports all that is wrong or unusual but for the contents themselves.
+func (a *archive) check(ctx context.Context, report func(format.Problem)) error {
+	for _, p := range a.notes {
+		report(p)
+	}
+	a.checkHeader(report)
+	a.checkMetadata(report)
+	if err := a.checkRecords(ctx, report); err != nil {
+		return err
+	}
+	a.checkNames(report)
+	return a.checkContents(ctx, report)
+}
+
+func (a *archive) checkHeader(report func(format.Problem)) {
+	if v := a.said.version; v != version {
+		report(a.problem(format.BadHeader, "version", format.Warning, 3, "version %d: read as %d, as the reference does", v, version))
+	}
+	if a.said.unused != [4]uint32{} {
+		report(a.problem(format.BadHeader, "unused", format.Note, 48, "words of the header that mean nothing are %v", a.said.unused))
+	}
+	if !isPeople(a.index.owners) || !isPeople(a.index.groups) {
+		report(a.problem(format.BadIndex, "people", format.Warning, a.h.indexOff(), "the names of owners and groups are not padded with zeros, or some are empty"))
+	}
+	if n := a.said.indexComp; a.h.indexFlat > maxStackIndex && n <= singleCall {
+		report(a.problem(format.Unsupported, "index-stack", format.Warning, a.h.indexOff(),
+			"xrvn cannot read it: %d bytes of index are more than fits its stack, and %d compressed ones make it try", a.h.indexFlat, n))
+	}
+}
+
+func (a *archive) checkMetadata(report func(format.Problem)) {
+	m, err := a.metadata()
+	switch {
+	case err != nil:
+		report(a.metaProblem(err))
+		return
+	case len(m.text) > maxMetadata:
+		report(a.problem(format.Limit, "metadata-size", format.Warning, headerLen, "%d bytes of metadata: readers refuse more than %d", len(m.text), maxMetadata))
+	case m.err != nil && len(m.text) > 0:
+		report(a.problem(format.BadData, "metadata-ucl", format.Warning, headerLen, "the metadata is no UCL: %v", m.err))
+	}
+	if int64(a.said.metaFlat) != int64(len(m.text)) {
+		report(a.problem(format.BadHeader, "header-meta-flat", format.Error, 32, "meta-flat: expected %d, found %d: readers show an error instead of the metadata", len(m.text), a.said.metaFlat))
+	}
+}
+
+// checkRecords reports records that the reference reads otherwise than they
+// were meant, or not at all.
+func (a *archive) checkRecords(ctx context.Context, report func(format.Problem)) error {
+	x := a.index
+	ids := 0
+	tell := func(i int, code format.Code, class string, sev format.Severity, msg string, args ...any) {
+		p := a.problem(code, class, sev, -1, msg, args...)
+		p.Entry, p.HasEntry = x.Name(i), true
+		report(p)
+	}
+	firsts := map[string]int{} // files that links lead to, by name, as far as they have come
+	for i := range x.Len() {
+		if r := x.rec(i); r.kind() == typeHardLink {
+			firsts[x.link(i)] = -1
+		}
+	}
+	for i := range x.Len() {
+		if i&0xfff == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r := x.rec(i)
+		if p := x.fault(i, r); p != nil {
+			report(*p)
+		} else if x.late[i] {
+			tell(i, format.BadIndex, "parent-later", format.Warning, "it comes before the directory that it is in: xrvn fails there")
+		}
+		if r.dirID() > 0 {
+			ids++
+		}
+		switch isDir := r.kind() == typeDir; {
+		case !isDir && r.dirID() > 0:
+			tell(i, format.BadIndex, "dir-id", format.Warning, "it is no directory and has directory number %d", r.dirID())
+		case isDir && r.dirID() == 0:
+			tell(i, format.BadIndex, "dir-id", format.Warning, "it is a directory without a number: nothing can be in it")
+		case isDir && r.dirID() != ids:
+			tell(i, format.BadIndex, "dir-id", format.Warning, "directory %d has number %d", ids, r.dirID())
+		}
+		if _, ok := person(x.owners, r.owner()); !ok {
+			tell(i, format.OutOfBounds, "owner", format.Warning, "owner %d of %d: xrvn fails there", r.owner(), len(x.owners)/blockLen)
+		}
+		if _, ok := person(x.groups, r.group()); !ok {
+			tell(i, format.OutOfBounds, "group", format.Warning, "group %d of %d: xrvn fails there", r.group(), len(x.groups)/blockLen)
+		}
+		if r.mode() > 0o7777 {
+			tell(i, format.BadIndex, "mode", format.Warning, "mode %o has bits that no mode has: xrvn fails there", r.mode())
+		}
+		if r.nanos() >= 1e9 {
+			tell(i, format.BadIndex, "time", format.Warning, "%d nanoseconds are over a second: left out", r.nanos())
+		}
+		if s := int64(r.seconds()); s < 0 || s >= farTime {
+			tell(i, format.BadIndex, "time", format.Warning, "a time of %d seconds: xrvn fails there", r.seconds())
+		}
+		if r.kind() != typeFile && r.kind() < typeCount && r.sizeField() != 0 {
+			tell(i, format.BadIndex, "size", format.Warning, "a %s with a size of %d: it has no content", kinds[r.kind()], r.sizeField())
+		}
+		if r.kind() == typeFile && uint32(r.sizeField()) >= 1<<31 {
+			tell(i, format.Unsupported, "size-word", format.Warning, "xrvn fails on sizes like %d, whose lower word is 2 GiB and more", r.sizeField())
+		}
+		name := x.Name(i)
+		if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
+			tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", format.NameAdvice(class))
+		} else if own := name[strings.LastIndexByte(name, '/')+1:]; x.lost[i] == 0 && len(own) != r.nameLen() {
+			tell(i, format.UnsafePath, "name-slash", format.Warning, "its name has a slash, which no name has")
+		}
+		if row, ok := a.byName.Find(name); ok && row != i {
+			tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
+		} else if above := a.fileAbove(name); above != "" {
+			tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
+		}
+		switch r.kind() {
+		case typeFile:
+			if _, wanted := firsts[name]; wanted {
+				firsts[name] = i
+			}
+			if !r.hasDigest() {
+				tell(i, format.BadChecksum, "no-digest", format.Warning, "it has no digest")
+			}
+		case typeSymlink:
+			if r.linkLen() == 0 {
+				tell(i, format.BadIndex, "link-empty", format.Error, "a symbolic link to nothing: no system makes one")
+			}
+		case typeHardLink:
+			a.checkLink(i, firsts, tell)
+		}
+	}
+	return nil
+}
+
+// fileAbove finds what is no directory above name.
+func (a *archive) fileAbove(name string) string {
+	if !strings.Contains(name, "/") {
+		return ""
+	}
+	return a.byName.FileAbove(name)
+}
+
+func (a *archive) checkLink(i int, firsts map[string]int, tell func(int, format.Code, string, format.Severity, string, ...any)) {
+	x := a.index
+	to := x.link(i)
+	first := firsts[to]
+	row, ok := a.byName.Find(to)
+	switch {
+	case !ok:
+		tell(i, format.Dangling, "hardlink", format.Error, "a hard link to %q, which there is not", format.Escape(to))
+	case x.rec(row).kind() != typeFile:
+		tell(i, format.Dangling, "hardlink", format.Error, "a hard link to %q, which is a %s", format.Escape(to), kinds[min(x.rec(row).kind(), typeFifo)])
+	case first < 0:
+		tell(i, format.BadIndex, "hardlink-later", format.Warning, "a hard link to %q, which comes later: xrvn fails there", format.Escape(to))
+	case string(x.rec(i).digest()) != string(x.rec(row).digest()) && x.rec(i).hasDigest():
+		tell(i, format.BadChecksum, "hardlink-digest", format.Warning, "its digest is not that of %q, which it is a hard link to", format.Escape(to))
+	}
+}
+
+// checkNames looks for names and link targets that belong to no record: the
+// reference's writer leaves them when it drops a file after it has stored the
+// name, and all names behind are then shifted.
+func (a *archive) checkNames(report func(format.Problem)) {
+	x := a.index
+	namesOff := a.h.indexOff() // within a compressed block nothing has an offset of its own
+	if rest := x.names[x.namesUsed:]; len(rest) >= blockLen || !zeros(rest) {
+		report(a.problem(format.BadIndex, "names-surplus", format.Error, namesOff,
+			"%d bytes of names belong to no file: its writer dropped files and kept their names, so names are shifted", len(rest)-trailingZeros(rest)))
+	}
+	if rest := x.links[x.linksUsed:]; len(rest) >= blockLen || !zeros(rest) {
+		report(a.problem(format.BadIndex, "links-surplus", format.Error, namesOff, "%d bytes of link targets belong to no link", len(rest)-trailingZeros(rest)))
+	}
+	if n := x.Len(); n > 0 && int64(x.rec(n-1).dirID()) > 1<<16-1 {
+		return
+	}
+}
+
+func trailingZeros(b []byte) int {
+	n := len(b)
+	for n > 0 && b[n-1] == 0 {
+		n--
+	}
+	return len(b) - n
+}
+
+// checkContents checks the frame around the contents, without decoding it.
+func (a *archive) checkContents(ctx context.Context, report func(format.Problem)) error {
+	c := a.block[contentBlock]
+	if s := a.said.arcFlat; s != uint64(a.index.total) {
+		report(a.problem(format.BadHeader, "header-arc-flat", format.Error, 40, "arc-flat: the sizes of all files make %d, found %d", a.index.total, s))
+	}
+	if a.index.total == 0 {
+		if a.size > c.off {
+			report(a.problem(format.Gap, "trailing", format.Note, c.off, "%d bytes behind the index belong to no file", a.size-c.off))
+		}
+		return nil
+	}
+	if t := a.table.sections; t != nil {
+		end := c.off + t[len(t)-1].comp
+		w := window{ctx: ctx, a: a}
+		if end+int64(len(lastBlock)) <= a.size {
+			b, err := w.at(end, len(lastBlock))
+			if err != nil {
+				return err
+			}
+			if string(b) != string(lastBlock) {
+				report(a.problem(format.BadData, "frame-end", format.Error, end, "expected the frame's last block, found % x: stock readers fail there", b))
+			}
+		}
+	}
+	frames, err := a.frames(ctx, c.off, maxFrames)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(frames) == 0 || frames[0].skippable:
+		report(a.problem(format.BadData, "frame", format.Error, c.off, "the contents do not begin with a zstd frame"))
+		return nil
+	case len(frames) > 1 && a.index.total > singleCall && frames[1].off < c.end():
+		report(a.problem(format.Unsupported, "frames", format.Warning, frames[1].off, "the contents are %d frames: xrvn reads the first, and writes wrong files from it", len(frames)))
+	}
+	last := frames[len(frames)-1]
+	if last.cut {
+		if c.end() > a.size || a.said.arcComp == 0 || int64(a.said.arcComp) >= a.size-c.off {
+			report(a.problem(format.Truncated, "contents", format.Error, a.size, "the archive ends within the contents, at %d", a.size))
+		} else {
+			report(a.problem(format.BadData, "frame", format.Error, last.off, "the frame at %d does not end within the archive", last.off))
+		}
+		return nil
+	}
+	if stored := last.end() - c.off; int64(a.said.arcComp) != stored {
+		sev := format.Error
+		if fit := int64(a.said.arcComp) > stored && int64(a.said.arcComp) <= a.size-c.off; fit {
+			sev = format.Warning
+		}
+		report(a.problem(format.BadHeader, "header-arc-comp", sev, 24, "arc-comp: the contents have %d bytes, found %d", stored, a.said.arcComp))
+	}
+	if tail := a.size - max(last.end(), min(c.end(), a.size)); tail > 0 {
+		report(a.problem(format.Gap, "trailing", format.Note, a.size-tail, "%d bytes behind the contents belong to no file", tail))
+	}
+	if f, err := parseFrame(a.frame); err == nil && len(frames) == 1 && f.content >= 0 && f.content != a.index.total {
+		report(a.problem(format.OutOfBounds, "content-size", format.Error, c.off, "the contents are %d bytes, the sizes of all files make %d", f.content, a.index.total))
+	}
+	return nil
+}

@@ -1,0 +1,423 @@
+package rvn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/store"
+)
+
+// What only this format understands of CreateOptions.
+const (
+	paramLevel    = "level"    // of compression
+	paramSections = "sections" // flat bytes of a section, or "none"
+	paramMetadata = "metadata" // UCL text
+	paramPrefix   = "prefix"   // where the package is installed, for the metadata
+	paramABI      = "abi"      // what it runs on, for the metadata
+
+	carryMetadata = "metadata" // of another package
+)
+
+const (
+	defaultSection = 1 << 20
+	minSection     = 64 << 10
+
+	maxDirs    = 1<<16 - 1
+	maxPeople  = 256
+	maxLinkLen = 1<<16 - 1
+	maxNameLen = 255
+)
+
+// writer writes an archive: contents go to a scratch, compressed, since the
+// index before them has their digests.
+type writer struct {
+	builder
+	st       store.Store
+	name     string
+	scratch  format.Scratch
+	contents contents
+	meta     []ucl.Member
+	targets  map[string]string // digests of the files that hard links lead to, if they are known beforehand
+	anyFile  bool              // any file may be one
+	sum      format.Summary
+	buf      []byte
+	hash     *blake3.Hasher
+	err      error // what is written makes no archive any more
+}
+
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
+	for _, key := range slices.Sorted(maps.Keys(o.Param)) {
+		if !slices.Contains([]string{paramLevel, paramSections, paramMetadata, paramPrefix, paramABI}, key) {
+			return nil, fmt.Errorf("rvn archives know no %q: %w", key, errors.ErrUnsupported)
+		}
+	}
+	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
+	w := &writer{builder: newBuilder(), st: st, name: name, targets: map[string]string{}, anyFile: o.Manifest == nil, buf: make([]byte, 128<<10), hash: blake3.New()}
+	most, err := sectionSize(o.Param[paramSections], o.Param[paramLevel])
+	if err != nil {
+		return nil, err
+	}
+	if w.c, err = newCompressor(o.Param[paramLevel], workers, max(most, minSection)); err != nil {
+		return nil, err
+	}
+	if w.meta, err = packageMetadata(o); err != nil {
+		return nil, err
+	}
+	if err := checkManifest(o.Manifest); err != nil {
+		return nil, err
+	}
+	for _, e := range o.Manifest {
+		if e.Kind == format.HardLink {
+			w.targets[e.Link] = ""
+		}
+	}
+	if w.scratch, err = o.Scratch(); err != nil {
+		return nil, err
+	}
+	s := &spool{s: w.scratch}
+	if most == 0 {
+		w.contents = &solid{spool: s, c: w.c}
+	} else {
+		w.contents = newSectioned(s, w.c, most, workers)
+	}
+	return w, nil
+}
+
+// sectionSize reads --sections. 0 is none.
+func sectionSize(s, level string) (int, error) {
+	switch s {
+	case "":
+		if level == "best" {
+			return 4 << 20, nil
+		}
+		return defaultSection, nil
+	case "none":
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < minSection || n > maxSection {
+		return 0, fmt.Errorf("sections of %q: expected none, or from %d to %d bytes", s, minSection, maxSection)
+	}
+	return n, nil
+}
+
+// packageMetadata is the metadata that the archive will have, but for its
+// flatsize.
+func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
+	text := ""
+	for _, kv := range o.Carry {
+		if kv[0] == carryMetadata {
+			text = kv[1]
+		}
+	}
+	if given, ok := o.Param[paramMetadata]; ok {
+		text = given
+	}
+	if len(text) > maxMetadata {
+		return nil, &limitError{"metadata", fmt.Sprintf("%d bytes, readers refuse more than %d", len(text), maxMetadata)}
+	}
+	tree, err := ucl.Parse([]byte(text))
+	members := slices.Clone(tree.Members())
+	if err != nil || tree.Kind() != ucl.KindObject && text != "" {
+		// The reference stores what it cannot parse, whole, as a description.
+		members = []ucl.Member{{Key: "desc", Value: ucl.String(text)}}
+	}
+	for _, key := range []string{paramPrefix, paramABI} {
+		if v, given := o.Param[key]; given || tree.Get(key).Kind() == ucl.KindNull {
+			members = set(members, key, ucl.String(v))
+		}
+	}
+	for _, key := range []string{"namebase", "subpackage", "variant"} {
+		if tree.Get(key).Kind() == ucl.KindNull {
+			members = set(members, key, ucl.String("unset"))
+		}
+	}
+	return members, nil
+}
+
+// set gives a key a value, whether it was there or not.
+func set(members []ucl.Member, key string, v ucl.Value) []ucl.Member {
+	for i := range members {
+		if members[i].Key == key {
+			members[i].Value = v
+			return members
+		}
+	}
+	return append(members, ucl.Member{Key: key, Value: v})
+}
+
+// appendMetadata appends block 2 as text.
+func appendMetadata(members []ucl.Member, flat int64) ([]byte, error) {
+	text, err := ucl.Append(nil, ucl.Object(set(slices.Clone(members), "flatsize", ucl.Int(flat))...))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxMetadata {
+		return nil, &limitError{"metadata", fmt.Sprintf("%d bytes as it is written, readers refuse more than %d", len(text), maxMetadata)}
+	}
+	return text, nil
+}
+
+// checkManifest says all that has no place in an archive, before anything is
+// written.
+func checkManifest(entries []format.Entry) error {
+	var owners, groups people
+	var errs []error
+	dirs := 0
+	for _, e := range entries {
+		err := checkEntry(e, &owners, &groups)
+		if e.Kind == format.Dir {
+			if dirs++; dirs == maxDirs+1 {
+				err = &entryError{limitError{"directory", fmt.Sprintf("there are more than %d", maxDirs)}, e.Name}
+			}
+		}
+		if err != nil {
+			if errs = append(errs, err); len(errs) == 10 {
+				errs = append(errs, errors.New("and perhaps more"))
+				break
+			}
+		}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// checkEntry says why e has no place.
+func checkEntry(e format.Entry, owners, groups *people) error {
+	no := func(what, why string, args ...any) error {
+		return &entryError{limitError{what, fmt.Sprintf(why, args...)}, e.Name}
+	}
+	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return no("name", "%s", format.NameAdvice(class))
+	}
+	if n := len(path.Base(e.Name)); n > maxNameLen {
+		return no("name", "%d bytes, the most is %d", n, maxNameLen)
+	}
+	switch e.Kind {
+	case format.File:
+		if e.Size > maxFileSize {
+			return no("size", "%d bytes, the most is %d", e.Size, int64(maxFileSize))
+		}
+		if uint32(e.Size) >= 1<<31 {
+			return no("size", "%d bytes: the reference fails on sizes whose lower 32 bits are 2 GiB or more", e.Size)
+		}
+	case format.Symlink, format.HardLink:
+		if n := len(e.Link); n > maxLinkLen {
+			return no("link target", "%d bytes, the most is %d", n, maxLinkLen)
+		}
+		if e.Link == "" {
+			return no("link target", "it is empty")
+		}
+		if strings.IndexByte(e.Link, 0) >= 0 {
+			return no("link target", "it holds a NUL byte")
+		}
+	case format.Dir, format.Fifo:
+	default:
+		return no("kind", "a %s has no place", e.Kind)
+	}
+	if s := e.ModTime.Unix(); !e.ModTime.IsZero() && s < 0 {
+		return no("time", "%s is before 1970, which readers fail on", e.ModTime.UTC().Format("2006-01-02"))
+	}
+	for _, p := range []struct {
+		what, name string
+		table      *people
+	}{{"owner", e.Owner, owners}, {"group", e.Group, groups}} {
+		name := cmp.Or(p.name, nobody)
+		if len(name) > blockLen {
+			return no(p.what, "%q has %d bytes, the most is %d", name, len(name), blockLen)
+		}
+		if strings.IndexByte(name, 0) >= 0 {
+			return no(p.what, "its name holds a NUL byte")
+		}
+		if _, ok := p.table.id(name); !ok {
+			return no(p.what, "%q would be the %d. one, there can be %d", name, maxPeople+1, maxPeople)
+		}
+	}
+	return nil
+}
+
+func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.contents == nil {
+		return errEnded
+	}
+	if err := checkEntry(e, &w.owners, &w.groups); err != nil {
+		return err
+	}
+	if e.Kind == format.Dir {
+		if w.files[e.Name] {
+			return &entryError{limitError{"name", "it is there already"}, e.Name}
+		}
+		err := w.addDir(e)
+		if err == nil {
+			w.sum.Entries++
+		}
+		return err
+	}
+	if _, isDir := w.dirs[e.Name]; isDir || w.files[e.Name] {
+		return &entryError{limitError{"name", "it is there already"}, e.Name}
+	}
+	parent, err := w.parentOf(e)
+	if err != nil {
+		return err
+	}
+	digest := ""
+	switch e.Kind {
+	case format.File:
+		if digest, err = w.addContent(ctx, e, r); err != nil {
+			return err
+		}
+		if _, wanted := w.targets[e.Name]; wanted || w.anyFile {
+			w.targets[e.Name] = digest
+		}
+	case format.HardLink:
+		var known bool
+		if digest, known = w.targets[e.Link]; !known || digest == "" {
+			return &entryError{limitError{"hard link", fmt.Sprintf("to %q, which is no file before it", format.Escape(e.Link))}, e.Name}
+		}
+	}
+	w.sum.Entries++
+	w.files[e.Name] = true
+	w.addRecord(e, digest, parent, 0)
+	return nil
+}
+
+var errEnded = errors.New("the archive is written already, or given up")
+
+// addContent writes a file's content and returns its digest.
+func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (string, error) {
+	if err := w.contents.mark(e.Size); err != nil {
+		return "", w.broken(err)
+	}
+	given, known := r.(format.Digester)
+	var broken error
+	write := func(p []byte) error {
+		broken = w.contents.write(p)
+		return broken
+	}
+	h := w.hash
+	h.Reset()
+	var err error
+	if known || e.Digest.Algo == "blake3" {
+		err = format.CopyContent(ctx, e, r, w.buf, nil, write)
+	} else {
+		err = format.CopyContent(ctx, e, r, w.buf, h, write)
+	}
+	switch {
+	case broken != nil:
+		return "", w.broken(broken)
+	case err != nil:
+		if back := w.contents.back(); back != nil {
+			return "", w.broken(fmt.Errorf("%s: %v: %w", format.Escape(e.Name), err, back))
+		}
+		return "", err
+	}
+	w.flat += e.Size
+	if known {
+		if d, ok := given.ContentDigest(); ok && d.Algo == "blake3" {
+			return d.Sum, nil
+		}
+		return "", w.broken(fmt.Errorf("%s: its reader knows no digest", format.Escape(e.Name)))
+	}
+	if e.Digest.Algo == "blake3" {
+		return e.Digest.Sum, nil
+	}
+	return string(h.Sum(nil)), nil
+}
+
+// broken remembers an error that ends the archive.
+func (w *writer) broken(err error) error {
+	w.err = err
+	return err
+}
+
+func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
+	if w.err != nil {
+		return w.sum, w.err
+	}
+	if w.contents == nil {
+		return w.sum, errEnded
+	}
+	if err := w.contents.end(); err != nil {
+		return w.sum, w.broken(err)
+	}
+	prefix, err := w.prefix(w.meta, w.contents.size(), w.contents.sections())
+	if err != nil {
+		return w.sum, err
+	}
+	out, err := store.Create(ctx, w.st, w.name)
+	if err != nil {
+		return w.sum, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	if _, err := out.Write(prefix); err != nil {
+		return w.sum, err
+	}
+	if _, err := w.scratch.Seek(0, io.SeekStart); err != nil {
+		return w.sum, err
+	}
+	if err := copyRange(ctx, out, w.scratch, w.contents.size()); err != nil {
+		return w.sum, err
+	}
+	info, err := out.Commit(ctx)
+	if err != nil {
+		return w.sum, err
+	}
+	w.sum.Content, w.sum.Stored, w.sum.Volumes = w.flat, info.Size, []string{w.name}
+	return w.sum, w.release()
+}
+
+func copyRange(ctx context.Context, w io.Writer, r io.Reader, n int64) error {
+	buf := make([]byte, 1<<20)
+	for n > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		k, err := io.ReadFull(r, buf[:min(n, int64(len(buf)))])
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(buf[:k]); err != nil {
+			return err
+		}
+		n -= int64(k)
+	}
+	return nil
+}
+
+func (w *writer) release() error {
+	if w.contents == nil {
+		return nil
+	}
+	err := w.contents.close()
+	w.contents = nil
+	w.c.close()
+	return errors.Join(err, w.scratch.Close())
+}
+
+func (w *writer) Abort() error {
+	if w.contents == nil {
+		return nil
+	}
+	w.contents.close() // what it says concerns nobody any more
+	w.contents = nil
+	w.c.close()
+	return w.scratch.Close()
+}

@@ -1,0 +1,248 @@
+package tar
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// writer writes an archive.
+type writer struct {
+	name    string
+	out     store.Writer
+	z       *zstd.Encoder // nil: plain
+	t       *tar.Writer
+	scratch func() (format.Scratch, error)
+	names   map[string]format.Kind
+	sum     format.Summary
+	held    bytes.Buffer
+	buf     []byte
+	err     error
+	done    bool
+}
+
+// heldContent is what is read before its header is written, so that a source
+// that breaks off leaves nothing; longer content goes through a scratch.
+const heldContent = 1 << 20
+
+var levels = map[string]zstd.EncoderLevel{
+	"": zstd.SpeedDefault, "fastest": zstd.SpeedFastest, "fast": zstd.SpeedDefault, "better": zstd.SpeedBetterCompression, "best": zstd.SpeedBestCompression,
+}
+
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	for key := range o.Param {
+		if key != "level" {
+			return nil, fmt.Errorf("tar archives know no %q: %w", key, errors.ErrUnsupported)
+		}
+	}
+	level, ok := levels[o.Param["level"]]
+	if !ok {
+		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best", o.Param["level"])
+	}
+	out, err := store.Create(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{name: name, out: out, scratch: o.Scratch, names: map[string]format.Kind{}, buf: make([]byte, 128<<10)}
+	var to io.Writer = &counted{out, &w.sum.Stored}
+	if lower := strings.ToLower(name); strings.HasSuffix(lower, ".zst") || strings.HasSuffix(lower, ".tzst") {
+		if w.z, err = zstd.NewWriter(to, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(2)); err != nil {
+			return nil, errors.Join(err, out.Abort())
+		}
+		to = w.z
+	}
+	w.t = tar.NewWriter(to)
+	return w, nil
+}
+
+// counted counts what it hands on.
+type counted struct {
+	w io.Writer
+	n *int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	*c.n += int64(n)
+	return n, err
+}
+
+// nameError is about an entry that a tar has no place for.
+type nameError struct{ name, why string }
+
+func (e *nameError) Error() string     { return format.Escape(e.name) + ": " + e.why }
+func (e *nameError) EntryName() string { return e.name }
+
+func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if w.err != nil || w.done {
+		return errors.Join(w.err, errIf(w.done, "the archive is written already, or given up"))
+	}
+	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return &nameError{e.Name, format.NameAdvice(class)}
+	}
+	if _, again := w.names[e.Name]; again {
+		return &nameError{e.Name, "it is there already"}
+	}
+	for dir := e.Name; ; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			break
+		}
+		dir = dir[:i]
+		if k, ok := w.names[dir]; ok && k != format.Dir {
+			return &nameError{e.Name, fmt.Sprintf("%q is no directory", format.Escape(dir))}
+		}
+	}
+	h, err := headerOf(e)
+	if err != nil {
+		return err
+	}
+	content, release, err := w.hold(ctx, e, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := w.t.WriteHeader(h); err != nil {
+		if errors.Is(err, tar.ErrHeader) {
+			return &nameError{e.Name, err.Error()}
+		}
+		w.err = err
+		return err
+	}
+	if content != nil {
+		if _, err := io.CopyBuffer(struct{ io.Writer }{w.t}, content, w.buf); err != nil {
+			w.err = err
+			return err
+		}
+	}
+	if err := w.t.Flush(); err != nil {
+		w.err = err
+		return err
+	}
+	w.names[e.Name] = e.Kind
+	w.sum.Entries++
+	w.sum.Content += e.Size
+	return nil
+}
+
+func errIf(yes bool, what string) error {
+	if yes {
+		return errors.New(what)
+	}
+	return nil
+}
+
+// hold reads all content before anything of it is written.
+func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Reader, func(), error) {
+	nothing := func() {}
+	if !e.Kind.HasContent() {
+		return nil, nothing, nil
+	}
+	if e.Size <= heldContent {
+		w.held.Reset()
+		err := format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
+		return &w.held, nothing, err
+	}
+	s, err := w.scratch()
+	if err != nil {
+		return nil, nil, err
+	}
+	release := func() { s.Close() }
+	err = format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := s.Write(p); return err })
+	if err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return io.LimitReader(s, e.Size), release, nil
+}
+
+func headerOf(e format.Entry) (*tar.Header, error) {
+	h := &tar.Header{Name: e.Name, Mode: unixMode(e), ModTime: e.ModTime, Uname: e.Owner, Gname: e.Group, Format: tar.FormatPAX}
+	if id, err := strconv.Atoi(e.Owner); err == nil {
+		h.Uid, h.Uname = id, ""
+	}
+	if id, err := strconv.Atoi(e.Group); err == nil {
+		h.Gid, h.Gname = id, ""
+	}
+	if h.ModTime.IsZero() {
+		h.ModTime = time.Unix(0, 0)
+	}
+	switch e.Kind {
+	case format.File:
+		h.Typeflag, h.Size = tar.TypeReg, e.Size
+	case format.Dir:
+		h.Typeflag, h.Name = tar.TypeDir, e.Name+"/"
+	case format.Symlink:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, e.Link
+	case format.HardLink:
+		h.Typeflag, h.Linkname = tar.TypeLink, e.Link
+	case format.Fifo:
+		h.Typeflag = tar.TypeFifo
+	default:
+		return nil, &nameError{e.Name, "a " + e.Kind.String() + " has no place"}
+	}
+	if strings.IndexByte(e.Link, 0) >= 0 {
+		return nil, &nameError{e.Name, "its target holds a NUL byte"}
+	}
+	return h, nil
+}
+
+func unixMode(e format.Entry) int64 {
+	m := int64(e.Mode.Perm())
+	if !e.HasMode {
+		m = 0o644
+		if e.Kind == format.Dir {
+			m = 0o755
+		}
+	}
+	for bit, sys := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if e.Mode&bit != 0 {
+			m |= sys
+		}
+	}
+	return m
+}
+
+func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
+	if w.err != nil || w.done {
+		return w.sum, errors.Join(w.err, errIf(w.done, "the archive is written already, or given up"))
+	}
+	if err := w.t.Close(); err != nil {
+		return w.sum, err
+	}
+	if w.z != nil {
+		if err := w.z.Close(); err != nil {
+			return w.sum, err
+		}
+	}
+	info, err := w.out.Commit(ctx)
+	if err != nil {
+		return w.sum, err
+	}
+	w.done = true
+	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
+	return w.sum, nil
+}
+
+func (w *writer) Abort() error {
+	if w.z != nil && !w.done {
+		w.z.Reset(nil)
+	}
+	w.done = true
+	return w.out.Abort()
+}
