@@ -1,10 +1,12 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -29,6 +31,10 @@ type PackOptions struct {
 	Plain bool `json:"plain,omitempty"`
 	// Exclude are patterns of names to leave out; see the command's help.
 	Exclude []string `json:"exclude,omitempty"`
+	// Only, if it is not nil, are the names of the files to pack; the folders above
+	// them come along. Attrs replace what entries have, by name.
+	Only  map[string]bool `json:"only,omitempty"`
+	Attrs map[string]Attr `json:"attrs,omitempty"`
 	// Follow packs what symlinks to files point to.
 	Follow bool `json:"follow,omitempty"`
 	// Listed says that the paths were listed one by one: each keeps its whole
@@ -56,6 +62,14 @@ type PackOptions struct {
 	Meter *Meter `json:"-"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
+}
+
+// Attr is what an entry gets instead of what it has; empty is what it has.
+type Attr struct {
+	Owner   string      `json:"owner,omitempty"`
+	Group   string      `json:"group,omitempty"`
+	Mode    fs.FileMode `json:"mode,omitempty"`
+	HasMode bool        `json:"has_mode,omitempty"`
 }
 
 // Summary says what was written.
@@ -136,6 +150,7 @@ type packer struct {
 	carry    [][2]string
 	manifest []Entry
 	nodes    []tree.Node       // what the manifest was made of
+	folders  map[string]bool   // above what PackOptions.Only names
 	firsts   map[string]string // names of hard links, each with the name before it
 	people   people
 
@@ -332,6 +347,12 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 
 // adjust makes of an entry as it was found what it shall be in the archive.
 func (p *packer) adjust(e *Entry) {
+	if a, ok := p.o.Attrs[e.Name]; ok {
+		e.Owner, e.Group = cmp.Or(a.Owner, e.Owner), cmp.Or(a.Group, e.Group)
+		if a.HasMode {
+			e.Mode, e.HasMode = a.Mode, true
+		}
+	}
 	e.Name = p.o.Prefix + e.Name
 	if e.Kind == format.HardLink {
 		e.Link = p.o.Prefix + e.Link

@@ -102,6 +102,9 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, bytes int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+		if !p.wants(node) {
+			continue
+		}
 		if node.Err == nil && node.Type.IsRegular() {
 			if own(node.Path) {
 				continue
@@ -139,6 +142,22 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 		p.o.Meter.expect(n, bytes)
 	}
 	return nil
+}
+
+// wants reports whether a node is one of those to be packed.
+func (p *packer) wants(n tree.Node) bool {
+	if p.o.Only == nil {
+		return true
+	}
+	if p.folders == nil {
+		p.folders = map[string]bool{}
+		for name := range p.o.Only {
+			for dir := path.Dir(name); dir != "." && !p.folders[dir]; dir = path.Dir(dir) {
+				p.folders[dir] = true
+			}
+		}
+	}
+	return p.o.Only[n.Name] || n.Type.IsDir() && p.folders[n.Name]
 }
 
 // forecast is what of a node its place depends on.
@@ -212,7 +231,7 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 			own = func(string) bool { return false } // left out already
 		}
 		for n := range nodes {
-			if n.Err == nil && n.Type.IsRegular() && own(n.Path) {
+			if n.Err == nil && n.Type.IsRegular() && own(n.Path) || !p.wants(n) {
 				continue
 			}
 			l.nodes = append(l.nodes, n)

@@ -151,7 +151,7 @@ are packed, and the exit code is 1.`,
 			}
 			o.Exclude, o.Follow, o.Prefix, o.Listed = exclude, follow, prefix, filesFrom != ""
 			if a.writes(f.out) == rvnFormat {
-				if err := pkg.apply(&o); err != nil {
+				if err := pkg.apply(cmd.Context(), a, inputs, &o); err != nil {
 					return err
 				}
 			}

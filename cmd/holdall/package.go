@@ -1,56 +1,77 @@
 package main
 
 import (
-	"fmt"
-	"io"
+	"context"
+	"errors"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format/rvn/recipe"
 )
 
-// packageFlags are about what an RVN package says of itself.
+// packageFlags are about what an RVN package is besides its files.
 type packageFlags struct {
-	metadata string
-	abi      string
-	abiSet   func() bool
+	metadata  string
+	whitelist string
+	keywords  string
+	abi       string
+	abiSet    func() bool
 }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.metadata, "metadata", "", "rvn: what the package says of itself, a file of UCL, JSON or text")
+	fs.StringVar(&f.whitelist, "whitelist", "", "rvn: pack what this file lists, as it says: a packing list of Ravenports")
+	fs.StringVar(&f.keywords, "keywords", "", "rvn: the folder where keywords of the packing list are described (default "+recipe.DefaultKeywords+")")
 	fs.StringVar(&f.abi, "abi", "", "rvn: what the package runs on, for its metadata")
 	f.abiSet = func() bool { return fs.Changed("abi") }
 }
 
-// maxMetadata is the most that a package can say of itself.
-const maxMetadata = 512 << 10
-
 // apply hands the wishes on. A prefix from the top, which no name can have, is
 // where the package will be installed.
-func (f *packageFlags) apply(o *holdall.PackOptions) error {
-	if f.metadata != "" {
-		file, err := os.Open(f.metadata)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		b, err := io.ReadAll(io.LimitReader(file, maxMetadata+1))
-		if err != nil {
-			return err
-		}
-		if len(b) > maxMetadata {
-			return fmt.Errorf("%s: a package has at most %d bytes of metadata", f.metadata, maxMetadata)
-		}
-		o.Param["metadata"] = string(b)
-	}
-	if f.abiSet() {
-		o.Param["abi"] = f.abi
-	}
+func (f *packageFlags) apply(ctx context.Context, a *app, inputs []string, o *holdall.PackOptions) error {
+	prefix := ""
 	if strings.HasPrefix(o.Prefix, "/") {
-		o.Param["prefix"], o.Prefix = o.Prefix, ""
+		prefix, o.Prefix = o.Prefix, ""
+	}
+	if f.whitelist == "" && f.metadata == "" {
+		if prefix != "" {
+			o.Param["prefix"] = prefix
+		}
+		if f.abiSet() {
+			o.Param["abi"] = f.abi
+		}
+		return nil
+	}
+	if info, err := os.Stat(inputs[0]); err != nil {
+		return err
+	} else if len(inputs) != 1 || !info.IsDir() {
+		return errors.New("--metadata and --whitelist take one folder to pack")
+	}
+	r, err := recipe.Make(ctx, recipe.Options{Root: inputs[0], Whitelist: f.whitelist, Metadata: f.metadata, Keywords: f.keywords, Prefix: prefix, ABI: f.abi})
+	if err != nil {
+		return err
+	}
+	for _, n := range r.Notices {
+		a.warn("%s", printable(n))
+	}
+	o.Param["metadata"] = string(r.Metadata)
+	if r.Only == nil {
+		return nil
+	}
+	o.Only, o.Attrs = map[string]bool{}, map[string]holdall.Attr{}
+	for _, list := range []map[string]recipe.Attr{r.Only, r.Dirs} {
+		for name, attr := range list {
+			if attr != (recipe.Attr{}) {
+				o.Attrs[name] = holdall.Attr(attr)
+			}
+		}
+	}
+	for name := range r.Only {
+		o.Only[name] = true
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package rvn
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/holdall/holdall/format"
 )
@@ -32,6 +33,9 @@ const (
 // detect is Certain where the counts and lengths of the header agree: the magic
 // number has only three bytes.
 func detect(p format.Probe) format.Match {
+	if p.Size < 0 && slices.Contains(p.Names, catalogArchive) {
+		return format.Certain // a repository
+	}
 	if len(p.Head) < headerLen || !bytes.Equal(p.Head[:3], magic[:]) {
 		return format.No
 	}

@@ -82,7 +82,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func FuzzFrames(f *testing.F) {
-	for _, name := range []string{"basic", "ext-sections", "ext-multiframe-small"} {
+	for _, name := range []string{"links", "basic", "ext-multiframe-small"} {
 		b := fixture(f, name)
 		h := parseHeader(b)
 		f.Add(b[h.contentsOff():])

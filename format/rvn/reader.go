@@ -18,6 +18,13 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		return nil, fmt.Errorf("rvn has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	a, err := load(ctx, st, name, o)
+	if err != nil && o.View != metaView {
+		r, err := orRepository(ctx, st, name, o, err)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
 	if err != nil {
 		return nil, err
 	}

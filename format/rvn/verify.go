@@ -16,7 +16,16 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return nil
 	}
 	if err != nil {
-		return err
+		r, err := orRepository(ctx, st, name, o, err)
+		if c, ok := errors.AsType[*format.CorruptError](err); ok {
+			report(c.Problem)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return r.check(ctx, report)
 	}
 	defer a.obj.Close()
 	return a.check(ctx, report)

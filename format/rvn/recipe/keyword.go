@@ -1,0 +1,292 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+)
+
+// phases are when a script runs. Those that end with -lua are Lua, the others are
+// for a shell.
+var phases = [...]string{
+	"pre-install", "pre-install-lua", "pre-deinstall", "pre-deinstall-lua",
+	"post-install", "post-install-lua", "post-deinstall", "post-deinstall-lua",
+}
+
+// occasions are when a message is shown, in the order in which the metadata has
+// them.
+var occasions = [...]string{"install", "remove", "upgrade"}
+
+// A script is run by the package manager, never here.
+type script struct{ code, args string }
+
+// A keyword is what a file of the keyword folder says of a word.
+type keyword struct {
+	folders    []bool // the nth argument is a folder, not a file
+	attr       Attr   // of them
+	deprecated bool
+	instead    string
+	scripts    map[int]string // by phase
+	messages   [len(occasions)][]string
+}
+
+func (w *whitelist) apply(word string, args []string) {
+	k, known := w.known[word]
+	if !known {
+		var err error
+		if k, err = w.readKeyword(word); err != nil {
+			w.fault("keyword %s: %w", word, err)
+			k = nil
+		} else if k.deprecated {
+			why := ""
+			if k.instead != "" {
+				why = ": " + k.instead
+			}
+			w.notice(w.line, "keyword %s: deprecated%s", word, why)
+		}
+		w.known[word] = k
+	}
+	if k == nil {
+		return
+	}
+	// Each action takes an argument. What is beyond them is for the scripts, and
+	// where there are none of these either, one argument stands for none: a
+	// keyword cannot be without.
+	least := max(len(k.folders), 1)
+	if len(args) < least || len(args) > least && len(k.scripts) == 0 {
+		w.fault("keyword %s: expected %d arguments, found %d", word, least, len(args))
+		return
+	}
+	for i, isFolder := range k.folders {
+		if err := w.act(word, args[i], isFolder, k.attr); err != nil {
+			w.fault("keyword %s: %w", word, err)
+		}
+	}
+	for phase := range phases {
+		code, ok := k.scripts[phase]
+		if !ok {
+			continue
+		}
+		if !strings.HasSuffix(phases[phase], "-lua") {
+			code = shellArguments(code)
+			if n := missingArgument(code, len(args)); n > 0 {
+				w.fault("keyword %s: %s asks for argument %d: expected as many, found %d", word, phases[phase], n, len(args))
+			}
+		}
+		w.scripts[phase] = append(w.scripts[phase], script{code, strings.Join(args, " ")})
+	}
+	for i, list := range k.messages {
+		w.messages[i] = append(w.messages[i], list...)
+	}
+}
+
+func (w *whitelist) act(word, p string, isFolder bool, a Attr) error {
+	if !isFolder {
+		return w.addFile(p, a)
+	}
+	name, err := w.name(p)
+	if err != nil {
+		return err
+	}
+	if w.packed[name] { // by a line before; those after it make no difference
+		if a != (Attr{}) {
+			w.notice(w.line, "keyword %s: %s: its attributes are not changed: the folder is packed already", word, shown(p))
+		}
+		return nil
+	}
+	return w.addFolder(p, a)
+}
+
+// shellArguments turns %1 to %9, %0 and %@ into what a shell calls them.
+func shellArguments(code string) string {
+	b := []byte(code)
+	for i := range len(b) - 1 {
+		if next := b[i+1]; b[i] == '%' && (next == '@' || '0' <= next && next <= '9') {
+			b[i] = '$'
+		}
+	}
+	return string(b)
+}
+
+// missingArgument returns the first argument that code asks for beyond the nth,
+// or 0. The $3 of an awk program counts as well, as it does in the reference.
+func missingArgument(code string, n int) int {
+	for i := n + 1; i <= 9; i++ {
+		if strings.Contains(code, fmt.Sprintf("$%d", i)) {
+			return i
+		}
+	}
+	return 0
+}
+
+func (w *whitelist) readKeyword(word string) (*keyword, error) {
+	if strings.ContainsAny(word, `/\`) {
+		return nil, fmt.Errorf("expected a word, found a path")
+	}
+	file := filepath.Join(w.keywords, word+".ucl")
+	text, err := readFile(file, "keyword")
+	if err != nil {
+		return nil, err
+	}
+	tree, err := ucl.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, plain(err))
+	}
+	if tree.Kind() != ucl.KindObject {
+		return nil, fmt.Errorf("%s: expected keys and values, found %s", file, withArticle(tree.Kind()))
+	}
+	if tree.Get("prepackaging").Kind() != ucl.KindNull {
+		return nil, errors.New("prepackaging runs Lua here: not supported")
+	}
+	k := &keyword{scripts: map[int]string{}}
+	for _, m := range tree.Members() {
+		known, err := k.set(m.Key, m.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s%w", file, m.Key, err)
+		}
+		if !known {
+			w.notice(w.line, "keyword %s: %s: ignored: no such key", word, m.Key)
+		}
+	}
+	return k, nil
+}
+
+// A valueError says where below a key, and why, a value will not do.
+type valueError struct{ at, expected, found string }
+
+func (e *valueError) Error() string {
+	return fmt.Sprintf("%s: expected %s, found %s", e.at, e.expected, e.found)
+}
+
+// set takes in what a file says under one key. The reference ignores what is of
+// another kind than it should be.
+func (k *keyword) set(key string, v ucl.Value) (known bool, err error) {
+	if phase := slices.Index(phases[:], key); phase >= 0 {
+		k.scripts[phase], err = wantString("", v)
+		return true, err
+	}
+	switch key {
+	case "actions":
+		err = k.setActions(v)
+	case "attributes":
+		err = k.setAttributes(v)
+	case "messages":
+		err = k.setMessages(v)
+	case "deprecated":
+		var ok bool
+		if k.deprecated, ok = v.Bool(); !ok {
+			err = &valueError{"", "a boolean", withArticle(v.Kind())}
+		}
+	case "deprecation_message":
+		k.instead, err = wantString("", v)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func wantString(at string, v ucl.Value) (string, error) {
+	s, ok := v.Str()
+	if !ok {
+		return "", &valueError{at, "a string", withArticle(v.Kind())}
+	}
+	return s, nil
+}
+
+func (k *keyword) setActions(v ucl.Value) error {
+	if v.Kind() != ucl.KindArray {
+		return &valueError{"", "an array", withArticle(v.Kind())}
+	}
+	for i, e := range v.Elems() {
+		at := fmt.Sprintf("[%d]", i)
+		action, err := wantString(at, e)
+		if err != nil {
+			return err
+		}
+		if action != "file" && action != "dir" {
+			return &valueError{at, "file or dir", strconv.Quote(action)}
+		}
+		k.folders = append(k.folders, action == "dir")
+	}
+	return nil
+}
+
+func (k *keyword) setAttributes(v ucl.Value) error {
+	if v.Kind() != ucl.KindObject {
+		return &valueError{"", "an object", withArticle(v.Kind())}
+	}
+	var owner, group, mode string
+	for _, m := range v.Members() {
+		into := map[string]*string{"owner": &owner, "group": &group, "mode": &mode}[m.Key]
+		if into == nil {
+			return &valueError{"", "owner, group and mode", strconv.Quote(m.Key)}
+		}
+		var err error
+		if *into, err = wantString("."+m.Key, m.Value); err != nil {
+			return err
+		}
+	}
+	var err error
+	if k.attr, err = newAttr(owner, group, mode); err != nil {
+		return fmt.Errorf(": %w", err)
+	}
+	return nil
+}
+
+// setMessages keeps all messages of an occasion; the reference keeps the last.
+func (k *keyword) setMessages(v ucl.Value) error {
+	if v.Kind() != ucl.KindArray {
+		return &valueError{"", "an array", withArticle(v.Kind())}
+	}
+	for i, e := range v.Elems() {
+		at := fmt.Sprintf("[%d]", i)
+		if e.Kind() != ucl.KindObject {
+			return &valueError{at, "an object", withArticle(e.Kind())}
+		}
+		message, err := wantString(at+".message", e.Get("message"))
+		if err != nil {
+			return err
+		}
+		occasion := occasions[0]
+		if t := e.Get("type"); t.Kind() != ucl.KindNull {
+			if occasion, err = wantString(at+".type", t); err != nil {
+				return err
+			}
+		}
+		when := slices.Index(occasions[:], occasion)
+		if when < 0 {
+			return &valueError{at + ".type", strings.Join(occasions[:], ", "), strconv.Quote(occasion)}
+		}
+		if message != "" {
+			k.messages[when] = append(k.messages[when], message)
+		}
+	}
+	return nil
+}
+
+func (w *whitelist) scriptValues() (out [len(phases)][]ucl.Value) {
+	for phase, list := range w.scripts {
+		for _, s := range list {
+			out[phase] = append(out[phase], ucl.Object(
+				ucl.Member{Key: "args", Value: ucl.String(s.args)},
+				ucl.Member{Key: "code", Value: ucl.String(s.code)}))
+		}
+	}
+	return out
+}
+
+func (w *whitelist) messageValues() (out []ucl.Value) {
+	for i, list := range w.messages {
+		for _, m := range list {
+			out = append(out, ucl.Object(
+				ucl.Member{Key: "type", Value: ucl.String(occasions[i])},
+				ucl.Member{Key: "message", Value: ucl.String(m)}))
+		}
+	}
+	return out
+}

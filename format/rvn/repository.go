@@ -1,0 +1,250 @@
+package rvn
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/store"
+)
+
+// A repository is a folder of packages, as one archive of archives:
+//
+//	catalog.rvn    an archive that holds catalog.ucl: a line for each package, its
+//	               metadata with the length and the BLAKE3 of its file
+//	catalog.sum    the BLAKE3 of catalog.rvn
+//	files/*.rvn    packages, NAME~SUBPACKAGE~VARIANT~VERSION.rvn
+const (
+	catalogArchive = "catalog.rvn"
+	catalogText    = "catalog.ucl"
+	catalogSum     = "catalog.sum"
+	packageFolder  = "files"
+)
+
+// repository shows the packages of a repository as entries.
+type repository struct {
+	*format.Index
+	catalog *archive
+	st      store.Store
+	name    string
+	notes   []format.Problem
+	entries format.Entries
+	surplus []string // files that the catalogue does not list
+}
+
+// orRepository opens what is no archive as a repository, if it is one; not is
+// why it is none.
+func orRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions, not error) (*repository, error) {
+	if errors.Is(not, format.ErrCorrupt) || ctx.Err() != nil {
+		return nil, not
+	}
+	a, err := load(ctx, st, path.Join(name, catalogArchive), o)
+	if errors.Is(err, format.ErrCorrupt) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, not
+	}
+	r := &repository{catalog: a, st: st, name: name}
+	if err := r.read(ctx); err != nil {
+		a.obj.Close()
+		return nil, err
+	}
+	r.Index = format.NewIndex(r.entries)
+	return r, nil
+}
+
+// read reads the catalogue, and which of its packages are there, if that can be
+// listed.
+func (r *repository) read(ctx context.Context) error {
+	a := r.catalog
+	row, ok := a.byName.Find(catalogText)
+	if !ok || a.index.rec(row).kind() != typeFile {
+		return a.corrupt(format.MissingIndex, "catalog", 0, "there is no %s in it", catalogText)
+	}
+	size := a.index.rec(row).size()
+	if size > a.limits.Index {
+		return a.corrupt(format.Limit, "catalog", 0, "a catalogue of %d bytes is more than the limit of %d", size, a.limits.Index)
+	}
+	var text bytes.Buffer
+	src := a.newSource(ctx)
+	defer src.close()
+	h := blake3.New()
+	err := src.copyFile(ctx, a.index.start(row), size, make([]byte, 64<<10), func(p []byte) error {
+		h.Write(p)
+		text.Write(p)
+		return nil
+	})
+	if broken, ok := errors.AsType[*storeError](err); ok {
+		return broken
+	}
+	if err != nil || string(h.Sum(nil)) != string(a.index.rec(row).digest()) {
+		return a.corrupt(format.BadChecksum, "catalog", a.block[contentBlock].off, "the catalogue is damaged")
+	}
+	n := 0
+	for line := range bytes.Lines(text.Bytes()) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		e, err := packageOf(line)
+		if err != nil {
+			r.notes = append(r.notes, a.problem(format.BadIndex, "catalog", format.Error, -1, "line %d of the catalogue: %v", n, err))
+			continue
+		}
+		r.entries = append(r.entries, e)
+	}
+	return r.compare(ctx)
+}
+
+// packageOf makes an entry of a line of the catalogue.
+func packageOf(line []byte) (format.Entry, error) {
+	v, err := ucl.Parse(line)
+	if err != nil {
+		return format.Entry{}, err
+	}
+	var parts []string
+	for _, key := range []string{"namebase", "subpackage", "variant", "version"} {
+		s, ok := v.Get(key).Str()
+		if !ok || s == "" {
+			return format.Entry{}, fmt.Errorf("a package without a %s", key)
+		}
+		parts = append(parts, s)
+	}
+	size, ok := v.Get("rvnsize").Int()
+	sum, _ := v.Get("rvndigest").Str()
+	digest, err := hex.DecodeString(sum)
+	if !ok || size < 0 || err != nil || len(digest) != len(zeroDigest) {
+		return format.Entry{}, fmt.Errorf("%s has no size and digest", strings.Join(parts, "~"))
+	}
+	name := packageFolder + "/" + strings.Join(parts, "~") + ".rvn"
+	if fault := format.NameFault(name); fault != "" {
+		return format.Entry{}, fmt.Errorf("%q is no name: %s", name, format.NameAdvice(fault))
+	}
+	return format.Entry{Name: name, Size: size, Digest: format.Digest{Algo: "blake3", Sum: string(digest)}}, nil
+}
+
+// compare finds packages that are missing, of another length, or not listed.
+func (r *repository) compare(ctx context.Context) error {
+	there := map[string]int64{}
+	prefix := path.Join(r.name, packageFolder) + "/"
+	for info, err := range store.List(ctx, r.st, prefix) {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil // it will be seen when they are read
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if name := strings.TrimPrefix(info.Name, prefix); err == nil && strings.HasSuffix(name, ".rvn") {
+			there[packageFolder+"/"+name] = info.Size
+		}
+	}
+	for i := range r.entries {
+		e := &r.entries[i]
+		size, ok := there[e.Name]
+		fault := format.Problem{Severity: format.Error, Volume: path.Join(r.name, e.Name), Off: -1, Entry: e.Name, HasEntry: true}
+		switch {
+		case !ok:
+			fault.Code, fault.Class, fault.Message = format.MissingVolume, "package", "the catalogue lists it, and it is not there"
+			e.Fault = &fault
+		case size != e.Size:
+			fault.Code, fault.Class, fault.Message = format.OutOfBounds, "package", fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
+			e.Fault = &fault
+		}
+		delete(there, e.Name)
+	}
+	for name := range there {
+		r.surplus = append(r.surplus, name)
+	}
+	slices.Sort(r.surplus)
+	return nil
+}
+
+func (r *repository) Close() error { return r.catalog.obj.Close() }
+
+func (r *repository) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		if e.Fault == nil && e.Kind.HasContent() && n > 0 && off < e.Size {
+			yield(format.Extent{Size: e.Size, Object: path.Join(r.name, e.Name), Len: e.Size}, nil)
+		}
+	}
+}
+
+func (r *repository) Regions(context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		yield(format.Region{Object: r.catalog.name, Len: r.catalog.size, Use: format.IndexData, Label: "catalogue"}, nil)
+	}
+}
+
+func (r *repository) About(context.Context) (format.About, error) {
+	about := format.About{
+		Version: "repository", IndexBytes: r.catalog.size, Volumes: []string{r.catalog.name}, Notes: r.notes,
+		Facts: []format.Fact{{Key: "packages", Value: fmt.Sprint(len(r.entries))}},
+	}
+	for _, e := range r.entries {
+		about.Volumes = append(about.Volumes, path.Join(r.name, e.Name))
+	}
+	return about, nil
+}
+
+// check reports what the catalogue and the folder do not agree about.
+func (r *repository) check(ctx context.Context, report func(format.Problem)) error {
+	if err := r.catalog.check(ctx, report); err != nil {
+		return err
+	}
+	for _, p := range r.notes {
+		report(p)
+	}
+	for _, e := range r.entries {
+		if e.Fault != nil {
+			report(*e.Fault)
+		}
+	}
+	for _, name := range r.surplus {
+		report(format.Problem{Code: format.MissingIndex, Class: "package", Severity: format.Warning, Volume: path.Join(r.name, name), Off: -1,
+			Entry: name, HasEntry: true, Message: "the catalogue does not list it"})
+	}
+	return r.checkSum(ctx, report)
+}
+
+// checkSum compares the catalogue with the digest that stands beside it.
+func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) error {
+	name := path.Join(r.name, catalogSum)
+	obj, err := r.st.Open(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer obj.Close()
+	said := make([]byte, 2*len(zeroDigest))
+	k, err := store.ReadHead(ctx, obj, said)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h := blake3.New()
+	if _, err := io.Copy(h, &objectReader{ctx: ctx, o: r.catalog.obj, end: r.catalog.size}); err != nil {
+		return err
+	}
+	if sum := hex.EncodeToString(h.Sum(nil)); sum != string(said[:k]) {
+		p := r.catalog.problem(format.BadChecksum, "catalog-sum", format.Error, -1, "it is %s, %s says %s", sum, catalogSum, format.Escape(string(said[:k])))
+		report(p)
+	}
+	return nil
+}
