@@ -37,7 +37,7 @@ func NewParallel(workers int, work func(worker int, dst, src []byte) ([]byte, er
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	p := &Parallel{work: work, take: take, todo: make(chan *block), queue: make(chan *block, workers), spare: make(chan []byte, 2*workers), outs: make(chan []byte, 2*workers)}
+	p := &Parallel{work: work, take: take, todo: make(chan *block), queue: make(chan *block, workers), spare: make(chan []byte, workers), outs: make(chan []byte, workers)}
 	p.taken.L = &p.mu
 	for worker := range workers {
 		p.wg.Go(func() {

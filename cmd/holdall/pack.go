@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,8 +63,13 @@ func (f *packFlags) options(a *app, m *holdall.Meter) (holdall.PackOptions, erro
 		}
 		o.Param["sections"] = strconv.FormatInt(n, 10)
 	}
-	if f.timestamp == "" && a.writes(f.out) == rvnFormat {
-		f.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
+	if a.writes(f.out) == rvnFormat {
+		if f.timestamp == "" {
+			f.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
+		}
+		// Encoders have tables of up to 35 MB each, and little else is allocated
+		// while they work: twice the heap would be much for nothing.
+		debug.SetGCPercent(25)
 	}
 	if f.timestamp != "" {
 		n, err := strconv.ParseInt(f.timestamp, 10, 64)

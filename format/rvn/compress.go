@@ -48,26 +48,29 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 	if !ok {
 		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best%s", level, libzstdAdvice)
 	}
-	return goZstd{l}, nil
+	return goZstd{l, 1 << windowLog(most)}, nil
 }
 
-// encoders are encoders that nobody uses, by level: each has tables of up to
+// encoders are encoders that nobody uses, by goZstd: each has tables of up to
 // 30 MB.
 var encoders sync.Map // of *sync.Pool
 
 // goZstd compresses in Go.
-type goZstd struct{ l zstd.EncoderLevel }
+type goZstd struct {
+	level  zstd.EncoderLevel
+	window int // as long as a section: a longer one would only take memory
+}
 
 func (goZstd) close() {}
 
 // encode calls do with an encoder of its own.
 func (z goZstd) encode(do func(*zstd.Encoder) ([]byte, error)) ([]byte, error) {
-	p, _ := encoders.LoadOrStore(z.l, &sync.Pool{})
+	p, _ := encoders.LoadOrStore(z, &sync.Pool{})
 	pool := p.(*sync.Pool)
 	e, _ := pool.Get().(*zstd.Encoder)
 	if e == nil {
 		var err error
-		if e, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(z.l), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true)); err != nil {
+		if e, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(z.level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true), zstd.WithWindowSize(z.window)); err != nil {
 			return nil, err
 		}
 	}
@@ -92,5 +95,5 @@ func (z goZstd) frame(dst, src []byte) ([]byte, error) {
 }
 
 func (z goZstd) stream(w io.Writer) (io.WriteCloser, error) {
-	return zstd.NewWriter(w, zstd.WithEncoderLevel(z.l), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<streamWindow))
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(z.level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<streamWindow))
 }

@@ -33,6 +33,7 @@ type keyword struct {
 	instead    string
 	scripts    map[int]string // by phase
 	messages   [len(occasions)][]string
+	size       int // of scripts and messages in the metadata, about
 }
 
 func (w *whitelist) apply(word string, args []string) {
@@ -67,18 +68,21 @@ func (w *whitelist) apply(word string, args []string) {
 			w.fault("keyword %s: %w", word, err)
 		}
 	}
+	joined := strings.Join(args, " ")
+	if !w.tell(k.size + len(k.scripts)*len(joined)) { // a short line may stand for much
+		return
+	}
 	for phase := range phases {
 		code, ok := k.scripts[phase]
 		if !ok {
 			continue
 		}
 		if !strings.HasSuffix(phases[phase], "-lua") {
-			code = shellArguments(code)
 			if n := missingArgument(code, len(args)); n > 0 {
 				w.fault("keyword %s: %s asks for argument %d: expected as many, found %d", word, phases[phase], n, len(args))
 			}
 		}
-		w.scripts[phase] = append(w.scripts[phase], script{code, strings.Join(args, " ")})
+		w.scripts[phase] = append(w.scripts[phase], script{code, joined})
 	}
 	for i, list := range k.messages {
 		w.messages[i] = append(w.messages[i], list...)
@@ -150,7 +154,18 @@ func (w *whitelist) readKeyword(word string) (*keyword, error) {
 			return nil, fmt.Errorf("%s: %s%w", file, m.Key, err)
 		}
 		if !known {
-			w.notice(w.line, "keyword %s: %s: ignored: no such key", word, m.Key)
+			w.notice(w.line, "keyword %s: %s: ignored: no such key", word, shown(m.Key))
+		}
+	}
+	for phase, code := range k.scripts {
+		if !strings.HasSuffix(phases[phase], "-lua") {
+			k.scripts[phase] = shellArguments(code)
+		}
+		k.size += len(code) + 1
+	}
+	for _, list := range k.messages {
+		for _, m := range list {
+			k.size += len(m) + 1
 		}
 	}
 	return k, nil

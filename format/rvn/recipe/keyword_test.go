@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestKeywordsActOnTheirArguments(t *testing.T) {
 		{"no actions leave the argument to nobody", "actions: []", "@do none", nil, nil, "[]", ""},
 		{"a keyword may be deprecated", "deprecated: true", "@do x\n@do y", nil, nil, "[]", "line 1: keyword do: deprecated"},
 		{"one that is not says nothing", "deprecated: false\ndeprecation_message: x", "@do x", nil, nil, "[]", ""},
-		{"a key that does not exist is said", "action: [file]", "@do bin/a", nil, nil, "[]", "keyword do: action: ignored: no such key"},
+		{"a key that does not exist is said", "action: [file]", "@do bin/a", nil, nil, "[]", `keyword do: "action": ignored: no such key`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, "raven/bin/a", "raven/bin/b")
@@ -117,6 +118,31 @@ func TestFaultsOfKeywords(t *testing.T) {
 				t.Errorf("lines %v: %v", lines, err)
 			}
 		})
+	}
+}
+
+func TestKeywordsCannotSayMoreThanMetadataHolds(t *testing.T) {
+	b := newBench(t)
+	long := strings.Repeat("x", ucl.MaxText/4)
+	folders := ""
+	for i := range 10 {
+		folders += fmt.Sprintf("@dir %d%s\n", i, strings.Repeat("x", maxLine-100))
+	}
+	for _, tt := range []struct {
+		name, keyword, list string
+		line                int
+	}{
+		{"messages", "messages: [{message: " + long + "}]", strings.Repeat("@do x\n", 1000), 4},
+		{"scripts", "post-install-lua: " + long, strings.Repeat("@do x\n", 1000), 4},
+		{"arguments", "post-install-lua: x\npre-install: x", strings.Repeat("@do "+strings.Repeat("x", maxLine-100)+"\n", 10), 5},
+		{"folders", "", folders, 9},
+	} {
+		b.keywords, b.whitelist = map[string]string{"do": tt.keyword}, tt.list
+		_, err := b.make(t)
+		lines := faultyLines(err)
+		if len(lines) != 1 || lines[0] != tt.line || !strings.HasSuffix(err.Error(), "expected folders, scripts and messages of at most 524288 bytes in all, found more") {
+			t.Errorf("%s: got %.300v, want line %d", tt.name, err, tt.line)
+		}
 	}
 }
 

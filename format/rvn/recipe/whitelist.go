@@ -57,6 +57,7 @@ type whitelist struct {
 	known    map[string]*keyword // nil: it has a fault, which is reported
 	scripts  [len(phases)][]script
 	messages [len(occasions)][]string
+	told     int // bytes of these and of folders in the metadata, about
 }
 
 // A folder is made when the package is installed, and removed with it. One that
@@ -150,6 +151,17 @@ func (w *whitelist) fault(format string, args ...any) {
 		return
 	}
 	w.faults = append(w.faults, &LineError{w.file, w.line, fmt.Errorf(format, args...)})
+}
+
+// tell counts what metadata will have, which is not to grow as long as a list
+// may be. It says false when there is no room.
+func (w *whitelist) tell(bytes int) bool {
+	had := w.told <= ucl.MaxText
+	w.told += bytes
+	if had && w.told > ucl.MaxText {
+		w.fault("expected folders, scripts and messages of at most %d bytes in all, found more", ucl.MaxText)
+	}
+	return w.told <= ucl.MaxText
 }
 
 func (w *whitelist) notice(line int, format string, args ...any) {
@@ -422,8 +434,11 @@ func (w *whitelist) settle() {
 	for _, f := range w.folders {
 		switch {
 		case !w.packed[f.name]:
+			w.line = f.line
+			if !w.tell(len(f.path)) {
+				continue
+			}
 			if f.attr.HasMode && f.attr.Mode == 0 {
-				w.line = f.line
 				w.fault("%s: expected a mode other than 0, which metadata cannot tell from none", shown(f.path))
 			}
 			made = append(made, f)

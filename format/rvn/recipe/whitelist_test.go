@@ -177,6 +177,7 @@ func faultyLines(err error) (lines []int) {
 
 func TestLongLinesAndLists(t *testing.T) {
 	b := newBench(t, "raven/a")
+	full := strings.Repeat(strings.Repeat(" ", 1<<10-1)+"\n", maxList>>10)
 	for _, tt := range []struct {
 		name, list, want string
 	}{
@@ -185,8 +186,8 @@ func TestLongLinesAndLists(t *testing.T) {
 		{"one byte more", strings.Repeat(" ", maxLine) + "a\nnone\n", "line 1: expected at most 65536 bytes, found more"},
 		{"one byte more, without an end", strings.Repeat(" ", maxLine) + "a", "line 1: expected at most 65536 bytes, found more"},
 		{"the lines after it are counted", strings.Repeat("a", 3*maxLine) + "\nnone\n", "line 2: \"none\": no such file"},
-		{"the longest list", strings.Repeat("\n", maxList-1) + "a", ""},
-		{"one byte more of it", strings.Repeat("\n", maxList) + "a", "expected at most 16777216 bytes of whitelist, found more"},
+		{"the longest list", full[1:] + "a", ""},
+		{"one byte more of it", full + "a", "expected at most 16777216 bytes of whitelist, found more"},
 	} {
 		b.whitelist = tt.list
 		r, err := b.make(t)
