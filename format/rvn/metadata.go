@@ -95,8 +95,9 @@ func (m metadata) facts() []format.Fact {
 // metaReader shows the metadata: as it is, and as a tree for whom JSON is easier.
 type metaReader struct {
 	*archive
-	entries *format.Index
-	json    []byte
+	*format.Index
+	text format.Entry
+	json []byte
 }
 
 func newMetaReader(a *archive) (format.Reader, error) {
@@ -106,8 +107,8 @@ func newMetaReader(a *archive) (format.Reader, error) {
 		a.obj.Close()
 		return nil, &format.CorruptError{Format: "rvn", Problem: p}
 	}
-	r := &metaReader{archive: a}
-	list := format.Entries{{Name: metaText, Size: int64(len(m.text))}}
+	r := &metaReader{archive: a, text: format.Entry{Name: metaText, Size: int64(len(m.text))}}
+	list := format.Entries{r.text}
 	if m.err == nil {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
@@ -118,23 +119,11 @@ func newMetaReader(a *archive) (format.Reader, error) {
 			list = append(list, format.Entry{Name: metaTree, Size: int64(len(r.json))})
 		}
 	}
-	r.entries = format.NewIndex(list)
+	r.Index = format.NewIndex(list)
 	return r, nil
 }
 
 func (r *metaReader) Close() error { return r.obj.Close() }
-
-func (r *metaReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return r.entries.Entries(ctx)
-}
-
-func (r *metaReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	return r.entries.Lookup(ctx, name)
-}
-
-func (r *metaReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return r.entries.ReadDir(ctx, dir)
-}
 
 func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
@@ -165,11 +154,8 @@ func (r *metaReader) Regions(context.Context) iter.Seq2[format.Region, error] {
 			regions = append(kept, whole)
 		}
 		for _, x := range regions {
-			if x.Off == headerLen && x.Label == "metadata" && r.entries.Len() > 0 && len(r.meta) > 0 {
-				e, _ := r.entries.Lookup(context.Background(), metaText)
-				if e.Size > 0 {
-					continue
-				}
+			if x.Off == headerLen && x.Label == "metadata" && r.text.Size > 0 {
+				continue
 			}
 			if x.Len > 0 && !yield(x, nil) {
 				return

@@ -31,25 +31,16 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if o.View == metaView {
 		return newMetaReader(a)
 	}
-	return &reader{a}, nil
+	return &reader{a, a.byName}, nil
 }
 
 // reader shows the files of an archive.
-type reader struct{ *archive }
+type reader struct {
+	*archive
+	*format.Index
+}
 
 func (r *reader) Close() error { return r.obj.Close() }
-
-func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return r.byName.Entries(ctx)
-}
-
-func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	return r.byName.Lookup(ctx, name)
-}
-
-func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return r.byName.ReadDir(ctx, dir)
-}
 
 // Extents of a file are a slice of the one frame, or of each section that it
 // lies in.

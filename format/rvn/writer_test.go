@@ -168,7 +168,7 @@ func TestSectionsEndBetweenFiles(t *testing.T) {
 			t.Errorf("content of %d differs", i)
 		}
 		extents := 0
-		for range (&reader{a}).Extents(t.Context(), a.index.Entry(i), 0, int64(n)) {
+		for range (&reader{a, a.byName}).Extents(t.Context(), a.index.Entry(i), 0, int64(n)) {
 			extents++
 		}
 		if n < 65536*3/4 && extents > 1 {
