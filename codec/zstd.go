@@ -52,33 +52,83 @@ func newDecoder(o ...zstd.DOption) *zstd.Decoder {
 	return d
 }
 
-// streams are decoders that nobody uses. With four blocks under way a decoder
-// runs beside whoever takes what it makes, and is half as fast again as with one;
-// with two it is slower than that.
+// streams are decoders that nobody uses. They decode a block at a time: those
+// that have several under way hand out, where a block cannot be decoded, what
+// their memory of it held before, which may be of another archive.
 var streams = sync.Pool{New: func() any {
-	return newDecoder(zstd.WithDecoderConcurrency(4), zstd.WithDecodeBuffersBelow(0))
+	return newDecoder(zstd.WithDecoderConcurrency(1), zstd.WithDecodeBuffersBelow(0))
 }}
 
+// ahead is how many blocks are decoded before somebody asks for them, beside
+// whoever takes them: that is half as fast again.
+const ahead = 4
+
 // stream is a decoder in use.
-type stream struct{ d *zstd.Decoder }
+type stream struct {
+	d     *zstd.Decoder
+	full  chan []byte // closed when all is decoded, or err is set
+	empty chan []byte // closed by Close
+	err   error
+	now   []byte
+	left  []byte // of now
+}
+
+var errClosed = errors.New("zstd: read after close")
 
 func decodeZstd(r io.Reader) (io.ReadCloser, error) {
 	d := streams.Get().(*zstd.Decoder)
 	if err := d.Reset(r); err != nil {
 		return nil, err
 	}
-	return &stream{d}, nil
+	return &stream{d: d}, nil
 }
 
 func (s *stream) Read(p []byte) (int, error) {
 	if s.d == nil {
-		return 0, errors.New("zstd: read after close")
+		return 0, errClosed
 	}
-	n, err := s.d.Read(p)
-	if err != nil && err != io.EOF {
-		err = zstdError(err)
+	if s.full == nil {
+		s.full, s.empty = make(chan []byte, ahead), make(chan []byte, ahead)
+		for range ahead {
+			s.empty <- nil
+		}
+		go s.decode()
 	}
-	return n, err
+	for len(s.left) == 0 {
+		if s.now != nil {
+			s.empty <- s.now
+		}
+		if s.now = <-s.full; s.now == nil {
+			return 0, s.err
+		}
+		s.left = s.now
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, nil
+}
+
+// decode decodes until there is no more, or nobody wants it.
+func (s *stream) decode() {
+	defer close(s.full)
+	// Unlike Read, this hands out the last block too where it is only the checksum
+	// behind it that is wrong.
+	_, err := s.d.WriteTo(blockWriter{s})
+	if s.err = zstdError(err); err == nil {
+		s.err = io.EOF
+	}
+}
+
+// blockWriter is given a block at a time.
+type blockWriter struct{ s *stream }
+
+func (w blockWriter) Write(p []byte) (int, error) {
+	b, ok := <-w.s.empty
+	if !ok {
+		return 0, errClosed
+	}
+	w.s.full <- append(b[:0], p...)
+	return len(p), nil
 }
 
 // Close waits for a read of what is decoded, if one is under way.
@@ -86,10 +136,18 @@ func (s *stream) Close() error {
 	if s.d == nil {
 		return nil
 	}
+	if s.full != nil {
+		for range len(s.empty) {
+			<-s.empty
+		}
+		close(s.empty)
+		for range s.full { // until decode has returned
+		}
+	}
 	if s.d.Reset(nil) == nil {
 		streams.Put(s.d)
 	}
-	s.d = nil
+	s.d, s.now, s.left = nil, nil, nil
 	return nil
 }
 

@@ -336,3 +336,48 @@ func fuzzUnit(t *testing.T, name string, stored []byte, size int) {
 		t.Fatalf("appended %d bytes, streamed %d others", len(b)-1, len(s))
 	}
 }
+
+// Where a block cannot be decoded, a decoder must not hand out what its memory
+// held before: content of another archive, or of another place.
+func TestDamagedStreamsGiveNothingThatIsNotTheirs(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := func(letters string) []byte {
+		content := make([]byte, 300_000)
+		for i := range content {
+			content[i] = letters[rnd.IntN(len(letters))]
+			if n := rnd.IntN(200); i > 1000 && rnd.IntN(20) == 0 && i+n < len(content) {
+				copy(content[i:], content[i-1000:][:n])
+			}
+		}
+		return e.EncodeAll(content, nil)
+	}
+	secret, public := frame("SECRT"), frame("public")
+	z, _ := Lookup(Zstd)
+	read := func(b []byte) []byte {
+		r, err := z.Decode(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		got, _ := io.ReadAll(r)
+		return got
+	}
+	for range 500 {
+		if got := read(secret); len(got) != 300_000 {
+			t.Fatalf("expected 300000 bytes, found %d", len(got))
+		}
+		damaged := bytes.Clone(public)
+		for range 3 {
+			damaged[20+rnd.IntN(len(damaged)-20)] ^= 1 << rnd.IntN(8)
+		}
+		if got := read(damaged); bytes.Contains(got, []byte("SECR")) || bytes.Count(got, []byte("S"))+bytes.Count(got, []byte("E")) > len(got)/10 {
+			t.Fatal("what was decoded before is in it")
+		}
+	}
+}

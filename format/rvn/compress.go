@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/format/rvn/internal/press"
 )
 
 // A compressor makes sections, frames and streams at one level. Its methods may
@@ -28,13 +30,16 @@ type compressor interface {
 // streamWindow is the window of a stream: the reference's, 4 MiB.
 const streamWindow = 22
 
-// levels are the words for levels. The middle of what takes time and what takes
-// room is the default; docs/rvn.md has the figures.
+// usual is the level that is meant where none is given: the middle of what takes
+// time and what takes room. docs/rvn.md has the figures.
+const usual = "better"
+
+// levels are the words for levels of the library. For usual it has nothing that
+// suits a section, so that is press's; streams of that level are its best.
 var levels = map[string]zstd.EncoderLevel{
 	"fastest": zstd.SpeedFastest,
-	"fast":    zstd.SpeedDefault,
-	"":        zstd.SpeedBetterCompression,
-	"better":  zstd.SpeedBetterCompression,
+	"fast":    zstd.SpeedBetterCompression,
+	usual:     zstd.SpeedBestCompression,
 	"best":    zstd.SpeedBestCompression,
 }
 
@@ -44,11 +49,19 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 	if c, err := newLibzstd(level, workers, most); c != nil || err != nil {
 		return c, err
 	}
-	l, ok := levels[strings.ToLower(level)]
+	level = strings.ToLower(level)
+	if level == "" {
+		level = usual
+	}
+	l, ok := levels[level]
 	if !ok {
 		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best%s", level, libzstdAdvice)
 	}
-	return goZstd{l, 1 << windowLog(most)}, nil
+	z := goZstd{l, 1 << windowLog(most)}
+	if level == usual {
+		return pressed{z}, nil
+	}
+	return z, nil
 }
 
 // encoders are encoders that nobody uses, by goZstd: each has tables of up to
@@ -96,4 +109,22 @@ func (z goZstd) frame(dst, src []byte) ([]byte, error) {
 
 func (z goZstd) stream(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(z.level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<streamWindow))
+}
+
+// presses are encoders of sections that nobody uses.
+var presses = sync.Pool{New: func() any { return press.New() }}
+
+// pressed compresses sections with press, and what else there is with a library.
+type pressed struct{ goZstd }
+
+func (pressed) section(_ int, dst, src []byte) ([]byte, error) {
+	e := presses.Get().(*press.Encoder)
+	defer presses.Put(e)
+	return e.Section(dst, src), nil
+}
+
+func (pressed) frame(dst, src []byte) ([]byte, error) {
+	e := presses.Get().(*press.Encoder)
+	defer presses.Put(e)
+	return e.Frame(dst, src), nil
 }

@@ -117,7 +117,7 @@ func parseBlock(b []byte) (n int, last bool, err error) {
 //
 // The third is a habit of the encoder and nothing that the format asks for:
 // klauspost/compress does not use repeated offsets in the first three sequences
-// of a block. contents_test.go tests that for the version that go.mod names.
+// of a block. compress_test.go tests that for the version that go.mod names.
 func openFrame(frame []byte) ([]byte, error) {
 	f, err := parseFrame(frame)
 	if err != nil {

@@ -108,6 +108,9 @@ type shape struct {
 	extents Extents
 }
 
+// solidFrame is the one that has a checksum.
+const solidFrame = "a slice of a solid zstd frame"
+
 // shapes puts one content into st in the five formats' ways.
 func shapes(rnd *rand.Rand, st *storetest.Mem) []shape {
 	content := make([]byte, 3000)
@@ -159,7 +162,7 @@ func shapes(rnd *rand.Rand, st *storetest.Mem) []shape {
 			format.Extent{At: 1001, Size: 1999, Object: "solid", Off: 64, Len: int64(len(solid)), Codec: "flate", Skip: 1778, Unit: 3781})},
 		{"sections", content, list(sections(st, "sections", content, 100)...)},
 		{"one section", content, list(sections(st, "section", content, 3000)...)},
-		{"a slice of a solid zstd frame", content, list(func() format.Extent {
+		{solidFrame, content, list(func() format.Extent {
 			z := zstdFrame(append(make([]byte, 777), content...))
 			st.Put("zsolid", z)
 			return format.Extent{Size: 3000, Object: "zsolid", Len: int64(len(z)), Codec: codec.Zstd, Skip: 777}
@@ -502,9 +505,13 @@ func TestFailedRequestsComeUp(t *testing.T) {
 		for k := 1; ; k++ {
 			c := storetest.Count(storetest.Nth("", k, broken))
 			g := New(open(storetest.Fault(st, c.Inject)), Limits{Gap: 10, Request: 200, Parallel: 2})
-			err := g.ReadAt(t.Context(), s.extents, make([]byte, len(s.content)), 0)
+			got := make([]byte, len(s.content))
+			err := g.ReadAt(t.Context(), s.extents, got, 0)
 			if n, _ := c.Injected(); n == 0 {
 				break
+			}
+			if s.name == solidFrame && err == nil && bytes.Equal(got, s.content) {
+				continue // it was the checksum behind all content
 			}
 			if err := c.Surfaced(err); err != nil {
 				t.Errorf("%s: request %d: %v", s.name, k, err)

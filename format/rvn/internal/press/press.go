@@ -1,0 +1,88 @@
+// Package press compresses sections: runs of bytes that become blocks of a zstd
+// frame (RFC 8878) and may stand there behind any others.
+//
+// It is for what holdall writes in independent parts of up to 8 MiB; whoever has
+// a stream, or wants another level, needs a zstd library.
+//
+// A section goes this way: find.go finds what it repeats of itself, parse.go
+// chooses among that, which makes literals and sequences, and block.go, fse.go
+// and stream.go code these.
+package press
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// MaxSection is the longest run that is compressed as one. Nothing refers back
+// further, so a frame of sections needs a window of no more.
+const MaxSection = 1 << mostSectionLog
+
+const mostSectionLog = 23
+
+// Encoder compresses sections, one at a time. It keeps its tables, which take
+// about four times what the longest section does, but no more than 10 MiB.
+type Encoder struct {
+	coder
+	finder
+}
+
+// New returns an encoder.
+func New() *Encoder {
+	return &Encoder{coder: newCoder()}
+}
+
+// Section appends src as zstd blocks, none of which is the last of a frame. They
+// depend on nothing that stands before them. What they are depends on src only.
+func (e *Encoder) Section(dst, src []byte) []byte {
+	dst, _ = e.section(dst, src)
+	return dst
+}
+
+// section also returns where the last block begins.
+func (e *Encoder) section(dst, src []byte) (_ []byte, last int) {
+	dst = slices.Grow(dst, len(src)/4+1<<10)
+	for run := range slices.Chunk(src, MaxSection) {
+		e.coder.forget()
+		e.finder.forget(len(run))
+		for at := 0; at < len(run); at += mostBlock {
+			b := run[at:min(len(run), at+mostBlock)]
+			last = len(dst)
+			if len(b) > 1 && bytes.Equal(b[1:], b[:len(b)-1]) {
+				dst = append(appendHeader(dst, blockRLE, len(b)), b[0])
+				continue
+			}
+			e.parse(run, at, at+len(b))
+			dst = e.block(dst, b)
+		}
+	}
+	return dst, last
+}
+
+// Frame appends src as a frame.
+func (e *Encoder) Frame(dst, src []byte) []byte {
+	dst = appendFrameHeader(dst, uint64(len(src)))
+	if len(src) == 0 {
+		return append(dst, 1, 0, 0)
+	}
+	dst, last := e.section(dst, src)
+	dst[last] |= 1
+	return dst
+}
+
+// appendFrameHeader appends the header of a frame that says its length and has no
+// checksum. A short one says that its window is as long as itself.
+func appendFrameHeader(dst []byte, n uint64) []byte {
+	const single = 1 << 5
+	dst = append(dst, 0x28, 0xB5, 0x2F, 0xFD)
+	switch {
+	case n < 1<<8:
+		return append(dst, single, byte(n))
+	case n < 1<<16+256:
+		return binary.LittleEndian.AppendUint16(append(dst, 1<<6|single), uint16(n-256))
+	case n <= MaxSection:
+		return binary.LittleEndian.AppendUint32(append(dst, 2<<6|single), uint32(n))
+	}
+	return binary.LittleEndian.AppendUint64(append(dst, 3<<6, (mostSectionLog-10)<<3), n)
+}
