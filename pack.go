@@ -149,9 +149,10 @@ type packer struct {
 	name     string
 	carry    [][2]string
 	manifest []Entry
-	nodes    []tree.Node       // what the manifest was made of
-	folders  map[string]bool   // above what PackOptions.Only names
-	firsts   map[string]string // names of hard links, each with the name before it
+	nodes    []tree.Node          // what the manifest was made of
+	folders  map[string]bool      // above what PackOptions.Only names
+	seen     map[tree.Same]string // first names of files that have several
+	failed   map[string]bool // names that could not be packed
 	people   people
 
 	w        format.Writer
@@ -181,6 +182,9 @@ func newPacker(st store.Store, name string, f *format.Format, o PackOptions) (*p
 
 // run packs what feed adds, and publishes it if all went well.
 func (p *packer) run(ctx context.Context, feed func(context.Context) error) (Summary, error) {
+	if err := vacant(ctx, p.st.Store, p.name); err != nil {
+		return p.sum, err
+	}
 	defer p.st.Discard()
 	defer func() {
 		if p.w != nil {
@@ -283,6 +287,22 @@ func (p *packer) finish(ctx context.Context) error {
 	return nil
 }
 
+// vacant refuses to write where a folder is. An archive that is one object
+// replaces another at once; one that is a folder of them cannot, and what is left
+// of the older one beside it would be neither.
+func vacant(ctx context.Context, st store.Store, name string) error {
+	for info, err := range store.List(ctx, st, strings.TrimSuffix(name, "/")+"/") {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("%s is a folder with %s in it, which is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
+	}
+	return nil
+}
+
 // source is content whose own failure can be told from the archive's.
 type source struct {
 	io.Reader
@@ -309,6 +329,9 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		return nil
 	}
 	p.adjust(&e)
+	if e.Kind == format.HardLink && p.failed[e.Link] {
+		return p.fail(e.Name, fmt.Errorf("a further name of %s, which could not be packed", format.Escape(e.Link)))
+	}
 	if p.w == nil {
 		if err := p.next(ctx); err != nil {
 			return err
@@ -381,6 +404,10 @@ func (s *source) failed() error { return s.err }
 
 func (p *packer) fail(name string, err error) error {
 	p.sum.Failed++
+	if p.failed == nil {
+		p.failed = map[string]bool{}
+	}
+	p.failed[name] = true
 	if p.o.OnError == nil {
 		return err
 	}

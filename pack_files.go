@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -119,9 +120,9 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 	if p.f.Order != nil {
 		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return p.f.Order(forecast(a), forecast(b)) })
 	}
-	p.findHardLinks()
 	for i := range p.nodes {
 		node := &p.nodes[i]
+		p.findHardLink(node)
 		if node.Err != nil {
 			continue
 		}
@@ -169,30 +170,25 @@ func forecast(n tree.Node) Entry {
 	return e
 }
 
-// findHardLinks finds nodes that are other names of a file before them.
-func (p *packer) findHardLinks() {
-	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow {
+// findHardLink finds out whether a node is a further name of a file that came
+// before it. Nodes must come in the order in which they will be packed; of those
+// that have one name only, nothing is remembered.
+func (p *packer) findHardLink(n *tree.Node) {
+	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
 		return
 	}
-	seen := map[tree.Same]string{}
-	for _, n := range p.nodes {
-		if n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
-			continue
-		}
-		same, several := tree.SameOf(n.Info)
-		if !several {
-			continue
-		}
-		first, again := seen[same]
-		if !again {
-			seen[same] = n.Name
-			continue
-		}
-		if p.firsts == nil {
-			p.firsts = map[string]string{}
-		}
-		p.firsts[n.Name] = first
+	same, several := tree.SameOf(n.Info)
+	if !several {
+		return
 	}
+	if first, again := p.seen[same]; again {
+		n.First = first
+		return
+	}
+	if p.seen == nil {
+		p.seen = map[tree.Same]string{}
+	}
+	p.seen[same] = n.Name
 }
 
 // entryOf is what a node will be in the archive, but for a file's size and
@@ -207,8 +203,8 @@ func (p *packer) entryOf(n tree.Node) Entry {
 	case n.Type == fs.ModeNamedPipe:
 		e.Kind = format.Fifo
 	}
-	if first, ok := p.firsts[n.Name]; ok {
-		e.Kind, e.Link = format.HardLink, first
+	if n.First != "" {
+		e.Kind, e.Link = format.HardLink, n.First
 	}
 	if n.Info != nil {
 		e.Mode, e.HasMode, e.ModTime = n.Info.Mode(), true, n.Info.ModTime()
@@ -233,6 +229,9 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 		for n := range nodes {
 			if n.Err == nil && n.Type.IsRegular() && own(n.Path) || !p.wants(n) {
 				continue
+			}
+			if p.nodes == nil {
+				p.findHardLink(&n)
 			}
 			l.nodes = append(l.nodes, n)
 			if len(l.nodes) >= int(p.perLoad.Load()) {
@@ -270,11 +269,19 @@ func (p *packer) ownFiles() func(string) bool {
 	}
 }
 
+// digests is the algorithm of the digests that the archive will have, "" for none.
+func (p *packer) digests() string {
+	if p.f.Keeps&format.KeepsDigests == 0 || p.o.Plain {
+		return ""
+	}
+	return cmp.Or(p.f.Digest, "blake3")
+}
+
 // read fills a load. Files beyond its buffer are opened only when their turn
 // comes, so that no more than a few are open at once.
 func (p *packer) read(l *load) {
 	used := 0
-	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
+	algo := p.digests()
 	for _, n := range l.nodes {
 		f := loaded{entry: p.entryOf(n), at: used, err: n.Err}
 		switch {
@@ -295,8 +302,8 @@ func (p *packer) read(l *load) {
 				f.at = -1
 				break
 			}
-			if digest {
-				f.entry.Digest, _ = sumOf("blake3", l.buf[used:used+k])
+			if algo != "" {
+				f.entry.Digest, _ = sumOf(algo, l.buf[used:used+k])
 			}
 			used += k
 		}
@@ -359,8 +366,8 @@ func (p *packer) write(ctx context.Context, l *load) error {
 
 // addLarge adds a file that is read while it is written.
 func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
-	digest := p.f.Keeps&format.KeepsDigests != 0 && !p.o.Plain
-	if digest {
+	algo := p.digests()
+	if algo != "" && p.f.Copies {
 		if err := p.addCopied(ctx, n, e); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
@@ -371,7 +378,7 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e Entry) error {
 	}
 	defer file.Close()
 	p.describe(&e, m)
-	r := newReadAhead(file, digest, p.o.Meter)
+	r := newReadAhead(file, algo, p.o.Meter)
 	defer r.Close()
 	return p.add(ctx, e, r)
 }
@@ -398,7 +405,7 @@ func (p *packer) addCopied(ctx context.Context, n tree.Node, e Entry) error {
 	defer o.Close()
 	p.describe(&e, m)
 	section := format.NewSection(ctx, o, 0, e.Size)
-	wait, stop := sumAside(ctx, o, e.Size, p.o.Meter)
+	wait, stop := sumAside(ctx, o, p.digests(), e.Size, p.o.Meter)
 	defer stop()
 	section.Sum = wait
 	err = p.add(ctx, e, section)

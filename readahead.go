@@ -2,11 +2,10 @@ package holdall
 
 import (
 	"context"
+	"hash"
 	"io"
 	"sync"
 	"sync/atomic"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/store"
 )
@@ -24,7 +23,8 @@ type readAhead struct {
 	cur  *block
 	pos  int
 	err  error
-	hash *blake3.Hasher
+	algo string // of hash
+	hash hash.Hash
 	done chan struct{} // hashed to the end
 }
 
@@ -40,7 +40,7 @@ const (
 	aheadBlocks = 8
 )
 
-func newReadAhead(r io.Reader, digest bool, m *Meter) *readAhead {
+func newReadAhead(r io.Reader, algo string, m *Meter) *readAhead {
 	a := &readAhead{
 		full: make(chan *block, aheadBlocks), toHash: make(chan *block, aheadBlocks), empty: make(chan *block, aheadBlocks),
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -48,8 +48,8 @@ func newReadAhead(r io.Reader, digest bool, m *Meter) *readAhead {
 	for range aheadBlocks {
 		a.empty <- &block{b: make([]byte, aheadBlock)}
 	}
-	if digest {
-		a.hash = blake3.New()
+	if algo != "" {
+		a.algo, a.hash = algo, newHash(algo)
 		a.wg.Go(func() {
 			defer close(a.done)
 			for b := range a.toHash {
@@ -143,9 +143,7 @@ func (a *readAhead) ContentDigest() (Digest, bool) {
 		return Digest{}, false
 	}
 	<-a.done
-	var d [32]byte
-	a.hash.Sum(d[:0])
-	return Digest{Algo: "blake3", Sum: string(d[:])}, true
+	return Digest{Algo: a.algo, Sum: string(a.hash.Sum(nil))}, true
 }
 
 // failed returns what kept the stream from being read, nil if nothing did.
@@ -165,14 +163,14 @@ func (a *readAhead) Close() error {
 
 // sumAside computes the digest of the first n bytes of o on a goroutine of its
 // own. wait gives it, stop ends it early.
-func sumAside(ctx context.Context, o store.Object, n int64, m *Meter) (wait func() (Digest, error), stop func()) {
+func sumAside(ctx context.Context, o store.Object, algo string, n int64, m *Meter) (wait func() (Digest, error), stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	var d Digest
 	var err error
 	go func() {
 		defer close(done)
-		h := blake3.New()
+		h := newHash(algo)
 		buf := make([]byte, aheadBlock)
 		for off := int64(0); off < n; off += int64(len(buf)) {
 			buf = buf[:min(int64(len(buf)), n-off)]
@@ -182,7 +180,7 @@ func sumAside(ctx context.Context, o store.Object, n int64, m *Meter) (wait func
 			h.Write(buf)
 			m.add(0, int64(len(buf)))
 		}
-		d = Digest{Algo: "blake3", Sum: string(h.Sum(nil))}
+		d = Digest{Algo: algo, Sum: string(h.Sum(nil))}
 	}()
 	wait = func() (Digest, error) {
 		<-done

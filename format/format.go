@@ -35,6 +35,14 @@ type Format struct {
 	// Convert tells the user what gets lost.
 	Keeps Keeps
 
+	// Digest is the algorithm of the digests that the format keeps; empty is
+	// "blake3". What is packed comes with them, computed beside other work.
+	Digest string
+
+	// Copies says that a Writer copies the bytes of a [Section] without reading
+	// them, where the store can.
+	Copies bool
+
 	// WantsManifest says that CreateOptions.Manifest is worth a walk over all
 	// that is to be packed: names are checked before anything is written, and
 	// an index in front finds its room.

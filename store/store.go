@@ -4,7 +4,7 @@
 // archives need package holdall. A [Store] is a flat namespace of objects.
 // Reading needs only Store and [Object]; everything else a store may be able
 // to do is an optional interface ([Header], [Tailer], [Lister], [Creator],
-// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Near]) with a
+// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Fetcher], [Near]) with a
 // helper that falls back, or says plainly that it cannot.
 package store
 
@@ -61,6 +61,20 @@ type Header interface {
 	// ReadHead reads the first len(p) bytes, or all of the object if it is
 	// shorter, and returns how many there were.
 	ReadHead(ctx context.Context, p []byte) (n int, err error)
+}
+
+// A Fetcher can read ahead: what is asked for with Fetch is asked for at once, and
+// later reads find it. It returns when all answers are there, or errors, which
+// the reads will meet again. What was fetched may be forgotten after release.
+type Fetcher interface {
+	Fetch(ctx context.Context, want []Range) (release func())
+}
+
+// A Range is a run of bytes at the beginning or, if Tail, at the end of an object.
+type Range struct {
+	Name string
+	Tail bool
+	Len  int
 }
 
 // A Lister can enumerate the objects whose names begin with prefix, by name.
@@ -129,6 +143,15 @@ func ReadHead(ctx context.Context, o Object, p []byte) (int, error) {
 	}
 	n := min(int64(len(p)), info.Size)
 	return int(n), o.ReadAt(ctx, p[:n], 0)
+}
+
+// Fetch reads ahead where st can: behind a network, several requests at once take
+// as long as one.
+func Fetch(ctx context.Context, st Store, want []Range) (release func()) {
+	if f, ok := st.(Fetcher); ok {
+		return f.Fetch(ctx, want)
+	}
+	return func() {}
 }
 
 // List enumerates the objects of st whose names begin with prefix.

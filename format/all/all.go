@@ -5,6 +5,7 @@ package all
 import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/databundle"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/format/rvn"
 	"github.com/holdall/holdall/format/tar"
@@ -12,6 +13,7 @@ import (
 
 func init() {
 	format.Register(caf.Format)
+	format.Register(databundle.Format)
 	format.Register(lindi.Format)
 	format.Register(rvn.Format)
 	format.Register(tar.Format)

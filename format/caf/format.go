@@ -13,6 +13,7 @@ var Format = &format.Format{
 	Extensions: []string{".caf"},
 	Keeps:      format.KeepsDigests,
 	Chunked:    true,
+	Copies:     true,
 	Detect:     detect,
 	Open:       open,
 	Create:     create,

@@ -21,6 +21,7 @@ var Format = &format.Format{
 	Views:         []string{membersView, zarrView},
 	Keeps:         format.KeepsDigests,
 	WantsManifest: true,
+	Copies:        true,
 	Refers:        true,
 	Detect:        detect,
 	Open:          open,

@@ -65,6 +65,34 @@ func (c *cached) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 // Address passes through.
 func (c *cached) Address(name string) string { return store.AddressOf(c.Store, name) }
 
+// Fetch asks for all that is wanted at once. The handles keep it until release.
+func (c *cached) Fetch(ctx context.Context, want []store.Range) (release func()) {
+	handles := make([]store.Object, len(want))
+	var wg sync.WaitGroup
+	for i, w := range want {
+		wg.Go(func() {
+			o, err := c.Open(ctx, w.Name)
+			if err != nil {
+				return
+			}
+			handles[i] = o
+			read := store.ReadHead
+			if w.Tail {
+				read = store.ReadTail
+			}
+			_, _ = read(ctx, o, make([]byte, w.Len)) // whoever reads it meets its error again
+		})
+	}
+	wg.Wait()
+	return func() {
+		for _, o := range handles {
+			if o != nil {
+				o.Close()
+			}
+		}
+	}
+}
+
 // object is what all handles of one name share. Its fields are guarded by c.mu.
 type object struct {
 	inner   store.Object
@@ -73,6 +101,7 @@ type object struct {
 	users   int
 	runs    []*run // by offset
 	flights []*flight
+	sized   bool // something was read, so that Info costs nothing
 }
 
 // run is a range that is known.
@@ -183,7 +212,7 @@ func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
 			return 0, err
 		}
 		n := min(int64(len(p)), info.Size)
-		if h.known(p[:n], info.Size-n) {
+		if n == 0 || h.known(p[:n], info.Size-n) {
 			return int(n), nil
 		}
 	}
@@ -191,6 +220,7 @@ func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	h.nowSized()
 	info, err := h.inner.Info(ctx)
 	if err != nil {
 		return 0, err
@@ -211,22 +241,31 @@ func (h *handle) ReadHead(ctx context.Context, p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if n := min(int64(len(p)), info.Size); h.known(p[:n], 0) {
+		if n := min(int64(len(p)), info.Size); n == 0 || h.known(p[:n], 0) {
 			return int(n), nil
 		}
 	}
 	n, err := store.ReadHead(ctx, h.inner, p)
+	if err == nil {
+		h.nowSized()
+	}
 	if err == nil && n > 0 && n <= maxRun {
 		h.keep(p[:n], 0)
 	}
 	return n, err
 }
 
-// sizeKnown reports whether anything was read, so that Info costs nothing.
+// sizeKnown reports whether Info costs nothing.
 func (h *handle) sizeKnown() bool {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	return len(h.runs) > 0
+	return h.sized || len(h.runs) > 0
+}
+
+func (h *handle) nowSized() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.sized = true
 }
 
 // known fills p if a run covers it.

@@ -19,14 +19,15 @@ import (
 
 // A Node is something found.
 type Node struct {
-	Name string      // slash-separated, relative to where the walk began
-	Path string      // on this machine
-	Type fs.FileMode // type bits
-	Info fs.FileInfo // only if Options.Stat
-	Link string      // target, of a symlink, if Options.Stat
-	Root bool        // a walk began here; a link is followed
-	Bare bool        // a folder with nothing in it
-	Err  error       // this node, or what is in it, cannot be read
+	Name  string      // slash-separated, relative to where the walk began
+	Path  string      // on this machine
+	Type  fs.FileMode // type bits
+	Info  fs.FileInfo // only if Options.Stat
+	Link  string      // target, of a symlink, if Options.Stat
+	First string      // a name that came before, of a file that has several; for those who look
+	Root  bool        // a walk began here; a link is followed
+	Bare  bool        // a folder with nothing in it
+	Err   error       // this node, or what is in it, cannot be read
 }
 
 // Options are wishes for a walk.

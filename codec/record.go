@@ -1,0 +1,341 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A record is one unit of a common kind with anything behind it: whoever stores
+// records at aligned places fills them up, and says nowhere where they end.
+const (
+	ZlibRecord   = "zlib-record"   // a stream of RFC 1950
+	SnappyRecord = "snappy-record" // a block, not the framing format
+	ZstdRecord   = "zstd-record"   // one frame
+)
+
+func init() {
+	Register(Codec{Name: ZlibRecord, Decode: decodeZlib, Append: appendZlib})
+	Register(Codec{Name: SnappyRecord, Decode: decodeWith(snappyLen, appendSnappy), Append: appendSnappy})
+	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord})
+}
+
+// maxRecord is the longest record, stored or not, that is decoded where nobody
+// says how long it is and it cannot be decoded piece by piece.
+const maxRecord = 64 << 20
+
+var errRecordLen = errors.New("longer than 64 MiB")
+
+// inflaters are zlib readers that nobody uses.
+var inflaters sync.Pool
+
+func inflate(r io.Reader) (io.ReadCloser, error) {
+	if z, _ := inflaters.Get().(io.ReadCloser); z != nil {
+		if err := z.(zlib.Resetter).Reset(r, nil); err != nil {
+			inflaters.Put(z)
+			return nil, err
+		}
+		return z, nil
+	}
+	return zlib.NewReader(r)
+}
+
+func decodeZlib(r io.Reader) (io.ReadCloser, error) {
+	z, err := inflate(r)
+	if err != nil {
+		return nil, err
+	}
+	return &zlibStream{z}, nil
+}
+
+type zlibStream struct{ z io.ReadCloser }
+
+func (s *zlibStream) Read(p []byte) (int, error) {
+	if s.z == nil {
+		return 0, errors.New("zlib: read after close")
+	}
+	return s.z.Read(p)
+}
+
+func (s *zlibStream) Close() error {
+	if s.z != nil {
+		inflaters.Put(s.z)
+		s.z = nil
+	}
+	return nil
+}
+
+func appendZlib(dst, stored []byte, size int) ([]byte, error) {
+	dst, room, err := makeRoom(dst, size)
+	if err != nil {
+		return dst, err
+	}
+	z, err := inflate(bytes.NewReader(stored))
+	if err != nil {
+		return dst, err
+	}
+	defer inflaters.Put(z)
+	n, err := io.ReadFull(z, room)
+	switch err {
+	case nil:
+	case io.EOF, io.ErrUnexpectedEOF:
+		if n == size {
+			break
+		}
+		return dst, fmt.Errorf("unit size: expected %d, found %d", size, n)
+	default:
+		return dst, err
+	}
+	// The checksum is looked at where the stream ends.
+	var more [1]byte
+	switch k, err := io.ReadFull(z, more[:]); {
+	case k > 0:
+		return dst, fmt.Errorf("unit size: expected %d, found more", size)
+	case errors.Is(err, zlib.ErrChecksum):
+		return dst, ErrChecksum
+	case err != io.EOF:
+		return dst, err
+	}
+	return dst[:len(dst)+size], nil
+}
+
+// makeRoom returns dst with room for size bytes behind it, and that room.
+func makeRoom(dst []byte, size int) (_, room []byte, _ error) {
+	if size < 0 {
+		return dst, nil, fmt.Errorf("unit size: expected 0 or more, found %d", size)
+	}
+	at := len(dst)
+	if cap(dst)-at < size {
+		grown := make([]byte, at, at+size)
+		copy(grown, dst)
+		dst = grown
+	}
+	return dst, dst[at : at+size], nil
+}
+
+// snappyLen follows the tags of a block: how long it becomes, and where it ends.
+func snappyLen(b []byte) (size, end int, err error) {
+	n, i := binary.Uvarint(b)
+	if i <= 0 || n > maxRecord {
+		return 0, 0, errors.New("snappy: a length that cannot be")
+	}
+	for made := uint64(0); made < n; {
+		if i >= len(b) {
+			return 0, 0, fmt.Errorf("snappy: it ends at %d of %d bytes: %w", made, n, io.ErrUnexpectedEOF)
+		}
+		tag := int(b[i])
+		l := tag>>2 + 1
+		switch tag & 3 {
+		case 0: // literal, whose length may stand in one to four bytes behind it
+			i++
+			if k := l - 60; k > 0 {
+				if i+k > len(b) {
+					return 0, 0, io.ErrUnexpectedEOF
+				}
+				l = 0
+				for j := range k {
+					l |= int(b[i+j]) << (8 * j)
+				}
+				l++
+				i += k
+			}
+			i += l
+		case 1:
+			l = 4 + tag>>2&7
+			i += 2
+		case 2:
+			i += 3
+		case 3:
+			i += 5
+		}
+		if made += uint64(l); i > len(b) || l > len(b)+64 {
+			return 0, 0, io.ErrUnexpectedEOF
+		}
+		if made > n {
+			return 0, 0, errors.New("snappy: longer than it says")
+		}
+	}
+	return int(n), i, nil
+}
+
+func appendSnappy(dst, stored []byte, size int) ([]byte, error) {
+	n, end, err := snappyLen(stored)
+	if err != nil {
+		return dst, err
+	}
+	if n != size {
+		return dst, fmt.Errorf("unit size: expected %d, found %d", size, n)
+	}
+	dst, room, err := makeRoom(dst, size)
+	if err != nil {
+		return dst, err
+	}
+	if _, err := snappy.Decode(room, stored[:end]); err != nil {
+		return dst, err
+	}
+	return dst[:len(dst)+size], nil
+}
+
+// zstdLen follows the blocks of a frame to where it ends. The size that it says it
+// becomes is -1 if it does not say.
+func zstdLen(b []byte) (size, end int, err error) {
+	var h zstd.Header
+	if err := h.Decode(b[:min(len(b), zstd.HeaderMaxSize)]); err != nil {
+		return 0, 0, zstdError(err)
+	}
+	if h.Skippable {
+		return 0, 0, errors.New("not a zstd frame")
+	}
+	size = -1
+	if h.HasFCS {
+		if h.FrameContentSize > maxRecord {
+			return 0, 0, errRecordLen
+		}
+		size = int(h.FrameContentSize)
+	}
+	for i, last := h.HeaderSize, false; !last; {
+		if len(b)-i < 3 {
+			return 0, 0, io.ErrUnexpectedEOF
+		}
+		head := [3]byte(b[i:])
+		last = head[0]&1 != 0
+		head[0] &^= 1
+		n, err := blockLen(head)
+		if err != nil {
+			return 0, 0, err
+		}
+		i += 3 + n
+		end = i
+	}
+	if h.HasCheckSum {
+		end += 4
+	}
+	if end > len(b) {
+		return 0, 0, io.ErrUnexpectedEOF
+	}
+	return size, end, nil
+}
+
+func appendZstdRecord(dst, stored []byte, size int) ([]byte, error) {
+	said, end, err := zstdLen(stored)
+	if err != nil {
+		return dst, err
+	}
+	if said >= 0 && said != size {
+		return dst, fmt.Errorf("unit size: expected %d, found %d", size, said)
+	}
+	return appendZstd(dst, stored[:end], size)
+}
+
+// decodeZstdRecord reads one frame: what is behind it is none.
+func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
+	return decodeZstd(&frameReader{r: r})
+}
+
+// decodeWith decodes what cannot be decoded piece by piece.
+func decodeWith(length func([]byte) (size, end int, err error), decode func(dst, stored []byte, size int) ([]byte, error)) func(io.Reader) (io.ReadCloser, error) {
+	return func(r io.Reader) (io.ReadCloser, error) {
+		b, err := io.ReadAll(io.LimitReader(r, maxRecord+1))
+		if err != nil {
+			return nil, err
+		}
+		if len(b) > maxRecord {
+			return nil, errRecordLen
+		}
+		size, _, err := length(b)
+		if err != nil {
+			return nil, err
+		}
+		if b, err = decode(nil, b, size); err != nil {
+			return nil, err
+		}
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}
+}
+
+// frameReader reads the bytes of one frame, and not those behind it.
+type frameReader struct {
+	r     io.Reader
+	next  []byte // to be read before anything else
+	left  int    // of the current block, or of the checksum
+	begun bool
+	sum   bool // a checksum ends it
+	ended bool
+}
+
+func (f *frameReader) Read(p []byte) (int, error) {
+	for len(f.next) == 0 {
+		switch {
+		case f.left > 0:
+			n, err := f.r.Read(p[:min(len(p), f.left)])
+			f.left -= n
+			if err == io.EOF && f.left > 0 {
+				err = io.ErrUnexpectedEOF
+			} else if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		case !f.begun:
+			if err := f.begin(); err != nil {
+				return 0, err
+			}
+		case f.ended:
+			return 0, io.EOF
+		default:
+			head := make([]byte, 3)
+			if _, err := io.ReadFull(f.r, head); err != nil {
+				return 0, noEOF(err)
+			}
+			f.next = head
+			f.ended = head[0]&1 != 0
+			n, err := blockLen([3]byte{head[0] &^ 1, head[1], head[2]})
+			if err != nil {
+				return 0, err
+			}
+			if f.left = n; f.ended && f.sum {
+				f.left += 4
+			}
+		}
+	}
+	n := copy(p, f.next)
+	f.next = f.next[n:]
+	return n, nil
+}
+
+// begin reads the frame's header.
+func (f *frameReader) begin() error {
+	b := make([]byte, 5, zstd.HeaderMaxSize)
+	if _, err := io.ReadFull(f.r, b); err != nil {
+		return noEOF(err)
+	}
+	// The descriptor says how long the rest is.
+	d := b[4]
+	single := d&0x20 != 0
+	rest := [4]int{0, 1, 2, 4}[d&3] + [4]int{0, 2, 4, 8}[d>>6]
+	if !single || d>>6 == 0 {
+		rest++ // a window, or a size of one byte
+	}
+	b = b[:5+rest]
+	if _, err := io.ReadFull(f.r, b[5:]); err != nil {
+		return noEOF(err)
+	}
+	if binary.LittleEndian.Uint32(b) != 0xFD2FB528 {
+		return zstd.ErrMagicMismatch
+	}
+	f.begun, f.next, f.sum = true, b, d&4 != 0
+	return nil
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,526 @@
+package databundle
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// bundle is an open bundle. Shards are opened when something is read of them.
+type bundle struct {
+	st   store.Store
+	name string // as it was given
+	root string // of its objects
+	rows rows
+	cfg  config
+	// single says that the index is in the header of the one shard.
+	single  bool
+	limits  format.Limits
+	release func() // of what was fetched ahead
+
+	mu     sync.Mutex
+	shards map[uint64]*shard
+	ends   map[uint64]int64 // nil until they are known
+	oddity *dialect
+}
+
+// dialect is how other writers have their keys; see nameOf.
+type dialect struct{ slashed, terminated bool }
+
+// open opens the bundle called name: a folder, or the shard of a bundle that has
+// its index in there.
+func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
+	a := &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}}
+	if base := path.Base(name); base == shardName(0) {
+		a.root = strings.TrimSuffix(strings.TrimSuffix(name, base), "/")
+	}
+	// All that a bundle of one shard and few files needs, or the beginning of it, is
+	// asked for at once: our own indexes always have these names.
+	var found []store.Range
+	for _, r := range sstable.First(below(a.root, indexDir)) {
+		found = append(found, store.Range{Name: r.Name, Tail: r.Tail, Len: r.Len})
+	}
+	a.release = store.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(0), Len: headerGuess}))
+	d, err := openDirectory(ctx, st, a.root, sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
+	switch {
+	case err == nil:
+		a.rows = d
+	case err == errNoIndex:
+		if err := a.openSingle(ctx); err != nil {
+			a.close()
+			return nil, err
+		}
+	default:
+		a.close()
+		return nil, err
+	}
+	err = a.checkSize(o.Limits.Index)
+	if err == nil {
+		err = a.configure(ctx)
+	}
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// checkSize keeps a limit that somebody set. The usual one is of what an index
+// takes in memory, and this one is not loaded.
+func (a *bundle) checkSize(limit int64) error {
+	if d, ok := a.rows.(directoryRows); ok && limit > 0 && d.Size() > limit {
+		return fault(indexLimit, a.indexName(), -1, "an index of %d bytes, more than %d", d.Size(), limit)
+	}
+	return nil
+}
+
+// openSingle looks for an index in the header of shard 0.
+func (a *bundle) openSingle(ctx context.Context) error {
+	s, err := a.shard(ctx, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		there, err := a.anything(ctx)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return &fs.PathError{Op: "open", Path: a.name, Err: fs.ErrNotExist}
+		}
+		return fault(notABundle, a.name, -1, "there is neither %s nor a shard with an index of its own", currentName)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.header.atEOF:
+		return fault(indexForeign, s.name, prefixLen, "its index is said to be at the shard's end, which nobody has defined")
+	case !s.header.hasInline:
+		return fault(notABundle, a.name, -1, "there is no %s, and the shard has no index of its own", currentName)
+	case int64(len(s.header.inline)) > a.limits.Index:
+		return fault(indexLimit, s.name, prefixLen, "an index of %d bytes, more than %d", len(s.header.inline), a.limits.Index)
+	}
+	x, err := parseInline(s.header.inline)
+	if err != nil {
+		return fault(indexCorrupt, s.name, prefixLen, "the table in its header cannot be decoded")
+	}
+	a.rows, a.single = x, true
+	return nil
+}
+
+// anything reports whether there is something of the bundle's name.
+func (a *bundle) anything(ctx context.Context) (bool, error) {
+	for _, err := range store.List(ctx, a.st, below(a.root, "")) {
+		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
+			return err == nil, err
+		}
+	}
+	o, err := a.st.Open(ctx, a.name)
+	if err == nil {
+		_, err = o.Info(ctx)
+		err = errors.Join(err, o.Close())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// configure reads the bundle's own row.
+func (a *bundle) configure(ctx context.Context) error {
+	value, ok, err := a.rows.Get(ctx, configKey)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fault(notABundle, a.indexName(), -1, "its index has no row that says it is a bundle's")
+	}
+	if a.cfg, err = parseConfig(value); err != nil {
+		return fault(badConfig, a.indexName(), -1, "the bundle's own row cannot be decoded")
+	}
+	if a.cfg.version != versionMagic {
+		return fault(badConfig, a.indexName(), -1, "version %q, expected %q", a.cfg.version, versionMagic)
+	}
+	return nil
+}
+
+// indexName is the object that faults of the index are told of.
+func (a *bundle) indexName() string {
+	if a.single {
+		return a.shardName(0)
+	}
+	return below(a.root, indexDir)
+}
+
+func (a *bundle) shardName(i uint64) string { return below(a.root, shardName(i)) }
+
+func (a *bundle) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, s := range a.shards {
+		if s.obj != nil {
+			errs = append(errs, s.obj.Close())
+		}
+	}
+	a.shards = map[uint64]*shard{}
+	a.release()
+	if a.rows != nil {
+		errs = append(errs, a.rows.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// shard is an open shard. Its records are loaded when content is read.
+type shard struct {
+	index   uint64
+	name    string
+	obj     store.Object
+	size    int64
+	dataOff int64
+	header  header
+	codec   string
+	records []place // nil if not loaded
+	loaded  bool
+	wrong   *format.CorruptError // why its records cannot be read
+	decode  error                // why its content cannot be
+}
+
+// place is where a record lies: rows of the index, by uncompressed offset.
+type place struct {
+	off int64 // of its first byte in the shard's stream
+	at  int64 // where it is stored, behind dataOff; -1 if it is all zeros
+	len int64 // up to where the next one is stored, or the shard ends
+}
+
+// shard opens a shard, once.
+func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
+	a.mu.Lock()
+	s := a.shards[i]
+	a.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := a.openShard(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if other := a.shards[i]; other != nil {
+		return other, s.obj.Close()
+	}
+	a.shards[i] = s
+	return s, nil
+}
+
+func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) {
+	s := &shard{index: i, name: a.shardName(i)}
+	if s.obj, err = a.st.Open(ctx, s.name); err != nil {
+		return nil, missingShard(s.name, err)
+	}
+	defer func() {
+		if err != nil {
+			s.obj.Close()
+		}
+	}()
+	head := make([]byte, headerGuess)
+	n, err := store.ReadHead(ctx, s.obj, head)
+	if err != nil {
+		return nil, missingShard(s.name, err)
+	}
+	info, err := s.obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.size, head = info.Size, head[:n]
+	length, dataOff, ok := parsePrefix(head)
+	switch {
+	case !ok && n < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(n, 4)]):
+		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", n)
+	case !ok:
+		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(n, 4)], shardMagic)
+	case length > maxHeader || prefixLen+length > dataOff:
+		return nil, fault(badShard, s.name, 4, "a header of %d bytes, and data from %d on", length, dataOff)
+	case dataOff > s.size:
+		return nil, fault(shardShort, s.name, 8, "data from %d on, but it ends at %d", dataOff, s.size)
+	}
+	s.dataOff = dataOff
+	if prefixLen+length > int64(len(head)) {
+		head = make([]byte, prefixLen+length)
+		if err := s.obj.ReadAt(ctx, head, 0); err != nil {
+			return nil, err
+		}
+	}
+	if s.header, err = parseHeader(head[prefixLen : prefixLen+length]); err != nil {
+		return nil, fault(badShard, s.name, prefixLen, "its header cannot be decoded")
+	}
+	if s.header.shard != i {
+		return nil, fault(badShard, s.name, prefixLen, "its header says that it is shard %d", s.header.shard)
+	}
+	if s.codec, ok = codecOf(s.header.compression); !ok {
+		s.decode = fault(badMethod, s.name, prefixLen, "records stored by %v", s.header.compression)
+	}
+	return s, nil
+}
+
+// missingShard says that a shard is not there, where that is what is wrong.
+func missingShard(name string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c := fault(shardMissing, name, -1, "there is no such shard")
+	c.Err = err
+	return c
+}
+
+// placesOf returns the records of a shard, none if it stores them as they are.
+func (a *bundle) placesOf(ctx context.Context, s *shard) ([]place, error) {
+	a.mu.Lock()
+	loaded, records, wrong := s.loaded, s.records, s.wrong
+	a.mu.Unlock()
+	if !loaded {
+		var err error
+		if records, wrong, err = a.loadPlaces(ctx, s); err != nil {
+			return nil, err
+		}
+		a.mu.Lock()
+		s.loaded, s.records, s.wrong = true, records, wrong
+		a.mu.Unlock()
+	}
+	if wrong != nil {
+		return records, wrong
+	}
+	return records, nil
+}
+
+// shardKeys is the range of keys of a shard's records.
+func shardKeys(i uint64) (from, to []byte) {
+	from = appendVaruint(appendVaruint(nil, recordTable), i)
+	return from, after(from)
+}
+
+// parsePlace reads a row of a shard's records, and wants its value to say the same
+// as its key.
+func parsePlace(row sstable.Row) (shard uint64, p place, err error) {
+	_, rest, err := varuint(row.Key)
+	if err != nil {
+		return 0, p, err
+	}
+	shard, rest, err = varuint(rest)
+	if err != nil {
+		return 0, p, err
+	}
+	off, rest, err := varuint(rest)
+	if err != nil || len(rest) > 0 || off > math.MaxInt64 {
+		return shard, p, errKey
+	}
+	r, err := parseRecord(row.Value)
+	if err != nil {
+		return shard, p, err
+	}
+	if r.shard != 0 && r.shard != shard || r.offset != 0 && r.offset != off {
+		return shard, p, fmt.Errorf("its value is of shard %d, offset %d", r.shard, r.offset)
+	}
+	p = place{off: int64(off), at: int64(r.at)}
+	if r.allZeros {
+		p.at = -1
+	}
+	return shard, p, nil
+}
+
+func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]place, *format.CorruptError, error) {
+	from, to := shardKeys(s.index)
+	records := []place{}
+	for row, err := range a.rows.Scan(ctx, from, to) {
+		if err != nil {
+			return nil, nil, err
+		}
+		_, p, err := parsePlace(row)
+		if err != nil {
+			// Without this row nobody can say where its neighbours end.
+			return nil, fault(recordBounds, a.indexName(), -1, "row %s of the records of shard %d: %v", hex.EncodeToString(row.Key), s.index, err), nil
+		}
+		if int64(len(records)) >= a.limits.Index/24 {
+			return nil, fault(indexLimit, a.indexName(), -1, "shard %d has more than %d records", s.index, len(records)), nil
+		}
+		records = append(records, p)
+	}
+	if len(records) > 0 && records[0].off != 0 {
+		return nil, fault(recordBounds, a.indexName(), -1, "the first record of shard %d begins at %d, not at 0", s.index, records[0].off), nil
+	}
+	measure(records, s.size-s.dataOff)
+	return slices.Clip(records), nil, nil
+}
+
+// measure finds how far records go: to where the next one is stored. In most
+// bundles that is the next in order, but no writer has to store them so.
+func measure(records []place, end int64) {
+	next, ordered := end, true
+	for i := len(records) - 1; i >= 0; i-- {
+		if p := &records[i]; p.at >= 0 {
+			ordered = ordered && (next == end || p.at < next)
+			p.len, next = next-p.at, p.at
+		}
+	}
+	if ordered {
+		return
+	}
+	var all []int64
+	for _, p := range records {
+		if p.at >= 0 {
+			all = append(all, p.at)
+		}
+	}
+	slices.Sort(all)
+	for i := range records {
+		if p := &records[i]; p.at >= 0 {
+			p.len = end - p.at
+			if k := sort.Search(len(all), func(k int) bool { return all[k] > p.at }); k < len(all) {
+				p.len = all[k] - p.at
+			}
+		}
+	}
+}
+
+// smallIndex is up to which length an index is read whole to find out where the
+// last record of a shard ends, which nothing but the files in it say.
+const smallIndex = 2 << 20
+
+// endOf returns how long a shard's stream is, if that is known or all if it must
+// be. A record whose end is not known can be read, but is not kept.
+func (a *bundle) endOf(ctx context.Context, i uint64, must bool) (int64, bool, error) {
+	a.mu.Lock()
+	ends := a.ends
+	a.mu.Unlock()
+	if ends == nil {
+		if !must && !a.isSmall() {
+			return 0, false, nil
+		}
+		var err error
+		if ends, err = a.findEnds(ctx); err != nil {
+			return 0, false, err
+		}
+		a.mu.Lock()
+		a.ends = ends
+		a.mu.Unlock()
+	}
+	return ends[i], true, nil
+}
+
+func (a *bundle) isSmall() bool {
+	d, ok := a.rows.(directoryRows)
+	return !ok || d.DB.Size() <= smallIndex
+}
+
+// findEnds reads all rows of files.
+func (a *bundle) findEnds(ctx context.Context) (map[uint64]int64, error) {
+	ends := map[uint64]int64{}
+	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		if m, err := parseMeta(row.Value); err == nil && m.size > 0 {
+			ends[m.shard] = max(ends[m.shard], int64(m.offset+m.size))
+		}
+	}
+	return ends, nil
+}
+
+var fileTablePrefix = appendVaruint(nil, fileTable)
+
+// stretch is where an entry's content lies in a shard's stream.
+type stretch struct {
+	shard uint64
+	off   int64
+}
+
+// entryOf makes an entry of a row. A row that says nothing that can be read
+// becomes an entry with a fault.
+func (a *bundle) entryOf(row sstable.Row) format.Entry {
+	dir, base, err := cutFileKey(row.Key[len(fileTablePrefix):])
+	if err != nil {
+		return a.oddEntry(hex.EncodeToString(row.Key), fmt.Sprintf("row %x: %v", row.Key, err))
+	}
+	name, ok := nameOf(dir, base)
+	if !ok {
+		return a.oddEntry(name, fmt.Sprintf("its directory, %q, does not end with a slash", dir))
+	}
+	m, err := parseMeta(row.Value)
+	if err != nil {
+		return a.oddEntry(name, err.Error())
+	}
+	e := format.Entry{Name: name, Kind: format.Dir}
+	if m.kind == regularFile {
+		e.Kind, e.Size = format.File, int64(m.size)
+		e.Ref = stretch{m.shard, int64(m.offset)}
+		e.Digest = format.Digest{Algo: "crc32c", Sum: string(binary.BigEndian.AppendUint32(nil, m.crc))}
+		if a.cfg.shards > 0 && m.shard >= a.cfg.shards && m.size > 0 {
+			p := of(fault(shardMissing, a.shardName(m.shard), -1, "it is in shard %d, of %d that there are", m.shard, a.cfg.shards), name).Problem
+			e.Fault = &p
+		}
+	}
+	if m.hasUser {
+		describe(&e, m.user)
+	}
+	return e
+}
+
+// Attributes of entries whose user data is not ours.
+const (
+	userTypeAttr  = "user_data_type"
+	userValueAttr = "user_data"
+)
+
+// describe takes over what user data says, if it is ours and can be kept as it
+// is, else as a whole.
+func describe(e *format.Entry, u userData) {
+	if u.url == attributesURL {
+		x, err := parseAttributes(u.value)
+		if err == nil && bytes.Equal(x.append(nil), u.value) {
+			e.Mode, e.HasMode, e.ModTime = x.mode, x.hasMode, x.time
+			e.Owner, e.Group = x.owner, x.group
+			if e.Owner == "" && x.hasUID {
+				e.Owner = strconv.FormatUint(x.uid, 10)
+			}
+			if e.Group == "" && x.hasGID {
+				e.Group = strconv.FormatUint(x.gid, 10)
+			}
+			switch {
+			case e.Kind == format.File && x.hardLink != "":
+				e.Kind, e.Link, e.Size, e.Digest, e.Fault = format.HardLink, x.hardLink, 0, format.Digest{}, nil
+			case e.Kind == format.File && x.symlink != "":
+				e.Kind, e.Link = format.Symlink, x.symlink
+				e.Size, e.Digest, e.Fault = 0, format.Digest{}, nil
+			}
+			return
+		}
+	}
+	e.Attr = map[string]string{userTypeAttr: u.url, userValueAttr: hex.EncodeToString(u.value)}
+}
+
+func (a *bundle) oddEntry(name, why string) format.Entry {
+	p := of(fault(badMetadata, a.indexName(), -1, "%s", why), name).Problem
+	return format.Entry{Name: name, Fault: &p}
+}
+
+// errShort is what a range beyond the end of a shard is.
+func (s *shard) short(off, n int64) *format.CorruptError {
+	c := fault(shardShort, s.name, off, "it ends at %d, %d bytes are said to be stored from %d on", s.size, n, off)
+	c.Err = io.ErrUnexpectedEOF
+	return c
+}

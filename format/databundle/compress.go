@@ -1,0 +1,133 @@
+package databundle
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	snap "github.com/klauspost/compress/s2"
+	flate "github.com/klauspost/compress/zlib"
+	zst "github.com/klauspost/compress/zstd"
+)
+
+// A compressor makes records of one kind. Its workers may run in parallel.
+type compressor struct {
+	kind  compression
+	level int
+	zstd  *zst.Encoder
+	zlib  []*deflater // by worker
+}
+
+// deflater is a worker's own.
+type deflater struct {
+	w   *flate.Writer
+	out bytes.Buffer
+}
+
+const (
+	defaultZlib = 6
+	defaultZstd = 3
+)
+
+// parseCompression reads --compression. The format's own default is the one that
+// its reference reads and that makes things smaller.
+func parseCompression(s string) (compression, error) {
+	switch strings.ToLower(s) {
+	case "", "zlib":
+		return zlib, nil
+	case "snappy":
+		return snappy, nil
+	case "zstd":
+		return zstd, nil
+	case "none":
+		return none, nil
+	}
+	return 0, fmt.Errorf("compression %q: expected zlib, snappy, zstd or none", s)
+}
+
+func newCompressor(kind compression, level string, workers int) (*compressor, error) {
+	c := &compressor{kind: kind}
+	switch kind {
+	case zlib:
+		n, err := parseLevel(level, defaultZlib, 9)
+		if err != nil {
+			return nil, err
+		}
+		c.level, c.zlib = n, make([]*deflater, workers)
+	case zstd:
+		n, err := parseLevel(level, defaultZstd, 22)
+		if err != nil {
+			return nil, err
+		}
+		c.level = n
+		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true)); err != nil {
+			return nil, err
+		}
+	default:
+		if level != "" {
+			return nil, fmt.Errorf("level %q: %v has no levels", level, kind)
+		}
+	}
+	return c, nil
+}
+
+// parseLevel reads --level: a number, or one of the words for it.
+func parseLevel(s string, usual, most int) (int, error) {
+	switch strings.ToLower(s) {
+	case "":
+		return usual, nil
+	case "fastest":
+		return 1, nil
+	case "fast":
+		return min(2, usual), nil
+	case "better":
+		return (usual + most) / 2, nil
+	case "best":
+		return most, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("level %q: expected 1 to %d, or fastest, fast, better or best", s, most)
+	}
+	return n, nil
+}
+
+// record appends src as a record.
+func (c *compressor) record(worker int, dst, src []byte) ([]byte, error) {
+	switch c.kind {
+	case snappy:
+		at := len(dst)
+		if need := snap.MaxEncodedLen(len(src)); cap(dst)-at < need {
+			dst = append(make([]byte, 0, at+need), dst...)
+		}
+		return dst[:at+len(snap.EncodeSnappy(dst[at:cap(dst)], src))], nil
+	case zstd:
+		return c.zstd.EncodeAll(src, dst), nil
+	}
+	d := c.zlib[worker]
+	if d == nil {
+		w, err := flate.NewWriterLevel(nil, c.level)
+		if err != nil {
+			return nil, err
+		}
+		d = &deflater{w: w}
+		c.zlib[worker] = d
+	}
+	d.out.Reset()
+	d.w.Reset(&d.out)
+	if _, err := d.w.Write(src); err != nil {
+		return nil, err
+	}
+	if err := d.w.Close(); err != nil {
+		return nil, err
+	}
+	return append(dst, d.out.Bytes()...), nil
+}
+
+func (c *compressor) close() error {
+	if c.zstd != nil {
+		return c.zstd.Close()
+	}
+	return nil
+}

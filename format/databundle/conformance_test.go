@@ -1,0 +1,9 @@
+package databundle
+
+import (
+	"testing"
+
+	"github.com/holdall/holdall/format/formattest"
+)
+
+func TestFormat(t *testing.T) { formattest.Run(t, Format) }

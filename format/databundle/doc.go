@@ -1,0 +1,26 @@
+// Package databundle is DataBundle: datasets in shards of compressed records, with
+// a sorted index.
+//
+// It is for the engine; programs open bundles with package holdall.
+//
+// A bundle is a folder:
+//
+//	index/            a directory of the LevelDB family
+//	shard-00000000    "daBS", header, records
+//	shard-00000001    …
+//
+// A shard is one stream of bytes, files end to end. It is cut into records, each
+// of which is compressed alone and begins at a multiple of the alignment; a record
+// that is all zeros is not stored. Neither how long a record is nor how long it was
+// is stored with it: the next one's row says both, and of the last record only the
+// files that lie in it. A shard without compression has no records.
+//
+// The index has, in the order of its keys (key.go), one row for the bundle, one for
+// each file and directory, and one for each record; values are protobuf messages
+// (message.go). A bundle of one shard may have the rows in that shard's header.
+//
+// The code goes by these things: layout.go is names, constants and words for
+// faults; index.go finds rows, archive.go and reader.go say what they mean;
+// writer.go and compress.go make bundles; verify.go and repair.go are for damaged
+// ones.
+package databundle

@@ -1,0 +1,39 @@
+package databundle
+
+import (
+	"slices"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Format is DataBundle.
+var Format = &format.Format{
+	Name:       "databundle",
+	Title:      "DataBundle",
+	Extensions: []string{".bundle", ".databundle"},
+	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
+		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsDigests,
+	Digest: "crc32c",
+	Detect: detect,
+	Create: create,
+	Verify: verify,
+	Open:   open,
+}
+
+// detect knows a bundle by the names in its folder, or by its only shard.
+func detect(p format.Probe) format.Match {
+	if p.Size >= 0 {
+		if header, data, ok := parsePrefix(p.Head); ok && prefixLen+header <= data && data <= p.Size && header <= maxHeader {
+			return format.Likely
+		}
+		return format.No
+	}
+	shard := slices.Contains(p.Names, shardName(0))
+	switch {
+	case shard && slices.Contains(p.Names, currentName):
+		return format.Certain
+	case shard || slices.Contains(p.Names, currentName):
+		return format.Likely
+	}
+	return format.No
+}

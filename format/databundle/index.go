@@ -1,0 +1,151 @@
+package databundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"sort"
+
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// rows is the index: a sorted map from keys to values.
+type rows interface {
+	Get(ctx context.Context, key []byte) (value []byte, ok bool, err error)
+	// Scan yields the rows from one key to before another; nil is the end. A row
+	// is good until the next one.
+	Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error]
+	Close() error
+}
+
+// directoryRows is the index in a directory of its own.
+type directoryRows struct{ *sstable.DB }
+
+func (d directoryRows) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
+	v, ok, err := d.DB.Get(ctx, key)
+	return v, ok, indexError(err)
+}
+
+func (d directoryRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		n := 0
+		for row, err := range d.DB.Scan(ctx, from, to) {
+			if n++; n&0xfff == 0 && err == nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(row, indexError(err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// indexError puts what is wrong with the index into the format's words.
+func indexError(err error) error {
+	e, ok := errors.AsType[*sstable.Error](err)
+	if !ok {
+		return err
+	}
+	c := fault(indexClass(e), e.Object, e.Offset, "%s", e.What)
+	c.Err = e.Err
+	return c
+}
+
+func indexClass(e *sstable.Error) string {
+	switch e.Class {
+	case sstable.Unsupported:
+		return indexForeign
+	case sstable.Limit:
+		return indexLimit
+	case sstable.Torn:
+		return indexTorn
+	}
+	return indexCorrupt
+}
+
+var errNoIndex = errors.New("there is no " + currentName)
+
+// openDirectory opens the index of a bundle, or returns errNoIndex.
+func openDirectory(ctx context.Context, st store.Store, root string, o sstable.Options) (directoryRows, error) {
+	db, err := sstable.Open(ctx, st, below(root, indexDir), o)
+	if e, ok := errors.AsType[*sstable.Error](err); ok && e.Class == sstable.Missing && e.Object == below(root, currentName) {
+		return directoryRows{}, errNoIndex
+	}
+	return directoryRows{db}, indexError(err)
+}
+
+// inlineRows is the index in the header of the only shard.
+type inlineRows []sstable.Row
+
+func (x inlineRows) from(key []byte) int {
+	return sort.Search(len(x), func(i int) bool { return bytes.Compare(x[i].Key, key) >= 0 })
+}
+
+func (x inlineRows) Get(_ context.Context, key []byte) ([]byte, bool, error) {
+	if i := x.from(key); i < len(x) && bytes.Equal(x[i].Key, key) {
+		return x[i].Value, true, nil
+	}
+	return nil, false, nil
+}
+
+func (x inlineRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		for _, row := range x[x.from(from):] {
+			if ctx.Err() != nil {
+				yield(sstable.Row{}, context.Cause(ctx))
+				return
+			}
+			if to != nil && bytes.Compare(row.Key, to) >= 0 || !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (x inlineRows) Close() error { return nil }
+
+// parseInline reads a BundleInlineTable. Of rows with one key the last counts.
+func parseInline(b []byte) (inlineRows, error) {
+	var x inlineRows
+	sorted := true
+	err := eachField(b, func(f field) error {
+		if !f.is(1, wireBytes) {
+			return nil
+		}
+		var row sstable.Row
+		if err := eachField(f.bytes, func(f field) error {
+			switch {
+			case f.is(1, wireBytes):
+				row.Key = f.bytes
+			case f.is(2, wireBytes):
+				row.Value = f.bytes
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		sorted = sorted && (len(x) == 0 || bytes.Compare(x[len(x)-1].Key, row.Key) < 0)
+		x = append(x, row)
+		return nil
+	})
+	if err != nil || sorted {
+		return x, err
+	}
+	sort.SliceStable(x, func(i, j int) bool { return bytes.Compare(x[i].Key, x[j].Key) < 0 })
+	kept := x[:0]
+	for i, row := range x {
+		if i+1 == len(x) || !bytes.Equal(row.Key, x[i+1].Key) {
+			kept = append(kept, row)
+		}
+	}
+	return kept, nil
+}
+
+func (x inlineRows) append(b []byte) []byte {
+	for _, row := range x {
+		b = appendMessage(b, 1, appendText(appendText(nil, 1, row.Key), 2, row.Value))
+	}
+	return b
+}

@@ -1,0 +1,213 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+)
+
+// What a directory that Writer wrote is called and says. The numbers are those of
+// a new database, and all are different, as LevelDB's are; a log number above a
+// table's would be refused by dacha. Level 6 is the last: nobody compacts it.
+const (
+	manifestNumber = 2
+	logNumber      = 3
+	firstTable     = 4
+	tableLevel     = 6
+
+	onlySequence    = 1 // of every row
+	restartInterval = 16
+)
+
+// A blockBuilder makes a block of entries that come in order.
+type blockBuilder struct {
+	interval int // entries from one restart to the next
+	b        []byte
+	restarts []uint32
+	count    int
+	last     []byte
+}
+
+func (w *blockBuilder) add(key, value []byte) {
+	shared := 0
+	if w.count%w.interval == 0 {
+		w.restarts = append(w.restarts, uint32(len(w.b)))
+	} else {
+		shared = sharedLen(w.last, key)
+	}
+	w.b = binary.AppendUvarint(w.b, uint64(shared))
+	w.b = binary.AppendUvarint(w.b, uint64(len(key)-shared))
+	w.b = binary.AppendUvarint(w.b, uint64(len(value)))
+	w.b = append(w.b, key[shared:]...)
+	w.b = append(w.b, value...)
+	w.last = append(w.last[:shared], key[shared:]...)
+	w.count++
+}
+
+func sharedLen(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
+		i += 8
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+// size is how long the block would be.
+func (w *blockBuilder) size() int { return len(w.b) + 4*len(w.restarts) + 4 }
+
+// finish returns the block, which is good until the next add.
+func (w *blockBuilder) finish() []byte {
+	if w.count == 0 {
+		w.restarts = append(w.restarts, 0)
+	}
+	for _, r := range w.restarts {
+		w.b = binary.LittleEndian.AppendUint32(w.b, r)
+	}
+	return binary.LittleEndian.AppendUint32(w.b, uint32(len(w.restarts)))
+}
+
+// reset begins another block. The last key of the one before stays, for the index.
+func (w *blockBuilder) reset() { w.b, w.restarts, w.count = w.b[:0], w.restarts[:0], 0 }
+
+// appendBlock appends a block with its trailer, compressed if that saves an eighth:
+// LevelDB's rule.
+func appendBlock(dst, b []byte, compress bool) []byte {
+	at := len(dst)
+	kind := byte(storedPlain)
+	if compress {
+		if dst = appendSnappy(dst, b); len(dst)-at < len(b)-len(b)/8 {
+			kind = storedSnappy
+		}
+	}
+	if kind == storedPlain {
+		dst = append(dst[:at], b...)
+	}
+	dst = append(dst, kind)
+	return binary.LittleEndian.AppendUint32(dst, masked(crc32.Checksum(dst[at:], castagnoli)))
+}
+
+// appendInternal appends the internal key of a row.
+func appendInternal(dst, key []byte) []byte {
+	return binary.LittleEndian.AppendUint64(append(dst, key...), onlySequence<<8|kindValue)
+}
+
+// appendSeparator appends a key, as short as can be, that is not below a and below
+// b; both are internal keys.
+func appendSeparator(dst, a, b []byte) []byte {
+	ua, ub := userKey(a), userKey(b)
+	i := sharedLen(ua, ub)
+	if i < len(ua)-1 && i < len(ub) && ua[i] < math.MaxUint8 && ua[i]+1 < ub[i] {
+		dst = append(append(dst, ua[:i]...), ua[i]+1)
+		return appendSeekTrailer(dst)
+	}
+	return append(dst, a...)
+}
+
+// appendSuccessor appends a short key that is not below a.
+func appendSuccessor(dst, a []byte) []byte {
+	ua := userKey(a)
+	for i, c := range ua {
+		if c < math.MaxUint8 {
+			if i == len(ua)-1 {
+				break
+			}
+			return appendSeekTrailer(append(append(dst, ua[:i]...), c+1))
+		}
+	}
+	return append(dst, a...)
+}
+
+// appendSeekTrailer makes an internal key of a user key that sorts before all rows
+// of that key: what LevelDB seeks with.
+func appendSeekTrailer(dst []byte) []byte {
+	const maxSequence = 1<<56 - 1
+	return binary.LittleEndian.AppendUint64(dst, maxSequence<<8|kindValue)
+}
+
+// A tableBuilder makes a table of rows that come in order. What it makes it appends
+// to out, from which its user takes it.
+type tableBuilder struct {
+	blockSize int
+	compress  bool
+	out       []byte
+	off       int64 // of what was appended, from the beginning of the table
+
+	data     blockBuilder
+	index    blockBuilder
+	pending  handle // of the block behind which the next row comes
+	key      []byte // internal
+	sep      []byte
+	place    []byte
+	smallest []byte
+}
+
+func newTableBuilder(blockSize int, compress bool) *tableBuilder {
+	return &tableBuilder{blockSize: blockSize, compress: compress,
+		data: blockBuilder{interval: restartInterval}, index: blockBuilder{interval: 1}}
+}
+
+func (t *tableBuilder) empty() bool { return t.smallest == nil }
+
+func (t *tableBuilder) add(key, value []byte) {
+	if t.data.count > 0 && t.data.size()+len(key)+len(value) > maxBlock {
+		t.endBlock()
+	}
+	t.key = appendInternal(t.key[:0], key)
+	if t.smallest == nil {
+		t.smallest = bytes.Clone(t.key)
+	}
+	if t.data.count == 0 && t.off > 0 {
+		t.addIndex(appendSeparator(t.sep[:0], t.data.last, t.key))
+	}
+	t.data.add(t.key, value)
+	if t.data.size() >= t.blockSize {
+		t.endBlock()
+	}
+}
+
+func (t *tableBuilder) endBlock() {
+	t.pending = t.append(t.data.finish(), t.compress)
+	t.data.reset()
+}
+
+func (t *tableBuilder) addIndex(sep []byte) {
+	t.sep = sep
+	t.place = appendHandle(t.place[:0], t.pending)
+	t.index.add(sep, t.place)
+}
+
+func (t *tableBuilder) append(b []byte, compress bool) handle {
+	n := len(t.out)
+	t.out = appendBlock(t.out, b, compress)
+	h := handle{uint64(t.off), uint64(len(t.out) - n - blockTrailerLen)}
+	t.off += int64(len(t.out) - n)
+	return h
+}
+
+// finish appends what comes behind the rows, of which there must be one at least,
+// and returns the largest key.
+func (t *tableBuilder) finish() (largest []byte) {
+	if t.data.count > 0 {
+		t.endBlock()
+	}
+	largest = bytes.Clone(t.data.last)
+	t.addIndex(appendSuccessor(t.sep[:0], largest))
+	meta := blockBuilder{interval: 1}
+	foot := footer{meta: t.append(meta.finish(), false)}
+	foot.index = t.append(t.index.finish(), t.compress)
+	t.out = appendFooter(t.out, foot)
+	t.off += footerLen
+	return largest
+}
+
+// reset makes room for another table.
+func (t *tableBuilder) reset() {
+	t.data.reset()
+	t.index.reset()
+	t.off, t.smallest = 0, nil
+}

@@ -1,0 +1,290 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math/bits"
+)
+
+// A chain finds the data blocks of a table that has no index. Blocks follow each
+// other, each with its checksum behind it, but no block says how long it is. So
+// where one is known to begin, its end is where the checksum of all up to there is
+// what follows. Where none is known to begin, because the one before is damaged,
+// all pairs of a beginning and an end are tried, see [findBlock].
+type chain struct {
+	w      *window
+	at     int64 // where the next block should begin
+	end    int64 // where there are no more
+	report func(*Error, int64)
+	buf    []byte // decoded
+}
+
+const (
+	// usualBlock is how far the end of a block is looked for first, and longest
+	// what is found where its beginning is not known either.
+	usualBlock = 64 << 10
+	searchRun  = 4 * usualBlock
+)
+
+// next returns the next data block, good until the one after, and where it is.
+func (c *chain) next(ctx context.Context) (b *block, off int64, err error) {
+	for c.at < c.end {
+		n, err := c.length(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		if n == 0 {
+			if err := c.skip(ctx); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		raw, err := c.w.at(ctx, c.at, n)
+		if err != nil {
+			return nil, 0, err
+		}
+		off := c.at
+		c.at += int64(n)
+		var f *fault
+		var bl block
+		if c.buf, f = decodeBlock(c.buf, raw, maxBlock); f != nil {
+			c.report(f.at(c.w.name, off), int64(n))
+			continue
+		}
+		// What is no data block has other keys or is an index.
+		if bl, f = parseBlock(c.buf, roleData); f == nil && !isIndex(&bl, off) {
+			return &bl, off, nil
+		}
+	}
+	return nil, 0, nil
+}
+
+// length returns the length of the block at c.at, with its trailer; 0 if there is
+// no sound one.
+func (c *chain) length(ctx context.Context) (int, error) {
+	for _, far := range [...]int{usualBlock, maxBlock} {
+		b, err := c.w.at(ctx, c.at, far+blockTrailerLen)
+		if err != nil {
+			return 0, err
+		}
+		if n := blockLength(b); n > 0 || len(b) < far+blockTrailerLen {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// blockLength returns the length of the block that b begins with, with its trailer,
+// or 0.
+func blockLength(b []byte) int {
+	crc := ^uint32(0)
+	for i := 0; i+blockTrailerLen <= len(b); i++ {
+		crc = castagnoli[byte(crc)^b[i]] ^ crc>>8
+		if b[i] <= storedZlib && i > 0 && masked(^crc) == binary.LittleEndian.Uint32(b[i+1:]) {
+			return i + blockTrailerLen
+		}
+	}
+	return 0
+}
+
+// skip goes on to where a sound block begins, or to the end.
+func (c *chain) skip(ctx context.Context) error {
+	from := c.at
+	c.at = c.end
+	for at := from + 1; at < c.end; at += searchRun / 2 {
+		b, err := c.w.at(ctx, at, searchRun)
+		if err != nil {
+			return err
+		}
+		if i := findBlock(b); i >= 0 {
+			c.at = at + int64(i)
+			break
+		}
+	}
+	c.report(&Error{Class: Corrupt, Object: c.w.name, Offset: from, What: "table: no sound block here"}, c.at-from)
+	return nil
+}
+
+// findBlock returns where in b the sound block begins that ends first, or -1. It
+// takes time in proportion to the length of b, although there are as many pairs of
+// beginning and end as its square.
+//
+// Let P(i) be the register of the checksum, begun as zero, before byte i. One that
+// is begun as I at s, as the checksum of a block is, is then, because all is linear,
+//
+//	P(e) + (P(s)+I)·x^(8(e-s))
+//
+// before byte e; and it has to be the complement of what is stored at e, C(e).
+// Multiplied by x^(-8e), that says
+//
+//	(P(s)+I)·x^(-8s) = (P(e)+C(e))·x^(-8e)
+//
+// of which one side knows the beginning only, and the other the end. So the left
+// sides are kept in a table where the right ones are looked up.
+func findBlock(b []byte) int {
+	begins := make(map[uint32]int32, len(b))
+	var p uint32            // P(i)
+	w := uint32(1) << 31    // x^(-8i); the bits of a polynomial are in reverse
+	var decoded []byte      // what the candidates have in them
+	const init = ^uint32(0) // I
+	for i := 0; i+blockTrailerLen <= len(b); i++ {
+		begins[multiply(p^init, w)] = int32(i)
+		p = castagnoli[byte(p)^b[i]] ^ p>>8
+		for range 8 {
+			w = divideByX(w)
+		}
+		if b[i] > storedZlib {
+			continue
+		}
+		stored := ^unmasked(binary.LittleEndian.Uint32(b[i+1:]))
+		s, ok := begins[multiply(p^stored, w)]
+		if !ok || int(s) >= i {
+			continue
+		}
+		// Among so many pairs some match by chance; few of those can be decoded.
+		var f *fault
+		decoded, f = decodeBlock(decoded, b[s:i+blockTrailerLen], maxBlock)
+		if f != nil {
+			continue
+		}
+		if _, f = parseBlock(decoded, roleMeta); f == nil {
+			return int(s)
+		}
+		if _, f = parseBlock(decoded, roleData); f == nil {
+			return int(s)
+		}
+	}
+	return -1
+}
+
+// polynomial is Castagnoli's without its highest power, bits in reverse.
+const polynomial = 0x82f63b78
+
+// divideByX divides by x, modulo the polynomial, which has a constant term.
+func divideByX(a uint32) uint32 {
+	if a>>31 == 0 {
+		return a << 1
+	}
+	return (a^polynomial)<<1 | 1
+}
+
+// multiply multiplies modulo the polynomial.
+func multiply(a, b uint32) (product uint32) {
+	for a != 0 {
+		n := bits.LeadingZeros32(a)
+		// b·x^n, a bit at a time: n is small on average.
+		for range n {
+			b = b>>1 ^ -(b&1)&polynomial
+		}
+		product ^= b
+		a = a << n &^ (1 << 31)
+	}
+	return product
+}
+
+// isIndex reports whether what can be read as a data block at off is an index: its
+// values are the places of blocks that follow each other, from the first on, and
+// end before it.
+func isIndex(b *block, off int64) bool {
+	behind := uint64(0)
+	for it := (blockIter{b: b}); it.advance(); {
+		f := fields{b: it.val}
+		h := f.handle()
+		if f.bad || len(f.b) > 0 || h.off != behind || !h.within(uint64(off)) {
+			return false
+		}
+		behind = h.end()
+	}
+	return b.count > 0
+}
+
+// A salvageIter goes through the rows of a table that can be read, and reports what
+// cannot.
+type salvageIter struct {
+	w      *window
+	report func(Problem)
+
+	index *blockIter // of a table that has an index
+	buf   []byte     // decoded, of such a table
+	above []byte     // what the index has for the block before
+	chain *chain     // of one that has none
+
+	row  blockIter
+	last []byte // key of the last row
+
+	// gap is what the chain met since the last row: the keys before and behind it
+	// are those that it lost.
+	gap []Problem
+}
+
+func (t *salvageIter) at() (key, val []byte) { return t.row.key, t.row.val }
+
+func (t *salvageIter) close() { t.w.close() }
+
+// next goes to the next row that is above the last: what is not comes from a block
+// that does not belong where it was found.
+func (t *salvageIter) next(ctx context.Context) (bool, error) {
+	for {
+		for t.row.b != nil && t.row.advance() {
+			if t.last != nil && compareInternal(t.row.key, t.last) <= 0 {
+				continue
+			}
+			t.closeGap(userKey(t.row.key))
+			t.last = append(t.last[:0], t.row.key...)
+			return true, nil
+		}
+		more, err := t.nextBlock(ctx)
+		if err != nil || !more {
+			t.closeGap(nil)
+			return false, err
+		}
+	}
+}
+
+// closeGap reports the problems met since the last row, now that the next is known.
+func (t *salvageIter) closeGap(to []byte) {
+	for _, p := range t.gap {
+		p.Rows, p.To = true, bytes.Clone(to)
+		if t.last != nil {
+			p.From = bytes.Clone(userKey(t.last))
+		}
+		t.report(p)
+	}
+	t.gap = nil
+}
+
+func (t *salvageIter) nextBlock(ctx context.Context) (bool, error) {
+	if t.chain != nil {
+		b, _, err := t.chain.next(ctx)
+		if b == nil || err != nil {
+			return false, err
+		}
+		t.row.reset(b)
+		return true, nil
+	}
+	for t.index.advance() {
+		h := t.index.handle()
+		raw, err := t.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
+		if err != nil {
+			return false, err
+		}
+		var f *fault
+		var b block
+		if t.buf, f = decodeBlock(t.buf, raw, maxBlock); f == nil {
+			b, f = parseBlock(t.buf, roleData)
+		}
+		if f == nil {
+			t.above = append(t.above[:0], t.index.key...)
+			t.row.reset(&b)
+			return true, nil
+		}
+		p := Problem{Err: f.at(t.w.name, int64(h.off)), Len: int64(len(raw)), Rows: true, To: bytes.Clone(userKey(t.index.key))}
+		if t.above != nil {
+			p.From = bytes.Clone(userKey(t.above))
+		}
+		t.report(p)
+		t.above = append(t.above[:0], t.index.key...)
+	}
+	return false, nil
+}

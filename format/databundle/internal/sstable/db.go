@@ -1,0 +1,373 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/holdall/holdall/store"
+)
+
+// Options of reading. The zero value is for use.
+type Options struct {
+	BlockCache int64 // bytes of decoded blocks that are kept; 0 is 4 MiB
+	IndexCache int64 // bytes of open tables that are kept; 0 is 16 MiB
+	MaxLog     int64 // memory for rows that are only in logs; 0 is 256 MiB
+
+	// Lenient reads on behind damage in logs, and notes it.
+	Lenient bool
+}
+
+const maxMaxLog = 1 << 31 // places in records are u32
+
+func (o Options) orDefault() Options {
+	o.BlockCache = cmp.Or(o.BlockCache, 4<<20)
+	o.IndexCache = cmp.Or(o.IndexCache, 16<<20)
+	o.MaxLog = min(cmp.Or(o.MaxLog, 256<<20), maxMaxLog)
+	return o
+}
+
+// A Row is one key and its value.
+type Row struct{ Key, Value []byte }
+
+// A DB is an open directory. Its methods may be called in parallel.
+type DB struct {
+	st      store.Store
+	dir     string
+	v       *version
+	groups  []group
+	tables  tables
+	blocks  blockCache
+	heads   []File // CURRENT and manifest
+	logs    []File
+	mem     mem
+	notes   []Problem
+	lenient bool
+}
+
+// join names a file of a directory.
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + name
+}
+
+// headLen is how much of CURRENT, a manifest or a log is asked for before its size
+// is known.
+const headLen = 64 << 10
+
+// A Request is for the beginning or the end of an object.
+type Request struct {
+	Name string
+	Tail bool
+	Len  int
+}
+
+// First returns the requests that Open and the first use of a table make of a
+// directory that Writer wrote, of which the names are always the same. Of any
+// other directory they may find nothing.
+func First(dir string) []Request {
+	return []Request{
+		{join(dir, currentName), false, headLen},
+		{join(dir, manifestName(manifestNumber)), false, headLen},
+		{join(dir, logName(logNumber)), false, headLen},
+		{join(dir, tableName(firstTable, tableSuffixes[0])), true, wholeLen},
+	}
+}
+
+// Open reads CURRENT, the manifest and the logs of a directory. Tables are opened
+// when they are needed, so one that is missing or damaged is found later.
+func Open(ctx context.Context, st store.Store, dir string, o Options) (*DB, error) {
+	o = o.orDefault()
+	db := &DB{st: st, dir: dir, lenient: o.Lenient}
+	db.tables.tableOpener.st, db.tables.dir, db.tables.limit = st, dir, o.IndexCache
+	db.blocks.limit = o.BlockCache
+	db.mem.limit = o.MaxLog
+	if err := db.readManifest(ctx); err != nil {
+		return nil, err
+	}
+	if err := db.readLogs(ctx); err != nil {
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close closes the tables. Reads that are under way come to their end.
+func (db *DB) Close() error {
+	db.tables.close()
+	return nil
+}
+
+func (db *DB) readManifest(ctx context.Context) error {
+	w, err := openWindow(ctx, db.st, join(db.dir, currentName), headLen)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	current, err := w.at(ctx, 0, headLen)
+	if err != nil {
+		return err
+	}
+	name, f := parseCurrent(current)
+	if f != nil {
+		return f.at(w.name, 0)
+	}
+	m, err := openWindow(ctx, db.st, join(db.dir, name), headLen)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if db.v, err = readVersion(ctx, m); err != nil {
+		return err
+	}
+	db.v.num, _ = parseNumber(strings.TrimPrefix(name, "MANIFEST-"))
+	db.heads = []File{
+		{Name: w.name, Kind: KindCurrent, Size: w.size, Present: true},
+		{Name: m.name, Kind: KindManifest, Number: db.v.num, Size: m.size, Present: true},
+	}
+	var twice []*table
+	db.groups, twice = db.v.groups()
+	if len(twice) > 0 {
+		return &Error{Class: Corrupt, Object: m.name, Offset: -1, What: fmt.Sprintf("manifest: table %d is at two levels", twice[0].num)}
+	}
+	for _, g := range db.groups {
+		if g.overlaps && g.level > 0 {
+			db.note(&Error{Class: Corrupt, Object: m.name, Offset: -1, What: fmt.Sprintf("manifest: tables of level %d overlap", g.level)})
+		}
+	}
+	return nil
+}
+
+// readLogs replays what is in no table yet: the previous log and all from the
+// current one on. The manifest does not name those above, so the directory is
+// listed; where it cannot be, or where Writer wrote it, they are none.
+func (db *DB) readLogs(ctx context.Context) error {
+	var nums []uint64
+	if db.v.prevLog != 0 {
+		nums = append(nums, db.v.prevLog)
+	}
+	if db.v.hasLog && db.v.logNum != 0 {
+		nums = append(nums, db.v.logNum)
+	}
+	if !db.ours() {
+		listed, err := listFiles(ctx, db.st, db.dir)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		for _, l := range listed {
+			if l.suffix == ".log" && l.num >= db.v.logNum {
+				nums = append(nums, l.num)
+			}
+		}
+	}
+	slices.Sort(nums)
+	for _, num := range slices.Compact(nums) {
+		if err := db.readLog(ctx, num); err != nil {
+			return err
+		}
+	}
+	db.mem.sort()
+	return nil
+}
+
+// ours reports whether the manifest can only be Writer's.
+func (db *DB) ours() bool {
+	return db.v.num == manifestNumber && db.v.edits == 1 && db.v.logNum == logNumber &&
+		len(db.groups) == 1 && db.groups[0].level == tableLevel
+}
+
+func (db *DB) readLog(ctx context.Context, num uint64) error {
+	name := join(db.dir, logName(num))
+	w, err := openWindow(ctx, db.st, name, headLen)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A log that nothing was written to may never have been made.
+		db.note(&Error{Class: Missing, Object: name, Offset: -1, What: "log: the manifest names it; it may have been empty"})
+		db.logs = append(db.logs, File{Name: name, Kind: KindLog, Number: num})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if w.size > db.mem.limit {
+		return &Error{Class: Limit, Object: name, Offset: -1, What: fmt.Sprintf("log: %d bytes, expected at most %d", w.size, db.mem.limit)}
+	}
+	db.logs = append(db.logs, File{Name: name, Kind: KindLog, Number: num, Size: w.size, Present: true})
+	db.mem.records = slices.Grow(db.mem.records, int(w.size))
+	return db.mem.replay(ctx, &logReader{w: w, report: func(e *Error) error {
+		if e.Class != Torn && (e.Class != Corrupt || !db.lenient) {
+			return e
+		}
+		db.note(e)
+		return nil
+	}})
+}
+
+func (db *DB) note(e *Error) { db.notes = append(db.notes, Problem{Err: e}) }
+
+// Notes returns what was odd and did not keep the directory from being opened: a
+// torn log, a log that is not there, damage in a log read leniently.
+func (db *DB) Notes() []Problem { return slices.Clone(db.notes) }
+
+// listed is a log or table of a directory.
+type listed struct {
+	name   string // in the store
+	num    uint64
+	suffix string
+	size   int64
+}
+
+// listFiles lists logs and tables by number. Where the store cannot list, the error
+// wraps errors.ErrUnsupported.
+func listFiles(ctx context.Context, st store.Store, dir string) ([]listed, error) {
+	prefix := join(dir, "")
+	var all []listed
+	for info, err := range store.List(ctx, st, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if num, suffix, ok := parseName(strings.TrimPrefix(info.Name, prefix)); ok {
+			all = append(all, listed{info.Name, num, suffix, info.Size})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b listed) int { return cmp.Compare(a.num, b.num) })
+	return all, nil
+}
+
+// Get returns a copy of the value of a key, and whether the key is there.
+func (db *DB) Get(ctx context.Context, key []byte) (value []byte, ok bool, err error) {
+	h, err := db.find(ctx, key)
+	if err != nil || !h.ok || byte(h.trailer) == kindDeleted {
+		return nil, false, err
+	}
+	return append([]byte{}, h.val...), true, nil
+}
+
+// find asks the logs, then one level after the other: what is nearer the top is
+// newer.
+func (db *DB) find(ctx context.Context, key []byte) (hit, error) {
+	if i := db.mem.search(key); i < len(db.mem.rows) && bytes.Equal(db.mem.key(i), key) {
+		return hit{true, db.mem.rows[i].trailer, db.mem.val(i)}, nil
+	}
+	for i := range db.groups {
+		h, err := db.findIn(ctx, &db.groups[i], key)
+		if h.ok || err != nil {
+			return h, err
+		}
+	}
+	return hit{}, nil
+}
+
+func (db *DB) findIn(ctx context.Context, g *group, key []byte) (newest hit, err error) {
+	candidates := g.tables
+	if !g.overlaps {
+		// Where the largest key of a table is the smallest of the next, the newer
+		// row is in the first.
+		i := sort.Search(len(candidates), func(i int) bool { return bytes.Compare(userKey(candidates[i].largest), key) >= 0 })
+		candidates = candidates[i:min(i+1, len(candidates))]
+	}
+	for _, t := range candidates {
+		if bytes.Compare(userKey(t.smallest), key) > 0 || bytes.Compare(userKey(t.largest), key) < 0 {
+			continue
+		}
+		h, err := db.findAt(ctx, t, key)
+		if err != nil {
+			return hit{}, err
+		}
+		if h.ok && (!newest.ok || h.trailer>>8 > newest.trailer>>8) {
+			newest = h
+		}
+	}
+	return newest, nil
+}
+
+func (db *DB) findAt(ctx context.Context, t *table, key []byte) (hit, error) {
+	o, err := db.tables.acquire(ctx, t)
+	if err != nil {
+		return hit{}, err
+	}
+	defer db.tables.release(o)
+	return o.find(ctx, &db.blocks, key)
+}
+
+// Kind is what a file of the directory is.
+type Kind string
+
+const (
+	KindCurrent  Kind = "current"
+	KindManifest Kind = "manifest"
+	KindLog      Kind = "log"
+	KindTable    Kind = "table"
+)
+
+// A File is one of those that the directory is made of.
+type File struct {
+	Name    string // in the store
+	Kind    Kind
+	Number  uint64
+	Size    int64 // as it is, 0 if it is not there
+	Present bool
+
+	// Of tables, as the manifest says:
+	Level             int
+	Stated            int64 // size
+	Smallest, Largest []byte
+}
+
+// Files returns the files that are in use: manifest, logs and tables. It asks the
+// store for each table, or for all at once where it can list.
+func (db *DB) Files(ctx context.Context) ([]File, error) {
+	files := slices.Concat(db.heads, db.logs)
+	all, err := listFiles(ctx, db.st, db.dir)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	canList := err == nil
+	there := map[uint64]listed{}
+	for _, l := range all {
+		if old, ok := there[l.num]; l.suffix != ".log" && (!ok || old.suffix == ".ldb") {
+			there[l.num] = l
+		}
+	}
+	for _, g := range db.groups {
+		for _, t := range g.tables {
+			f := File{Kind: KindTable, Number: t.num, Level: t.level, Stated: t.size,
+				Smallest: userKey(t.smallest), Largest: userKey(t.largest)}
+			if l, ok := there[t.num]; ok {
+				f.Name, f.Size, f.Present = l.name, l.size, true
+			} else if canList {
+				f.Name = join(db.dir, tableName(t.num, tableSuffixes[0]))
+			} else if err := db.ask(ctx, &f); err != nil {
+				return nil, err
+			}
+			files = append(files, f)
+		}
+	}
+	return files, nil
+}
+
+// ask finds out whether a table is there by reading its last byte.
+func (db *DB) ask(ctx context.Context, f *File) error {
+	name, obj, _, err := db.tables.object(ctx, f.Number, 1)
+	f.Name = name
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer obj.Close()
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return err
+	}
+	f.Size, f.Present = info.Size, true
+	return nil
+}

@@ -1,0 +1,174 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Tags of the fields of a version edit.
+const (
+	tagComparator = 1
+	tagLog        = 2
+	tagNextFile   = 3
+	tagLastSeq    = 4
+	tagCompactAt  = 5
+	tagDelete     = 6
+	tagAdd        = 7
+	tagPrevLog    = 9
+	tagAddSeqs    = 100 // tagAdd and two sequence numbers: dacha
+	tagWaterline  = 800 // of compaction: dacha
+)
+
+// maxLevel is far above what anybody has: LevelDB has 7 levels.
+const maxLevel = 63
+
+// A version is what a manifest comes to: its edits, one after another.
+type version struct {
+	num      uint64 // of the manifest
+	logNum   uint64
+	prevLog  uint64
+	nextFile uint64
+	lastSeq  uint64
+	hasLog   bool
+	hasNext  bool
+	edits    int
+	live     map[place]*table
+}
+
+// place is where a table stands: it may change its level.
+type place struct{ level, num uint64 }
+
+// apply adds one edit. What an edit deletes is deleted before it adds anything:
+// LevelDB moves a table to another level that way, within one edit.
+func (v *version) apply(edit []byte) *fault {
+	f := fields{b: edit}
+	var added []*table
+	for len(f.b) > 0 {
+		switch tag := f.number(); tag {
+		case tagComparator:
+			if name := f.text(); string(name) != bytewise && !f.bad {
+				return unsupportedf(-1, "manifest: comparator %q, expected %q", clip(name), bytewise)
+			}
+		case tagLog:
+			v.logNum, v.hasLog = f.number(), true
+		case tagNextFile:
+			v.nextFile, v.hasNext = f.number(), true
+		case tagLastSeq:
+			v.lastSeq = f.number()
+		case tagCompactAt:
+			f.number()
+			f.text()
+		case tagDelete:
+			delete(v.live, place{f.number(), f.number()})
+		case tagAdd, tagAddSeqs:
+			p := place{f.number(), f.number()}
+			size := f.number()
+			t := &table{num: p.num, level: int(min(p.level, maxLevel+1)),
+				smallest: bytes.Clone(f.text()), largest: bytes.Clone(f.text())}
+			if tag == tagAddSeqs {
+				f.number()
+				f.number()
+			}
+			if f.bad {
+				break
+			}
+			switch {
+			case p.level > maxLevel:
+				return corruptf(-1, "manifest: table %d: level %d, expected at most %d", p.num, p.level, maxLevel)
+			case size < footerLen || size > 1<<62:
+				return corruptf(-1, "manifest: table %d: %d bytes, expected at least %d", p.num, size, footerLen)
+			case len(t.smallest) < trailerLen || len(t.largest) < trailerLen || compareInternal(t.smallest, t.largest) > 0:
+				return corruptf(-1, "manifest: table %d: from key %q to %q, expected two keys in order", p.num, clip(t.smallest), clip(t.largest))
+			}
+			t.size = int64(size)
+			added = append(added, t)
+		case tagPrevLog:
+			v.prevLog = f.number()
+		case tagWaterline:
+			f.number()
+		default:
+			if !f.bad {
+				return unsupportedf(-1, "manifest: edit %d has tag %d, which none of the known writers has", v.edits, tag)
+			}
+		}
+	}
+	if f.bad {
+		return corruptf(-1, "manifest: edit %d is cut off", v.edits)
+	}
+	for _, t := range added {
+		v.live[place{uint64(t.level), t.num}] = t
+	}
+	v.edits++
+	return nil
+}
+
+// readVersion reads a manifest. Nothing is skipped, and a torn end is damage too:
+// what stood there may have replaced everything before it.
+func readVersion(ctx context.Context, w *window) (*version, error) {
+	if w.size > maxManifest {
+		return nil, &Error{Class: Limit, Object: w.name, Offset: -1, What: fmt.Sprintf("manifest: %d bytes, expected at most %d", w.size, maxManifest)}
+	}
+	v := &version{live: map[place]*table{}}
+	r := logReader{w: w, report: func(e *Error) error {
+		e.Class = Corrupt
+		return e
+	}}
+	for {
+		edit, off, err := r.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if edit == nil {
+			break
+		}
+		if f := v.apply(edit); f != nil {
+			return nil, f.at(w.name, off)
+		}
+	}
+	if !v.hasNext {
+		return nil, &Error{Class: Corrupt, Object: w.name, Offset: -1, What: "manifest: no next file number"}
+	}
+	return v, nil
+}
+
+// A group is tables that are as old as each other: one level. At level 0 they may
+// overlap; elsewhere at most one has a given key.
+type group struct {
+	level    int
+	overlaps bool
+	tables   []*table
+}
+
+// groups orders the tables: newer before older groups; within one, the newer table
+// first where they overlap, and else by key. It also returns the tables that have
+// one number at two levels.
+func (v *version) groups() (gs []group, twice []*table) {
+	all := slices.SortedFunc(maps.Values(v.live), func(a, b *table) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), compareInternal(a.smallest, b.smallest), cmp.Compare(a.num, b.num))
+	})
+	seen := map[uint64]bool{}
+	for _, t := range all {
+		if seen[t.num] {
+			twice = append(twice, t)
+		}
+		seen[t.num] = true
+		if len(gs) == 0 || gs[len(gs)-1].level != t.level {
+			gs = append(gs, group{level: t.level, overlaps: t.level == 0})
+		}
+		g := &gs[len(gs)-1]
+		if n := len(g.tables); n > 0 && compareInternal(g.tables[n-1].largest, t.smallest) >= 0 {
+			g.overlaps = true
+		}
+		g.tables = append(g.tables, t)
+	}
+	for _, g := range gs {
+		if g.overlaps {
+			slices.SortFunc(g.tables, func(a, b *table) int { return cmp.Compare(b.num, a.num) })
+		}
+	}
+	return gs, twice
+}

@@ -1,0 +1,221 @@
+package sstable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/holdall/holdall/store"
+)
+
+// Salvage gives, in order, all rows of a directory that can be had without CURRENT
+// and without a manifest: those of all tables and logs that are there, of each key
+// the one with the highest sequence number. What cannot be read is reported, with
+// the keys between which rows are lost where that is known.
+//
+// There may be more rows than the directory had: a table that was to be deleted
+// still has rows of which the deletion was compacted away.
+//
+// A directory that cannot be listed is searched by number, until [guesses] in a
+// row are not there.
+func Salvage(ctx context.Context, st store.Store, dir string, o Options, report func(Problem)) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		s := &salvage{st: st, dir: dir, report: report, at: map[*table]listed{}}
+		s.mem.limit = o.orDefault().MaxLog
+		m := merge{ctx: ctx, open: s.iterate}
+		defer m.close()
+		files, err := s.find(ctx)
+		if err == nil {
+			err = s.survey(ctx, files, &m)
+		}
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		m.run(yield)
+	}
+}
+
+// guesses is how many numbers in a row are tried that may not be there: LevelDB
+// numbers all files of a directory from one counter, and deletes old ones.
+const guesses = 64
+
+type salvage struct {
+	st     store.Store
+	dir    string
+	report func(Problem)
+	mem    mem
+	at     map[*table]listed
+}
+
+// find lists the directory, or tries the names that there may be.
+func (s *salvage) find(ctx context.Context) ([]listed, error) {
+	all, err := listFiles(ctx, s.st, s.dir)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return all, err
+	}
+	for num, misses := uint64(1), 0; misses < guesses; num++ {
+		misses++
+		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
+			name := join(s.dir, tableName(num, suffix))
+			size, err := sizeOf(ctx, s.st, name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, listed{name, num, suffix, size})
+			misses = 0
+		}
+	}
+	return all, nil
+}
+
+func sizeOf(ctx context.Context, st store.Store, name string) (int64, error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer obj.Close()
+	info, err := obj.Info(ctx)
+	return info.Size, err
+}
+
+// survey replays the logs, and finds out with which key each table begins, so that
+// those that do not overlap are open one at a time.
+func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
+	for _, f := range files {
+		if f.suffix == ".log" {
+			if err := s.replay(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	s.mem.sort()
+	if len(s.mem.rows) > 0 {
+		m.add(&stream{order: -1, mem: &s.mem, row: -1})
+	}
+	slices.SortStableFunc(files, func(a, b listed) int { return cmp.Compare(b.num, a.num) })
+	for i, f := range files {
+		if f.suffix == ".log" {
+			continue
+		}
+		t, err := s.begin(ctx, f)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			s.at[t] = f
+			m.add(&stream{order: i, tables: []*table{t}})
+		}
+	}
+	return nil
+}
+
+// replay adds what can be had of a log.
+func (s *salvage) replay(ctx context.Context, f listed) error {
+	w, err := openWindow(ctx, s.st, f.name, headLen)
+	if err != nil {
+		return s.problem(err)
+	}
+	defer w.close()
+	return s.problem(s.mem.replay(ctx, &logReader{w: w, report: func(e *Error) error {
+		if e.Class == Limit {
+			return e
+		}
+		s.report(Problem{Err: e, Rows: true})
+		return nil
+	}}))
+}
+
+// problem reports an error of the directory, and returns one of the store.
+func (s *salvage) problem(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	s.report(Problem{Err: e, Rows: true})
+	return nil
+}
+
+// begin returns a table that begins with its first row, nil if it has none. What is
+// wrong with it is reported only then: else it will be met again.
+func (s *salvage) begin(ctx context.Context, f listed) (*table, error) {
+	var found []Problem
+	it, err := s.openTable(ctx, f, 0, func(p Problem) { found = append(found, p) })
+	if it == nil || err != nil {
+		return nil, s.problem(err)
+	}
+	defer it.close()
+	ok, err := it.next(ctx)
+	if err != nil {
+		return nil, s.problem(err)
+	}
+	if ok {
+		key := slices.Clone(it.row.key)
+		return &table{num: f.num, size: f.size, smallest: key, largest: key}, nil
+	}
+	for _, p := range found {
+		s.report(p)
+	}
+	return nil, nil
+}
+
+func (s *salvage) iterate(t *table, m *merge) (rowIter, error) {
+	it, err := s.openTable(m.ctx, s.at[t], m.ahead, s.report)
+	if err != nil {
+		return nil, err
+	}
+	return it, nil
+}
+
+// openTable begins to go through a table: by its index, or without one, if that
+// is damaged.
+func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report func(Problem)) (*salvageIter, error) {
+	obj, tail, err := readTail(ctx, s.st, f.name, firstRead(f.size))
+	if err != nil {
+		return nil, readError(f.name, -1, err)
+	}
+	w := &window{obj: obj, name: f.name, size: f.size, ahead: max(ahead, searchRun)}
+	it := &salvageIter{w: w, report: report}
+	o, err := openTail(ctx, obj, f.name, f.size, tail)
+	if err == nil {
+		it.index = &blockIter{b: &o.index}
+		return it, nil
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Class == Unsupported {
+		obj.Close()
+		return nil, err
+	}
+	report(Problem{Err: e})
+	it.chain = &chain{w: w, end: dataEnd(tail, f.size), report: func(e *Error, n int64) {
+		it.gap = append(it.gap, Problem{Err: e, Len: n})
+	}}
+	return it, nil
+}
+
+// dataEnd returns where the data blocks of a table end at the latest, as far as can
+// be told from its last bytes: before index and metaindex, if the footer has them
+// side by side at the end, where everybody writes them.
+func dataEnd(tail []byte, size int64) int64 {
+	if len(tail) < footerLen {
+		return size
+	}
+	foot, f := parseFooter(tail[len(tail)-footerLen:], size)
+	if f != nil {
+		return size - footerLen
+	}
+	a, b := foot.meta, foot.index
+	if a.off > b.off {
+		a, b = b, a
+	}
+	if a.end() != b.off || b.end() != uint64(size-footerLen) {
+		return size - footerLen
+	}
+	return int64(a.off)
+}

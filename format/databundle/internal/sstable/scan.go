@@ -1,0 +1,379 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+)
+
+// Scan gives the rows from key from, up to but without key to, in order; nil is
+// the beginning and the end. A row is good until the next one. An error is the
+// last thing that comes.
+func (db *DB) Scan(ctx context.Context, from, to []byte) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		m := merge{ctx: ctx, from: from, to: to, open: db.iterate}
+		defer m.close()
+		if len(db.mem.rows) > 0 {
+			m.add(&stream{rank: -1, mem: &db.mem, row: db.mem.search(from) - 1})
+		}
+		for rank, g := range db.groups {
+			if !g.overlaps {
+				m.add(&stream{rank: rank, tables: g.tables})
+				continue
+			}
+			for i, t := range g.tables {
+				m.add(&stream{rank: rank, order: i, tables: []*table{t}})
+			}
+		}
+		m.run(yield)
+	}
+}
+
+// A rowIter goes through the rows of one table in order. Beginning and end of what
+// it can give are its maker's affair.
+type rowIter interface {
+	next(ctx context.Context) (bool, error)
+	// at returns the row, of which the key is an internal one.
+	at() (key, val []byte)
+	close()
+}
+
+// A merge gives the newest row of each key of its streams. Of the rows of a key,
+// one of a stream of lower rank is newer; then one with a higher sequence number;
+// then one of a stream of lower order.
+//
+// A stream of tables stands at the smallest key of its next table before that is
+// opened, and opens it only when that key is the least of all. So tables that do
+// not overlap are open one at a time.
+type merge struct {
+	ctx      context.Context
+	from, to []byte
+	// open begins to go through a table. The first row is that of the first next.
+	open  func(*table, *merge) (rowIter, error)
+	heap  []*stream
+	last  []byte // user key
+	any   bool   // last is one
+	ahead int    // how far each stream reads ahead
+}
+
+type stream struct {
+	rank, order int
+
+	// The row where it stands. Before a table is opened, expected says that the
+	// key is not a row but where one may be.
+	key      []byte // user key
+	trailer  uint64
+	val      []byte
+	expected bool
+
+	mem *mem // or
+	row int
+
+	tables []*table // still to come
+	it     rowIter
+}
+
+func (s *stream) before(t *stream) bool {
+	if c := bytes.Compare(s.key, t.key); c != 0 {
+		return c < 0
+	}
+	if s.rank != t.rank {
+		return s.rank < t.rank
+	}
+	if a, b := s.trailer>>8, t.trailer>>8; a != b {
+		return a > b
+	}
+	return s.order < t.order
+}
+
+// streamMemory is what all streams together may read ahead.
+const streamMemory = 8 << 20
+
+// add adds a stream that stands at its first row, or before it.
+func (m *merge) add(s *stream) {
+	for len(s.tables) > 0 && bytes.Compare(userKey(s.tables[0].largest), m.from) < 0 {
+		s.tables = s.tables[1:]
+	}
+	if s.mem != nil && s.step() || s.mem == nil && m.expect(s) {
+		m.heap = append(m.heap, s)
+	}
+}
+
+// run merges until the end, or until yield has enough.
+func (m *merge) run(yield func(Row, error) bool) {
+	m.ahead = min(max(streamMemory/max(1, len(m.heap)), firstRun), readAhead)
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		m.sift(i)
+	}
+	for len(m.heap) > 0 {
+		s := m.heap[0]
+		if m.to != nil && bytes.Compare(s.key, m.to) >= 0 {
+			return
+		}
+		if !s.expected && (!m.any || !bytes.Equal(s.key, m.last)) {
+			m.last, m.any = append(m.last[:0], s.key...), true
+			if byte(s.trailer) != kindDeleted && !yield(Row{s.key, s.val}, nil) {
+				return
+			}
+		}
+		ok, err := m.advance(s)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		if !ok {
+			n := len(m.heap) - 1
+			m.heap[0] = m.heap[n]
+			m.heap = m.heap[:n]
+		}
+		m.sift(0)
+	}
+}
+
+// advance goes to the next row of a stream, or to where its next table may begin.
+func (m *merge) advance(s *stream) (ok bool, err error) {
+	if s.mem != nil {
+		return s.step(), nil
+	}
+	if s.expected {
+		if s.it, err = m.open(s.tables[0], m); err != nil {
+			return false, err
+		}
+		s.tables, s.expected = s.tables[1:], false
+	}
+	if ok, err = s.it.next(m.ctx); err != nil {
+		return false, err
+	}
+	if ok {
+		k, v := s.it.at()
+		s.key, s.trailer, s.val = userKey(k), trailer(k), v
+		return true, nil
+	}
+	s.it.close()
+	s.it = nil
+	return m.expect(s), nil
+}
+
+// step goes to the next row of the logs.
+func (s *stream) step() bool {
+	if s.row++; s.row >= len(s.mem.rows) {
+		return false
+	}
+	s.key, s.trailer, s.val = s.mem.key(s.row), s.mem.rows[s.row].trailer, s.mem.val(s.row)
+	return true
+}
+
+// expect lets a stream stand where its next table may begin.
+func (m *merge) expect(s *stream) bool {
+	if len(s.tables) == 0 {
+		return false
+	}
+	s.key, s.trailer, s.val, s.expected = userKey(s.tables[0].smallest), maxTrailer, nil, true
+	if bytes.Compare(s.key, m.from) < 0 {
+		s.key = m.from
+	}
+	return true
+}
+
+func (m *merge) sift(i int) {
+	h := m.heap
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h[c+1].before(h[c]) {
+			c++
+		}
+		if !h[c].before(h[i]) {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
+
+func (m *merge) close() {
+	for _, s := range m.heap {
+		if s.it != nil {
+			s.it.close()
+		}
+	}
+}
+
+const (
+	// keptBlocks is how many blocks of a scan go to the cache: those of a short
+	// scan, such as of one folder, come again; those of a long one would only
+	// push out the others.
+	keptBlocks = 16
+	// firstRun is how much the first read of a scan asks for. Each read asks for
+	// four times as much as the one before.
+	firstRun = 16 << 10
+)
+
+// A tableIter goes through the rows of a table, from one key on.
+type tableIter struct {
+	db       *DB
+	o        *openTable
+	from, to []byte // user keys; to is where the reader will stop, nil if nowhere
+	ahead    int
+
+	index blockIter
+	row   blockIter
+	last  []byte // what the index has for the block before, nil at the first
+	begun bool   // the first row of this block was met
+	first bool   // of the table: nothing was met
+
+	n     int    // blocks met
+	own   block  // memory for blocks that do not go to the cache
+	buf   []byte // stored bytes
+	off   uint64 // of buf
+	grown int    // what the last read asked for
+}
+
+// iterate opens a table for a merge.
+func (db *DB) iterate(t *table, m *merge) (rowIter, error) {
+	o, err := db.tables.acquire(m.ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	it := &tableIter{db: db, o: o, from: m.from, to: m.to, ahead: m.ahead, first: true}
+	it.index.reset(&o.index)
+	return it, nil
+}
+
+func (t *tableIter) close() { t.db.tables.release(t.o) }
+
+func (t *tableIter) at() (key, val []byte) { return t.row.key, t.row.val }
+
+// next goes to the next row, or to the first that is not below t.from.
+func (t *tableIter) next(ctx context.Context) (bool, error) {
+	if !t.first {
+		return t.step(ctx)
+	}
+	t.first = false
+	smallest := t.o.t.smallest
+	if bytes.Compare(t.from, userKey(smallest)) <= 0 {
+		ok, err := t.step(ctx)
+		if ok && compareInternal(t.row.key, smallest) < 0 {
+			return false, t.disorder("table: the first key %q is below the smallest that the manifest has", clip(t.row.key))
+		}
+		return ok, err
+	}
+	if !t.index.seek(t.from) {
+		return false, nil
+	}
+	if err := t.load(ctx); err != nil {
+		return false, err
+	}
+	if t.row.seek(t.from) {
+		return true, nil
+	}
+	return t.step(ctx)
+}
+
+func (t *tableIter) step(ctx context.Context) (bool, error) {
+	for t.row.b == nil || !t.row.advance() {
+		if t.row.b != nil && len(t.row.key) > 0 {
+			if compareInternal(t.row.key, t.index.key) > 0 {
+				return false, t.disorder("block: its last key %q is above %q, which the index has", clip(t.row.key), clip(t.index.key))
+			}
+			t.last = append(t.last[:0], t.index.key...)
+		}
+		if !t.index.advance() {
+			if t.row.b != nil && len(t.row.key) > 0 && compareInternal(t.row.key, t.o.t.largest) > 0 {
+				return false, t.disorder("table: the last key %q is above the largest that the manifest has", clip(t.row.key))
+			}
+			return false, nil
+		}
+		if err := t.load(ctx); err != nil {
+			return false, err
+		}
+	}
+	if t.begun {
+		return true, nil
+	}
+	t.begun = true
+	if t.last != nil && compareInternal(t.row.key, t.last) <= 0 {
+		return false, t.disorder("block: its first key %q is not above %q, which the index has for the block before", clip(t.row.key), clip(t.last))
+	}
+	return true, nil
+}
+
+func (t *tableIter) disorder(format string, a ...any) error {
+	return t.o.fault(corruptf(-1, format, a...), t.index.handle().off)
+}
+
+// load makes the block where the index stands the current one.
+func (t *tableIter) load(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", t.o.name, err)
+	}
+	h := t.index.handle()
+	t.begun = false
+	if b := t.db.blocks.get(t.o.t, h.off); b != nil {
+		t.row.reset(b)
+		return nil
+	}
+	raw, err := t.stored(ctx, h)
+	if err != nil {
+		return err
+	}
+	t.n++
+	keep := t.n <= keptBlocks
+	var dst []byte
+	if !keep {
+		dst = t.own.entries
+	}
+	b, f := decodeBlock(dst, raw, maxBlock)
+	var bl block
+	if f == nil {
+		bl, f = parseBlock(b, roleData)
+	}
+	if f != nil {
+		return t.o.fault(f, h.off)
+	}
+	if keep {
+		kept := bl
+		t.db.blocks.put(t.o.t, h.off, &kept)
+		t.row.reset(&kept)
+		return nil
+	}
+	t.own = bl
+	t.own.entries = b[:len(bl.entries)]
+	t.row.reset(&t.own)
+	return nil
+}
+
+// stored returns a block with its trailer. It reads as many of the blocks behind it
+// along as lie before the end of the scan, and within a length that grows.
+func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
+	if t.o.whole != nil {
+		return t.o.stored(ctx, h)
+	}
+	if h.off < t.off || h.end() > t.off+uint64(len(t.buf)) {
+		t.grown = min(max(firstRun, 4*t.grown), t.ahead)
+		end := h.end()
+		for p := t.index.clone(); end-h.off < uint64(t.grown); {
+			if t.to != nil && bytes.Compare(userKey(p.key), t.to) >= 0 || !p.advance() {
+				break
+			}
+			next := p.handle()
+			if next.off != end || next.end()-h.off > uint64(t.grown) {
+				break
+			}
+			end = next.end()
+		}
+		n := int(end - h.off)
+		if cap(t.buf) < n {
+			t.buf = make([]byte, n)
+		}
+		t.off, t.buf = h.off, t.buf[:n]
+		if err := t.o.obj.ReadAt(ctx, t.buf, int64(h.off)); err != nil {
+			t.buf = t.buf[:0]
+			return nil, readError(t.o.name, int64(h.off), err)
+		}
+	}
+	return t.buf[h.off-t.off:][:h.end()-h.off], nil
+}

@@ -1,0 +1,364 @@
+package sstable
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+)
+
+// Scratch is temporary room, gone when closed.
+type Scratch interface {
+	io.ReadWriteSeeker
+	io.Closer
+}
+
+// SorterOptions of a Sorter. Scratch is needed.
+type SorterOptions struct {
+	Memory  int64 // for rows; 0 is 32 MiB
+	Scratch func() (Scratch, error)
+	// Duplicate, if there is one, hears of each key that was added more than once,
+	// of which the last value counts. Without it, and where it returns an error,
+	// the sorting ends with an error.
+	Duplicate func(key []byte) error
+}
+
+// A Sorter takes rows in any order and gives them in the order of their keys. What
+// does not fit in memory goes to scratch in runs, each of which is sorted. It
+// belongs to one goroutine.
+type Sorter struct {
+	o       SorterOptions
+	chunks  [][]byte // of keys and values, filled one after the other
+	used    int      // chunks that have something in them
+	rows    []sortRow
+	large   int64 // bytes of chunks that are longer than sortChunk
+	scratch Scratch
+	written int64
+	runs    []run
+	err     error
+}
+
+// sortRow is where a row is.
+type sortRow struct {
+	chunk, at      uint32
+	keyLen, valLen uint32
+}
+
+const (
+	sortRowLen = 16
+	sortChunk  = 1 << 20
+	// leastBuffer is what a run is read with, however many there are.
+	leastBuffer = 16 << 10
+)
+
+// run is a part of scratch.
+type run struct{ off, end int64 }
+
+// NewSorter returns an empty Sorter. It has no scratch until it needs one.
+func NewSorter(o SorterOptions) *Sorter {
+	o.Memory = max(cmp.Or(o.Memory, 32<<20), 2*sortChunk)
+	return &Sorter{o: o}
+}
+
+// Add adds a row. It keeps copies.
+func (s *Sorter) Add(key, value []byte) error {
+	if s.err != nil {
+		return s.err
+	}
+	n := len(key) + len(value)
+	if len(key) > maxRow-len(value) {
+		return fmt.Errorf("sort: key %q: %d bytes, expected at most %d", clip(key), n, maxRow)
+	}
+	if s.used == 0 || cap(s.chunks[s.used-1])-len(s.chunks[s.used-1]) < n {
+		if s.memory()+int64(max(n, sortChunk)) > s.o.Memory && len(s.rows) > 0 {
+			if s.err = s.spill(); s.err != nil {
+				return s.err
+			}
+		}
+		s.room(n)
+	}
+	c := &s.chunks[s.used-1]
+	s.rows = append(s.rows, sortRow{uint32(s.used - 1), uint32(len(*c)), uint32(len(key)), uint32(len(value))})
+	*c = append(append(*c, key...), value...)
+	return nil
+}
+
+// memory is what the rows take. The slice of rows may be being copied to one that is
+// a quarter larger.
+func (s *Sorter) memory() int64 {
+	return int64(s.used)*sortChunk + s.large + int64(cap(s.rows))*sortRowLen*2
+}
+
+// room begins a chunk with room for n bytes.
+func (s *Sorter) room(n int) {
+	if n > sortChunk {
+		s.large += int64(n - sortChunk)
+		s.chunks = slices.Insert(s.chunks, s.used, make([]byte, 0, n))
+	} else if s.used == len(s.chunks) {
+		s.chunks = append(s.chunks, make([]byte, 0, sortChunk))
+	}
+	s.used++
+}
+
+func (s *Sorter) key(r sortRow) []byte { return s.chunks[r.chunk][r.at:][:r.keyLen:r.keyLen] }
+
+func (s *Sorter) val(r sortRow) []byte {
+	return s.chunks[r.chunk][r.at+r.keyLen:][:r.valLen:r.valLen]
+}
+
+// sort orders what is in memory; rows of one key stay in the order of Add.
+func (s *Sorter) sort() {
+	slices.SortFunc(s.rows, func(a, b sortRow) int {
+		if c := bytes.Compare(s.key(a), s.key(b)); c != 0 {
+			return c
+		}
+		// A row of no bytes is where the next one is too.
+		return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.at, b.at), cmp.Compare(a.valLen, b.valLen))
+	})
+}
+
+// spill writes what is in memory as a run:
+//
+//	uvar shared with the key before, uvar unshared, uvar value length, key suffix, value
+func (s *Sorter) spill() error {
+	if s.scratch == nil {
+		var err error
+		if s.scratch, err = s.o.Scratch(); err != nil {
+			return err
+		}
+	}
+	s.sort()
+	if _, err := s.scratch.Seek(s.written, io.SeekStart); err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(s.scratch, 256<<10)
+	r := run{off: s.written}
+	var last []byte
+	for _, row := range s.rows {
+		k, v := s.key(row), s.val(row)
+		shared := sharedLen(last, k)
+		b := binary.AppendUvarint(w.AvailableBuffer(), uint64(shared))
+		b = binary.AppendUvarint(b, uint64(len(k)-shared))
+		b = binary.AppendUvarint(b, uint64(len(v)))
+		b = append(append(b, k[shared:]...), v...)
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		s.written += int64(len(b))
+		last = k
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	r.end = s.written
+	s.runs = append(s.runs, r)
+	s.rows = s.rows[:0]
+	s.chunks = slices.DeleteFunc(s.chunks, func(c []byte) bool { return cap(c) > sortChunk })
+	for i := range s.chunks {
+		s.chunks[i] = s.chunks[i][:0]
+	}
+	s.used, s.large = 0, 0
+	return nil
+}
+
+// Sorted gives all rows in order, once; after that nothing can be added. A row is
+// good until the next one. An error is the last thing that comes.
+func (s *Sorter) Sorted() iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		if s.err != nil {
+			yield(Row{}, s.err)
+			return
+		}
+		s.err = errors.New("sort: the rows were given already")
+		var m runs
+		if len(s.runs) > 0 {
+			// What is in memory becomes a run too, and makes room for buffers.
+			if len(s.rows) > 0 {
+				if err := s.spill(); err != nil {
+					yield(Row{}, err)
+					return
+				}
+			}
+			s.chunks, s.rows = nil, nil
+			size := max(leastBuffer, int(s.o.Memory)/len(s.runs))
+			for i, r := range s.runs {
+				m = append(m, &runReader{scratch: s.scratch, run: r, order: i, buf: make([]byte, 0, min(size, int(r.end-r.off)))})
+			}
+		} else {
+			s.sort()
+			m = append(m, &runReader{sorter: s})
+		}
+		if err := m.merge(s.o.Duplicate, yield); err != nil {
+			yield(Row{}, err)
+		}
+	}
+}
+
+// Close gives back memory and scratch.
+func (s *Sorter) Close() error {
+	s.err = errors.New("sort: closed")
+	s.chunks, s.rows = nil, nil
+	if s.scratch == nil {
+		return nil
+	}
+	err := s.scratch.Close()
+	s.scratch = nil
+	return err
+}
+
+// A runReader goes through a run, in scratch or in memory.
+type runReader struct {
+	sorter *Sorter // whose rows are in memory, or
+	row    int
+
+	scratch Scratch
+	run     run // what was not read yet
+	order   int // of runs: later rows are in later ones
+	buf     []byte
+	at      int
+
+	key, val []byte
+}
+
+func (r *runReader) next() (bool, error) {
+	if s := r.sorter; s != nil {
+		if r.row == len(s.rows) {
+			return false, nil
+		}
+		r.key, r.val = s.key(s.rows[r.row]), s.val(s.rows[r.row])
+		r.row++
+		return true, nil
+	}
+	if len(r.buf)-r.at < 3*binary.MaxVarintLen64 {
+		if err := r.fill(3 * binary.MaxVarintLen64); err != nil {
+			return false, err
+		}
+	}
+	if r.at == len(r.buf) {
+		return false, nil
+	}
+	shared, unshared, vlen, head := entryHead(r.buf[r.at:])
+	if head == 0 || shared > uint64(len(r.key)) || unshared > maxRow || vlen > maxRow {
+		return false, r.damaged()
+	}
+	n := head + int(unshared) + int(vlen)
+	if len(r.buf)-r.at < n {
+		if err := r.fill(n); err != nil {
+			return false, err
+		}
+		if len(r.buf)-r.at < n {
+			return false, r.damaged()
+		}
+	}
+	b := r.buf[r.at:][head:n]
+	r.key = append(r.key[:shared], b[:unshared]...)
+	r.val = b[unshared:]
+	r.at += n
+	return true, nil
+}
+
+// damaged says that scratch does not give back what was written.
+func (r *runReader) damaged() error {
+	return fmt.Errorf("sort: scratch before %d: no row, expected what was written", r.run.off)
+}
+
+// fill reads on, so that n bytes are there if the run has as many.
+func (r *runReader) fill(n int) error {
+	rest := copy(r.buf[:cap(r.buf)], r.buf[r.at:])
+	r.buf, r.at = r.buf[:rest], 0
+	if n > cap(r.buf) {
+		r.buf = slices.Grow(r.buf, n-rest)
+	}
+	more := int(min(int64(cap(r.buf)-rest), r.run.end-r.run.off))
+	if more == 0 {
+		return nil
+	}
+	if _, err := r.scratch.Seek(r.run.off, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(r.scratch, r.buf[rest:rest+more]); err != nil {
+		return fmt.Errorf("sort: scratch at %d: %w", r.run.off, err)
+	}
+	r.buf = r.buf[:rest+more]
+	r.run.off += int64(more)
+	return nil
+}
+
+// runs is a heap of runs by the rows where they stand.
+type runs []*runReader
+
+func (m *runs) merge(duplicate func([]byte) error, yield func(Row, error) bool) error {
+	live := (*m)[:0]
+	for _, r := range *m {
+		ok, err := r.next()
+		if err != nil {
+			return err
+		}
+		if ok {
+			live = append(live, r)
+		}
+	}
+	*m = live
+	for i := len(live)/2 - 1; i >= 0; i-- {
+		m.sift(i)
+	}
+	// A row waits until it is known to be the last of its key.
+	var held Row
+	have := false
+	for len(*m) > 0 {
+		r := (*m)[0]
+		if have && bytes.Equal(r.key, held.Key) {
+			if duplicate == nil {
+				return fmt.Errorf("sort: key %q was added more than once", clip(r.key))
+			}
+			if err := duplicate(r.key); err != nil {
+				return err
+			}
+		} else if have && !yield(held, nil) {
+			return nil
+		}
+		held.Key, held.Value = append(held.Key[:0], r.key...), append(held.Value[:0], r.val...)
+		have = true
+		ok, err := r.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			n := len(*m) - 1
+			(*m)[0] = (*m)[n]
+			*m = (*m)[:n]
+		}
+		m.sift(0)
+	}
+	if have {
+		yield(held, nil)
+	}
+	return nil
+}
+
+func (m runs) before(i, j int) bool {
+	c := bytes.Compare(m[i].key, m[j].key)
+	return c < 0 || c == 0 && m[i].order < m[j].order
+}
+
+func (m runs) sift(i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(m) {
+			return
+		}
+		if c+1 < len(m) && m.before(c+1, c) {
+			c++
+		}
+		if !m.before(c, i) {
+			return
+		}
+		m[i], m[c] = m[c], m[i]
+		i = c
+	}
+}

@@ -1,0 +1,242 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// tailLen is how much of the end of a table is read first: footer, and in
+	// all but large tables the index.
+	tailLen = 64 << 10
+	// wholeLen is up to which length a table is read as a whole, and longest how
+	// far the first read goes at most.
+	wholeLen = 1 << 20
+)
+
+// A table is one of a version.
+type table struct {
+	num               uint64
+	level             int
+	size              int64
+	smallest, largest []byte // internal keys
+
+	open *openTable // guarded by tables.mu
+}
+
+// firstRead is how many bytes of the end of a table are read to begin with: all of
+// a small one; of others about what their index takes.
+func firstRead(size int64) int64 {
+	if size <= wholeLen {
+		return size
+	}
+	return min(max(tailLen, size/64), wholeLen)
+}
+
+// An openTable is the index of a table, and its bytes if they are few.
+type openTable struct {
+	t     *table
+	name  string
+	obj   store.Object
+	size  int64
+	foot  footer
+	index block
+	whole []byte // the table, or nil
+
+	refs int  // guarded by tables.mu, as is
+	gone bool // that it is closed when refs is 0
+}
+
+func (o *openTable) memory() int64 { return o.index.memory() + int64(len(o.whole)) + 512 }
+
+// fault gives what a parser found in the block at off its place.
+func (o *openTable) fault(f *fault, off uint64) error { return f.at(o.name, int64(off)) }
+
+// A tableOpener opens tables of one directory.
+type tableOpener struct {
+	st  store.Store
+	dir string
+	// suffix is the index of the suffix that the last table was found with.
+	suffix atomic.Int32
+}
+
+// object opens the object of a table and reads its end into a new slice of at
+// most want bytes.
+func (op *tableOpener) object(ctx context.Context, num uint64, want int64) (name string, obj store.Object, tail []byte, err error) {
+	first := int(op.suffix.Load())
+	for i := range tableSuffixes {
+		which := (first + i) % len(tableSuffixes)
+		name = join(op.dir, tableName(num, tableSuffixes[which]))
+		obj, tail, err = readTail(ctx, op.st, name, want)
+		if err == nil {
+			op.suffix.Store(int32(which))
+			return name, obj, tail, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return name, nil, nil, readError(name, -1, err)
+		}
+	}
+	name = join(op.dir, tableName(num, tableSuffixes[first]))
+	return name, nil, nil, readError(name, -1, err)
+}
+
+func readTail(ctx context.Context, st store.Store, name string, want int64) (store.Object, []byte, error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	tail := make([]byte, want)
+	n, err := store.ReadTail(ctx, obj, tail)
+	if err != nil {
+		obj.Close()
+		return nil, nil, err
+	}
+	return obj, tail[:n], nil
+}
+
+// load opens a table and reads its footer and index.
+func (op *tableOpener) load(ctx context.Context, t *table) (_ *openTable, err error) {
+	name, obj, tail, err := op.object(ctx, t.num, firstRead(t.size))
+	if err != nil {
+		return nil, err
+	}
+	o, err := openTail(ctx, obj, name, t.size, tail)
+	if err != nil {
+		obj.Close()
+		return nil, err
+	}
+	o.t = t
+	return o, nil
+}
+
+// openTail reads footer and index of a table, whose last bytes are tail, and which
+// should have size bytes; any number if that is negative.
+func openTail(ctx context.Context, obj store.Object, name string, size int64, tail []byte) (*openTable, error) {
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, readError(name, -1, err)
+	}
+	if size >= 0 && info.Size != size {
+		return nil, &Error{Class: Corrupt, Object: name, Offset: -1, What: fmt.Sprintf("table: %d bytes, expected %d as the manifest says", info.Size, size)}
+	}
+	if len(tail) < footerLen {
+		return nil, &Error{Class: Corrupt, Object: name, Offset: -1, What: fmt.Sprintf("table: %d bytes, expected at least %d", info.Size, footerLen)}
+	}
+	o := &openTable{name: name, obj: obj, size: info.Size}
+	foot, f := parseFooter(tail[len(tail)-footerLen:], o.size)
+	if f != nil {
+		return nil, o.fault(f, uint64(o.size-footerLen))
+	}
+	o.foot = foot
+	raw := make([]byte, foot.index.size+blockTrailerLen)
+	from := o.size - int64(len(tail)) // of what is in tail
+	at := int64(foot.index.off)
+	missing := min(max(0, from-at), int64(len(raw)))
+	if missing > 0 {
+		if err := obj.ReadAt(ctx, raw[:missing], at); err != nil {
+			return nil, readError(name, at, err)
+		}
+	}
+	if missing < int64(len(raw)) {
+		copy(raw[missing:], tail[at+missing-from:])
+	}
+	b, f := decodeBlock(nil, raw, maxIndex)
+	if f == nil {
+		o.index, f = parseBlock(b, roleIndex)
+	}
+	if f == nil {
+		f = o.checkEnd()
+	}
+	if f != nil {
+		return nil, o.fault(f, foot.index.off)
+	}
+	if from == 0 {
+		o.whole = tail
+	}
+	return o, nil
+}
+
+// checkEnd checks that the blocks of the index end before the footer. That they
+// ascend was checked when it was parsed.
+func (o *openTable) checkEnd() *fault {
+	if o.index.count == 0 {
+		return nil
+	}
+	last := blockIter{b: &o.index, next: o.index.restart(len(o.index.restarts)/4 - 1)}
+	for last.advance() {
+	}
+	if h := last.handle(); !h.within(uint64(o.size - footerLen)) {
+		return corruptf(-1, "index: last block at %d of %d bytes, expected it within %d", h.off, h.size, o.size-footerLen)
+	}
+	return nil
+}
+
+// readBlock reads a data block into memory of its own.
+func (o *openTable) readBlock(ctx context.Context, h handle) (*block, error) {
+	raw, err := o.stored(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	b, f := decodeBlock(nil, raw, maxBlock)
+	if f != nil {
+		return nil, o.fault(f, h.off)
+	}
+	bl, f := parseBlock(b, roleData)
+	if f != nil {
+		return nil, o.fault(f, h.off)
+	}
+	return &bl, nil
+}
+
+// stored returns a block with its trailer, as it is stored.
+func (o *openTable) stored(ctx context.Context, h handle) ([]byte, error) {
+	if o.whole != nil {
+		return o.whole[h.off:h.end()], nil
+	}
+	raw := make([]byte, h.size+blockTrailerLen)
+	if err := o.obj.ReadAt(ctx, raw, int64(h.off)); err != nil {
+		return nil, readError(o.name, int64(h.off), err)
+	}
+	return raw, nil
+}
+
+// find looks for the newest row of a user key.
+func (o *openTable) find(ctx context.Context, blocks *blockCache, key []byte) (hit, error) {
+	index := blockIter{b: &o.index}
+	for ok := index.seek(key); ok; ok = index.advance() {
+		h := index.handle()
+		b := blocks.get(o.t, h.off)
+		if b == nil {
+			var err error
+			if b, err = o.readBlock(ctx, h); err != nil {
+				return hit{}, err
+			}
+			blocks.put(o.t, h.off, b)
+		}
+		row := blockIter{b: b}
+		if row.seek(key) {
+			if !bytes.Equal(userKey(row.key), key) {
+				return hit{}, nil
+			}
+			return hit{true, trailer(row.key), row.val}, nil
+		}
+		// Only where the index has the very key may the next block begin with it.
+		if !bytes.Equal(userKey(index.key), key) {
+			break
+		}
+	}
+	return hit{}, nil
+}
+
+// A hit is the newest row of a key in one place.
+type hit struct {
+	ok      bool
+	trailer uint64
+	val     []byte // shared with a cache
+}

@@ -1,0 +1,234 @@
+package sstable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/store"
+)
+
+// WriterOptions say what tables look like. The zero value is for use.
+type WriterOptions struct {
+	BlockSize int   // from which a data block ends; 0 is 4096
+	TableSize int64 // from which a table ends; 0 is 64 MiB
+	Plain     bool  // blocks are not compressed
+}
+
+const (
+	maxBlockSize = 1 << 20
+	// maxRow leaves room in a block, of which dacha loads 8 MiB, for what else is
+	// in it.
+	maxRow = maxBlock - 64<<10
+	// enoughIndex ends a table too: long keys make a long index of few rows.
+	enoughIndex = 4 << 20
+	// writeRun is how much is handed to the store at once.
+	writeRun = 256 << 10
+)
+
+// A Writer writes a directory from rows in order. It belongs to one goroutine.
+//
+// Tables appear in the store as they are done, but nothing refers to them before
+// Commit writes CURRENT. The directory must not hold an index already: its files
+// would be replaced one by one.
+type Writer struct {
+	st    store.Store
+	dir   string
+	o     WriterOptions
+	build *tableBuilder
+	obj   store.Writer // the table that is being written
+
+	last   []byte
+	rows   int64
+	next   uint64 // file number
+	tables []byte // edit fields
+	hash   *blake3.Hasher
+	made   []string
+	stored int64
+	err    error // what ended it
+	done   bool
+}
+
+// NewWriter begins a directory.
+func NewWriter(st store.Store, dir string, o WriterOptions) (*Writer, error) {
+	o.BlockSize = cmp.Or(o.BlockSize, 4096)
+	o.TableSize = cmp.Or(o.TableSize, 64<<20)
+	if o.BlockSize < 0 || o.BlockSize > maxBlockSize {
+		return nil, fmt.Errorf("block size: %d, expected at most %d", o.BlockSize, maxBlockSize)
+	}
+	if o.TableSize < 0 || o.TableSize > 1<<30 {
+		return nil, fmt.Errorf("table size: %d, expected at most %d", o.TableSize, 1<<30)
+	}
+	return &Writer{st: st, dir: dir, o: o, next: firstTable, hash: blake3.New(),
+		build: newTableBuilder(o.BlockSize, !o.Plain)}, nil
+}
+
+// Add adds a row, whose key must be above that of the row before.
+func (w *Writer) Add(ctx context.Context, key, value []byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.rows > 0 && bytes.Compare(key, w.last) <= 0 {
+		return fmt.Errorf("row %d: key %q is not above %q, the one before", w.rows, clip(key), clip(w.last))
+	}
+	if len(key) > maxRow-len(value) {
+		return fmt.Errorf("row %d: key %q: %d bytes, expected at most %d", w.rows, clip(key), len(key)+len(value), maxRow)
+	}
+	w.last = append(w.last[:0], key...)
+	w.rows++
+	w.build.add(key, value)
+	switch {
+	case w.build.off >= w.o.TableSize || w.build.index.size() >= enoughIndex:
+		w.err = w.endTable(ctx)
+	case len(w.build.out) >= writeRun:
+		w.err = w.write(ctx)
+	}
+	return w.err
+}
+
+// write hands to the store what was built.
+func (w *Writer) write(ctx context.Context) error {
+	if w.obj == nil {
+		name := join(w.dir, tableName(w.next, tableSuffixes[0]))
+		obj, err := store.Create(ctx, w.st, name)
+		if err != nil {
+			return err
+		}
+		w.obj = obj
+	}
+	w.hash.Write(w.build.out)
+	_, err := w.obj.Write(w.build.out)
+	w.build.out = w.build.out[:0]
+	return err
+}
+
+func (w *Writer) endTable(ctx context.Context) error {
+	largest := w.build.finish()
+	if err := w.write(ctx); err != nil {
+		return err
+	}
+	if err := w.commit(ctx, w.obj, join(w.dir, tableName(w.next, tableSuffixes[0]))); err != nil {
+		return err
+	}
+	w.obj = nil
+	e := binary.AppendUvarint(w.tables, tagAdd)
+	e = binary.AppendUvarint(e, tableLevel)
+	e = binary.AppendUvarint(e, w.next)
+	e = binary.AppendUvarint(e, uint64(w.build.off))
+	e = appendText(e, w.build.smallest)
+	w.tables = appendText(e, largest)
+	w.next++
+	w.build.reset()
+	return nil
+}
+
+func (w *Writer) commit(ctx context.Context, obj store.Writer, name string) error {
+	w.made = append(w.made, name) // a Commit that fails may have been carried out
+	info, err := obj.Commit(ctx)
+	w.stored += info.Size
+	return err
+}
+
+// Files returns the names of what was written, and how long it is together.
+func (w *Writer) Files() (names []string, stored int64) { return w.made, w.stored }
+
+func appendText(b, s []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Commit writes what is left, CURRENT last of all. After an error the directory is
+// none, and Abort takes away what was written.
+func (w *Writer) Commit(ctx context.Context) error {
+	if w.err == nil {
+		w.err = w.finish(ctx)
+	}
+	if w.err == nil {
+		w.done, w.err = true, errors.New("index: already committed")
+		return nil
+	}
+	return w.err
+}
+
+func (w *Writer) finish(ctx context.Context) error {
+	if !w.build.empty() {
+		if err := w.endTable(ctx); err != nil {
+			return err
+		}
+	}
+	edit := appendText([]byte{tagComparator}, []byte(bytewise))
+	edit = binary.AppendUvarint(append(edit, tagLog), logNumber)
+	edit = binary.AppendUvarint(append(edit, tagPrevLog), 0)
+	edit = binary.AppendUvarint(append(edit, tagNextFile), w.next)
+	edit = binary.AppendUvarint(append(edit, tagLastSeq), onlySequence)
+	edit = append(edit, w.tables...)
+	w.hash.Write(edit)
+	manifest := manifestName(manifestNumber)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{
+		{logName(logNumber), nil}, // dacha asks for it
+		{lockName, nil},
+		{identityName, identity(w.hash)},
+		{manifest, appendRecord(nil, edit)},
+		{currentName, []byte(manifest + "\n")},
+	} {
+		if err := w.put(ctx, join(w.dir, f.name), f.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Writer) put(ctx context.Context, name string, content []byte) (err error) {
+	obj, err := store.Create(ctx, w.st, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, obj.Abort()) }()
+	if _, err := obj.Write(content); err != nil {
+		return err
+	}
+	return w.commit(ctx, obj, name)
+}
+
+// identity is a UUID of version 8, made of what was written: equal rows make equal
+// directories.
+func identity(h *blake3.Hasher) []byte {
+	var id [16]byte
+	copy(id[:], h.Sum(nil))
+	id[6] = id[6]&0x0f | 0x80
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Appendf(nil, "%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// Abort takes away what was written, as far as the store can. After Commit it does
+// nothing.
+func (w *Writer) Abort(ctx context.Context) error {
+	if w.done {
+		return nil
+	}
+	w.done = true
+	if w.err == nil {
+		w.err = errors.New("index: aborted")
+	}
+	var errs []error
+	if w.obj != nil {
+		errs = append(errs, w.obj.Abort())
+		w.obj = nil
+	}
+	for _, name := range slices.Backward(w.made) {
+		err := store.Remove(ctx, w.st, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

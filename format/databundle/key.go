@@ -1,0 +1,147 @@
+package databundle
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"strings"
+)
+
+// Tables of the index. A key begins with the number of its table, as a varuint.
+const (
+	configTable = 1 // one row: BundleConfig
+	fileTable   = 2 // directory and "/", file name: BundleFileMetadata
+	recordTable = 3 // shard, uncompressed offset: BundleRecordMetadata
+)
+
+var configKey = appendVaruint(nil, configTable)
+
+// errKey is what is wrong with a key that nobody could have encoded.
+var errKey = errors.New("its key cannot be decoded")
+
+// appendVaruint appends v so that the order of numbers is that of their bytes:
+// big-endian, of n bytes, where the first begins with n-1 bits that are set and
+// one that is not.
+func appendVaruint(b []byte, v uint64) []byte {
+	n := 1
+	for n < 9 && bits.Len64(v) > 7*n {
+		n++
+	}
+	if n == 9 {
+		return binary.BigEndian.AppendUint64(append(b, 0xFF), v)
+	}
+	var be [8]byte
+	binary.BigEndian.PutUint64(be[:], v)
+	at := len(b)
+	b = append(b, be[8-n:]...)
+	b[at] |= byte(uint16(0xFF00) >> (n - 1))
+	return b
+}
+
+// varuint reads a number, which must be in as few bytes as it can be.
+func varuint(b []byte) (v uint64, rest []byte, err error) {
+	if len(b) == 0 {
+		return 0, nil, errKey
+	}
+	n := bits.LeadingZeros8(^b[0]) + 1
+	if n > len(b) {
+		return 0, nil, errKey
+	}
+	if n < 8 {
+		v = uint64(b[0] & (0xFF >> n))
+	}
+	for _, c := range b[1:n] {
+		v = v<<8 | uint64(c)
+	}
+	if n > 1 && bits.Len64(v) <= 7*(n-1) {
+		return 0, nil, errKey
+	}
+	return v, b[n:], nil
+}
+
+// appendBytes appends s so that it ends: a NUL is followed by 0xFF, the end is
+// two NULs.
+func appendBytes(b []byte, s string) []byte {
+	for i := range len(s) {
+		if b = append(b, s[i]); s[i] == 0 {
+			b = append(b, 0xFF)
+		}
+	}
+	return append(b, 0, 0)
+}
+
+// cutBytes reads what appendBytes wrote.
+func cutBytes(b []byte) (s string, rest []byte, err error) {
+	var escaped []byte
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], 0)
+		if i < 0 || at+i+1 >= len(b) {
+			return "", nil, errKey
+		}
+		i += at
+		switch b[i+1] {
+		case 0:
+			if escaped == nil {
+				return string(b[:i]), b[i+2:], nil
+			}
+			return string(append(escaped, b[at:i]...)), b[i+2:], nil
+		case 0xFF:
+			escaped = append(escaped, b[at:i+1]...)
+			at = i + 2
+		default:
+			return "", nil, errKey
+		}
+	}
+}
+
+// appendFileKey appends the key of a path's row.
+func appendFileKey(b []byte, name string) []byte {
+	dir, base := splitName(name)
+	b = appendVaruint(b, fileTable)
+	b = appendBytes(b, dir+"/")
+	return append(b, base...)
+}
+
+// splitName parts a path at its last slash, which neither part has.
+func splitName(name string) (dir, base string) {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return "", name
+}
+
+// cutFileKey takes the directory, with the slash that must end it, and the name
+// out of a key whose table is cut off.
+func cutFileKey(rest []byte) (dir, base string, err error) {
+	dir, rest, err = cutBytes(rest)
+	return dir, string(rest), err
+}
+
+// nameOf is the path of a row, as a reader shows it. Some writers begin
+// directories with a slash, or end file names as other strings in keys. A key
+// that is none of these comes out as something that is no path.
+func nameOf(dir, base string) (name string, ok bool) {
+	base = strings.TrimSuffix(base, "\x00\x00")
+	dir, ok = strings.CutSuffix(dir, "/")
+	if dir == "" {
+		return base, ok
+	}
+	return strings.TrimPrefix(dir, "/") + "/" + base, ok
+}
+
+// appendRecordKey appends the key of a record's row.
+func appendRecordKey(b []byte, shard, offset uint64) []byte {
+	return appendVaruint(appendVaruint(appendVaruint(b, recordTable), shard), offset)
+}
+
+// after returns the least key that is greater than all that begin with prefix.
+func after(prefix []byte) []byte {
+	b := bytes.Clone(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i]++; b[i] != 0 {
+			return b[:i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package databundle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// Names of a bundle's objects, below the bundle's own.
+const (
+	indexDir    = "index"
+	currentName = "index/CURRENT"
+	shardPrefix = "shard-"
+)
+
+func shardName(i uint64) string { return fmt.Sprintf("%s%08d", shardPrefix, i) }
+
+// parseShardName is the opposite of shardName.
+func parseShardName(name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, shardPrefix)
+	if !ok || len(digits) < 8 {
+		return 0, false
+	}
+	i, err := strconv.ParseUint(digits, 10, 64)
+	return i, err == nil && shardName(i) == name
+}
+
+// below joins a bundle's name and that of one of its objects.
+func below(root, name string) string {
+	if root == "" {
+		return name
+	}
+	return strings.TrimSuffix(root, "/") + "/" + name
+}
+
+// A shard begins with
+//
+//	"daBS"  u32 length of the header  u32 position of the first data byte
+//
+// and the header, all little-endian.
+const (
+	shardMagic   = "daBS"
+	prefixLen    = 12
+	maxHeader    = 16 << 20
+	headerGuess  = 4096 // what is read of a shard before its header's length is known
+	versionMagic = "daBundleV1"
+)
+
+const (
+	defaultRecord = 256 << 10
+	defaultAlign  = 4096
+	// largeFile is from which length on a file begins a record of its own. It is
+	// a constant of the format, whatever the length of records.
+	largeFile = 1 << 20
+	// maxRecord is the longest record that is decoded.
+	maxRecord = 64 << 20
+)
+
+// codecOf is what decodes the records of a shard.
+func codecOf(c compression) (name string, ok bool) {
+	switch c {
+	case none:
+		return codec.Raw, true
+	case snappy:
+		return codec.SnappyRecord, true
+	case zlib:
+		return codec.ZlibRecord, true
+	case zstd:
+		return codec.ZstdRecord, true
+	}
+	return "", false
+}
+
+// mostStored is how long n bytes can become: more than that behind a record is
+// no part of it.
+func mostStored(n int64) int64 { return n + n/6 + 1024 }
+
+// roundUp returns the least multiple of align that is not less than n.
+func roundUp(n, align int64) int64 {
+	if align <= 1 {
+		return n
+	}
+	if r := n % align; r != 0 {
+		n += align - r
+	}
+	return n
+}
+
+// parsePrefix reads the first bytes of a shard.
+func parsePrefix(b []byte) (headerLen, dataOff int64, ok bool) {
+	if len(b) < prefixLen || string(b[:4]) != shardMagic {
+		return 0, 0, false
+	}
+	return int64(binary.LittleEndian.Uint32(b[4:])), int64(binary.LittleEndian.Uint32(b[8:])), true
+}
+
+// Classes of what can be wrong, and the general words for them.
+const (
+	notABundle   = "not-a-bundle"
+	badConfig    = "config-invalid"
+	indexCorrupt = "index-corrupt"
+	indexForeign = "index-unsupported"
+	indexTorn    = "index-torn"
+	indexLimit   = "index-limit"
+	badMetadata  = "metadata-invalid"
+	shardMissing = "shard-missing"
+	badShard     = "shard-header"
+	shardShort   = "shard-truncated"
+	recordBounds = "record-bounds"
+	recordLarge  = "record-too-large"
+	badMethod    = "unsupported-compression"
+)
+
+var codes = map[string]format.Code{
+	notABundle:   format.MissingIndex,
+	badConfig:    format.BadHeader,
+	indexCorrupt: format.BadIndex,
+	indexForeign: format.Unsupported,
+	indexTorn:    format.Truncated,
+	indexLimit:   format.Limit,
+	badMetadata:  format.BadIndex,
+	shardMissing: format.MissingVolume,
+	badShard:     format.BadHeader,
+	shardShort:   format.Truncated,
+	recordBounds: format.OutOfBounds,
+	recordLarge:  format.Limit,
+	badMethod:    format.Unsupported,
+}
+
+// fault is a CorruptError in the making.
+func fault(class, volume string, off int64, msg string, args ...any) *format.CorruptError {
+	code, ok := codes[class]
+	if !ok {
+		panic("databundle: no code for " + class)
+	}
+	return &format.CorruptError{Format: "databundle", Problem: format.Problem{
+		Code: code, Class: class, Severity: format.Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
+	}}
+}
+
+// of says which entry a fault is about.
+func of(e *format.CorruptError, name string) *format.CorruptError {
+	c := *e
+	c.Entry, c.HasEntry = name, true
+	return &c
+}

@@ -1,0 +1,456 @@
+package databundle
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+)
+
+// The messages are protobuf, version 3. They are few and flat, so that they are
+// read field by field here; fields that we do not know are passed over.
+
+// compression is how the records of a shard are stored.
+type compression uint64
+
+const (
+	none   compression = 1
+	snappy compression = 2
+	zlib   compression = 3
+	zstd   compression = 8 // an extension
+)
+
+func (c compression) String() string {
+	switch c {
+	case none:
+		return "none"
+	case snappy:
+		return "snappy"
+	case zlib:
+		return "zlib"
+	case zstd:
+		return "zstd"
+	}
+	return "compression " + strconv.FormatUint(uint64(c), 10)
+}
+
+// config is BundleConfig.
+type config struct {
+	version     string
+	blockSize   uint64
+	recordSize  uint64
+	compression compression
+	shards      uint64 // 0 is unknown
+	rawPacked   bool
+}
+
+// header is BundleShardHeader.
+type header struct {
+	shard       uint64
+	shards      uint64
+	recordSize  uint64
+	align       uint64
+	compression compression
+	inline      []byte // BundleInlineTable
+	hasInline   bool
+	atEOF       bool
+	external    bool
+}
+
+// meta is BundleFileMetadata.
+type meta struct {
+	kind    uint64
+	shard   uint64
+	offset  uint64
+	size    uint64
+	crc     uint32
+	user    userData
+	hasUser bool
+}
+
+const (
+	regularFile = 1
+	directory   = 2
+)
+
+// userData is a google.protobuf.Any.
+type userData struct {
+	url   string
+	value []byte
+}
+
+// record is BundleRecordMetadata.
+type record struct {
+	shard    uint64
+	offset   uint64
+	at       uint64 // relative to the shard's data
+	stored   bool
+	allZeros bool
+}
+
+var errMessage = errors.New("its message cannot be decoded")
+
+// field is one field of a message: a number, or bytes.
+type field struct {
+	num   uint64
+	wire  byte
+	v     uint64
+	bytes []byte
+}
+
+const (
+	wireVarint = 0
+	wire64     = 1
+	wireBytes  = 2
+	wire32     = 5
+)
+
+// eachField calls do for each field of b.
+func eachField(b []byte, do func(field) error) error {
+	for len(b) > 0 {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 || tag>>3 == 0 || tag>>3 >= 1<<29 {
+			return errMessage
+		}
+		b = b[n:]
+		f := field{num: tag >> 3, wire: byte(tag & 7)}
+		switch f.wire {
+		case wireVarint:
+			if f.v, n = binary.Uvarint(b); n <= 0 {
+				return errMessage
+			}
+			b = b[n:]
+		case wireBytes:
+			l, n := binary.Uvarint(b)
+			if n <= 0 || l > uint64(len(b)-n) {
+				return errMessage
+			}
+			f.bytes, b = b[n:n+int(l)], b[n+int(l):]
+		case wire64, wire32:
+			n := 8
+			if f.wire == wire32 {
+				n = 4
+			}
+			if len(b) < n {
+				return errMessage
+			}
+			b = b[n:]
+		default:
+			return errMessage
+		}
+		if err := do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// is reports whether f is the field num, of that wire type. A known field of
+// another type is damage, but readers of protobuf pass over it.
+func (f field) is(num uint64, wire byte) bool { return f.num == num && f.wire == wire }
+
+func appendNumber(b []byte, num, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v)
+}
+
+func appendBool(b []byte, num uint64, v bool) []byte {
+	if v {
+		return appendNumber(b, num, 1)
+	}
+	return b
+}
+
+func appendText[T string | []byte](b []byte, num uint64, s T) []byte {
+	if len(s) == 0 {
+		return b
+	}
+	return appendMessage(b, num, s)
+}
+
+// appendMessage appends bytes even where there are none.
+func appendMessage[T string | []byte](b []byte, num uint64, s T) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3|wireBytes), uint64(len(s)))
+	return append(b, s...)
+}
+
+func parseConfig(b []byte) (c config, err error) {
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.is(1, wireBytes):
+			c.version = string(f.bytes)
+		case f.is(2, wireVarint):
+			c.blockSize = f.v
+		case f.is(3, wireVarint):
+			c.recordSize = f.v
+		case f.is(4, wireVarint):
+			c.compression = compression(f.v)
+		case f.is(5, wireVarint):
+			c.shards = f.v
+		case f.is(6, wireVarint):
+			c.rawPacked = f.v != 0
+		}
+		return nil
+	})
+	return c, err
+}
+
+func (c config) append(b []byte) []byte {
+	b = appendText(b, 1, c.version)
+	b = appendNumber(b, 2, c.blockSize)
+	b = appendNumber(b, 3, c.recordSize)
+	b = appendNumber(b, 4, uint64(c.compression))
+	b = appendNumber(b, 5, c.shards)
+	return appendBool(b, 6, c.rawPacked)
+}
+
+func parseHeader(b []byte) (h header, err error) {
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.is(1, wireVarint):
+			h.shard = f.v
+		case f.is(2, wireVarint):
+			h.shards = f.v
+		case f.is(3, wireVarint):
+			h.recordSize = f.v
+		case f.is(4, wireVarint):
+			h.align = f.v
+		case f.is(5, wireVarint):
+			h.compression = compression(f.v)
+		case f.is(6, wireBytes):
+			h.inline, h.hasInline = f.bytes, true
+		case f.is(7, wireVarint):
+			h.atEOF = f.v != 0
+		case f.is(8, wireVarint):
+			h.external = f.v != 0
+		}
+		return nil
+	})
+	return h, err
+}
+
+func (h header) append(b []byte) []byte {
+	b = appendNumber(b, 1, h.shard)
+	b = appendNumber(b, 2, h.shards)
+	b = appendNumber(b, 3, h.recordSize)
+	b = appendNumber(b, 4, h.align)
+	b = appendNumber(b, 5, uint64(h.compression))
+	if h.hasInline {
+		b = appendMessage(b, 6, h.inline)
+	}
+	return appendBool(b, 8, h.external)
+}
+
+func parseMeta(b []byte) (m meta, err error) {
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.is(1, wireVarint):
+			m.kind = f.v
+		case f.is(2, wireVarint):
+			m.shard = f.v
+		case f.is(3, wireVarint):
+			m.offset = f.v
+		case f.is(4, wireVarint):
+			m.size = f.v
+		case f.is(5, wireVarint):
+			m.crc = uint32(f.v)
+		case f.is(6, wireBytes):
+			m.user, m.hasUser = userData{}, true
+			return eachField(f.bytes, func(f field) error {
+				switch {
+				case f.is(1, wireBytes):
+					m.user.url = string(f.bytes)
+				case f.is(2, wireBytes):
+					m.user.value = f.bytes
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return meta{}, err
+	case m.kind != regularFile && m.kind != directory:
+		return meta{}, fmt.Errorf("it is of type %d, which there is not", m.kind)
+	case m.offset > 1<<63-1 || m.size > 1<<63-1-m.offset:
+		return meta{}, fmt.Errorf("it has %d bytes from %d, which is more than there can be", m.size, m.offset)
+	case m.kind == directory && m.size != 0:
+		return meta{}, errors.New("it is a directory and has content")
+	}
+	return m, nil
+}
+
+// isLink reports whether m is a link, which readers of the bare format see as a file.
+func (m meta) isLink() bool {
+	if !m.hasUser || m.user.url != attributesURL {
+		return false
+	}
+	a, err := parseAttributes(m.user.value)
+	return err == nil && (a.symlink != "" || a.hardLink != "")
+}
+
+func (m meta) append(b []byte) []byte {
+	b = appendNumber(b, 1, m.kind)
+	b = appendNumber(b, 2, m.shard)
+	b = appendNumber(b, 3, m.offset)
+	b = appendNumber(b, 4, m.size)
+	b = appendNumber(b, 5, uint64(m.crc))
+	if m.hasUser {
+		b = appendMessage(b, 6, appendText(appendText(nil, 1, m.user.url), 2, m.user.value))
+	}
+	return b
+}
+
+func parseRecord(b []byte) (r record, err error) {
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.is(1, wireVarint):
+			r.shard = f.v
+		case f.is(2, wireVarint):
+			r.offset = f.v
+		case f.is(3, wireVarint):
+			r.at, r.stored = f.v, true
+		case f.is(4, wireVarint):
+			r.allZeros = f.v != 0
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return record{}, err
+	case r.stored == r.allZeros:
+		return record{}, errors.New("it says where it is stored and that it is not, or neither")
+	case r.at > 1<<63-1:
+		return record{}, fmt.Errorf("it is stored at %d, which is more than there can be", r.at)
+	}
+	return r, nil
+}
+
+func (r record) append(b []byte) []byte {
+	b = appendNumber(b, 1, r.shard)
+	b = appendNumber(b, 2, r.offset)
+	if r.allZeros {
+		return appendNumber(b, 4, 1)
+	}
+	// One of two fields that exclude each other is written even where it is 0.
+	return binary.AppendUvarint(binary.AppendUvarint(b, 3<<3), r.at)
+}
+
+// attributesURL is the type of user data that says what the format itself has no
+// place for.
+const attributesURL = "type.googleapis.com/holdall.bundle.v1.FileAttributes"
+
+// attributes is our message of that type.
+type attributes struct {
+	mode    fs.FileMode // permission and set-id bits
+	hasMode bool
+	time    time.Time
+	uid     uint64
+	gid     uint64
+	hasUID  bool
+	hasGID  bool
+	symlink string
+	// What a number does not say, and links.
+	owner, group string
+	hardLink     string
+}
+
+// Bits of a mode, as Unix has them.
+const (
+	unixSetuid = 0o4000
+	unixSetgid = 0o2000
+	unixSticky = 0o1000
+)
+
+func unixMode(m fs.FileMode) uint64 {
+	u := uint64(m.Perm())
+	for _, bit := range []struct {
+		m fs.FileMode
+		u uint64
+	}{{fs.ModeSetuid, unixSetuid}, {fs.ModeSetgid, unixSetgid}, {fs.ModeSticky, unixSticky}} {
+		if m&bit.m != 0 {
+			u |= bit.u
+		}
+	}
+	return u
+}
+
+func fileMode(u uint64) fs.FileMode {
+	m := fs.FileMode(u & 0o777)
+	for _, bit := range []struct {
+		m fs.FileMode
+		u uint64
+	}{{fs.ModeSetuid, unixSetuid}, {fs.ModeSetgid, unixSetgid}, {fs.ModeSticky, unixSticky}} {
+		if u&bit.u != 0 {
+			m |= bit.m
+		}
+	}
+	return m
+}
+
+func zigzag(v int64) uint64   { return uint64(v<<1 ^ v>>63) }
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+
+func parseAttributes(b []byte) (a attributes, err error) {
+	var sec int64
+	var nsec uint64
+	timed := false
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.is(1, wireVarint):
+			a.mode, a.hasMode = fileMode(f.v), true
+		case f.is(2, wireVarint):
+			sec, timed = unzigzag(f.v), true
+		case f.is(3, wireVarint):
+			nsec, timed = f.v, true
+		case f.is(4, wireVarint):
+			a.uid, a.hasUID = f.v, true
+		case f.is(5, wireVarint):
+			a.gid, a.hasGID = f.v, true
+		case f.is(6, wireBytes):
+			a.symlink = string(f.bytes)
+		case f.is(8, wireBytes):
+			a.owner = string(f.bytes)
+		case f.is(9, wireBytes):
+			a.group = string(f.bytes)
+		case f.is(10, wireBytes):
+			a.hardLink = string(f.bytes)
+		}
+		return nil
+	})
+	if err == nil && nsec >= 1e9 {
+		err = errMessage
+	}
+	// Years that no calendar has would not survive as text.
+	if timed && err == nil && sec > -1<<40 && sec < 1<<40 {
+		a.time = time.Unix(sec, int64(nsec)).UTC()
+	}
+	return a, err
+}
+
+func (a attributes) append(b []byte) []byte {
+	// A mode of 0 is one: it is written, and so is an owner of 0.
+	put := func(num, v uint64) { b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v) }
+	if a.hasMode {
+		put(1, unixMode(a.mode))
+	}
+	if !a.time.IsZero() {
+		put(2, zigzag(a.time.Unix()))
+		b = appendNumber(b, 3, uint64(a.time.Nanosecond()))
+	}
+	if a.hasUID {
+		put(4, a.uid)
+	}
+	if a.hasGID {
+		put(5, a.gid)
+	}
+	b = appendText(b, 6, a.symlink)
+	b = appendText(b, 8, a.owner)
+	b = appendText(b, 9, a.group)
+	return appendText(b, 10, a.hardLink)
+}

@@ -1,0 +1,754 @@
+package databundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+	a, err := load(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{a}, nil
+}
+
+// reader answers from the index: nothing of it is held but what was asked for.
+type reader struct{ *bundle }
+
+func (r *reader) Close() error { return r.close() }
+
+// Entries yields the rows of files in the order of their keys, which is the order
+// in which most writers store them.
+func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		last := ""
+		for row, err := range r.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			e := r.entryOf(row)
+			if e.Name == "" && e.Kind == format.Dir && e.Fault == nil {
+				continue // the bundle itself
+			}
+			// The same name by another key would come twice.
+			if e.Name == last && last != "" {
+				continue
+			}
+			last = e.Name
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// dialectOf finds out how the keys of another writer differ. Only what is not
+// found by its own key is looked for by others.
+func (a *bundle) dialectOf(ctx context.Context) (dialect, error) {
+	a.mu.Lock()
+	known := a.oddity
+	a.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	var d dialect
+	first := func(from, to []byte) (row sstable.Row, ok bool, err error) {
+		for row, err := range a.rows.Scan(ctx, from, to) {
+			return row, err == nil, err
+		}
+		return row, false, nil
+	}
+	_, slashed, err := first(append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1))
+	if err != nil {
+		return d, err
+	}
+	row, ok, err := first(fileTablePrefix, after(fileTablePrefix))
+	if err != nil {
+		return d, err
+	}
+	d = dialect{slashed: slashed, terminated: ok && bytes.HasSuffix(row.Key, []byte{0, 0})}
+	a.mu.Lock()
+	a.oddity = &d
+	a.mu.Unlock()
+	return d, nil
+}
+
+// row finds the row of a name.
+func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool, err error) {
+	try := func(dir, base string) bool {
+		if got, okay := nameOf(dir, base); !okay || got != name {
+			return false
+		}
+		row.Key = append(appendBytes(bytes.Clone(fileTablePrefix), dir), base...)
+		row.Value, ok, err = a.rows.Get(ctx, row.Key)
+		return ok || err != nil
+	}
+	dir, base := splitName(name)
+	if try(dir+"/", base) {
+		return row, ok, err
+	}
+	d, err := a.dialectOf(ctx)
+	if err != nil {
+		return row, false, err
+	}
+	if d.terminated && try(dir+"/", base+"\x00\x00") {
+		return row, ok, err
+	}
+	if d.slashed && dir != "" {
+		if try("/"+dir+"/", base) || d.terminated && try("/"+dir+"/", base+"\x00\x00") {
+			return row, ok, err
+		}
+	}
+	return row, false, nil
+}
+
+func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	if name == "." {
+		return format.Entry{Name: ".", Kind: format.Dir}, nil
+	}
+	row, ok, err := r.row(ctx, name)
+	if err != nil {
+		return format.Entry{}, err
+	}
+	if ok && name != "" {
+		return r.entryOf(row), nil
+	}
+	if fs.ValidPath(name) {
+		implied, err := r.impliedDir(ctx, name)
+		if err != nil {
+			return format.Entry{}, err
+		}
+		if implied {
+			return format.Entry{Name: name, Kind: format.Dir}, nil
+		}
+	}
+	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+// treePrefixes are what keys below a directory begin with: of rows in it, and in
+// what is below it.
+func (a *bundle) treePrefixes(ctx context.Context, dir string) ([][]byte, error) {
+	d, err := a.dialectOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	whole := func(dir string) []byte { return append(bytes.Clone(fileTablePrefix), escaped(dir)...) }
+	if dir == "." {
+		// The rows of the root have a directory of "/", others begin anyhow.
+		if d.slashed {
+			return [][]byte{whole(""), whole("/")}, nil
+		}
+		return [][]byte{whole("")}, nil
+	}
+	all := [][]byte{whole(dir + "/")}
+	if d.slashed {
+		all = append(all, whole("/"+dir+"/"))
+	}
+	return all, nil
+}
+
+// escaped is s as the beginning of a string in a key.
+func escaped(s string) []byte { return bytes.TrimSuffix(appendBytes(nil, s), []byte{0, 0}) }
+
+// impliedDir reports whether a path lies below name.
+func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
+	prefixes, err := r.treePrefixes(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	for _, prefix := range prefixes {
+		for row, err := range r.rows.Scan(ctx, prefix, after(prefix)) {
+			if err != nil {
+				return false, err
+			}
+			if e := r.entryOf(row); fs.ValidPath(e.Name) && strings.HasPrefix(e.Name, name+"/") {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// ReadDir yields the rows of a directory, and then the directories in it that have
+// no row of their own. Names that are no paths are yielded where they lie.
+func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if err := r.readDir(ctx, dir, func(e format.Entry) bool { return yield(e, nil) }); err != nil {
+			yield(format.Entry{}, err)
+		}
+	}
+}
+
+func (r *reader) readDir(ctx context.Context, dir string, yield func(format.Entry) bool) error {
+	own := "/"
+	if dir != "." {
+		e, err := r.Lookup(ctx, dir)
+		if err == nil && e.Kind != format.Dir {
+			// A file, and above others nevertheless.
+			implied, ierr := r.impliedDir(ctx, dir)
+			if err = ierr; err == nil && !implied {
+				err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
+			}
+		}
+		if err != nil {
+			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
+		}
+		own = dir + "/"
+	}
+	d, err := r.dialectOf(ctx)
+	if err != nil {
+		return err
+	}
+	dirs := []string{own}
+	if d.slashed && dir != "." {
+		dirs = append(dirs, "/"+own)
+	}
+	shown := map[string]bool{} // directories that have a row
+	for _, name := range dirs {
+		prefix := appendBytes(bytes.Clone(fileTablePrefix), name)
+		for row, err := range r.rows.Scan(ctx, prefix, after(prefix)) {
+			if err != nil {
+				return err
+			}
+			e := r.entryOf(row)
+			if e.Name == "" && e.Kind == format.Dir && e.Fault == nil {
+				continue
+			}
+			if e.Kind == format.Dir {
+				shown[e.Name] = true
+			}
+			if !yield(e) {
+				return nil
+			}
+		}
+	}
+	prefixes, err := r.treePrefixes(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, prefix := range prefixes {
+		if more, err := r.readSubdirs(ctx, dir, prefix, shown, yield); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSubdirs goes from one directory below prefix to the next, without what is in
+// them.
+func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, yield func(format.Entry) bool) (more bool, _ error) {
+	at, end := prefix, after(prefix)
+	for {
+		var next []byte
+		for row, err := range r.rows.Scan(ctx, at, end) {
+			if err != nil {
+				return false, err
+			}
+			rest := row.Key[len(prefix):]
+			i := bytes.IndexByte(rest, '/')
+			nul := bytes.Index(rest, []byte{0, 0})
+			if i < 0 || nul >= 0 && nul < i {
+				// A row of the directory itself, which was yielded; or one whose
+				// directory has no slash at its end.
+				if nul == 0 {
+					next = after(append(bytes.Clone(prefix), 0, 0))
+				} else {
+					if e := r.entryOf(row); e.Fault != nil && !yield(e) {
+						return false, nil
+					}
+					next = append(bytes.Clone(row.Key), 0)
+				}
+				break
+			}
+			if i == 0 && dir == "." && len(prefix) == len(fileTablePrefix) {
+				// Directories that begin with a slash: the rows of the root, and
+				// those that the other prefix has.
+				next = append(bytes.Clone(prefix), '/'+1)
+				break
+			}
+			first := string(rest[:i])
+			sub := first
+			if dir != "." {
+				sub = dir + "/" + first
+			}
+			if !fs.ValidPath(first) {
+				if e := r.entryOf(row); !yield(e) {
+					return false, nil
+				}
+				next = append(bytes.Clone(row.Key), 0)
+				break
+			}
+			if !shown[sub] {
+				shown[sub] = true
+				_, own, err := r.row(ctx, sub)
+				if err != nil {
+					return false, err
+				}
+				if !own && !yield(format.Entry{Name: sub, Kind: format.Dir}) {
+					return false, nil
+				}
+			}
+			next = append(append(bytes.Clone(prefix), rest[:i]...), '/'+1)
+			break
+		}
+		if next == nil || end != nil && bytes.Compare(next, end) >= 0 {
+			return true, nil
+		}
+		at = next
+	}
+}
+
+// Run returns where e lies, if that is one run that is stored as it is.
+func (r *reader) Run(e format.Entry) (format.Extent, bool) {
+	at, ok := e.Ref.(stretch)
+	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
+		return format.Extent{}, false
+	}
+	r.mu.Lock()
+	s := r.shards[at.shard]
+	plain := s != nil && s.loaded && s.wrong == nil && len(s.records) == 0 && s.decode == nil && s.codec == codec.Raw
+	r.mu.Unlock()
+	if !plain || s.dataOff+at.off+e.Size > s.size {
+		return format.Extent{}, false
+	}
+	return format.Extent{Size: e.Size, Object: s.name, Off: s.dataOff + at.off, Len: e.Size}, true
+}
+
+// Extents of a file are slices of the records that it lies in.
+func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		fail := func(x format.Extent, err error) {
+			if c, ok := err.(*format.CorruptError); ok {
+				err = of(c, e.Name)
+			}
+			yield(x, err)
+		}
+		at, ok := e.Ref.(stretch)
+		switch {
+		case e.Fault != nil:
+			yield(format.Extent{}, &format.CorruptError{Format: "databundle", Problem: *e.Fault})
+			return
+		case !e.Kind.HasContent() || e.Size == 0 || n <= 0 || off >= e.Size:
+			return
+		case !ok:
+			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			return
+		}
+		s, err := r.shard(ctx, at.shard)
+		if err == nil {
+			err = s.decode
+		}
+		if err != nil {
+			fail(format.Extent{}, err)
+			return
+		}
+		places, err := r.placesOf(ctx, s)
+		if err != nil {
+			fail(format.Extent{}, err)
+			return
+		}
+		if len(places) == 0 {
+			x, err := s.linear(at.off, e.Size)
+			if err != nil {
+				fail(x, err)
+				return
+			}
+			yield(x, nil)
+			return
+		}
+		off = max(off, 0)
+		from, to := at.off+off, at.off+min(off+n, e.Size)
+		k := sort.Search(len(places), func(k int) bool { return places[k].off > from }) - 1
+		for ; from < to; k++ {
+			x, err := r.extentOf(ctx, s, places, k, at, e.Size)
+			if err != nil {
+				fail(x, err)
+				return
+			}
+			if !yield(x, nil) {
+				return
+			}
+			from = at.off + x.At + x.Size
+		}
+	}
+}
+
+// linear is where a file lies in a shard that stores its stream as it is.
+func (s *shard) linear(off, n int64) (format.Extent, error) {
+	if s.codec != codec.Raw {
+		return format.Extent{Object: s.name}, fault(recordBounds, s.name, -1, "it is compressed, and the index has no row of its records")
+	}
+	x := format.Extent{Size: n, Object: s.name, Off: s.dataOff + off, Len: n}
+	if x.Off > s.size-n {
+		return x, s.short(x.Off, n)
+	}
+	return x, nil
+}
+
+// extentOf is the part of a file that lies in the record of that number.
+func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, at stretch, size int64) (format.Extent, error) {
+	p := places[k]
+	end, known := int64(0), true
+	if k+1 < len(places) {
+		end = places[k+1].off
+	} else {
+		var err error
+		if end, known, err = a.endOf(ctx, s.index, false); err != nil {
+			return format.Extent{}, err
+		}
+		if !known {
+			end = at.off + size // at least
+		}
+	}
+	first, last := max(p.off, at.off), min(end, at.off+size)
+	x := format.Extent{At: first - at.off, Size: last - first, Object: s.name, Codec: s.codec, Skip: first - p.off, Unit: end - p.off}
+	switch {
+	case last <= first:
+		return x, fault(recordBounds, a.indexName(), -1, "shard %d has no record for what lies at %d", s.index, at.off)
+	case x.Unit > maxRecord:
+		return x, fault(recordLarge, a.indexName(), -1, "record %d of shard %d has %d bytes, more than %d", k, s.index, x.Unit, maxRecord)
+	case p.at < 0:
+		return format.Extent{At: x.At, Size: x.Size, Codec: codec.Zero}, nil
+	}
+	x.Off, x.Len = s.dataOff+p.at, p.len
+	if p.at >= s.size-s.dataOff {
+		return x, s.short(x.Off, max(x.Len, 1))
+	}
+	if s.codec == codec.Raw {
+		x.Off, x.Len = x.Off+x.Skip, x.Size
+		x.Skip, x.Unit = 0, 0
+		if x.Off+x.Len > s.dataOff+p.at+p.len {
+			return x, s.short(x.Off, x.Len)
+		}
+		return x, nil
+	}
+	if known {
+		x.Len = min(x.Len, mostStored(x.Unit))
+	} else {
+		x.Unit = 0
+	}
+	return x, nil
+}
+
+// runs is a set of numbers, as runs that do not touch.
+type runs []struct{ from, to int64 }
+
+// add adds a run. Files come nearly always in order, so that it is the last that
+// grows.
+func (r *runs) add(from, to int64) {
+	if n := len(*r); n > 0 && (*r)[n-1].from <= from && from <= (*r)[n-1].to {
+		(*r)[n-1].to = max((*r)[n-1].to, to)
+		return
+	}
+	*r = append(*r, struct{ from, to int64 }{from, to})
+	if len(*r)&0xffff == 0 {
+		r.join()
+	}
+}
+
+// join sorts what was added, and joins what touches.
+func (r *runs) join() {
+	slices.SortFunc(*r, func(a, b struct{ from, to int64 }) int { return cmp.Compare(a.from, b.from) })
+	kept := (*r)[:0]
+	for _, x := range *r {
+		if n := len(kept); n > 0 && x.from <= kept[n-1].to {
+			kept[n-1].to = max(kept[n-1].to, x.to)
+			continue
+		}
+		kept = append(kept, x)
+	}
+	*r = kept
+}
+
+// touches reports whether a run has anything from from to to. They are joined.
+func (r runs) touches(from, to int64) bool {
+	i := sort.Search(len(r), func(i int) bool { return r[i].to > from })
+	return i < len(r) && r[i].from < to
+}
+
+// used finds out which bytes of each shard's stream are content.
+func (a *bundle) used(ctx context.Context) (map[uint64]*runs, error) {
+	all := map[uint64]*runs{}
+	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		e := a.entryOf(row)
+		at, ok := e.Ref.(stretch)
+		if !ok || e.Fault != nil || e.Kind != format.File || e.Size == 0 {
+			continue
+		}
+		if all[at.shard] == nil {
+			all[at.shard] = &runs{}
+		}
+		all[at.shard].add(at.off, at.off+e.Size)
+	}
+	for _, r := range all {
+		r.join()
+	}
+	return all, nil
+}
+
+// Regions are the index, the headers of shards, and what of them is no content.
+func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		objects, err := r.objects(ctx)
+		if err != nil {
+			yield(format.Region{}, err)
+			return
+		}
+		used, err := r.used(ctx)
+		if err != nil {
+			yield(format.Region{}, err)
+			return
+		}
+		for _, o := range objects {
+			if o.size == 0 {
+				continue
+			}
+			if !o.isShard {
+				if !yield(format.Region{Object: o.name, Len: o.size, Use: format.IndexData, Label: "index"}, nil) {
+					return
+				}
+				continue
+			}
+			regions, err := r.shardRegions(ctx, o, used[o.shard])
+			if err != nil {
+				yield(format.Region{}, err)
+				return
+			}
+			for _, g := range regions {
+				if !yield(g, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (a *bundle) shardRegions(ctx context.Context, o object, used *runs) ([]format.Region, error) {
+	if used == nil {
+		used = &runs{}
+	}
+	s, err := a.shard(ctx, o.shard)
+	var places []place
+	if err == nil {
+		places, err = a.placesOf(ctx, s)
+	}
+	if _, damaged := err.(*format.CorruptError); damaged {
+		return []format.Region{{Object: o.name, Len: o.size, Use: format.Unknown, Label: "a shard that cannot be read"}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []format.Region
+	put := func(from, to int64, use format.Use, label string) {
+		if to = min(to, s.size); to > from {
+			out = append(out, format.Region{Object: s.name, Off: from, Len: to - from, Use: use, Label: label})
+		}
+	}
+	put(0, s.dataOff, format.Header, "shard header")
+	if len(places) == 0 {
+		at := s.dataOff
+		for _, x := range *used {
+			if x.to > s.size-s.dataOff {
+				break // files beyond the end cannot be read
+			}
+			put(at, s.dataOff+x.from, format.Padding, "between files")
+			at = s.dataOff + x.to
+		}
+		put(at, s.size, format.Padding, "behind the last file")
+		return out, nil
+	}
+	covered := runs{}
+	for k, p := range places {
+		if p.at < 0 {
+			continue
+		}
+		from := s.dataOff + p.at
+		covered.add(from, from+p.len)
+		end, known := int64(0), true
+		if k+1 < len(places) {
+			end = places[k+1].off
+		} else if end, known, err = a.endOf(ctx, s.index, false); err != nil {
+			return nil, err
+		} else if !known {
+			end = p.off + 1
+		}
+		switch {
+		case !used.touches(p.off, max(end, p.off+1)):
+			put(from, from+p.len, format.Unknown, "a record of no file")
+		case s.codec == codec.Raw:
+			at := p.off
+			for _, x := range *used {
+				if x.to <= p.off || x.from >= end {
+					continue
+				}
+				put(from+at-p.off, from+max(x.from, p.off)-p.off, format.Padding, "between files")
+				at = min(x.to, end)
+			}
+			put(from+at-p.off, from+p.len, format.Padding, "behind a record")
+		case known && p.len > mostStored(end-p.off):
+			put(from+mostStored(end-p.off), from+p.len, format.Padding, "behind a record")
+		}
+	}
+	covered.join()
+	at := s.dataOff
+	for _, x := range covered {
+		put(at, x.from, format.Unknown, "before the first record")
+		at = max(at, x.to)
+	}
+	put(at, s.size, format.Unknown, "of no record")
+	slices.SortFunc(out, func(a, b format.Region) int { return cmp.Compare(a.Off, b.Off) })
+	return out, nil
+}
+
+// object is one of those that a bundle is made of.
+type object struct {
+	name    string
+	size    int64
+	isShard bool
+	shard   uint64
+}
+
+// objects finds the bundle's objects: by a list where the store has one.
+func (a *bundle) objects(ctx context.Context) ([]object, error) {
+	var all []object
+	prefix := below(a.root, "")
+	if a.root == "" {
+		prefix = ""
+	}
+	var listErr error
+	for info, err := range store.List(ctx, a.st, prefix) {
+		if err != nil {
+			listErr = err
+			break
+		}
+		rest := strings.TrimPrefix(info.Name, prefix)
+		if i, ok := parseShardName(rest); ok {
+			all = append(all, object{info.Name, info.Size, true, i})
+		} else if strings.HasPrefix(rest, indexDir+"/") && !a.single {
+			all = append(all, object{name: info.Name, size: info.Size})
+		}
+	}
+	if listErr == nil {
+		return all, nil
+	}
+	if !errors.Is(listErr, errors.ErrUnsupported) {
+		return nil, listErr
+	}
+	// Without a list: what the manifest names, and shards as many as there are said
+	// to be.
+	all = nil
+	if d, ok := a.rows.(directoryRows); ok {
+		files, err := d.Files(ctx)
+		if err != nil {
+			return nil, indexError(err)
+		}
+		for _, f := range files {
+			if f.Present {
+				all = append(all, object{name: f.Name, size: f.Size})
+			}
+		}
+	}
+	for i := range max(a.cfg.shards, 1) {
+		s, err := a.shard(ctx, i)
+		if _, damaged := err.(*format.CorruptError); damaged {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object{s.name, s.size, true, i})
+	}
+	return all, nil
+}
+
+// About says what the bundle says of itself.
+func (r *reader) About(ctx context.Context) (format.About, error) {
+	about := format.About{Version: r.cfg.version}
+	objects, err := r.objects(ctx)
+	if err != nil {
+		return about, err
+	}
+	shards := 0
+	for _, o := range objects {
+		about.Volumes = append(about.Volumes, o.name)
+		if o.isShard {
+			shards++
+		} else {
+			about.IndexBytes += o.size
+		}
+	}
+	if r.single {
+		s, err := r.shard(ctx, 0)
+		if err != nil {
+			return about, err
+		}
+		about.IndexBytes = s.dataOff
+	}
+	fact := func(key, value string) { about.Facts = append(about.Facts, format.Fact{Key: key, Value: value}) }
+	said := strconv.Itoa(shards)
+	if r.cfg.shards > 0 && r.cfg.shards != uint64(shards) {
+		said += fmt.Sprintf(" of %d", r.cfg.shards)
+	}
+	fact("shards", said)
+	fact("compression", r.cfg.compression.String())
+	if r.cfg.compression != none {
+		fact("record size", strconv.FormatUint(r.cfg.recordSize, 10))
+	}
+	fact("alignment", strconv.FormatUint(r.cfg.blockSize, 10))
+	if r.cfg.rawPacked {
+		fact("raw packed", "yes: files end to end")
+	}
+	where := "index/"
+	if r.single {
+		where = "in the header of the shard"
+	}
+	fact("index", where)
+	about.Notes = r.notes()
+	row, ok, err := r.rows.Get(ctx, appendFileKey(nil, ""))
+	if err != nil {
+		return about, err
+	}
+	if ok {
+		if m, err := parseMeta(row); err == nil && m.hasUser {
+			about.Carry = append(about.Carry, [2]string{carryRoot, m.user.url + "\n" + hex.EncodeToString(m.user.value)})
+		}
+	}
+	return about, nil
+}
+
+// carryRoot is the user data of the bundle itself.
+const carryRoot = "user_data"
+
+// notes are what was odd about the index and did not keep it from being read.
+func (a *bundle) notes() (all []format.Problem) {
+	d, ok := a.rows.(directoryRows)
+	if !ok {
+		return nil
+	}
+	for _, n := range d.Notes() {
+		c := fault(indexClass(n.Err), n.Err.Object, n.Err.Offset, "%s", n.Err.What)
+		c.Severity = format.Warning
+		all = append(all, c.Problem)
+	}
+	return all
+}

@@ -1,0 +1,335 @@
+package databundle
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// More classes, of what does not keep a bundle from being read.
+const (
+	oddName     = "name" // and what format.NameFault says
+	doubleName  = "duplicate-name"
+	fileAsDir   = "name-conflict"
+	lostLink    = "dangling-link"
+	overlapping = "overlap"
+	orphan      = "orphan"
+	oddConfig   = "config-odd"
+	strangeRow  = "unknown-table"
+)
+
+func init() {
+	for class, code := range map[string]format.Code{
+		doubleName: format.Duplicate, fileAsDir: format.Overlap, lostLink: format.Dangling, overlapping: format.Overlap,
+		orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex,
+	} {
+		codes[class] = code
+	}
+}
+
+func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	a, err := load(ctx, st, name, o)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	v := &check{bundle: a, report: report, streams: map[uint64]*stream{}}
+	return v.run(ctx)
+}
+
+// check is a bundle whose structure is being checked.
+type check struct {
+	*bundle
+	report  func(format.Problem)
+	streams map[uint64]*stream
+	lastDir string
+	clash   string // a file that lastDir lies below
+}
+
+// stream is what is known of a shard's stream from the rows of its files.
+type stream struct {
+	used runs
+	odd  runs // files that did not come behind what came before them
+	end  int64
+}
+
+func (v *check) say(sev format.Severity, class, volume string, off int64, entry *string, msg string, args ...any) {
+	c := fault(class, volume, off, msg, args...)
+	c.Severity = sev
+	if entry != nil {
+		c.Entry, c.HasEntry = *entry, true
+	}
+	v.report(c.Problem)
+}
+
+func (v *check) run(ctx context.Context) error {
+	if d, ok := v.rows.(directoryRows); ok {
+		_, err := d.Check(ctx, func(p sstable.Problem) {
+			c := fault(indexClass(p.Err), p.Err.Object, p.Err.Offset, "%s", p.Err.What)
+			if !p.Rows {
+				c.Severity = format.Warning
+			}
+			v.report(c.Problem)
+		})
+		if err != nil {
+			return indexError(err)
+		}
+	}
+	for _, step := range []func(context.Context) error{v.checkConfig, v.checkRows, v.checkShards} {
+		err := step(ctx)
+		if c, ok := err.(*format.CorruptError); ok {
+			// The index cannot be read on: that was reported, or is now.
+			v.report(c.Problem)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *check) checkConfig(context.Context) error {
+	c := v.cfg
+	if _, ok := codecOf(c.compression); !ok {
+		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says %v", c.compression)
+	}
+	if c.recordSize == 0 && c.compression != none {
+		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says that records have no length")
+	}
+	if c.shards > 1<<32 {
+		v.say(format.Error, badConfig, v.indexName(), -1, nil, "%d shards", c.shards)
+	}
+	return nil
+}
+
+// checkRows goes through the whole index.
+func (v *check) checkRows(ctx context.Context) error {
+	last := ""
+	strange := map[uint64]bool{}
+	for row, err := range v.rows.Scan(ctx, nil, nil) {
+		if err != nil {
+			return err
+		}
+		table, rest, err := varuint(row.Key)
+		switch {
+		case err != nil:
+			v.say(format.Error, badMetadata, v.indexName(), -1, nil, "row %s: %v", hex.EncodeToString(row.Key), err)
+		case table == fileTable:
+			e := v.entryOf(row)
+			if e.Name == last && last != "" {
+				v.say(format.Warning, doubleName, v.indexName(), -1, &e.Name, "the index has this name twice, by keys that differ")
+			}
+			last = e.Name
+			if err := v.checkEntry(ctx, e, row); err != nil {
+				return err
+			}
+		case table == recordTable:
+			if _, _, err := parsePlace(row); err != nil {
+				v.say(format.Error, recordBounds, v.indexName(), -1, nil, "row %s: %v", hex.EncodeToString(row.Key), err)
+			}
+		case table == configTable && len(rest) == 0:
+		case !strange[table]:
+			strange[table] = true
+			v.say(format.Warning, strangeRow, v.indexName(), -1, nil, "rows of table %d, which nobody knows", table)
+		}
+	}
+	return nil
+}
+
+func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row) error {
+	if e.Fault != nil {
+		v.report(*e.Fault)
+		return nil
+	}
+	if e.Name == "" && e.Kind == format.Dir {
+		return nil // the bundle itself
+	}
+	if class := format.NameFault(e.Name); class != "" {
+		p := format.Problem{Code: format.UnsafePath, Class: class, Severity: format.Warning, Volume: v.indexName(), Off: -1,
+			Entry: e.Name, HasEntry: true, Message: "the name is not extracted: " + format.NameAdvice(class)}
+		v.report(p)
+		return nil
+	}
+	if err := v.checkAbove(ctx, e.Name); err != nil {
+		return err
+	}
+	m, err := parseMeta(row.Value)
+	if err != nil {
+		return nil // it has a fault, then
+	}
+	if e.Kind == format.HardLink {
+		other, ok, err := v.row(ctx, e.Link)
+		if err != nil {
+			return err
+		}
+		if first, err := parseMeta(other.Value); !ok || err != nil || first.shard != m.shard || first.offset != m.offset || first.size != m.size {
+			v.say(format.Warning, lostLink, v.indexName(), -1, &e.Name, "a further name of %s, which is not there or is something else", format.Escape(e.Link))
+		}
+		return nil
+	}
+	if m.kind == regularFile && m.size > 0 {
+		s := v.streams[m.shard]
+		if s == nil {
+			s = &stream{}
+			v.streams[m.shard] = s
+		}
+		from, to := int64(m.offset), int64(m.offset+m.size)
+		if n := len(s.used); n > 0 && from < s.used[n-1].to {
+			s.odd = append(s.odd, struct{ from, to int64 }{from, to})
+		} else {
+			s.used.add(from, to)
+		}
+		s.end = max(s.end, to)
+	}
+	return nil
+}
+
+// checkAbove says that a file lies where a directory should. Neighbours mostly
+// share their directory.
+func (v *check) checkAbove(ctx context.Context, name string) error {
+	dir := path.Dir(name)
+	if dir != v.lastDir {
+		v.lastDir, v.clash = dir, ""
+		for d := dir; d != "."; d = path.Dir(d) {
+			row, ok, err := v.row(ctx, d)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			if m, err := parseMeta(row.Value); err == nil && m.kind != directory {
+				v.clash = d
+			}
+			break // what is above a row was looked at with it
+		}
+	}
+	if v.clash != "" {
+		v.say(format.Error, fileAsDir, v.indexName(), -1, &name, "it lies below %s, which is a file", format.Escape(v.clash))
+	}
+	return nil
+}
+
+// checkShards looks at the shards that there are said to be, or that files lie in.
+func (v *check) checkShards(ctx context.Context) error {
+	for i := range v.cfg.shards {
+		if i == 1<<20 {
+			break
+		}
+		if v.streams[i] == nil {
+			v.streams[i] = &stream{}
+		}
+	}
+	order := make([]uint64, 0, len(v.streams))
+	for i := range v.streams {
+		order = append(order, i)
+	}
+	slices.Sort(order)
+	for _, i := range order {
+		err := v.checkShard(ctx, i, v.streams[i])
+		if c, ok := err.(*format.CorruptError); ok {
+			v.report(c.Problem)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
+	s, err := v.shard(ctx, i)
+	if err != nil {
+		return err
+	}
+	if s.decode != nil {
+		return s.decode
+	}
+	if s.header.compression != v.cfg.compression {
+		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "its records are stored by %v, the bundle's own row says %v", s.header.compression, v.cfg.compression)
+	}
+	if n := s.header.shards; n != 0 && v.cfg.shards != 0 && n != v.cfg.shards {
+		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "it is one of %d, the bundle's own row says %d", n, v.cfg.shards)
+	}
+	places, err := v.placesOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	end := s.size - s.dataOff
+	if len(places) == 0 {
+		if s.header.compression != none && files.end > 0 {
+			return fault(recordBounds, v.indexName(), -1, "shard %d is compressed, and the index has no row of its records", i)
+		}
+		if files.end > end {
+			v.say(format.Error, shardShort, s.name, s.size, nil, "it ends at %d, and files go up to %d", s.size, s.dataOff+files.end)
+		}
+	}
+	last := int64(-1)
+	lowest := int64(-1)
+	for k, p := range places {
+		if p.at < 0 {
+			continue
+		}
+		if p.at >= end {
+			v.say(format.Error, shardShort, s.name, s.dataOff+p.at, nil, "record %d is stored beyond the shard's end, %d", k, s.size)
+		}
+		if p.at <= last {
+			v.say(format.Warning, recordBounds, v.indexName(), -1, nil, "record %d of shard %d is stored before the one before it", k, i)
+		}
+		last = max(last, p.at)
+		if lowest < 0 || p.at < lowest {
+			lowest = p.at
+		}
+	}
+	if lowest > 0 && lowest == s.dataOff {
+		v.say(format.Note, recordBounds, v.indexName(), -1, nil, "the first record of shard %d is stored at %d, where data begin: its writer may have counted from the beginning of the shard", i, lowest)
+	}
+	if n := len(places); n > 0 && files.end <= places[n-1].off {
+		v.say(format.Note, orphan, s.name, -1, nil, "nothing says how long its last record is: no file lies in it")
+	}
+	v.checkOverlaps(s, files)
+	return nil
+}
+
+// checkOverlaps compares where files lie.
+func (v *check) checkOverlaps(s *shard, files *stream) {
+	slices.SortFunc(files.odd, func(a, b struct{ from, to int64 }) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	})
+	files.used.join()
+	overlaps, end := 0, int64(-1)
+	for _, x := range files.odd {
+		if x.from < end || files.used.touches(x.from, x.to) {
+			overlaps++
+		}
+		end = max(end, x.to)
+	}
+	if overlaps > 0 {
+		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files lie where others do", overlaps)
+	}
+	files.used = append(files.used, files.odd...)
+	files.used.join()
+	holes, lost, at := 0, int64(0), int64(0)
+	for _, x := range files.used {
+		if gap := x.from - at; gap > 0 && !(s.header.compression == none && gap < int64(max(v.cfg.blockSize, 1)) && x.from%int64(max(v.cfg.blockSize, 1)) == 0) {
+			holes++
+			lost += gap
+		}
+		at = x.to
+	}
+	if holes > 0 {
+		v.say(format.Note, orphan, s.name, -1, nil, "%s of its stream are no file's", fmt.Sprintf("%d bytes in %d places", lost, holes))
+	}
+}

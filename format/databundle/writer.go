@@ -1,0 +1,1011 @@
+package databundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// What only this format understands of CreateOptions. Sizes are in bytes.
+const (
+	paramShards      = "shards"
+	paramShardSize   = "shard-size"
+	paramCompression = "compression"
+	paramLevel       = "level"
+	paramRecordSize  = "record-size"
+	paramAlign       = "align"
+	paramIndex       = "index"        // "directory", or "inline" for one of the shard's own
+	paramCopies      = "index-copies" // more copies of the index, beside it
+)
+
+const (
+	minRecord = 4 << 10
+	maxAlign  = 1 << 20
+	maxShards = 4096
+	// runRecords is how many records go to one of several shards before the next
+	// one gets some: so they are filled at the same time, and neighbours stay
+	// together.
+	runRecords = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// options are CreateOptions.Param, read.
+type options struct {
+	shards     int
+	shardSize  int64
+	kind       compression
+	recordSize int
+	align      int64
+	inline     bool
+	copies     int
+}
+
+func parseOptions(param map[string]string) (o options, err error) {
+	o = options{shards: 1, recordSize: defaultRecord, align: defaultAlign}
+	number := func(key string, least, most int64) (int64, error) {
+		n, err := strconv.ParseInt(param[key], 10, 64)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%s %q: expected %d to %d", key, param[key], least, most)
+		}
+		return n, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(param)) {
+		var n int64
+		switch key {
+		case paramShards:
+			n, err = number(key, 1, maxShards)
+			o.shards = int(n)
+		case paramShardSize:
+			o.shardSize, err = number(key, 1<<20, 1<<60)
+		case paramRecordSize:
+			n, err = number(key, minRecord, maxRecord)
+			o.recordSize = int(n)
+		case paramAlign:
+			o.align, err = number(key, 0, maxAlign)
+		case paramCopies:
+			n, err = number(key, 0, 9)
+			o.copies = int(n)
+		case paramIndex:
+			switch param[key] {
+			case "", "directory":
+			case "inline":
+				o.inline = true
+			default:
+				err = fmt.Errorf("index %q: expected directory or inline", param[key])
+			}
+		case paramCompression, paramLevel:
+		default:
+			err = fmt.Errorf("data bundles know no %q: %w", key, errors.ErrUnsupported)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	if o.kind, err = parseCompression(param[paramCompression]); err != nil {
+		return o, err
+	}
+	switch {
+	case o.shards > 1 && o.shardSize > 0:
+		err = errors.New("either how many shards, or how long they are, not both")
+	case o.inline && (o.shards > 1 || o.shardSize > 0 || o.copies > 0):
+		err = errors.New("an inline index is for one shard, and without copies")
+	}
+	if o.align == 1 {
+		o.align = 0
+	}
+	return o, err
+}
+
+// rawPacked says that files lie end to end, without anything between them.
+func (o options) rawPacked() bool { return o.kind == none && o.align == 0 }
+
+// writer writes a bundle. Records are compressed in parallel and written in order;
+// what is known of files goes through a sorter, for the order of their keys is not
+// the one in which they come.
+type writer struct {
+	st       store.Store
+	root     string
+	o        options
+	scratch  func() (format.Scratch, error)
+	c        *compressor
+	parallel *codec.Parallel
+	sorter   *sstable.Sorter
+	shards   []*shardWriter
+	cur      *shardWriter
+	run      int64 // what cur got since it was chosen
+	pending  []byte
+	small    []byte // content of a file that does not fit pending
+	buf      []byte
+	hash     hash.Hash32
+	lastDir  string
+	links    int // hard links, whose files are known when all rows are sorted
+	seq      uint64
+	rootData []byte // user data of the bundle itself
+	sum      format.Summary
+	err      error // what is written makes no bundle any more
+	ended    bool
+	made     []string // shards that are in the store
+
+	mu   sync.Mutex // guards what the pipeline's taker shares
+	jobs []job
+}
+
+// job is a record that is being compressed.
+type job struct {
+	shard  *shardWriter
+	record int
+}
+
+// shardWriter is a shard that is being written.
+type shardWriter struct {
+	index   uint64
+	name    string
+	out     io.Writer
+	obj     store.Writer   // nil where out is scratch
+	scratch format.Scratch // of a shard whose header has the index
+	dataOff int64
+	at      int64   // of the next stored byte, behind dataOff
+	stream  int64   // bytes that were appended
+	records []place // off and at only
+}
+
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
+	p, err := parseOptions(o.Param)
+	if err != nil {
+		return nil, err
+	}
+	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
+	w := &writer{st: st, root: strings.TrimSuffix(name, "/"), o: p, scratch: o.Scratch, hash: crc32.New(castagnoli), buf: make([]byte, 256<<10)}
+	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], workers); err != nil {
+		return nil, err
+	}
+	for _, kv := range o.Carry {
+		if kv[0] == carryRoot {
+			url, value, _ := strings.Cut(kv[1], "\n")
+			b, err := hex.DecodeString(value)
+			if err != nil {
+				return nil, fmt.Errorf("the bundle's own user data: %w", err)
+			}
+			w.rootData = meta{kind: directory, user: userData{url, b}, hasUser: true}.append(nil)
+		}
+	}
+	w.sorter = sstable.NewSorter(sstable.SorterOptions{
+		Scratch:   w.sortScratch,
+		Duplicate: func([]byte) error { return nil },
+	})
+	if p.kind != none {
+		w.parallel = codec.NewParallel(workers, w.c.record, w.take)
+	}
+	for range p.shards {
+		if err := w.addShard(ctx); err != nil {
+			w.Abort()
+			return nil, err
+		}
+	}
+	w.cur = w.shards[0]
+	return w, nil
+}
+
+func (w *writer) sortScratch() (sstable.Scratch, error) { return w.scratch() }
+
+// addShard begins a shard.
+func (w *writer) addShard(ctx context.Context) (err error) {
+	i := uint64(len(w.shards))
+	s := &shardWriter{index: i, name: below(w.root, shardName(i))}
+	if w.o.inline {
+		if s.scratch, err = w.scratch(); err != nil {
+			return err
+		}
+		s.out = s.scratch
+		w.shards = append(w.shards, s)
+		return nil
+	}
+	if s.obj, err = store.Create(ctx, w.st, s.name); err != nil {
+		return err
+	}
+	s.out = s.obj
+	w.shards = append(w.shards, s)
+	head := w.header(i, nil)
+	s.dataOff = int64(len(head))
+	_, err = s.out.Write(head)
+	return err
+}
+
+// header is what a shard begins with.
+func (w *writer) header(i uint64, inline []byte) []byte {
+	h := header{shard: i, recordSize: uint64(w.o.recordSize), align: uint64(w.o.align), compression: w.o.kind, external: !w.o.inline}
+	if w.o.shardSize == 0 {
+		h.shards = uint64(w.o.shards)
+	}
+	if w.o.inline {
+		h.inline, h.hasInline = inline, true
+	}
+	b := append([]byte(shardMagic), make([]byte, 8)...)
+	b = h.append(b)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-prefixLen))
+	b = append(b, make([]byte, roundUp(int64(len(b)), w.o.align)-int64(len(b)))...)
+	binary.LittleEndian.PutUint32(b[8:], uint32(len(b)))
+	return b
+}
+
+// choose finds the shard for a file of n bytes.
+func (w *writer) choose(ctx context.Context, n int64) error {
+	switch {
+	case w.o.shardSize > 0 && w.cur.stream > 0 && w.cur.stream+n > w.o.shardSize:
+		if err := w.cut(); err != nil {
+			return err
+		}
+		if len(w.shards) == maxShards {
+			return fmt.Errorf("more than %d shards: make them longer", maxShards)
+		}
+		if err := w.addShard(ctx); err != nil {
+			return err
+		}
+		w.cur = w.shards[len(w.shards)-1]
+	case len(w.shards) > 1 && w.o.shardSize == 0 && w.run >= int64(runRecords*w.o.recordSize):
+		if err := w.cut(); err != nil {
+			return err
+		}
+		w.cur, w.run = slices.MinFunc(w.shards, func(a, b *shardWriter) int {
+			return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.index, b.index))
+		}), 0
+	}
+	return nil
+}
+
+// cut ends the pending record.
+func (w *writer) cut() error {
+	if len(w.pending) == 0 {
+		return nil
+	}
+	s, b := w.cur, w.pending
+	w.mu.Lock()
+	s.records = append(s.records, place{off: s.stream - int64(len(b)), at: -1})
+	zeros := allZeros(b)
+	if !zeros {
+		w.jobs = append(w.jobs, job{s, len(s.records) - 1})
+	}
+	w.mu.Unlock()
+	if zeros {
+		w.pending = b[:0]
+		return nil
+	}
+	w.pending = nil
+	if err := w.parallel.Add(b); err != nil {
+		return w.broken(err)
+	}
+	w.pending = w.parallel.Buffer()
+	return nil
+}
+
+func allZeros(b []byte) bool {
+	for len(b) >= 8 && binary.LittleEndian.Uint64(b) == 0 {
+		b = b[8:]
+	}
+	return len(b) < 8 && bytes.Count(b, []byte{0}) == len(b)
+}
+
+// take writes a record that was compressed.
+func (w *writer) take(_, out []byte) error {
+	w.mu.Lock()
+	j := w.jobs[0]
+	w.jobs = w.jobs[1:]
+	s := j.shard
+	s.records[j.record].at = s.at
+	w.mu.Unlock()
+	return s.put(out, w.o.align)
+}
+
+// put stores a record, and zeros up to where the next one may begin.
+func (s *shardWriter) put(b []byte, align int64) error {
+	n := int64(len(b))
+	if _, err := s.out.Write(b); err != nil {
+		return err
+	}
+	if pad := roundUp(n, align) - n; pad > 0 {
+		if _, err := s.out.Write(zeros[:pad]); err != nil {
+			return err
+		}
+		n += pad
+	}
+	s.at += n
+	return nil
+}
+
+var zeros [maxAlign]byte
+
+// append appends to the stream of the current shard.
+func (w *writer) append(p []byte) error {
+	w.run += int64(len(p))
+	if w.parallel == nil {
+		_, err := w.cur.out.Write(p)
+		w.cur.stream += int64(len(p))
+		w.cur.at += int64(len(p))
+		return err
+	}
+	for len(p) > 0 {
+		if w.pending == nil {
+			w.pending = make([]byte, 0, w.o.recordSize)
+		}
+		k := min(len(p), w.o.recordSize-len(w.pending))
+		w.pending = append(w.pending, p[:k]...)
+		w.cur.stream += int64(k)
+		p = p[k:]
+		if len(w.pending) == w.o.recordSize {
+			if err := w.cut(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// limitError is about an entry that has no place.
+type limitError struct{ name, why string }
+
+func (e *limitError) Error() string     { return format.Escape(e.name) + ": " + e.why }
+func (e *limitError) EntryName() string { return e.name }
+
+func checkEntry(e format.Entry) error {
+	no := func(why string, args ...any) error { return &limitError{e.Name, fmt.Sprintf(why, args...)} }
+	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return no("%s", format.NameAdvice(class))
+	}
+	if n := len(e.Name) + len(e.Link); n > 64<<10 {
+		return no("its name, or what it leads to, has %d bytes, the most is %d", n, 64<<10)
+	}
+	switch e.Kind {
+	case format.File, format.Dir:
+	case format.Symlink, format.HardLink:
+		if e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 {
+			return no("it leads to %q, which is nothing", e.Link)
+		}
+	default:
+		return no("a %s has no place", e.Kind)
+	}
+	return nil
+}
+
+func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.ended {
+		return errEnded
+	}
+	if err := checkEntry(e); err != nil {
+		return err
+	}
+	m, err := metaOf(e)
+	if err != nil {
+		return err
+	}
+	switch e.Kind {
+	case format.File:
+		err = w.addFile(ctx, e, r, &m)
+	case format.Symlink:
+		e.Size = int64(len(e.Link))
+		e.Digest = format.Digest{}
+		err = w.addFile(ctx, e, strings.NewReader(e.Link), &m)
+	case format.HardLink:
+		w.links++
+	}
+	if err != nil {
+		return err
+	}
+	w.addDirs(e.Name)
+	if w.err != nil {
+		return w.err
+	}
+	w.seq++
+	key := append(appendFileKey(nil, e.Name), 0, 0, rankRow)
+	key = binary.BigEndian.AppendUint64(key, w.seq)
+	value := m.append(nil)
+	if e.Kind == format.HardLink {
+		value = append([]byte{rowLink}, value...)
+	} else {
+		value = append([]byte{rowPlain}, value...)
+	}
+	if err := w.sorter.Add(key, value); err != nil {
+		return w.broken(err)
+	}
+	if e.Kind == format.HardLink {
+		// Behind the row of the file that it is another name of, by which it will
+		// be known where that lies.
+		key := append(appendFileKey(nil, e.Link), 0, 0, rankLink)
+		key = append(key, appendFileKey(nil, e.Name)...)
+		if err := w.sorter.Add(key, nil); err != nil {
+			return w.broken(err)
+		}
+	}
+	return nil
+}
+
+// The sorter's keys are those of the index, two NULs, and a rank: of rows for one
+// name the last counts, and one that a path only implies counts least.
+const (
+	rankImplied = 0
+	rankRow     = 1 // and a number that grows
+	rankLink    = 2 // and the key of a hard link to that name
+)
+
+// What a value in the sorter begins with.
+const (
+	rowPlain = 0
+	rowLink  = 1 // it lies where another one does
+)
+
+// addDirs adds rows for the directories above a name that were not just added.
+func (w *writer) addDirs(name string) {
+	dir := path.Dir(name)
+	if dir == w.lastDir {
+		return
+	}
+	last := w.lastDir
+	w.lastDir = dir
+	for ; dir != "." && dir != last && !strings.HasPrefix(last, dir+"/"); dir = path.Dir(dir) {
+		key := append(appendFileKey(nil, dir), 0, 0, rankImplied)
+		if err := w.sorter.Add(key, append([]byte{rowPlain}, meta{kind: directory}.append(nil)...)); err != nil {
+			w.broken(err)
+			return
+		}
+	}
+}
+
+// metaOf is an entry's row, without where its content lies.
+func metaOf(e format.Entry) (meta, error) {
+	m := meta{kind: regularFile}
+	if e.Kind == format.Dir {
+		m.kind = directory
+	}
+	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
+		value, err := hex.DecodeString(e.Attr[userValueAttr])
+		if err != nil {
+			return m, &limitError{e.Name, "its user data is not in hexadecimal digits"}
+		}
+		if len(value) > 1<<20 {
+			return m, &limitError{e.Name, fmt.Sprintf("its user data has %d bytes, the most is %d", len(value), 1<<20)}
+		}
+		m.user, m.hasUser = userData{url, value}, true
+		return m, nil
+	}
+	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
+	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
+		a.time = a.time.Truncate(0).AddDate(-a.time.Year()+1970, 0, 0)
+	}
+	number := func(name string) (uint64, bool) {
+		n, err := strconv.ParseUint(name, 10, 32)
+		return n, err == nil && strconv.FormatUint(n, 10) == name
+	}
+	if a.uid, a.hasUID = number(e.Owner); !a.hasUID {
+		a.owner = e.Owner
+	}
+	if a.gid, a.hasGID = number(e.Group); !a.hasGID {
+		a.group = e.Group
+	}
+	switch e.Kind {
+	case format.Symlink:
+		a.symlink = e.Link
+	case format.HardLink:
+		a.hardLink = e.Link
+	}
+	if value := a.append(nil); len(value) > 0 {
+		m.user, m.hasUser = userData{attributesURL, value}, true
+	}
+	return m, nil
+}
+
+// addFile appends a file's content, and notes where it lies.
+func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *meta) error {
+	given, known := r.(format.Digester)
+	h := w.hash
+	h.Reset()
+	var sum hash.Hash = h
+	if known || e.Digest.Algo == "crc32c" {
+		sum = nil
+	}
+	var err error
+	switch {
+	case e.Size < largeFile:
+		// Read before anything is appended, so that nothing has to be taken back.
+		w.small = w.small[:0]
+		if err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error {
+			w.small = append(w.small, p...)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if err := w.choose(ctx, e.Size); err != nil {
+			return w.broken(err)
+		}
+		m.offset = uint64(w.cur.stream)
+		if err := w.append(w.small); err != nil {
+			return w.broken(err)
+		}
+	default:
+		if err = w.choose(ctx, e.Size); err == nil {
+			err = w.beginLarge()
+		}
+		if err != nil {
+			return w.broken(err)
+		}
+		before := w.mark()
+		m.offset = uint64(w.cur.stream)
+		var broken error
+		err = format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error {
+			broken = w.append(p)
+			return broken
+		})
+		if broken != nil {
+			return w.broken(broken)
+		}
+		if err != nil {
+			if back := w.back(before); back != nil {
+				return w.broken(fmt.Errorf("%s: %v: %w", format.Escape(e.Name), err, back))
+			}
+			return err
+		}
+	}
+	m.shard, m.size = w.cur.index, uint64(e.Size)
+	if e.Size == 0 {
+		return nil // the checksum of nothing is 0, too
+	}
+	switch {
+	case known:
+		d, ok := given.ContentDigest()
+		if !ok || d.Algo != "crc32c" {
+			return w.broken(fmt.Errorf("%s: its reader knows no crc32c", format.Escape(e.Name)))
+		}
+		m.crc = binary.BigEndian.Uint32([]byte(d.Sum))
+	case e.Digest.Algo == "crc32c" && len(e.Digest.Sum) == 4:
+		m.crc = binary.BigEndian.Uint32([]byte(e.Digest.Sum))
+	default:
+		m.crc = h.Sum32()
+	}
+	return nil
+}
+
+// beginLarge makes a large file begin where a record does.
+func (w *writer) beginLarge() error {
+	if w.parallel != nil {
+		return w.cut()
+	}
+	if gap := roundUp(w.cur.dataOff+w.cur.at, w.o.align) - w.cur.dataOff - w.cur.at; gap > 0 {
+		return w.append(zeros[:gap])
+	}
+	return nil
+}
+
+// mark is how far a shard is.
+type mark struct {
+	s       *shardWriter
+	stream  int64
+	at      int64
+	records int
+	run     int64
+}
+
+// mark is taken where a record ends.
+func (w *writer) mark() mark {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return mark{w.cur, w.cur.stream, w.cur.at, len(w.cur.records), w.run}
+}
+
+// back takes back all since m. What the store cannot take back stays as bytes of
+// no file.
+func (w *writer) back(m mark) error {
+	s, to := m.s, m.at
+	w.run = m.run
+	if w.parallel != nil {
+		w.pending = w.pending[:0]
+		if err := w.parallel.Wait(); err != nil {
+			return err
+		}
+		// m.at may have been taken before all records of that time were stored.
+		to = s.at
+		for _, p := range s.records[m.records:] {
+			if p.at >= 0 {
+				to = p.at
+				break
+			}
+		}
+		s.records, s.stream = s.records[:m.records], m.stream
+	}
+	if to == s.at {
+		return nil
+	}
+	var rewinder store.Rewinder
+	if s.obj != nil {
+		rewinder, _ = s.obj.(store.Rewinder)
+	}
+	switch {
+	case rewinder != nil:
+		if err := rewinder.Rewind(s.dataOff + to); err != nil {
+			return err
+		}
+	case s.scratch != nil:
+		if _, err := s.scratch.Seek(to, io.SeekStart); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	s.at = to
+	if w.parallel == nil {
+		s.stream = m.stream
+	}
+	return nil
+}
+
+var errEnded = errors.New("the bundle is written already, or given up")
+
+// broken remembers an error that ends the bundle.
+func (w *writer) broken(err error) error {
+	if w.err == nil {
+		w.err = err
+	}
+	return err
+}
+
+func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
+	if w.err != nil {
+		return w.sum, w.err
+	}
+	if w.ended {
+		return w.sum, errEnded
+	}
+	defer func() {
+		if err != nil {
+			w.broken(err)
+		}
+	}()
+	if w.parallel != nil {
+		if err := w.cut(); err != nil {
+			return w.sum, err
+		}
+		if err := w.parallel.Wait(); err != nil {
+			return w.sum, err
+		}
+	}
+	if w.o.inline {
+		if err := w.commitInline(ctx); err != nil {
+			return w.sum, err
+		}
+		return w.sum, w.release(ctx)
+	}
+	for _, s := range w.shards {
+		if w.o.kind == none {
+			if gap := roundUp(s.dataOff+s.at, w.o.align) - s.dataOff - s.at; gap > 0 {
+				if _, err := s.out.Write(zeros[:gap]); err != nil {
+					return w.sum, err
+				}
+			}
+		}
+		w.made = append(w.made, s.name) // a Commit that fails may have been carried out
+		info, err := s.obj.Commit(ctx)
+		if err != nil {
+			return w.sum, err
+		}
+		w.sum.Stored += info.Size
+		w.sum.Volumes = append(w.sum.Volumes, s.name)
+	}
+	if err := w.commitIndex(ctx); err != nil {
+		return w.sum, err
+	}
+	w.made = nil
+	return w.sum, w.release(ctx)
+}
+
+// commitIndex writes the index, and its copies.
+func (w *writer) commitIndex(ctx context.Context) (err error) {
+	var all []*sstable.Writer
+	defer func() {
+		for _, x := range all {
+			err = errors.Join(err, x.Abort(ctx))
+		}
+	}()
+	for i := range w.o.copies + 1 {
+		dir := indexDir
+		if i > 0 {
+			dir = fmt.Sprintf("%s-copy-%d", indexDir, i)
+		}
+		x, err := sstable.NewWriter(w.st, below(w.root, dir), sstable.WriterOptions{})
+		if err != nil {
+			return err
+		}
+		all = append(all, x)
+	}
+	if err := w.eachRow(ctx, func(key, value []byte) error {
+		for _, x := range all {
+			if err := x.Add(ctx, key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	// The index itself comes last: with it, the bundle is there.
+	for _, x := range slices.Backward(all) {
+		if err := x.Commit(ctx); err != nil {
+			return err
+		}
+		names, n := x.Files()
+		w.sum.Volumes = append(w.sum.Volumes, names...)
+		w.sum.Stored += n
+	}
+	return nil
+}
+
+// commitInline writes the one shard, whose header has the index.
+func (w *writer) commitInline(ctx context.Context) error {
+	s := w.shards[0]
+	var table []byte
+	if err := w.eachRow(ctx, func(key, value []byte) error {
+		row := inlineRows{{Key: key, Value: value}}
+		if table = row.append(table); len(table) > maxHeader-1<<10 {
+			return fmt.Errorf("an inline index of more than %d bytes: use a directory", maxHeader)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	obj, err := store.Create(ctx, w.st, s.name)
+	if err != nil {
+		return err
+	}
+	s.obj = obj
+	if _, err := obj.Write(w.header(0, table)); err != nil {
+		return err
+	}
+	if _, err := s.scratch.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{obj}, io.LimitReader(s.scratch, s.at), w.buf); err != nil {
+		return err
+	}
+	info, err := obj.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	w.sum.Stored, w.sum.Volumes = info.Size, []string{s.name}
+	return nil
+}
+
+// eachRow calls add for each row of the index, in order.
+func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
+	c := config{version: versionMagic, blockSize: uint64(w.o.align), recordSize: uint64(w.o.recordSize), compression: w.o.kind, shards: uint64(len(w.shards)), rawPacked: w.o.rawPacked()}
+	if err := add(configKey, c.append(nil)); err != nil {
+		return err
+	}
+	sorter := w.sorter
+	if w.links > 0 {
+		var err error
+		if sorter, err = w.resolve(ctx); err != nil {
+			return err
+		}
+		defer sorter.Close()
+	}
+	rootKey := appendFileKey(nil, "")
+	rootDone := len(w.rootData) == 0
+	for row, err := range lastRows(ctx, sorter) {
+		if err != nil {
+			return err
+		}
+		if !rootDone && bytes.Compare(row.Key, rootKey) > 0 {
+			rootDone = true
+			if err := add(rootKey, w.rootData); err != nil {
+				return err
+			}
+		}
+		if row.rank == rankRow {
+			w.sum.Entries++
+			m, err := parseMeta(row.Value[1:])
+			if err != nil {
+				return err
+			}
+			if !m.isLink() {
+				w.sum.Content += int64(m.size)
+			}
+		}
+		if err := add(row.Key, row.Value[1:]); err != nil {
+			return err
+		}
+	}
+	if !rootDone {
+		if err := add(rootKey, w.rootData); err != nil {
+			return err
+		}
+	}
+	for _, s := range w.shards {
+		for _, p := range s.records {
+			r := record{shard: s.index, offset: uint64(p.off), at: uint64(max(p.at, 0)), stored: p.at >= 0, allZeros: p.at < 0}
+			if err := add(appendRecordKey(nil, s.index, uint64(p.off)), r.append(nil)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sortedRow is the row that counts of a name, by the key of the index.
+type sortedRow struct {
+	sstable.Row
+	rank byte
+}
+
+// splitSorted takes a key of the sorter apart.
+func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
+	at := bytes.Index(key, []byte{0, 0}) + 2 // the directory's end
+	at += bytes.Index(key[at:], []byte{0, 0})
+	return key[:at], key[at+2], key[at+3:]
+}
+
+// lastRows yields of each name the row that counts.
+func lastRows(ctx context.Context, sorter *sstable.Sorter) iter.Seq2[sortedRow, error] {
+	return func(yield func(sortedRow, error) bool) {
+		var held sortedRow
+		n := 0
+		for row, err := range sorter.Sorted() {
+			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				yield(sortedRow{}, err)
+				return
+			}
+			own, rank, _ := splitSorted(row.Key)
+			if rank == rankLink {
+				continue
+			}
+			if len(held.Key) > 0 && !bytes.Equal(held.Key, own) && !yield(held, nil) {
+				return
+			}
+			held.Key, held.Value, held.rank = append(held.Key[:0], own...), append(held.Value[:0], row.Value...), rank
+		}
+		if len(held.Key) > 0 {
+			yield(held, nil)
+		}
+	}
+}
+
+// resolve gives hard links the place of the files that they are names of. A link
+// to what is no file of the bundle has nowhere to lie.
+func (w *writer) resolve(ctx context.Context) (*sstable.Sorter, error) {
+	next := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
+	places := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
+	defer places.Close()
+	fail := func(err error) (*sstable.Sorter, error) { return nil, errors.Join(err, next.Close()) }
+	var own []byte
+	var target meta
+	n := 0
+	for row, err := range w.sorter.Sorted() {
+		if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		key, rank, rest := splitSorted(row.Key)
+		if !bytes.Equal(key, own) {
+			own, target = append(own[:0], key...), meta{}
+		}
+		switch {
+		case rank == rankLink:
+			err = places.Add(rest, meta{kind: regularFile, shard: target.shard, offset: target.offset, size: target.size, crc: target.crc}.append([]byte{byte(target.kind)}))
+		default:
+			if row.Value[0] == rowPlain {
+				if target, err = parseMeta(row.Value[1:]); err != nil {
+					return fail(err)
+				}
+			}
+			err = next.Add(row.Key, row.Value)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	// Both are in the order of the links' keys now.
+	final := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch})
+	fail2 := func(err error) (*sstable.Sorter, error) {
+		return nil, errors.Join(err, next.Close(), final.Close())
+	}
+	at, stop := iter.Pull2(places.Sorted())
+	defer stop()
+	place, perr, more := at()
+	for row, err := range lastRows(ctx, next) {
+		if err != nil {
+			return fail2(err)
+		}
+		value := row.Value
+		for more && perr == nil && bytes.Compare(place.Key, row.Key) < 0 {
+			place, perr, more = at()
+		}
+		if perr != nil {
+			return fail2(perr)
+		}
+		if value[0] == rowLink {
+			if !more || !bytes.Equal(place.Key, row.Key) || place.Value[0] != regularFile {
+				_, rest, _ := cutFileKeyOf(row.Key)
+				return fail2(&limitError{rest, "a hard link to what is no file of the bundle"})
+			}
+			link, err := parseMeta(value[1:])
+			if err != nil {
+				return fail2(err)
+			}
+			file, err := parseMeta(place.Value[1:])
+			if err != nil {
+				return fail2(err)
+			}
+			link.shard, link.offset, link.size, link.crc = file.shard, file.offset, file.size, file.crc
+			value = link.append([]byte{rowPlain})
+		}
+		key := append(append(bytes.Clone(row.Key), 0, 0, row.rank), make([]byte, 8)...)
+		if err := final.Add(key, value); err != nil {
+			return fail2(err)
+		}
+	}
+	return final, next.Close()
+}
+
+// cutFileKeyOf reads a whole key of a file.
+func cutFileKeyOf(key []byte) (dir, name string, err error) {
+	dir, base, err := cutFileKey(key[len(fileTablePrefix):])
+	name, _ = nameOf(dir, base)
+	return dir, name, err
+}
+
+// release gives back what the writer holds.
+func (w *writer) release(ctx context.Context) error {
+	if w.ended {
+		return nil
+	}
+	w.ended = true
+	var errs []error
+	if w.parallel != nil {
+		w.parallel.Close() // its error was met before, or concerns nobody any more
+	}
+	errs = append(errs, w.c.close(), w.sorter.Close())
+	for _, s := range w.shards {
+		if s.obj != nil {
+			errs = append(errs, s.obj.Abort())
+		}
+		if s.scratch != nil {
+			errs = append(errs, s.scratch.Close())
+		}
+	}
+	for _, name := range w.made {
+		err := store.Remove(ctx, w.st, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *writer) Abort() error {
+	return w.release(context.Background())
+}
