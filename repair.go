@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
@@ -37,6 +39,9 @@ func Repair(ctx context.Context, st store.Store, name string, o OpenOptions, rep
 // Apply writes what plan makes of the archive called name as a new object
 // called out, which may be in another store. It appears whole or not at all.
 func Apply(ctx context.Context, st store.Store, name string, plan Plan, outStore store.Store, out string) (int64, error) {
+	if plan.Build != nil {
+		return 0, build(ctx, plan, outStore, out, outStore == st && out == name)
+	}
 	obj, err := st.Open(ctx, name)
 	if err != nil {
 		return 0, err
@@ -74,6 +79,57 @@ func Apply(ctx context.Context, st store.Store, name string, plan Plan, outStore
 	}
 	done, err := w.Commit(ctx)
 	return done.Size, err
+}
+
+// build writes an archive of several objects, which appear together.
+func build(ctx context.Context, plan Plan, st store.Store, name string, inPlace bool) error {
+	if !inPlace {
+		if err := vacant(ctx, st, name); err != nil {
+			return err
+		}
+	}
+	stage := store.NewStage(st)
+	defer stage.Discard()
+	if err := plan.Build(ctx, stage, name, inPlace); err != nil {
+		return err
+	}
+	made, err := stage.Names(), stage.Publish(ctx)
+	if err != nil || !inPlace {
+		return err
+	}
+	for _, n := range plan.Drops {
+		if !slices.Contains(made, n) {
+			err = errors.Join(err, store.Remove(ctx, st, n))
+		}
+	}
+	return err
+}
+
+// Backup copies what a plan changes of an archive beside it, under its name and
+// suffix, where nothing may be yet: a backup is never the price of another.
+func Backup(ctx context.Context, st store.Store, name, suffix string, plan Plan) error {
+	name = strings.TrimSuffix(name, "/")
+	backup := name + suffix
+	if o, err := st.Open(ctx, backup); err == nil {
+		_, err := o.Info(ctx)
+		o.Close()
+		if err == nil {
+			return fmt.Errorf("%s is there already: move it away first", backup)
+		}
+	}
+	if plan.Build == nil {
+		_, err := Apply(ctx, st, name, Plan{}, st, backup)
+		return err
+	}
+	if err := vacant(ctx, st, backup); err != nil {
+		return err
+	}
+	for _, n := range plan.Replaces {
+		if _, err := Apply(ctx, st, n, Plan{}, st, backup+strings.TrimPrefix(n, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writerOnly keeps a plan from committing.

@@ -1,9 +1,12 @@
 package format
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/holdall/holdall/store"
 )
 
 // Code is the general word for what is wrong with an archive. The words are
@@ -105,7 +108,18 @@ type Plan struct {
 	Lost  []string // what cannot be saved, a sentence each
 	// Partial says that the result is not all that the archive once held.
 	Partial bool
+
+	// Build, where an archive is several objects, takes the place of Edits: it
+	// writes the changed archive into st under another name, or in place those
+	// of its objects that change. Replaces are objects that are written anew or
+	// left out, Drops those of them that may be left out.
+	Build    func(ctx context.Context, st store.Store, name string, inPlace bool) error
+	Replaces []string
+	Drops    []string
 }
+
+// Changes reports whether there is anything to do.
+func (p Plan) Changes() bool { return len(p.Edits) > 0 || p.Build != nil }
 
 // An Edit replaces stored bytes [Off, Off+Len) of Object by what Write writes.
 // What follows moves. An Off at the object's end appends.

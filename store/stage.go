@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 )
 
@@ -17,6 +18,7 @@ type Stage struct {
 
 	mu    sync.Mutex
 	ready []Writer
+	names []string
 }
 
 // NewStage returns a stage over st.
@@ -29,6 +31,13 @@ func (s *Stage) Create(ctx context.Context, name string) (Writer, error) {
 		return nil, err
 	}
 	return &stagedWriter{Writer: w, stage: s, name: name}, nil
+}
+
+// Names are what was staged.
+func (s *Stage) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.names)
 }
 
 // Publish commits what was staged, in the order in which it was finished. It
@@ -138,6 +147,7 @@ func (w *stagedWriter) Commit(context.Context) (Info, error) {
 	w.stage.mu.Lock()
 	defer w.stage.mu.Unlock()
 	w.stage.ready = append(w.stage.ready, w.Writer)
+	w.stage.names = append(w.stage.names, w.name)
 	return Info{Name: w.name, Size: w.size}, nil
 }
 

@@ -71,7 +71,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	if err != nil {
 		return err
 	}
-	r := repairedJSON{Changed: len(plan.Edits) > 0, Partial: plan.Partial, Notes: plan.Notes, Lost: plan.Lost, Output: out}
+	r := repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: plan.Notes, Lost: plan.Lost, Output: out}
 	outStore, outName := st, name
 	switch {
 	case out != "":
@@ -80,7 +80,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		}
 	case inPlace && r.Changed:
 		r.Backup, r.Output = store.Redact(address)+".bak", store.Redact(address)
-		if err := keepBackup(ctx, st, name); err != nil {
+		if err := holdall.Backup(ctx, st, name, ".bak", plan); err != nil {
 			return err
 		}
 	}
@@ -94,21 +94,6 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		return errNo
 	}
 	return nil
-}
-
-// keepBackup copies an archive to its name and .bak, which must be free: a
-// backup is never the price of another.
-func keepBackup(ctx context.Context, st store.Store, name string) error {
-	backup := name + ".bak"
-	if o, err := st.Open(ctx, backup); err == nil {
-		_, err := o.Info(ctx)
-		o.Close()
-		if err == nil {
-			return fmt.Errorf("%s is there already: move it away first", backup)
-		}
-	}
-	_, err := holdall.Apply(ctx, st, name, holdall.Plan{}, st, backup)
-	return err
 }
 
 func (a *app) printRepaired(r repairedJSON) {

@@ -17,6 +17,7 @@ var Format = &format.Format{
 	Detect: detect,
 	Create: create,
 	Verify: verify,
+	Repair: repair,
 	Open:   open,
 }
 

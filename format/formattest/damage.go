@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/holdall/holdall/format"
@@ -217,13 +219,22 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 	if plan.Partial && len(plan.Lost) == 0 {
 		t.Errorf("%s: repair is partial, and nothing is said to be lost", what)
 	}
-	if len(plan.Edits) == 0 {
+	if !plan.Changes() {
 		return
 	}
 	if len(plan.Notes) == 0 {
 		t.Errorf("%s: repair does not say what it does", what)
 	}
 	mended, err := apply(objects(t, st), plan)
+	if plan.Build != nil {
+		mended, err = build(t.Context(), objects(t, st), plan, name)
+		if elsewhere := (&storetest.Mem{}); err == nil {
+			err = plan.Build(t.Context(), elsewhere, name, false)
+			if a, b := objects(t, mended), objects(t, elsewhere); err == nil && !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: repaired in place it has %q, elsewhere %q, or they differ", what, sortedNames(a), sortedNames(b))
+			}
+		}
+	}
 	if err != nil {
 		t.Errorf("%s: repair: %v", what, err)
 		return
@@ -236,9 +247,30 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 		t.Errorf("%s: after the repair: %v", what, err)
 	}
 	again, err := s.f.Repair(t.Context(), mended, name, format.OpenOptions{}, func(format.Problem) {})
-	if err != nil || len(again.Edits) > 0 {
+	if err != nil || again.Changes() {
 		t.Errorf("%s: a second repair: %v, notes %q", what, err, again.Notes)
 	}
+}
+
+// build makes a plan of an archive of several objects, in place.
+func build(ctx context.Context, all map[string][]byte, p format.Plan, name string) (*storetest.Mem, error) {
+	made := &storetest.Mem{}
+	if err := p.Build(ctx, made, name, true); err != nil {
+		return nil, err
+	}
+	out := &storetest.Mem{}
+	for n, b := range all {
+		if !slices.Contains(p.Drops, n) {
+			out.Put(n, b)
+		}
+	}
+	for info, err := range made.List(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		out.Put(info.Name, made.Get(info.Name))
+	}
+	return out, nil
 }
 
 // apply makes the edits of a plan, which must be in order and within their
