@@ -41,7 +41,7 @@ type bundle struct {
 }
 
 // dialect is how other writers have their keys; see nameOf.
-type dialect struct{ slashed, terminated bool }
+type dialect struct{ slashed bool }
 
 // open opens the bundle called name: a folder, or the shard of a bundle that has
 // its index in there.
@@ -459,6 +459,10 @@ func (a *bundle) entryOf(row sstable.Row) format.Entry {
 	name, ok := nameOf(dir, base)
 	if !ok {
 		return a.oddEntry(name, fmt.Sprintf("its directory, %q, does not end with a slash", dir))
+	}
+	if strings.Contains(base, "/") {
+		p := of(fault(slashInName, a.indexName(), -1, "its file name, %q, has a slash in it", base), name).Problem
+		return format.Entry{Name: name, Fault: &p}
 	}
 	m, err := parseMeta(row.Value)
 	if err != nil {

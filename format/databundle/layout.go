@@ -113,6 +113,7 @@ const (
 	recordBounds = "record-bounds"
 	recordLarge  = "record-too-large"
 	badMethod    = "unsupported-compression"
+	slashInName  = "name-slash"
 )
 
 var codes = map[string]format.Code{
@@ -129,6 +130,7 @@ var codes = map[string]format.Code{
 	recordBounds: format.OutOfBounds,
 	recordLarge:  format.Limit,
 	badMethod:    format.Unsupported,
+	slashInName:  format.UnsafePath,
 }
 
 // fault is a CorruptError in the making.

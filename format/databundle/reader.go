@@ -59,8 +59,8 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	}
 }
 
-// dialectOf finds out how the keys of another writer differ. Only what is not
-// found by its own key is looked for by others.
+// dialectOf finds out whether directories begin with a slash, as some writers have
+// them. Only what is not found by its own key is looked for by others.
 func (a *bundle) dialectOf(ctx context.Context) (dialect, error) {
 	a.mu.Lock()
 	known := a.oddity
@@ -69,21 +69,13 @@ func (a *bundle) dialectOf(ctx context.Context) (dialect, error) {
 		return *known, nil
 	}
 	var d dialect
-	first := func(from, to []byte) (row sstable.Row, ok bool, err error) {
-		for row, err := range a.rows.Scan(ctx, from, to) {
-			return row, err == nil, err
+	for _, err := range a.rows.Scan(ctx, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1)) {
+		if err != nil {
+			return d, err
 		}
-		return row, false, nil
+		d.slashed = true
+		break
 	}
-	_, slashed, err := first(append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1))
-	if err != nil {
-		return d, err
-	}
-	row, ok, err := first(fileTablePrefix, after(fileTablePrefix))
-	if err != nil {
-		return d, err
-	}
-	d = dialect{slashed: slashed, terminated: ok && bytes.HasSuffix(row.Key, []byte{0, 0})}
 	a.mu.Lock()
 	a.oddity = &d
 	a.mu.Unlock()
@@ -101,18 +93,15 @@ func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool
 		return ok || err != nil
 	}
 	dir, base := splitName(name)
-	if try(dir+"/", base) {
+	if try(dir+"/", base) || try(dir+"/", base+"\x00\x00") {
 		return row, ok, err
 	}
 	d, err := a.dialectOf(ctx)
 	if err != nil {
 		return row, false, err
 	}
-	if d.terminated && try(dir+"/", base+"\x00\x00") {
-		return row, ok, err
-	}
 	if d.slashed && dir != "" {
-		if try("/"+dir+"/", base) || d.terminated && try("/"+dir+"/", base+"\x00\x00") {
+		if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
 			return row, ok, err
 		}
 	}

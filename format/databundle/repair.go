@@ -74,7 +74,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
-	if faults == 0 && len(m.lost) == 0 && len(m.places) == 0 {
+	if faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && !m.sums {
 		return plan, nil
 	}
 	plan.Notes = append(plan.Notes, "the index is made again")
@@ -128,6 +128,7 @@ type mending struct {
 	headers map[uint64]bool
 	places  map[uint64][]place // of shards whose rows were wrong, by what is stored
 	reached map[uint64]int64   // where the streams of shards end
+	sums    bool               // empty files have checksums that those of nothing are not
 	rescue  bool               // rows are lost: what no file covers is worth keeping
 	notes   []string
 	lost    []string
@@ -325,7 +326,7 @@ func (m *mending) judge(ctx context.Context) error {
 			delete(why, n)
 			delete(m.bad, n)
 			switch {
-			case e.Fault != nil && e.Fault.Class == badMetadata:
+			case e.Fault != nil && e.Fault.Class != shardMissing:
 				why[n] = e.Fault.Message
 			case e.Kind == format.Dir || !hasContent:
 				continue
@@ -539,6 +540,7 @@ func (r *recordReader) check(ctx context.Context, e format.Entry, row sstable.Ro
 		return err
 	}
 	if m.size == 0 {
+		r.sums = r.sums || m.crc != 0
 		return nil
 	}
 	// Links have content too, as far as the bare format goes.
@@ -760,7 +762,12 @@ func (m *mending) writeRows(ctx context.Context, w *sstable.Writer) error {
 			}
 			extra = extra[1:]
 		}
-		if err := w.Add(ctx, row.Key, row.Value); err != nil {
+		value := row.Value
+		if f, err := parseMeta(value); m.sums && err == nil && f.size == 0 && f.crc != 0 {
+			f.crc = 0
+			value = f.append(nil)
+		}
+		if err := w.Add(ctx, row.Key, value); err != nil {
 			return err
 		}
 	}

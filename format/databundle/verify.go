@@ -16,7 +16,6 @@ import (
 
 // More classes, of what does not keep a bundle from being read.
 const (
-	oddName     = "name" // and what format.NameFault says
 	doubleName  = "duplicate-name"
 	fileAsDir   = "name-conflict"
 	lostLink    = "dangling-link"
