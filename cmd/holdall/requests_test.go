@@ -86,6 +86,8 @@ func TestWebRequests(t *testing.T) {
 		}
 	}
 	run("pack", "-o", filepath.Join(dir, "pkg.rvn"), filepath.Join(dir, "pkg"))
+	run("pack", "-o", filepath.Join(dir, "pkg.bundle"), "--shards", "3", filepath.Join(dir, "pkg"))
+	record := sectionsOf(t, filepath.Join(dir, "pkg.bundle"), "200", run)
 	section := sectionsOf(t, filepath.Join(dir, "pkg.rvn"), "200", run)
 	ref, err := os.ReadFile("../../format/lindi/testdata/p03_index_growth.lindi.tar")
 	if err == nil {
@@ -121,6 +123,14 @@ func TestWebRequests(t *testing.T) {
 		// which has a third of that.
 		{[]string{"cat", web.URL + "/pkg.rvn", "200"}, []string{"GET /pkg.rvn bytes=0-262143", "GET /pkg.rvn " + section}},
 		{[]string{"ls", "-R", web.URL + "/pkg.rvn"}, []string{"GET /pkg.rvn bytes=0-262143"}},
+
+		// DataBundle: all that has a fixed name at once, then the header of the
+		// shard, then one record.
+		{[]string{"cat", web.URL + "/pkg.bundle", "200"}, []string{
+			"GET /pkg.bundle/index/000003.log bytes=0-65535", "GET /pkg.bundle/index/000004.sst bytes=-1048576",
+			"GET /pkg.bundle/index/CURRENT bytes=0-65535", "GET /pkg.bundle/index/MANIFEST-000002 bytes=0-65535",
+			"GET /pkg.bundle/shard-00000000 bytes=0-4095", "GET /pkg.bundle/shard-00000001 bytes=0-4095",
+			"GET /pkg.bundle/shard-00000001 " + record}},
 
 		// LINDI: the front, then what is left of index and lindi.json, then the
 		// chunk; all at once where it is that short.
