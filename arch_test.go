@@ -42,6 +42,7 @@ var floors = map[string]string{
 	"app/serve":                          " format store",
 	"cmd/holdall":                        " format store codec bytemap zarr app/serve format/all store/all store/local format/rvn/recipe",
 	"interop/lindi":                      "",
+	"interop/databundle":                 " format store format/all store/all format/databundle",
 	"interop/rvn":                        " format store format/all store/all",
 	"bench":                              " format store format/all store/all store/local",
 	"docs":                               "",
@@ -49,7 +50,7 @@ var floors = map[string]string{
 
 // offThePath are rooms that need not build for a browser and may use what the
 // others must not.
-var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "app/serve": true, "cmd/holdall": true, "interop/lindi": true, "interop/rvn": true, "bench": true, "docs": true}
+var offThePath = map[string]bool{"store/local": true, "store/web": true, "store/all": true, "app/serve": true, "cmd/holdall": true, "interop/lindi": true, "interop/rvn": true, "interop/databundle": true, "bench": true, "docs": true}
 
 // forbidden keeps what reads archives small: no network, no database, no system
 // calls of one system.

@@ -135,6 +135,13 @@ type Contiguous interface {
 	Run(e Entry) (Extent, bool)
 }
 
+// A Seeker is a Reader that can yield entries in stored order from one of them on,
+// without going through those before it. It is optional, for who trains on an
+// archive in an order that looks like chance. [Index] is one.
+type Seeker interface {
+	EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error]
+}
+
 // About describes an archive as a whole.
 type About struct {
 	Version    string      // of the format

@@ -99,6 +99,27 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
+// EntriesFrom yields the entries in stored order, from the named one on.
+func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		row, ok := x.Find(name)
+		if !ok {
+			yield(Entry{}, &fs.PathError{Op: "entries", Path: name, Err: fs.ErrNotExist})
+			return
+		}
+		for n, i := 0, row; i < x.t.Len(); n, i = n+1, i+1 {
+			if n&0xfff == 0xfff && ctx.Err() != nil {
+				yield(Entry{}, context.Cause(ctx))
+				return
+			}
+			// Of several rows of a name, one counts.
+			if k, _ := x.Find(x.t.Name(i)); k == i && !yield(x.t.Entry(i), nil) {
+				return
+			}
+		}
+	}
+}
+
 // from returns the first position whose name is not less than s.
 func (x *Index) from(s string) int {
 	return sort.Search(len(x.byName), func(i int) bool { return x.nameAt(i) >= s })

@@ -162,6 +162,16 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	}
 }
 
+func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if _, err := r.load(ctx); err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		r.index.EntriesFrom(ctx, name)(yield)
+	}
+}
+
 func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		if _, err := r.load(ctx); err != nil {

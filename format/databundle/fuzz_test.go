@@ -79,7 +79,9 @@ func FuzzKeys(f *testing.F) {
 			if got := append(appendBytes(nil, dir), base...); !bytes.Equal(got, rest) {
 				t.Errorf("%x became %x", rest, got)
 			}
-			nameOf(dir, base)
+			if name, ok := nameOf(dir, base); ok && len(name) > len(rest) {
+				t.Errorf("%x is called %q", rest, name)
+			}
 		}
 		if _, p, err := parsePlace(sstable.Row{Key: key, Value: record{stored: true}.append(nil)}); err == nil && p.off < 0 {
 			t.Errorf("%x is at %d", key, p.off)

@@ -36,9 +36,28 @@ func (r *reader) Close() error { return r.close() }
 // Entries yields the rows of files in the order of their keys, which is the order
 // in which most writers store them.
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return r.entriesFrom(ctx, fileTablePrefix)
+}
+
+// EntriesFrom goes on from a name.
+func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		row, ok, err := r.row(ctx, name)
+		if err == nil && !ok {
+			err = &fs.PathError{Op: "entries", Path: name, Err: fs.ErrNotExist}
+		}
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		r.entriesFrom(ctx, row.Key)(yield)
+	}
+}
+
+func (r *reader) entriesFrom(ctx context.Context, key []byte) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		last := ""
-		for row, err := range r.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		for row, err := range r.rows.Scan(ctx, key, after(fileTablePrefix)) {
 			if err != nil {
 				yield(format.Entry{}, err)
 				return

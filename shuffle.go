@@ -1,0 +1,154 @@
+package holdall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/engine"
+)
+
+// ContentsOf is Contents for entries that somebody else enumerates, in their order:
+// a list, or [Archive.Shuffled]. What lies together is fetched together, as far as
+// it comes together.
+func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
+	return a.sweep(ctx, entries, true, func(it engine.Item, content io.Reader, err error) error {
+		return each(it.Entry, content, err)
+	})
+}
+
+// ShuffleOptions say in which of all orders [Archive.Shuffled] comes. The zero value
+// is one of them.
+type ShuffleOptions struct {
+	Seed uint64
+	// Readers share the entries: each gets those of every Readers-th block, as
+	// Reader says, from 0 on. 0 Readers is one.
+	Readers, Reader int
+	// Skip leaves out as many entries as were read before an interruption.
+	Skip int64
+	// Block is how much content stays together: about what one read fetches. 0 is
+	// 4 MiB. Mix is how many blocks are mixed with each other; 0 is 8.
+	Block int64
+	Mix   int
+}
+
+const (
+	shuffleBlock = 4 << 20
+	shuffleMix   = 8
+	// mostInBlock is how many entries a block has, however short they are.
+	mostInBlock = 4096
+)
+
+// shuffled is a block, a run of entries in stored order, by its first one.
+type shuffled struct {
+	first string
+	n     int
+}
+
+// Shuffled yields the files of an archive in an order that looks like chance, and is
+// the same for the same options. Blocks of neighbours come in any order, a few at
+// once, whose files are mixed: so reading them costs about what it would in order.
+// What is held is a name for each block.
+//
+// Blocks are found in a first pass over all entries, once for each call.
+func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		o.Readers, o.Block, o.Mix = cmp.Or(o.Readers, 1), cmp.Or(o.Block, shuffleBlock), cmp.Or(o.Mix, shuffleMix)
+		if o.Readers < 0 || o.Reader < 0 || o.Reader >= o.Readers || o.Block < 0 || o.Mix < 0 || o.Skip < 0 {
+			yield(Entry{}, fmt.Errorf("shuffle: reader %d of %d, blocks of %d, %d mixed, %d left out: these cannot be", o.Reader, o.Readers, o.Block, o.Mix, o.Skip))
+			return
+		}
+		from, ok := a.r.(format.Seeker)
+		if !ok {
+			yield(Entry{}, fmt.Errorf("%s archives cannot be read from the middle: %w", a.f.Name, errors.ErrUnsupported))
+			return
+		}
+		blocks, err := a.blocks(ctx, o.Block)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		rnd := rand.New(rand.NewPCG(o.Seed, 0x686F6C64616C6C))
+		rnd.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		var own []shuffled
+		for i := o.Reader; i < len(blocks); i += o.Readers {
+			own = append(own, blocks[i])
+		}
+		skip := o.Skip
+		for n, some := range enumerate(slices.Chunk(own, o.Mix)) {
+			all := 0
+			for _, b := range some {
+				all += b.n
+			}
+			if skip >= int64(all) {
+				skip -= int64(all)
+				continue
+			}
+			mixed := make([]Entry, 0, all)
+			for _, b := range some {
+				k := 0
+				for e, err := range from.EntriesFrom(ctx, b.first) {
+					if err != nil {
+						yield(Entry{}, err)
+						return
+					}
+					if !isSample(e) {
+						continue
+					}
+					mixed = append(mixed, e)
+					if k++; k == b.n {
+						break
+					}
+				}
+			}
+			// Of its own seed, so that what was left out before changes nothing.
+			r := rand.New(rand.NewPCG(o.Seed, uint64(o.Reader)<<32|uint64(n)))
+			r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+			for _, e := range mixed[min(skip, int64(len(mixed))):] {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			skip = 0
+		}
+	}
+}
+
+func enumerate[T any](seq iter.Seq[T]) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		n := 0
+		for x := range seq {
+			if !yield(n, x) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// isSample reports whether an entry is a file that somebody packed.
+func isSample(e Entry) bool { return e.Kind == format.File && !e.Internal && e.Fault == nil }
+
+func (a *Archive) blocks(ctx context.Context, size int64) (blocks []shuffled, _ error) {
+	var held int64
+	for e, err := range a.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if !isSample(e) {
+			continue
+		}
+		if n := len(blocks); n == 0 || held+e.Size > size || blocks[n-1].n == mostInBlock {
+			blocks, held = append(blocks, shuffled{first: e.Name}), 0
+		}
+		blocks[len(blocks)-1].n++
+		held += e.Size
+	}
+	return blocks, nil
+}
