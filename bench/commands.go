@@ -44,12 +44,18 @@ var comparisons = []comparison{
 	{"lindi: chunks over HTTP, in process", webLindi},
 	{"rvn: pack", rvnPack(0.5, 1.10)},
 	{"rvn: pack, 4 MiB sections", rvnPack(0.5, 1.10, "--sections", "4MiB")},
-	{"rvn: pack, best", rvnPack(2, 1.02, "--level", "best")},
+	{"rvn: pack, best", rvnPack(2, 1.02, "--level", "best", "--sections", "4MiB")},
 	{"rvn: extract in memory", rvnExtract((*suite).sections)},
 	{"rvn: extract in memory, one frame", rvnExtract((*suite).solid)},
 	{"rvn: verify, against decoding alone", rvnVerify},
 	{"rvn: list", rvnList},
 	{"rvn: one file near the end, against one frame", rvnOne},
+	{"databundle: pack by zlib, against mksquashfs", bundlePack("zlib", "6", 0.3, 1.03)},
+	{"databundle: pack by zstd, against mksquashfs", bundlePack("zstd", "3", 1.1, 1.03)},
+	{"databundle: pack as it is, against tar", bundleStore},
+	{"databundle: random reads by zlib, in process", bundleReads("zlib", wallUnder(800*time.Microsecond))},
+	{"databundle: random reads by zstd, in process", bundleReads("zstd", wallUnder(220*time.Microsecond))},
+	{"databundle: random reads as it is, in process", bundleReads("none", wallRatio(1.5))},
 }
 
 // memoryDir is where Linux has a file system in memory.

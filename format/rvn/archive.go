@@ -417,7 +417,7 @@ func (a *archive) fits(t []section) error {
 	switch {
 	case end.flat != a.index.total:
 		return fmt.Errorf("it has %d bytes of content, the records %d", end.flat, a.index.total)
-	case end.comp+int64(len(lastBlock)) > a.block[contentBlock].len && a.block[contentBlock].end() < a.size:
+	case end.comp+int64(len(lastBlock)) > a.block[contentBlock].len && a.block[contentBlock].end() <= a.size:
 		return fmt.Errorf("it ends at %d of %d", end.comp, a.block[contentBlock].len)
 	case len(a.frame) < frameHeaderLen || a.frame[4]&^0x18 != 0 || t[0].comp != frameHeaderLen:
 		return errors.New("the contents do not begin with a frame as it describes")

@@ -34,8 +34,8 @@ const streamWindow = 22
 // time and what takes room. docs/rvn.md has the figures.
 const usual = "better"
 
-// levels are the words for levels of the library. For usual it has nothing that
-// suits a section, so that is press's; streams of that level are its best.
+// levels are the words for levels of the library. Sections at the
+// usual level and at the best are made by press; streams of both are its best.
 var levels = map[string]zstd.EncoderLevel{
 	"fastest": zstd.SpeedFastest,
 	"fast":    zstd.SpeedBetterCompression,
@@ -58,8 +58,11 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best%s", level, libzstdAdvice)
 	}
 	z := goZstd{l, 1 << windowLog(most)}
-	if level == usual {
-		return pressed{z}, nil
+	switch level {
+	case usual:
+		return pressed{z, &presses}, nil
+	case "best":
+		return pressed{z, &bestPresses}, nil
 	}
 	return z, nil
 }
@@ -111,20 +114,26 @@ func (z goZstd) stream(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(z.level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<streamWindow))
 }
 
-// presses are encoders of sections that nobody uses.
-var presses = sync.Pool{New: func() any { return press.New() }}
+// Encoders of sections that nobody uses.
+var (
+	presses     = sync.Pool{New: func() any { return press.New() }}
+	bestPresses = sync.Pool{New: func() any { return press.NewBest() }}
+)
 
-// pressed compresses sections with press, and what else there is with a library.
-type pressed struct{ goZstd }
+// pressed compresses sections with press, and streams with a library.
+type pressed struct {
+	goZstd
+	pool *sync.Pool
+}
 
-func (pressed) section(_ int, dst, src []byte) ([]byte, error) {
-	e := presses.Get().(*press.Encoder)
-	defer presses.Put(e)
+func (p pressed) section(_ int, dst, src []byte) ([]byte, error) {
+	e := p.pool.Get().(*press.Encoder)
+	defer p.pool.Put(e)
 	return e.Section(dst, src), nil
 }
 
-func (pressed) frame(dst, src []byte) ([]byte, error) {
-	e := presses.Get().(*press.Encoder)
-	defer presses.Put(e)
+func (p pressed) frame(dst, src []byte) ([]byte, error) {
+	e := p.pool.Get().(*press.Encoder)
+	defer p.pool.Put(e)
 	return e.Frame(dst, src), nil
 }

@@ -66,7 +66,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	}
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
 	w := &writer{builder: newBuilder(), st: st, name: name, targets: map[string]string{}, anyFile: o.Manifest == nil, buf: make([]byte, 128<<10), hash: blake3.New()}
-	most, err := sectionSize(o.Param[paramSections], o.Param[paramLevel])
+	most, err := sectionSize(o.Param[paramSections])
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +97,9 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 }
 
 // sectionSize reads --sections. 0 is none.
-func sectionSize(s, level string) (int, error) {
+func sectionSize(s string) (int, error) {
 	switch s {
 	case "":
-		if level == "best" {
-			return 4 << 20, nil
-		}
 		return defaultSection, nil
 	case "none":
 		return 0, nil

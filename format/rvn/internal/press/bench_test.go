@@ -29,6 +29,7 @@ func BenchmarkSections(b *testing.B) {
 			append func(dst, src []byte) []byte
 		}{
 			{"press", New().Section},
+			{"press best", NewBest().Section},
 			{"better", level(zstd.SpeedBetterCompression)},
 			{"best", level(zstd.SpeedBestCompression)},
 		} {

@@ -6,7 +6,8 @@
 //
 // A section goes this way: find.go finds what it repeats of itself, parse.go
 // chooses among that, which makes literals and sequences, and block.go, fse.go
-// and stream.go code these.
+// and stream.go code these. In the slower setting seek.go finds more, and
+// optimal.go chooses by what price.go says it takes; split.go makes blocks of it.
 package press
 
 import (
@@ -26,11 +27,18 @@ const mostSectionLog = 23
 type Encoder struct {
 	coder
 	finder
+	optimal *optimal // instead of the finder, in the slower setting
 }
 
 // New returns an encoder.
 func New() *Encoder {
 	return &Encoder{coder: newCoder()}
+}
+
+// NewBest returns an encoder that takes several times as long and makes less of
+// it. Its tables take at most 12 MiB.
+func NewBest() *Encoder {
+	return &Encoder{coder: newCoder(), optimal: new(optimal)}
 }
 
 // Section appends src as zstd blocks, none of which is the last of a frame. They
@@ -44,8 +52,7 @@ func (e *Encoder) Section(dst, src []byte) []byte {
 func (e *Encoder) section(dst, src []byte) (_ []byte, last int) {
 	dst = slices.Grow(dst, len(src)/4+1<<10)
 	for run := range slices.Chunk(src, MaxSection) {
-		e.coder.forget()
-		e.finder.forget(len(run))
+		e.forget(run)
 		for at := 0; at < len(run); at += mostBlock {
 			b := run[at:min(len(run), at+mostBlock)]
 			last = len(dst)
@@ -53,11 +60,26 @@ func (e *Encoder) section(dst, src []byte) (_ []byte, last int) {
 				dst = append(appendHeader(dst, blockRLE, len(b)), b[0])
 				continue
 			}
-			e.parse(run, at, at+len(b))
-			dst = e.block(dst, b)
+			if e.optimal == nil {
+				e.parse(run, at, at+len(b))
+				dst = e.block(dst, b)
+			} else {
+				e.parseOptimal(run, at, at+len(b))
+				dst, last = e.blocks(dst, b, &e.optimal.splitter)
+			}
 		}
 	}
 	return dst, last
+}
+
+// forget readies e for a section.
+func (e *Encoder) forget(src []byte) {
+	e.coder.forget()
+	if e.optimal == nil {
+		e.finder.forget(len(src))
+	} else {
+		e.optimal.forget(src)
+	}
 }
 
 // Frame appends src as a frame.

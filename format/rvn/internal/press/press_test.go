@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/build"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -132,6 +133,37 @@ func words(r *rand.Rand, n int) []byte {
 	return b[:n]
 }
 
+// settings are the encoders there are.
+var settings = []struct {
+	name string
+	new  func() *Encoder
+}{
+	{"lazy", New},
+	{"best", NewBest},
+}
+
+// eachSetting runs a test of every setting.
+func eachSetting(t *testing.T, test func(t *testing.T, newEncoder func() *Encoder)) {
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) { test(t, s.new) })
+	}
+}
+
+// longCopies is n bytes in which copies have all lengths about what the slower
+// setting looks at together, and stand behind each other or nearly so.
+func longCopies(r *rand.Rand, n int) []byte {
+	b := noise(r, 10_000)
+	for len(b) < n {
+		length := []int{longest, stretch, 2 * stretch, 384, r.IntN(stretch)}[r.IntN(5)] + r.IntN(9) - 4
+		from := r.IntN(len(b))
+		for i := range max(length, 0) {
+			b = append(b, b[from+i])
+		}
+		b = append(b, noise(r, r.IntN(3))...)
+	}
+	return b[:n]
+}
+
 type input struct {
 	name string
 	b    []byte
@@ -153,6 +185,7 @@ func inputs(t testing.TB, r *rand.Rand) []input {
 		{"noise with islands", nil},
 		{"few symbols", nil},
 		{"all literals of one kind", nil},
+		{"long copies", longCopies(r, 1<<20)},
 	}
 	far := noise(r, 300_000)
 	in[9].b = append(append(bytes.Clone(far), make([]byte, MaxSection-2*len(far))...), far...)
@@ -179,6 +212,9 @@ func inputs(t testing.TB, r *rand.Rand) []input {
 		in = append(in,
 			input{"short copies", copies(r, r.IntN(5000))},
 			input{"short words", words(r, r.IntN(5000))})
+	}
+	for i := range in {
+		in[i].b = in[i].b[:min(len(in[i].b), most)]
 	}
 	return in
 }
@@ -224,56 +260,62 @@ func checkCommand(t *testing.T, frames, want []byte) {
 }
 
 func TestFramesDecode(t *testing.T) {
-	r := newRandom(t)
-	e := New()
-	var frames, all []byte
-	for _, in := range inputs(t, r) {
-		at := len(frames)
-		frames = e.Frame(frames, in.b)
-		check(t, in.name, frames[at:], in.b)
-		all = append(all, in.b...)
-		if !bytes.Equal(New().Frame(nil, in.b), frames[at:]) {
-			t.Errorf("%s: an encoder that was used makes something else than a new one", in.name)
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		r := newRandom(t)
+		e := newEncoder()
+		var frames, all []byte
+		for _, in := range inputs(t, r) {
+			at := len(frames)
+			frames = e.Frame(frames, in.b)
+			check(t, in.name, frames[at:], in.b)
+			all = append(all, in.b...)
+			if len(in.b) < MaxSection && !bytes.Equal(newEncoder().Frame(nil, in.b), frames[at:]) {
+				t.Errorf("%s: an encoder that was used makes something else than a new one", in.name)
+			}
 		}
-	}
-	checkCommand(t, frames, all)
+		checkCommand(t, frames, all)
+	})
 }
 
 func TestFramesOfAllShortLengthsDecode(t *testing.T) {
-	r := newRandom(t)
-	e := New()
-	var frames, all []byte
-	kinds := map[string][]byte{
-		"noise":               noise(r, 300),
-		"zeros":               make([]byte, 300),
-		"period":              bytes.Repeat(noise(r, 5), 60),
-		"copies":              copies(r, 300),
-		"words":               words(r, 300),
-		"sources":             goSources(t, 300),
-		"zeros, noise, zeros": append(append(make([]byte, 100), noise(r, 100)...), make([]byte, 100)...),
-	}
-	for name, b := range kinds {
-		for n := range len(b) + 1 {
-			at := len(frames)
-			frames = e.Frame(frames, b[:n])
-			check(t, name, frames[at:], b[:n])
-			all = append(all, b[:n]...)
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		r := newRandom(t)
+		e := newEncoder()
+		var frames, all []byte
+		kinds := map[string][]byte{
+			"noise":               noise(r, 300),
+			"zeros":               make([]byte, 300),
+			"period":              bytes.Repeat(noise(r, 5), 60),
+			"copies":              copies(r, 300),
+			"words":               words(r, 300),
+			"sources":             goSources(t, 300),
+			"zeros, noise, zeros": append(append(make([]byte, 100), noise(r, 100)...), make([]byte, 100)...),
 		}
-	}
-	checkCommand(t, frames, all)
+		for name, b := range kinds {
+			for n := range len(b) + 1 {
+				at := len(frames)
+				frames = e.Frame(frames, b[:n])
+				check(t, name, frames[at:], b[:n])
+				all = append(all, b[:n]...)
+			}
+		}
+		checkCommand(t, frames, all)
+	})
 }
 
 func TestFrameSizesAreSaid(t *testing.T) {
-	e := New()
-	for _, n := range []int{0, 1, 255, 256, 257, 1<<16 + 255, 1<<16 + 256, MaxSection, MaxSection + 1} {
-		var h zstd.Header
-		if err := h.Decode(e.Frame(nil, make([]byte, n))); err != nil {
-			t.Fatal(n, err)
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		e := newEncoder()
+		for _, n := range []int{0, 1, 255, 256, 257, 1<<16 + 255, 1<<16 + 256, MaxSection, MaxSection + 1} {
+			var h zstd.Header
+			if err := h.Decode(e.Frame(nil, make([]byte, n))); err != nil {
+				t.Fatal(n, err)
+			}
+			if !h.HasFCS || h.FrameContentSize != uint64(n) || h.WindowSize > MaxSection || h.HasCheckSum {
+				t.Errorf("%d bytes: the header says %+v", n, h)
+			}
 		}
-		if !h.HasFCS || h.FrameContentSize != uint64(n) || h.WindowSize > MaxSection || h.HasCheckSum {
-			t.Errorf("%d bytes: the header says %+v", n, h)
-		}
-	}
+	})
 }
 
 // merged is a frame of sections, which are decoded with a window of 8 MiB.
@@ -287,7 +329,7 @@ func merged(sections ...[]byte) []byte {
 
 // odd is a section that leaves a decoder with repeated offsets 71, 73 and 79, a
 // tree, and tables of its own for all three kinds of codes.
-func odd(t testing.TB) (section, content []byte) {
+func odd(t testing.TB, e *Encoder) (section, content []byte) {
 	r := rand.New(rand.NewPCG(7, 9))
 	content = words(r, 20_000)
 	content = append(content, noise(r, 100)...)
@@ -298,7 +340,6 @@ func odd(t testing.TB) (section, content []byte) {
 		}
 	}
 	content = append(content, noise(r, 9)...)
-	e := New()
 	section = e.Section(nil, content)
 	if e.rep != (repeats{71, 73, 79}) || !e.treeKnown || !e.ll.known || !e.of.known || !e.ml.known {
 		t.Fatalf("the section leaves %v, and what it should know it does not", e.rep)
@@ -307,94 +348,168 @@ func odd(t testing.TB) (section, content []byte) {
 }
 
 func TestSectionsStandBehindAnyOthers(t *testing.T) {
-	r := newRandom(t)
-	e := New()
-	type section struct{ coded, content []byte }
-	o, c := odd(t)
-	sections := []section{{o, c}}
-	for _, in := range inputs(t, r) {
-		if len(in.b) > 1<<20 {
-			in.b = in.b[:1<<20]
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		r := newRandom(t)
+		e := newEncoder()
+		type section struct{ coded, content []byte }
+		o, c := odd(t, New())
+		sections := []section{{o, c}}
+		for _, in := range inputs(t, r) {
+			if len(in.b) > 1<<20 {
+				in.b = in.b[:1<<20]
+			}
+			s := section{e.Section(nil, in.b), in.b}
+			check(t, in.name, merged(s.coded), s.content)
+			check(t, in.name+" behind others", merged(o, s.coded), append(bytes.Clone(c), s.content...))
+			sections = append(sections, s)
 		}
-		s := section{e.Section(nil, in.b), in.b}
-		check(t, in.name, merged(s.coded), s.content)
-		check(t, in.name+" behind others", merged(o, s.coded), append(bytes.Clone(c), s.content...))
-		sections = append(sections, s)
-	}
-	for range 3 {
-		var coded [][]byte
-		var content []byte
-		for range 60 {
-			s := sections[r.IntN(len(sections))]
-			coded = append(coded, s.coded)
-			content = append(content, s.content...)
+		for range 3 {
+			var coded [][]byte
+			var content []byte
+			for range 60 {
+				s := sections[r.IntN(len(sections))]
+				coded = append(coded, s.coded)
+				content = append(content, s.content...)
+			}
+			frame := merged(coded...)
+			check(t, "all orders", frame, content)
+			checkCommand(t, frame, content)
 		}
-		frame := merged(coded...)
-		check(t, "all orders", frame, content)
-		checkCommand(t, frame, content)
-	}
+	})
 }
 
 // A section that used the offsets a decoder begins with, 1, 4 and 8, would decode
 // to what it should as the first of a frame, and only there.
 func TestSectionsUseNoOffsetsTheyHaveNotSet(t *testing.T) {
-	o, c := odd(t)
-	e := New()
-	r := newRandom(t)
-	for range 3000 {
-		// Runs at distances that decoders begin with, or that odd leaves.
-		b := noise(r, 80)
-		for range 1 + r.IntN(5) {
-			d := []int{1, 3, 4, 8, 7, 70, 71, 73, 79}[r.IntN(9)]
-			for range 4 + r.IntN(30) {
-				b = append(b, b[len(b)-d])
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		o, c := odd(t, New())
+		e := newEncoder()
+		r := newRandom(t)
+		for range 3000 {
+			// Runs at distances that decoders begin with, or that odd leaves.
+			b := noise(r, 80)
+			for range 1 + r.IntN(5) {
+				d := []int{1, 3, 4, 8, 7, 70, 71, 73, 79}[r.IntN(9)]
+				for range 4 + r.IntN(30) {
+					b = append(b, b[len(b)-d])
+				}
+				b = append(b, noise(r, r.IntN(3))...)
 			}
-			b = append(b, noise(r, r.IntN(3))...)
+			b = b[r.IntN(80):]
+			s := e.Section(nil, b)
+			check(t, "alone", merged(s), b)
+			check(t, "behind others", merged(o, s), append(bytes.Clone(c), b...))
 		}
-		b = b[r.IntN(80):]
-		s := e.Section(nil, b)
-		check(t, "alone", merged(s), b)
-		check(t, "behind others", merged(o, s), append(bytes.Clone(c), b...))
-	}
+	})
 }
 
 func TestSectionsAreNotMuchLongerThanTheirContent(t *testing.T) {
-	r := newRandom(t)
-	e := New()
-	for _, n := range []int{1, 100, mostBlock, 3*mostBlock + 5} {
-		if got, most := len(e.Section(nil, noise(r, n))), n+3*((n+mostBlock-1)/mostBlock); got > most {
-			t.Errorf("noise of %d bytes: expected at most %d, found %d", n, most, got)
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		r := newRandom(t)
+		e := newEncoder()
+		for _, n := range []int{1, 100, mostBlock, 3*mostBlock + 5} {
+			if got, most := len(e.Section(nil, noise(r, n))), n+3*((n+mostBlock-1)/mostBlock); got > most {
+				t.Errorf("noise of %d bytes: expected at most %d, found %d", n, most, got)
+			}
 		}
-	}
-	if got := len(e.Section(nil, make([]byte, 1<<20))); got != 8*4 {
-		t.Errorf("1 MiB of zeros: expected 8 blocks of 4 bytes, found %d bytes", got)
-	}
+		if got := len(e.Section(nil, make([]byte, 1<<20))); got != 8*4 {
+			t.Errorf("1 MiB of zeros: expected 8 blocks of 4 bytes, found %d bytes", got)
+		}
+	})
 }
 
 func TestSectionsAppendAndAllocateNothing(t *testing.T) {
-	e := New()
-	b := goSources(t, 1<<20)
-	dst := e.Section([]byte("before"), b)
-	if !bytes.HasPrefix(dst, []byte("before")) || !bytes.Equal(dst[6:], e.Section(nil, b)) {
-		t.Fatal("what stood before is not there, or what is appended depends on it")
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		e := newEncoder()
+		b := goSources(t, 1<<20)
+		dst := e.Section([]byte("before"), b)
+		if !bytes.HasPrefix(dst, []byte("before")) || !bytes.Equal(dst[6:], e.Section(nil, b)) {
+			t.Fatal("what stood before is not there, or what is appended depends on it")
+		}
+		if n := testing.AllocsPerRun(3, func() { dst = e.Section(dst[:0], b) }); n > 0 {
+			t.Errorf("expected no allocations, found %v", n)
+		}
+	})
+}
+
+func TestBestIsSmaller(t *testing.T) {
+	r := newRandom(t)
+	for _, in := range []input{
+		{"sources", goSources(t, 2<<20)},
+		{"programs", binaries(t, 2<<20)},
+		{"words", words(r, 1<<20)},
+		{"a short section", goSources(t, 64<<10)},
+	} {
+		lazy, best := len(New().Section(nil, in.b)), len(NewBest().Section(nil, in.b))
+		if best > lazy-lazy/50 {
+			t.Errorf("%s: expected 2 %% less than %d bytes, found %d", in.name, lazy, best)
+		}
 	}
-	if n := testing.AllocsPerRun(3, func() { dst = e.Section(dst[:0], b) }); n > 0 {
-		t.Errorf("expected no allocations, found %v", n)
+}
+
+// blockSizes is how long the blocks of a section are that are compressed.
+func blockSizes(section []byte) (sizes []int) {
+	for len(section) > 0 {
+		n := int(section[0]) | int(section[1])<<8 | int(section[2])<<16
+		sizes = append(sizes, n>>3)
+		section = section[blockHeader+n>>3:]
+	}
+	return sizes
+}
+
+func TestBestSplitsBlocksWhereContentChanges(t *testing.T) {
+	r := newRandom(t)
+	upper := bytes.ToUpper(words(r, mostBlock/2))
+	changing := append(words(r, mostBlock/2), upper...)
+	if got := blockSizes(NewBest().Section(nil, changing)); len(got) < 2 {
+		t.Errorf("small letters and then capitals: expected several blocks, found one of %d bytes", got[0])
+	}
+	if got := blockSizes(NewBest().Section(nil, words(r, mostBlock))); len(got) > 3 {
+		t.Errorf("words of one kind: expected few blocks, found %d", len(got))
+	}
+}
+
+func TestPricesFollowWhatIsCounted(t *testing.T) {
+	var p prices
+	p.forget([]byte("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeet"))
+	p.set()
+	if p.literal['e'] >= p.literal['t'] || p.literal['t'] > p.literal['x'] {
+		t.Errorf("prices of e, t and x: found %d, %d and %d", p.literal['e'], p.literal['t'], p.literal['x'])
+	}
+	before := p.match[20]
+	for range 200 {
+		p.count(nil, &sequence{mc: matchCode(20 - leastMatch)})
+	}
+	p.set()
+	if p.match[20] >= before || p.match[20] < bit {
+		t.Errorf("a frequent length: expected less than %d, found %d", before, p.match[20])
+	}
+	for n := uint32(64); n < mostBlock; n *= 2 {
+		if got, least := p.literals(n), int32(literalExtra[literalCode(n)]+1)*bit; got < least {
+			t.Errorf("%d literals: expected at least %d, found %d", n, least, got)
+		}
+	}
+	for i := 1; i < 1<<20; i = i*3/2 + 1 {
+		if got, want := float64(logOf(uint32(i))), math.Log2(float64(i))*bit; math.Abs(got-want) > 2 {
+			t.Errorf("log %d: expected %v, found %v", i, want, got)
+		}
 	}
 }
 
 // What is behind src in its array is no part of it.
 func TestSectionsEndWhereTheyEnd(t *testing.T) {
-	r := newRandom(t)
-	e := New()
-	p := noise(r, 50)
-	array := bytes.Repeat(p, 6000)
-	for range 300 {
-		n := r.IntN(len(array))
-		if !bytes.Equal(e.Section(nil, array[:n]), e.Section(nil, bytes.Clone(array[:n]))) {
-			t.Fatalf("%d bytes: what is behind them matters", n)
+	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
+		r := newRandom(t)
+		e := newEncoder()
+		p := noise(r, 50)
+		array := bytes.Repeat(p, 6000)
+		for range 300 {
+			n := r.IntN(len(array))
+			if !bytes.Equal(e.Section(nil, array[:n]), e.Section(nil, bytes.Clone(array[:n]))) {
+				t.Fatalf("%d bytes: what is behind them matters", n)
+			}
 		}
-	}
+	})
 }
 
 func FuzzSection(f *testing.F) {
@@ -404,8 +519,11 @@ func FuzzSection(f *testing.F) {
 	f.Add(copies(r, 600), uint16(20))
 	f.Add(words(r, 900), uint16(400))
 	f.Add(make([]byte, 100), uint16(2000))
-	o, c := odd(f)
-	e := New()
+	o, c := odd(f, New())
+	var encoders []*Encoder
+	for _, s := range settings {
+		encoders = append(encoders, s.new())
+	}
 	f.Fuzz(func(t *testing.T, b []byte, times uint16) {
 		// As fuzzers make short inputs, b is also what a longer one is made of.
 		long := bytes.Clone(b)
@@ -420,11 +538,13 @@ func FuzzSection(f *testing.F) {
 				}
 			}
 		}
-		for _, in := range [][]byte{b, long} {
-			check(t, "frame", e.Frame(nil, in), in)
-			s := e.Section(nil, in)
-			check(t, "section", merged(s), in)
-			check(t, "behind others", merged(o, s, s), append(append(bytes.Clone(c), in...), in...))
+		for k, e := range encoders {
+			for _, in := range [][]byte{b, long} {
+				check(t, settings[k].name+": frame", e.Frame(nil, in), in)
+				s := e.Section(nil, in)
+				check(t, settings[k].name+": section", merged(s), in)
+				check(t, settings[k].name+": behind others", merged(o, s, s), append(append(bytes.Clone(c), in...), in...))
+			}
 		}
 	})
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall"
+)
+
+// A dataset is documents of words, as text compresses, in folders of 250.
+const (
+	documents    = 50_000
+	meanDocument = 8192
+	maxDocument  = 2 << 20
+	bundleRSS    = 60 << 20
+)
+
+func (s *suite) setD() (string, error) {
+	n := s.count(documents)
+	return s.have(fmt.Sprintf("D-%d", n), func(path string) error {
+		words := newWords()
+		sizes := random('d', 0)
+		mu := math.Log(meanDocument) - 0.5
+		var buf []byte
+		for i := range n {
+			if s.ctx.Err() != nil {
+				return s.ctx.Err()
+			}
+			dir := filepath.Join(path, fmt.Sprintf("part-%03d", i/250))
+			if i%250 == 0 {
+				if err := os.MkdirAll(dir, 0o777); err != nil {
+					return err
+				}
+			}
+			size := max(16, min(maxDocument, int(math.Exp(mu+sizes.NormFloat64()))))
+			r := random('d', i+1)
+			buf = buf[:0]
+			for len(buf) < size { // the frequent words are frequent
+				buf = append(append(buf, words[int(r.ExpFloat64()*200)%len(words)]...), ' ')
+			}
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("doc-%05d.txt", i)), buf[:size], 0o666); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cpuRatio wants our processor time to be at most so many times the peer's.
+func cpuRatio(most float64) goal {
+	return goal{fmt.Sprintf("CPU ≤ %.2f", most), func(peer, ours *figures) (bool, bool) {
+		return peer != nil && ours.cpu.Seconds() <= most*peer.cpu.Seconds(), peer != nil
+	}}
+}
+
+// bundlePack packs the dataset, against mksquashfs with the same method and the same
+// length of blocks.
+func bundlePack(method, level string, cpu, size float64) func(*suite) (row, error) {
+	return func(s *suite) (row, error) {
+		in, err := s.setD()
+		if err != nil {
+			return row{}, err
+		}
+		ours, theirs := filepath.Join(s.out, "ours.bundle"), filepath.Join(s.out, "theirs.squashfs")
+		squash := map[string]string{"zlib": "gzip", "zstd": "zstd"}[method]
+		c := contest{
+			ours:   command{{s.bin, "pack", "-q", "--no-sync", "--compression", method, "-o", ours, in}},
+			inputs: []string{in}, outputs: []string{ours},
+			goals: []goal{cpuRatio(cpu), rssUnder(bundleRSS), sizeRatio(ours, theirs, size)},
+		}
+		if _, err := exec.LookPath("mksquashfs"); err != nil {
+			c.skipped = "mksquashfs is not installed"
+		} else {
+			c.peer = command{{"mksquashfs", in, theirs, "-comp", squash, "-Xcompression-level", level, "-b", "256K", "-noappend", "-no-progress", "-quiet"}}
+		}
+		var note string
+		c.check = func(counter) error {
+			note = sizesOf(ours, theirs)
+			return holdsSome(ours)
+		}
+		r, err := s.hold(c)
+		r.notes = append(r.notes, note)
+		return r, errors.Join(err, os.RemoveAll(theirs))
+	}
+}
+
+// bundleStore packs the dataset as it is, against tar.
+func bundleStore(s *suite) (row, error) {
+	in, err := s.setD()
+	if err != nil {
+		return row{}, err
+	}
+	ours, theirs := filepath.Join(s.out, "ours.bundle"), filepath.Join(s.out, "theirs.tar")
+	return s.hold(contest{
+		ours:   command{{s.bin, "pack", "-q", "--no-sync", "--compression", "none", "-o", ours, in}},
+		peer:   command{{"tar", "cf", theirs, in}},
+		inputs: []string{in}, outputs: []string{ours, theirs},
+		goals: []goal{wallRatio(1.15), rssUnder(bundleRSS)},
+		check: func(counter) error { return holdsSome(ours) },
+	})
+}
+
+// bundleReads reads 2,000 documents at random, and says how long one takes; against
+// the same files in their folders, with open and close.
+func bundleReads(method string, goals ...goal) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.setD()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.fresh("reads-"+method+".bundle", s.bin, "pack", "-q", "--no-sync", "--compression", method, "-o", outputHere, in)
+		if err != nil {
+			return r, err
+		}
+		a, err := holdall.Open(s.ctx, archive, holdall.OpenOptions{})
+		if err != nil {
+			return r, err
+		}
+		defer a.Close()
+		n := s.count(documents)
+		rnd := random('q', 0)
+		var ours, theirs []time.Duration
+		buf := make([]byte, maxDocument)
+		for range s.count(2000) {
+			i := rnd.IntN(n)
+			name := fmt.Sprintf("part-%03d/doc-%05d.txt", i/250, i)
+			start := time.Now()
+			want, err := os.ReadFile(filepath.Join(in, filepath.FromSlash(name)))
+			if err != nil {
+				return r, err
+			}
+			theirs = append(theirs, time.Since(start))
+			start = time.Now()
+			e, err := a.Lookup(s.ctx, name)
+			if err != nil {
+				return r, err
+			}
+			if _, err := a.ReadAt(s.ctx, e, buf[:e.Size], 0); err != nil {
+				return r, err
+			}
+			ours = append(ours, time.Since(start))
+			if !bytes.Equal(buf[:e.Size], want) {
+				return r, fmt.Errorf("%s differs", name)
+			}
+		}
+		slices.Sort(ours)
+		slices.Sort(theirs)
+		middle := func(d []time.Duration) *figures { return &figures{wall: d[len(d)/2]} }
+		r.peer, r.ours = "os.ReadFile, one of 2,000", "holdall.Archive: Lookup and ReadAt, one of 2,000"
+		r.peerTook, r.oursTook = middle(theirs), middle(ours)
+		r.notes = append(r.notes, fmt.Sprintf("99 of 100 take less than %v", ours[len(ours)*99/100]))
+		r.judge(goals, s.quick)
+		return r, nil
+	}
+}

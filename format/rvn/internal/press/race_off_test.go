@@ -1,0 +1,5 @@
+//go:build !race
+
+package press
+
+const most = 1 << 30
