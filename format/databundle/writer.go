@@ -607,11 +607,14 @@ type mark struct {
 	run     int64
 }
 
-// mark is taken where a record ends.
+// mark is taken where a record ends. Where that is stored is known only if nothing
+// is being compressed.
 func (w *writer) mark() mark {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return mark{w.cur, w.cur.stream, w.cur.at, len(w.cur.records), w.run}
+	m := mark{s: w.cur, stream: w.cur.stream, records: len(w.cur.records), run: w.run}
+	if w.parallel == nil {
+		m.at = w.cur.at
+	}
+	return m
 }
 
 // back takes back all since m. What the store cannot take back stays as bytes of
@@ -624,7 +627,6 @@ func (w *writer) back(m mark) error {
 		if err := w.parallel.Wait(); err != nil {
 			return err
 		}
-		// m.at may have been taken before all records of that time were stored.
 		to = s.at
 		for _, p := range s.records[m.records:] {
 			if p.at >= 0 {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package databundle
+
+const raced = false
