@@ -27,8 +27,8 @@ func init() {
 	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord})
 }
 
-// maxRecord is the longest record, stored or not, that is decoded where nobody
-// says how long it is and it cannot be decoded piece by piece.
+// maxRecord is the longest that a record may become where nobody says how long it
+// is and it cannot be decoded piece by piece.
 const maxRecord = 64 << 20
 
 var errRecordLen = errors.New("longer than 64 MiB")
@@ -61,7 +61,8 @@ func (s *zlibStream) Read(p []byte) (int, error) {
 	if s.z == nil {
 		return 0, errors.New("zlib: read after close")
 	}
-	return s.z.Read(p)
+	n, err := s.z.Read(p)
+	return n, zlibError(err)
 }
 
 func (s *zlibStream) Close() error {
@@ -70,6 +71,14 @@ func (s *zlibStream) Close() error {
 		s.z = nil
 	}
 	return nil
+}
+
+// zlibError is the error that other codecs have for the same.
+func zlibError(err error) error {
+	if errors.Is(err, zlib.ErrChecksum) {
+		return ErrChecksum
+	}
+	return err
 }
 
 func appendZlib(dst, stored []byte, size int) ([]byte, error) {
@@ -82,26 +91,20 @@ func appendZlib(dst, stored []byte, size int) ([]byte, error) {
 		return dst, err
 	}
 	defer inflaters.Put(z)
-	n, err := io.ReadFull(z, room)
-	switch err {
+	switch n, err := io.ReadFull(z, room); err {
 	case nil:
 	case io.EOF, io.ErrUnexpectedEOF:
-		if n == size {
-			break
-		}
 		return dst, fmt.Errorf("unit size: expected %d, found %d", size, n)
 	default:
-		return dst, err
+		return dst, zlibError(err)
 	}
 	// The checksum is looked at where the stream ends.
 	var more [1]byte
 	switch k, err := io.ReadFull(z, more[:]); {
 	case k > 0:
 		return dst, fmt.Errorf("unit size: expected %d, found more", size)
-	case errors.Is(err, zlib.ErrChecksum):
-		return dst, ErrChecksum
 	case err != io.EOF:
-		return dst, err
+		return dst, zlibError(err)
 	}
 	return dst[:len(dst)+size], nil
 }
@@ -121,6 +124,8 @@ func makeRoom(dst []byte, size int) (_, room []byte, _ error) {
 }
 
 // snappyLen follows the tags of a block: how long it becomes, and where it ends.
+// A copy from 0 bytes back is an error in it: the decoder would take that for a tag
+// of S2, and make something of it.
 func snappyLen(b []byte) (size, end int, err error) {
 	n, i := binary.Uvarint(b)
 	if i <= 0 || n > maxRecord {
@@ -132,6 +137,7 @@ func snappyLen(b []byte) (size, end int, err error) {
 		}
 		tag := int(b[i])
 		l := tag>>2 + 1
+		zero := false // a copy's distance
 		switch tag & 3 {
 		case 0: // literal, whose length may stand in one to four bytes behind it
 			i++
@@ -139,23 +145,32 @@ func snappyLen(b []byte) (size, end int, err error) {
 				if i+k > len(b) {
 					return 0, 0, io.ErrUnexpectedEOF
 				}
-				l = 0
+				v := uint32(0)
 				for j := range k {
-					l |= int(b[i+j]) << (8 * j)
+					v |= uint32(b[i+j]) << (8 * j)
 				}
-				l++
+				if v >= maxRecord {
+					return 0, 0, errors.New("snappy: longer than it says")
+				}
+				l = int(v) + 1
 				i += k
 			}
 			i += l
 		case 1:
 			l = 4 + tag>>2&7
+			zero = tag>>5 == 0 && i+1 < len(b) && b[i+1] == 0
 			i += 2
 		case 2:
+			zero = i+2 < len(b) && b[i+1]|b[i+2] == 0
 			i += 3
 		case 3:
+			zero = i+4 < len(b) && b[i+1]|b[i+2]|b[i+3]|b[i+4] == 0
 			i += 5
 		}
-		if made += uint64(l); i > len(b) || l > len(b)+64 {
+		if zero {
+			return 0, 0, errors.New("snappy: a copy from 0 bytes back")
+		}
+		if made += uint64(l); i > len(b) {
 			return 0, 0, io.ErrUnexpectedEOF
 		}
 		if made > n {
@@ -183,11 +198,18 @@ func appendSnappy(dst, stored []byte, size int) ([]byte, error) {
 	return dst[:len(dst)+size], nil
 }
 
+// maxHeader is the longest header of a frame: magic, descriptor, window, four bytes
+// of dictionary, and eight of size. zstd.HeaderMaxSize is less.
+const (
+	maxHeader   = 4 + 1 + 1 + 4 + 8
+	blockHeader = 3
+)
+
 // zstdLen follows the blocks of a frame to where it ends. The size that it says it
 // becomes is -1 if it does not say.
 func zstdLen(b []byte) (size, end int, err error) {
 	var h zstd.Header
-	if err := h.Decode(b[:min(len(b), zstd.HeaderMaxSize)]); err != nil {
+	if err := h.Decode(b[:min(len(b), maxHeader+blockHeader)]); err != nil {
 		return 0, 0, zstdError(err)
 	}
 	if h.Skippable {
@@ -236,17 +258,24 @@ func appendZstdRecord(dst, stored []byte, size int) ([]byte, error) {
 
 // decodeZstdRecord reads one frame: what is behind it is none.
 func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
-	return decodeZstd(&frameReader{r: r})
+	f := &frameReader{r: r}
+	// The decoder would take a header that is cut off for the end of all frames.
+	if err := f.begin(); err != nil {
+		return nil, err
+	}
+	return decodeZstd(f)
 }
 
 // decodeWith decodes what cannot be decoded piece by piece.
 func decodeWith(length func([]byte) (size, end int, err error), decode func(dst, stored []byte, size int) ([]byte, error)) func(io.Reader) (io.ReadCloser, error) {
 	return func(r io.Reader) (io.ReadCloser, error) {
-		b, err := io.ReadAll(io.LimitReader(r, maxRecord+1))
+		// What does not compress becomes longer, at most by this.
+		const most = maxRecord + maxRecord/6 + 32
+		b, err := io.ReadAll(io.LimitReader(r, most+1))
 		if err != nil {
 			return nil, err
 		}
-		if len(b) > maxRecord {
+		if len(b) > most {
 			return nil, errRecordLen
 		}
 		size, _, err := length(b)
@@ -265,8 +294,7 @@ type frameReader struct {
 	r     io.Reader
 	next  []byte // to be read before anything else
 	left  int    // of the current block, or of the checksum
-	begun bool
-	sum   bool // a checksum ends it
+	sum   bool   // a checksum ends it
 	ended bool
 }
 
@@ -282,10 +310,6 @@ func (f *frameReader) Read(p []byte) (int, error) {
 				err = nil
 			}
 			return n, err
-		case !f.begun:
-			if err := f.begin(); err != nil {
-				return 0, err
-			}
 		case f.ended:
 			return 0, io.EOF
 		default:
@@ -311,9 +335,12 @@ func (f *frameReader) Read(p []byte) (int, error) {
 
 // begin reads the frame's header.
 func (f *frameReader) begin() error {
-	b := make([]byte, 5, zstd.HeaderMaxSize)
+	b := make([]byte, 5, maxHeader)
 	if _, err := io.ReadFull(f.r, b); err != nil {
 		return noEOF(err)
+	}
+	if binary.LittleEndian.Uint32(b) != 0xFD2FB528 {
+		return zstdError(zstd.ErrMagicMismatch)
 	}
 	// The descriptor says how long the rest is.
 	d := b[4]
@@ -326,10 +353,7 @@ func (f *frameReader) begin() error {
 	if _, err := io.ReadFull(f.r, b[5:]); err != nil {
 		return noEOF(err)
 	}
-	if binary.LittleEndian.Uint32(b) != 0xFD2FB528 {
-		return zstd.ErrMagicMismatch
-	}
-	f.begun, f.next, f.sum = true, b, d&4 != 0
+	f.next, f.sum = b, d&4 != 0
 	return nil
 }
 

@@ -61,7 +61,8 @@ func newCompressor(kind compression, level string, workers int) (*compressor, er
 			return nil, err
 		}
 		c.level = n
-		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true)); err != nil {
+		// Frames of one segment say how long they become, the shortest too.
+		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true)); err != nil {
 			return nil, err
 		}
 	default:

@@ -21,7 +21,7 @@ import (
 // repair plans a new index, of all rows whose content is there, and new headers
 // for shards that have lost theirs. Records stay where they are.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	m := &mending{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}, reached: map[uint64]int64{}}
+	m := &mending{bad: map[int]bool{}, headers: map[uint64]bool{}, good: map[uint64]bool{}, places: map[uint64][]place{}, reached: map[uint64]int64{}}
 	faults, indexFaults := 0, 0
 	note := func(p format.Problem) {
 		report(p)
@@ -126,6 +126,7 @@ type mending struct {
 	reopen  func(context.Context) (rows, error)
 	bad     map[int]bool // rows of files, by their number, that are left out
 	headers map[uint64]bool
+	good    map[uint64]bool    // shards of which a file can be read
 	places  map[uint64][]place // of shards whose rows were wrong, by what is stored
 	reached map[uint64]int64   // where the streams of shards end
 	sums    bool               // empty files have checksums that those of nothing are not
@@ -338,6 +339,8 @@ func (m *mending) judge(ctx context.Context) error {
 				if err != nil {
 					why[n] = err.Error()
 					wrong[at.shard] = true
+				} else if e.Size > 0 {
+					m.good[at.shard] = true
 				}
 			}
 			if why[n] != "" {
@@ -382,8 +385,15 @@ func (m *mending) judge(ctx context.Context) error {
 func (m *mending) mendShard(ctx context.Context, i uint64) (bool, error) {
 	s, err := m.shard(ctx, i)
 	mended := false
+	switch {
+	case err != nil:
+	case s.decode != nil:
+		err = s.decode
+	case !m.good[i] && m.unlike(s):
+		err = fault(badShard, s.name, 0, "none of its files can be read")
+	}
 	if c, damaged := err.(*format.CorruptError); damaged {
-		if c.Class != badShard {
+		if c.Class != badShard && c.Class != badMethod && c.Class != shardShort {
 			return false, nil
 		}
 		if s, err = m.assume(ctx, i); s == nil || err != nil {
@@ -413,6 +423,12 @@ func (m *mending) mendShard(ctx context.Context, i uint64) (bool, error) {
 	return mended, nil
 }
 
+// unlike reports whether a shard's header is not what it would be with others of
+// the bundle.
+func (m *mending) unlike(s *shard) bool {
+	return s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression
+}
+
 // assume opens a shard as if it had the header that others have.
 func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
@@ -429,7 +445,13 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	if s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])]); err != nil || s.dataOff > s.size {
 		return nil, s.obj.Close()
 	}
-	s.codec, _ = codecOf(s.header.compression)
+	var known bool
+	if s.codec, known = codecOf(s.header.compression); !known {
+		return nil, s.obj.Close()
+	}
+	if old := m.shards[i]; old != nil {
+		old.obj.Close()
+	}
 	m.shards[i] = s
 	return s, nil
 }
@@ -690,7 +712,10 @@ func (m *mending) emptied(ctx context.Context, i uint64) (bool, error) {
 	if m.headers[i] || i >= max(m.cfg.shards, 1) {
 		return false, nil
 	}
-	_, err := m.shard(ctx, i)
+	s, err := m.shard(ctx, i)
+	if err == nil && s.decode != nil && m.ends[i] == 0 {
+		err = s.decode // with content it may be somebody's who knows more
+	}
 	if c, damaged := err.(*format.CorruptError); damaged {
 		return c.Class != shardMissing, nil
 	}

@@ -699,12 +699,8 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, w.release(ctx)
 	}
 	for _, s := range w.shards {
-		if w.o.kind == none {
-			if gap := roundUp(s.dataOff+s.at, w.o.align) - s.dataOff - s.at; gap > 0 {
-				if _, err := s.out.Write(zeros[:gap]); err != nil {
-					return w.sum, err
-				}
-			}
+		if err := w.pad(s, s.out); err != nil {
+			return w.sum, err
 		}
 		w.made = append(w.made, s.name) // a Commit that fails may have been carried out
 		info, err := s.obj.Commit(ctx)
@@ -719,6 +715,15 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	}
 	w.made = nil
 	return w.sum, w.release(ctx)
+}
+
+// pad fills up the end of a shard without records, which have that done already.
+func (w *writer) pad(s *shardWriter, out io.Writer) error {
+	if w.o.kind != none {
+		return nil
+	}
+	_, err := out.Write(zeros[:roundUp(s.dataOff+s.at, w.o.align)-s.dataOff-s.at])
+	return err
 }
 
 // commitIndex writes the index, and its copies.
@@ -787,6 +792,9 @@ func (w *writer) commitInline(ctx context.Context) error {
 		return err
 	}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{obj}, io.LimitReader(s.scratch, s.at), w.buf); err != nil {
+		return err
+	}
+	if err := w.pad(s, obj); err != nil {
 		return err
 	}
 	info, err := obj.Commit(ctx)

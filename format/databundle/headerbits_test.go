@@ -1,0 +1,56 @@
+package databundle
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// Any bit of a shard's header that is turned does no harm, or a repair undoes it.
+func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
+	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
+	for what, all := range map[string][]added{
+		"of nothing": nil,
+		"of a file":  {{Entry: format.Entry{Name: "x", Size: 500}, content: bytes.Repeat([]byte("text "), 100)}},
+	} {
+		whole := &storetest.Mem{}
+		pack(t, whole, all, nil)
+		shard := whole.Get("b/shard-00000000")
+		for i := range 32 {
+			for bit := range 8 {
+				st := whole.Clone()
+				b := bytes.Clone(shard)
+				b[i] ^= 1 << bit
+				st.Put("b/shard-00000000", b)
+				at := fmt.Sprintf("%s: bit %d of byte %d", what, bit, i)
+				plan, _, err := holdall.Repair(t.Context(), st, "b", o, func(holdall.Problem) {})
+				if err != nil {
+					t.Errorf("%s: %v", at, err)
+					continue
+				}
+				if plan.Partial {
+					t.Errorf("%s: something is lost: %q", at, plan.Lost)
+				}
+				mended := st
+				if plan.Changes() {
+					mended = &storetest.Mem{}
+					if _, err := holdall.Apply(t.Context(), st, "b", plan, mended, "b"); err != nil {
+						t.Errorf("%s: %v", at, err)
+					}
+				}
+				v, err := holdall.Verify(t.Context(), mended, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+					if p.Severity == format.Error {
+						t.Errorf("%s: afterwards: %+v", at, p)
+					}
+				})
+				if err != nil || v.Entries != int64(len(all)) {
+					t.Errorf("%s: afterwards: %+v, %v", at, v, err)
+				}
+			}
+		}
+	}
+}
