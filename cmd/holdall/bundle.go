@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 // bundleFlags are the flags that only data bundles understand.
@@ -18,7 +18,8 @@ type bundleFlags struct {
 	index       string
 }
 
-func (f *bundleFlags) register(fs *pflag.FlagSet) {
+func (f *bundleFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	fs.IntVar(&f.shards, "shards", 0, "databundle: how many shards the files are spread over (default 1)")
 	fs.Var(&f.shardSize, "shard-size", "databundle: begin another shard when the next file would take one over this")
 	fs.StringVar(&f.compression, "compression", "", "databundle: zlib, snappy, zstd or none (default zlib)")

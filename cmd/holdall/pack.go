@@ -40,7 +40,7 @@ func (f *packFlags) register(cmd *cobra.Command) {
 	fs.Var(&f.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
 	fs.StringVar(&f.level, "level", "", "compression level, where the format compresses")
 	fs.StringVar(&f.sections, "sections", "", "rvn: what is compressed together, and read at random: 1MiB, 4MiB, or none, which is one piece as packrvn writes it")
-	f.bundle.register(fs)
+	f.bundle.register(cmd)
 	fs.StringVar(&f.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (for rvn $SOURCE_DATE_EPOCH does so too)")
 	fs.BoolVar(&f.plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.BoolVar(&f.verify, "verify", false, "read what was written again, and check it")

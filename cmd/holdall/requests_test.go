@@ -96,6 +96,11 @@ func TestWebRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x, err := os.Stat(filepath.Join(dir, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endOfX := fmt.Sprintf("%d-%d", x.Size()-65536, x.Size()-1)
 	var mu sync.Mutex
 	var log []string
 	files := http.FileServer(http.Dir(dir))
@@ -141,6 +146,13 @@ func TestWebRequests(t *testing.T) {
 	} {
 		log = nil
 		run(tt.args...)
+		// Of an archive that must be recognised both ends are asked for at once. If
+		// the front comes first, the size is known, and the end asked for by it.
+		for i, line := range log {
+			if line == "GET /x bytes="+endOfX {
+				log[i] = "GET /x bytes=-65536"
+			}
+		}
 		slices.Sort(log)
 		slices.Sort(tt.want)
 		if !slices.Equal(log, tt.want) {
