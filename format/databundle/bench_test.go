@@ -33,7 +33,7 @@ func BenchmarkRecords(b *testing.B) {
 		level string
 	}{{zlib, ""}, {snappy, ""}, {zstd, "1"}, {zstd, ""}, {zstd, "7"}} {
 		b.Run(fmt.Sprint(c.kind, c.level), func(b *testing.B) {
-			x, err := newCompressor(c.kind, c.level, 1)
+			x, err := newCompressor(c.kind, c.level, defaultRecord, 1)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func parseCompression(s string) (compression, error) {
 	return 0, fmt.Errorf("compression %q: expected zlib, snappy, zstd or none", s)
 }
 
-func newCompressor(kind compression, level string, workers int) (*compressor, error) {
+func newCompressor(kind compression, level string, recordSize, workers int) (*compressor, error) {
 	c := &compressor{kind: kind}
 	switch kind {
 	case zlib:
@@ -62,7 +62,7 @@ func newCompressor(kind compression, level string, workers int) (*compressor, er
 		}
 		c.level = n
 		// Frames of one segment say how long they become, the shortest too.
-		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true)); err != nil {
+		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true), zst.WithWindowSize(recordWindow(recordSize))); err != nil {
 			return nil, err
 		}
 	default:
@@ -71,6 +71,16 @@ func newCompressor(kind compression, level string, workers int) (*compressor, er
 		}
 	}
 	return c, nil
+}
+
+// recordWindow is a window of zstd's that a record fits in: a longer one only takes
+// memory.
+func recordWindow(recordSize int) int {
+	w := zst.MinWindowSize
+	for w < recordSize {
+		w <<= 1
+	}
+	return w
 }
 
 // parseLevel reads --level: a number, or one of the words for it.

@@ -178,7 +178,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	}
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
 	w := &writer{st: st, root: strings.TrimSuffix(name, "/"), o: p, scratch: o.Scratch, hash: crc32.New(castagnoli), buf: make([]byte, 256<<10)}
-	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], workers); err != nil {
+	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], p.recordSize, workers); err != nil {
 		return nil, err
 	}
 	for _, kv := range o.Carry {
