@@ -41,7 +41,11 @@ type Verified struct {
 // carried out, not that something was found.
 func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	var sum Verified
+	told := map[Problem]bool{} // of no entry
 	tell := func(p Problem) {
+		if !p.HasEntry {
+			told[p] = true
+		}
 		switch p.Severity {
 		case format.Error:
 			sum.Errors++
@@ -78,7 +82,15 @@ func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, r
 		}
 		return sum, nil
 	}
-	return sum, checkContents(ctx, a, o, &sum, tell)
+	err = checkContents(ctx, a, o, &sum, tell)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		// The index cannot be read on: entries behind that are not known.
+		if !told[c.Problem] {
+			tell(c.Problem)
+		}
+		return sum, nil
+	}
+	return sum, err
 }
 
 // formatOfBroken says what an archive that does not open should have been.

@@ -401,14 +401,14 @@ func measure(records []place, end int64) {
 // last record of a shard ends, which nothing but the files in it say.
 const smallIndex = 2 << 20
 
-// endOf returns how long a shard's stream is, if that is known or all if it must
-// be. A record whose end is not known can be read, but is not kept.
-func (a *bundle) endOf(ctx context.Context, i uint64, must bool) (int64, bool, error) {
+// endOf returns how long a shard's stream is, if that is known or soon found out. A
+// record whose end is not known can be read, but is not kept.
+func (a *bundle) endOf(ctx context.Context, i uint64) (int64, bool, error) {
 	a.mu.Lock()
 	ends := a.ends
 	a.mu.Unlock()
 	if ends == nil {
-		if !must && !a.isSmall() {
+		if !a.isSmall() {
 			return 0, false, nil
 		}
 		var err error

@@ -20,7 +20,10 @@
 // (message.go). A bundle of one shard may have the rows in that shard's header.
 //
 // The code goes by these things: layout.go is names, constants and words for
-// faults; index.go finds rows, archive.go and reader.go say what they mean;
-// writer.go and compress.go make bundles; verify.go and repair.go are for damaged
-// ones.
+// faults; index.go finds rows and writes them; archive.go and reader.go say what
+// they mean, and regions.go what is no content. Bundles are made by options.go,
+// writer.go, compress.go and writer_rows.go, which puts rows in order. verify.go
+// checks them. Of a repair, repair_index.go finds rows, repair_judge.go what is
+// stored and which rows are worth keeping, repair_rows.go writes the new ones, and
+// repair.go holds it together.
 package databundle

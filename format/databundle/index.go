@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sort"
 
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
@@ -74,6 +75,52 @@ func openDirectory(ctx context.Context, st store.Store, root string, o sstable.O
 		return directoryRows{}, errNoIndex
 	}
 	return directoryRows{db}, indexError(err)
+}
+
+// indexWriter writes the index, and copies of it, from rows in order.
+type indexWriter struct{ all []*sstable.Writer }
+
+func newIndexWriter(st store.Store, root string, copies int) (*indexWriter, error) {
+	w := &indexWriter{}
+	for i := range copies + 1 {
+		x, err := sstable.NewWriter(st, below(root, indexName(i)), sstable.WriterOptions{})
+		if err != nil {
+			return nil, err
+		}
+		w.all = append(w.all, x)
+	}
+	return w, nil
+}
+
+func (w *indexWriter) add(ctx context.Context, key, value []byte) error {
+	for _, x := range w.all {
+		if err := x.Add(ctx, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit makes them appear, and says what they are called and how long they are.
+func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, err error) {
+	// The index itself comes last: with it, the bundle is there.
+	for _, x := range slices.Backward(w.all) {
+		if err := x.Commit(ctx); err != nil {
+			return nil, 0, err
+		}
+		made, n := x.Files()
+		names, size = append(names, made...), size+n
+	}
+	return names, size, nil
+}
+
+// abort does nothing to what was committed.
+func (w *indexWriter) abort(ctx context.Context) error {
+	var errs []error
+	for _, x := range w.all {
+		errs = append(errs, x.Abort(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // inlineRows is the index in the header of the only shard.

@@ -29,6 +29,29 @@ func parseShardName(name string) (uint64, bool) {
 	return i, err == nil && shardName(i) == name
 }
 
+// indexName is where the index is, or a copy of it, from 1 on.
+func indexName(copy int) string {
+	if copy == 0 {
+		return indexDir
+	}
+	return fmt.Sprintf("%s-copy-%d", indexDir, copy)
+}
+
+// mostCopies keeps the number in a copy's name one digit.
+const mostCopies = 9
+
+// copyOf is the number of the copy of the index that an object belongs to, 0 if it
+// belongs to none. The name is below that of the bundle.
+func copyOf(name string) int {
+	dir, _, ok := strings.Cut(name, "/")
+	for i := 1; ok && i <= mostCopies; i++ {
+		if dir == indexName(i) {
+			return i
+		}
+	}
+	return 0
+}
+
 // below joins a bundle's name and that of one of its objects.
 func below(root, name string) string {
 	if root == "" {

@@ -2,14 +2,11 @@ package databundle
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -418,7 +415,7 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 		end = places[k+1].off
 	} else {
 		var err error
-		if end, known, err = a.endOf(ctx, s.index, false); err != nil {
+		if end, known, err = a.endOf(ctx, s.index); err != nil {
 			return format.Extent{}, err
 		}
 		if !known {
@@ -455,240 +452,6 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 	return x, nil
 }
 
-// runs is a set of numbers, as runs that do not touch.
-type runs []struct{ from, to int64 }
-
-// add adds a run. Files come nearly always in order, so that it is the last that
-// grows.
-func (r *runs) add(from, to int64) {
-	if n := len(*r); n > 0 && (*r)[n-1].from <= from && from <= (*r)[n-1].to {
-		(*r)[n-1].to = max((*r)[n-1].to, to)
-		return
-	}
-	*r = append(*r, struct{ from, to int64 }{from, to})
-	if len(*r)&0xffff == 0 {
-		r.join()
-	}
-}
-
-// join sorts what was added, and joins what touches.
-func (r *runs) join() {
-	slices.SortFunc(*r, func(a, b struct{ from, to int64 }) int { return cmp.Compare(a.from, b.from) })
-	kept := (*r)[:0]
-	for _, x := range *r {
-		if n := len(kept); n > 0 && x.from <= kept[n-1].to {
-			kept[n-1].to = max(kept[n-1].to, x.to)
-			continue
-		}
-		kept = append(kept, x)
-	}
-	*r = kept
-}
-
-// touches reports whether a run has anything from from to to. They are joined.
-func (r runs) touches(from, to int64) bool {
-	i := sort.Search(len(r), func(i int) bool { return r[i].to > from })
-	return i < len(r) && r[i].from < to
-}
-
-// used finds out which bytes of each shard's stream are content.
-func (a *bundle) used(ctx context.Context) (map[uint64]*runs, error) {
-	all := map[uint64]*runs{}
-	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
-		if err != nil {
-			return nil, err
-		}
-		e := a.entryOf(row)
-		at, ok := e.Ref.(stretch)
-		if !ok || e.Fault != nil || e.Kind != format.File || e.Size == 0 {
-			continue
-		}
-		if all[at.shard] == nil {
-			all[at.shard] = &runs{}
-		}
-		all[at.shard].add(at.off, at.off+e.Size)
-	}
-	for _, r := range all {
-		r.join()
-	}
-	return all, nil
-}
-
-// Regions are the index, the headers of shards, and what of them is no content.
-func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		objects, err := r.objects(ctx)
-		if err != nil {
-			yield(format.Region{}, err)
-			return
-		}
-		used, err := r.used(ctx)
-		if err != nil {
-			yield(format.Region{}, err)
-			return
-		}
-		for _, o := range objects {
-			if o.size == 0 {
-				continue
-			}
-			if !o.isShard {
-				if !yield(format.Region{Object: o.name, Len: o.size, Use: format.IndexData, Label: "index"}, nil) {
-					return
-				}
-				continue
-			}
-			regions, err := r.shardRegions(ctx, o, used[o.shard])
-			if err != nil {
-				yield(format.Region{}, err)
-				return
-			}
-			for _, g := range regions {
-				if !yield(g, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (a *bundle) shardRegions(ctx context.Context, o object, used *runs) ([]format.Region, error) {
-	if used == nil {
-		used = &runs{}
-	}
-	s, err := a.shard(ctx, o.shard)
-	var places []place
-	if err == nil {
-		places, err = a.placesOf(ctx, s)
-	}
-	if _, damaged := err.(*format.CorruptError); damaged {
-		return []format.Region{{Object: o.name, Len: o.size, Use: format.Unknown, Label: "a shard that cannot be read"}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out []format.Region
-	put := func(from, to int64, use format.Use, label string) {
-		if to = min(to, s.size); to > from {
-			out = append(out, format.Region{Object: s.name, Off: from, Len: to - from, Use: use, Label: label})
-		}
-	}
-	put(0, s.dataOff, format.Header, "shard header")
-	if len(places) == 0 {
-		at := s.dataOff
-		for _, x := range *used {
-			if x.to > s.size-s.dataOff {
-				break // files beyond the end cannot be read
-			}
-			put(at, s.dataOff+x.from, format.Padding, "between files")
-			at = s.dataOff + x.to
-		}
-		put(at, s.size, format.Padding, "behind the last file")
-		return out, nil
-	}
-	covered := runs{}
-	for k, p := range places {
-		if p.at < 0 {
-			continue
-		}
-		from := s.dataOff + p.at
-		covered.add(from, from+p.len)
-		end, known := int64(0), true
-		if k+1 < len(places) {
-			end = places[k+1].off
-		} else if end, known, err = a.endOf(ctx, s.index, false); err != nil {
-			return nil, err
-		} else if !known {
-			end = p.off + 1
-		}
-		switch {
-		case !used.touches(p.off, max(end, p.off+1)):
-			put(from, from+p.len, format.Unknown, "a record of no file")
-		case s.codec == codec.Raw:
-			at := p.off
-			for _, x := range *used {
-				if x.to <= p.off || x.from >= end {
-					continue
-				}
-				put(from+at-p.off, from+max(x.from, p.off)-p.off, format.Padding, "between files")
-				at = min(x.to, end)
-			}
-			put(from+at-p.off, from+p.len, format.Padding, "behind a record")
-		case known && p.len > mostStored(end-p.off):
-			put(from+mostStored(end-p.off), from+p.len, format.Padding, "behind a record")
-		}
-	}
-	covered.join()
-	at := s.dataOff
-	for _, x := range covered {
-		put(at, x.from, format.Unknown, "before the first record")
-		at = max(at, x.to)
-	}
-	put(at, s.size, format.Unknown, "of no record")
-	slices.SortFunc(out, func(a, b format.Region) int { return cmp.Compare(a.Off, b.Off) })
-	return out, nil
-}
-
-// object is one of those that a bundle is made of.
-type object struct {
-	name    string
-	size    int64
-	isShard bool
-	shard   uint64
-}
-
-// objects finds the bundle's objects: by a list where the store has one.
-func (a *bundle) objects(ctx context.Context) ([]object, error) {
-	var all []object
-	prefix := below(a.root, "")
-	if a.root == "" {
-		prefix = ""
-	}
-	var listErr error
-	for info, err := range store.List(ctx, a.st, prefix) {
-		if err != nil {
-			listErr = err
-			break
-		}
-		rest := strings.TrimPrefix(info.Name, prefix)
-		if i, ok := parseShardName(rest); ok {
-			all = append(all, object{info.Name, info.Size, true, i})
-		} else if strings.HasPrefix(rest, indexDir+"/") && !a.single {
-			all = append(all, object{name: info.Name, size: info.Size})
-		}
-	}
-	if listErr == nil {
-		return all, nil
-	}
-	if !errors.Is(listErr, errors.ErrUnsupported) {
-		return nil, listErr
-	}
-	// Without a list: what the manifest names, and shards as many as there are said
-	// to be.
-	all = nil
-	if d, ok := a.rows.(directoryRows); ok {
-		files, err := d.Files(ctx)
-		if err != nil {
-			return nil, indexError(err)
-		}
-		for _, f := range files {
-			if f.Present {
-				all = append(all, object{name: f.Name, size: f.Size})
-			}
-		}
-	}
-	for i := range max(a.cfg.shards, 1) {
-		s, err := a.shard(ctx, i)
-		if _, damaged := err.(*format.CorruptError); damaged {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, object{s.name, s.size, true, i})
-	}
-	return all, nil
-}
-
 // About says what the bundle says of itself.
 func (r *reader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: r.cfg.version}
@@ -696,12 +459,15 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 	if err != nil {
 		return about, err
 	}
-	shards := 0
+	shards, copies := 0, 0
 	for _, o := range objects {
 		about.Volumes = append(about.Volumes, o.name)
-		if o.isShard {
+		switch {
+		case o.isShard:
 			shards++
-		} else {
+		case o.copy > 0:
+			copies = max(copies, o.copy)
+		default:
 			about.IndexBytes += o.size
 		}
 	}
@@ -731,6 +497,9 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		where = "in the header of the shard"
 	}
 	fact("index", where)
+	if copies > 0 {
+		fact("copies of the index", strconv.Itoa(copies))
+	}
 	about.Notes = r.notes()
 	row, ok, err := r.rows.Get(ctx, appendFileKey(nil, ""))
 	if err != nil {

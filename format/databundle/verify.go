@@ -1,11 +1,13 @@
 package databundle
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 
@@ -23,12 +25,13 @@ const (
 	orphan      = "orphan"
 	oddConfig   = "config-odd"
 	strangeRow  = "unknown-table"
+	badCopy     = "index-copy"
 )
 
 func init() {
 	for class, code := range map[string]format.Code{
 		doubleName: format.Duplicate, fileAsDir: format.Overlap, lostLink: format.Dangling, overlapping: format.Overlap,
-		orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex,
+		orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex, badCopy: format.BadIndex,
 	} {
 		codes[class] = code
 	}
@@ -86,7 +89,7 @@ func (v *check) run(ctx context.Context) error {
 			return indexError(err)
 		}
 	}
-	for _, step := range []func(context.Context) error{v.checkConfig, v.checkRows, v.checkShards} {
+	for _, step := range []func(context.Context) error{v.checkConfig, v.checkRows, v.checkShards, v.checkCopies} {
 		err := step(ctx)
 		if c, ok := err.(*format.CorruptError); ok {
 			// The index cannot be read on: that was reported, or is now.
@@ -110,6 +113,58 @@ func (v *check) checkConfig(context.Context) error {
 	}
 	if c.shards > 1<<32 {
 		v.say(format.Error, badConfig, v.indexName(), -1, nil, "%d shards", c.shards)
+	}
+	return nil
+}
+
+// checkCopies compares copies of the index with it, where the store can be listed.
+func (v *check) checkCopies(ctx context.Context) error {
+	objects, err := v.objects(ctx)
+	if err != nil {
+		return err
+	}
+	seen := map[int]bool{0: true}
+	for _, o := range objects {
+		if o.isShard || seen[o.copy] {
+			continue
+		}
+		seen[o.copy] = true
+		dir := below(v.root, indexName(o.copy))
+		db, err := sstable.Open(ctx, v.st, dir, sstable.Options{MaxLog: min(v.limits.Index, 1<<30)})
+		if err == nil {
+			err = sameRows(ctx, v.rows, directoryRows{db})
+			db.Close()
+		}
+		if c, ok := errors.AsType[*format.CorruptError](indexError(err)); ok {
+			v.say(format.Warning, badCopy, dir, -1, nil, "a copy of the index that is of no use: %s", c.Message)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameRows compares the rows of two indexes.
+func sameRows(ctx context.Context, a, b rows) error {
+	next, stop := iter.Pull2(b.Scan(ctx, nil, nil))
+	defer stop()
+	n := 0
+	differ := func() error { return fault(badCopy, "", -1, "its row %d is not that of the index", n) }
+	for row, err := range a.Scan(ctx, nil, nil) {
+		if err != nil {
+			return err
+		}
+		other, err, ok := next()
+		if err != nil {
+			return err
+		}
+		if n++; !ok || !bytes.Equal(row.Key, other.Key) || !bytes.Equal(row.Value, other.Value) {
+			return differ()
+		}
+	}
+	if _, err, ok := next(); ok {
+		n++
+		return cmp.Or(err, differ())
 	}
 	return nil
 }

@@ -12,12 +12,8 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"iter"
-	"maps"
-	"path"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -27,99 +23,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// What only this format understands of CreateOptions. Sizes are in bytes.
-const (
-	paramShards      = "shards"
-	paramShardSize   = "shard-size"
-	paramCompression = "compression"
-	paramLevel       = "level"
-	paramRecordSize  = "record-size"
-	paramAlign       = "align"
-	paramIndex       = "index"        // "directory", or "inline" for one of the shard's own
-	paramCopies      = "index-copies" // more copies of the index, beside it
-)
-
-const (
-	minRecord = 4 << 10
-	maxAlign  = 1 << 20
-	maxShards = 4096
-	// runRecords is how many records go to one of several shards before the next
-	// one gets some: so they are filled at the same time, and neighbours stay
-	// together.
-	runRecords = 16
-)
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// options are CreateOptions.Param, read.
-type options struct {
-	shards     int
-	shardSize  int64
-	kind       compression
-	recordSize int
-	align      int64
-	inline     bool
-	copies     int
-}
-
-func parseOptions(param map[string]string) (o options, err error) {
-	o = options{shards: 1, recordSize: defaultRecord, align: defaultAlign}
-	number := func(key string, least, most int64) (int64, error) {
-		n, err := strconv.ParseInt(param[key], 10, 64)
-		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%s %q: expected %d to %d", key, param[key], least, most)
-		}
-		return n, nil
-	}
-	for _, key := range slices.Sorted(maps.Keys(param)) {
-		var n int64
-		switch key {
-		case paramShards:
-			n, err = number(key, 1, maxShards)
-			o.shards = int(n)
-		case paramShardSize:
-			o.shardSize, err = number(key, 1<<20, 1<<60)
-		case paramRecordSize:
-			n, err = number(key, minRecord, maxRecord)
-			o.recordSize = int(n)
-		case paramAlign:
-			o.align, err = number(key, 0, maxAlign)
-		case paramCopies:
-			n, err = number(key, 0, 9)
-			o.copies = int(n)
-		case paramIndex:
-			switch param[key] {
-			case "", "directory":
-			case "inline":
-				o.inline = true
-			default:
-				err = fmt.Errorf("index %q: expected directory or inline", param[key])
-			}
-		case paramCompression, paramLevel:
-		default:
-			err = fmt.Errorf("data bundles know no %q: %w", key, errors.ErrUnsupported)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-	if o.kind, err = parseCompression(param[paramCompression]); err != nil {
-		return o, err
-	}
-	switch {
-	case o.shards > 1 && o.shardSize > 0:
-		err = errors.New("either how many shards, or how long they are, not both")
-	case o.inline && (o.shards > 1 || o.shardSize > 0 || o.copies > 0):
-		err = errors.New("an inline index is for one shard, and without copies")
-	}
-	if o.align == 1 {
-		o.align = 0
-	}
-	return o, err
-}
-
-// rawPacked says that files lie end to end, without anything between them.
-func (o options) rawPacked() bool { return o.kind == none && o.align == 0 }
 
 // writer writes a bundle. Records are compressed in parallel and written in order;
 // what is known of files goes through a sorter, for the order of their keys is not
@@ -362,32 +266,6 @@ func (w *writer) append(p []byte) error {
 	return nil
 }
 
-// limitError is about an entry that has no place.
-type limitError struct{ name, why string }
-
-func (e *limitError) Error() string     { return format.Escape(e.name) + ": " + e.why }
-func (e *limitError) EntryName() string { return e.name }
-
-func checkEntry(e format.Entry) error {
-	no := func(why string, args ...any) error { return &limitError{e.Name, fmt.Sprintf(why, args...)} }
-	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return no("%s", format.NameAdvice(class))
-	}
-	if n := len(e.Name) + len(e.Link); n > 64<<10 {
-		return no("its name, or what it leads to, has %d bytes, the most is %d", n, 64<<10)
-	}
-	switch e.Kind {
-	case format.File, format.Dir:
-	case format.Symlink, format.HardLink:
-		if e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 {
-			return no("it leads to %q, which is nothing", e.Link)
-		}
-	default:
-		return no("a %s has no place", e.Kind)
-	}
-	return nil
-}
-
 func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if w.err != nil {
 		return w.err
@@ -441,80 +319,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		}
 	}
 	return nil
-}
-
-// The sorter's keys are those of the index, two NULs, and a rank: of rows for one
-// name the last counts, and one that a path only implies counts least.
-const (
-	rankImplied = 0
-	rankRow     = 1 // and a number that grows
-	rankLink    = 2 // and the key of a hard link to that name
-)
-
-// What a value in the sorter begins with.
-const (
-	rowPlain = 0
-	rowLink  = 1 // it lies where another one does
-)
-
-// addDirs adds rows for the directories above a name that were not just added.
-func (w *writer) addDirs(name string) {
-	dir := path.Dir(name)
-	if dir == w.lastDir {
-		return
-	}
-	last := w.lastDir
-	w.lastDir = dir
-	for ; dir != "." && dir != last && !strings.HasPrefix(last, dir+"/"); dir = path.Dir(dir) {
-		key := append(appendFileKey(nil, dir), 0, 0, rankImplied)
-		if err := w.sorter.Add(key, append([]byte{rowPlain}, meta{kind: directory}.append(nil)...)); err != nil {
-			w.broken(err)
-			return
-		}
-	}
-}
-
-// metaOf is an entry's row, without where its content lies.
-func metaOf(e format.Entry) (meta, error) {
-	m := meta{kind: regularFile}
-	if e.Kind == format.Dir {
-		m.kind = directory
-	}
-	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
-		value, err := hex.DecodeString(e.Attr[userValueAttr])
-		if err != nil {
-			return m, &limitError{e.Name, "its user data is not in hexadecimal digits"}
-		}
-		if len(value) > 1<<20 {
-			return m, &limitError{e.Name, fmt.Sprintf("its user data has %d bytes, the most is %d", len(value), 1<<20)}
-		}
-		m.user, m.hasUser = userData{url, value}, true
-		return m, nil
-	}
-	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
-	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		a.time = a.time.Truncate(0).AddDate(-a.time.Year()+1970, 0, 0)
-	}
-	number := func(name string) (uint64, bool) {
-		n, err := strconv.ParseUint(name, 10, 32)
-		return n, err == nil && strconv.FormatUint(n, 10) == name
-	}
-	if a.uid, a.hasUID = number(e.Owner); !a.hasUID {
-		a.owner = e.Owner
-	}
-	if a.gid, a.hasGID = number(e.Group); !a.hasGID {
-		a.group = e.Group
-	}
-	switch e.Kind {
-	case format.Symlink:
-		a.symlink = e.Link
-	case format.HardLink:
-		a.hardLink = e.Link
-	}
-	if value := a.append(nil); len(value) > 0 {
-		m.user, m.hasUser = userData{attributesURL, value}, true
-	}
-	return m, nil
 }
 
 // addFile appends a file's content, and notes where it lies.
@@ -728,43 +532,18 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 
 // commitIndex writes the index, and its copies.
 func (w *writer) commitIndex(ctx context.Context) (err error) {
-	var all []*sstable.Writer
-	defer func() {
-		for _, x := range all {
-			err = errors.Join(err, x.Abort(ctx))
-		}
-	}()
-	for i := range w.o.copies + 1 {
-		dir := indexDir
-		if i > 0 {
-			dir = fmt.Sprintf("%s-copy-%d", indexDir, i)
-		}
-		x, err := sstable.NewWriter(w.st, below(w.root, dir), sstable.WriterOptions{})
-		if err != nil {
-			return err
-		}
-		all = append(all, x)
-	}
-	if err := w.eachRow(ctx, func(key, value []byte) error {
-		for _, x := range all {
-			if err := x.Add(ctx, key, value); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
+	x, err := newIndexWriter(w.st, w.root, w.o.copies)
+	if err != nil {
 		return err
 	}
-	// The index itself comes last: with it, the bundle is there.
-	for _, x := range slices.Backward(all) {
-		if err := x.Commit(ctx); err != nil {
-			return err
-		}
-		names, n := x.Files()
-		w.sum.Volumes = append(w.sum.Volumes, names...)
-		w.sum.Stored += n
+	defer func() { err = errors.Join(err, x.abort(ctx)) }()
+	if err := w.eachRow(ctx, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
+		return err
 	}
-	return nil
+	names, n, err := x.commit(ctx)
+	w.sum.Volumes = append(w.sum.Volumes, names...)
+	w.sum.Stored += n
+	return err
 }
 
 // commitInline writes the one shard, whose header has the index.
@@ -803,189 +582,6 @@ func (w *writer) commitInline(ctx context.Context) error {
 	}
 	w.sum.Stored, w.sum.Volumes = info.Size, []string{s.name}
 	return nil
-}
-
-// eachRow calls add for each row of the index, in order.
-func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
-	c := config{version: versionMagic, blockSize: uint64(w.o.align), recordSize: uint64(w.o.recordSize), compression: w.o.kind, shards: uint64(len(w.shards)), rawPacked: w.o.rawPacked()}
-	if err := add(configKey, c.append(nil)); err != nil {
-		return err
-	}
-	sorter := w.sorter
-	if w.links > 0 {
-		var err error
-		if sorter, err = w.resolve(ctx); err != nil {
-			return err
-		}
-		defer sorter.Close()
-	}
-	rootKey := appendFileKey(nil, "")
-	rootDone := len(w.rootData) == 0
-	for row, err := range lastRows(ctx, sorter) {
-		if err != nil {
-			return err
-		}
-		if !rootDone && bytes.Compare(row.Key, rootKey) > 0 {
-			rootDone = true
-			if err := add(rootKey, w.rootData); err != nil {
-				return err
-			}
-		}
-		if row.rank == rankRow {
-			w.sum.Entries++
-			m, err := parseMeta(row.Value[1:])
-			if err != nil {
-				return err
-			}
-			if !m.isLink() {
-				w.sum.Content += int64(m.size)
-			}
-		}
-		if err := add(row.Key, row.Value[1:]); err != nil {
-			return err
-		}
-	}
-	if !rootDone {
-		if err := add(rootKey, w.rootData); err != nil {
-			return err
-		}
-	}
-	for _, s := range w.shards {
-		for _, p := range s.records {
-			r := record{shard: s.index, offset: uint64(p.off), at: uint64(max(p.at, 0)), stored: p.at >= 0, allZeros: p.at < 0}
-			if err := add(appendRecordKey(nil, s.index, uint64(p.off)), r.append(nil)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// sortedRow is the row that counts of a name, by the key of the index.
-type sortedRow struct {
-	sstable.Row
-	rank byte
-}
-
-// splitSorted takes a key of the sorter apart.
-func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
-	at := bytes.Index(key, []byte{0, 0}) + 2 // the directory's end
-	at += bytes.Index(key[at:], []byte{0, 0})
-	return key[:at], key[at+2], key[at+3:]
-}
-
-// lastRows yields of each name the row that counts.
-func lastRows(ctx context.Context, sorter *sstable.Sorter) iter.Seq2[sortedRow, error] {
-	return func(yield func(sortedRow, error) bool) {
-		var held sortedRow
-		n := 0
-		for row, err := range sorter.Sorted() {
-			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			if err != nil {
-				yield(sortedRow{}, err)
-				return
-			}
-			own, rank, _ := splitSorted(row.Key)
-			if rank == rankLink {
-				continue
-			}
-			if len(held.Key) > 0 && !bytes.Equal(held.Key, own) && !yield(held, nil) {
-				return
-			}
-			held.Key, held.Value, held.rank = append(held.Key[:0], own...), append(held.Value[:0], row.Value...), rank
-		}
-		if len(held.Key) > 0 {
-			yield(held, nil)
-		}
-	}
-}
-
-// resolve gives hard links the place of the files that they are names of. A link
-// to what is no file of the bundle has nowhere to lie.
-func (w *writer) resolve(ctx context.Context) (*sstable.Sorter, error) {
-	next := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
-	places := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
-	defer places.Close()
-	fail := func(err error) (*sstable.Sorter, error) { return nil, errors.Join(err, next.Close()) }
-	var own []byte
-	var target meta
-	n := 0
-	for row, err := range w.sorter.Sorted() {
-		if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return fail(err)
-		}
-		key, rank, rest := splitSorted(row.Key)
-		if !bytes.Equal(key, own) {
-			own, target = append(own[:0], key...), meta{}
-		}
-		switch {
-		case rank == rankLink:
-			err = places.Add(rest, meta{kind: regularFile, shard: target.shard, offset: target.offset, size: target.size, crc: target.crc}.append([]byte{byte(target.kind)}))
-		default:
-			if row.Value[0] == rowPlain {
-				if target, err = parseMeta(row.Value[1:]); err != nil {
-					return fail(err)
-				}
-			}
-			err = next.Add(row.Key, row.Value)
-		}
-		if err != nil {
-			return fail(err)
-		}
-	}
-	// Both are in the order of the links' keys now.
-	final := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch})
-	fail2 := func(err error) (*sstable.Sorter, error) {
-		return nil, errors.Join(err, next.Close(), final.Close())
-	}
-	at, stop := iter.Pull2(places.Sorted())
-	defer stop()
-	place, perr, more := at()
-	for row, err := range lastRows(ctx, next) {
-		if err != nil {
-			return fail2(err)
-		}
-		value := row.Value
-		for more && perr == nil && bytes.Compare(place.Key, row.Key) < 0 {
-			place, perr, more = at()
-		}
-		if perr != nil {
-			return fail2(perr)
-		}
-		if value[0] == rowLink {
-			if !more || !bytes.Equal(place.Key, row.Key) || place.Value[0] != regularFile {
-				_, rest, _ := cutFileKeyOf(row.Key)
-				return fail2(&limitError{rest, "a hard link to what is no file of the bundle"})
-			}
-			link, err := parseMeta(value[1:])
-			if err != nil {
-				return fail2(err)
-			}
-			file, err := parseMeta(place.Value[1:])
-			if err != nil {
-				return fail2(err)
-			}
-			link.shard, link.offset, link.size, link.crc = file.shard, file.offset, file.size, file.crc
-			value = link.append([]byte{rowPlain})
-		}
-		key := append(append(bytes.Clone(row.Key), 0, 0, row.rank), make([]byte, 8)...)
-		if err := final.Add(key, value); err != nil {
-			return fail2(err)
-		}
-	}
-	return final, next.Close()
-}
-
-// cutFileKeyOf reads a whole key of a file.
-func cutFileKeyOf(key []byte) (dir, name string, err error) {
-	dir, base, err := cutFileKey(key[len(fileTablePrefix):])
-	name, _ = nameOf(dir, base)
-	return dir, name, err
 }
 
 // release gives back what the writer holds.

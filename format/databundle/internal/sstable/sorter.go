@@ -40,6 +40,7 @@ type Sorter struct {
 	scratch Scratch
 	written int64
 	runs    []run
+	given   bool // rows were given: no more can be added
 	err     error
 }
 
@@ -67,6 +68,9 @@ func NewSorter(o SorterOptions) *Sorter {
 
 // Add adds a row. It keeps copies.
 func (s *Sorter) Add(key, value []byte) error {
+	if s.err == nil && s.given {
+		return errors.New("sort: a row behind the last one")
+	}
 	if s.err != nil {
 		return s.err
 	}
@@ -166,21 +170,21 @@ func (s *Sorter) spill() error {
 	return nil
 }
 
-// Sorted gives all rows in order, once; after that nothing can be added. A row is
-// good until the next one. An error is the last thing that comes.
+// Sorted gives all rows in order, as often as it is asked; nothing can be added any
+// more. A row is good until the next one. An error is the last thing that comes.
 func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		if s.err != nil {
 			yield(Row{}, s.err)
 			return
 		}
-		s.err = errors.New("sort: the rows were given already")
+		s.given = true
 		var m runs
 		if len(s.runs) > 0 {
 			// What is in memory becomes a run too, and makes room for buffers.
 			if len(s.rows) > 0 {
-				if err := s.spill(); err != nil {
-					yield(Row{}, err)
+				if s.err = s.spill(); s.err != nil {
+					yield(Row{}, s.err)
 					return
 				}
 			}

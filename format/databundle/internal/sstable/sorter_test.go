@@ -59,8 +59,12 @@ func TestSorterGivesRowsInOrder(t *testing.T) {
 		if n == 30_000 && len(s.runs) < 5 {
 			t.Errorf("%d runs, expected several", len(s.runs))
 		}
-		if _, err := collect(s.Sorted()); err == nil {
-			t.Error("the rows are given twice")
+		if got, err = collect(s.Sorted()); err != nil {
+			t.Fatal(err)
+		}
+		same(t, got, sorted(want))
+		if err := s.Add(nil, nil); err == nil {
+			t.Error("a row was added behind the last one")
 		}
 		if err := s.Close(); err != nil || open != 0 {
 			t.Errorf("%v, %d scratches are open", err, open)

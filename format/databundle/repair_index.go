@@ -1,0 +1,149 @@
+package databundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// hasIndex reports whether there is anything of an index.
+func (m *mending) hasIndex(ctx context.Context) (bool, error) {
+	for _, err := range store.List(ctx, m.st, below(m.root, indexDir)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// recover finds rows without the index as it is: in a copy of it, or in what is
+// left of its files.
+func (m *mending) recover(ctx context.Context, damage *format.CorruptError) error {
+	if m.rows != nil {
+		m.rows.Close()
+		m.rows = nil
+	}
+	for i := 1; i <= mostCopies; i++ {
+		dir := indexName(i)
+		open := func(ctx context.Context) (rows, error) {
+			db, err := sstable.Open(ctx, m.st, below(m.root, dir), sstable.Options{})
+			return directoryRows{db}, indexError(err)
+		}
+		r, err := open(ctx)
+		if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		sound := true
+		if _, err := r.(directoryRows).Check(ctx, func(p sstable.Problem) { sound = sound && !p.Rows }); err != nil {
+			return indexError(err)
+		}
+		if m.rows = r; sound && m.configure(ctx) == nil {
+			m.reopen = open
+			m.note("the index is taken from %s", dir)
+			return nil
+		}
+		r.Close()
+		m.rows = nil
+	}
+	first := true
+	m.reopen = func(context.Context) (rows, error) { return salvaged{st: m.st, dir: below(m.root, indexDir)}, nil }
+	m.rows = salvaged{st: m.st, dir: below(m.root, indexDir), report: func(p sstable.Problem) {
+		if !first || !p.Rows {
+			return
+		}
+		m.rescue = true
+		m.lose("rows of the index: %v", p.Err)
+	}}
+	any := false
+	for _, err := range m.rows.Scan(ctx, nil, nil) {
+		if err != nil {
+			return err
+		}
+		any = true
+	}
+	first = false
+	if !any {
+		if damage != nil {
+			return damage
+		}
+		return fault(notABundle, m.name, -1, "no row of its index can be read")
+	}
+	if err := m.configure(ctx); err != nil {
+		if _, damaged := errors.AsType[*format.CorruptError](err); !damaged {
+			return err
+		}
+		return m.inferConfig(ctx)
+	}
+	return nil
+}
+
+// salvaged is what is left of an index. It is read from the beginning each time.
+type salvaged struct {
+	st     store.Store
+	dir    string
+	report func(sstable.Problem)
+}
+
+func (s salvaged) Close() error { return nil }
+
+func (s salvaged) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
+	for row, err := range s.Scan(ctx, key, append(bytes.Clone(key), 0)) {
+		return bytes.Clone(row.Value), err == nil, err
+	}
+	return nil, false, nil
+}
+
+func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
+	report := s.report
+	if report == nil {
+		report = func(sstable.Problem) {}
+	}
+	return func(yield func(sstable.Row, error) bool) {
+		for row, err := range sstable.Salvage(ctx, s.st, s.dir, sstable.Options{}, report) {
+			if err != nil {
+				yield(row, indexError(err))
+				return
+			}
+			if bytes.Compare(row.Key, from) < 0 {
+				continue
+			}
+			if to != nil && bytes.Compare(row.Key, to) >= 0 || !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// inferConfig makes the bundle's own row from the headers of its shards.
+func (m *mending) inferConfig(ctx context.Context) error {
+	objects, err := m.objects(ctx)
+	if err != nil {
+		return err
+	}
+	m.cfg = config{version: versionMagic}
+	for _, o := range objects {
+		if !o.isShard {
+			continue
+		}
+		s, err := m.shard(ctx, o.shard)
+		if _, damaged := err.(*format.CorruptError); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m.cfg.blockSize, m.cfg.recordSize, m.cfg.compression = s.header.align, s.header.recordSize, s.header.compression
+		m.cfg.shards = max(m.cfg.shards, o.shard+1, s.header.shards)
+	}
+	if m.cfg.compression == 0 {
+		return fault(badConfig, m.indexName(), -1, "neither the bundle's own row nor the header of a shard can be read")
+	}
+	m.note("the bundle's own row is made from the headers of its shards")
+	return nil
+}

@@ -1,0 +1,551 @@
+package databundle
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+)
+
+// outcome is how the files of a shard fared.
+type outcome struct {
+	good int        // files whose content is what it should be
+	bad  []int      // rows of the others, by their number
+	lost []lostFile // the first of them
+}
+
+type lostFile struct {
+	row  int
+	text string
+}
+
+// noShard is where rows belong that say nothing of content.
+const noShard = ^uint64(0)
+
+// judge reads the content of every file, to find out which rows are worth keeping.
+func (m *mending) judge(ctx context.Context) error {
+	ends, err := m.findEnds(ctx)
+	if err != nil {
+		return err
+	}
+	m.ends = ends
+	if m.rescue {
+		if err := m.survey(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := m.try(ctx, nil)
+	if err != nil {
+		return err
+	}
+	// Where something is wrong, the header or the rows of records may be: what is
+	// stored says itself where records are.
+	undo := map[uint64]func(){}
+	again := map[uint64]bool{}
+	for _, i := range slices.Sorted(maps.Keys(all)) {
+		if i == noShard || len(all[i].bad) == 0 {
+			continue
+		}
+		mended, back, err := m.mendShard(ctx, i, all[i].good > 0)
+		if err != nil {
+			return err
+		}
+		if mended {
+			again[i], undo[i] = true, back
+		}
+	}
+	if len(again) > 0 {
+		better, err := m.try(ctx, again)
+		if err != nil {
+			return err
+		}
+		for i := range again {
+			if now := better[i]; now != nil && now.good > all[i].good {
+				all[i] = now
+			} else {
+				undo[i]()
+			}
+		}
+	}
+	var lost []lostFile
+	for i, o := range all {
+		for _, n := range o.bad {
+			m.bad[n] = true
+		}
+		lost = append(lost, o.lost...)
+		if i != noShard && m.headers[i] {
+			m.note("shard %d has a new header", i)
+		}
+		if i != noShard && m.places[i] != nil {
+			m.note("where the records of shard %d are was found by what is stored", i)
+		}
+	}
+	slices.Sort(m.notes)
+	slices.SortFunc(lost, func(a, b lostFile) int { return cmp.Compare(a.row, b.row) })
+	for _, x := range lost {
+		m.lose("%s", x.text)
+	}
+	return nil
+}
+
+// try reads the files of some shards, or of all.
+func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*outcome, error) {
+	all := map[uint64]*outcome{}
+	r := &recordReader{mending: m}
+	n := -1
+	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		n++
+		e := m.entryOf(row)
+		shard := noShard
+		at, hasContent := e.Ref.(stretch)
+		if hasContent {
+			shard = at.shard
+		}
+		if only != nil && !only[shard] {
+			continue
+		}
+		o := all[shard]
+		if o == nil {
+			o = &outcome{}
+			all[shard] = o
+		}
+		why := ""
+		switch {
+		case e.Fault != nil && e.Fault.Class != shardMissing:
+			why = e.Fault.Message
+		case e.Kind == format.Dir || !hasContent:
+		default:
+			err := r.check(ctx, e, row)
+			if broken, ok := errors.AsType[*storeError](err); ok {
+				return nil, broken.error
+			}
+			if err != nil {
+				why = err.Error()
+			} else if e.Size > 0 {
+				o.good++
+			}
+		}
+		if why == "" {
+			continue
+		}
+		o.bad = append(o.bad, n)
+		if len(o.lost) <= mostSaid {
+			o.lost = append(o.lost, lostFile{n, format.Escape(e.Name) + ": " + why})
+		}
+	}
+	return all, nil
+}
+
+// survey finds the records of all shards by what is stored, and where the last one
+// ends: rows that could say so are lost.
+func (m *mending) survey(ctx context.Context) error {
+	objects, err := m.objects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if !o.isShard {
+			continue
+		}
+		s, err := m.shard(ctx, o.shard)
+		if _, damaged := err.(*format.CorruptError); damaged || err == nil && s.decode != nil {
+			continue // mendShard will see to it
+		}
+		if err != nil {
+			return err
+		}
+		if s.codec == codec.Raw {
+			if places, err := m.placesOf(ctx, s); err == nil && len(places) == 0 {
+				m.ends[s.index] = max(m.ends[s.index], s.size-s.dataOff)
+			}
+			continue
+		}
+		if _, _, err := m.findRecords(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mendShard makes a header for a shard that has lost its own, and finds its records
+// where the rows of them are wrong. It reports whether there is something new, and
+// returns what takes it back.
+func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mended bool, undo func(), _ error) {
+	s, err := m.shard(ctx, i)
+	switch {
+	case err != nil:
+	case s.decode != nil:
+		err = s.decode
+	case !someGood && m.unlike(s):
+		err = fault(badShard, s.name, 0, "none of its files can be read")
+	}
+	var unassume func()
+	if c, damaged := err.(*format.CorruptError); damaged {
+		if c.Class != badShard && c.Class != badMethod && c.Class != shardShort {
+			return false, nil, nil
+		}
+		if s, err = m.assume(ctx, i); s == nil || err != nil {
+			return false, nil, err
+		}
+		m.headers[i], mended = true, true
+		unassume = func() {
+			delete(m.headers, i)
+			delete(m.shards, i)
+			s.obj.Close()
+		}
+	} else if err != nil {
+		return false, nil, err
+	}
+	found, unfind, err := m.findRecords(ctx, s)
+	undo = func() {
+		if unfind != nil {
+			unfind()
+		}
+		if unassume != nil {
+			unassume()
+		}
+	}
+	return mended || found, undo, err
+}
+
+// findRecords takes the records of a shard from what is stored, if they can be
+// found so and are not what the rows say.
+func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo func(), _ error) {
+	places, end, err := m.rescan(ctx, s)
+	if err != nil || places == nil {
+		return false, nil, err
+	}
+	// Rows that are right are in the shard then, to be compared with.
+	if _, err := m.placesOf(ctx, s); err != nil {
+		if _, damaged := err.(*format.CorruptError); !damaged {
+			return false, nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ends[s.index] = max(m.ends[s.index], end)
+	if s.wrong == nil && slices.Equal(s.records, places) {
+		return false, nil, nil
+	}
+	records, wrong, before := s.records, s.wrong, m.places[s.index]
+	s.records, s.wrong, m.places[s.index] = places, nil, places
+	return true, func() {
+		s.records, s.wrong = records, wrong
+		if m.places[s.index] = before; before == nil {
+			delete(m.places, s.index)
+		}
+	}, nil
+}
+
+// unlike reports whether a shard's header is not what it would be with others of
+// the bundle.
+func (m *mending) unlike(s *shard) bool {
+	return s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression
+}
+
+// assume opens a shard as if it had the header that others have.
+func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
+	s := &shard{index: i, name: m.shardName(i)}
+	var err error
+	if s.obj, err = m.st.Open(ctx, s.name); err != nil {
+		return nil, err
+	}
+	info, err := s.obj.Info(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.obj.Close())
+	}
+	b := m.headerOf(i)
+	s.size, s.dataOff = info.Size, int64(len(b))
+	if s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])]); err != nil || s.dataOff > s.size {
+		return nil, s.obj.Close()
+	}
+	var known bool
+	if s.codec, known = codecOf(s.header.compression); !known {
+		return nil, s.obj.Close()
+	}
+	if old := m.shards[i]; old != nil {
+		old.obj.Close()
+	}
+	m.shards[i] = s
+	return s, nil
+}
+
+// headerOf is what a shard of the bundle begins with.
+func (m *mending) headerOf(i uint64) []byte {
+	w := writer{o: options{kind: m.cfg.compression, recordSize: int(min(m.cfg.recordSize, maxRecord)), align: int64(min(m.cfg.blockSize, maxAlign)), shards: int(min(m.cfg.shards, 1<<31-1))}}
+	if m.cfg.rawPacked {
+		w.o.align = 0
+	}
+	return w.header(i, nil)
+}
+
+// rescan finds the records of a shard by decoding one after the other, up to where
+// its files end; or its last record, if rows are lost that may have said more. It
+// returns nil where it does not come that far.
+//
+// Rows are believed about what cannot be found so: records that are all zeros, and
+// those that cannot be decoded.
+func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
+	var length func([]byte) (int, int, error)
+	switch s.header.compression {
+	case zlib:
+		length = codec.ZlibRecordLen
+	case snappy:
+		length = codec.SnappyRecordLen
+	case zstd:
+		length = codec.ZstdRecordLen
+	default:
+		return nil, 0, nil
+	}
+	end = m.ends[s.index]
+	said, err := m.saidPlaces(ctx, s, end)
+	if err != nil {
+		return nil, 0, err
+	}
+	scan := recordScan{s: s, length: length, usual: mostStored(int64(max(m.cfg.recordSize, defaultRecord)))}
+	align := int64(max(s.header.align, 1))
+	out := []place{}
+	off, at := int64(0), int64(0)
+	for off < end || m.rescue {
+		p, known := said[off]
+		if known && p.at < 0 {
+			out = append(out, place{off: off, at: -1})
+			off = p.end
+			continue
+		}
+		size, stored, err := scan.measure(ctx, at)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case size > 0:
+			out = append(out, place{off: off, at: at})
+			off, at = off+size, at+roundUp(stored, align)
+			continue
+		case known && p.at == at && p.next > at:
+			out = append(out, place{off: off, at: at})
+			off, at = p.end, p.next
+			continue
+		}
+		break
+	}
+	if off < end {
+		return nil, 0, nil
+	}
+	measure(out, s.size-s.dataOff)
+	return out, off, nil
+}
+
+// saidPlace is what rows say of a record.
+type saidPlace struct {
+	at   int64 // as in place
+	next int64 // where the next record is stored that is; 0 is not known
+	end  int64 // of the record in the stream
+}
+
+// saidPlaces are the rows of a shard's records that can be read, by offset.
+func (m *mending) saidPlaces(ctx context.Context, s *shard, end int64) (map[int64]saidPlace, error) {
+	var rows []place
+	from, to := shardKeys(s.index)
+	for row, err := range m.rows.Scan(ctx, from, to) {
+		if err != nil {
+			return nil, err
+		}
+		if _, p, err := parsePlace(row); err == nil {
+			rows = append(rows, p)
+		}
+	}
+	all := make(map[int64]saidPlace, len(rows))
+	next := int64(0)
+	for _, p := range slices.Backward(rows) {
+		if end > p.off {
+			all[p.off] = saidPlace{at: p.at, next: next, end: end}
+		}
+		if end = p.off; p.at >= 0 {
+			next = p.at
+		}
+	}
+	return all, nil
+}
+
+// recordScan measures what is stored in a shard.
+type recordScan struct {
+	s      *shard
+	length func([]byte) (size, stored int, err error)
+	usual  int64 // that a record takes at most
+	buf    []byte
+}
+
+// measure returns how long the record becomes that is stored at, and how much it
+// takes; 0 if there is none.
+func (r *recordScan) measure(ctx context.Context, at int64) (size, stored int64, _ error) {
+	room := r.s.size - r.s.dataOff - at
+	for guess := min(room, r.usual); guess > 0; guess = min(room, guess*4) {
+		if int64(cap(r.buf)) < guess {
+			r.buf = make([]byte, guess)
+		}
+		r.buf = r.buf[:guess]
+		if err := r.s.obj.ReadAt(ctx, r.buf, r.s.dataOff+at); err != nil {
+			return 0, 0, err
+		}
+		n, k, err := r.length(r.buf)
+		if err == nil && n > 0 {
+			return int64(n), int64(k), nil
+		}
+		if guess == room || guess > mostStored(maxRecord) {
+			break
+		}
+	}
+	return 0, 0, nil
+}
+
+// recordReader reads contents, and remembers the records that it decoded last:
+// files mostly come in the order in which they are stored, by and large.
+type recordReader struct {
+	*mending
+	kept []decoded // the one that was used last comes first
+}
+
+type decoded struct {
+	x     format.Extent // of which At, Skip and Size are of no account
+	unit  []byte
+	fault error
+}
+
+const (
+	mostKept      = 32
+	mostKeptBytes = 16 << 20
+)
+
+// record is the record that x is a slice of.
+func (r *recordReader) record(ctx context.Context, x format.Extent) (*decoded, error) {
+	x.At, x.Skip, x.Size = 0, 0, 0
+	if i := slices.IndexFunc(r.kept, func(d decoded) bool {
+		return d.x.Object == x.Object && d.x.Off == x.Off && d.x.Len == x.Len && d.x.Unit == x.Unit
+	}); i >= 0 {
+		d := r.kept[i]
+		copy(r.kept[1:i+1], r.kept[:i])
+		r.kept[0] = d
+		return &r.kept[0], nil
+	}
+	s, err := r.shardNamed(x.Object)
+	if err != nil {
+		return nil, err
+	}
+	stored := make([]byte, min(x.Len, s.size-x.Off))
+	if err := s.obj.ReadAt(ctx, stored, x.Off); err != nil {
+		return nil, &storeError{err}
+	}
+	total := x.Unit
+	for i, d := range r.kept {
+		if total += int64(cap(d.unit)); i == mostKept-1 || total > mostKeptBytes {
+			r.kept = slices.Delete(r.kept, i, len(r.kept))
+			break
+		}
+	}
+	z, _ := codec.Lookup(x.Codec)
+	d := decoded{x: x}
+	d.unit, d.fault = z.Append(nil, stored, int(x.Unit))
+	r.kept = slices.Insert(r.kept, 0, d)
+	return &r.kept[0], nil
+}
+
+// check compares a file's content with its checksum.
+func (r *recordReader) check(ctx context.Context, e format.Entry, row sstable.Row) error {
+	m, err := parseMeta(row.Value)
+	if err != nil {
+		return err
+	}
+	if m.size == 0 {
+		r.sums = r.sums || m.crc != 0
+		return nil
+	}
+	// Links have content too, as far as the bare format goes.
+	plain := e
+	plain.Kind, plain.Size, plain.Fault = format.File, int64(m.size), nil
+	sum := uint32(0)
+	err = r.read(ctx, plain, func(b []byte) { sum = crc32.Update(sum, castagnoli, b) })
+	if err == nil && sum != m.crc {
+		err = errors.New("its content is not what its checksum says")
+	}
+	return err
+}
+
+// storeError is an error of the store, which says nothing about the bundle.
+type storeError struct{ error }
+
+func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byte)) error {
+	view := &reader{r.bundle}
+	for x, err := range view.Extents(ctx, e, 0, e.Size) {
+		if _, damaged := err.(*format.CorruptError); err != nil && !damaged {
+			return &storeError{err}
+		}
+		if err != nil {
+			return err
+		}
+		b, err := r.extent(ctx, x, take)
+		if err != nil {
+			return err
+		}
+		if b != nil {
+			take(b)
+		}
+	}
+	return nil
+}
+
+var nothing [64 << 10]byte
+
+// extent returns the bytes of an extent, or hands them on itself.
+func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]byte)) ([]byte, error) {
+	switch x.Codec {
+	case codec.Zero:
+		for n := x.Size; n > 0; n -= int64(len(nothing)) {
+			take(nothing[:min(n, int64(len(nothing)))])
+		}
+		return nil, nil
+	case codec.Raw:
+		s, err := r.shardNamed(x.Object)
+		if err != nil {
+			return nil, err
+		}
+		buf := make([]byte, min(x.Size, 256<<10))
+		for at := int64(0); at < x.Size; at += int64(len(buf)) {
+			buf = buf[:min(int64(len(buf)), x.Size-at)]
+			if err := s.obj.ReadAt(ctx, buf, x.Off+at); err != nil {
+				return nil, &storeError{err}
+			}
+			take(buf)
+		}
+		return nil, nil
+	}
+	d, err := r.record(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	if d.fault != nil {
+		return nil, fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+	}
+	return d.unit[x.Skip : x.Skip+x.Size], nil
+}
+
+func (r *recordReader) shardNamed(name string) (*shard, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.shards {
+		if s.name == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is not open", name)
+}

@@ -1,0 +1,288 @@
+package databundle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sort"
+
+	"github.com/holdall/holdall/format"
+)
+
+// keptEnds is where in each shard's stream the last file ends that is kept.
+type keptEnds map[uint64]int64
+
+func (k keptEnds) add(m meta) {
+	if m.kind == regularFile && m.size > 0 {
+		k[m.shard] = max(k[m.shard], int64(m.offset+m.size))
+	}
+}
+
+// foundFile is a file in lost+found, whose row the damaged index did not have.
+type foundFile struct {
+	key []byte
+	row meta
+}
+
+// writeRows writes the rows that are kept, and those that are new, in order.
+func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
+	if err := w.add(ctx, configKey, m.cfg.append(nil)); err != nil {
+		return err
+	}
+	found, err := m.foundFiles(ctx)
+	if err != nil {
+		return err
+	}
+	kept := keptEnds{}
+	addFound := func(before []byte) error {
+		for len(found) > 0 && (before == nil || bytes.Compare(found[0].key, before) < 0) {
+			kept.add(found[0].row)
+			if err := w.add(ctx, found[0].key, found[0].row.append(nil)); err != nil {
+				return err
+			}
+			found = found[1:]
+		}
+		return nil
+	}
+	n := -1
+	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		if err != nil {
+			return err
+		}
+		if n++; m.bad[n] {
+			continue
+		}
+		if err := addFound(row.Key); err != nil {
+			return err
+		}
+		value := row.Value
+		if f, err := parseMeta(value); err == nil {
+			kept.add(f)
+			if m.sums && f.size == 0 && f.crc != 0 {
+				f.crc = 0
+				value = f.append(nil)
+			}
+		}
+		if err := w.add(ctx, row.Key, value); err != nil {
+			return err
+		}
+	}
+	if err := addFound(nil); err != nil {
+		return err
+	}
+	shards, err := m.recordShards(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range shards {
+		if err := m.writeRecords(ctx, w, i, kept[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordShards are the shards of which there are rows of records.
+func (m *mending) recordShards(ctx context.Context) ([]uint64, error) {
+	var all []uint64
+	for i := range m.places {
+		all = append(all, i)
+	}
+	prefix := appendVaruint(nil, recordTable)
+	for row, err := range m.rows.Scan(ctx, prefix, after(prefix)) {
+		if err != nil {
+			return nil, err
+		}
+		if i, _, err := parsePlace(row); err == nil && (len(all) == 0 || all[len(all)-1] != i) {
+			all = append(all, i)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// recordsOf is a shard with its records, nil if it or they cannot be read.
+func (m *mending) recordsOf(ctx context.Context, i uint64) (*shard, []place, error) {
+	s, err := m.shard(ctx, i)
+	var places []place
+	if err == nil {
+		places, err = m.placesOf(ctx, s)
+	}
+	if _, damaged := err.(*format.CorruptError); damaged {
+		return nil, nil, nil
+	}
+	return s, places, err
+}
+
+// writeRecords writes the rows of a shard's records. A record that is not there any
+// more is said to be zeros: no file lies in it, and it says where the one before it
+// ends.
+func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, kept int64) error {
+	s, places, err := m.recordsOf(ctx, i)
+	if s == nil {
+		return err // nil, if none of its files is left
+	}
+	for _, p := range places {
+		r := record{shard: i, offset: uint64(p.off), at: uint64(max(p.at, 0)), stored: p.at >= 0 && p.at < s.size-s.dataOff}
+		r.allZeros = !r.stored
+		if r.allZeros {
+			r.at = 0
+		}
+		if err := w.add(ctx, appendRecordKey(nil, i, uint64(p.off)), r.append(nil)); err != nil {
+			return err
+		}
+	}
+	end := m.ends[i]
+	if len(places) == 0 || end <= places[len(places)-1].off || kept >= end {
+		return nil
+	}
+	r := record{shard: i, offset: uint64(end), allZeros: true}
+	return w.add(ctx, appendRecordKey(nil, i, uint64(end)), r.append(nil))
+}
+
+// foundFiles are, where rows are lost, the runs of content that no file covers, in
+// lost+found. What cannot be read parts them.
+func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
+	if !m.rescue {
+		return nil, nil
+	}
+	used, err := m.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := m.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []foundFile
+	for _, o := range objects {
+		if !o.isShard {
+			continue
+		}
+		s, places, err := m.recordsOf(ctx, o.shard)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil || s.decode != nil {
+			continue
+		}
+		var files runs
+		if used[s.index] != nil {
+			files = *used[s.index]
+		}
+		g := gapReader{recordReader: recordReader{mending: m}, s: s, places: places}
+		for _, gap := range gapsOf(files, m.ends[s.index]) {
+			all, err := g.read(ctx, gap.from, gap.to)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range all {
+				name, err := m.freeName(ctx, fmt.Sprintf("lost+found/%08d-%d", s.index, f.offset))
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, foundFile{appendFileKey(nil, name), f})
+			}
+		}
+	}
+	if len(out) > 0 {
+		_, ok, err := m.row(ctx, "lost+found")
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			out = append(out, foundFile{appendFileKey(nil, "lost+found"), meta{kind: directory}})
+		}
+	}
+	slices.SortFunc(out, func(a, b foundFile) int { return bytes.Compare(a.key, b.key) })
+	return out, nil
+}
+
+// freeName is name, or one like it that no row has.
+func (m *mending) freeName(ctx context.Context, name string) (string, error) {
+	for try, n := name, 2; ; try, n = fmt.Sprintf("%s-%d", name, n), n+1 {
+		if _, ok, err := m.row(ctx, try); !ok || err != nil {
+			return try, err
+		}
+	}
+}
+
+// gapReader reads what no file covers.
+type gapReader struct {
+	recordReader
+	s      *shard
+	places []place
+}
+
+// read returns files for what can be read of a gap, but for zeros.
+func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ error) {
+	at := stretch{g.s.index, from}
+	var cur meta
+	zeros := true
+	end := func() {
+		if cur.size > 0 && !zeros {
+			all = append(all, cur)
+		}
+		cur, zeros = meta{}, true
+	}
+	k := sort.Search(len(g.places), func(k int) bool { return g.places[k].off > from }) - 1
+	for off := from; off < to; k++ {
+		var x format.Extent
+		var err error
+		next := to
+		if len(g.places) == 0 {
+			x, err = g.s.linear(from, to-from)
+		} else {
+			if k+1 < len(g.places) {
+				next = min(to, g.places[k+1].off)
+			}
+			if next <= off {
+				continue // two records at the same offset
+			}
+			x, err = g.extentOf(ctx, g.s, g.places, k, at, to-from)
+		}
+		if cur.size == 0 {
+			cur = meta{kind: regularFile, shard: g.s.index, offset: uint64(off)}
+		}
+		sum := cur.crc
+		take := func(b []byte) {
+			sum = crc32.Update(sum, castagnoli, b)
+			zeros = zeros && allZeros(b)
+		}
+		if err == nil {
+			var b []byte
+			if b, err = g.extent(ctx, x, take); err == nil {
+				take(b)
+			}
+		}
+		if broken, ok := err.(*storeError); ok {
+			return nil, broken.error
+		}
+		if err == nil {
+			cur.size, cur.crc = cur.size+uint64(next-off), sum
+		} else {
+			end()
+		}
+		off = next
+	}
+	end()
+	return all, nil
+}
+
+// gapsOf are the runs up to end that are in none of files.
+func gapsOf(files runs, end int64) (gaps runs) {
+	at := int64(0)
+	add := func(to int64) {
+		if to = min(to, end); to > at {
+			gaps = append(gaps, struct{ from, to int64 }{at, to})
+		}
+	}
+	for _, x := range files {
+		add(x.from)
+		at = max(at, x.to)
+	}
+	add(end)
+	return gaps
+}

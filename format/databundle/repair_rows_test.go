@@ -1,0 +1,187 @@
+package databundle
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+var only = holdall.OpenOptions{Formats: []*format.Format{Format}}
+
+// crowd is as many files as make an index of many blocks.
+func crowd() []added {
+	var all []added
+	text := prose(4 << 20)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 700 {
+		b := text[r.IntN(1<<20):][:1+r.IntN(6000)]
+		if i%50 == 7 {
+			b = make([]byte, 9000)
+		}
+		all = append(all, added{format.Entry{Name: fmt.Sprintf("%d/%x.txt", i%7, r.Uint64()), Size: int64(len(b))}, b})
+	}
+	return all
+}
+
+// mend repairs b of st, and wants the result to be sound.
+func mend(t *testing.T, st *storetest.Mem, out *storetest.Mem) (plan holdall.Plan) {
+	t.Helper()
+	plan, _, err := holdall.Repair(t.Context(), st, "b", only, func(holdall.Problem) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !plan.Changes() {
+		t.Fatal("nothing is mended")
+	}
+	if _, err := holdall.Apply(t.Context(), st, "b", plan, out, "b"); err != nil {
+		t.Fatal(err)
+	}
+	v, err := holdall.Verify(t.Context(), out, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) {
+		if p.Severity > format.Note {
+			t.Errorf("mended: %+v", p)
+		}
+	})
+	if err != nil || v.Errors > 0 {
+		t.Fatalf("mended: %+v, %v", v, err)
+	}
+	return plan
+}
+
+func contentOf(t *testing.T, a *holdall.Archive, e holdall.Entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := a.WriteContent(t.Context(), &b, e); err != nil {
+		t.Fatalf("%s: %v", e.Name, err)
+	}
+	return b.Bytes()
+}
+
+// A block of the index that is lost takes the names of some files with it, and
+// nothing else: what they had is in lost+found, and all others are there.
+func TestContentOfLostRowsIsFound(t *testing.T) {
+	all := crowd()
+	for _, param := range []map[string]string{
+		{"record-size": "65536"}, {"compression": "snappy"}, {"compression": "zstd", "shards": "3", "record-size": "16384"}, {"compression": "none"}, {"compression": "none", "align": "1"},
+	} {
+		whole := &storetest.Mem{}
+		pack(t, whole, all, param)
+		table := whole.Get("b/index/000004.sst")
+		steps := 8
+		if raced {
+			steps = 3
+		}
+		for i := range steps {
+			at := len(table) * i / steps
+			t.Run(fmt.Sprint(param, at), func(t *testing.T) {
+				st := whole.Clone()
+				b := bytes.Clone(table)
+				b[at] ^= 4
+				st.Put("b/index/000004.sst", b)
+				out := &storetest.Mem{}
+				plan := mend(t, st, out)
+				a, err := holdall.OpenStore(t.Context(), out, "b", only)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer a.Close()
+				var found [][]byte
+				for e, err := range a.Entries(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if e.Kind == format.File && strings.HasPrefix(e.Name, "lost+found/") {
+						found = append(found, contentOf(t, a, e))
+					}
+				}
+				lost := 0
+				for _, x := range all {
+					e, err := a.Lookup(t.Context(), x.Name)
+					if err == nil {
+						if !bytes.Equal(contentOf(t, a, e), x.content) {
+							t.Errorf("%s: its content is another", x.Name)
+						}
+						continue
+					}
+					lost++
+					there := allZeros(x.content)
+					for _, b := range found {
+						there = there || bytes.Contains(b, x.content)
+					}
+					if !there {
+						t.Errorf("the content of %s is nowhere", x.Name)
+					}
+				}
+				if lost > 150 {
+					t.Errorf("%d files have no name any more", lost)
+				}
+				if lost > 0 != plan.Partial {
+					t.Errorf("%d files have no name any more, and the plan says partial: %v", lost, plan.Partial)
+				}
+			})
+		}
+	}
+}
+
+// What a copy of the index is for.
+func TestCopiesOfTheIndexSaveIt(t *testing.T) {
+	all := crowd()
+	whole := &storetest.Mem{}
+	pack(t, whole, all, map[string]string{"index-copies": "2"})
+	count := func(st *storetest.Mem, prefix string) (n int) {
+		for _, err := range st.List(t.Context(), prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	for _, where := range []string{"b/index/000004.sst", "b/index-copy-1/000004.sst"} {
+		t.Run(where, func(t *testing.T) {
+			st := whole.Clone()
+			b := bytes.Clone(st.Get(where))
+			b[len(b)/2] ^= 1
+			st.Put(where, b)
+			said := map[holdall.Problem]int{}
+			if _, err := holdall.Verify(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) { said[p]++ }); err != nil {
+				t.Errorf("the check ends with %v", err)
+			}
+			for p, n := range said {
+				if n > 1 {
+					t.Errorf("said %d times: %+v", n, p)
+				}
+			}
+			if len(said) == 0 {
+				t.Error("the check says nothing")
+			}
+			out := &storetest.Mem{}
+			if plan := mend(t, st, out); plan.Partial {
+				t.Errorf("lost: %q", plan.Lost)
+			}
+			if n, want := count(out, "b/index-copy-"), count(whole, "b/index-copy-"); n != want {
+				t.Errorf("%d objects of copies, expected %d", n, want)
+			}
+			mend(t, st, st) // in place
+			for _, name := range []string{"b/index/000004.sst", "b/index-copy-1/000004.sst", "b/index-copy-2/000004.sst"} {
+				if !bytes.Equal(st.Get(name), whole.Get("b/index/000004.sst")) {
+					t.Errorf("%s is not as it was", name)
+				}
+			}
+			a, err := holdall.OpenStore(t.Context(), st, "b", only)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			about, err := a.About(t.Context())
+			if n := count(whole, "b/"); err != nil || len(about.Volumes) != n {
+				t.Errorf("%v, and it says that it has %d objects: %q, of %d", err, len(about.Volumes), about.Volumes, n)
+			}
+		})
+	}
+}

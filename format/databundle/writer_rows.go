@@ -1,0 +1,299 @@
+package databundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+)
+
+// limitError is about an entry that has no place.
+type limitError struct{ name, why string }
+
+func (e *limitError) Error() string     { return format.Escape(e.name) + ": " + e.why }
+func (e *limitError) EntryName() string { return e.name }
+
+func checkEntry(e format.Entry) error {
+	no := func(why string, args ...any) error { return &limitError{e.Name, fmt.Sprintf(why, args...)} }
+	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return no("%s", format.NameAdvice(class))
+	}
+	if n := len(e.Name) + len(e.Link); n > 64<<10 {
+		return no("its name, or what it leads to, has %d bytes, the most is %d", n, 64<<10)
+	}
+	switch e.Kind {
+	case format.File, format.Dir:
+	case format.Symlink, format.HardLink:
+		if e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 {
+			return no("it leads to %q, which is nothing", e.Link)
+		}
+	default:
+		return no("a %s has no place", e.Kind)
+	}
+	return nil
+}
+
+// The sorter's keys are those of the index, two NULs, and a rank: of rows for one
+// name the last counts, and one that a path only implies counts least.
+const (
+	rankImplied = 0
+	rankRow     = 1 // and a number that grows
+	rankLink    = 2 // and the key of a hard link to that name
+)
+
+// What a value in the sorter begins with.
+const (
+	rowPlain = 0
+	rowLink  = 1 // it lies where another one does
+)
+
+// addDirs adds rows for the directories above a name that were not just added.
+func (w *writer) addDirs(name string) {
+	dir := path.Dir(name)
+	if dir == w.lastDir {
+		return
+	}
+	last := w.lastDir
+	w.lastDir = dir
+	for ; dir != "." && dir != last && !strings.HasPrefix(last, dir+"/"); dir = path.Dir(dir) {
+		key := append(appendFileKey(nil, dir), 0, 0, rankImplied)
+		if err := w.sorter.Add(key, append([]byte{rowPlain}, meta{kind: directory}.append(nil)...)); err != nil {
+			w.broken(err)
+			return
+		}
+	}
+}
+
+// metaOf is an entry's row, without where its content lies.
+func metaOf(e format.Entry) (meta, error) {
+	m := meta{kind: regularFile}
+	if e.Kind == format.Dir {
+		m.kind = directory
+	}
+	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
+		value, err := hex.DecodeString(e.Attr[userValueAttr])
+		if err != nil {
+			return m, &limitError{e.Name, "its user data is not in hexadecimal digits"}
+		}
+		if len(value) > 1<<20 {
+			return m, &limitError{e.Name, fmt.Sprintf("its user data has %d bytes, the most is %d", len(value), 1<<20)}
+		}
+		m.user, m.hasUser = userData{url, value}, true
+		return m, nil
+	}
+	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
+	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
+		return m, &limitError{e.Name, fmt.Sprintf("its time, %d seconds from 1970, has no place", s)}
+	}
+	number := func(name string) (uint64, bool) {
+		n, err := strconv.ParseUint(name, 10, 32)
+		return n, err == nil && strconv.FormatUint(n, 10) == name
+	}
+	if a.uid, a.hasUID = number(e.Owner); !a.hasUID {
+		a.owner = e.Owner
+	}
+	if a.gid, a.hasGID = number(e.Group); !a.hasGID {
+		a.group = e.Group
+	}
+	switch e.Kind {
+	case format.Symlink:
+		a.symlink = e.Link
+	case format.HardLink:
+		a.hardLink = e.Link
+	}
+	if value := a.append(nil); len(value) > 0 {
+		m.user, m.hasUser = userData{attributesURL, value}, true
+	}
+	return m, nil
+}
+
+// eachRow calls add for each row of the index, in order.
+func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
+	c := config{version: versionMagic, blockSize: uint64(w.o.align), recordSize: uint64(w.o.recordSize), compression: w.o.kind, shards: uint64(len(w.shards)), rawPacked: w.o.rawPacked()}
+	if err := add(configKey, c.append(nil)); err != nil {
+		return err
+	}
+	all := lastRows(ctx, w.sorter)
+	if w.links > 0 {
+		places, err := w.placesOfLinks(ctx)
+		if err != nil {
+			return err
+		}
+		defer places.Close()
+		all = resolved(all, places)
+	}
+	rootKey := appendFileKey(nil, "")
+	rootDone := len(w.rootData) == 0
+	for row, err := range all {
+		if err != nil {
+			return err
+		}
+		if !rootDone && bytes.Compare(row.Key, rootKey) > 0 {
+			rootDone = true
+			if err := add(rootKey, w.rootData); err != nil {
+				return err
+			}
+		}
+		if row.rank == rankRow {
+			w.sum.Entries++
+			m, err := parseMeta(row.Value[1:])
+			if err != nil {
+				return err
+			}
+			if !m.isLink() {
+				w.sum.Content += int64(m.size)
+			}
+		}
+		if err := add(row.Key, row.Value[1:]); err != nil {
+			return err
+		}
+	}
+	if !rootDone {
+		if err := add(rootKey, w.rootData); err != nil {
+			return err
+		}
+	}
+	for _, s := range w.shards {
+		for _, p := range s.records {
+			r := record{shard: s.index, offset: uint64(p.off), at: uint64(max(p.at, 0)), stored: p.at >= 0, allZeros: p.at < 0}
+			if err := add(appendRecordKey(nil, s.index, uint64(p.off)), r.append(nil)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sortedRow is the row that counts of a name, by the key of the index.
+type sortedRow struct {
+	sstable.Row
+	rank byte
+}
+
+// splitSorted takes a key of the sorter apart.
+func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
+	at := bytes.Index(key, []byte{0, 0}) + 2 // the directory's end
+	at += bytes.Index(key[at:], []byte{0, 0})
+	return key[:at], key[at+2], key[at+3:]
+}
+
+// lastRows yields of each name the row that counts.
+func lastRows(ctx context.Context, sorter *sstable.Sorter) iter.Seq2[sortedRow, error] {
+	return func(yield func(sortedRow, error) bool) {
+		var held sortedRow
+		n := 0
+		for row, err := range sorter.Sorted() {
+			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				yield(sortedRow{}, err)
+				return
+			}
+			own, rank, _ := splitSorted(row.Key)
+			if rank == rankLink {
+				continue
+			}
+			if len(held.Key) > 0 && !bytes.Equal(held.Key, own) && !yield(held, nil) {
+				return
+			}
+			held.Key, held.Value, held.rank = append(held.Key[:0], own...), append(held.Value[:0], row.Value...), rank
+		}
+		if len(held.Key) > 0 {
+			yield(held, nil)
+		}
+	}
+}
+
+// placesOfLinks finds where hard links lie: rows of the files that they are names
+// of, by the links' keys.
+func (w *writer) placesOfLinks(ctx context.Context) (_ *sstable.Sorter, err error) {
+	places := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, places.Close())
+		}
+	}()
+	var own []byte
+	var target meta
+	n := 0
+	for row, err := range w.sorter.Sorted() {
+		if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		key, rank, rest := splitSorted(row.Key)
+		if !bytes.Equal(key, own) {
+			own, target = append(own[:0], key...), meta{}
+		}
+		switch {
+		case rank == rankLink:
+			file := meta{kind: regularFile, shard: target.shard, offset: target.offset, size: target.size, crc: target.crc}
+			if err := places.Add(rest, file.append([]byte{byte(target.kind)})); err != nil {
+				return nil, err
+			}
+		case row.Value[0] == rowPlain:
+			if target, err = parseMeta(row.Value[1:]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return places, nil
+}
+
+// resolved gives hard links their places, which are in the same order. A link to
+// what is no file of the bundle has nowhere to lie.
+func resolved(all iter.Seq2[sortedRow, error], places *sstable.Sorter) iter.Seq2[sortedRow, error] {
+	return func(yield func(sortedRow, error) bool) {
+		next, stop := iter.Pull2(places.Sorted())
+		defer stop()
+		place, perr, more := next()
+		for row, err := range all {
+			for err == nil && more && perr == nil && bytes.Compare(place.Key, row.Key) < 0 {
+				place, perr, more = next()
+			}
+			if err = cmp.Or(err, perr); err == nil && row.Value[0] == rowLink {
+				if !more || !bytes.Equal(place.Key, row.Key) {
+					place = sstable.Row{}
+				}
+				row.Value, err = linked(row, place)
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// linked is the row of a hard link, with the place of a file.
+func linked(row sortedRow, place sstable.Row) ([]byte, error) {
+	if len(place.Value) == 0 || place.Value[0] != regularFile {
+		dir, base, err := cutFileKey(row.Key[len(fileTablePrefix):])
+		if err != nil {
+			return nil, err
+		}
+		name, _ := nameOf(dir, base)
+		return nil, &limitError{name, "a hard link to what is no file of the bundle"}
+	}
+	link, err := parseMeta(row.Value[1:])
+	if err != nil {
+		return nil, err
+	}
+	file, err := parseMeta(place.Value[1:])
+	if err != nil {
+		return nil, err
+	}
+	link.shard, link.offset, link.size, link.crc = file.shard, file.offset, file.size, file.crc
+	return link.append([]byte{rowPlain}), nil
+}
