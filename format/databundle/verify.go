@@ -77,12 +77,14 @@ func (v *check) say(sev format.Severity, class, volume string, off int64, entry 
 }
 
 func (v *check) run(ctx context.Context) error {
+	told := map[format.Problem]bool{}
 	if d, ok := v.rows.(directoryRows); ok {
 		_, err := d.Check(ctx, func(p sstable.Problem) {
 			c := fault(indexClass(p.Err), p.Err.Object, p.Err.Offset, "%s", p.Err.What)
 			if !p.Rows {
 				c.Severity = format.Warning
 			}
+			told[c.Problem] = true
 			v.report(c.Problem)
 		})
 		if err != nil {
@@ -92,8 +94,10 @@ func (v *check) run(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{v.checkConfig, v.checkRows, v.checkShards, v.checkCopies} {
 		err := step(ctx)
 		if c, ok := err.(*format.CorruptError); ok {
-			// The index cannot be read on: that was reported, or is now.
-			v.report(c.Problem)
+			// The index cannot be read on.
+			if !told[c.Problem] {
+				v.report(c.Problem)
+			}
 			return nil
 		}
 		if err != nil {
