@@ -36,7 +36,7 @@ var errRecordLen = errors.New("longer than 64 MiB")
 // inflaters are zlib readers that nobody uses.
 var inflaters sync.Pool
 
-func inflate(r io.Reader) (io.ReadCloser, error) {
+func zlibReader(r io.Reader) (io.ReadCloser, error) {
 	if z, _ := inflaters.Get().(io.ReadCloser); z != nil {
 		if err := z.(zlib.Resetter).Reset(r, nil); err != nil {
 			inflaters.Put(z)
@@ -48,7 +48,7 @@ func inflate(r io.Reader) (io.ReadCloser, error) {
 }
 
 func decodeZlib(r io.Reader) (io.ReadCloser, error) {
-	z, err := inflate(r)
+	z, err := zlibReader(r)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,10 @@ func appendZlib(dst, stored []byte, size int) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	z, err := inflate(bytes.NewReader(stored))
+	if _, err := inflateZlib(room, stored); err == nil {
+		return dst[:len(dst)+size], nil
+	}
+	z, err := zlibReader(bytes.NewReader(stored))
 	if err != nil {
 		return dst, err
 	}

@@ -17,7 +17,7 @@ func SnappyRecordLen(b []byte) (size, stored int, err error) { return snappyLen(
 // ZlibRecordLen measures a zlib stream, and decodes it for that.
 func ZlibRecordLen(b []byte) (size, stored int, err error) {
 	r := bytes.NewReader(b) // a ByteReader, of which no more is read than is needed
-	z, err := inflate(r)
+	z, err := zlibReader(r)
 	if err != nil {
 		return 0, 0, err
 	}
