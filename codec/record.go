@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"sync"
 
 	"github.com/klauspost/compress/snappy"
@@ -24,7 +25,7 @@ const (
 func init() {
 	Register(Codec{Name: ZlibRecord, Decode: decodeZlib, Append: appendZlib})
 	Register(Codec{Name: SnappyRecord, Decode: decodeWith(snappyLen, appendSnappy), Append: appendSnappy})
-	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord})
+	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord, AppendFront: appendZstdFront})
 }
 
 // maxRecord is the longest that a record may become where nobody says how long it
@@ -257,6 +258,49 @@ func appendZstdRecord(dst, stored []byte, size int) ([]byte, error) {
 		return dst, fmt.Errorf("unit size: expected %d, found %d", size, said)
 	}
 	return appendZstd(dst, stored[:end], size)
+}
+
+// zstdBlock is the most that a block becomes.
+const zstdBlock = 128 << 10
+
+// appendZstdFront decodes as many blocks as want bytes mostly take. A frame with a
+// checksum it decodes whole, and one whose blocks are shorter than usual.
+func appendZstdFront(dst, stored []byte, size, want int) ([]byte, error) {
+	var h zstd.Header
+	blocks := (want + zstdBlock - 1) / zstdBlock
+	if err := h.Decode(stored[:min(len(stored), maxHeader+blockHeader)]); err != nil || h.Skippable || h.HasCheckSum ||
+		!h.HasFCS || h.FrameContentSize != uint64(size) || h.DictionaryID != 0 || size > maxRecord || blocks*zstdBlock >= size {
+		return appendZstdRecord(dst, stored, size)
+	}
+	end, last := h.HeaderSize, 0
+	for range blocks {
+		if len(stored)-end < blockHeader || stored[end]&1 != 0 {
+			return appendZstdRecord(dst, stored, size)
+		}
+		n, err := blockLen([3]byte(stored[end:]))
+		if err != nil || len(stored)-end-blockHeader < n {
+			return appendZstdRecord(dst, stored, size)
+		}
+		last, end = end, end+blockHeader+n
+	}
+	buf := frames.Get().(*[]byte)
+	defer frames.Put(buf)
+	// A header of a window that all of it would fit in, without a size.
+	f := append((*buf)[:0], 0x28, 0xB5, 0x2F, 0xFD, 0, byte(max(bits.Len(uint(size-1))-10, 0))<<3)
+	last += len(f) - h.HeaderSize
+	f = append(f, stored[h.HeaderSize:end]...)
+	f[last] |= 1
+	*buf = f
+	at := len(dst)
+	dst, room, err := makeRoom(dst, blocks*zstdBlock+slack)
+	if err != nil {
+		return dst, err
+	}
+	out, err := whole().DecodeAll(f, room[:0])
+	if err != nil || len(out) < want || len(out) > len(room) {
+		return appendZstdRecord(dst, stored, size)
+	}
+	return dst[:at+len(out)], nil
 }
 
 // decodeZstdRecord reads one frame: what is behind it is none.

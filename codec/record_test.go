@@ -173,6 +173,38 @@ func TestRecordsAreStreamedFromAnyReader(t *testing.T) {
 	}
 }
 
+// The front of a record is as much as is wanted, or more, and never anything else.
+func TestTheFrontOfARecordIsWhatTheWholeBeginsWith(t *testing.T) {
+	r := seeded(t)
+	shorter := 0
+	for _, n := range []int{1, 1000, 131_071, 131_072, 131_073, 200_000, 262_144, 300_001, 1 << 20} {
+		for name, b := range map[string][]byte{"noise": noise(r, n), "mixture": mixture(r, n), "zeros": make([]byte, n)} {
+			for _, x := range encodings {
+				c, _ := Lookup(x.codec)
+				if c.AppendFront == nil {
+					continue
+				}
+				stored := append(x.encode(t, b), "what is behind it"...)
+				for _, want := range []int{1, n / 3, n / 2, n - 1, n} {
+					got, err := c.AppendFront([]byte("before"), stored, n, want)
+					if err != nil || len(got) < 6+want || !bytes.Equal(got[6:], b[:len(got)-6]) || string(got[:6]) != "before" {
+						t.Fatalf("%s, %s of %d: the first %d: %d bytes, %v", x.name, name, n, want, len(got), err)
+					}
+					if len(got)-6 < n {
+						shorter++
+						if x.summed {
+							t.Errorf("%s: its checksum was not looked at", x.name)
+						}
+					}
+				}
+			}
+		}
+	}
+	if shorter < 20 {
+		t.Errorf("only %d times less than the whole was decoded", shorter)
+	}
+}
+
 func TestARecordOfAnotherSizeIsAnError(t *testing.T) {
 	for what, content := range contents(seeded(t)) {
 		for _, enc := range encodings {

@@ -86,7 +86,7 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 	if len(xs) == 0 {
 		return nil
 	}
-	r := reading{g: g, p: p, off: off, keep: g.units.keeps(int64(len(p)))}
+	r := reading{g: g, p: p, off: off, keep: g.units.keeps(int64(len(p))), front: true}
 	return r.readAll(ctx, xs)
 }
 

@@ -18,6 +18,7 @@ type reading struct {
 	p     []byte // content from off on; nil if only units are wanted
 	off   int64
 	keep  bool              // units may stay in memory
+	front bool              // of the last unit only what is wanted is decoded
 	known map[unitKey]*unit // units that others see to, or that are in mine
 	mine  map[unitKey]*unit // units to be decoded here
 	raw   []format.Extent
@@ -38,7 +39,7 @@ func (r *reading) add(e format.Extent) {
 	case !coded(e):
 		r.raw = append(r.raw, e)
 	case inUnit(e):
-		r.units = append(r.units, piece{e, r.unit(keyOf(e))})
+		r.units = append(r.units, piece{e, r.unit(e)})
 	default:
 		r.solid = append(r.solid, e)
 	}
@@ -51,25 +52,31 @@ func (r *reading) readAll(ctx context.Context, xs []format.Extent) error {
 			if err := r.run(ctx); err != nil {
 				return err
 			}
-			*r = reading{g: r.g, p: r.p, off: r.off, keep: r.keep, known: r.known}
+			*r = reading{g: r.g, p: r.p, off: r.off, keep: r.keep, front: r.front, known: r.known}
 		}
 		r.add(e)
 	}
 	return r.run(ctx)
 }
 
-// unit returns the unit of a key, and sees to it that somebody decodes it.
-func (r *reading) unit(k unitKey) *unit {
-	if n := len(r.units); n > 0 && r.units[n-1].u.key == k {
+// unit returns the unit that e lies in, and sees to it that somebody decodes it.
+func (r *reading) unit(e format.Extent) *unit {
+	k := keyOf(e)
+	if n := len(r.units); n > 0 && r.units[n-1].u.key == k && !r.front {
 		return r.units[n-1].u
 	}
 	if u := r.known[k]; u != nil {
 		return u
 	}
+	want := k.size
+	if r.front {
+		want = e.Skip + e.Size
+	}
 	if u := r.mine[k]; u != nil {
+		u.want = max(u.want, want)
 		return u
 	}
-	u, mine := r.g.units.claim(k, r.keep)
+	u, mine := r.g.units.claim(k, r.keep, want)
 	if mine {
 		if r.mine == nil {
 			r.mine = map[unitKey]*unit{}
@@ -200,15 +207,15 @@ func (r *reading) copyUnits(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until a piece's unit is decoded. If who was to do it was cancelled
-// or met another error, that is not our end.
+// settle waits until as much of a piece's unit is decoded as the piece needs. If who
+// was to do it was cancelled, met another error or wanted less, that is not our end.
 func (g *Engine) settle(ctx context.Context, pc *piece) error {
 	for {
-		if err := pc.u.wait(ctx); err != nil || !pc.u.gone {
+		if err := pc.u.wait(ctx); err != nil || !pc.u.gone && pc.u.has(pc.Skip+pc.Size) {
 			return err
 		}
 		var mine bool
-		if pc.u, mine = g.units.claim(pc.u.key, true); mine {
+		if pc.u, mine = g.units.claim(pc.u.key, true, pc.u.key.size); mine {
 			g.decode(ctx, pc.u)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

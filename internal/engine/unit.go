@@ -22,8 +22,9 @@ import (
 // whoever wants more.
 type unit struct {
 	key  unitKey
+	want int64         // from its front, of whoever decodes it
 	done chan struct{} // closed when the rest is set
-	b    []byte
+	b    []byte        // that much, or more; or less, if err says why
 	err  error
 	gone bool         // nobody decoded it: whoever needs it has to
 	elem *lru.Element // of units.used
@@ -62,7 +63,10 @@ func inUnit(e format.Extent) bool {
 	return 0 < e.Unit && e.Unit <= maxUnit && e.Len <= maxStored
 }
 
-func newUnit(k unitKey) *unit { return &unit{key: k, done: make(chan struct{})} }
+func newUnit(k unitKey) *unit { return &unit{key: k, want: k.size, done: make(chan struct{})} }
+
+// has reports whether a unit that has landed has its first n bytes, or never will.
+func (u *unit) has(n int64) bool { return u.err != nil || int64(len(u.b)) >= n }
 
 func (u *unit) landed() bool {
 	select {
@@ -115,16 +119,25 @@ func (c *units) keeps(n int64) bool { return n <= c.limit/4 }
 
 // claim returns the unit of that key. If it is the caller's, nobody else has it
 // or is about to: the caller must land it or give it up. It is shared if keep.
-func (c *units) claim(k unitKey, keep bool) (u *unit, mine bool) {
+//
+// The unit of somebody else may turn out to have less than want. One that was
+// decoded so far, and of which more is wanted now, is decoded whole.
+func (c *units) claim(k unitKey, keep bool, want int64) (u *unit, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if u := c.m[k]; u != nil {
-		if u.elem != nil {
+		switch {
+		case u.elem == nil:
+			return u, false
+		case u.has(want):
 			c.used.MoveToFront(u.elem)
+			return u, false
 		}
-		return u, false
+		c.drop(u)
+		want = k.size
 	}
 	u = newUnit(k)
+	u.want = want
 	if keep {
 		c.m[k] = u
 	}
@@ -148,11 +161,14 @@ func (c *units) land(u *unit, b []byte, err error, lasting bool) {
 	}
 	u.elem = c.used.PushFront(u)
 	for c.held += cost; c.held > c.limit; {
-		last := c.used.Back().Value.(*unit)
-		c.used.Remove(last.elem)
-		delete(c.m, last.key)
-		c.held -= int64(len(last.b)) + unitCost
+		c.drop(c.used.Back().Value.(*unit))
 	}
+}
+
+func (c *units) drop(u *unit) {
+	c.used.Remove(u.elem)
+	delete(c.m, u.key)
+	c.held -= int64(len(u.b)) + unitCost
 }
 
 // giveUp is for whoever claimed a unit and did not come to decode it.
@@ -203,6 +219,8 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 	var b []byte
 	err := io.ErrUnexpectedEOF
 	switch {
+	case stored != nil && c.AppendFront != nil && u.want < k.size:
+		b, err = c.AppendFront(nil, stored, int(k.size), int(u.want))
 	case stored != nil && c.Append != nil:
 		b, err = c.Append(nil, stored, int(k.size))
 	case stored != nil:
