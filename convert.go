@@ -2,7 +2,10 @@ package holdall
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"iter"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -38,7 +41,7 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 		p.carry = about.Carry
 	}
 	if f.WantsManifest {
-		for e, err := range a.packed(ctx) {
+		for e, err := range p.source(ctx, a) {
 			if err != nil {
 				return Converted{}, err
 			}
@@ -60,7 +63,7 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 		if err != nil {
 			return err
 		}
-		return a.sweep(ctx, refers.others(a.packed(ctx)), true, func(it sweepItem, content io.Reader, err error) error {
+		return a.sweep(ctx, refers.others(p.source(ctx, a)), true, func(it sweepItem, content io.Reader, err error) error {
 			if err == nil && it.Entry.Fault != nil {
 				err = &format.CorruptError{Format: a.f.Name, Problem: *it.Entry.Fault}
 			}
@@ -73,13 +76,46 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 			return p.add(ctx, it.Entry, &source{Reader: content})
 		})
 	})
-	return Converted{Summary: sum, Lost: lost(a.f.Keeps &^ f.Keeps)}, err
+	done := Converted{Summary: sum, Lost: lost(a.f.Keeps &^ f.Keeps)}
+	if p.copies {
+		done.Lost = append(done.Lost, "hard links, which become copies")
+	}
+	return done, err
 }
+
+// source yields what is to be converted. A hard link that the new format has no
+// place for becomes a file of its own.
+func (p *packer) source(ctx context.Context, a *Archive) iter.Seq2[Entry, error] {
+	if p.f.Keeps&format.KeepsHardLinks != 0 || a.f.Keeps&format.KeepsHardLinks == 0 {
+		return a.packed(ctx)
+	}
+	return func(yield func(Entry, error) bool) {
+		for e, err := range a.packed(ctx) {
+			for hops := 0; err == nil && e.Kind == format.HardLink && e.Fault == nil && hops < maxHops; hops++ {
+				var file Entry
+				if file, err = a.Lookup(ctx, e.Link); errors.Is(err, fs.ErrNotExist) {
+					err = nil
+					break // it is left out, and counted
+				}
+				if err == nil {
+					file.Name = e.Name
+					e, p.copies = file, true
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// maxHops is how many hard links may lead to each other before a file.
+const maxHops = 40
 
 // convertNear copies from a disk: entry by entry, for there is no round trip
 // to save.
 func (p *packer) convertNear(ctx context.Context, a *Archive) error {
-	for e, err := range a.packed(ctx) {
+	for e, err := range p.source(ctx, a) {
 		if err != nil {
 			return err
 		}

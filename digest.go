@@ -24,13 +24,15 @@ func newHash(algo string) hash.Hash {
 		return sha256.New()
 	case "crc32c":
 		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	case "crc32":
+		return crc32.NewIEEE()
 	}
 	return nil
 }
 
 // canHash reports whether newHash has an algorithm. A hash has kilobytes of state:
 // it is not made to ask.
-func canHash(algo string) bool { return algo == "blake3" || algo == "sha256" || algo == "crc32c" }
+func canHash(algo string) bool { return algo == "blake3" || algo == "sha256" || algo == "crc32c" || algo == "crc32" }
 
 // sumOf returns the digest of b.
 func sumOf(algo string, b []byte) (Digest, bool) {

@@ -152,6 +152,7 @@ type packer struct {
 	nodes    []tree.Node          // what the manifest was made of
 	folders  map[string]bool      // above what PackOptions.Only names
 	seen     map[tree.Same]string // first names of files that have several
+	copies   bool                 // hard links became files
 	failed   map[string]bool      // names that could not be packed
 	people   people
 

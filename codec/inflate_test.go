@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"compress/zlib"
 	"fmt"
+	"hash/adler32"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -136,6 +137,32 @@ func TestDamagedZlibIsNotTaken(t *testing.T) {
 		if _, err := inflateZlib(got, p.Bytes()[:n]); err == nil {
 			t.Errorf("cut off at %d: it is whole", n)
 		}
+	}
+}
+
+func TestAdlerIsThatOfTheStandardLibrary(t *testing.T) {
+	for name, b := range samples(rand.New(rand.NewPCG(5, 1))) {
+		for _, n := range []int{len(b), len(b) / 2, min(len(b), 5552), min(len(b), 5553), min(len(b), 7), min(len(b), 17)} {
+			if got, want := adler(b[:n]), adler32.Checksum(b[:n]); got != want {
+				t.Errorf("%s, %d bytes: %08x, expected %08x", name, n, got, want)
+			}
+		}
+	}
+	b := bytes.Repeat([]byte{255}, 1<<20)
+	if got, want := adler(b), adler32.Checksum(b); got != want {
+		t.Errorf("%08x, expected %08x", got, want)
+	}
+}
+
+func BenchmarkAdler(b *testing.B) {
+	p := make([]byte, 256<<10)
+	for name, sum := range map[string]func([]byte) uint32{"ours": adler, "library": adler32.Checksum} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(p)))
+			for b.Loop() {
+				sum(p)
+			}
+		})
 	}
 }
 

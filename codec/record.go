@@ -95,22 +95,8 @@ func appendZlib(dst, stored []byte, size int) ([]byte, error) {
 		return dst, err
 	}
 	defer inflaters.Put(z)
-	switch n, err := io.ReadFull(z, room); err {
-	case nil:
-	case io.EOF, io.ErrUnexpectedEOF:
-		return dst, fmt.Errorf("unit size: expected %d, found %d", size, n)
-	default:
-		return dst, zlibError(err)
-	}
-	// The checksum is looked at where the stream ends.
-	var more [1]byte
-	switch k, err := io.ReadFull(z, more[:]); {
-	case k > 0:
-		return dst, fmt.Errorf("unit size: expected %d, found more", size)
-	case err != io.EOF:
-		return dst, zlibError(err)
-	}
-	return dst[:len(dst)+size], nil
+	dst, err = endUnit(dst, z, room)
+	return dst, zlibError(err)
 }
 
 // makeRoom returns dst with room for size bytes behind it, and that room.

@@ -9,6 +9,7 @@ import (
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/format/rvn"
 	"github.com/holdall/holdall/format/tar"
+	"github.com/holdall/holdall/format/zip"
 )
 
 func init() {
@@ -17,4 +18,5 @@ func init() {
 	format.Register(lindi.Format)
 	format.Register(rvn.Format)
 	format.Register(tar.Format)
+	format.Register(zip.Format)
 }

@@ -1,0 +1,30 @@
+package zip
+
+import (
+	"bytes"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Format is zip.
+var Format = &format.Format{
+	Name:       "zip",
+	Title:      "zip",
+	Extensions: []string{".zip"},
+	Keeps:      format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks,
+	Detect:     detect,
+	Open:       open,
+	Create:     create,
+	Verify:     verify,
+}
+
+// detect never says Certain: much is a zip of a special kind.
+func detect(p format.Probe) format.Match {
+	if p.Size < 0 {
+		return format.No
+	}
+	if bytes.HasPrefix(p.Head, []byte(localMagic)) || findEnd(p.Tail) >= 0 {
+		return format.Likely
+	}
+	return format.No
+}

@@ -1,0 +1,365 @@
+package zip
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+const (
+	localMagic   = "PK\x03\x04"
+	rowMagic     = "PK\x01\x02"
+	endMagic     = "PK\x05\x06"
+	end64Magic   = "PK\x06\x06"
+	locatorMagic = "PK\x06\x07"
+
+	localLen   = 30
+	rowLen     = 46
+	endLen     = 22
+	end64Len   = 56
+	locatorLen = 20
+	maxComment = math.MaxUint16
+)
+
+// Methods of compression.
+const (
+	stored   = 0
+	deflated = 8
+	zstd     = 93
+)
+
+// Flags of an entry.
+const (
+	flagEncrypted = 1 << 0
+	flagBehind    = 1 << 3 // sizes and crc32 stand behind the content
+	flagUTF8      = 1 << 11
+)
+
+// Extra fields.
+const (
+	extra64    = 0x0001
+	extraNTFS  = 0x000a
+	extraTime  = 0x5455
+	extraOwner = 0x7875
+)
+
+// Makers, in the high byte of the version, whose permissions are those of Unix.
+const (
+	madeByUnix  = 3
+	madeByMacOS = 19
+)
+
+var errShort = errors.New("it ends within an entry")
+
+// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere.
+func findEnd(tail []byte) int {
+	for at := len(tail) - endLen; at >= 0 && at >= len(tail)-endLen-maxComment; at-- {
+		if at = bytes.LastIndex(tail[:at+len(endMagic)], []byte(endMagic)); at < 0 {
+			return -1
+		}
+		// A comment, and nothing behind it; there are writers that add zeros.
+		comment := int(binary.LittleEndian.Uint16(tail[at+20:]))
+		if rest := tail[at+endLen:]; comment <= len(rest) && len(bytes.Trim(rest[comment:], "\x00")) == 0 {
+			return at
+		}
+	}
+	return -1
+}
+
+// end is what an archive's end says of its directory.
+type end struct {
+	count, size, off uint64
+	long             bool // it may be that the rest is in a longer one
+}
+
+func parseEnd(b []byte) end {
+	e := end{uint64(binary.LittleEndian.Uint16(b[10:])), uint64(binary.LittleEndian.Uint32(b[12:])), uint64(binary.LittleEndian.Uint32(b[16:])), false}
+	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32
+	return e
+}
+
+// parseLocator says where the longer end begins.
+func parseLocator(b []byte) (off uint64, ok bool) {
+	return binary.LittleEndian.Uint64(b[8:]), string(b[:4]) == locatorMagic
+}
+
+func parseEnd64(b []byte) (end, bool) {
+	return end{count: binary.LittleEndian.Uint64(b[32:]), size: binary.LittleEndian.Uint64(b[40:]), off: binary.LittleEndian.Uint64(b[48:])}, string(b[:4]) == end64Magic
+}
+
+// row is an entry of the directory.
+type row struct {
+	name     string
+	maker    byte
+	flags    uint16
+	method   uint16
+	crc      uint32
+	stored   uint64 // bytes that it takes
+	size     uint64
+	off      uint64 // of its header
+	external uint32
+	time     time.Time
+	owner    string
+	group    string
+}
+
+// parseRow reads the row that b begins with, and returns its length. It is 0 if b
+// is too short for it.
+func parseRow(b []byte) (r row, n int, err error) {
+	if len(b) < rowLen {
+		return r, 0, nil
+	}
+	if string(b[:4]) != rowMagic {
+		return r, 0, fmt.Errorf("it begins with %x, expected %x", b[:4], rowMagic)
+	}
+	le := binary.LittleEndian
+	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
+	if n = rowLen + name + extra + comment; n > len(b) {
+		return r, 0, nil
+	}
+	r = row{
+		name: string(b[rowLen:][:name]), maker: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), crc: le.Uint32(b[16:]),
+		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), external: le.Uint32(b[38:]),
+		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
+	}
+	err = r.extra(b[rowLen+name:][:extra])
+	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
+		err = fmt.Errorf("%d bytes that become %d, at %d", r.stored, r.size, r.off)
+	}
+	return r, n, err
+}
+
+// extra reads extra fields.
+func (r *row) extra(b []byte) error {
+	for len(b) >= 4 {
+		id, n := binary.LittleEndian.Uint16(b), int(binary.LittleEndian.Uint16(b[2:]))
+		if b = b[4:]; n > len(b) {
+			return nil // as everybody does
+		}
+		f := b[:n]
+		b = b[n:]
+		switch {
+		case id == extra64:
+			for _, to := range []*uint64{&r.size, &r.stored, &r.off} {
+				if *to != math.MaxUint32 {
+					continue
+				}
+				if len(f) < 8 {
+					return errors.New("a size that is not there")
+				}
+				*to, f = binary.LittleEndian.Uint64(f), f[8:]
+			}
+		case id == extraTime && n >= 5 && f[0]&1 != 0:
+			r.time = time.Unix(int64(int32(binary.LittleEndian.Uint32(f[1:]))), 0).UTC()
+		case id == extraNTFS && n >= 32 && binary.LittleEndian.Uint32(f[4:]) == 24<<16|1:
+			if t := ntfsTime(binary.LittleEndian.Uint64(f[8:])); !t.IsZero() {
+				r.time = t
+			}
+		case id == extraOwner && n >= 3 && f[0] == 1:
+			if uid, rest, ok := sizedNumber(f[1:]); ok {
+				if gid, _, ok := sizedNumber(rest); ok {
+					r.owner, r.group = strconv.FormatUint(uid, 10), strconv.FormatUint(gid, 10)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sizedNumber is a number with its length in front.
+func sizedNumber(b []byte) (n uint64, rest []byte, ok bool) {
+	if len(b) == 0 || int(b[0]) > len(b)-1 || b[0] > 8 {
+		return 0, nil, false
+	}
+	for i := range int(b[0]) {
+		n |= uint64(b[1+i]) << (8 * i)
+	}
+	return n, b[1+b[0]:], true
+}
+
+// dosTime is a time by two seconds, in nobody knows which zone: it is taken for UTC.
+func dosTime(date, clock uint16) time.Time {
+	if date == 0 {
+		return time.Time{}
+	}
+	return time.Date(1980+int(date>>9), time.Month(date>>5&15), int(date&31), int(clock>>11), int(clock>>5&63), int(clock&31)*2, 0, time.UTC)
+}
+
+// dosClock is the opposite, of times that have one.
+func dosClock(t time.Time) (date, clock uint16) {
+	t = t.UTC()
+	if t.Year() < 1980 || t.Year() > 2107 {
+		return 1<<5 | 1, 0 // its first day
+	}
+	return uint16((t.Year()-1980)<<9 | int(t.Month())<<5 | t.Day()), uint16(t.Hour()<<11 | t.Minute()<<5 | t.Second()/2)
+}
+
+// Windows counts 100 ns from 1601 on.
+const ntfsEpoch = -11644473600
+
+func ntfsTime(n uint64) time.Time {
+	if n == 0 || n > math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.Unix(int64(n/1e7)+ntfsEpoch, int64(n%1e7)*100).UTC()
+}
+
+// mode is the entry's mode by whoever made it.
+func (r *row) mode() (m fs.FileMode, known bool) {
+	if r.maker != madeByUnix && r.maker != madeByMacOS || r.external>>16 == 0 {
+		return 0, false
+	}
+	sys := r.external >> 16
+	m = fs.FileMode(sys & 0o777)
+	for bit, mode := range unixBits {
+		if sys&bit != 0 {
+			m |= mode
+		}
+	}
+	switch sys & 0o170000 {
+	case unixDir:
+		m |= fs.ModeDir
+	case unixLink:
+		m |= fs.ModeSymlink
+	case 0, unixFile:
+	default:
+		m |= fs.ModeIrregular
+	}
+	return m, true
+}
+
+const (
+	unixFile = 0o100000
+	unixDir  = 0o040000
+	unixLink = 0o120000
+)
+
+var unixBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
+
+// unixMode is what an entry's mode is called there.
+func unixMode(e format.Entry) uint32 {
+	m := uint32(e.Mode.Perm())
+	for bit, mode := range unixBits {
+		if e.Mode&mode != 0 {
+			m |= bit
+		}
+	}
+	switch {
+	case e.Kind == format.Symlink && !e.HasMode:
+		return unixLink | 0o777
+	case e.Kind == format.Symlink:
+		return unixLink | m
+	case !e.HasMode && e.Kind == format.Dir:
+		return unixDir | 0o755
+	case !e.HasMode:
+		return unixFile | 0o644
+	case e.Kind == format.Dir:
+		return unixDir | m
+	}
+	return unixFile | m
+}
+
+// parseLocal returns how long the header in front of a content is.
+func parseLocal(b []byte) (n int64, ok bool) {
+	return localLen + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:])), string(b[:4]) == localMagic
+}
+
+// appendLocal appends the header in front of a content.
+func (r *row) appendLocal(b []byte) []byte {
+	le := binary.LittleEndian
+	date, clock := dosClock(r.time)
+	version, extra := uint16(20), r.timeExtra()
+	size, packed := uint32(r.size), uint32(r.stored)
+	if r.size >= math.MaxUint32 || r.stored >= math.MaxUint32 {
+		version, size, packed = 45, math.MaxUint32, math.MaxUint32
+		extra = le.AppendUint16(le.AppendUint16(extra, extra64), 16)
+		extra = le.AppendUint64(le.AppendUint64(extra, r.size), r.stored)
+	}
+	b = append(b, localMagic...)
+	for _, v := range []uint16{version, r.flags, r.method, clock, date} {
+		b = le.AppendUint16(b, v)
+	}
+	for _, v := range []uint32{r.crc, packed, size} {
+		b = le.AppendUint32(b, v)
+	}
+	b = le.AppendUint16(le.AppendUint16(b, uint16(len(r.name))), uint16(len(extra)))
+	return append(append(b, r.name...), extra...)
+}
+
+// append appends the row.
+func (r *row) append(b []byte) []byte {
+	le := binary.LittleEndian
+	date, clock := dosClock(r.time)
+	version, extra := uint16(20), r.timeExtra()
+	short := func(v uint64) uint32 { return uint32(min(v, math.MaxUint32)) }
+	var long []byte
+	for _, v := range []uint64{r.size, r.stored, r.off} {
+		if v >= math.MaxUint32 {
+			long = le.AppendUint64(long, v)
+		}
+	}
+	if long != nil {
+		version = 45
+		extra = le.AppendUint16(le.AppendUint16(extra, extra64), uint16(len(long)))
+		extra = append(extra, long...)
+	}
+	b = append(b, rowMagic...)
+	for _, v := range []uint16{uint16(r.maker)<<8 | version, version, r.flags, r.method, clock, date} {
+		b = le.AppendUint16(b, v)
+	}
+	for _, v := range []uint32{r.crc, short(r.stored), short(r.size)} {
+		b = le.AppendUint32(b, v)
+	}
+	for _, v := range []int{len(r.name), len(extra), 0, 0, 0} { // comment, disk, internal attributes
+		b = le.AppendUint16(b, uint16(v))
+	}
+	b = le.AppendUint32(le.AppendUint32(b, r.external), short(r.off))
+	return append(append(b, r.name...), extra...)
+}
+
+// timeExtra is the time in fields that say which one it is.
+func (r *row) timeExtra() (b []byte) {
+	if r.time.IsZero() {
+		return nil
+	}
+	le := binary.LittleEndian
+	sec := r.time.Unix()
+	if sec >= math.MinInt32 && sec <= math.MaxInt32 {
+		b = le.AppendUint16(le.AppendUint16(b, extraTime), 5)
+		b = le.AppendUint32(append(b, 1), uint32(sec))
+	}
+	if n := sec - ntfsEpoch; n > 0 && n < math.MaxInt64/10_000_000 && (b == nil || r.time.Nanosecond() >= 100) {
+		v := uint64(n)*10_000_000 + uint64(r.time.Nanosecond()/100)
+		b = le.AppendUint16(le.AppendUint16(b, extraNTFS), 32)
+		b = le.AppendUint16(le.AppendUint16(append(b, 0, 0, 0, 0), 1), 24)
+		b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, v), v), v)
+	}
+	return b
+}
+
+// appendEnd appends the end of an archive whose directory is at off.
+func appendEnd(b []byte, e end) []byte {
+	le := binary.LittleEndian
+	if e.count >= math.MaxUint16 || e.size >= math.MaxUint32 || e.off >= math.MaxUint32 {
+		b = le.AppendUint64(append(b, end64Magic...), end64Len-12)
+		b = le.AppendUint16(le.AppendUint16(b, madeByUnix<<8|45), 45)
+		b = le.AppendUint64(b, 0) // disks
+		for _, v := range []uint64{e.count, e.count, e.size, e.off} {
+			b = le.AppendUint64(b, v)
+		}
+		b = le.AppendUint32(append(b, locatorMagic...), 0)
+		b = le.AppendUint32(le.AppendUint64(b, e.off+e.size), 1)
+	}
+	count := uint16(min(e.count, math.MaxUint16))
+	b = le.AppendUint32(append(b, endMagic...), 0)
+	b = le.AppendUint16(le.AppendUint16(b, count), count)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(min(e.size, math.MaxUint32))), uint32(min(e.off, math.MaxUint32)))
+	return le.AppendUint16(b, 0)
+}

@@ -1,0 +1,345 @@
+package zip
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// reader is an open archive, whose directory has been read.
+type reader struct {
+	*format.Index
+	obj     store.Object
+	name    string
+	size    int64
+	entries format.Entries
+	at      []place
+	dirOff  int64
+	dirLen  int64
+}
+
+// place is where an entry is stored.
+type place struct {
+	off    int64 // of its header
+	stored int64 // bytes of content
+	codec  string
+}
+
+// costOfEntry is what an entry takes in memory beside its name.
+const costOfEntry = 300
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			obj.Close()
+		}
+	}()
+	r := &reader{obj: obj, name: name}
+	e, base, err := r.findDirectory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.readDirectory(ctx, e, base, o.Limits.OrDefault().Index); err != nil {
+		return nil, err
+	}
+	if err := r.readLinks(ctx); err != nil {
+		return nil, err
+	}
+	r.Index = format.NewIndex(r.entries)
+	return r, nil
+}
+
+func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *format.CorruptError {
+	return &format.CorruptError{Format: "zip", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: fmt.Sprintf(msg, args...)}}
+}
+
+// findDirectory finds the directory, and by how much all positions are short: there
+// may be something in front of an archive that its writer knew nothing of.
+func (r *reader) findDirectory(ctx context.Context) (e end, base int64, err error) {
+	tail := make([]byte, format.ProbeSize)
+	n, err := store.ReadTail(ctx, r.obj, tail)
+	if err != nil {
+		return e, 0, err
+	}
+	info, err := r.obj.Info(ctx)
+	if err != nil {
+		return e, 0, err
+	}
+	r.size, tail = info.Size, tail[:n]
+	at := findEnd(tail)
+	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(n) < more {
+		tail = make([]byte, more)
+		if err := r.obj.ReadAt(ctx, tail, r.size-more); err != nil {
+			return e, 0, err
+		}
+		at = findEnd(tail)
+	}
+	if at < 0 {
+		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of a directory: it is cut off, or no zip")
+	}
+	pos := r.size - int64(len(tail)) + int64(at)
+	e = parseEnd(tail[at:])
+	if e.long && pos >= locatorLen {
+		b := make([]byte, locatorLen)
+		if err := r.obj.ReadAt(ctx, b, pos-locatorLen); err != nil {
+			return e, 0, err
+		}
+		if off, ok := parseLocator(b); ok {
+			if off > math.MaxInt64 || int64(off) > pos-locatorLen-end64Len {
+				return e, 0, r.corrupt(format.OutOfBounds, pos-locatorLen, "the end of its directory is said to be at %d", off)
+			}
+			b = make([]byte, end64Len)
+			if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
+				return e, 0, err
+			}
+			if e, ok = parseEnd64(b); !ok {
+				return e, 0, r.corrupt(format.BadIndex, int64(off), "no end of a directory where one should be")
+			}
+			pos = int64(off)
+		}
+	}
+	if e.size > uint64(pos) || e.off > uint64(pos)-e.size {
+		return e, 0, r.corrupt(format.OutOfBounds, pos, "a directory of %d bytes at %d, which ends behind %d", e.size, e.off, pos)
+	}
+	return e, pos - int64(e.size) - int64(e.off), nil
+}
+
+// readDirectory reads the rows of the directory.
+func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) error {
+	r.dirOff, r.dirLen = int64(e.off)+base, int64(e.size)
+	if base > 0 && e.count > 0 {
+		// What is in front, or behind, may be known to the writer after all.
+		var b [4]byte
+		if err := r.obj.ReadAt(ctx, b[:], r.dirOff); err != nil {
+			return err
+		}
+		if string(b[:]) != rowMagic {
+			base, r.dirOff = 0, int64(e.off)
+		}
+	}
+	memory := int64(endLen)
+	if memory > limit {
+		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes and more, the limit is %d", memory, limit)
+	}
+	room := make([]byte, 256<<10) // more than the longest row
+	buf := room[:0]
+	off, end := r.dirOff, r.dirOff+r.dirLen
+	next := off // to be read
+	for off < end {
+		x, n, err := parseRow(buf)
+		if err != nil {
+			return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", len(r.entries), err)
+		}
+		if n == 0 {
+			if next == end {
+				return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", len(r.entries), errShort)
+			}
+			k := copy(room, buf)
+			buf = room[:min(int64(len(room)), int64(k)+end-next)]
+			if err := r.obj.ReadAt(ctx, buf[k:], next); err != nil {
+				return err
+			}
+			next += int64(len(buf) - k)
+			continue
+		}
+		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
+			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", len(r.entries)+1, limit)
+		}
+		r.add(x, base, off)
+		buf, off = buf[n:], off+int64(n)
+	}
+	if e.count&math.MaxUint16 != uint64(len(r.entries))&math.MaxUint16 {
+		return r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", len(r.entries), e.count)
+	}
+	return nil
+}
+
+// add makes an entry of a row.
+func (r *reader) add(x row, base, rowOff int64) {
+	mode, known := x.mode()
+	e := format.Entry{Name: x.name, Size: int64(x.size), Mode: mode &^ fs.ModeType, HasMode: known, ModTime: x.time, Owner: x.owner, Group: x.group}
+	p := place{off: int64(x.off) + base, stored: int64(x.stored)}
+	fault := func(code format.Code, class, msg string, args ...any) {
+		e.Fault = &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: r.name, Off: rowOff, Entry: e.Name, HasEntry: true, Message: fmt.Sprintf(msg, args...)}
+	}
+	switch {
+	case strings.HasSuffix(x.name, "/"):
+		e.Kind, e.Name = format.Dir, strings.TrimSuffix(x.name, "/")
+	case mode&fs.ModeType == fs.ModeDir:
+		e.Kind = format.Dir
+	case mode&fs.ModeType == fs.ModeSymlink:
+		e.Kind = format.Symlink
+	case mode&fs.ModeType != 0:
+		fault(format.Unsupported, "device", "no file, which is not read")
+	}
+	switch {
+	case x.method == deflated:
+		p.codec = codec.Deflate
+	case x.method == zstd:
+		p.codec = codec.Zstd
+	case x.method != stored:
+		fault(format.Unsupported, "unsupported-compression", "compressed by method %d, which is not known", x.method)
+	case x.stored != x.size:
+		fault(format.BadIndex, "", "%d bytes are stored of %d", x.stored, x.size)
+	}
+	if x.flags&flagEncrypted != 0 {
+		fault(format.Unsupported, "encrypted", "it is encrypted")
+	}
+	if e.Kind == format.File {
+		e.Digest = format.Digest{Algo: "crc32", Sum: string(binary.BigEndian.AppendUint32(nil, x.crc))}
+		if e.Size == 0 {
+			p.stored = 0 // an empty stream
+		}
+	}
+	if e.Kind != format.Dir && p.off > r.dirOff-localLen-p.stored {
+		fault(format.OutOfBounds, "", "%d bytes are said to be stored at %d, and the directory begins at %d", p.stored, p.off, r.dirOff)
+	}
+	if e.Kind != format.File {
+		e.Size = 0
+	}
+	e.Ref = len(r.entries)
+	r.entries, r.at = append(r.entries, e), append(r.at, p)
+}
+
+// maxLink is the longest target of a link.
+const maxLink = 64 << 10
+
+// readLinks reads what symlinks lead to, which is their content.
+func (r *reader) readLinks(ctx context.Context) error {
+	for i := range r.entries {
+		e := &r.entries[i]
+		if e.Kind != format.Symlink || e.Fault != nil {
+			continue
+		}
+		err := r.readLink(ctx, e, r.at[i])
+		if c, damaged := err.(*format.CorruptError); damaged {
+			e.Fault = &c.Problem
+			e.Fault.Entry, e.Fault.HasEntry = e.Name, true
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) readLink(ctx context.Context, e *format.Entry, p place) error {
+	if p.stored > maxLink {
+		return r.corrupt(format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
+	}
+	off, err := r.contentOff(ctx, p)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, p.stored)
+	if err := r.obj.ReadAt(ctx, b, off); err != nil {
+		return err
+	}
+	if p.codec != codec.Raw {
+		z, _ := codec.Lookup(p.codec)
+		d, err := z.Decode(strings.NewReader(string(b)))
+		if err == nil {
+			b, err = io.ReadAll(io.LimitReader(d, maxLink+1))
+			err = errors.Join(err, d.Close())
+		}
+		if err != nil || len(b) > maxLink {
+			return r.corrupt(format.BadData, off, "a link's target cannot be decoded")
+		}
+	}
+	e.Link = string(b)
+	return nil
+}
+
+// contentOff is where an entry's content begins, which only the header in front of
+// it says.
+func (r *reader) contentOff(ctx context.Context, p place) (int64, error) {
+	var b [localLen]byte
+	if err := r.obj.ReadAt(ctx, b[:], p.off); err != nil {
+		return 0, err
+	}
+	n, ok := parseLocal(b[:])
+	if !ok {
+		return 0, r.corrupt(format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
+	}
+	if p.off+n > r.dirOff-p.stored {
+		return 0, r.corrupt(format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
+	}
+	return p.off + n, nil
+}
+
+func (r *reader) Close() error { return r.obj.Close() }
+
+func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		i, ok := e.Ref.(int)
+		if !ok || e.Fault != nil || !e.Kind.HasContent() || n <= 0 || off >= e.Size {
+			return
+		}
+		p := r.at[i]
+		at, err := r.contentOff(ctx, p)
+		if c, damaged := err.(*format.CorruptError); damaged {
+			c.Entry, c.HasEntry = e.Name, true
+		}
+		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec}
+		if p.codec != codec.Raw {
+			x.Unit = e.Size
+		}
+		yield(x, err)
+	}
+}
+
+// Regions are the headers in front of contents and what is behind them, and the
+// directory.
+func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		order := make([]int, 0, len(r.at))
+		for i, e := range r.entries {
+			if e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+				order = append(order, i)
+			}
+		}
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(r.at[a].off, r.at[b].off) })
+		end := int64(0)
+		for _, i := range order {
+			off, err := r.contentOff(ctx, r.at[i])
+			if _, damaged := err.(*format.CorruptError); damaged {
+				continue
+			}
+			if err != nil {
+				yield(format.Region{}, err)
+				return
+			}
+			if off > end && !yield(format.Region{Object: r.name, Off: end, Len: off - end, Use: format.Header, Label: "zip headers"}, nil) {
+				return
+			}
+			end = max(end, off+r.at[i].stored)
+		}
+		for _, g := range []format.Region{
+			{Off: end, Len: r.dirOff - end, Use: format.Header, Label: "zip headers"},
+			{Off: r.dirOff, Len: r.size - r.dirOff, Use: format.IndexData, Label: "directory"},
+		} {
+			if g.Object = r.name; g.Len > 0 && !yield(g, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) About(context.Context) (format.About, error) {
+	return format.About{Version: "zip", Volumes: []string{r.name}, IndexBytes: r.size - r.dirOff}, nil
+}

@@ -1,0 +1,73 @@
+package zip
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	x, err := open(ctx, st, name, o)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	r := x.(*reader)
+	for i, e := range r.entries {
+		p := format.Problem{Severity: format.Warning, Volume: name, Off: -1, Entry: e.Name, HasEntry: true}
+		if e.Fault != nil {
+			report(*e.Fault)
+		}
+		if class := format.NameFault(e.Name); class != "" {
+			p.Code, p.Class, p.Message = format.UnsafePath, class, "the name is not extracted: "+format.NameAdvice(class)
+			report(p)
+		} else if row, ok := r.Find(e.Name); ok && row != i && e.Kind != format.Dir {
+			p.Code, p.Message = format.Duplicate, "the archive has this name again: the last one counts"
+			report(p)
+		} else if above := r.FileAbove(e.Name); above != "" {
+			p.Code, p.Class, p.Message = format.UnsafePath, "name-conflict", fmt.Sprintf("%q is no directory: the first one stored is extracted", above)
+			report(p)
+		}
+	}
+	return r.checkPlaces(ctx, report)
+}
+
+// checkPlaces reads the header in front of each content, and tells of contents that
+// lie in others: so are bombs made.
+func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) error {
+	order := make([]int, 0, len(r.at))
+	for i, e := range r.entries {
+		if e.Kind != format.Dir && e.Fault == nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(r.at[a].off, r.at[b].off) })
+	end := int64(0)
+	for _, i := range order {
+		p := r.at[i]
+		off, err := r.contentOff(ctx, p)
+		if c, damaged := err.(*format.CorruptError); damaged {
+			c.Entry, c.HasEntry = r.entries[i].Name, true
+			report(c.Problem)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if p.off < end {
+			report(format.Problem{Code: format.Overlap, Severity: format.Warning, Volume: r.name, Off: p.off, Entry: r.entries[i].Name, HasEntry: true,
+				Message: fmt.Sprintf("it begins before another one ends, at %d", end)})
+		}
+		end = max(end, off+p.stored)
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package zip
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// writer writes an archive. Content is compressed before its header is written, so
+// that sizes stand in front of it and a source that breaks off leaves nothing.
+type writer struct {
+	name    string
+	out     store.Writer
+	at      uint64
+	dir     directory
+	scratch func() (format.Scratch, error)
+	names   map[string]format.Kind
+	sum     format.Summary
+	deflate *flate.Writer
+	packed  bytes.Buffer
+	plain   bytes.Buffer
+	buf     []byte
+	err     error
+	done    bool
+}
+
+// heldContent is the longest content that is compressed in memory.
+const heldContent = 1 << 20
+
+var levels = map[string]int{"": 6, "fastest": 1, "fast": 3, "better": 7, "best": 9}
+
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	for key := range o.Param {
+		if key != "level" {
+			return nil, fmt.Errorf("zip archives know no %q: %w", key, errors.ErrUnsupported)
+		}
+	}
+	level, ok := levels[o.Param["level"]]
+	if !ok {
+		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best", o.Param["level"])
+	}
+	out, err := store.Create(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{name: name, out: out, scratch: o.Scratch, dir: directory{open: o.Scratch}, names: map[string]format.Kind{}, buf: make([]byte, 128<<10)}
+	w.deflate, err = flate.NewWriter(nil, level)
+	if err != nil {
+		return nil, errors.Join(err, out.Abort())
+	}
+	return w, nil
+}
+
+// directory is the rows of what was written. Many of them go to scratch.
+type directory struct {
+	open    func() (format.Scratch, error)
+	scratch format.Scratch
+	b       []byte
+	count   uint64
+	size    uint64
+}
+
+// heldRows is how much of the directory is in memory.
+const heldRows = 4 << 20
+
+func (d *directory) add(r *row) error {
+	n := len(d.b)
+	d.b = r.append(d.b)
+	d.count, d.size = d.count+1, d.size+uint64(len(d.b)-n)
+	if len(d.b) < heldRows {
+		return nil
+	}
+	if d.scratch == nil {
+		var err error
+		if d.scratch, err = d.open(); err != nil {
+			return err
+		}
+	}
+	_, err := d.scratch.Write(d.b)
+	d.b = d.b[:0]
+	return err
+}
+
+func (d *directory) writeTo(w io.Writer, buf []byte) error {
+	if d.scratch != nil {
+		if _, err := d.scratch.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(d.scratch, int64(d.size)-int64(len(d.b))), buf); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(d.b)
+	return err
+}
+
+func (d *directory) close() error {
+	if d.scratch == nil {
+		return nil
+	}
+	s := d.scratch
+	d.scratch = nil
+	return s.Close()
+}
+
+// nameError is about an entry that a zip has no place for.
+type nameError struct{ name, why string }
+
+func (e *nameError) Error() string     { return format.Escape(e.name) + ": " + e.why }
+func (e *nameError) EntryName() string { return e.name }
+
+var errDone = errors.New("the archive is written already, or given up")
+
+func (w *writer) check(e format.Entry) error {
+	no := func(why string, args ...any) error { return &nameError{e.Name, fmt.Sprintf(why, args...)} }
+	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return no("%s", format.NameAdvice(class))
+	}
+	if len(e.Name) >= math.MaxUint16 {
+		return no("its name has %d bytes, the most is %d", len(e.Name), math.MaxUint16-1)
+	}
+	if _, again := w.names[e.Name]; again {
+		return no("it is there already")
+	}
+	for dir := e.Name; ; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			break
+		}
+		dir = dir[:i]
+		if k, ok := w.names[dir]; ok && k != format.Dir {
+			return no("%q is no directory", format.Escape(dir))
+		}
+	}
+	switch {
+	case e.Kind == format.Symlink && (e.Link == "" || len(e.Link) > maxLink || strings.IndexByte(e.Link, 0) >= 0):
+		return no("it leads to %q, which is nothing", e.Link)
+	case e.Kind != format.File && e.Kind != format.Dir && e.Kind != format.Symlink:
+		return no("a %s has no place", e.Kind)
+	}
+	return nil
+}
+
+func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err error) {
+	if w.err != nil {
+		return w.err
+	}
+	if w.done {
+		return errDone
+	}
+	if err := w.check(e); err != nil {
+		return err
+	}
+	x := row{name: e.Name, maker: madeByUnix, time: e.ModTime, off: w.at, external: unixMode(e) << 16}
+	if e.Kind == format.Dir {
+		x.name += "/"
+		x.external |= 0x10 // a directory, for those that know no Unix
+	}
+	if utf8.ValidString(e.Name) {
+		x.flags |= flagUTF8
+	}
+	if e.Kind == format.Symlink {
+		r = strings.NewReader(e.Link)
+		e.Size, e.Digest = int64(len(e.Link)), format.Digest{}
+	}
+	content, release, err := w.pack(ctx, e, r, &x)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer func() { w.err = err }() // what is written now is not taken back
+	head := x.appendLocal(nil)
+	if _, err := w.out.Write(head); err != nil {
+		return err
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w.out}, content, w.buf); err != nil {
+		return err
+	}
+	w.at += uint64(len(head)) + x.stored
+	w.names[e.Name] = e.Kind
+	w.sum.Entries++
+	if e.Kind == format.File {
+		w.sum.Content += e.Size
+	}
+	return w.dir.add(&x)
+}
+
+// pack compresses e's content, unless that makes it longer.
+func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) (io.Reader, func(), error) {
+	nothing := func() {}
+	if !e.Kind.HasContent() && e.Kind != format.Symlink {
+		return strings.NewReader(""), nothing, nil
+	}
+	x.size = uint64(e.Size)
+	sum := crc32.NewIEEE()
+	w.packed.Reset()
+	w.plain.Reset()
+	if e.Size <= heldContent {
+		if err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
+			return nil, nil, err
+		}
+		x.crc = sum.Sum32()
+		w.deflate.Reset(&w.packed)
+		_, err := w.deflate.Write(w.plain.Bytes())
+		if err = errors.Join(err, w.deflate.Close()); err != nil {
+			return nil, nil, err
+		}
+		if w.packed.Len() < w.plain.Len() {
+			x.method, x.stored = deflated, uint64(w.packed.Len())
+			return &w.packed, nothing, nil
+		}
+		x.stored = x.size
+		return &w.plain, nothing, nil
+	}
+	s, err := w.scratch()
+	if err != nil {
+		return nil, nil, err
+	}
+	release := func() { s.Close() }
+	count := &counted{w: s}
+	w.deflate.Reset(count)
+	err = format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+	if err == nil {
+		err = w.deflate.Close()
+	}
+	if err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	x.method, x.stored, x.crc = deflated, count.n, sum.Sum32()
+	return io.LimitReader(s, int64(count.n)), release, nil
+}
+
+// counted counts what it hands on.
+type counted struct {
+	w io.Writer
+	n uint64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += uint64(n)
+	return n, err
+}
+
+func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
+	if w.err != nil {
+		return w.sum, w.err
+	}
+	if w.done {
+		return w.sum, errDone
+	}
+	defer func() { w.err = err }()
+	if err := w.dir.writeTo(w.out, w.buf); err != nil {
+		return w.sum, err
+	}
+	if _, err := w.out.Write(appendEnd(nil, end{count: w.dir.count, size: w.dir.size, off: w.at})); err != nil {
+		return w.sum, err
+	}
+	info, err := w.out.Commit(ctx)
+	if err != nil {
+		return w.sum, err
+	}
+	w.done = true
+	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
+	return w.sum, w.dir.close()
+}
+
+func (w *writer) Abort() error {
+	w.done = true
+	return errors.Join(w.dir.close(), w.out.Abort())
+}
