@@ -1,0 +1,250 @@
+package segment
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// A Finished is a segment that is ready to be stored. Data and the slices are the
+// receiver's.
+type Finished struct {
+	ID         ID
+	Data       []byte
+	Generation Generation
+	Refs       []ID     // what its records refer to, in the order of its table
+	BlobIDs    []string // of external values, in the order of writing
+}
+
+// BuilderOptions says what all segments of a Builder have in common.
+type BuilderOptions struct {
+	Generation Generation
+	Writer     string // the "wid" of segment infos; empty is "holdall"
+	// NewID returns 16 random bytes, of which the bits that say what an ID is for
+	// are set here. Nil takes them from the system.
+	NewID func() [16]byte
+	// Millis is the time of segment infos, since 1970.
+	Millis func() int64
+}
+
+// A Builder writes records into data segments, and large values into bulk
+// segments. It gives each segment away when it is full, always after those that
+// it refers to. Its methods return ids that stand once [Builder.Flush] has been
+// called. It is not for parallel use. After an error it is of no more use.
+type Builder struct {
+	o     BuilderOptions
+	write func(context.Context, Finished) error
+
+	buf     []byte // MaxSize; records grow from its end down
+	used    int    // of buf
+	id      ID
+	open    bool // there is a segment: id is set, record 0 is there
+	rows    []byte
+	refs    []ID
+	refsAt  map[ID]int // in refs
+	blobIDs []string
+	made    int64 // data segments
+
+	known written // what need not be written again
+}
+
+// NewBuilder returns a Builder that gives its segments to write.
+func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *Builder {
+	if o.Writer == "" {
+		o.Writer = "holdall"
+	}
+	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}}
+}
+
+func (b *Builder) newID(kind byte) ID {
+	var id ID
+	if b.o.NewID != nil {
+		id = b.o.NewID()
+	} else {
+		// It never fails: it would end the program.
+		rand.Read(id[:])
+	}
+	id[6] = 0x40 | id[6]&0x0F
+	id[8] = kind<<4 | id[8]&0x0F
+	return id
+}
+
+// A draft is a record before it has a place: bytes, some of them to be ids.
+type draft struct {
+	b   []byte
+	ids []draftID
+}
+
+type draftID struct {
+	off int
+	id  RecordID
+	own bool // the record itself
+}
+
+func (d *draft) bytes(p ...byte) *draft { d.b = append(d.b, p...); return d }
+
+func (d *draft) u32(v uint32) *draft { d.b = binary.BigEndian.AppendUint32(d.b, v); return d }
+
+func (d *draft) id(id RecordID) *draft {
+	d.ids = append(d.ids, draftID{off: len(d.b), id: id})
+	return d.bytes(make([]byte, recordIDLen)...)
+}
+
+func (d *draft) own() *draft {
+	d.ids = append(d.ids, draftID{off: len(d.b), own: true})
+	return d.bytes(make([]byte, recordIDLen)...)
+}
+
+func align(n, to int) int { return (n + to - 1) / to * to }
+
+// size is how long the segment is with that much more.
+func (b *Builder) size(refs, records, data int) int {
+	return align(headerLen+refLen*(len(b.refs)+refs)+len(b.rows)+rowLen*records+b.used+data, sizeFactor)
+}
+
+// put writes a record, if need be in a new segment.
+func (b *Builder) put(ctx context.Context, t Type, d *draft) (RecordID, error) {
+	size := align(len(d.b), alignment)
+	for {
+		if err := b.begin(); err != nil {
+			return RecordID{}, err
+		}
+		refs, more := len(b.refs), 0
+		// References are taken as they come and given back if it is for nothing.
+		for _, r := range d.ids {
+			if !r.own && r.id.Segment != b.id && b.ref(r.id.Segment) {
+				more++
+			}
+		}
+		if b.size(0, 1, size) <= MaxSize {
+			break
+		}
+		for _, id := range b.refs[refs:] {
+			delete(b.refsAt, id)
+		}
+		b.refs = b.refs[:refs]
+		if len(b.rows) == rowLen {
+			return RecordID{}, &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1,
+				What: fmt.Sprintf("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more)}
+		}
+		if err := b.Flush(ctx); err != nil {
+			return RecordID{}, err
+		}
+	}
+	return b.place(t, d, size), nil
+}
+
+// ref makes sure that the table of references has id. It reports whether it had
+// not.
+func (b *Builder) ref(id ID) bool {
+	if _, ok := b.refsAt[id]; ok {
+		return false
+	}
+	b.refsAt[id] = len(b.refs)
+	b.refs = append(b.refs, id)
+	return true
+}
+
+// place writes a record for which there is room.
+func (b *Builder) place(t Type, d *draft, size int) RecordID {
+	id := RecordID{b.id, int32(len(b.rows) / rowLen)}
+	b.used += size
+	offset := MaxSize - b.used
+	rec := b.buf[offset:][:size]
+	clear(rec[copy(rec, d.b):])
+	for _, r := range d.ids {
+		ref, n := 0, r.id.Number
+		switch {
+		case r.own:
+			n = id.Number
+		case r.id.Segment != b.id:
+			ref = b.refsAt[r.id.Segment] + 1
+		}
+		binary.BigEndian.PutUint16(rec[r.off:], uint16(ref))
+		binary.BigEndian.PutUint32(rec[r.off+2:], uint32(n))
+	}
+	b.rows = binary.BigEndian.AppendUint32(b.rows, uint32(id.Number))
+	b.rows = append(b.rows, byte(t))
+	b.rows = binary.BigEndian.AppendUint32(b.rows, uint32(offset))
+	return id
+}
+
+// begin opens a segment, unless one is open, with its info as record 0.
+func (b *Builder) begin() error {
+	if b.open {
+		return nil
+	}
+	info := Info{Writer: b.o.Writer, Number: b.made}
+	if b.o.Millis != nil {
+		info.Millis = b.o.Millis()
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	d, ok := inlineValue(text)
+	if !ok {
+		return &Error{Class: Limit, Record: -1, Off: -1, What: fmt.Sprintf("writer: expected a short name, found %d bytes", len(b.o.Writer))}
+	}
+	b.id, b.open = b.newID(0xA), true
+	b.made++
+	b.place(ValueRecord, d, align(len(d.b), alignment))
+	return nil
+}
+
+// Flush gives the open segment away, if there is one.
+func (b *Builder) Flush(ctx context.Context) error {
+	if !b.open {
+		return nil
+	}
+	total := b.size(0, 0, 0)
+	data := make([]byte, total)
+	copy(data, magic)
+	g := b.o.Generation
+	data[versionOff] = 13
+	full := uint32(g.Full)
+	if g.Compacted {
+		full |= compactedBit
+	}
+	binary.BigEndian.PutUint32(data[fullOff:], full)
+	binary.BigEndian.PutUint32(data[generationOff:], uint32(g.Gen))
+	binary.BigEndian.PutUint32(data[refCountOff:], uint32(len(b.refs)))
+	binary.BigEndian.PutUint32(data[recordCountOff:], uint32(len(b.rows)/rowLen))
+	at := headerLen
+	for _, id := range b.refs {
+		at += copy(data[at:], id[:])
+	}
+	copy(data[at:], b.rows)
+	copy(data[total-b.used:], b.buf[MaxSize-b.used:])
+	f := Finished{b.id, data, g, b.refs, b.blobIDs}
+	b.open, b.used, b.rows, b.refs, b.blobIDs = false, 0, b.rows[:0], nil, nil
+	clear(b.refsAt)
+	return b.write(ctx, f)
+}
+
+// bulk gives a bulk segment away and returns the number of its first block.
+func (b *Builder) bulk(ctx context.Context, data []byte) (RecordID, error) {
+	id := b.newID(0xB)
+	return RecordID{id, int32(MaxSize - len(data))}, b.write(ctx, Finished{ID: id, Data: data})
+}
+
+// written remembers records that many others refer to, up to a size; then it
+// begins anew, and some records are written twice.
+type written struct {
+	text, templates map[string]RecordID
+	bytes           int
+}
+
+const (
+	writtenLimit = 16 << 20
+	writtenText  = 4 << 10 // longer strings are hardly ever repeated
+)
+
+// room makes room for n bytes more.
+func (w *written) room(n int) {
+	if w.bytes += n + 64; w.text == nil || w.bytes > writtenLimit {
+		w.text, w.templates, w.bytes = map[string]RecordID{}, map[string]RecordID{}, n+64
+	}
+}

@@ -1,0 +1,229 @@
+package segment
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// A Description is all that a record says, for people.
+type Description struct {
+	ID     RecordID
+	Type   Type
+	Pos    int // in the segment
+	Len    int // what the fields take, or the least that the record has
+	End    int // where the next record begins, or the segment ends
+	Fields []Field
+	Err    error // why there are not more fields
+}
+
+// A Field is a part of a record.
+type Field struct {
+	Name   string
+	Off    int // in the segment
+	Len    int
+	Value  string   // as text
+	Record RecordID // what it refers to, if IsID
+	IsID   bool
+	Err    error // what is wrong with it, or with what it refers to
+}
+
+const (
+	describedText  = 4096 // of a value's own content
+	describedBrief = 80   // of what is referred to
+)
+
+// Describe takes a record apart as its type says. Damage is said where it is;
+// only a record that is not there is an error.
+func (r *Reader) Describe(ctx context.Context, id RecordID) (Description, error) {
+	rec, err := r.record(ctx, id, nil)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{ID: id, Type: rec.typ, Pos: rec.pos}
+	if d.End, err = rec.seg.Bound(id.Number); err != nil {
+		return Description{}, err
+	}
+	if rec.seg.version == 0 {
+		d.Len = d.End - d.Pos
+		d.add(rec, "content", 0, d.Len, content(rec.data, describedText))
+		return d, nil
+	}
+	e, err := rec.extent(d.End)
+	if err == nil && rec.typ == NodeRecord {
+		e, err = r.nodeExtent(ctx, rec, e, d.End)
+	}
+	d.Len, d.Err = e.len, err
+	d.scalars(rec, e)
+	for _, s := range e.slots {
+		if s.off+recordIDLen > len(rec.data) {
+			break
+		}
+		d.Fields = append(d.Fields, r.describeSlot(ctx, rec, s))
+	}
+	if rec.typ == TemplateRecord && err == nil {
+		d.propertyTypes(rec)
+	}
+	return d, nil
+}
+
+// nodeExtent adds to a node what its template says; if that is not known, what
+// there is room for.
+func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) (extent, error) {
+	id, err := rec.id(nodeTemplateAt)
+	if err == nil {
+		var t Record
+		var h templateHead
+		if t, err = r.record(ctx, id, rec.seg); err == nil {
+			if h, err = t.templateHead(); err == nil {
+				return rec.nodeSlots(e, h.rule, h.properties > 0), nil
+			}
+		}
+	}
+	for i := 0; e.len+recordIDLen <= min(end-rec.pos, nodeChildAt+2*recordIDLen); i++ {
+		e.slots = append(e.slots, slot{e.len, childRole, i, anyMap | anyNode | oneOf(Bucket, ListRecord, ValueRecord, BlobID)})
+		e.len += recordIDLen
+	}
+	return e, err
+}
+
+func (d *Description) add(rec Record, name string, off, n int, value string) {
+	d.Fields = append(d.Fields, Field{Name: name, Off: rec.pos + off, Len: n, Value: value})
+}
+
+// scalars adds the fields that are no record ids.
+func (d *Description) scalars(rec Record, e extent) {
+	if len(rec.data) < 4 && rec.typ != ValueRecord && rec.typ != BlobID && rec.typ != Block {
+		return
+	}
+	switch rec.typ {
+	case Leaf, Branch:
+		head := rec.u32(0)
+		if head == diffHead {
+			d.add(rec, "head", 0, 4, "diff")
+			if len(rec.data) >= 8 {
+				d.add(rec, "hash", 4, 4, fmt.Sprintf("%#08x", rec.u32(4)))
+			}
+			return
+		}
+		d.add(rec, "head", 0, 4, fmt.Sprintf("level %d, %d entries", head>>mapSizeBits, head&mapSizeMask))
+		if rec.typ == Branch && len(rec.data) >= branchHead {
+			d.add(rec, "bitmap", 4, 4, fmt.Sprintf("%032b", rec.u32(4)))
+		}
+		if rec.typ == Leaf && d.Err == nil {
+			for i := range int(head & mapSizeMask) {
+				d.add(rec, "hash "+strconv.Itoa(i), leafHead+4*i, 4, fmt.Sprintf("%#08x", rec.u32(leafHead+4*i)))
+			}
+		}
+	case ListRecord:
+		d.add(rec, "count", 0, 4, strconv.Itoa(int(int32(rec.u32(0)))))
+	case ValueRecord, BlobID:
+		h, err := rec.valueHead()
+		if err != nil {
+			d.add(rec, "content", 0, min(16, len(rec.data)), content(rec.data, 16))
+			return
+		}
+		if h.n < 0 {
+			d.add(rec, "head", 0, h.off, h.kind.String())
+		} else {
+			d.add(rec, "head", 0, h.off, fmt.Sprintf("%s, %d bytes", h.kind, h.n))
+		}
+		if h.kind != Long && h.kind != ExternalLong {
+			d.add(rec, "content", h.off, int(h.n), content(rec.data[h.off:][:h.n], describedText))
+		}
+	case Block:
+		d.Len = d.End - d.Pos
+		d.add(rec, "content", 0, d.Len, content(rec.data[:d.Len], describedText))
+		if d.Len == stableIDLen {
+			d.add(rec, "as a stable id", 0, d.Len, rec.stableID().String())
+		}
+	case TemplateRecord:
+		head := rec.u32(0)
+		rule := ManyChildren
+		switch head & (noChildren | manyChildren) {
+		case 0:
+			rule = OneChild
+		case noChildren:
+			rule = NoChild
+		}
+		d.add(rec, "head", 0, 4, fmt.Sprintf("primary type %t, mixins %t (%d), children %s, %d properties",
+			head&hasPrimary != 0, head&hasMixins != 0, head>>mixinShift&mixinMask, rule, head&propertyMask))
+	}
+}
+
+func (d *Description) propertyTypes(rec Record) {
+	h, err := rec.templateHead()
+	if err != nil {
+		return
+	}
+	for i := range h.properties {
+		off := h.namesAt + recordIDLen + i
+		typ, multi, err := rec.propertyType(off)
+		f := Field{Name: "property type " + strconv.Itoa(i), Off: rec.pos + off, Len: 1, Value: typ.String(), Err: err}
+		if multi {
+			f.Value += "[]"
+		}
+		d.Fields = append(d.Fields, f)
+	}
+}
+
+func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot) Field {
+	f := Field{Name: s.String(), Off: rec.pos + s.off, Len: recordIDLen}
+	id, err := rec.id(s.off)
+	if err != nil {
+		f.Err = err
+		return f
+	}
+	f.Record, f.IsID = id, true
+	if !id.Segment.IsData() {
+		f.Value = "bytes of a bulk segment"
+		return f
+	}
+	to, err := r.record(ctx, id, rec.seg)
+	if err != nil {
+		f.Err = err
+		return f
+	}
+	f.Value = to.typ.String()
+	if !s.want.has(to.typ) {
+		f.Err = to.errorf(Corrupt, 0, "%s: expected another type, found a %s", s, to.typ)
+		return f
+	}
+	if to.typ == ValueRecord || to.typ == BlobID {
+		h, err := to.valueHead()
+		if err != nil {
+			f.Err = err
+			return f
+		}
+		if h.kind == Long || h.kind == ExternalLong {
+			f.Value = h.kind.String() + " " + to.typ.String()
+			return f
+		}
+		f.Value = content(to.data[h.off:][:h.n], describedBrief)
+	}
+	if s.role == stableRole && to.typ == Block && len(to.data) >= stableIDLen {
+		f.Value = to.stableID().String()
+	}
+	return f
+}
+
+// content is a string in quotes, or other bytes in hex, as far as limit.
+func content(b []byte, limit int) string {
+	rest := ""
+	whole := b
+	if len(b) > limit {
+		rest = fmt.Sprintf("… (%d bytes)", len(b))
+		b = b[:limit]
+		for n := 1; n < utf8.UTFMax && n < len(b); n++ {
+			if utf8.Valid(b[:len(b)-n]) && !utf8.Valid(b) {
+				b = b[:len(b)-n] // a rune was cut
+			}
+		}
+	}
+	if utf8.Valid(b) && utf8.Valid(whole) {
+		return strconv.Quote(string(b)) + rest
+	}
+	return hex.EncodeToString(b) + rest
+}

@@ -1,0 +1,79 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Class is the kind of a thing that is wrong.
+type Class uint8
+
+const (
+	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
+	Corrupt                  // bytes that break the format
+	Limit                    // more than may be believed or held in memory
+)
+
+func (c Class) String() string {
+	switch c {
+	case Missing:
+		return "missing"
+	case Corrupt:
+		return "corrupt"
+	case Limit:
+		return "limit"
+	}
+	return fmt.Sprintf("Class(%d)", uint8(c))
+}
+
+// An Error says which record breaks the format, where, and how.
+type Error struct {
+	Class   Class
+	Segment ID
+	Record  int32 // -1 if it is not of one record
+	Off     int64 // in the segment, -1 if it has no place
+	What    string
+	Err     error // cause, if any
+}
+
+func (e *Error) Error() string {
+	s := "segment " + e.Segment.String()
+	if e.Record >= 0 {
+		s += fmt.Sprintf(" record %d", e.Record)
+	}
+	if e.Off >= 0 {
+		s += fmt.Sprintf(" at %d", e.Off)
+	}
+	s += ": " + e.What
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap makes what is missing an fs.ErrNotExist.
+func (e *Error) Unwrap() []error {
+	var all []error
+	if e.Err != nil {
+		all = append(all, e.Err)
+	}
+	if e.Class == Missing {
+		all = append(all, fs.ErrNotExist)
+	}
+	return all
+}
+
+// sourceError makes of what a source says about a segment what it means for the
+// record that was to be read there.
+func sourceError(id RecordID, err error) error {
+	var e *Error
+	switch {
+	case errors.As(err, &e), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return &Error{Class: Missing, Segment: id.Segment, Record: id.Number, Off: -1, What: "there is no such segment", Err: err}
+	}
+	return err
+}

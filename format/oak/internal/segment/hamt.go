@@ -1,0 +1,384 @@
+package segment
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"math/bits"
+	"sort"
+)
+
+// A map is a tree of at most 7 levels of branches, each of which parts names by 5
+// bits of their hash, over leaves that are sorted by hash, then name.
+const (
+	mapSizeBits = 29 // of a head; the level is above them
+	mapSizeMask = 1<<mapSizeBits - 1
+	leafLevel   = 7  // where there are no bits left to part names by
+	leafMax     = 32 // entries of a leaf above that level
+	levelBits   = 5
+	diffHead    = 1<<32 - 1
+	branchHead  = 8  // head 4, bitmap 4
+	leafHead    = 4  // then hashes
+	diffLen     = 26 // head 4, hash 4, key, value, base
+	pairLen     = 2 * recordIDLen
+
+	// Writers make a diff on a diff one diff, or a new map. Deeper is no map.
+	maxDiffs = 16
+	// Names are at most a few hundred bytes in practice.
+	maxName = 1 << 20
+)
+
+// mapShift is by how much the hash is shifted at a level, as Java does it: modulo
+// 32, so that level 6 has the three top bits again, with the sign before them.
+func mapShift(level int) uint { return uint(32-levelBits*(level+1)) & 31 }
+
+func mapIndex(hash uint32, level int) uint { return uint(int32(hash)>>mapShift(level)) & 31 }
+
+// A Map has the child nodes of a node by name, as record ids.
+type Map struct {
+	r     *Reader
+	top   mapRecord
+	diffs []diff // the last written first
+}
+
+// An Entry is a name and what it stands for.
+type Entry struct {
+	Name  string
+	Key   RecordID // where the name is stored
+	Value RecordID
+}
+
+// mapRecord is a branch or a leaf. Its ids and hashes are there.
+type mapRecord struct {
+	Record
+	size, level int
+	bitmap      uint32 // of a branch, else 0
+}
+
+func (m mapRecord) branch() bool { return m.size > leafMax && m.level < leafLevel }
+
+// A diff replaces the value of one name.
+type diff struct {
+	hash       uint32
+	key, value RecordID
+	near       *Segment
+}
+
+// Map opens the map at id.
+func (r *Reader) Map(ctx context.Context, id RecordID) (Map, error) { return r.openMap(ctx, id, nil) }
+
+func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, error) {
+	m := Map{r: r}
+	for {
+		rec, err := r.typed(ctx, id, near, Leaf, Branch)
+		if err == nil {
+			err = rec.need(0, 4, "map")
+		}
+		if err != nil {
+			return Map{}, err
+		}
+		if rec.u32(0) != diffHead {
+			m.top, err = rec.mapRecord()
+			return m, err
+		}
+		if len(m.diffs) == maxDiffs {
+			return Map{}, rec.errorf(Limit, 0, "map: expected at most %d diffs on each other, found more", maxDiffs)
+		}
+		d, base, err := rec.diff()
+		if err != nil {
+			return Map{}, err
+		}
+		m.diffs = append(m.diffs, d)
+		id, near = base, rec.seg
+	}
+}
+
+func (rec Record) diff() (d diff, base RecordID, err error) {
+	if err = rec.need(0, diffLen, "map diff"); err != nil {
+		return d, base, err
+	}
+	d.hash, d.near = rec.u32(4), rec.seg
+	if d.key, err = rec.id(8); err != nil {
+		return d, base, err
+	}
+	if d.value, err = rec.id(8 + recordIDLen); err != nil {
+		return d, base, err
+	}
+	base, err = rec.id(8 + 2*recordIDLen)
+	return d, base, err
+}
+
+// mapRecord reads the head of a leaf or branch, of which need has found 4 bytes.
+func (rec Record) mapRecord() (m mapRecord, err error) {
+	head := rec.u32(0)
+	if head == diffHead {
+		return m, rec.errorf(Corrupt, 0, "map: expected a leaf or a branch, found a diff")
+	}
+	m = mapRecord{Record: rec, size: int(head & mapSizeMask), level: int(head >> mapSizeBits)}
+	if m.branch() {
+		if err = rec.need(0, branchHead, "map branch"); err != nil {
+			return m, err
+		}
+		m.bitmap = rec.u32(4)
+		if m.bitmap == 0 {
+			return m, rec.errorf(Corrupt, 4, "map branch: expected buckets, found none")
+		}
+		return m, rec.need(branchHead, recordIDLen*bits.OnesCount32(m.bitmap), "map branch")
+	}
+	if m.size > MaxSize/(4+pairLen) {
+		return m, rec.errorf(Corrupt, 0, "map leaf: expected at most %d entries, found %d", MaxSize/(4+pairLen), m.size)
+	}
+	return m, rec.need(leafHead, (4+pairLen)*m.size, "map leaf")
+}
+
+// bucket opens the k-th bucket of a branch. Levels only go up, so that there is
+// no way round.
+func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, error) {
+	id, err := m.id(branchHead + recordIDLen*k)
+	if err != nil {
+		return mapRecord{}, err
+	}
+	rec, err := r.typed(ctx, id, m.seg, Leaf, Branch)
+	if err == nil {
+		err = rec.need(0, 4, "map")
+	}
+	if err != nil {
+		return mapRecord{}, err
+	}
+	sub, err := rec.mapRecord()
+	switch {
+	case err != nil:
+		return mapRecord{}, err
+	case sub.branch() && sub.level <= m.level:
+		return mapRecord{}, rec.errorf(Corrupt, 0, "map branch: expected a level above %d, found %d", m.level, sub.level)
+	case sub.size > m.size:
+		return mapRecord{}, rec.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", m.size, sub.size)
+	}
+	return sub, nil
+}
+
+func (m mapRecord) hash(i int) uint32 { return m.u32(leafHead + 4*i) }
+
+// pair reads the key and the value of a leaf's entry.
+func (m mapRecord) pair(i int) (key, value RecordID, err error) {
+	off := leafHead + 4*m.size + pairLen*i
+	if key, err = m.id(off); err == nil {
+		value, err = m.id(off + recordIDLen)
+	}
+	return key, value, err
+}
+
+// Len returns how many names the map has.
+func (m Map) Len() int { return m.top.size }
+
+// isName reports whether the string at key is want.
+func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want string) (bool, error) {
+	v, err := r.value(ctx, key, near)
+	if err != nil {
+		return false, err
+	}
+	if b, ok := v.h.inline(v.rec); ok {
+		return string(b) == want, nil
+	}
+	if v.Len() != int64(len(want)) || v.External() {
+		return false, nil
+	}
+	b, err := v.appendTo(ctx, nil)
+	return bytes.Equal(b, []byte(want)), err
+}
+
+// Get finds what a name stands for.
+func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err error) {
+	hash := mapHash(name)
+	for _, d := range m.diffs {
+		if d.hash != hash {
+			continue
+		}
+		if ok, err := m.r.isName(ctx, d.key, d.near, name); err != nil || ok {
+			return d.value, ok, err
+		}
+	}
+	rec := m.top
+	for rec.branch() {
+		bit := uint32(1) << mapIndex(hash, rec.level)
+		if rec.bitmap&bit == 0 {
+			return RecordID{}, false, nil
+		}
+		if rec, err = rec.bucket(ctx, m.r, bits.OnesCount32(rec.bitmap&(bit-1))); err != nil {
+			return RecordID{}, false, err
+		}
+	}
+	for i := sort.Search(rec.size, func(i int) bool { return rec.hash(i) >= hash }); i < rec.size && rec.hash(i) == hash; i++ {
+		key, value, err := rec.pair(i)
+		if err != nil {
+			return RecordID{}, false, err
+		}
+		if ok, err := m.r.isName(ctx, key, rec.seg, name); err != nil || ok {
+			return value, ok, err
+		}
+	}
+	return RecordID{}, false, nil
+}
+
+// All goes through the map in the reference's order: by hash, then by name. A
+// name or a bucket that cannot be read is an error in its place; what is beside
+// it follows.
+func (m Map) All(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		w := walk{Map: m, ctx: ctx, yield: yield}
+		w.record(m.top)
+	}
+}
+
+// After is All without the names up to and with name, which need not be there.
+func (m Map) After(ctx context.Context, name string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		w := walk{Map: m, ctx: ctx, yield: yield, after: true, name: name, hash: mapHash(name)}
+		w.record(m.top)
+	}
+}
+
+// A walk goes through a map. All that it keeps is where it is.
+type walk struct {
+	Map
+	ctx   context.Context
+	yield func(Entry, error) bool
+	path  []step // from the top to the record
+	store [leafLevel + 1]step
+
+	names []string // of diffs, once they are read
+
+	after bool // pass over what is not after hash and name
+	name  string
+	hash  uint32
+}
+
+// A step is the bucket taken at a level.
+type step struct {
+	level int
+	index uint
+}
+
+// record goes through a record. It returns false if the walk is over.
+func (w *walk) record(m mapRecord) bool {
+	if w.path == nil {
+		w.path = w.store[:0]
+	}
+	if !m.branch() {
+		return w.leaf(m)
+	}
+	if err := w.ctx.Err(); err != nil {
+		w.yield(Entry{}, err)
+		return false
+	}
+	depth, left, counted, k := len(w.path), m.size, true, -1
+	// Where levels are left out, the hashes of the bucket begin with bits that
+	// only its leaves know.
+	skip := w.after && m.level == depth && w.suits(w.hash) < 0
+	for rest := m.bitmap; rest != 0; rest &= rest - 1 {
+		index := uint(bits.TrailingZeros32(rest))
+		k++
+		if skip && index < mapIndex(w.hash, m.level) {
+			counted = false
+			continue
+		}
+		sub, err := m.bucket(w.ctx, w.r, k)
+		if err == nil && sub.size > left {
+			err = sub.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", left, sub.size)
+		}
+		if err != nil {
+			counted = false
+			if !w.yield(Entry{}, err) {
+				return false
+			}
+			continue
+		}
+		left -= sub.size
+		w.path = append(w.path[:depth], step{m.level, index})
+		if !w.record(sub) {
+			return false
+		}
+	}
+	w.path = w.path[:depth]
+	if counted && left > 0 {
+		return w.yield(Entry{}, m.errorf(Corrupt, 0, "map branch: expected %d entries, found %d", m.size, m.size-left))
+	}
+	return true
+}
+
+// suits returns the step that a hash does not take, -1 if it takes all.
+func (w *walk) suits(hash uint32) int {
+	for i, s := range w.path {
+		if mapIndex(hash, s.level) != s.index {
+			return i
+		}
+	}
+	return -1
+}
+
+func (w *walk) leaf(m mapRecord) bool {
+	for i := range m.size {
+		hash := m.hash(i)
+		if bad := w.suits(hash); bad >= 0 {
+			// Found in the wrong bucket it cannot be found by name; and whoever
+			// wants a small map to look endless would put one leaf in many.
+			s := w.path[bad]
+			return w.yield(Entry{}, m.errorf(Corrupt, leafHead+4*i, "map leaf: expected hashes of bucket %d at level %d, found %#08x", s.index, s.level, hash))
+		}
+		if w.after && hash < w.hash {
+			continue
+		}
+		e, err := w.entry(m, i, hash)
+		if w.after && hash == w.hash && err == nil && compareUTF16(e.Name, w.name) <= 0 {
+			continue
+		}
+		if !w.yield(e, err) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *walk) entry(m mapRecord, i int, hash uint32) (e Entry, err error) {
+	if e.Key, e.Value, err = m.pair(i); err != nil {
+		return e, err
+	}
+	if e.Name, err = w.r.text(w.ctx, e.Key, m.seg, maxName); err != nil {
+		return e, err
+	}
+	// The last written counts, which is the first.
+	for k, d := range w.diffs {
+		if d.hash != hash {
+			continue
+		}
+		same := d.key == e.Key
+		if !same {
+			name, err := w.diffName(k)
+			if err != nil {
+				return e, err
+			}
+			same = name == e.Name
+		}
+		if same {
+			e.Value = d.value
+			break
+		}
+	}
+	return e, nil
+}
+
+// diffName reads the name of a diff, which few of a map's entries ask for.
+func (w *walk) diffName(k int) (string, error) {
+	if w.names == nil {
+		w.names = make([]string, len(w.diffs))
+	}
+	if w.names[k] == "" {
+		d := w.diffs[k]
+		name, err := w.r.text(w.ctx, d.key, d.near, maxName)
+		if err != nil {
+			return "", err
+		}
+		w.names[k] = name
+	}
+	return w.names[k], nil
+}

@@ -1,0 +1,151 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+const (
+	bucketIDs = 255
+	// maxList is what three levels of buckets hold; writers refuse more.
+	maxList = bucketIDs * bucketIDs * bucketIDs
+)
+
+// A List is a sequence of record ids. It is of no record itself: an empty one
+// has none, one of one element is that element, others are buckets of at most
+// 255 ids, to a depth of three. Its length is known only to what refers to it.
+type List struct {
+	r    *Reader
+	near *Segment // of what refers to the list
+	id   RecordID
+	n    int
+}
+
+// List returns the list of n elements at id.
+func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
+
+func (r *Reader) list(id RecordID, n int, near *Segment) (List, error) {
+	if n < 0 || n > maxList {
+		return List{}, &Error{Class: Corrupt, Segment: id.Segment, Record: id.Number, Off: -1,
+			What: fmt.Sprintf("list: expected 0 to %d elements, found %d", maxList, n)}
+	}
+	return List{r, near, id, n}, nil
+}
+
+// Len returns how many elements the list has.
+func (l List) Len() int { return l.n }
+
+// At returns element i, from 0. It panics where there is none.
+func (l List) At(ctx context.Context, i int) (RecordID, error) {
+	if uint(i) >= uint(l.n) {
+		panic("segment: list element out of range")
+	}
+	id, _, _, err := l.descend(ctx, i)
+	return id, err
+}
+
+// descend finds element i, the bucket that holds its id, and the index of that
+// bucket's first element.
+func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first int, err error) {
+	id, near, n := l.id, l.near, l.n
+	for n > 1 {
+		b = bucket{each: 1}
+		for b.each*bucketIDs < n {
+			b.each *= bucketIDs
+		}
+		b.n = (n + b.each - 1) / b.each
+		b.end = first + n
+		k := (i - first) / b.each
+		if b.rec, err = l.r.typed(ctx, id, near, Bucket, Bucket); err == nil {
+			err = b.rec.need(0, recordIDLen*b.n, "bucket")
+		}
+		if err != nil {
+			b.rec = Record{}
+			return RecordID{}, b, first, err
+		}
+		if id, err = b.rec.id(recordIDLen * k); err != nil {
+			if b.each > 1 {
+				b.end = min(first+(k+1)*b.each, first+n)
+			}
+			return RecordID{}, b, first, err
+		}
+		near = b.rec.seg
+		if b.each == 1 {
+			return id, b, first, nil
+		}
+		first += k * b.each
+		n = min(b.each, b.end-first)
+	}
+	// A single element, at the top or as the last of a bucket of lists.
+	return id, bucket{n: 1, each: 1, end: i + 1}, i, nil
+}
+
+// A bucket holds n ids of lists of each elements, the last of which may have
+// fewer. What is said of it holds for the elements before end.
+type bucket struct {
+	rec     Record // zero if it cannot be read
+	n, each int
+	end     int
+}
+
+// All goes through the whole list.
+func (l List) All(ctx context.Context) iter.Seq2[RecordID, error] { return l.Range(ctx, 0, l.n) }
+
+// Range goes through elements from to to, without to, reading only the buckets
+// that they need. An element that cannot be found is an error in its place; those
+// after it follow.
+func (l List) Range(ctx context.Context, from, to int) iter.Seq2[RecordID, error] {
+	if from < 0 || from > to || to > l.n {
+		panic("segment: list range out of range")
+	}
+	return func(yield func(RecordID, error) bool) {
+		for i := from; i < to; {
+			if err := ctx.Err(); err != nil {
+				yield(RecordID{}, err)
+				return
+			}
+			id, b, first, err := l.descend(ctx, i)
+			end := min(b.end, to)
+			for first, i = i-first, i+1; ; i++ {
+				if !yield(id, err) {
+					return
+				}
+				if i >= end {
+					break
+				}
+				if b.rec.seg != nil && b.each == 1 {
+					first++
+					id, err = b.rec.id(recordIDLen * first)
+				}
+			}
+		}
+	}
+}
+
+// ListOf reads a record of type list, which says how long it is.
+func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
+	return r.listOf(ctx, id, nil)
+}
+
+func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, error) {
+	rec, err := r.typed(ctx, id, near, ListRecord, ListRecord)
+	if err == nil {
+		err = rec.need(0, 4, "list")
+	}
+	if err != nil {
+		return List{}, err
+	}
+	n := rec.u32(0)
+	if n > maxList {
+		return List{}, rec.errorf(Corrupt, 0, "list: expected at most %d elements, found %d", maxList, n)
+	}
+	if n == 0 {
+		return List{r: r}, nil
+	}
+	first, err := rec.checkedID(4, "list")
+	if err != nil {
+		return List{}, err
+	}
+	return List{r, rec.seg, first, int(n)}, nil
+}

@@ -1,0 +1,320 @@
+package segment
+
+import (
+	"context"
+	"encoding/binary"
+	"iter"
+)
+
+// A node's parts: stable id, template, then what the template says.
+const (
+	nodeTemplateAt = recordIDLen
+	nodeChildAt    = 2 * recordIDLen
+	stableIDLen    = 16 + 4 // a block
+)
+
+// A Node is a node of the content tree, without its name: that is its parent's.
+type Node struct {
+	r   *Reader
+	rec Record
+	t   *Template
+}
+
+// Node opens the node at id.
+func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
+	rec, err := r.typed(ctx, id, nil, NodeRecord, NodeRecord)
+	if err != nil {
+		return Node{}, err
+	}
+	if err := rec.need(0, nodeChildAt, "node"); err != nil {
+		return Node{}, err
+	}
+	tid, err := rec.id(nodeTemplateAt)
+	if err != nil {
+		return Node{}, err
+	}
+	t, err := r.template(ctx, tid, rec.seg)
+	if err != nil {
+		return Node{}, err
+	}
+	n := Node{r, rec, t}
+	return n, rec.need(0, n.len(), "node")
+}
+
+func (n Node) valuesAt() int {
+	if n.t.Rule == NoChild {
+		return nodeChildAt
+	}
+	return nodeChildAt + recordIDLen
+}
+
+func (n Node) len() int {
+	if len(n.t.Properties) == 0 {
+		return n.valuesAt()
+	}
+	return n.valuesAt() + recordIDLen
+}
+
+// ID returns the name of the node's record.
+func (n Node) ID() RecordID { return n.rec.ID() }
+
+// Template returns the node's shape, not to be changed.
+func (n Node) Template() *Template { return n.t }
+
+// StableID returns the record id that the node had before it was compacted. Two
+// nodes of one stable id are equal.
+func (n Node) StableID(ctx context.Context) (RecordID, error) {
+	id, err := n.rec.id(0)
+	if err != nil || id == n.rec.ID() {
+		return id, err
+	}
+	rec, err := n.r.typed(ctx, id, n.rec.seg, Block, Block)
+	if err == nil {
+		err = rec.need(0, stableIDLen, "stable id")
+	}
+	if err != nil {
+		return RecordID{}, err
+	}
+	return rec.stableID(), nil
+}
+
+func (rec Record) stableID() RecordID {
+	return RecordID{ID(rec.data[:16]), int32(binary.BigEndian.Uint32(rec.data[16:]))}
+}
+
+func (n Node) childMap(ctx context.Context) (Map, error) {
+	id, err := n.rec.id(nodeChildAt)
+	if err != nil {
+		return Map{}, err
+	}
+	return n.r.openMap(ctx, id, n.rec.seg)
+}
+
+// ChildCount returns how many children the node has.
+func (n Node) ChildCount(ctx context.Context) (int, error) {
+	if n.t.Rule != ManyChildren {
+		return int(n.t.Rule), nil
+	}
+	m, err := n.childMap(ctx)
+	return m.Len(), err
+}
+
+// Child finds the child of a name.
+func (n Node) Child(ctx context.Context, name string) (id RecordID, ok bool, err error) {
+	switch n.t.Rule {
+	case OneChild:
+		if n.t.Child != name {
+			return RecordID{}, false, nil
+		}
+		id, err = n.rec.id(nodeChildAt)
+		return id, err == nil, err
+	case ManyChildren:
+		m, err := n.childMap(ctx)
+		if err != nil {
+			return RecordID{}, false, err
+		}
+		return m.Get(ctx, name)
+	}
+	return RecordID{}, false, nil
+}
+
+// Children goes through the children in the reference's order. Errors are as of
+// [Map.All]. Nothing keeps damage from making a node its own descendant: who goes
+// down a tree has to count levels.
+func (n Node) Children(ctx context.Context) iter.Seq2[Entry, error] {
+	return n.children(ctx, Map.All)
+}
+
+// ChildrenAfter is Children without those up to and with name.
+func (n Node) ChildrenAfter(ctx context.Context, name string) iter.Seq2[Entry, error] {
+	if n.t.Rule == OneChild && compareNames(n.t.Child, name) <= 0 {
+		return func(func(Entry, error) bool) {}
+	}
+	return n.children(ctx, func(m Map, ctx context.Context) iter.Seq2[Entry, error] { return m.After(ctx, name) })
+}
+
+// compareNames is the order of a map.
+func compareNames(a, b string) int {
+	if x, y := mapHash(a), mapHash(b); x != y {
+		if x < y {
+			return -1
+		}
+		return 1
+	}
+	return compareUTF16(a, b)
+}
+
+func (n Node) children(ctx context.Context, all func(Map, context.Context) iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		switch n.t.Rule {
+		case OneChild:
+			id, err := n.rec.id(nodeChildAt)
+			yield(Entry{Name: n.t.Child, Value: id}, err)
+		case ManyChildren:
+			m, err := n.childMap(ctx)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			all(m, ctx)(yield)
+		}
+	}
+}
+
+// A Property is a property of a node. Its values are read when they are asked for.
+type Property struct {
+	Name  string
+	Type  PropertyType
+	Multi bool
+
+	r    *Reader
+	near *Segment
+	one  RecordID
+	many List
+	ids  []NamedRecord // of jcr:mixinTypes, in the place of many
+	lost error         // why the values cannot be found
+}
+
+func (n Node) primary() Property {
+	return Property{Name: primaryType, Type: Name, r: n.r, one: n.t.Primary.ID}
+}
+
+func (n Node) mixins() Property {
+	return Property{Name: mixinTypes, Type: Name, Multi: true, r: n.r, ids: n.t.Mixins}
+}
+
+func (n Node) values() (List, error) {
+	id, err := n.rec.id(n.valuesAt())
+	if err != nil {
+		return List{}, err
+	}
+	return n.r.list(id, len(n.t.Properties), n.rec.seg)
+}
+
+// property makes a property of its value's id.
+func (n Node) property(ctx context.Context, name PropertyName, id RecordID) (Property, error) {
+	p := Property{Name: name.Name, Type: name.Type, Multi: name.Multi, r: n.r, near: n.rec.seg, one: id}
+	if !name.Multi {
+		return p, nil
+	}
+	p.many, p.lost = n.r.listOf(ctx, id, n.rec.seg)
+	return p, p.lost
+}
+
+// Property finds the property of a name.
+func (n Node) Property(ctx context.Context, name string) (p Property, ok bool, err error) {
+	switch {
+	case name == primaryType && n.t.Primary != nil:
+		return n.primary(), true, nil
+	case name == mixinTypes && n.t.HasMixins:
+		return n.mixins(), true, nil
+	}
+	i, ok := n.t.find(name)
+	if !ok {
+		return Property{}, false, nil
+	}
+	values, err := n.values()
+	if err != nil {
+		return Property{}, false, err
+	}
+	id, err := values.At(ctx, n.t.Properties[i].Stored)
+	if err != nil {
+		return Property{}, false, err
+	}
+	p, err = n.property(ctx, n.t.Properties[i], id)
+	return p, err == nil, err
+}
+
+// Properties goes through the properties in the reference's order: type, mixins,
+// then as the template has them. A property whose values cannot be found comes
+// with its name and an error; the others follow.
+func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
+	return func(yield func(Property, error) bool) {
+		if n.t.Primary != nil && !yield(n.primary(), nil) {
+			return
+		}
+		if n.t.HasMixins && !yield(n.mixins(), nil) || len(n.t.Properties) == 0 {
+			return
+		}
+		values, lost := n.values()
+		for _, name := range n.t.Properties {
+			var id RecordID
+			err := lost
+			if err == nil {
+				id, err = values.At(ctx, name.Stored)
+			}
+			p := Property{Name: name.Name, Type: name.Type, Multi: name.Multi, lost: err}
+			if err == nil {
+				p, err = n.property(ctx, name, id)
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns how many values the property has, 1 if they cannot be found: an
+// error is in their place.
+func (p Property) Len() int {
+	switch {
+	case !p.Multi, p.lost != nil:
+		return 1
+	case p.ids != nil:
+		return len(p.ids)
+	}
+	return p.many.Len()
+}
+
+// At opens value i, from 0. It panics where there is none.
+func (p Property) At(ctx context.Context, i int) (Value, error) {
+	if uint(i) >= uint(p.Len()) {
+		panic("segment: property value out of range")
+	}
+	id := p.one
+	switch {
+	case p.lost != nil:
+		return Value{}, p.lost
+	case p.ids != nil:
+		id = p.ids[i].ID
+	case p.Multi:
+		var err error
+		if id, err = p.many.At(ctx, i); err != nil {
+			return Value{}, err
+		}
+	}
+	return p.value(ctx, id)
+}
+
+// value opens a value, which only a binary may have in another store.
+func (p Property) value(ctx context.Context, id RecordID) (Value, error) {
+	v, err := p.r.value(ctx, id, p.near)
+	if err == nil && v.External() && p.Type != Binary {
+		return Value{}, v.rec.errorf(Corrupt, 0, "property %.60q: expected a %s, found a %s", p.Name, p.Type, v.rec.typ)
+	}
+	return v, err
+}
+
+// Values goes through the values. One that cannot be read is an error in its
+// place; those after it follow.
+func (p Property) Values(ctx context.Context) iter.Seq2[Value, error] {
+	return func(yield func(Value, error) bool) {
+		if !p.Multi || p.ids != nil || p.lost != nil {
+			for i := range p.Len() {
+				if !yield(p.At(ctx, i)) {
+					return
+				}
+			}
+			return
+		}
+		for id, err := range p.many.All(ctx) {
+			var v Value
+			if err == nil {
+				v, err = p.value(ctx, id)
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}

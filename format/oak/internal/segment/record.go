@@ -1,0 +1,116 @@
+package segment
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+)
+
+// A Source has the segments of a store. What it does not have is an
+// fs.ErrNotExist. It should keep the segments that are asked for often: decoders
+// ask for a segment each time that they follow a reference to another.
+type Source interface {
+	Segment(ctx context.Context, id ID) (*Segment, error)
+}
+
+// A Sizer is a Source that knows how long a segment is without reading it.
+type Sizer interface {
+	Size(ctx context.Context, id ID) (int, error)
+}
+
+const recordIDLen = 6 // reference 2, number 4
+
+func (r Record) errorf(c Class, off int, format string, a ...any) *Error {
+	return r.seg.errorf(c, r.num, int64(r.pos+off), format, a...)
+}
+
+// need says whether the record has n bytes from off.
+func (r Record) need(off, n int, what string) error {
+	if n < 0 || off > len(r.data) || n > len(r.data)-off {
+		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, len(r.data)-off))
+	}
+	return nil
+}
+
+func (r Record) u16(off int) uint16 { return binary.BigEndian.Uint16(r.data[off:]) }
+func (r Record) u32(off int) uint32 { return binary.BigEndian.Uint32(r.data[off:]) }
+func (r Record) u64(off int) uint64 { return binary.BigEndian.Uint64(r.data[off:]) }
+
+// id reads the record id at off, which need has found to be there.
+func (r Record) id(off int) (RecordID, error) {
+	ref, n := int(r.u16(off)), r.u32(off+2)
+	if n > math.MaxInt32 {
+		return RecordID{}, r.errorf(Corrupt, off, "record id: expected a number, found %d", int32(n))
+	}
+	if ref == 0 {
+		return RecordID{r.seg.id, int32(n)}, nil
+	}
+	if ref > r.seg.refs {
+		return RecordID{}, r.errorf(Corrupt, off, "record id: expected at most reference %d, found %d", r.seg.refs, ref)
+	}
+	return RecordID{r.seg.Ref(ref - 1), int32(n)}, nil
+}
+
+// checkedID is id where need was not asked.
+func (r Record) checkedID(off int, what string) (RecordID, error) {
+	if err := r.need(off, recordIDLen, what); err != nil {
+		return RecordID{}, err
+	}
+	return r.id(off)
+}
+
+// expect says whether a record is of one of two types.
+func (r Record) expect(a, b Type) error {
+	switch {
+	case r.typ == a || r.typ == b:
+		return nil
+	case a == b:
+		return r.errorf(Corrupt, 0, "record: expected a %s, found a %s", a, r.typ)
+	}
+	return r.errorf(Corrupt, 0, "record: expected a %s or a %s, found a %s", a, b, r.typ)
+}
+
+// A Reader decodes records of a Source. It may be used in parallel if the
+// source may.
+type Reader struct {
+	src       Source
+	templates templateCache
+}
+
+// NewReader returns a Reader of the records of src.
+func NewReader(src Source) *Reader { return &Reader{src: src} }
+
+// Segment returns a segment of the source.
+func (r *Reader) Segment(ctx context.Context, id ID) (*Segment, error) {
+	s, err := r.src.Segment(ctx, id)
+	if err != nil {
+		return nil, sourceError(RecordID{id, -1}, err)
+	}
+	return s, nil
+}
+
+// Record finds a record.
+func (r *Reader) Record(ctx context.Context, id RecordID) (Record, error) {
+	return r.record(ctx, id, nil)
+}
+
+// record finds a record, which may be of the segment near.
+func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record, error) {
+	if near == nil || near.id != id.Segment {
+		s, err := r.src.Segment(ctx, id.Segment)
+		if err != nil {
+			return Record{}, sourceError(id, err)
+		}
+		near = s
+	}
+	return near.Record(id.Number)
+}
+
+// typed is record where the type is known.
+func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type) (Record, error) {
+	rec, err := r.record(ctx, id, near)
+	if err == nil {
+		err = rec.expect(a, b)
+	}
+	return rec, err
+}

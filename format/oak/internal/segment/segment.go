@@ -1,0 +1,350 @@
+package segment
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"sort"
+)
+
+// MaxSize is how long a segment can be.
+const MaxSize = 256 << 10
+
+// Places in the header, and lengths of what follows it.
+const (
+	magic          = "0aK"
+	versionOff     = 3
+	fullOff        = 4
+	reservedOff    = 8
+	generationOff  = 10
+	refCountOff    = 14
+	recordCountOff = 18
+	spareOff       = 22
+	headerLen      = 32
+	refLen         = 16
+	rowLen         = 9 // number 4, type 1, offset 4
+	rowType        = 4
+	rowOffset      = 5
+
+	compactedBit = 1 << 31
+	// Record ids have 16 bits for a reference, of which 0 is the own segment.
+	maxRefs    = 0xfffd
+	alignment  = 4  // of records
+	sizeFactor = 16 // of data segments
+)
+
+// Type is the kind of a record.
+type Type uint8
+
+const (
+	Leaf Type = iota
+	Branch
+	Bucket
+	ListRecord
+	ValueRecord
+	Block
+	TemplateRecord
+	NodeRecord
+	BlobID
+
+	types = iota
+)
+
+var typeNames = [types]string{"leaf", "branch", "bucket", "list", "value", "block", "template", "node", "blob id"}
+
+func (t Type) String() string {
+	if int(t) < len(typeNames) {
+		return typeNames[t]
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// A Generation says which garbage collection wrote a segment.
+type Generation struct {
+	Gen, Full int32
+	Compacted bool
+}
+
+// order is how the numbers of a record table's rows go.
+type order uint8
+
+const (
+	dense     order = iota // row i has number i
+	ascending              // with gaps
+	scattered              // as no writer leaves them
+)
+
+// A Segment is the bytes of a segment, and what its header says. It never
+// changes.
+type Segment struct {
+	id      ID
+	b       []byte
+	version int
+	gen     Generation
+	refs    int
+	records int
+	table   int // where the record table begins
+	order   order
+}
+
+// Parse looks at a segment's header and the order of its record table. It keeps
+// b. What single rows say is looked at when they are used, so that a damaged row
+// costs its record and no other.
+func Parse(id ID, b []byte) (*Segment, error) {
+	s := &Segment{id: id, b: b}
+	switch {
+	case len(b) == 0:
+		return nil, s.errorf(Corrupt, -1, 0, "size: expected 1 to %d bytes, found none", MaxSize)
+	case len(b) > MaxSize:
+		return nil, s.errorf(Corrupt, -1, MaxSize, "size: expected 1 to %d bytes, found %d", MaxSize, len(b))
+	case !id.IsData():
+		return s, nil
+	case len(b) < headerLen:
+		return nil, s.errorf(Corrupt, -1, int64(len(b)), "header: expected %d bytes, found %d", headerLen, len(b))
+	case string(b[:versionOff]) != magic:
+		return nil, s.errorf(Corrupt, -1, 0, "magic: expected %q, found %q", magic, b[:versionOff])
+	}
+	s.version = int(b[versionOff])
+	s.gen.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
+	switch s.version {
+	case 12:
+		s.gen.Full, s.gen.Compacted = s.gen.Gen, true
+	case 13:
+		full := binary.BigEndian.Uint32(b[fullOff:])
+		s.gen.Full, s.gen.Compacted = int32(full&^compactedBit), full&compactedBit != 0
+	default:
+		return nil, s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", s.version)
+	}
+	refs := binary.BigEndian.Uint32(b[refCountOff:])
+	if refs > maxRefs || headerLen+refLen*int(refs) > len(b) {
+		return nil, s.errorf(Corrupt, -1, refCountOff, "references: expected at most %d, found %d", min(maxRefs, (len(b)-headerLen)/refLen), refs)
+	}
+	s.refs, s.table = int(refs), headerLen+refLen*int(refs)
+	records := binary.BigEndian.Uint32(b[recordCountOff:])
+	if most := (len(b) - s.table) / rowLen; uint64(records) > uint64(most) {
+		return nil, s.errorf(Corrupt, -1, recordCountOff, "records: expected at most %d, found %d", most, records)
+	}
+	s.records = int(records)
+	last := int64(-1)
+	for i := range s.records {
+		n := s.row(i).Number
+		if int64(n) <= last {
+			s.order = scattered
+			break
+		}
+		if int(n) != i {
+			s.order = ascending
+		}
+		last = int64(n)
+	}
+	return s, nil
+}
+
+func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...any) *Error {
+	return &Error{Class: c, Segment: s.id, Record: record, Off: off, What: fmt.Sprintf(format, a...)}
+}
+
+// ID returns the segment's name.
+func (s *Segment) ID() ID { return s.id }
+
+// Size returns how long the segment is.
+func (s *Segment) Size() int { return len(s.b) }
+
+// Bytes returns the whole segment, not to be changed.
+func (s *Segment) Bytes() []byte { return s.b }
+
+// Version returns 12 or 13, or 0 if the segment holds no records.
+func (s *Segment) Version() int { return s.version }
+
+// Generation returns what the header says.
+func (s *Segment) Generation() Generation { return s.gen }
+
+// RefCount returns the length of the table of references.
+func (s *Segment) RefCount() int { return s.refs }
+
+// Ref returns the i-th reference, from 0. It panics where there is none.
+func (s *Segment) Ref(i int) ID {
+	if uint(i) >= uint(s.refs) {
+		panic("segment: reference out of range")
+	}
+	return ID(s.b[headerLen+refLen*i:])
+}
+
+// RecordCount returns the length of the record table.
+func (s *Segment) RecordCount() int { return s.records }
+
+// A Row is one line of the record table, as it is stored.
+type Row struct {
+	Number int32
+	Type   Type
+	Offset int32
+}
+
+func (s *Segment) row(i int) Row {
+	b := s.b[s.table+rowLen*i:][:rowLen]
+	return Row{
+		Number: int32(binary.BigEndian.Uint32(b)),
+		Type:   Type(b[rowType]),
+		Offset: int32(binary.BigEndian.Uint32(b[rowOffset:])),
+	}
+}
+
+// Records goes through the record table in stored order, unchecked.
+func (s *Segment) Records() iter.Seq[Row] {
+	return func(yield func(Row) bool) {
+		for i := range s.records {
+			if !yield(s.row(i)) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the row of a number.
+func (s *Segment) find(n int32) (row Row, at int, ok bool) {
+	switch s.order {
+	case dense:
+		if n < 0 || int(n) >= s.records {
+			return Row{}, 0, false
+		}
+		return s.row(int(n)), int(n), true
+	case ascending:
+		i := sort.Search(s.records, func(i int) bool { return s.row(i).Number >= n })
+		if i < s.records {
+			row = s.row(i)
+		}
+		return row, i, i < s.records && row.Number == n
+	}
+	// The reference fills a table row by row: the last one counts.
+	for i := s.records - 1; i >= 0; i-- {
+		if row = s.row(i); row.Number == n {
+			return row, i, true
+		}
+	}
+	return Row{}, 0, false
+}
+
+// A Record is a record of a segment: its bytes from its place to the end of the
+// segment, since how long it is, only what it says tells.
+type Record struct {
+	seg  *Segment
+	num  int32
+	typ  Type
+	pos  int
+	data []byte
+}
+
+// ID returns the record's name.
+func (r Record) ID() RecordID { return RecordID{r.seg.id, r.num} }
+
+// Type returns the kind that the record table says.
+func (r Record) Type() Type { return r.typ }
+
+// Pos returns the record's place in the segment.
+func (r Record) Pos() int { return r.pos }
+
+// Bytes returns what is between the record's beginning and the segment's end.
+func (r Record) Bytes() []byte { return r.data }
+
+// Segment returns where the record is.
+func (r Record) Segment() *Segment { return r.seg }
+
+// Record finds a record by its number. In a segment without a record table that
+// is any place, of type Block.
+func (s *Segment) Record(n int32) (Record, error) {
+	if s.version == 0 {
+		pos, err := bulkPos(RecordID{s.id, n}, len(s.b))
+		if err != nil {
+			return Record{}, err
+		}
+		return Record{s, n, Block, pos, s.b[pos:]}, nil
+	}
+	row, at, ok := s.find(n)
+	if !ok {
+		return Record{}, s.errorf(Missing, n, -1, "there is no such record; the segment has %d", s.records)
+	}
+	pos, what := s.place(row)
+	if what != "" {
+		return Record{}, s.errorf(Corrupt, n, int64(s.table+rowLen*at+rowOffset), "%s", what)
+	}
+	return Record{s, n, row.Type, pos, s.b[pos:]}, nil
+}
+
+// bulkPos is the place of a block in a segment of bare bytes of that size.
+func bulkPos(id RecordID, size int) (int, error) {
+	pos := int64(size) - (MaxSize - int64(id.Number))
+	if pos < 0 || pos >= int64(size) {
+		return 0, &Error{Class: Corrupt, Segment: id.Segment, Record: id.Number, Off: -1,
+			What: fmt.Sprintf("block: expected a number in %d to %d, found %d", MaxSize-size, MaxSize-1, id.Number)}
+	}
+	return int(pos), nil
+}
+
+// place is where in the segment the record of a row begins, or what is wrong
+// with the row.
+func (s *Segment) place(row Row) (pos int, what string) {
+	at := int64(len(s.b)) - (MaxSize - int64(row.Offset))
+	switch first := int64(s.table + rowLen*s.records); {
+	case row.Offset%alignment != 0:
+		return 0, fmt.Sprintf("offset: expected a multiple of %d, found %d", alignment, row.Offset)
+	case at < first || at >= int64(len(s.b)):
+		lo := MaxSize - (int64(len(s.b)) - first)
+		return 0, fmt.Sprintf("offset: expected %d to %d, found %d", lo, MaxSize-1, row.Offset)
+	}
+	return int(at), ""
+}
+
+// Bound returns how far record n can reach: to where the next record begins, or
+// the segment's end. It looks at the whole table.
+func (s *Segment) Bound(n int32) (int, error) {
+	r, err := s.Record(n)
+	if err != nil {
+		return 0, err
+	}
+	end := len(s.b)
+	if s.version == 0 {
+		return end, nil
+	}
+	for i := range s.records {
+		if pos, what := s.place(s.row(i)); what == "" && pos > r.pos && pos < end {
+			end = pos
+		}
+	}
+	return end, nil
+}
+
+// Info is what record 0 says about the segment's making. Nothing but journal
+// recovery needs it.
+type Info struct {
+	Writer string `json:"wid"`
+	Number int64  `json:"sno"`
+	Millis int64  `json:"t"` // since 1970
+	JSON   string `json:"-"` // as it is stored
+}
+
+// Info reads record 0, which is by convention a short string of JSON.
+func (s *Segment) Info() (Info, error) {
+	r, err := s.Record(0)
+	if err != nil {
+		return Info{}, err
+	}
+	if r.typ != ValueRecord {
+		return Info{}, r.errorf(Corrupt, 0, "segment info: expected a value, found a %s", r.typ)
+	}
+	h, err := r.valueHead()
+	if err != nil {
+		return Info{}, err
+	}
+	text, ok := h.inline(r)
+	if !ok {
+		return Info{}, r.errorf(Corrupt, 0, "segment info: expected a short string")
+	}
+	info := Info{JSON: string(text)}
+	if err := json.Unmarshal(text, &info); err != nil {
+		e := r.errorf(Corrupt, 0, "segment info: expected JSON")
+		e.Err = err
+		return Info{JSON: info.JSON}, e
+	}
+	return info, nil
+}

@@ -1,0 +1,223 @@
+package tarfile
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+const (
+	generationV1   = 8  // of a generation without segments: generation i32, count i32
+	generationV2   = 13 // and full generation i32, compacted u8
+	minBinaryStep  = 22 // what Oak asks of each generation, besides the footer
+	segmentRefsLen = 20 // of a segment without references: id, count i32
+)
+
+// BinaryRefs says which binaries outside of the store the segments of a tar refer
+// to: the collection of the garbage among these goes by it. It holds the bytes of
+// the file.
+type BinaryRefs struct {
+	b        []byte
+	count    int // generations
+	v1       bool
+	segments int
+}
+
+// checkBinaries says why a footer is not that of binary references that end at end.
+func checkBinaries(f footer, end int64) *Error {
+	bad := func(off int64, format string, a ...any) *Error {
+		return &Error{Class: BadBinaries, Offset: end + off, What: fmt.Sprintf("binary references: "+format, a...)}
+	}
+	switch {
+	case f.magic != binariesV1 && f.magic != binariesV2:
+		return bad(-4, "magic %08x, expected %08x or %08x", f.magic, binariesV1, binariesV2)
+	case f.count < 0:
+		return bad(-12, "%d generations", f.count)
+	case int64(f.size) < int64(f.count)*minBinaryStep+footerLen:
+		return bad(-8, "%d bytes, expected at least %d for %d generations", f.size, int64(f.count)*minBinaryStep+footerLen, f.count)
+	case int64(f.size) > end-BlockSize:
+		return bad(-8, "%d bytes, expected at most %d", f.size, end-BlockSize)
+	}
+	return nil
+}
+
+// parseBinaries takes b, the content before the footer, for its own. Offsets in
+// the errors are those in b.
+func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
+	bad := func(off int, format string, a ...any) (*BinaryRefs, *Error) {
+		return nil, &Error{Class: BadBinaries, Offset: int64(off), What: fmt.Sprintf("binary references: "+format, a...)}
+	}
+	if got := checksum(b); got != f.crc {
+		return bad(0, "checksum %08x, expected %08x", got, f.crc)
+	}
+	r := &BinaryRefs{b: b, count: int(f.count), v1: f.magic == binariesV1}
+	step := r.step()
+	p := 0
+	for i := range r.count {
+		if len(b)-p < step {
+			return bad(p, "generation %d of %d: %d bytes are left, expected at least %d", i, r.count, len(b)-p, step)
+		}
+		n := int(int32At(b[p+step-4:]))
+		p += step
+		if n < 0 || n > (len(b)-p)/segmentRefsLen {
+			return bad(p-4, "generation %d of %d: %d segments, expected at most %d", i, r.count, n, (len(b)-p)/segmentRefsLen)
+		}
+		r.segments += n
+		for k := range n {
+			if len(b)-p < segmentRefsLen {
+				return bad(p, "segment %d of generation %d: %d bytes are left, expected at least %d", k, i, len(b)-p, segmentRefsLen)
+			}
+			refs := int(int32At(b[p+16:]))
+			p += segmentRefsLen
+			if refs < 0 || refs > (len(b)-p)/4 {
+				return bad(p-4, "segment %d of generation %d: %d references, expected at most %d", k, i, refs, (len(b)-p)/4)
+			}
+			for range refs {
+				if len(b)-p < 4 {
+					return bad(p, "segment %d of generation %d: %d bytes are left, expected at least 4", k, i, len(b)-p)
+				}
+				n := int(int32At(b[p:]))
+				p += 4
+				if n < 0 || n > len(b)-p {
+					return bad(p-4, "segment %d of generation %d: a reference of %d bytes, expected at most %d", k, i, n, len(b)-p)
+				}
+				p += n
+			}
+		}
+	}
+	if p != len(b) {
+		// The checksum does not cover the count. Oak takes the generations that are
+		// counted.
+		return bad(p, "%d bytes behind the last of %d generations", len(b)-p, r.count)
+	}
+	return r, nil
+}
+
+func (r *BinaryRefs) step() int {
+	if r.v1 {
+		return generationV1
+	}
+	return generationV2
+}
+
+// Len returns how many segments have references.
+func (r *BinaryRefs) Len() int { return r.segments }
+
+// A SegmentBinaries is one segment with the ids of the binaries that it refers to.
+type SegmentBinaries struct {
+	ID         ID
+	Generation Generation
+	Refs       Texts
+}
+
+// Texts is a list of strings, one after another as they stand in files.
+type Texts struct {
+	b []byte
+	n int
+}
+
+// Len returns how many there are.
+func (l Texts) Len() int { return l.n }
+
+// All enumerates them.
+func (l Texts) All() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		b := l.b
+		for range l.n {
+			n := 4 + int(int32At(b))
+			if !yield(string(b[4:n])) {
+				return
+			}
+			b = b[n:]
+		}
+	}
+}
+
+// All enumerates the segments in the order of the file.
+func (r *BinaryRefs) All() iter.Seq[SegmentBinaries] {
+	return func(yield func(SegmentBinaries) bool) {
+		b, step := r.b, r.step()
+		for range r.count {
+			g := Generation{Gen: int32At(b)}
+			if r.v1 {
+				g.Full, g.Compacted = g.Gen, true
+			} else {
+				g.Full, g.Compacted = int32At(b[4:]), b[8] != 0
+			}
+			segments := int32At(b[step-4:])
+			b = b[step:]
+			for range segments {
+				s := SegmentBinaries{ID: ID(b), Generation: g, Refs: Texts{n: int(int32At(b[16:]))}}
+				b = b[segmentRefsLen:]
+				s.Refs.b = b
+				for range s.Refs.n {
+					b = b[4+int(int32At(b)):]
+				}
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A binariesBuilder collects references: of each segment once.
+type binariesBuilder struct {
+	segments []segmentRefs
+	n        int // bytes of segments in the file
+}
+
+type segmentRefs struct {
+	id   ID
+	gen  Generation
+	refs string // as they stand in a file, in order, none twice
+	n    int
+}
+
+func (w *binariesBuilder) add(id ID, gen Generation, refs []string) {
+	if len(refs) == 0 {
+		return
+	}
+	refs = slices.Compact(slices.Sorted(slices.Values(refs)))
+	var b strings.Builder
+	for _, ref := range refs {
+		b.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ref))))
+		b.WriteString(ref)
+	}
+	w.segments = append(w.segments, segmentRefs{id, gen, b.String(), len(refs)})
+	w.n += segmentRefsLen + b.Len()
+}
+
+// maxSize is how long content and footer are at most.
+func (w *binariesBuilder) maxSize() int {
+	return w.n + len(w.segments)*generationV2 + footerLen
+}
+
+// append appends references and footer to b: by generation and id.
+func (w *binariesBuilder) append(b []byte) []byte {
+	slices.SortFunc(w.segments, func(x, y segmentRefs) int {
+		return cmp.Or(x.gen.Compare(y.gen), x.id.Compare(y.id))
+	})
+	from, generations, countAt := len(b), 0, 0
+	for i, s := range w.segments {
+		if i == 0 || w.segments[i-1].gen != s.gen {
+			generations++
+			b = binary.BigEndian.AppendUint32(b, uint32(s.gen.Gen))
+			b = binary.BigEndian.AppendUint32(b, uint32(s.gen.Full))
+			b = append(b, 0)
+			if s.gen.Compacted {
+				b[len(b)-1] = 1
+			}
+			countAt = len(b)
+			b = append(b, 0, 0, 0, 0)
+		}
+		binary.BigEndian.PutUint32(b[countAt:], binary.BigEndian.Uint32(b[countAt:])+1)
+		b = append(b, s.id[:]...)
+		b = binary.BigEndian.AppendUint32(b, uint32(s.n))
+		b = append(b, s.refs...)
+	}
+	return footer{checksum(b[from:]), int32(generations), int32(len(b) - from + footerLen), binariesV2}.append(b)
+}

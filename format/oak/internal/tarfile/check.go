@@ -1,0 +1,128 @@
+package tarfile
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+)
+
+// Check reports what Oak's reader does not look at, which takes no reading of the
+// file: entries that overlap, that leave gaps, that are not before end, where the
+// binary references begin.
+func (x *Index) Check(end int64, report func(Problem)) {
+	at := int64(0) // where the next header should be
+	var before ID
+	for _, i := range x.ByPosition() {
+		e := x.At(int(i))
+		problem := func(c Class, format string, a ...any) {
+			report(Problem{Class: c, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true, What: "index: " + fmt.Sprintf(format, a...)})
+		}
+		header := e.Pos - BlockSize
+		switch {
+		case header < 0:
+			problem(OutOfBounds, "position %d, expected at least %d", e.Pos, BlockSize)
+		case e.end() > end:
+			problem(OutOfBounds, "the segment ends at %d, expected at most %d", e.Pos+int64(e.Len), end)
+		case header < at:
+			problem(Overlap, "the header is at %d, within segment %s", header, before)
+		case header > at:
+			report(Problem{Class: Gap, Off: at, Len: header - at, What: "bytes that belong to no entry of the index"})
+		}
+		if e.Len > MaxSegment {
+			problem(BadIndex, "%d bytes, expected at most %d", e.Len, MaxSegment)
+		}
+		switch g := e.Generation; {
+		case !e.ID.IsData() && !e.ID.IsBulk():
+			problem(BadIndex, "the id is neither of a data segment nor of a bulk segment")
+		case g.Gen < 0 || g.Full < 0:
+			problem(BadIndex, "generation %s", g)
+		case x.step == entryV2 && e.ID.IsBulk() && g != Generation{}:
+			problem(BadIndex, "generation %s, expected none of a bulk segment", g)
+		}
+		if e.end() > at && e.end() <= end {
+			at, before = e.end(), e.ID
+		}
+	}
+	if at < end {
+		report(Problem{Class: Gap, Off: at, Len: end - at, What: "bytes that belong to no entry of the index"})
+	}
+}
+
+// CheckEntry reads entry i with its header and reports what is wrong with it: that
+// its checksum does not fit, first of all. buf is used, or a longer slice that is
+// returned. An error is one of the store.
+func (t *Tar) CheckEntry(ctx context.Context, i int, buf []byte, report func(Problem)) ([]byte, error) {
+	e := t.index.At(i)
+	problem := func(c Class, off, n int64, format string, a ...any) {
+		report(Problem{Class: c, Off: off, Len: n, Segment: e.ID, HasSegment: true, What: fmt.Sprintf(format, a...)})
+	}
+	from := e.Pos - BlockSize
+	if from < 0 || e.Len > MaxSegment || e.end() > t.size {
+		problem(OutOfBounds, e.Pos, int64(e.Len), "index: %d bytes at %d, expected a segment within a file of %d bytes", e.Len, e.Pos, t.size)
+		return buf, nil
+	}
+	buf = grow(buf, int(e.end()-from))
+	if err := t.obj.ReadAt(ctx, buf, from); err != nil {
+		return buf, readError(t.name, from, err)
+	}
+	data, rest := buf[BlockSize:][:e.Len], buf[BlockSize+e.Len:]
+	if crc, ok := t.checkHeader(e, buf[:BlockSize], problem); ok && checksum(data) != crc {
+		flip := ""
+		if off, mask, ok := FindFlip(data, crc); ok {
+			flip = fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), e.Pos+int64(off))
+		}
+		problem(BadChecksum, e.Pos, int64(e.Len), "segment: checksum %08x, expected %08x%s", checksum(data), crc, flip)
+	}
+	if !isZero(rest) {
+		problem(BadPadding, e.Pos+int64(e.Len), int64(len(rest)), "segment: something else than zeros behind it")
+	}
+	if e.ID.IsData() {
+		t.checkHead(e, data, problem)
+	}
+	return buf, nil
+}
+
+type problemf func(c Class, off, n int64, format string, a ...any)
+
+// checkHeader returns the checksum that the header has for the segment.
+func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok bool) {
+	off := e.Pos - BlockSize
+	h, err := ParseHeader(b)
+	if err != nil {
+		problem(BadHeader, off, BlockSize, "%v", err)
+		return 0, false
+	}
+	if !h.ChecksumOK {
+		problem(BadHeader, off, BlockSize, "header: its checksum is wrong")
+	}
+	if h.Size != int64(e.Len) {
+		problem(BadHeader, off, BlockSize, "header: %d bytes, expected %d as in the index", h.Size, e.Len)
+	}
+	n, ok := ParseEntryName(h.Name)
+	switch {
+	case !ok:
+		problem(BadHeader, off, BlockSize, "header: name %q, expected one of segment %s", h.Name, e.ID)
+		return 0, false
+	case n.ID != e.ID:
+		problem(BadHeader, off, BlockSize, "header: it is of segment %s, expected %s", n.ID, e.ID)
+	case !n.HasCRC:
+		problem(BadHeader, off, BlockSize, "header: name %q has no checksum", h.Name)
+	}
+	return n.CRC, n.HasCRC
+}
+
+// checkHead compares what a data segment says of its generation with the index.
+func (t *Tar) checkHead(e Entry, data []byte, problem problemf) {
+	h, ok := ParseSegmentHead(data)
+	if !ok {
+		problem(BadSegment, e.Pos, int64(e.Len), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
+		return
+	}
+	g := h.Generation
+	if t.index.step == entryV1 { // which has no more of it
+		g = Generation{Gen: g.Gen, Full: g.Gen, Compacted: true}
+	}
+	if g != e.Generation {
+		problem(BadSegment, e.Pos, int64(e.Len), "segment: generation %s, expected %s as in the index", g, e.Generation)
+	}
+}

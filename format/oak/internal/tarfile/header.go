@@ -1,0 +1,137 @@
+package tarfile
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+)
+
+// BlockSize is what headers are long, and what everything begins at a multiple of.
+const BlockSize = 512
+
+// MaxSegment is the most that a segment can be long.
+const MaxSegment = 256 << 10
+
+// Fields of a header. There is no magic: this is the tar of Unix version 7.
+const (
+	nameLen     = 100
+	modeAt      = 100
+	uidAt       = 108
+	gidAt       = 116
+	sizeAt      = 124
+	mtimeAt     = 136
+	checksumAt  = 148
+	typeAt      = 156
+	headerLen   = 157 // what follows is zero
+	sizeDigits  = 11
+	maxOctal    = 1<<33 - 1 // what 11 digits hold
+	checkDigits = 6
+)
+
+// pad is how many zeros bring n to a whole number of blocks.
+func pad[T int | int64](n T) T { return -n & (BlockSize - 1) }
+
+// A Header is what there is to know of an entry's header block.
+type Header struct {
+	Name       string // up to the first NUL; there may be anything in it
+	Size       int64
+	ModTime    time.Time
+	ChecksumOK bool
+}
+
+// ParseHeader reads a header block as Oak does: a field is the octal digits that it
+// begins with. Of damage it only says that the checksum is wrong, or is not written
+// as all tars have it; an error is that b is no block, or one of zeros.
+func ParseHeader(b []byte) (Header, error) {
+	if len(b) != BlockSize {
+		return Header{}, fmt.Errorf("header: %d bytes, expected %d", len(b), BlockSize)
+	}
+	if isZero(b) {
+		return Header{}, fmt.Errorf("header: only zeros, expected a name")
+	}
+	stored, digits := octal(b[checksumAt:typeAt])
+	return Header{
+		Name:       headerName(b),
+		Size:       headerSize(b),
+		ModTime:    headerTime(b),
+		ChecksumOK: digits == checkDigits && stored == headerSum(b) && b[typeAt-2] == 0 && b[typeAt-1] == ' ',
+	}, nil
+}
+
+func headerName(b []byte) string {
+	name, _, _ := bytes.Cut(b[:nameLen], []byte{0})
+	return string(name)
+}
+
+func headerSize(b []byte) int64 {
+	n, _ := octal(b[sizeAt:mtimeAt])
+	return n
+}
+
+func headerTime(b []byte) time.Time {
+	n, _ := octal(b[mtimeAt:checksumAt])
+	return time.Unix(n, 0)
+}
+
+// headerSum adds the bytes of a header, its checksum taken for blanks.
+func headerSum(b []byte) (sum int64) {
+	for _, c := range b[:checksumAt] {
+		sum += int64(c)
+	}
+	for _, c := range b[typeAt:BlockSize] {
+		sum += int64(c)
+	}
+	return sum + (typeAt-checksumAt)*' '
+}
+
+// octal reads the digits that b begins with: at most 12, so that nothing overflows.
+func octal(b []byte) (v int64, digits int) {
+	for _, c := range b {
+		if c < '0' || c > '7' {
+			break
+		}
+		v = v<<3 | int64(c-'0')
+		digits++
+	}
+	return v, digits
+}
+
+// AppendHeader appends a header block. A longer name is cut at 100 bytes; a time
+// that the field cannot hold becomes the nearest that it can. It panics over a size
+// of more than 11 octal digits.
+func AppendHeader(b []byte, name string, size int64, mtime time.Time) []byte {
+	if size < 0 || size > maxOctal {
+		panic(fmt.Sprintf("tarfile: no header for a size of %d", size))
+	}
+	var h [BlockSize]byte
+	copy(h[:nameLen], name)
+	copy(h[modeAt:], "0000400")
+	copy(h[uidAt:], "0000000")
+	copy(h[gidAt:], "0000000")
+	putOctal(h[sizeAt:sizeAt+sizeDigits], size)
+	putOctal(h[mtimeAt:mtimeAt+sizeDigits], min(max(mtime.Unix(), 0), maxOctal))
+	h[typeAt] = '0'
+	putOctal(h[checksumAt:checksumAt+checkDigits], headerSum(h[:]))
+	h[checksumAt+checkDigits+1] = ' ' // after a NUL
+	return append(b, h[:]...)
+}
+
+func putOctal(b []byte, v int64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = '0' + byte(v&7)
+		v >>= 3
+	}
+}
+
+var zeros [BlockSize]byte
+
+// isZero reports whether there are only zeros in b.
+func isZero(b []byte) bool {
+	for len(b) > len(zeros) {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
+			return false
+		}
+		b = b[len(zeros):]
+	}
+	return bytes.Equal(b, zeros[:len(b)])
+}

@@ -1,0 +1,222 @@
+package tarfile
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"sort"
+)
+
+const (
+	entryV1 = 28 // id, position i32, length i32, generation i32
+	entryV2 = 33 // and full generation i32, compacted u8
+
+	minLen = 6 * BlockSize // of a tar: a segment, an index, two blocks of zeros
+	maxLen = math.MaxInt32 // of a tar that Oak reads
+	room   = 2 * BlockSize // that a segment takes at least
+)
+
+// An Index says where the segments of a tar are. It holds the bytes of the file:
+// 33 for a segment, or 28 in tars before Oak 1.8.
+type Index struct {
+	b    []byte
+	step int
+}
+
+// An Entry is one segment.
+type Entry struct {
+	ID         ID
+	Pos        int64 // of the segment itself; its header is a block before
+	Len        int
+	Generation Generation // of bulk segments none, or compacted in a tar before Oak 1.8
+}
+
+// end is where the next entry can begin.
+func (e Entry) end() int64 { n := e.Pos + int64(e.Len); return n + pad(n) }
+
+// Len returns how many segments there are.
+func (x *Index) Len() int { return len(x.b) / x.step }
+
+// Version is 1 for tars before Oak 1.8, or else 2.
+func (x *Index) Version() int {
+	if x.step == entryV1 {
+		return 1
+	}
+	return 2
+}
+
+// At returns one entry. They are sorted by id.
+func (x *Index) At(i int) Entry {
+	b := x.b[i*x.step : (i+1)*x.step]
+	e := Entry{ID: ID(b), Pos: int64(int32At(b[16:])), Len: int(int32At(b[20:]))}
+	e.Generation.Gen = int32At(b[24:])
+	if len(b) == entryV1 {
+		e.Generation.Full, e.Generation.Compacted = e.Generation.Gen, true
+	} else {
+		e.Generation.Full, e.Generation.Compacted = int32At(b[28:]), b[32] != 0
+	}
+	return e
+}
+
+func (x *Index) position(i uint32) int32 { return int32At(x.b[int(i)*x.step+16:]) }
+
+// Find returns which entry is that of a segment.
+func (x *Index) Find(id ID) (i int, ok bool) {
+	msb := int64(binary.BigEndian.Uint64(id[:]))
+	lsb := int64(binary.BigEndian.Uint64(id[8:]))
+	lo, hi := 0, x.Len()
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		b := x.b[mid*x.step:]
+		m := int64(binary.BigEndian.Uint64(b))
+		if m < msb || m == msb && int64(binary.BigEndian.Uint64(b[8:])) < lsb {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < x.Len() && bytes.Equal(x.b[lo*x.step:lo*x.step+len(id)], id[:])
+}
+
+// All enumerates the entries by id.
+func (x *Index) All() iter.Seq2[int, Entry] {
+	return func(yield func(int, Entry) bool) {
+		for i := range x.Len() {
+			if !yield(i, x.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// ByPosition returns the numbers of the entries in the order in which they are in
+// the file, which is the order in which they were written.
+func (x *Index) ByPosition() []uint32 {
+	order := make([]uint32, x.Len())
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(x.position(a), x.position(b)), cmp.Compare(a, b))
+	})
+	return order
+}
+
+// indexPlace is where an index is in its file, by its footer.
+type indexPlace struct {
+	step   int
+	count  int
+	crc    uint32
+	from   int64 // of its entries
+	header int64 // of its header block, where the graph ends
+}
+
+// locateIndex reads the footer in the last bytes of a file of the given length, of
+// which the last block but two is needed. Its conditions come in Oak's order.
+func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
+	none := func(r Reason, off int64, format string, a ...any) (indexPlace, *NoIndex) {
+		return indexPlace{}, &NoIndex{Reason: r, Offset: off, What: fmt.Sprintf(format, a...)}
+	}
+	switch {
+	case length%BlockSize != 0:
+		return none(LengthNotBlocks, length, "file: %d bytes, expected a multiple of %d", length, BlockSize)
+	case length < minLen:
+		return none(TooShort, length, "file: %d bytes, expected at least %d", length, minLen)
+	case length > maxLen:
+		return none(TooLong, length, "file: %d bytes, expected at most %d", length, maxLen)
+	}
+	end := length - trailerLen
+	f := parseFooter(tail[:len(tail)-trailerLen])
+	p := indexPlace{step: entryV2, crc: f.crc}
+	switch f.magic {
+	case indexV1:
+		p.step = entryV1
+	case indexV2:
+	default:
+		return none(UnknownMagic, end-4, "index: magic %08x, expected %08x or %08x", f.magic, indexV1, indexV2)
+	}
+	switch {
+	case f.count < 1:
+		return none(NoEntries, end-12, "index: %d entries, expected at least 1", f.count)
+	case int64(f.size) < int64(f.count)*entryV1+footerLen: // for both versions, as Oak has it
+		return none(SizeTooSmall, end-8, "index: %d bytes, expected at least %d for %d entries", f.size, int64(f.count)*entryV1+footerLen, f.count)
+	case f.size%BlockSize != 0:
+		return none(SizeNotBlocks, end-8, "index: %d bytes, expected a multiple of %d", f.size, BlockSize)
+	case int64(f.count) > length/room:
+		// Oak has no such condition. It keeps what has to be held in memory to a
+		// thirtieth of the file.
+		return none(CountTooLarge, end-12, "index: %d entries, expected at most %d in a file of %d bytes", f.count, length/room, length)
+	}
+	p.count = int(f.count)
+	n := int64(p.count)*int64(p.step) + footerLen
+	p.from = end - n
+	p.header = p.from - pad(n) - BlockSize
+	if p.header < 0 {
+		return none(CountTooLarge, end-12, "index: %d entries, expected no more than fit into a file of %d bytes", f.count, length)
+	}
+	return p, nil
+}
+
+// parseIndex takes b, the entries of an index, for its own.
+func parseIndex(b []byte, p indexPlace) (*Index, *NoIndex) {
+	if got := checksum(b); got != p.crc {
+		return nil, &NoIndex{Reason: WrongChecksum, Offset: p.from, What: fmt.Sprintf("index: checksum of entries %08x, expected %08x", got, p.crc)}
+	}
+	x := &Index{b: b, step: p.step}
+	var before ID
+	for i := range p.count {
+		e := x.At(i)
+		none := func(r Reason, format string, a ...any) (*Index, *NoIndex) {
+			return nil, &NoIndex{Reason: r, Offset: p.from + int64(i*p.step),
+				What: fmt.Sprintf("index: entry %d: %s: ", i, e.ID) + fmt.Sprintf(format, a...)}
+		}
+		switch {
+		case i > 0 && before.Compare(e.ID) >= 0:
+			return none(WrongOrder, "comes after %s", before)
+		case e.Pos < 0:
+			return none(NegativePosition, "position %d", e.Pos)
+		case e.Pos%BlockSize != 0:
+			return none(PositionNotAtABlock, "position %d, expected a multiple of %d", e.Pos, BlockSize)
+		case e.Len < 1:
+			return none(NoLength, "%d bytes, expected at least 1", e.Len)
+		}
+		before = e.ID
+	}
+	return x, nil
+}
+
+// appendEntry appends an entry of version 2.
+func appendEntry(b []byte, e Entry) []byte {
+	b = append(b, e.ID[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Pos))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Len))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Gen))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Full))
+	if e.Generation.Compacted {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// byID sorts entries of version 2 where they are.
+type byID []byte
+
+func (b byID) Len() int           { return len(b) / entryV2 }
+func (b byID) Less(i, j int) bool { return compareIDs(b[i*entryV2:], b[j*entryV2:]) < 0 }
+func (b byID) Swap(i, j int) {
+	p, q := (*[entryV2]byte)(b[i*entryV2:]), (*[entryV2]byte)(b[j*entryV2:])
+	*p, *q = *q, *p
+}
+
+// appendIndex appends index and footer, zeros before them, to b. It sorts entries.
+func appendIndex(b, entries []byte) []byte {
+	sort.Sort(byID(entries))
+	size := len(entries) + footerLen
+	b = append(b, zeros[:pad(size)]...)
+	b = append(b, entries...)
+	return footer{checksum(entries), int32(len(entries) / entryV2), int32(size + pad(size)), indexV2}.append(b)
+}

@@ -1,0 +1,213 @@
+package tarfile
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// Mending a header whose checksum is wrong goes by what is known of it. Most of its
+// bytes are always the same; a digit that is none is known by the sum of all; and the
+// name has a checksum of the data, which tells its length. A mended header whose sum
+// is the stored one is proven: else the damage may be in the id, where nothing shows
+// it.
+
+const (
+	nameText = idText + 9 // of an id and a checksum
+	// minNameBytes is how many of them have to be what they can be before a block is
+	// taken for a damaged header.
+	minNameBytes = nameText - 3
+)
+
+// damaged looks at a block whose checksum is wrong: a damaged header, or anything.
+func (s *scan) damaged(w []byte) (Found, bool) {
+	block := w[:BlockSize]
+	m, ok := mend(block)
+	if !ok {
+		s.skip(block, notAHeader(block))
+		return Found{}, false
+	}
+	lost := Problem{Class: BadHeader, Segment: m.name.ID, HasSegment: true, What: "header: damaged, and its segment cannot be told from what follows"}
+	size, mended := s.measure(w[BlockSize:], &m)
+	if !mended {
+		s.skip(block, lost)
+		return Found{}, false
+	}
+	doubt := DoubtID
+	what := "header: damaged; the id is not sure, the segment is sound"
+	if m.proves(size) {
+		doubt = 0
+		what = "header: damaged; all of it could be mended"
+	}
+	header := s.at
+	f := s.found(w, m.name, size, m.name.CRC, doubt)
+	s.report(Problem{Class: BadHeader, Off: header, Len: BlockSize, Segment: f.ID, HasSegment: true, What: what})
+	return f, true
+}
+
+func notAHeader(block []byte) Problem {
+	p := Problem{Class: BadHeader, What: "header: damaged beyond mending, or no header"}
+	if n, ok := ParseEntryName(headerName(block)); ok {
+		p.Segment, p.HasSegment = n.ID, true
+	}
+	return p
+}
+
+// measure finds out how long the segment is that begins data: as long as the header
+// says, if that fits the name's checksum, or else as fits. If the checksum itself is
+// damaged, which only the length of the header can show, it is put right.
+func (s *scan) measure(data []byte, m *mended) (int, bool) {
+	data = data[:min(len(data), MaxSegment)]
+	if n := m.size; n >= 1 && n <= int64(len(data)) && s.spend(int(n)) {
+		crc := checksum(data[:n])
+		if crc == m.name.CRC {
+			return int(n), true
+		}
+		if m.corrects(crc) {
+			m.name.CRC = crc
+			return int(n), true
+		}
+	}
+	if !s.spend(len(data)) {
+		return 0, false
+	}
+	step := 1
+	if m.name.ID.IsData() {
+		step = 16
+	}
+	return fit(data, m.name.CRC, step)
+}
+
+// fit returns the first length, a multiple of step, at which the checksum of data is
+// crc and behind which there are only zeros up to the end of the block.
+func fit(data []byte, crc uint32, step int) (n int, ok bool) {
+	sum := uint32(0)
+	for from := 0; from < len(data); from += BlockSize {
+		block := data[from:min(from+BlockSize, len(data))]
+		k := len(bytes.TrimRight(block, "\x00"))
+		k += -k & (step - 1)
+		k = min(max(k, step), len(block))
+		sum = crc32.Update(sum, crc32.IEEETable, block[:k])
+		for ; k < len(block) && sum != crc; k += step {
+			sum = ^sum
+			for range min(step, len(block)-k) {
+				sum = crc32.IEEETable[byte(sum)] ^ sum>>8 // adds a zero
+			}
+			sum = ^sum
+		}
+		if sum == crc {
+			return from + min(k, len(block)), true
+		}
+	}
+	return 0, false
+}
+
+// mended is what could be made of a damaged header.
+type mended struct {
+	name   EntryName
+	size   int64
+	mtime  time.Time
+	stored int64 // the checksum, -1 if that is damaged too
+}
+
+// mend reads a damaged header: its name must be whole, or short of one digit that
+// the checksum tells.
+func mend(b []byte) (mended, bool) {
+	good := 0
+	for i, c := range b[:nameText] {
+		if nameByte(i, c) {
+			good++
+		}
+	}
+	if good < minNameBytes {
+		return mended{}, false
+	}
+	h := canonical(b)
+	hole, holes := -1, 0
+	for i := range headerLen {
+		if !headerByte(i, h[i]) {
+			hole = i
+			holes++
+		}
+	}
+	m := mended{stored: -1}
+	if v, n := octal(h[checksumAt : checksumAt+checkDigits]); n == checkDigits {
+		m.stored = v
+	}
+	if holes == 1 && m.stored >= 0 {
+		h[hole] = 0
+		if v := m.stored - headerSum(h[:]); v > 0 && v < 256 && headerByte(hole, byte(v)) {
+			h[hole] = byte(v)
+		}
+	}
+	name, ok := ParseEntryName(headerName(h[:]))
+	if !ok || !name.HasCRC {
+		return mended{}, false
+	}
+	m.name, m.mtime = name, headerTime(h[:])
+	// A size with a digit that is none would be read as a shorter one.
+	if v, n := octal(h[sizeAt : sizeAt+sizeDigits]); n == sizeDigits {
+		m.size = v
+	}
+	return m, true
+}
+
+// canonical puts right what is the same in all headers of segments.
+func canonical(b []byte) [BlockSize]byte {
+	var h [BlockSize]byte
+	copy(h[:], AppendHeader(nil, "", 0, time.Time{}))
+	copy(h[:nameText], b)
+	for _, i := range dashes {
+		h[i] = '-'
+	}
+	h[idText] = '.'
+	copy(h[sizeAt:sizeAt+sizeDigits], b[sizeAt:])
+	copy(h[mtimeAt:mtimeAt+sizeDigits], b[mtimeAt:])
+	copy(h[checksumAt:checksumAt+checkDigits], b[checksumAt:])
+	return h
+}
+
+func nameByte(i int, c byte) bool {
+	switch i {
+	case dashes[0], dashes[1], dashes[2], dashes[3]:
+		return c == '-'
+	case idText:
+		return c == '.'
+	}
+	return nibble(c) <= 15
+}
+
+// headerByte reports whether c may be at i of a canonical header.
+func headerByte(i int, c byte) bool {
+	switch {
+	case i < nameText:
+		return nameByte(i, c)
+	case i >= sizeAt && i < sizeAt+sizeDigits, i >= mtimeAt && i < mtimeAt+sizeDigits, i >= checksumAt && i < checksumAt+checkDigits:
+		return '0' <= c && c <= '7'
+	}
+	return true
+}
+
+// proves reports whether the header with this size has the checksum that is stored.
+func (m *mended) proves(size int) bool {
+	h := AppendHeader(nil, entryName(m.name.ID, m.name.CRC), int64(size), m.mtime)
+	return m.stored == headerSum(h)
+}
+
+// corrects reports whether crc, in the place of the name's, is one digit away from it
+// and makes the header's checksum right.
+func (m *mended) corrects(crc uint32) bool {
+	differ := 0
+	was, is := fmt.Sprintf("%08x", m.name.CRC), fmt.Sprintf("%08x", crc)
+	for i := range was {
+		if was[i] != is[i] {
+			differ++
+		}
+	}
+	old := m.name.CRC
+	m.name.CRC = crc
+	ok := differ == 1 && m.proves(int(m.size))
+	m.name.CRC = old
+	return ok
+}

@@ -1,0 +1,264 @@
+package tarfile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/holdall/holdall/store"
+)
+
+// Options of [Open]. The zero value is for use.
+type Options struct {
+	Tail    int   // how much of the end to read at first; 0 is 64 KiB
+	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
+}
+
+func (o Options) orDefault() Options {
+	o.Tail = max(cmp.Or(o.Tail, 64<<10), trailerLen+footerLen)
+	o.MaxPart = cmp.Or(o.MaxPart, 256<<20)
+	return o
+}
+
+// A Tar is a file whose index is sound. Its methods may be called in parallel.
+type Tar struct {
+	obj   store.Object
+	name  string
+	size  int64
+	o     Options
+	index *Index
+	place indexPlace
+}
+
+// Open reads the index of a tar: by one request, and another one if the index is
+// longer than the first is. name is for messages. The object stays the caller's.
+//
+// The error is a [*NoIndex] for a file that Oak would recover by a scan.
+func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, error) {
+	o = o.orDefault()
+	tail := make([]byte, o.Tail)
+	n, err := store.ReadTail(ctx, obj, tail)
+	if err != nil {
+		return nil, readError(name, 0, err)
+	}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if int64(n) != min(int64(o.Tail), info.Size) {
+		return nil, store.ErrChanged
+	}
+	t := &Tar{obj: obj, name: name, size: info.Size, o: o}
+	tail = tail[:n]
+	place, none := locateIndex(tail, t.size)
+	if none != nil {
+		none.Object = name
+		return nil, none
+	}
+	t.place = place
+	// A copy, since the tail is longer and there are thousands of tars.
+	b := make([]byte, place.count*place.step)
+	if have := t.size - int64(n); place.from < have {
+		early := b[:min(int64(len(b)), have-place.from)]
+		if err := obj.ReadAt(ctx, early, place.from); err != nil {
+			return nil, readError(name, place.from, err)
+		}
+		copy(b[len(early):], tail)
+	} else {
+		copy(b, tail[place.from-have:])
+	}
+	if t.index, none = parseIndex(b, place); none != nil {
+		none.Object = name
+		return nil, none
+	}
+	return t, nil
+}
+
+// Index returns the index.
+func (t *Tar) Index() *Index { return t.index }
+
+// Size returns how long the file is.
+func (t *Tar) Size() int64 { return t.size }
+
+func (t *Tar) fault(c Class, off int64, format string, a ...any) *Error {
+	return &Error{Class: c, Object: t.name, Offset: off, What: fmt.Sprintf(format, a...)}
+}
+
+// Read reads the segment of entry i into buf, or into a longer slice if that is too
+// short: by one request, and with no look at its checksum.
+func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
+	e := t.index.At(i)
+	if e.Len > MaxSegment {
+		return nil, t.fault(OutOfBounds, e.Pos, "segment %s: %d bytes, expected at most %d", e.ID, e.Len, MaxSegment)
+	}
+	if e.Pos+int64(e.Len) > t.size {
+		return nil, t.fault(OutOfBounds, e.Pos, "segment %s: ends at %d, expected at most %d", e.ID, e.Pos+int64(e.Len), t.size)
+	}
+	buf = grow(buf, e.Len)
+	if err := t.obj.ReadAt(ctx, buf, e.Pos); err != nil {
+		return nil, readError(t.name, e.Pos, err)
+	}
+	return buf, nil
+}
+
+func grow(buf []byte, n int) []byte {
+	if cap(buf) < n {
+		return make([]byte, n)
+	}
+	return buf[:n]
+}
+
+// ReadHeader reads the header of entry i.
+func (t *Tar) ReadHeader(ctx context.Context, i int) (Header, error) {
+	e := t.index.At(i)
+	off := e.Pos - BlockSize
+	if off < 0 || e.Pos > t.size {
+		return Header{}, t.fault(OutOfBounds, e.Pos, "segment %s: its header cannot be at %d of %d", e.ID, off, t.size)
+	}
+	b := make([]byte, BlockSize)
+	if err := t.obj.ReadAt(ctx, b, off); err != nil {
+		return Header{}, readError(t.name, off, err)
+	}
+	h, err := ParseHeader(b)
+	if err != nil {
+		return h, t.fault(BadHeader, off, "segment %s: %v", e.ID, err)
+	}
+	return h, nil
+}
+
+// A part is the graph or the binary references: header, zeros, content, footer.
+type part struct {
+	Span
+	f footer
+}
+
+// content is where what the footer counts begins.
+func (p part) content() int64 { return p.end() - int64(p.f.size) }
+
+// A Span is a run of bytes.
+type Span struct{ Off, Len int64 }
+
+func (s Span) end() int64 { return s.Off + s.Len }
+
+// window reads from the end of a file towards its beginning: what is asked for
+// comes with what is before it.
+type window struct {
+	t   *Tar
+	b   []byte
+	off int64
+}
+
+// tailRun is how much of what is before a footer comes with it: most graphs are
+// about that long.
+const tailRun = 64 << 10
+
+func (w *window) at(ctx context.Context, off, n int64) ([]byte, error) {
+	if off < w.off || off+n > w.off+int64(len(w.b)) {
+		from := min(off, max(0, off+n-tailRun))
+		b := make([]byte, off+n-from)
+		if err := w.t.obj.ReadAt(ctx, b, from); err != nil {
+			return nil, readError(w.t.name, from, err)
+		}
+		w.b, w.off = b, from
+	}
+	return w.b[off-w.off:][:n:n], nil
+}
+
+// locate reads the footer that ends at end.
+func (w *window) locate(ctx context.Context, end int64, check func(footer, int64) *Error) (part, error) {
+	if end < BlockSize+footerLen {
+		return part{}, w.t.fault(Truncated, end, "there is no room before the index for graph and binary references")
+	}
+	b, err := w.at(ctx, end-footerLen, footerLen)
+	if err != nil {
+		return part{}, err
+	}
+	f := parseFooter(b)
+	if e := check(f, end); e != nil {
+		e.Object = w.t.name
+		return part{}, e
+	}
+	n := int64(f.size)
+	n += pad(n) + BlockSize // within the file: checked in whole blocks
+	return part{Span{end - n, n}, f}, nil
+}
+
+// content reads what is before the footer of a part. It is a copy if the window is
+// much longer.
+func (w *window) content(ctx context.Context, p part) ([]byte, error) {
+	n := int64(p.f.size) - footerLen
+	if n > w.t.o.MaxPart {
+		return nil, w.t.fault(Limit, p.end()-8, "graph or binary references: %d bytes, expected at most %d", n, w.t.o.MaxPart)
+	}
+	b, err := w.at(ctx, p.content(), n)
+	if err == nil && int64(cap(w.b)) > 2*n {
+		b = bytes.Clone(b)
+	}
+	return b, err
+}
+
+func (w *window) graph(ctx context.Context) (*Graph, part, error) {
+	p, err := w.locate(ctx, w.t.place.header, checkGraph)
+	if err != nil {
+		return nil, p, err
+	}
+	b, err := w.content(ctx, p)
+	if err != nil {
+		return nil, p, err
+	}
+	g, bad := parseGraph(b, p.f)
+	if bad != nil {
+		return nil, p, w.t.within(bad, p)
+	}
+	return g, p, nil
+}
+
+// within gives an error of a part its place.
+func (t *Tar) within(e *Error, p part) *Error {
+	e.Object = t.name
+	e.Offset += p.content()
+	return e
+}
+
+// binaries looks for the references before the graph, whose content may be damaged,
+// or, if there is none, where it should be.
+func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
+	end := w.t.place.header
+	g, err := w.locate(ctx, end, checkGraphSize)
+	switch {
+	case err == nil:
+		end = g.Off
+	case !isDamage(err):
+		return nil, part{}, err
+	}
+	p, err := w.locate(ctx, end, checkBinaries)
+	if err != nil {
+		return nil, p, err
+	}
+	b, err := w.content(ctx, p)
+	if err != nil {
+		return nil, p, err
+	}
+	r, bad := parseBinaries(b, p.f)
+	if bad != nil {
+		return nil, p, w.t.within(bad, p)
+	}
+	return r, p, nil
+}
+
+// Graph reads the graph. An [*Error] says that there is none that Oak would take:
+// its cleanup fails over such a tar.
+func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
+	g, _, err := (&window{t: t}).graph(ctx)
+	return g, err
+}
+
+// Binaries reads the binary references. An [*Error] says that there are none: Oak
+// then goes as if the segments had none, and loses their binaries in the collection
+// of garbage. Behind a damaged graph Oak does not find any; this does if the size
+// of the graph is right.
+func (t *Tar) Binaries(ctx context.Context) (*BinaryRefs, error) {
+	r, _, err := (&window{t: t}).binaries(ctx)
+	return r, err
+}

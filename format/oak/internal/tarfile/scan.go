@@ -1,0 +1,279 @@
+package tarfile
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/bits"
+	"strings"
+
+	"github.com/holdall/holdall/store"
+)
+
+// ScanOptions of [Scan]. The zero value is for use.
+type ScanOptions struct {
+	// Entry is told of entries that are no segments: graph and such.
+	Entry func(h Header, off int64)
+}
+
+// Found is a segment that a scan came by.
+type Found struct {
+	ID        ID
+	HeaderPos int64
+	DataPos   int64
+	Len       int
+	CRC       uint32 // of the segment
+	HasCRC    bool   // its name has it: what it fits is what was written
+	Doubt     Doubt
+	Data      []byte // until the next one
+}
+
+// Doubt is a set of reasons not to believe in a segment that was found.
+type Doubt uint8
+
+const (
+	// DoubtID says that the header's checksum is wrong and that the damage may be in
+	// the id. The bytes are right.
+	DoubtID Doubt = 1 << iota
+	// DoubtPlace says that the segment was come by behind a lost header, so near that
+	// it may be a part of that one's segment: a tar that somebody has stored in a
+	// binary.
+	DoubtPlace
+)
+
+const (
+	scanRun    = 1 << 20 // read at once
+	scanWindow = BlockSize + MaxSegment + BlockSize
+
+	// scanEffort is how many times the bytes of a file are summed at most, and
+	// scanStart how many bytes more, in the search behind damage. Without an end to
+	// it a file of nothing but headers could keep a scan busy for hours.
+	scanEffort = 16
+	scanStart  = 64 << 20
+)
+
+// Scan reads a tar from its beginning, without its index, in memory of some 1.3 MiB,
+// and gives the segments in the order of the file. A segment whose checksum is in its
+// name is given only if it fits. Where one segment is there twice, both are given;
+// Oak's recovery takes the later one.
+//
+// Behind damage Scan looks at each block until one is the header of a segment again.
+// It tries to mend a damaged header: see mend.go. What was found is reported, with
+// what was skipped; an error is one of the store.
+func Scan(ctx context.Context, obj store.Object, size int64, o ScanOptions, report func(Problem)) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		s := &scan{ctx: ctx, obj: obj, size: size, o: o, report: report, lost: -1, effort: scanEffort*size + scanStart}
+		s.buf = make([]byte, 0, min(scanRun+scanWindow, max(size, 0)))
+		for s.at < size {
+			w, err := s.view()
+			if err != nil {
+				yield(Found{}, err)
+				return
+			}
+			if f, ok := s.step(w); ok && !yield(f, nil) {
+				return
+			}
+		}
+		s.end()
+	}
+}
+
+type scan struct {
+	ctx    context.Context
+	obj    store.Object
+	size   int64
+	o      ScanOptions
+	report func(Problem)
+
+	at   int64  // the next block to look at
+	buf  []byte // bytes of the file
+	base int64  // where buf begins in it
+
+	lost   int64   // where the bytes begin that belong to nothing so far, -1 if there are none
+	reason Problem // what is wrong with the first of them
+	blank  bool    // there are only zeros among them
+	effort int64   // what may still be summed
+
+	// doubtful is up to where a segment whose header was lost may reach: what has a
+	// header before that may be a part of it.
+	doubtful int64
+}
+
+// view returns the bytes at s.at: a whole entry and the header behind it, unless
+// the file ends before that.
+func (s *scan) view() ([]byte, error) {
+	want := min(scanWindow, s.size-s.at)
+	if have := s.base + int64(len(s.buf)); s.at+want > have {
+		n := 0
+		if s.at < have {
+			n = copy(s.buf[:cap(s.buf)], s.buf[s.at-s.base:])
+		}
+		s.base = s.at
+		to := min(int64(cap(s.buf)), s.size-s.base)
+		s.buf = s.buf[:to]
+		if err := s.obj.ReadAt(s.ctx, s.buf[n:], s.base+int64(n)); err != nil {
+			return nil, err
+		}
+	}
+	return s.buf[s.at-s.base:][:want], nil
+}
+
+// step looks at one block and goes on: behind the entry that it is the header of, or
+// to the next block.
+func (s *scan) step(w []byte) (Found, bool) {
+	if len(w) < BlockSize {
+		s.skip(w, Problem{Class: Truncated, What: "file: it ends within a block"})
+		return Found{}, false
+	}
+	block := w[:BlockSize]
+	h, err := ParseHeader(block)
+	if err != nil {
+		s.skip(block, Problem{Class: Gap, What: "zeros where a header should be"})
+		return Found{}, false
+	}
+	if !h.ChecksumOK {
+		return s.damaged(w)
+	}
+	n, ok := ParseEntryName(h.Name)
+	if !ok {
+		s.other(w, h)
+		return Found{}, false
+	}
+	problem := func(c Class, format string, a ...any) Problem {
+		return Problem{Class: c, Segment: n.ID, HasSegment: true, What: fmt.Sprintf(format, a...)}
+	}
+	switch {
+	case h.Size < 1 || h.Size > MaxSegment:
+		s.skip(block, problem(BadHeader, "header: %d bytes, expected 1 to %d", h.Size, MaxSegment))
+		return Found{}, false
+	case h.Size > int64(len(w)-BlockSize):
+		s.skip(block, problem(Truncated, "segment: the file ends after %d of %d bytes", len(w)-BlockSize, h.Size))
+		return Found{}, false
+	}
+	crc := checksum(w[BlockSize:][:h.Size])
+	if n.HasCRC && crc != n.CRC {
+		s.wrong(w, h, n, crc)
+		return Found{}, false
+	}
+	return s.found(w, n, int(h.Size), crc, 0), true
+}
+
+// found goes on behind a segment.
+func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) Found {
+	s.flush()
+	if s.at < s.doubtful {
+		doubt |= DoubtPlace
+	}
+	f := Found{ID: n.ID, HeaderPos: s.at, DataPos: s.at + BlockSize, Len: size, CRC: crc, HasCRC: n.HasCRC, Doubt: doubt, Data: w[BlockSize:][:size:size]}
+	end := BlockSize + size
+	rest := w[end:min(end+pad(size), len(w))]
+	if !isZero(rest) {
+		s.report(Problem{Class: BadPadding, Off: s.at + int64(end), Len: int64(len(rest)), Segment: n.ID, HasSegment: true, What: "segment: something else than zeros behind it"})
+	}
+	s.at += int64(end + len(rest))
+	return f
+}
+
+// wrong goes on behind a segment that is not what its name says: behind its end, if
+// the next entry is there, or else in its midst, since a piece of the file may be
+// missing.
+func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) {
+	data := w[BlockSize:][:h.Size]
+	p := Problem{Class: BadChecksum, Off: s.at, Segment: n.ID, HasSegment: true, What: fmt.Sprintf("segment: checksum %08x, expected %08x", crc, n.CRC)}
+	end := BlockSize + h.Size + pad(h.Size)
+	if s.spend(len(data)) && !s.follows(w, end) {
+		s.skip(w[:BlockSize], p)
+		return
+	}
+	if s.spend(len(data)) {
+		if off, mask, ok := FindFlip(data, n.CRC); ok {
+			p.What += fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), s.at+BlockSize+int64(off))
+		}
+	}
+	s.flush()
+	p.Len = min(end, int64(len(w)))
+	s.report(p)
+	s.at += p.Len
+}
+
+// follows reports whether a sound header is at end, or the end of the file.
+func (s *scan) follows(w []byte, end int64) bool {
+	if s.at+end >= s.size {
+		return true
+	}
+	if end+BlockSize > int64(len(w)) {
+		return false
+	}
+	h, err := ParseHeader(w[end:][:BlockSize])
+	return err == nil && h.ChecksumOK
+}
+
+// spend takes n bytes of the effort; false says that there is none left.
+func (s *scan) spend(n int) bool {
+	if s.effort < 0 {
+		return false
+	}
+	s.effort -= int64(n)
+	if s.effort < 0 {
+		s.report(Problem{Class: Limit, Off: s.at, What: "scan: too much damage: from here on headers are not mended"})
+	}
+	return s.effort >= 0
+}
+
+// other goes on behind an entry that is no segment.
+func (s *scan) other(w []byte, h Header) {
+	known := strings.HasSuffix(h.Name, ".brf") || strings.HasSuffix(h.Name, ".gph") || strings.HasSuffix(h.Name, ".idx")
+	if h.Size > s.size-s.at-BlockSize {
+		s.skip(w[:BlockSize], Problem{Class: Truncated, What: fmt.Sprintf("entry %.100q: the file ends after %d of %d bytes", h.Name, s.size-s.at-BlockSize, h.Size)})
+		return
+	}
+	if !known {
+		// Its size is believed only if something comes behind it that can be seen.
+		if end := BlockSize + h.Size + pad(h.Size); !s.follows(w, end) {
+			s.skip(w[:BlockSize], Problem{Class: BadHeader, What: fmt.Sprintf("header: name %.100q, expected one of a segment", h.Name)})
+			return
+		}
+		s.flush()
+		s.report(Problem{Class: Gap, Off: s.at, Len: BlockSize + h.Size, What: fmt.Sprintf("entry %.100q: it is no part of a store", h.Name)})
+	}
+	s.flush()
+	if s.o.Entry != nil {
+		s.o.Entry(h, s.at)
+	}
+	s.at = min(s.at+BlockSize+h.Size+pad(h.Size), s.size)
+}
+
+// skip loses what is left of a block.
+func (s *scan) skip(block []byte, p Problem) {
+	p.Off = s.at
+	blank := isZero(block)
+	if s.lost >= 0 && p.HasSegment {
+		s.flush() // each segment that is lost is told
+	}
+	if s.lost < 0 {
+		s.lost, s.reason, s.blank = s.at, p, true
+	} else if s.blank && !blank {
+		s.flush()
+		s.lost, s.reason = s.at, p
+	}
+	s.blank = s.blank && blank
+	s.at += int64(len(block))
+}
+
+// flush reports what was lost before s.at.
+func (s *scan) flush() {
+	if s.lost >= 0 {
+		s.reason.Len = s.at - s.lost
+		s.doubtful = s.at + MaxSegment
+		s.report(s.reason)
+	}
+	s.lost = -1
+}
+
+// end reports what was lost at the end of the file. Zeros are what it ends with.
+func (s *scan) end() {
+	if s.lost >= 0 && s.blank && s.size-s.lost <= trailerLen {
+		s.lost = -1
+	}
+	s.flush()
+}

@@ -1,0 +1,309 @@
+//go:build unix
+
+package oak_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is wrong with a fixture, as the program words it.
+var (
+	// What is not here is whole.
+	tarFaults = map[string]string{
+		"corrupt-brf":           "data00000a.tar: brf: not valid",
+		"corrupt-gph":           "data00001a.tar: graph: not valid",
+		"corrupt-idx":           "data00001a.tar: index: not valid",
+		"corrupt-segment-magic": "data00001a.tar: name: ",
+		"corrupt-value":         "data00000a.tar: name: ",
+		"truncated-old-tar":     "data00001a.tar: index: not valid",
+		"two-letters":           "data00001b.tar: index: not valid",
+		"unclean-open":          "data00001a.tar: index: not valid",
+		"unclean-truncated":     "data00001a.tar: index: not valid",
+	}
+	storeFaults = map[string]string{
+		"checkpoints":           "",
+		"datastore-gc":          "",
+		"empty-store":           "",
+		"gc-online":             "",
+		"longblobid":            "",
+		"v12-upgraded":          "",
+		"bad-journal":           "the commit: ",
+		"corrupt-gph":           "NullPointerException",
+		"corrupt-idx":           "recovered data00001a.tar.bak",
+		"corrupt-segment-magic": "SegmentNotFoundException",
+		"missing-tar":           "the newest revision is ",
+		"two-letters":           "expected null, found ",
+	}
+)
+
+func TestTheReferenceReadsFixturesAsExpected(t *testing.T) {
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			runWell(t, f.with("exact", f.store, f.expect)...)
+		})
+	}
+}
+
+func TestAnotherContentIsNoticed(t *testing.T) {
+	f, other := unpack(t, "checkpoints"), unpack(t, "empty-store")
+	for _, command := range []string{"exact", "content"} {
+		if a := run(t, command, f.store, other.expect); a.OK || a.Error != "" {
+			t.Errorf("%s: %+v", command, a)
+		}
+	}
+	if a := run(t, "equal", f.store, other.store); a.OK || a.Error != "" {
+		t.Errorf("equal: %+v", a)
+	}
+}
+
+func TestWholeTarsVerifyAndDamagedOnesDoNot(t *testing.T) {
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			want, damaged := tarFaults[name]
+			if !damaged {
+				verifyTars(t, f.place)
+				return
+			}
+			a := run(t, append([]string{"verify"}, f.tars(t)...)...)
+			wantFault(t, a, want)
+		})
+	}
+}
+
+// wantFault wants a fault of an answer, or its error, to have a part.
+func wantFault(t *testing.T, a answer, part string) {
+	t.Helper()
+	has := func(s string) bool { return strings.Contains(s, part) }
+	if a.OK || !slices.ContainsFunc(append(a.Faults, a.Error), has) {
+		t.Errorf("expected %q, found %q %s", part, a.Faults, a.Error)
+	}
+}
+
+func TestTheReferenceGoesOnWithWholeStoresOnly(t *testing.T) {
+	for name, want := range storeFaults {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			if want == "" {
+				openWithReference(t, f.place)
+				return
+			}
+			all := answer{OK: true}
+			for _, args := range [][]string{{"check", f.store}, f.with("commit", f.store), f.with("survive", f.store)} {
+				a := run(t, args...)
+				all.OK = all.OK && a.OK
+				all.Faults = append(all.Faults, append(a.Faults, a.Error)...)
+			}
+			wantFault(t, all, want)
+		})
+	}
+}
+
+// What the check says, in Out without paths of this machine.
+type checked struct {
+	RC                            int
+	LastGoodHead, LastGoodOverall string
+	Out                           []string
+}
+
+func TestTheCheckSaysWhatIsExpected(t *testing.T) {
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			var want struct{ Check checked }
+			f.expected(t, &want)
+			var got checked
+			run(t, "check", f.store).into(t, &got)
+			if !reflect.DeepEqual(got, want.Check) {
+				t.Errorf("expected %+v\nfound %+v", want.Check, got)
+			}
+		})
+	}
+}
+
+// A state is a folder's after the reference has worked on it.
+type state struct {
+	Files map[string]int64
+	Tars  map[string]json.RawMessage
+	Head  struct {
+		Revision string
+		Error    string
+	}
+}
+
+// wantState compares all but what has the time in it.
+func wantState(t *testing.T, got, want state) {
+	t.Helper()
+	for _, name := range []string{"repo.lock", "gc.log", "journal.log"} {
+		delete(got.Files, name)
+		delete(want.Files, name)
+	}
+	if !reflect.DeepEqual(got.Files, want.Files) {
+		t.Errorf("files: expected %v, found %v", want.Files, got.Files)
+	}
+	for name, wantTar := range want.Tars {
+		var g, w any
+		if err := json.Unmarshal(wantTar, &w); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(got.Tars[name], &g); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !reflect.DeepEqual(g, w) {
+			t.Errorf("%s: another index, graph or list of references", name)
+		}
+	}
+}
+
+func TestRecoveryMakesWhatIsExpected(t *testing.T) {
+	found := 0
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			var want struct {
+				AfterReadWriteOpen *struct {
+					state
+					HeadRevision, HeadError, Error string
+				}
+			}
+			f.expected(t, &want)
+			w := want.AfterReadWriteOpen
+			if w == nil {
+				return
+			}
+			found++
+			a := run(t, f.with("recover", f.store, "--no-segments")...)
+			if w.Error != "" {
+				wantFault(t, a, w.Error)
+				return
+			}
+			var got state
+			a.into(t, &got)
+			wantState(t, got, w.state)
+			if got.Head.Revision != w.HeadRevision || got.Head.Error != w.HeadError {
+				t.Errorf("expected %s%s, found %+v", w.HeadRevision, w.HeadError, got.Head)
+			}
+		})
+	}
+	if found == 0 && os.Getenv(checkVar) != "" {
+		t.Error("no fixture tells of recovery")
+	}
+}
+
+func TestARecoveredStoreIsWhole(t *testing.T) {
+	f := unpack(t, "unclean-open")
+	mended := copyOf(t, f.place)
+	runWell(t, mended.with("recover", mended.store, "--in-place")...)
+	verifyTars(t, mended)
+	openWithReference(t, mended)
+	compareStores(t, mended, f.place)
+}
+
+func TestTheJournalMadeAnewIsAsExpected(t *testing.T) {
+	for _, name := range []string{"bad-journal", "checkpoints", "multitar", "gc-online", "unclean-open", "missing-tar", "two-letters"} {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			var want struct {
+				JournalNewestFirst [][2]any
+				RecoverJournal     struct {
+					RC              int
+					RevisionsSorted []string
+				}
+			}
+			f.expected(t, &want)
+			if want.RecoverJournal.RC != 0 { // the journal stays
+				want.RecoverJournal.RevisionsSorted = revisions(want.JournalNewestFirst)
+			}
+			var got struct {
+				RC                 int
+				JournalNewestFirst [][2]any
+			}
+			run(t, "recover-journal", f.store).into(t, &got)
+			if got.RC != want.RecoverJournal.RC || !slices.Equal(revisions(got.JournalNewestFirst), want.RecoverJournal.RevisionsSorted) {
+				t.Errorf("expected %+v, found %+v", want.RecoverJournal, got)
+			}
+		})
+	}
+}
+
+// revisions are those of a journal's lines, sorted.
+func revisions(journal [][2]any) (all []string) {
+	for _, line := range journal {
+		all = append(all, line[0].(string))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestCleanupLeavesWhatIsExpected(t *testing.T) {
+	f := unpack(t, "cleanup-pending")
+	var want struct{ AfterCleanup, AfterCleanupRetain2 state }
+	f.expected(t, &want)
+	for retain, want := range map[string]state{"1": want.AfterCleanup, "2": want.AfterCleanupRetain2} {
+		t.Run(retain, func(t *testing.T) {
+			var got state
+			runWell(t, "cleanup", f.store, retain, "--no-segments").into(t, &got)
+			wantState(t, got, want)
+		})
+	}
+}
+
+func TestACompactedStoreHoldsTheSame(t *testing.T) {
+	f := unpack(t, "gc-online")
+	compacted := copyOf(t, f.place)
+	runWell(t, "compact", compacted.store, "--in-place")
+	verifyTars(t, compacted)
+	compareStores(t, compacted, f.place)
+}
+
+func TestRandomStoresAreWhole(t *testing.T) {
+	for range 2 {
+		p := randomStore(t, rand.Int64(), false)
+		verifyTars(t, p)
+		openWithReference(t, p)
+	}
+}
+
+func TestOneSeedMakesOneContent(t *testing.T) {
+	seed := rand.Int64()
+	a, b, other := randomStore(t, seed, false), randomStore(t, seed, false), randomStore(t, seed+1, false)
+	runWell(t, "equal", a.store, b.store, "/root")
+	wantFault(t, run(t, "equal", a.store, other.store, "/root"), "/root: not equal")
+}
+
+func TestAKilledProcessLeavesATarWithoutIndex(t *testing.T) {
+	p := randomStore(t, rand.Int64(), true)
+	tars := p.tars(t)
+	last := slices.Max(tars)
+	wantFault(t, run(t, "tar", last), filepath.Base(last)+": index: not valid")
+	wantFault(t, run(t, p.with("commit", p.store)...), "the reference recovered "+filepath.Base(last))
+	if rest := slices.DeleteFunc(tars, func(s string) bool { return s == last }); len(rest) > 0 {
+		runWell(t, append([]string{"verify"}, rest...)...)
+	}
+}
+
+// So is the store that comparisons are made with, but 20 times as large.
+func TestTheStoreOfTheComparisonsIsWhole(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "big")
+	runWell(t, "big", dir, "1")
+	p := place{store: dir}
+	verifyTars(t, p)
+	runWell(t, "check", p.store)
+	var did struct{ Nodes, Properties, Bytes int64 }
+	runWell(t, "measure", "nodes", p.store).into(t, &did)
+	if did.Nodes != 10_103 || did.Properties != 60_300 || did.Bytes < 20_000_000 {
+		t.Errorf("%+v", did)
+	}
+	runWell(t, "unindex", p.tars(t)[0])
+	wantFault(t, run(t, "tar", p.tars(t)[0]), "index: not valid")
+	runWell(t, "measure", "recover", p.store)
+	verifyTars(t, p)
+	runWell(t, "measure", "check", p.store)
+}
