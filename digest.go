@@ -32,7 +32,9 @@ func newHash(algo string) hash.Hash {
 
 // canHash reports whether newHash has an algorithm. A hash has kilobytes of state:
 // it is not made to ask.
-func canHash(algo string) bool { return algo == "blake3" || algo == "sha256" || algo == "crc32c" || algo == "crc32" }
+func canHash(algo string) bool {
+	return algo == "blake3" || algo == "sha256" || algo == "crc32c" || algo == "crc32"
+}
 
 // sumOf returns the digest of b.
 func sumOf(algo string, b []byte) (Digest, bool) {

@@ -106,8 +106,12 @@ func build(ctx context.Context, plan Plan, st store.Store, name string, inPlace 
 }
 
 // Backup copies what a plan changes of an archive beside it, under its name and
-// suffix, where nothing may be yet: a backup is never the price of another.
+// suffix, where nothing may be yet: a backup is never the price of another. A plan
+// that keeps a backup itself needs none.
 func Backup(ctx context.Context, st store.Store, name, suffix string, plan Plan) error {
+	if plan.KeepsBackup {
+		return nil
+	}
 	name = strings.TrimSuffix(name, "/")
 	backup := name + suffix
 	if o, err := st.Open(ctx, backup); err == nil {

@@ -67,7 +67,9 @@ func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, r
 	}
 	sum.Format = f.Name
 	if f.Verify != nil {
-		if err := f.Verify(ctx, st, name, o.inner(), tell); err != nil {
+		inner := o.inner()
+		inner.Quick = o.Quick
+		if err := f.Verify(ctx, st, name, inner, tell); err != nil {
 			return sum, err
 		}
 	}
@@ -118,6 +120,12 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 			if !e.Kind.HasContent() || e.Fault != nil {
 				continue
 			}
+			if a.f.ReadsAll {
+				if !o.Quick {
+					sum.Bytes += e.Size
+				}
+				continue
+			}
 			proven := canHash(e.Digest.Algo)
 			if !proven {
 				sum.Unproven++
@@ -159,7 +167,7 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 	})
 	close(found)
 	<-done
-	sum.Bytes = read.Load()
+	sum.Bytes += read.Load()
 	return err
 }
 

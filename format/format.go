@@ -71,9 +71,14 @@ type Format struct {
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
 	// Verify checks the archive's structure and reports what is wrong; the
-	// engine checks the contents against their digests. Its error means the
-	// check itself could not go on, not that problems exist.
+	// engine checks the contents against their digests, unless ReadsAll. Its
+	// error means the check itself could not go on, not that problems exist.
 	Verify func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) error
+
+	// ReadsAll says that Verify compares the contents with what vouches for them
+	// itself, unless OpenOptions.Quick: a format may have checksums that are not
+	// at hand for each entry.
+	ReadsAll bool
 
 	// Repair plans what would mend an archive. It never writes.
 	Repair func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, error)
@@ -211,7 +216,9 @@ type OpenOptions struct {
 	// FewLookups says that one or two entries are wanted, so that a large
 	// index is better searched than loaded.
 	FewLookups bool
-	Limits     Limits
+	// Quick keeps a Verify that reads contents from doing so.
+	Quick  bool
+	Limits Limits
 	// Param holds what only this format understands ("ends": "inclusive").
 	Param map[string]string
 }

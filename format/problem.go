@@ -116,6 +116,9 @@ type Plan struct {
 	Build    func(ctx context.Context, st store.Store, name string, inPlace bool) error
 	Replaces []string
 	Drops    []string
+	// KeepsBackup says that Build in place keeps what it replaces beside it, by
+	// the names that the format's own tool has for that.
+	KeepsBackup bool
 }
 
 // Changes reports whether there is anything to do.

@@ -253,7 +253,7 @@ is read, a folder will do as well.`,
 	}
 	add("make", a.packCommand(), a.convertCommand(), a.addCommand(), a.rmCommand(), a.mvCommand())
 	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand())
-	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand())
+	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand(), a.oakCommand())
 	add("about", a.formatsCommand(), a.versionCommand())
 	return root
 }

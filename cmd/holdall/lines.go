@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -96,6 +98,18 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 	link, _ := shown(e.Link)
 	str("link", link)
 	str("digest", e.Digest.String())
+	if len(e.Attr) > 0 {
+		b = append(b, `,"attributes":{`...)
+		for i, key := range slices.Sorted(maps.Keys(e.Attr)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendJSONString(b, key), ':')
+			v, _ := shown(e.Attr[key])
+			b = appendJSONString(b, v)
+		}
+		b = append(b, '}')
+	}
 	if e.Fault != nil {
 		b = append(b, `,"error":{"code":`...)
 		b = appendJSONString(b, string(e.Fault.Code))

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"flag"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,6 +37,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	oak, err := filepath.Abs("../../format/oak/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
@@ -44,6 +51,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("LINDI", lindi)
 			e.Setenv("RVN", rvn)
+			e.Setenv("OAK", oak)
 			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},
@@ -53,6 +61,7 @@ func TestScripts(t *testing.T) {
 			"flip":  flip,
 			"cut":   cut,
 			"clean": clean,
+			"oak":   unpackOak,
 		},
 	})
 }
@@ -69,6 +78,30 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.
+func unpackOak(ts *testscript.TestScript, neg bool, args []string) {
+	f, err := os.Open(filepath.Join(ts.Getenv("OAK"), args[0]+".tar.gz"))
+	ts.Check(err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	ts.Check(err)
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		ts.Check(err)
+		name := ts.MkAbs(h.Name)
+		if h.Typeflag == tar.TypeDir {
+			ts.Check(os.MkdirAll(name, 0o777))
+			continue
+		}
+		b, err := io.ReadAll(r)
+		ts.Check(err)
+		ts.Check(os.WriteFile(name, b, 0o666))
 	}
 }
 

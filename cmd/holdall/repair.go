@@ -63,6 +63,13 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	if err != nil {
 		return err
 	}
+	if inPlace {
+		unlock, err := a.lockStore(st, name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
 	plan, _, err := holdall.Repair(ctx, st, name, a.openOptions(), func(p holdall.Problem) {
 		if !a.json && !a.quiet && p.Severity == format.Error {
 			fmt.Fprintln(a.out, "found "+problemLine(p))
@@ -79,7 +86,9 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 			return err
 		}
 	case inPlace && r.Changed:
-		r.Backup, r.Output = store.Redact(address)+".bak", store.Redact(address)
+		if r.Output = store.Redact(address); !plan.KeepsBackup {
+			r.Backup = r.Output + ".bak"
+		}
 		if err := holdall.Backup(ctx, st, name, ".bak", plan); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/databundle"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/format/rvn"
 	"github.com/holdall/holdall/format/tar"
 	"github.com/holdall/holdall/format/zip"
@@ -16,6 +17,7 @@ func init() {
 	format.Register(caf.Format)
 	format.Register(databundle.Format)
 	format.Register(lindi.Format)
+	format.Register(oak.Format)
 	format.Register(rvn.Format)
 	format.Register(tar.Format)
 	format.Register(zip.Format)

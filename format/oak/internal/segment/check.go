@@ -76,6 +76,7 @@ type checker struct {
 	out    func(Problem)
 	used   []bool  // references
 	places []place // of records, by place
+	slots  []slot  // of a record, kept for the next
 }
 
 // place is where a record is.
@@ -157,8 +158,14 @@ func (c *checker) rows() {
 		}
 		c.places = append(c.places, place{int32(pos), row.Number, row.Type})
 	}
-	slices.SortStableFunc(c.places, func(a, b place) int { return cmp.Compare(a.pos, b.pos) })
+	slices.Reverse(c.places) // as writers leave them, they are in order then
+	if !slices.IsSortedFunc(c.places, byPlace) {
+		slices.Reverse(c.places)
+		slices.SortStableFunc(c.places, byPlace)
+	}
 }
+
+func byPlace(a, b place) int { return cmp.Compare(a.pos, b.pos) }
 
 func (c *checker) gap() {
 	s := c.s
@@ -181,7 +188,7 @@ func (c *checker) record(i int) {
 		end = int(c.places[i+1].pos)
 	}
 	rec := Record{c.s, p.number, p.typ, int(p.pos), c.s.b[p.pos:]}
-	e, err := rec.extent(end)
+	e, err := rec.extent(end, c.slots[:0])
 	if err != nil {
 		c.err(BadRecord, err)
 		return
@@ -199,6 +206,7 @@ func (c *checker) record(i int) {
 	for _, slot := range e.slots {
 		c.slot(rec, slot)
 	}
+	c.slots = e.slots
 }
 
 // node adds to a node what its template says, or what the room says if the
@@ -219,7 +227,7 @@ func (c *checker) node(rec Record, e extent, end int) extent {
 		return e
 	}
 	for e.len+recordIDLen <= min(end-rec.pos, nodeChildAt+2*recordIDLen) {
-		e.slots = append(e.slots, slot{e.len, childRole, -1, anyMap | anyNode | oneOf(Bucket, ListRecord, ValueRecord, BlobID)})
+		e.slots = append(e.slots, slot{e.len, childRole, -1, anyMap | anyNode | anyProperties})
 		e.len += recordIDLen
 	}
 	e.exact = true

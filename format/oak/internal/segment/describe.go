@@ -51,7 +51,7 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (Description, error)
 		d.add(rec, "content", 0, d.Len, content(rec.data, describedText))
 		return d, nil
 	}
-	e, err := rec.extent(d.End)
+	e, err := rec.extent(d.End, nil)
 	if err == nil && rec.typ == NodeRecord {
 		e, err = r.nodeExtent(ctx, rec, e, d.End)
 	}
@@ -83,7 +83,7 @@ func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) 
 		}
 	}
 	for i := 0; e.len+recordIDLen <= min(end-rec.pos, nodeChildAt+2*recordIDLen); i++ {
-		e.slots = append(e.slots, slot{e.len, childRole, i, anyMap | anyNode | oneOf(Bucket, ListRecord, ValueRecord, BlobID)})
+		e.slots = append(e.slots, slot{e.len, childRole, i, anyMap | anyNode | anyProperties})
 		e.len += recordIDLen
 	}
 	return e, err

@@ -61,6 +61,14 @@ var (
 	anyMap    = oneOf(Leaf, Branch)
 	anyString = oneOf(ValueRecord)
 	anyNode   = oneOf(NodeRecord)
+
+	anyStable     = oneOf(NodeRecord, Block)
+	anyTemplate   = oneOf(TemplateRecord)
+	anyNames      = oneOf(Bucket, ValueRecord)
+	anyProperties = oneOf(Bucket, ListRecord, ValueRecord, BlobID)
+	anyValues     = oneOf(Bucket, ValueRecord, BlobID)
+	anyBlocks     = oneOf(Bucket, Block)
+	anyElement    = oneOf(Bucket, ListRecord, ValueRecord, BlobID, Block)
 )
 
 // An extent is what a record says of itself, without looking at others.
@@ -71,9 +79,10 @@ type extent struct {
 }
 
 // extent reads how long a record is and where it has record ids. Records that do
-// not say how long they are reach as far as end, in the segment.
-func (rec Record) extent(end int) (e extent, err error) {
-	e.exact = true
+// not say how long they are reach as far as end, in the segment. The slots are
+// appended to buf.
+func (rec Record) extent(end int, buf []slot) (e extent, err error) {
+	e.exact, e.slots = true, buf
 	room := max(0, min(end-rec.pos, len(rec.data)))
 	one := func(off int, r role, want typeSet) { e.slots = append(e.slots, slot{off, r, -1, want}) }
 	nth := func(off int, r role, i int, want typeSet) { e.slots = append(e.slots, slot{off, r, i, want}) }
@@ -124,7 +133,7 @@ func (rec Record) extent(end int) (e extent, err error) {
 		}
 		e.len, e.exact = recordIDLen*n, room-recordIDLen*n < alignment
 		for i := range n {
-			nth(recordIDLen*i, elementRole, i, oneOf(Bucket, ListRecord, ValueRecord, BlobID, Block))
+			nth(recordIDLen*i, elementRole, i, anyElement)
 		}
 	case ListRecord:
 		if err = rec.need(0, 4, "list"); err != nil {
@@ -136,7 +145,7 @@ func (rec Record) extent(end int) (e extent, err error) {
 		}
 		if e.len = 4; n > 0 {
 			e.len += recordIDLen
-			one(4, elementRole, oneOf(Bucket, ValueRecord, BlobID))
+			one(4, elementRole, anyValues)
 		}
 	case ValueRecord, BlobID:
 		h, err := rec.valueHead()
@@ -145,7 +154,7 @@ func (rec Record) extent(end int) (e extent, err error) {
 			return e, err
 		case h.kind == Long:
 			e.len = longHeadLen
-			one(h.off, blocksRole, oneOf(Bucket, Block))
+			one(h.off, blocksRole, anyBlocks)
 		case h.kind == ExternalLong:
 			e.len = h.off + recordIDLen
 			one(h.off, blobIDRole, anyString)
@@ -170,7 +179,7 @@ func (rec Record) extent(end int) (e extent, err error) {
 			one(h.childAt, childNameRole, anyString)
 		}
 		if h.properties > 0 {
-			one(h.namesAt, namesRole, oneOf(Bucket, ValueRecord))
+			one(h.namesAt, namesRole, anyNames)
 		}
 	case NodeRecord:
 		// Which of the last two there are, the template knows.
@@ -178,8 +187,8 @@ func (rec Record) extent(end int) (e extent, err error) {
 			return e, err
 		}
 		e.len, e.exact = nodeChildAt, false
-		one(0, stableRole, oneOf(NodeRecord, Block))
-		one(nodeTemplateAt, templateRole, oneOf(TemplateRecord))
+		one(0, stableRole, anyStable)
+		one(nodeTemplateAt, templateRole, anyTemplate)
 	default:
 		return e, rec.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(rec.typ))
 	}
@@ -200,7 +209,7 @@ func (rec Record) nodeSlots(e extent, rule ChildRule, properties bool) extent {
 		e.len += recordIDLen
 	}
 	if properties {
-		e.slots = append(e.slots, slot{e.len, propertiesRole, -1, oneOf(Bucket, ListRecord, ValueRecord, BlobID)})
+		e.slots = append(e.slots, slot{e.len, propertiesRole, -1, anyProperties})
 		e.len += recordIDLen
 	}
 	e.exact = true

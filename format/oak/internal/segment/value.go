@@ -91,7 +91,7 @@ func (r Record) valueHead() (h valueHead, err error) {
 	default:
 		err = r.errorf(Corrupt, 0, "value: expected a first byte up to %#x, found %#x", externalRef|7, first)
 	}
-	if err == nil {
+	if err == nil && after > len(r.data)-h.off { // words only when they are needed
 		err = r.need(h.off, after, h.kind.String()+" value")
 	}
 	if external := h.kind >= External; err == nil && external != (r.typ == BlobID) {

@@ -1,6 +1,7 @@
 package tarfile
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/bits"
@@ -53,33 +54,85 @@ func (x *Index) Check(end int64, report func(Problem)) {
 // returned. An error is one of the store.
 func (t *Tar) CheckEntry(ctx context.Context, i int, buf []byte, report func(Problem)) ([]byte, error) {
 	e := t.index.At(i)
-	problem := func(c Class, off, n int64, format string, a ...any) {
-		report(Problem{Class: c, Off: off, Len: n, Segment: e.ID, HasSegment: true, What: fmt.Sprintf(format, a...)})
-	}
 	from := e.Pos - BlockSize
 	if from < 0 || e.Len > MaxSegment || e.end() > t.size {
-		problem(OutOfBounds, e.Pos, int64(e.Len), "index: %d bytes at %d, expected a segment within a file of %d bytes", e.Len, e.Pos, t.size)
+		e.problemTo(report)(OutOfBounds, e.Pos, int64(e.Len), "index: %d bytes at %d, expected a segment within a file of %d bytes", e.Len, e.Pos, t.size)
 		return buf, nil
 	}
 	buf = grow(buf, int(e.end()-from))
 	if err := t.obj.ReadAt(ctx, buf, from); err != nil {
 		return buf, readError(t.name, from, err)
 	}
-	data, rest := buf[BlockSize:][:e.Len], buf[BlockSize+e.Len:]
-	if crc, ok := t.checkHeader(e, buf[:BlockSize], problem); ok && checksum(data) != crc {
-		flip := ""
-		if off, mask, ok := FindFlip(data, crc); ok {
-			flip = fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), e.Pos+int64(off))
-		}
-		problem(BadChecksum, e.Pos, int64(e.Len), "segment: checksum %08x, expected %08x%s", checksum(data), crc, flip)
+	t.CheckBytes(i, buf, report)
+	return buf, nil
+}
+
+// Whole is where an entry is: its header, the segment, and the zeros behind it.
+func (e Entry) Whole() Span { return Span{e.Pos - BlockSize, e.end() - e.Pos + BlockSize} }
+
+// CheckBytes is CheckEntry for those who have read the entry, the whole of it. It
+// returns whether the segment is what was written, as far as its header says. It
+// allocates nothing for a sound entry.
+func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
+	e := t.index.At(i)
+	header, data, rest := b[:BlockSize], b[BlockSize:][:e.Len], b[BlockSize+e.Len:]
+	crc := checksum(data)
+	sound = true
+	if !isHeader(header, e, crc, false) {
+		sound = t.doubtful(e, header, data, crc, report)
 	}
 	if !isZero(rest) {
-		problem(BadPadding, e.Pos+int64(e.Len), int64(len(rest)), "segment: something else than zeros behind it")
+		e.problemTo(report)(BadPadding, e.Pos+int64(e.Len), int64(len(rest)), "segment: something else than zeros behind it")
 	}
 	if e.ID.IsData() {
-		t.checkHead(e, data, problem)
+		t.checkHead(e, data, report)
 	}
-	return buf, nil
+	return sound
+}
+
+// doubtful looks at an entry whose header is not that of its segment.
+func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Problem)) (sound bool) {
+	problem := e.problemTo(report)
+	if isHeader(header, e, crc, true) {
+		// Its own checksum says so.
+		problem(BadHeader, e.Pos-BlockSize, BlockSize, "header: the checksum of the segment in it is damaged, expected %08x", crc)
+		return true
+	}
+	want, ok := t.checkHeader(e, header, problem)
+	if !ok || want == crc {
+		return true
+	}
+	flip := ""
+	if off, mask, ok := FindFlip(data, want); ok {
+		flip = fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), e.Pos+int64(off))
+	}
+	problem(BadChecksum, e.Pos, int64(e.Len), "segment: checksum %08x, expected %08x%s", crc, want, flip)
+	return false
+}
+
+// isHeader reports whether b is the header of a segment with this checksum, to the
+// last byte. anyCRC leaves out the digits of the checksum itself.
+func isHeader(b []byte, e Entry, crc uint32, anyCRC bool) bool {
+	var name [nameText]byte
+	var h [BlockSize]byte
+	fillHeader(&h, appendEntryName(name[:0], e.ID, crc), int64(e.Len))
+	copy(h[mtimeAt:mtimeAt+sizeDigits], b[mtimeAt:])
+	for _, c := range h[mtimeAt : mtimeAt+sizeDigits] {
+		if c < '0' || c > '7' {
+			return false
+		}
+	}
+	sumHeader(&h)
+	if anyCRC {
+		copy(h[idText+1:nameText], b[idText+1:])
+	}
+	return bytes.Equal(h[:], b)
+}
+
+func (e Entry) problemTo(report func(Problem)) problemf {
+	return func(c Class, off, n int64, format string, a ...any) {
+		report(Problem{Class: c, Off: off, Len: n, Segment: e.ID, HasSegment: true, What: fmt.Sprintf(format, a...)})
+	}
 }
 
 type problemf func(c Class, off, n int64, format string, a ...any)
@@ -112,10 +165,10 @@ func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok b
 }
 
 // checkHead compares what a data segment says of its generation with the index.
-func (t *Tar) checkHead(e Entry, data []byte, problem problemf) {
+func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 	h, ok := ParseSegmentHead(data)
 	if !ok {
-		problem(BadSegment, e.Pos, int64(e.Len), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
+		e.problemTo(report)(BadSegment, e.Pos, int64(e.Len), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
 		return
 	}
 	g := h.Generation
@@ -123,6 +176,6 @@ func (t *Tar) checkHead(e Entry, data []byte, problem problemf) {
 		g = Generation{Gen: g.Gen, Full: g.Gen, Compacted: true}
 	}
 	if g != e.Generation {
-		problem(BadSegment, e.Pos, int64(e.Len), "segment: generation %s, expected %s as in the index", g, e.Generation)
+		e.problemTo(report)(BadSegment, e.Pos, int64(e.Len), "segment: generation %s, expected %s as in the index", g, e.Generation)
 	}
 }

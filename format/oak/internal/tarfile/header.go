@@ -104,16 +104,25 @@ func AppendHeader(b []byte, name string, size int64, mtime time.Time) []byte {
 		panic(fmt.Sprintf("tarfile: no header for a size of %d", size))
 	}
 	var h [BlockSize]byte
+	fillHeader(&h, name, size)
+	putOctal(h[mtimeAt:mtimeAt+sizeDigits], min(max(mtime.Unix(), 0), maxOctal))
+	sumHeader(&h)
+	return append(b, h[:]...)
+}
+
+// fillHeader fills in all but time and checksum.
+func fillHeader[T string | []byte](h *[BlockSize]byte, name T, size int64) {
 	copy(h[:nameLen], name)
 	copy(h[modeAt:], "0000400")
 	copy(h[uidAt:], "0000000")
 	copy(h[gidAt:], "0000000")
 	putOctal(h[sizeAt:sizeAt+sizeDigits], size)
-	putOctal(h[mtimeAt:mtimeAt+sizeDigits], min(max(mtime.Unix(), 0), maxOctal))
 	h[typeAt] = '0'
+}
+
+func sumHeader(h *[BlockSize]byte) {
 	putOctal(h[checksumAt:checksumAt+checkDigits], headerSum(h[:]))
 	h[checksumAt+checkDigits+1] = ' ' // after a NUL
-	return append(b, h[:]...)
 }
 
 func putOctal(b []byte, v int64) {

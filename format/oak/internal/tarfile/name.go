@@ -1,6 +1,7 @@
 package tarfile
 
 import (
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -91,8 +92,11 @@ func parseCRC(s string) (crc uint32, ok bool) {
 }
 
 // entryName is the name of the entry of a segment.
-func entryName(id ID, crc uint32) string {
-	return string(fmt.Appendf(append(id.appendText(nil), '.'), "%08x", crc))
+func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
+
+func appendEntryName(b []byte, id ID, crc uint32) []byte {
+	b = append(id.appendText(b), '.')
+	return hex.AppendEncode(b, []byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)})
 }
 
 // checksum is that of segments, index, graph and binary references.

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+)
+
+// oakCommand is what only segment stores have.
+func (a *app) oakCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "oak",
+		Short: "What only an Oak segment store has: segments, records, their graph",
+		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
+of these. Reading never writes anything beside them, whatever state they are in.`,
+	}
+	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand())
+	return cmd
+}
+
+// openOak opens a segment store.
+func (a *app) openOak(ctx context.Context, address string) (*oak.Store, error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	o := a.openOptions()
+	return oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: o.Limits})
+}
+
+func (a *app) oakSegmentCommand() *cobra.Command {
+	var dump bool
+	cmd := &cobra.Command{
+		Use:     "segment STORE UUID",
+		Short:   "Show a segment: its header, what it refers to, its records",
+		Long:    "Shows what a segment says of itself and what its tar says of it. --hex adds its bytes.",
+		Example: "  holdall oak segment segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
+		Args:    args(2, 2, "a store and the id of a segment"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.openOak(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			info, err := s.Segment(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(info)
+			} else {
+				a.printSegment(info)
+			}
+			if !dump {
+				return nil
+			}
+			b, err := s.Bytes(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			d := hex.Dumper(a.out)
+			_, err = d.Write(b)
+			return errors.Join(err, d.Close())
+		},
+	}
+	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
+	return cmd
+}
+
+func (a *app) printSegment(s oak.SegmentInfo) {
+	line := func(key, msg string, args ...any) { fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(msg, args...)) }
+	line("segment", "%s", s.ID)
+	line("kind", "%s", s.Kind)
+	line("tar", "%s, %d bytes at %d", s.Tar, s.Size, s.Position)
+	if len(s.Copies) > 0 {
+		line("also in", "%s", strings.Join(s.Copies, ", "))
+	}
+	if s.Kind == "data" {
+		compacted := ""
+		if s.Compacted {
+			compacted = ", compacted"
+		}
+		line("version", "%d", s.Version)
+		line("generation", "%d, full %d%s", s.Generation, s.Full, compacted)
+		line("info", "%s", printable(s.Info))
+	}
+	for _, p := range s.Problems {
+		line("problem", "%s", printable(p))
+	}
+	if len(s.References) > 0 {
+		fmt.Fprintf(a.out, "\nrefers to\n")
+	}
+	for _, r := range s.References {
+		where := r.Tar
+		if where == "" {
+			where = "which is not there"
+		}
+		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, where)
+	}
+	if len(s.Types) > 0 {
+		fmt.Fprintf(a.out, "\nrecords\n")
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
+		fmt.Fprintf(a.out, "%6d  %s\n", s.Types[t], t)
+	}
+	if len(s.Records) > 0 {
+		fmt.Fprintf(a.out, "\nnumber  position  type\n")
+	}
+	for _, r := range s.Records {
+		fmt.Fprintf(a.out, "%6d  %8d  %s\n", r.Number, r.Position, r.Type)
+	}
+}
+
+func (a *app) oakRecordCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "record STORE UUID:NUMBER",
+		Short:   "Take a record apart: its fields, and what they refer to",
+		Long:    "Shows each field of a record, of whatever type, and what it refers to. Damage is said where it is.",
+		Example: "  holdall oak record segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7:5",
+		Args:    args(2, 2, "a store and the id of a record"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.openOak(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			r, err := s.Record(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(r)
+				return nil
+			}
+			fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+			for _, f := range r.Fields {
+				fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
+				if f.Record != "" {
+					fmt.Fprintf(a.out, " %s", f.Record)
+				}
+				if f.Value != "" {
+					fmt.Fprintf(a.out, " %s", printable(f.Value))
+				}
+				if f.Problem != "" {
+					fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
+				}
+				fmt.Fprintln(a.out)
+			}
+			if r.Problem != "" {
+				fmt.Fprintln(a.out, "problem:", printable(r.Problem))
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) oakGraphCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "graph STORE",
+		Short: "Write which segments refer to which, for Graphviz or as JSON",
+		Long: `Writes the graph of all data segments in the language of Graphviz, or with --json
+a line of JSON for each. Where a tar's graph is damaged, the segments are read.`,
+		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
+		Args:    args(1, 1, "a store"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.openOak(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if out != "" {
+				return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+			}
+			if !a.json {
+				return writeGraph(ctx, s, a.out)
+			}
+			for e, err := range s.Graph(ctx) {
+				if err != nil {
+					return err
+				}
+				a.printJSON(e)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
+	return cmd
+}
+
+func (a *app) oakCleanupCommand() *cobra.Command {
+	var o oak.CleanupOptions
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "cleanup STORE",
+		Short: "Remove what compactions left behind",
+		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those of
+old generations, and bulk segments that nothing refers to. A tar that is mostly in
+use stays as it is. What changes is written first and removed last. The store must
+not be open in another program, which is found out by its lock.`,
+		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
+		Args:    args(1, 1, "a store"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.oakCleanup(cmd.Context(), args[0], o, dryRun)
+		},
+	}
+	cmd.Flags().IntVar(&o.Retain, "retain", 1, "how many generations to keep; a running Oak keeps 2")
+	cmd.Flags().BoolVar(&o.Tail, "tail", false, "the last compaction was of the tail only")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptions, dryRun bool) (err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	if !dryRun {
+		unlock, err := a.lockStore(st, name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	c, err := s.PlanCleanup(ctx, o)
+	if err != nil {
+		return err
+	}
+	if !dryRun && c.Changes() {
+		if err := c.Apply(ctx); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		a.printJSON(c)
+		return nil
+	}
+	for _, t := range slices.Backward(c.Tars) {
+		what := strings.ReplaceAll(t.Action, "-", " ")
+		if t.NewName != "" {
+			what += " as " + t.NewName
+		}
+		fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintln(a.out, "note: "+printable(n))
+	}
+	verb := "freed"
+	if dryRun {
+		verb = "would be freed"
+	}
+	fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
+	return nil
+}
+
+// lockStore takes the lock by which Oak knows that nobody else writes a segment store.
+// What is none, or is not on a disk, has none.
+func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) {
+	l, ok := st.(*local.Store)
+	if !ok {
+		return func() {}, nil
+	}
+	dir := filepath.FromSlash(l.Address(name))
+	if _, _, ok := oak.IsTar(filepath.Base(dir)); ok {
+		dir = filepath.Dir(dir)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || !slices.ContainsFunc(files, func(f os.DirEntry) bool { _, _, ok := oak.IsTar(f.Name()); return ok }) {
+		return func() {}, nil // whoever opens it says what is wrong
+	}
+	return lockRepository(dir)
+}
+
+// writeGraph writes a graph in the language of Graphviz: data segments are boxes, by
+// their tars, bulk segments are points.
+func writeGraph(ctx context.Context, s *oak.Store, to io.Writer) error {
+	w := bufio.NewWriter(to)
+	fmt.Fprintln(w, "digraph segments {\n\trankdir=LR\n\tnode [shape=box, fontname=monospace]")
+	bulk := map[string]bool{}
+	for e, err := range s.Graph(ctx) {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\t%q [label=%q, group=%q]\n", e.From, e.From[:8]+"\n"+e.Tar, e.Tar)
+		for _, id := range e.To {
+			fmt.Fprintf(w, "\t%q -> %q\n", e.From, id)
+			if id[19] == 'b' && !bulk[id] {
+				bulk[id] = true
+				fmt.Fprintf(w, "\t%q [shape=point]\n", id)
+			}
+		}
+	}
+	fmt.Fprintln(w, "}")
+	return w.Flush()
+}

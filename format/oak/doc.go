@@ -1,0 +1,23 @@
+// Package oak is the segment store of Apache Oak, the content repository below AEM:
+// tars of segments, of at most 256 KiB each, that refer to each other.
+//
+// It is for the engine, and for the command's own verbs about such stores; programs
+// open stores with package holdall.
+//
+// A store is a folder:
+//
+//	data00000a.tar …  segments, written one after the other, with an index at the end
+//	journal.log       revisions of the root, the newest last
+//	manifest          the version of the store
+//	gc.log            collections of garbage
+//
+// A tar has a number, which grows, and a letter, which grows when a cleanup writes it
+// anew without its garbage. Of letters of one number the last whose index is sound
+// counts. A tar whose writer was killed has no index: it is scanned, and never
+// written for that.
+//
+// The code goes by these things: repository.go opens tars, reader.go shows their
+// segments as entries, regions.go what is no segment. What the bytes mean is in
+// closets: tarfile, segment, repo (journal and such), audit (what is wrong), rescue
+// (what can be saved), sweep (what is garbage).
+package oak

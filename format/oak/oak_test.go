@@ -1,0 +1,177 @@
+package oak
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func TestFormat(t *testing.T) { formattest.Run(t, Format) }
+
+// fixtures are the names of the stores in testdata.
+func fixtures(t testing.TB) (names []string) {
+	t.Helper()
+	all, err := filepath.Glob("testdata/*.tar.gz")
+	if err != nil || len(all) == 0 {
+		t.Fatal("no fixtures", err)
+	}
+	for _, name := range all {
+		names = append(names, strings.TrimSuffix(filepath.Base(name), ".tar.gz"))
+	}
+	return names
+}
+
+// fixture is a store of the reference, as "s/…".
+func fixture(t testing.TB, name string) *storetest.Mem {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &storetest.Mem{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return st
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, ok := strings.CutPrefix(h.Name, "segmentstore/")
+		if h.Typeflag != tar.TypeReg || !ok {
+			continue
+		}
+		var b bytes.Buffer
+		if _, err := io.Copy(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		st.Put("s/"+rest, b.Bytes())
+	}
+}
+
+func objects(t testing.TB, st *storetest.Mem) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	for info, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[info.Name] = st.Get(info.Name)
+	}
+	return all
+}
+
+func TestStoresOfTheReferenceConform(t *testing.T) {
+	for _, name := range []string{"empty-store"} {
+		t.Run(name, func(t *testing.T) {
+			formattest.RunArchive(t, Format, objects(t, fixture(t, name)), "s")
+		})
+	}
+	t.Run("a tar of its own", func(t *testing.T) {
+		b := fixture(t, "empty-store").Get("s/data00000a.tar")
+		formattest.RunArchive(t, Format, map[string][]byte{"data00000a.tar": b}, "data00000a.tar")
+	})
+}
+
+// mendAll repairs s of st into out.
+func mendAll(t *testing.T, st, out *storetest.Mem) holdall.Plan {
+	t.Helper()
+	plan, _, err := holdall.Repair(t.Context(), st, "s", holdall.OpenOptions{Formats: []*format.Format{Format}}, func(holdall.Problem) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !plan.Changes() {
+		return plan
+	}
+	if _, err := holdall.Apply(t.Context(), st, "s", plan, out, "s"); err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// What a repair makes of each fixture can be read whole, has all segments that the
+// damaged store has, and needs no other repair.
+func TestStoresAreRepaired(t *testing.T) {
+	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
+	segments := func(st *storetest.Mem) map[string]int64 {
+		a, err := holdall.OpenStore(t.Context(), st, "s", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		all := map[string]int64{}
+		for e, err := range a.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, id, ok := strings.Cut(e.Name, "/"); ok {
+				all[id] = e.Size
+			}
+		}
+		return all
+	}
+	changed := map[string]bool{
+		"bad-journal": true, "corrupt-brf": true, "corrupt-gph": true, "corrupt-idx": true, "corrupt-segment-magic": true, "corrupt-value": true,
+		"truncated-old-tar": true, "two-letters": true, "unclean-open": true, "unclean-truncated": true,
+	}
+	for _, name := range fixtures(t) {
+		t.Run(name, func(t *testing.T) {
+			st := fixture(t, name)
+			before := segments(st)
+			out := &storetest.Mem{}
+			plan := mendAll(t, st, out)
+			if plan.Changes() != changed[name] {
+				t.Errorf("changes: %v, with %q", plan.Changes(), plan.Notes)
+			}
+			if !plan.Changes() {
+				return
+			}
+			after := segments(out)
+			for id, n := range before {
+				if after[id] != n && name != "corrupt-segment-magic" {
+					t.Errorf("segment %s of %d bytes: %d bytes afterwards", id, n, after[id])
+				}
+			}
+			if again := mendAll(t, out, &storetest.Mem{}); again.Changes() {
+				t.Errorf("it needs another repair: %q", again.Notes)
+			}
+			// In place, the same, with what was replaced beside it.
+			mendAll(t, st, st)
+			for info, err := range out.List(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(st.Get(info.Name), out.Get(info.Name)) {
+					t.Errorf("%s differs in place", info.Name)
+				}
+			}
+			kept := 0
+			for info, err := range st.List(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasSuffix(info.Name, ".bak") {
+					kept++
+				}
+			}
+			if kept == 0 && name != "bad-journal" {
+				t.Error("what was replaced is not kept")
+			}
+		})
+	}
+}

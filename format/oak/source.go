@@ -1,0 +1,99 @@
+package oak
+
+import (
+	lru "container/list"
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/format/oak/internal/tarfile"
+)
+
+// parsed has the segments of a repository, the most recently used in memory.
+type parsed struct {
+	r *repository
+
+	mu    sync.Mutex
+	bytes int
+	used  lru.List // of *segment.Segment, the most recently used in front
+	m     map[segment.ID]*lru.Element
+}
+
+// parsedBytes is how much is held of segments: a few hundred.
+const parsedBytes = 48 << 20
+
+func newParsed(r *repository) *parsed {
+	return &parsed{r: r, m: map[segment.ID]*lru.Element{}}
+}
+
+// Segment reads a segment, of several copies the first that can be parsed.
+func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	p.mu.Lock()
+	if e := p.m[id]; e != nil {
+		p.used.MoveToFront(e)
+		p.mu.Unlock()
+		return e.Value.(*segment.Segment), nil
+	}
+	p.mu.Unlock()
+	s, err := p.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.m[id] == nil {
+		p.m[id] = p.used.PushFront(s)
+		p.bytes += s.Size()
+		for p.bytes > parsedBytes && p.used.Len() > 1 {
+			last := p.used.Remove(p.used.Back()).(*segment.Segment)
+			p.bytes -= last.Size()
+			delete(p.m, last.ID())
+		}
+	}
+	return s, nil
+}
+
+func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	var first error
+	for _, t := range p.r.tars {
+		i, ok := t.find(tarfile.ID(id))
+		if !ok {
+			continue
+		}
+		b, err := t.read(ctx, t.at(i))
+		if err == nil {
+			var s *segment.Segment
+			if s, err = segment.Parse(id, b); err == nil {
+				return s, nil
+			}
+		} else if err = p.r.storeFault(err); ctx.Err() != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		first = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	return nil, first
+}
+
+// Size is how long a segment is, by the index.
+func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
+	if _, e, ok := p.r.locate(tarfile.ID(id)); ok {
+		return e.Len, nil
+	}
+	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+}
+
+// read reads a segment of a tar.
+func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) {
+	if !t.holds(e) {
+		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, and the file ends at %d", e.ID, e.Len, t.size)}
+	}
+	b := make([]byte, e.Len)
+	return b, t.obj.ReadAt(ctx, b, e.Pos)
+}
