@@ -56,6 +56,10 @@ var comparisons = []comparison{
 	{"databundle: random reads by zlib, in process", bundleReads("zlib", "gzip", "6", wallRatio(0.6))},
 	{"databundle: random reads by zstd, in process", bundleReads("zstd", "zstd", "3", wallRatio(0.5))},
 	{"databundle: random reads as it is, in process", bundleReads("none", "", "", wallRatio(1.5))},
+	{"oak: list all segments", listOak},
+	{"oak: check everything, in process", sumOak},
+	{"oak: recover a tar without an index", mendOak},
+	{"oak: random segments, in process", readOak},
 }
 
 // memoryDir is where Linux has a file system in memory.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format/oak/internal/repo"
-	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/sweep"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
@@ -171,8 +170,7 @@ func (c *Cleanup) log(ctx context.Context) error {
 			return err
 		}
 	}
-	log, gone := c.plan.Log(old, sweep.LogLine{RepoSize: c.After, ReclaimedSize: c.Before - c.After, Millis: c.now.UnixMilli(),
-		Root: segment.RecordID{Segment: segment.ID(c.head.Segment), Number: c.head.Record}})
+	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: c.now.UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
 	}

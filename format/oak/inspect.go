@@ -90,7 +90,7 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	if err != nil {
 		return info, s.r.storeFault(err)
 	}
-	g, err := segment.Parse(segment.ID(x), b)
+	g, err := segment.Parse(x, b)
 	if bad, ok := errors.AsType[*segment.Error](err); ok {
 		info.Problems = append(info.Problems, bad.What)
 		return info, nil
@@ -100,7 +100,7 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	}
 	info.Version = g.Version()
 	for i := range g.RefCount() {
-		to := tarfile.ID(g.Ref(i))
+		to := g.Ref(i)
 		ref := Reference{Number: i + 1, ID: to.String(), Kind: kindOf(to)}
 		if at, _, ok := s.r.locate(to); ok {
 			ref.Tar = at.Name
@@ -172,7 +172,7 @@ func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 		return RecordInfo{}, err
 	}
 	info := RecordInfo{ID: d.ID.String(), Type: d.Type.String(), Position: d.Pos, Size: d.Len, Fields: []RecordField{}}
-	if t, _, ok := s.r.locate(tarfile.ID(x.Segment)); ok {
+	if t, _, ok := s.r.locate(x.Segment); ok {
 		info.Tar = t.Name
 	}
 	if d.Err != nil {

@@ -58,7 +58,7 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	var first error
 	for _, t := range p.r.tars {
-		i, ok := t.find(tarfile.ID(id))
+		i, ok := t.find(id)
 		if !ok {
 			continue
 		}
@@ -83,7 +83,7 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 
 // Size is how long a segment is, by the index.
 func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
-	if _, e, ok := p.r.locate(tarfile.ID(id)); ok {
+	if _, e, ok := p.r.locate(id); ok {
 		return e.Len, nil
 	}
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)

@@ -91,7 +91,7 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
-	rec, err := segment.NewReader(&segments{a: a}).Record(ctx, segment.RecordID{Segment: segment.ID(head.Segment), Number: head.Record})
+	rec, err := segment.NewReader(&segments{a: a}).Record(ctx, segment.RecordID{Segment: head.Segment, Number: head.Record})
 	if err != nil {
 		if err := ignoreDamage(err); err != nil {
 			return err

@@ -48,7 +48,7 @@ func writeStore(b *testing.B, dir string, size int64) {
 		for _, r := range s.Refs {
 			refs = append(refs, r[:]...)
 		}
-		return w.Add(tarfile.ID(s.ID), tarfile.Generation(s.Generation), s.Data, refs, s.BlobIDs)
+		return w.Add(s.ID, s.Generation, s.Data, refs, s.BlobIDs)
 	})
 	head = buildTree(b, s, func() bool { return w.Size() < size })
 	if err := w.Close(); err != nil {

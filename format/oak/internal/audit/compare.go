@@ -211,7 +211,7 @@ func (s *segments) Segment(ctx context.Context, id segment.ID) (*segment.Segment
 			return have, nil
 		}
 	}
-	p, ok := s.a.known.find(tarfile.ID(id))
+	p, ok := s.a.known.find(id)
 	if !ok {
 		return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 	}

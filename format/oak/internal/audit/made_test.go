@@ -115,7 +115,7 @@ func build(t testing.TB, gen segment.Generation) made {
 		for _, r := range s.Refs {
 			refs = append(refs, r[:]...)
 		}
-		return w.Add(tarfile.ID(s.ID), tarfile.Generation(s.Generation), s.Data, refs, s.BlobIDs)
+		return w.Add(s.ID, s.Generation, s.Data, refs, s.BlobIDs)
 	})
 	pages := 0
 	m.head = buildTree(t, s, func() bool { pages++; return pages < 124 })

@@ -210,7 +210,7 @@ func (m made) without(name string, data bool) {
 // there.
 func (m made) garbage() {
 	b := segment.NewBuilder(segment.BuilderOptions{}, func(_ context.Context, s segment.Finished) error {
-		p := part{data: s.Data, Entry: tarfile.Entry{ID: tarfile.ID(s.ID)}}
+		p := part{data: s.Data, Entry: tarfile.Entry{ID: s.ID}}
 		for _, r := range s.Refs {
 			p.refs = append(p.refs, r[:]...)
 		}

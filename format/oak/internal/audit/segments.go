@@ -101,7 +101,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 	if !e.ID.IsData() || !sound || !readable {
 		return nil
 	}
-	s, err := segment.Parse(segment.ID(e.ID), data)
+	s, err := segment.Parse(e.ID, data)
 	if err != nil {
 		c.t.of(BadSegment, Error, c.x.Name, e.Pos, e.ID, "%v", err)
 		return nil

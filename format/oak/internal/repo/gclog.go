@@ -41,6 +41,14 @@ func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 	}
 }
 
+// ParseGC reads a line.
+func ParseGC(text string) (GC, error) { return parseGC(text, -1) }
+
+// String is the line as Oak writes it since 1.8.
+func (g GC) String() string {
+	return fmt.Sprintf("%d,%d,%d,%d,%d,%d,%s", g.RepoSize, g.Reclaimed, g.Millis, g.Generation.Gen, g.Generation.Full, g.Nodes, g.Root)
+}
+
 func parseGC(text string, off int64) (GC, error) {
 	bad := func(format string, a ...any) (GC, error) {
 		return GC{}, &Error{Class: BadLine, Object: GCLog, Offset: off, What: "line: " + fmt.Sprintf(format, a...), Text: text}

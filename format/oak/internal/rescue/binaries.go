@@ -41,7 +41,7 @@ func newBinaries(p *Plan) *binaries {
 // there may be more of them; err is of the store.
 func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []string, lost, err error) {
 	b.names = b.names[:0]
-	g, lost := segment.Parse(segment.ID(id), data)
+	g, lost := segment.Parse(id, data)
 	if lost == nil {
 		b.source.current = g
 		lost, err = b.collect(ctx, g)
@@ -141,7 +141,7 @@ func (s *segments) Segment(ctx context.Context, id segment.ID) (*segment.Segment
 }
 
 func (s *segments) load(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	if k, ok := s.plan.at[tarfile.ID(id)]; ok {
+	if k, ok := s.plan.at[id]; ok {
 		var buf []byte
 		b, _, err := s.plan.read(ctx, s.plan.Segments[k], &buf)
 		if err != nil {
@@ -153,7 +153,7 @@ func (s *segments) load(ctx context.Context, id segment.ID) (*segment.Segment, e
 	if s.plan.o.Copies == nil {
 		return nil, missing
 	}
-	for place, err := range s.plan.o.Copies(ctx, tarfile.ID(id)) {
+	for place, err := range s.plan.o.Copies(ctx, id) {
 		if err != nil {
 			return nil, err
 		}

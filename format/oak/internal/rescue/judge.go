@@ -164,7 +164,7 @@ func (j *judge) believed(data []byte, crc uint32) Segment {
 }
 
 func (j *judge) parses(data []byte) bool {
-	_, err := segment.Parse(segment.ID(j.id), data)
+	_, err := segment.Parse(j.id, data)
 	return err == nil
 }
 

@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,9 +14,10 @@ import (
 type ID [16]byte
 
 // String is the lower-case form that file names and the journal have.
-func (id ID) String() string { return string(id.append(nil)) }
+func (id ID) String() string { return string(id.AppendText(nil)) }
 
-func (id ID) append(b []byte) []byte {
+// AppendText appends what String returns.
+func (id ID) AppendText(b []byte) []byte {
 	for i, part := range [...][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
 		if i > 0 {
 			b = append(b, '-')
@@ -30,6 +33,13 @@ func (id ID) IsData() bool { return id[8]>>4 == 0xA }
 // IsBulk reports whether id names a segment of bare bytes. What is neither data
 // nor bulk is read as bare bytes too.
 func (id ID) IsBulk() bool { return id[8]>>4 == 0xB }
+
+// Compare orders ids as the index of a tar does: as two signed numbers of 64 bits.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(
+		cmp.Compare(int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(other[:]))),
+		cmp.Compare(int64(binary.BigEndian.Uint64(id[8:])), int64(binary.BigEndian.Uint64(other[8:]))))
+}
 
 const idTextLen = 36
 
@@ -79,7 +89,7 @@ type RecordID struct {
 
 // String is the form "UUID:NUMBER".
 func (id RecordID) String() string {
-	return string(strconv.AppendInt(append(id.Segment.append(nil), ':'), int64(id.Number), 10))
+	return string(strconv.AppendInt(append(id.Segment.AppendText(nil), ':'), int64(id.Number), 10))
 }
 
 var errRecordID = errors.New("expected UUID:NUMBER or UUID.HEX8")

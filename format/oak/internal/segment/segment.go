@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -64,6 +65,22 @@ func (t Type) String() string {
 type Generation struct {
 	Gen, Full int32
 	Compacted bool
+}
+
+func (g Generation) String() string {
+	return fmt.Sprintf("%d,%d,%t", g.Gen, g.Full, g.Compacted)
+}
+
+// Compare orders by Gen, Full, Compacted.
+func (g Generation) Compare(other Generation) int {
+	c := cmp.Or(cmp.Compare(g.Gen, other.Gen), cmp.Compare(g.Full, other.Full))
+	switch {
+	case c != 0 || g.Compacted == other.Compacted:
+		return c
+	case other.Compacted:
+		return -1
+	}
+	return 1
 }
 
 // order is how the numbers of a record table's rows go.

@@ -34,7 +34,7 @@ func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (
 		b.report(t.Name, tarfile.Problem{Class: tarfile.BadSegment, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true,
 			What: fmt.Sprintf("binary references are lost: %v", err)})
 	}
-	seg, err := segment.Parse(segment.ID(e.ID), data)
+	seg, err := segment.Parse(e.ID, data)
 	if err != nil {
 		problem(err)
 		return nil, nil

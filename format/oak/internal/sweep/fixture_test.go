@@ -175,8 +175,8 @@ func newest(t testing.TB, dir string, tars []Tar) (head Head, root segment.Recor
 			continue
 		}
 		for _, x := range tars {
-			if i, ok := x.Index().Find(tarfile.ID(root.Segment)); ok {
-				return Head{tarfile.ID(root.Segment), x.Index().At(i).Generation}, root
+			if i, ok := x.Index().Find(root.Segment); ok {
+				return Head{root.Segment, x.Index().At(i).Generation}, root
 			}
 		}
 	}

@@ -249,17 +249,3 @@ func FuzzDamage(f *testing.F) {
 		}
 	})
 }
-
-func FuzzLogLine(f *testing.F) {
-	f.Add("100,20,1795220663942,3,1,77,486aa03b-5c65-4d55-ad28-72210ab8c5e7:5")
-	f.Add("1,2,3,4,5")
-	f.Fuzz(func(t *testing.T, s string) {
-		l, err := ParseLogLine(s)
-		if err != nil {
-			return
-		}
-		if again, err := ParseLogLine(l.String()); err != nil || again != l {
-			t.Errorf("%q: %+v, then %+v, %v", s, l, again, err)
-		}
-	})
-}

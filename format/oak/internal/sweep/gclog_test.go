@@ -5,41 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/format/oak/internal/repo"
+	"github.com/holdall/holdall/format/oak/internal/tarfile"
 )
-
-func TestLogLines(t *testing.T) {
-	const root = "486aa03b-5c65-4d55-ad28-72210ab8c5e7:5"
-	id, err := segment.ParseRecordID(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		text string
-		want LogLine
-	}{
-		{"100,20,1795220663942,3,1,77," + root, LogLine{100, 20, 1795220663942, 3, 1, 77, id}},
-		{"100,20,1795220663942,3,77," + root, LogLine{100, 20, 1795220663942, 3, 3, 77, id}},
-		{"100,20,1795220663942,3,77", LogLine{100, 20, 1795220663942, 3, 3, 77, segment.RecordID{}}},
-		{"-1,-1,-1,0,0,-1,00000000-0000-0000-0000-000000000000:0", LogLine{-1, -1, -1, 0, 0, -1, segment.RecordID{}}},
-	} {
-		got, err := ParseLogLine(c.text)
-		if err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v", c.text, got, err)
-		}
-		if strings.Count(c.text, ",") == 6 && got.String() != c.text {
-			t.Errorf("%s: written as %s", c.text, got)
-		}
-		if got.HasRoot() != strings.Contains(c.text, root) {
-			t.Errorf("%s: has a root: %t", c.text, got.HasRoot())
-		}
-	}
-	for _, text := range []string{"", "1,2,3,4", "1,2,3,4,5,6,7,8", "x,2,3,4,5,6," + root, "1,2,3,4,5,6,x", "1,2,3,4294967296,5,6," + root, "1,2,3,4,5,9223372036854775808," + root} {
-		if l, err := ParseLogLine(text); err == nil || !strings.HasPrefix(err.Error(), "gc.log: ") {
-			t.Errorf("%q: %+v, %v", text, l, err)
-		}
-	}
-}
 
 func TestLogIsBroughtInLine(t *testing.T) {
 	s := newSample(seeded(t))
@@ -50,7 +18,7 @@ func TestLogIsBroughtInLine(t *testing.T) {
 		s.head.gen.Compacted = compacted
 		_, tars := s.store(t, "data00001a.tar")
 		p := s.mark(t, tars, Options{Retain: 1})
-		head := LogLine{RepoSize: 100, ReclaimedSize: 50, Millis: 1000, Nodes: 4, Root: segment.RecordID{Segment: segment.ID(s.head.id), Number: 3}}
+		head := repo.GC{RepoSize: 100, Reclaimed: 50, Millis: 1000, Nodes: 4, Root: repo.Revision{Segment: s.head.id, Record: 3}}
 		added := "100,50,1000,1,1,4," + s.head.id.String() + ":3"
 		for _, c := range []struct {
 			what     string
@@ -108,12 +76,13 @@ func TestLogsOfStores(t *testing.T) {
 			old = content(t, storeOf(dir), "gc.log")
 		}
 		want := string(old)
-		head := LogLine{Millis: 5, Root: s.root}
+		root := repo.Revision{Segment: s.root.Segment, Record: s.root.Number}
+		head := repo.GC{Millis: 5, Root: root}
 		if c.added {
-			head.Generation, head.Full = s.plan.Head.Gen, s.plan.Head.Full
+			head.Generation = tarfile.Generation{Gen: s.plan.Head.Gen, Full: s.plan.Head.Full}
 			want += head.String() + "\n"
 		}
-		if log, gone := s.plan.Log(old, LogLine{Millis: 5, Root: s.root}); string(log) != want || gone != 0 {
+		if log, gone := s.plan.Log(old, repo.GC{Millis: 5, Root: root}); string(log) != want || gone != 0 {
 			t.Errorf("%s: %q, %d gone, expected %q", c.name, log, gone, want)
 		}
 	}

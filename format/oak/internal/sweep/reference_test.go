@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
-	"github.com/holdall/holdall/format/oak/internal/tarfile"
 )
 
 // These tests ask Oak itself, where HOLDALL_OAK_CHECK names the program that
@@ -278,7 +277,7 @@ func there(tars []Tar, line string) bool {
 	revision, _, _ := strings.Cut(line, " ")
 	id, err := segment.ParseRecordID(revision)
 	return err == nil && slices.ContainsFunc(tars, func(x Tar) bool {
-		_, ok := x.Index().Find(tarfile.ID(id.Segment))
+		_, ok := x.Index().Find(id.Segment)
 		return ok
 	})
 }

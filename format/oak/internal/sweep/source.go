@@ -5,7 +5,6 @@ import (
 	"io/fs"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
-	"github.com/holdall/holdall/format/oak/internal/tarfile"
 )
 
 // sourceCache is how many segments a source keeps: ids of binaries that are strings
@@ -28,7 +27,7 @@ func (s *source) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	}
 	for i := range s.tars {
 		t := &s.tars[i]
-		k, ok := t.Index().Find(tarfile.ID(id))
+		k, ok := t.Index().Find(id)
 		if !ok {
 			continue
 		}

@@ -21,7 +21,7 @@ func benchTar(b *testing.B) (*Tar, store.Object) {
 	defer f.Close()
 	r := rand.New(rand.NewPCG(1, 1))
 	w := NewWriter(f, "data00000a.tar", someTime)
-	noise := segment(r, ID{}, Generation{}, MaxSegment)
+	noise := randomSegment(r, ID{}, Generation{}, MaxSegment)
 	var before []ID
 	for !w.Full(250 << 20) {
 		id := randomID(r, r.IntN(3) > 0)
@@ -30,7 +30,7 @@ func benchTar(b *testing.B) (*Tar, store.Object) {
 		var refs []ID
 		if id.IsData() {
 			refs = before[max(0, len(before)-20):]
-			copy(data, segment(r, id, Generation{}, 1024, refs...))
+			copy(data, randomSegment(r, id, Generation{}, 1024, refs...))
 		}
 		if err := w.Add(id, Generation{}, data, pack(refs...), nil); err != nil {
 			b.Fatal(err)

@@ -93,8 +93,9 @@ func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 // doubtful looks at an entry whose header is not that of its segment.
 func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Problem)) (sound bool) {
 	problem := e.problemTo(report)
-	if isHeader(header, e, crc, true) {
-		// Its own checksum says so.
+	if h, err := ParseHeader(header); err == nil && !h.ChecksumOK && isHeader(header, e, crc, true) {
+		// Its own checksum, which is a sum of bytes, is right with that of the segment
+		// and wrong without.
 		problem(BadHeader, e.Pos-BlockSize, BlockSize, "header: the checksum of the segment in it is damaged, expected %08x", crc)
 		return true
 	}

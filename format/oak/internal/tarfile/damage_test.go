@@ -209,7 +209,7 @@ func TestScanFindsItsWayBehindDamage(t *testing.T) {
 	w := newWhole(t)
 	third, fourth := w.entries[2], w.entries[3]
 	header := int(third.Pos) - BlockSize
-	noise := segment(r, ID{}, Generation{}, 5*BlockSize)
+	noise := randomSegment(r, ID{}, Generation{}, 5*BlockSize)
 	for name, c := range map[string]struct {
 		b     []byte
 		lost  []ID // segments that cannot be had
@@ -339,7 +339,7 @@ func TestScanOfNothingButHeadersEnds(t *testing.T) {
 func TestFlippedBitsAreFound(t *testing.T) {
 	r := seeded(t)
 	for _, n := range []int{1, 2, 16, 511, 4096, MaxSegment} {
-		b := segment(r, ID{}, Generation{}, n)
+		b := randomSegment(r, ID{}, Generation{}, n)
 		crc := checksum(b)
 		if _, _, ok := FindFlip(b, crc); ok {
 			t.Errorf("%d bytes: a flip where there is none", n)

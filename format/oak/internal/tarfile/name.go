@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall/format/oak/internal/segment"
 )
 
 // ParseName takes apart the name of a tar. ok is what Oak's reader goes by: it
@@ -63,8 +65,8 @@ func ParseEntryName(name string) (EntryName, bool) {
 	if len(name) < idText {
 		return EntryName{}, false
 	}
-	id, ok := parseID(name[:idText])
-	if !ok {
+	id, err := segment.ParseID(name[:idText])
+	if err != nil {
 		return EntryName{}, false
 	}
 	e, rest := EntryName{ID: id}, name[idText:]
@@ -95,7 +97,7 @@ func parseCRC(s string) (crc uint32, ok bool) {
 func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
 
 func appendEntryName(b []byte, id ID, crc uint32) []byte {
-	b = append(id.appendText(b), '.')
+	b = append(id.AppendText(b), '.')
 	return hex.AppendEncode(b, []byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)})
 }
 

@@ -78,7 +78,7 @@ func TestOpeningTakesOneRequest(t *testing.T) {
 	for range 3000 {
 		id := randomID(r, true)
 		ids = append(ids, id)
-		if err := w.Add(id, Generation{}, segment(r, id, Generation{}, 32), pack(ids[:min(len(ids)-1, 5)]...), []string{id.String()}); err != nil {
+		if err := w.Add(id, Generation{}, randomSegment(r, id, Generation{}, 32), pack(ids[:min(len(ids)-1, 5)]...), []string{id.String()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // parts returns a tar of one segment with these binary references and graph, which
 // are without their footers.
 func parts(r *rand.Rand, id ID, brf, gph []byte, brfFooter, gphFooter footer) []byte {
-	data := segment(r, id, Generation{Gen: 1}, 64, randomID(r, true))
+	data := randomSegment(r, id, Generation{Gen: 1}, 64, randomID(r, true))
 	b := AppendHeader(nil, entryName(id, checksum(data)), 64, someTime())
 	b = append(append(b, data...), zeros[:pad(64)]...)
 	for _, p := range []struct {
@@ -156,7 +156,7 @@ func TestChecksOfTheIndexFindWhatOakDoesNot(t *testing.T) {
 	d1, d2, bulk, odd := randomID(r, true), randomID(r, true), randomID(r, false), randomID(r, true)
 	odd[8] = 0x80
 	sound := func() []Entry {
-		return []Entry{{d1, 512, 512, Generation{}}, {bulk, 1536, 100, Generation{}}, {d2, 2560, 32, Generation{1, 1, true}}}
+		return []Entry{{d1, 512, 512, Generation{}}, {bulk, 1536, 100, Generation{}}, {d2, 2560, 32, Generation{Gen: 1, Full: 1, Compacted: true}}}
 	}
 	const end = 3072
 	for name, c := range map[string]struct {

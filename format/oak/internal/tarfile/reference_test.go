@@ -96,7 +96,7 @@ func compareSegments(t *testing.T, name string, x *Tar, w expectedTar) {
 			continue
 		}
 		head, ok := ParseSegmentHead(buf)
-		gen := Generation{s.Gen, s.Full, s.Compacted}
+		gen := Generation{Gen: s.Gen, Full: s.Full, Compacted: s.Compacted}
 		if !ok || head.Version != s.Version || head.Generation != gen || !slices.Equal(texts(head.Refs), s.Refs) {
 			t.Errorf("%s: %s: head %v, expected %v", name, e.ID, head, s)
 		}

@@ -23,8 +23,8 @@ func randomID(r *rand.Rand, data bool) (id ID) {
 	return id
 }
 
-// segment returns random bytes, of a data segment with a sound header.
-func segment(r *rand.Rand, id ID, gen Generation, n int, refs ...ID) []byte {
+// randomSegment returns random bytes, of a data segment with a sound header.
+func randomSegment(r *rand.Rand, id ID, gen Generation, n int, refs ...ID) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(r.Uint32())
@@ -75,7 +75,7 @@ func small(t testing.TB, r *rand.Rand) ([]byte, map[ID][]byte) {
 				binaries = []string{fmt.Sprintf("binary-%d#100", i), "binary#0"}
 			}
 		}
-		all[id] = segment(r, id, gen, n, refs...)
+		all[id] = randomSegment(r, id, gen, n, refs...)
 		if err := w.Add(id, gen, all[id], pack(refs...), binaries); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 	r := seeded(t)
 	inner, _ := small(t, r)
 	outer, next := randomID(r, false), randomID(r, true)
-	b := slices.Concat(sealed(outer, inner), sealed(next, segment(r, next, Generation{}, 64)))
+	b := slices.Concat(sealed(outer, inner), sealed(next, randomSegment(r, next, Generation{}, 64)))
 	found, problems := scanAll(t, b)
 	if len(found) != 2 || found[0].ID != outer || found[1].ID != next || len(problems) > 0 {
 		t.Errorf("%d found, %v", len(found), problems)
@@ -57,7 +57,7 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 func TestSegmentsWithoutAChecksumInTheNameAreFound(t *testing.T) {
 	r := seeded(t)
 	a, b := randomID(r, true), randomID(r, false)
-	data := segment(r, a, Generation{}, 64)
+	data := randomSegment(r, a, Generation{}, 64)
 	file := slices.Concat(entry(a.String(), data), entry(b.String()+".more", data), entry(entryName(a, checksum(data))+".more", data))
 	found, problems := scanAll(t, file)
 	if len(found) != 3 || len(problems) > 0 {
@@ -110,7 +110,7 @@ func TestLengthsAreFoundByTheChecksum(t *testing.T) {
 				if data && (n%16 != 0 || n < 32) {
 					continue
 				}
-				b := segment(r, id, Generation{}, n)
+				b := randomSegment(r, id, Generation{}, n)
 				clear(b[n-zeroed:])
 				file := slices.Concat(sealed(id, b), sealed(id, b))
 				copy(file[sizeAt:], "xxxxxxxxxxx\x00")
@@ -157,7 +157,7 @@ func long(t testing.TB, r *rand.Rand) []byte {
 	var all []written
 	for range 40 {
 		id := randomID(r, r.IntN(2) == 0)
-		all = append(all, written{id: id, data: segment(r, id, Generation{}, 16*(2+r.IntN(MaxSegment/16-1)))})
+		all = append(all, written{id: id, data: randomSegment(r, id, Generation{}, 16*(2+r.IntN(MaxSegment/16-1)))})
 	}
 	return write(t, all)
 }

@@ -44,7 +44,7 @@ func randomTar(r *rand.Rand) (all []written) {
 				s.binaries = append(s.binaries, strings.Repeat(fmt.Sprintf("binary %d ", r.IntN(9)), r.IntN(5)))
 			}
 		}
-		s.data = segment(r, s.id, s.gen, n, s.refs...)
+		s.data = randomSegment(r, s.id, s.gen, n, s.refs...)
 		all = append(all, s)
 	}
 	return all
@@ -135,7 +135,7 @@ func TestWriterRefusesWhatCannotBe(t *testing.T) {
 	if err := w.Close(); err == nil || buf.Len() > 0 {
 		t.Error("a tar without segments")
 	}
-	if err := w.Add(data, Generation{}, segment(r, data, Generation{}, 32), nil, nil); err != nil {
+	if err := w.Add(data, Generation{}, randomSegment(r, data, Generation{}, 32), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	n := buf.Len()
