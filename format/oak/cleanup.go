@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/sweep"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
@@ -54,7 +55,7 @@ type TarCleanup struct {
 // decides. It writes nothing.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	if s.r.single {
-		return nil, errors.New("a cleanup needs the whole store: what one tar has may be needed by another")
+		return nil, refuse("a cleanup needs the whole store: what one tar has may be needed by another")
 	}
 	c := &Cleanup{s: s, Notes: []string{}, now: o.Now}
 	if c.now.IsZero() {
@@ -67,7 +68,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	var tars []sweep.Tar
 	for _, t := range s.r.tars {
 		if t.file == nil {
-			return nil, fmt.Errorf("%s has no index: 'holdall repair' makes one", t.Name)
+			return nil, refuse("%s has no index: 'holdall repair' makes one", t.Name)
 		}
 		tars = append(tars, sweep.Tar{Name: t.Name, Number: t.Number, Letter: t.Letter, Object: t.obj, Tar: t.file})
 	}
@@ -76,7 +77,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 		return nil, err
 	}
 	if c.head.Rewound > 0 {
-		return nil, fmt.Errorf("the newest %d revisions of the journal are lost: 'holdall verify' says why; a cleanup would go by an older one", c.head.Rewound)
+		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall verify' says why; a cleanup would go by an older one", c.head.Rewound)
 	}
 	_, e, _ := s.r.locate(c.head.Segment)
 	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Taken: func(name string) bool { return taken[name] },
@@ -100,6 +101,17 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 		}
 	}
 	return c, nil
+}
+
+func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Errorf(msg, args...)} }
+
+// refused reports whether err says that a store is not one to be cleaned up, and not
+// that it could not be read.
+func refused(err error) bool {
+	var r *sweep.Refused
+	var noHead *repo.Error
+	var damaged *format.CorruptError
+	return errors.As(err, &r) || errors.As(err, &noHead) || errors.As(err, &damaged)
 }
 
 // Changes reports whether there is something to do.

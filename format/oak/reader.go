@@ -263,7 +263,37 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 		}
 		fact(fmt.Sprintf("generation %d.%d%s", g.Full, g.Gen, compacted), "%d data segments, %d bytes", generations[g].segments, generations[g].bytes)
 	}
-	return about, nil
+	return about, r.aboutTars(ctx, fact)
+}
+
+// mostTars is how many tars are told one by one.
+const mostTars = 64
+
+// aboutTars says how much of each tar is garbage, as far as that can be told.
+func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, args ...any)) error {
+	var c *Cleanup
+	if !r.single {
+		var err error
+		if c, err = (&Store{r: r}).PlanCleanup(ctx, CleanupOptions{}); err != nil && !refused(err) {
+			return err
+		}
+	}
+	garbage, segments := int64(0), 0
+	for i, t := range slices.Backward(r.tars) {
+		said := fmt.Sprintf("%d segments, %d bytes", t.len(), t.size)
+		if c != nil {
+			x := c.Tars[i]
+			garbage, segments = garbage+x.GarbageBytes, segments+x.Garbage
+			said += fmt.Sprintf(", %d bytes of garbage", x.GarbageBytes)
+		}
+		if len(r.tars) <= mostTars {
+			fact(t.Name, "%s", said)
+		}
+	}
+	if c != nil {
+		fact("garbage", "%d segments, %d bytes; a cleanup would free %d bytes", segments, garbage, c.Before-c.After)
+	}
+	return nil
 }
 
 // aboutStore says what journal and manifest say.

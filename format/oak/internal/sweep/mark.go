@@ -20,7 +20,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 		o.Report = func(string, tarfile.Problem) {}
 	}
 	if err := check(tars, head, o); err != nil {
-		return nil, err
+		return nil, &Refused{err}
 	}
 	m := marker{head: head, o: o, ahead: o.Root != nil, bulk: newBulk(tars)}
 	p := &Plan{Head: head, Tars: make([]TarPlan, len(tars)), report: o.Report}
@@ -33,7 +33,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	}
 	if !p.Keeps(head.Segment) {
 		// By a root that is older: a line of gc.log that a compaction did not bring in line.
-		return nil, fmt.Errorf("segment %s of the newest revision: garbage by root %s, expected it to be kept", head.Segment, *o.Root)
+		return nil, &Refused{fmt.Errorf("segment %s of the newest revision: garbage by root %s, expected it to be kept", head.Segment, *o.Root)}
 	}
 	for i := range p.Tars {
 		m.rest(&p.Tars[i])
@@ -41,6 +41,12 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	}
 	return p, nil
 }
+
+// Refused says why a store is not cleaned up; any other error of [Mark] is one of a
+// tar, or of the store that it is in.
+type Refused struct{ Err error }
+
+func (e *Refused) Error() string { return e.Err.Error() }
 
 // check refuses what would make garbage of a whole store.
 func check(tars []Tar, head Head, o Options) error {
