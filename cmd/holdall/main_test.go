@@ -3,11 +3,14 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +22,24 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"holdall": main})
+	testscript.Main(m, map[string]func(){"holdall": main, "whileopen": whileOpen})
+}
+
+// whileopen STORE ARGS…: runs holdall as another process while this one has the lock of
+// a segment store.
+func whileOpen() {
+	unlock, err := lockRepository(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	cmd := exec.Command("holdall", os.Args[2:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = cmd.Run()
+	unlock()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		os.Exit(failed.ExitCode())
+	}
 }
 
 // TestScripts runs testdata/*.txtar: the command line as users see it. Their
