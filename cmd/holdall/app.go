@@ -39,7 +39,11 @@ type app struct {
 	cafEnds     string
 	external    []string
 	dropOrphans bool
-	maxIndex    sizeFlag
+
+	oakRevision   string
+	oakCheckpoint string
+	oakDatastore  string
+	maxIndex      sizeFlag
 
 	verb    string // at work, for error lines
 	address string // at work, for error lines
@@ -112,6 +116,11 @@ func (a *app) openOptions() holdall.OpenOptions {
 	}
 	if a.dropOrphans {
 		o.Param["drop-orphans"] = "true"
+	}
+	for key, value := range map[string]string{"revision": a.oakRevision, "checkpoint": a.oakCheckpoint, "datastore": a.oakDatastore} {
+		if value != "" {
+			o.Param[key] = value
+		}
 	}
 	return o
 }
@@ -235,6 +244,9 @@ is read, a folder will do as well.`,
 	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
 	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
+	f.StringVar(&a.oakRevision, "revision", "", "oak, view tree: UUID:NUMBER, or a time: the newest revision that is not after it")
+	f.StringVar(&a.oakCheckpoint, "checkpoint", "", "oak, view tree: the tree of a checkpoint")
+	f.StringVar(&a.oakDatastore, "datastore", "", "oak, view tree: the folder of a data store, for binaries that are there")
 	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")

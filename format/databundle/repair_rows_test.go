@@ -24,7 +24,7 @@ func crowd() []added {
 		if i%50 == 7 {
 			b = make([]byte, 9000)
 		}
-		all = append(all, added{format.Entry{Name: fmt.Sprintf("%d/%x.txt", i%7, r.Uint64()), Size: int64(len(b))}, b})
+		all = append(all, added{format.Entry{Name: fmt.Sprintf("%d/%06d-%x.txt", i/100, i, r.Uint64()), Size: int64(len(b))}, b})
 	}
 	return all
 }

@@ -329,8 +329,9 @@ func testDeterministic(t *testing.T, a *archive) {
 }
 
 func testViews(t *testing.T, a *archive) {
-	for _, v := range a.f.Views {
-		if _, err := a.readAll(t.Context(), a.st, a.name, format.OpenOptions{View: v}); err != nil {
+	for i, v := range a.f.Views {
+		// A part of an archive may be too little for another view than the usual one.
+		if _, err := a.readAll(t.Context(), a.st, a.name, format.OpenOptions{View: v}); err != nil && !(i > 0 && errors.Is(err, errors.ErrUnsupported)) {
 			t.Errorf("view %s: %v", v, err)
 		}
 	}

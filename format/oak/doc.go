@@ -16,8 +16,11 @@
 // counts. A tar whose writer was killed has no index: it is scanned, and never
 // written for that.
 //
-// The code goes by these things: repository.go opens tars, reader.go shows their
-// segments as entries, regions.go what is no segment. What the bytes mean is in
-// closets: tarfile, segment, repo (journal and such), audit (what is wrong), rescue
+// The code goes by these things: repository.go opens tars. reader.go shows their
+// segments as entries, regions.go what is no segment. The tree of nodes is another
+// view: tree_open.go chooses a revision, tree.go walks, tree_find.go goes to a path,
+// tree_names.go makes paths of names, tree_value.go and tree_array.go contents of
+// values. verify.go, repair.go and cleanup.go put the closets to work, inspect.go is
+// for looking at single segments and records. What the bytes mean is in closets: tarfile, segment, repo (journal and such), audit (what is wrong), rescue
 // (what can be saved), sweep (what is garbage).
 package oak

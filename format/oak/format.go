@@ -14,7 +14,7 @@ import (
 var Format = &format.Format{
 	Name:     "oak",
 	Title:    "Oak segment store",
-	Views:    []string{segmentsView},
+	Views:    []string{segmentsView, treeView},
 	Detect:   detect,
 	Open:     open,
 	Verify:   verify,
@@ -64,5 +64,8 @@ func isTar(name string) bool {
 // IsTar takes the name of a tar of a store apart.
 func IsTar(name string) (number int, letter byte, ok bool) { return tarfile.ParseName(name) }
 
-// segmentsView shows segments as files.
-const segmentsView = "segments"
+// Views of a store.
+const (
+	segmentsView = "segments" // as files, in a folder for each tar
+	treeView     = "tree"     // of nodes, as folders, with their properties
+)

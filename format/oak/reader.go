@@ -18,12 +18,15 @@ import (
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	if o.View != "" && o.View != segmentsView {
+	if o.View != "" && o.View != segmentsView && o.View != treeView {
 		return nil, fmt.Errorf("oak has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.View == treeView {
+		return openTree(ctx, r, o)
 	}
 	return &segmentReader{r}, nil
 }

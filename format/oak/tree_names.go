@@ -1,0 +1,129 @@
+package oak
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Names of nodes and properties are those of the tree, but for what no path can hold,
+// or no file system would. Of such a name, bytes are written as % and two upper-case
+// digits of hex:
+//
+//	. and ..             all of it
+//	/ and \              which Oak does not allow, and some systems read as a slash
+//	control characters   and bytes that are not UTF-8
+//	:                    at the top, behind a single letter: it looks like a drive
+//	%                    where what follows would make one of these forms
+//
+// An empty name is a % alone. Of a property and a child of one name, which Oak allows,
+// the property has propertyMark behind its name. What is lost of a node's children
+// with its name is lostMark and a number, counted from 1 in the order of the children.
+const (
+	propertyMark = "%prop"
+	lostMark     = "%lost"
+)
+
+// treeName is an element of a path that was read.
+type treeName struct {
+	name     string // in the store
+	property bool   // it has the mark of a property
+	lost     int    // number of a lost child, else 0
+}
+
+// readTreeName is the inverse of writeTreeName, and of the marks. It accepts no other
+// way to write a name than theirs.
+func readTreeName(elem string, top bool) (n treeName, ok bool) {
+	if digits, ok := strings.CutPrefix(elem, lostMark); ok {
+		n.lost, ok = readIndex(digits)
+		return n, ok && n.lost > 0
+	}
+	text, marked := strings.CutSuffix(elem, propertyMark)
+	n.property = marked
+	if text != "%" {
+		n.name = unescapeName(text)
+	}
+	return n, writeTreeName(n.name, top) == text
+}
+
+// readIndex reads a number without zeros before it.
+func readIndex(s string) (int, bool) {
+	i, err := strconv.Atoi(s)
+	return i, err == nil && i >= 0 && strconv.Itoa(i) == s
+}
+
+// writeTreeName makes an element of a path of a name. At the top it is the beginning
+// of the path.
+func writeTreeName(name string, top bool) string {
+	switch name {
+	case "":
+		return "%"
+	case ".", "..":
+		return strings.Repeat("%2E", len(name))
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c < ' ' || c >= 0x7f || c == '%' || c == '/' || c == '\\' || c == ':' && i == 1 && top {
+			return escapeName(name, top)
+		}
+	}
+	return name
+}
+
+func escapeName(name string, top bool) string {
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRuneInString(name[i:])
+		escape := false
+		switch {
+		case r == utf8.RuneError && n == 1, r == '/', r == '\\', unicode.IsControl(r):
+			escape = true
+		case r == '%':
+			escape = startsForm(name[i+1:], i == 0)
+		case r == ':':
+			escape = top && i == 1 && isASCIILetter(name[0])
+		}
+		for _, c := range []byte(name[i : i+n]) {
+			if escape {
+				const hex = "0123456789ABCDEF"
+				b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
+			} else {
+				b.WriteByte(c)
+			}
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// startsForm reports whether a % would mean something before rest.
+func startsForm(rest string, first bool) bool {
+	return len(rest) >= 2 && isUpperHex(rest[0]) && isUpperHex(rest[1]) ||
+		strings.HasPrefix(rest, propertyMark[1:]) || strings.HasPrefix(rest, lostMark[1:]) || first && rest == ""
+}
+
+func isASCIILetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func isUpperHex(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
+
+func unescapeName(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	value := func(c byte) byte {
+		if c <= '9' {
+			return c - '0'
+		}
+		return c - 'A' + 10
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isUpperHex(s[i+1]) && isUpperHex(s[i+2]) {
+			b.WriteByte(value(s[i+1])<<4 | value(s[i+2]))
+			i += 2
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
