@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -28,12 +29,18 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if o.View == treeView {
 		return openTree(ctx, r, o)
 	}
-	return &segmentReader{r}, nil
+	return &segmentReader{repository: r}, nil
 }
 
 // segmentReader shows segments as files, in a folder for each tar, and the files
 // beside the tars. Nothing is held for a segment but its row of the index.
-type segmentReader struct{ *repository }
+type segmentReader struct {
+	*repository
+
+	mu    sync.Mutex
+	graph *tarfile.Graph // of one tar; nil if it has none that is sound
+	of    *segmentTar
+}
 
 func (r *segmentReader) Close() error { return r.close() }
 
@@ -44,6 +51,7 @@ const (
 	fullAttr       = "full_generation"
 	compactedAttr  = "compacted"
 	positionAttr   = "position"
+	referencesAttr = "references" // how many segments it refers to, if the graph says
 )
 
 // place is where an entry's content is.
@@ -62,14 +70,32 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
+// graphOf is the graph of a tar, of which one is held: entries mostly come tar by tar.
+func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of != t {
+		g, err := t.graph(ctx)
+		if err != nil {
+			return nil, r.storeFault(err)
+		}
+		r.graph, r.of = g, t
+	}
+	return r.graph, nil
+}
+
 // entryOf is the entry of a segment.
-func (r *repository) entryOf(t *segmentTar, x tarfile.Entry) format.Entry {
+func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry) format.Entry {
 	e := format.Entry{
 		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
 		Attr: map[string]string{
 			kindAttr: kindOf(x.ID), generationAttr: strconv.Itoa(int(x.Generation.Gen)), fullAttr: strconv.Itoa(int(x.Generation.Full)),
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
 		},
+	}
+	if g != nil && x.ID.IsData() {
+		targets, _ := g.Targets(x.ID)
+		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
 	}
 	if !t.holds(x) {
 		p := r.fault(outOfBounds, t.path, x.Pos, "%d bytes are said to be at %d, and the file ends at %d", x.Len, x.Pos, t.size).Problem
@@ -107,12 +133,17 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 			}
 		}
 		for _, t := range slices.Backward(r.tars) {
+			g, err := r.graphOf(ctx, t)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
 			for n, i := range t.byPosition() {
 				if n&0xfff == 0 && ctx.Err() != nil {
 					yield(format.Entry{}, context.Cause(ctx))
 					return
 				}
-				if !yield(r.entryOf(t, t.at(int(i))), nil) {
+				if !yield(r.entryOf(t, g, t.at(int(i))), nil) {
 					return
 				}
 			}
@@ -145,7 +176,11 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 		}
 		if id, err := tarfile.ParseID(base); err == nil {
 			if i, ok := t.find(id); ok {
-				return r.entryOf(t, t.at(i)), nil
+				g, err := r.graphOf(ctx, t)
+				if err != nil {
+					return format.Entry{}, err
+				}
+				return r.entryOf(t, g, t.at(i)), nil
 			}
 		}
 	}
@@ -176,8 +211,13 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 			yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err})
 			return
 		}
+		g, err := r.graphOf(ctx, t)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
 		for i := range t.len() {
-			if !yield(r.entryOf(t, t.at(i)), nil) {
+			if !yield(r.entryOf(t, g, t.at(i)), nil) {
 				return
 			}
 		}

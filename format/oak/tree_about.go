@@ -13,7 +13,7 @@ import (
 
 // About says which revision is shown, and what else there is.
 func (t *treeReader) About(ctx context.Context) (format.About, error) {
-	about, err := (&segmentReader{t.repository}).About(ctx)
+	about, err := (&segmentReader{repository: t.repository}).About(ctx)
 	if err != nil {
 		return about, err
 	}

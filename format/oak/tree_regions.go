@@ -15,7 +15,7 @@ import (
 // runs of values only a walk of the whole tree tells.
 func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
-		for g, err := range (&segmentReader{t.repository}).Regions(ctx) {
+		for g, err := range (&segmentReader{repository: t.repository}).Regions(ctx) {
 			if !yield(g, err) || err != nil {
 				return
 			}
