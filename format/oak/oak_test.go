@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -173,5 +175,46 @@ func TestStoresAreRepaired(t *testing.T) {
 				t.Error("what was replaced is not kept")
 			}
 		})
+	}
+}
+
+// A line of the journal that names a node somewhere in the tree.
+func TestAHeadThatIsNotAboveTheTreeIsAnError(t *testing.T) {
+	st := fixture(t, "checkpoints")
+	s, err := OpenStore(t.Context(), st, "s", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	head, err := s.r.head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Segment(t.Context(), head.Segment.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range info.Records {
+		if r.Type != "node" {
+			continue
+		}
+		line := fmt.Sprintf("%s:%d root 1795220663942\n", info.ID, r.Number)
+		st.Put("s/journal.log", append(bytes.Clone(fixture(t, "checkpoints").Get("s/journal.log")), line...))
+		broken := false
+		if _, err := holdall.Verify(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+			func(p holdall.Problem) { broken = broken || p.Class == "head-broken" }); err != nil {
+			t.Fatal(err)
+		}
+		n, err := s.records.Node(t.Context(), segment.RecordID{Segment: head.Segment, Number: r.Number})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, above, err := n.Child(t.Context(), "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if broken == above {
+			t.Errorf("record %d, which has a child root: %v; called broken: %v", r.Number, above, broken)
+		}
 	}
 }

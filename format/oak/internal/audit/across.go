@@ -91,16 +91,35 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
-	rec, err := segment.NewReader(&segments{a: a}).Record(ctx, segment.RecordID{Segment: head.Segment, Number: head.Record})
+	records := segment.NewReader(&segments{a: a})
+	id := segment.RecordID{Segment: head.Segment, Number: head.Record}
+	off := x.pos(int(p.entry))
+	rec, err := records.Record(ctx, id)
+	what := ""
+	switch {
+	case err != nil:
+	case rec.Type() != segment.NodeRecord:
+		off += int64(rec.Pos())
+		what = fmt.Sprintf("expected a node, found a %s", rec.Type())
+	default:
+		off += int64(rec.Pos())
+		var n segment.Node
+		ok := false
+		if n, err = records.Node(ctx, id); err == nil {
+			_, ok, err = n.Child(ctx, "root")
+		}
+		if err == nil && !ok {
+			what = "expected the node above the tree, found one without a child root"
+		}
+	}
 	if err != nil {
 		if err := ignoreDamage(err); err != nil {
 			return err
 		}
-		t.of(HeadBroken, Error, x.Name, x.pos(int(p.entry)), head.Segment, "head %s: %v", head.Revision, err)
-		return nil
+		what = err.Error()
 	}
-	if rec.Type() != segment.NodeRecord {
-		t.of(HeadBroken, Error, x.Name, x.pos(int(p.entry))+int64(rec.Pos()), head.Segment, "head %s: expected a node, found a %s", head.Revision, rec.Type())
+	if what != "" {
+		t.of(HeadBroken, Error, x.Name, off, head.Segment, "head %s: %s", head.Revision, what)
 	}
 	return nil
 }
