@@ -37,10 +37,18 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 type segmentReader struct {
 	*repository
 
-	mu    sync.Mutex
-	graph *tarfile.Graph // of one tar; nil if it has none that is sound
-	of    *segmentTar
+	mu     sync.Mutex
+	graphs []tarGraph // the one that was used last comes first
 }
+
+// tarGraph is the graph of a tar, nil if it has none that is sound.
+type tarGraph struct {
+	of    *segmentTar
+	graph *tarfile.Graph
+}
+
+// heldGraphs is how many bytes of graphs are held: those of a hundred tars.
+const heldGraphs = 32 << 20
 
 func (r *segmentReader) Close() error { return r.close() }
 
@@ -70,18 +78,32 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
-// graphOf is the graph of a tar, of which one is held: entries mostly come tar by tar.
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of != t {
-		g, err := t.graph(ctx)
-		if err != nil {
-			return nil, r.storeFault(err)
+	for i, g := range r.graphs {
+		if g.of == t {
+			copy(r.graphs[1:i+1], r.graphs[:i])
+			r.graphs[0] = g
+			return g.graph, nil
 		}
-		r.graph, r.of = g, t
 	}
-	return r.graph, nil
+	g, err := t.graph(ctx)
+	if err != nil {
+		return nil, r.storeFault(err)
+	}
+	r.graphs = slices.Insert(r.graphs, 0, tarGraph{t, g})
+	held := 0
+	for i, x := range r.graphs {
+		if x.graph != nil {
+			held += x.graph.Held()
+		}
+		if i > 0 && held > heldGraphs {
+			r.graphs = slices.Delete(r.graphs, i, len(r.graphs))
+			break
+		}
+	}
+	return g, nil
 }
 
 // entryOf is the entry of a segment.

@@ -2,8 +2,11 @@ package oak
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"runtime"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/audit"
 	"github.com/holdall/holdall/format/oak/internal/repo"
@@ -100,10 +103,9 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		if err := a.Tail(ctx, i, tell); err != nil {
 			return err
 		}
-		if o.Quick {
-			continue
-		}
-		if err := a.Segments(ctx, i, tell); err != nil {
+	}
+	if !o.Quick {
+		if err := checkSegments(ctx, a, tell); err != nil {
 			return err
 		}
 	}
@@ -111,6 +113,31 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return nil
 	}
 	return a.Across(ctx, tell)
+}
+
+// checkSegments checks the segments of several tars at once, and tells what it finds
+// tar by tar.
+func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
+	found := make([][]audit.Problem, a.Len())
+	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }
+	all := codec.NewParallel(min(runtime.GOMAXPROCS(0), 8), func(_ int, dst, src []byte) ([]byte, error) {
+		i := tar(src)
+		return dst, a.Segments(ctx, i, func(p audit.Problem) { found[i] = append(found[i], p) })
+	}, func(src, _ []byte) error {
+		for _, p := range found[tar(src)] {
+			tell(p)
+		}
+		found[tar(src)] = nil
+		return nil
+	})
+	var err error
+	for i := 0; i < a.Len() && err == nil; i++ {
+		err = all.Add(binary.LittleEndian.AppendUint32(all.Buffer(), uint32(i)))
+	}
+	if ended := all.Close(); err == nil {
+		err = ended // of the blocks, all of which have been taken now
+	}
+	return err
 }
 
 // problemOf puts what an audit found into the house's words.

@@ -89,6 +89,9 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	return g, nil
 }
 
+// Held is how many bytes a graph takes in memory.
+func (g *Graph) Held() int { return len(g.b) + 4*len(g.lists) }
+
 // Len returns how many segments have a list.
 func (g *Graph) Len() int { return len(g.lists) }
 
