@@ -45,7 +45,7 @@ var floors = map[string]string{
 	"format/oak":                         "format store codec format/oak/internal/audit format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
 	"format/oak/internal/tarfile":        "store format/oak/internal/segment",
 	"format/oak/internal/segment":        "",
-	"format/oak/internal/repo":           "store format/oak/internal/tarfile",
+	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile",
 	"format/oak/internal/audit":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
 	"format/oak/internal/rescue":         "store format/oak/internal/segment format/oak/internal/tarfile",
 	"format/oak/internal/sweep":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",

@@ -3,6 +3,7 @@ package format
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"slices"
@@ -175,6 +176,20 @@ func (x *Index) FileAbove(name string) string {
 		}
 	}
 	return ""
+}
+
+// NameProblem says what is wrong with the name of the entry in a row, whose volume is
+// the caller's to add: a warning, for the entry can be read.
+func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
+	p = Problem{Severity: Warning, Off: -1, Entry: e.Name, HasEntry: true}
+	if class := NameFault(e.Name); class != "" {
+		p.Code, p.Class, p.Message = UnsafePath, class, "the name is not extracted: "+NameAdvice(class)
+	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != Dir {
+		p.Code, p.Message = Duplicate, "the archive has this name again: the last one counts"
+	} else if above := x.FileAbove(e.Name); above != "" {
+		p.Code, p.Class, p.Message = UnsafePath, "name-conflict", fmt.Sprintf("%q is no directory: the first one stored is extracted", above)
+	}
+	return p, p.Message != ""
 }
 
 // ReadDir yields what lies directly in dir, by name in byte order of the whole

@@ -33,14 +33,17 @@ of these. Reading never writes anything beside them, whatever state they are in.
 	return cmd
 }
 
-// openOak opens a segment store.
-func (a *app) openOak(ctx context.Context, address string) (*oak.Store, error) {
+// withOak opens a segment store, and closes it when do has done its work.
+func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) error) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	o := a.openOptions()
-	return oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: o.Limits})
+	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
 }
 
 func (a *app) oakSegmentCommand() *cobra.Command {
@@ -53,30 +56,27 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.openOak(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			info, err := s.Segment(ctx, args[1])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				a.printJSON(info)
-			} else {
-				a.printSegment(info)
-			}
-			if !dump {
-				return nil
-			}
-			b, err := s.Bytes(ctx, args[1])
-			if err != nil {
-				return err
-			}
-			d := hex.Dumper(a.out)
-			_, err = d.Write(b)
-			return errors.Join(err, d.Close())
+			return a.withOak(ctx, args[0], func(s *oak.Store) error {
+				info, err := s.Segment(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(info)
+				} else {
+					a.printSegment(info)
+				}
+				if !dump {
+					return nil
+				}
+				b, err := s.Bytes(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				d := hex.Dumper(a.out)
+				_, err = d.Write(b)
+				return errors.Join(err, d.Close())
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
@@ -136,37 +136,34 @@ func (a *app) oakRecordCommand() *cobra.Command {
 		Args:    args(2, 2, "a store and the id of a record"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.openOak(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			r, err := s.Record(ctx, args[1])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				a.printJSON(r)
+			return a.withOak(ctx, args[0], func(s *oak.Store) error {
+				r, err := s.Record(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(r)
+					return nil
+				}
+				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+				for _, f := range r.Fields {
+					fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
+					if f.Record != "" {
+						fmt.Fprintf(a.out, " %s", f.Record)
+					}
+					if f.Value != "" {
+						fmt.Fprintf(a.out, " %s", printable(f.Value))
+					}
+					if f.Problem != "" {
+						fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
+					}
+					fmt.Fprintln(a.out)
+				}
+				if r.Problem != "" {
+					fmt.Fprintln(a.out, "problem:", printable(r.Problem))
+				}
 				return nil
-			}
-			fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
-			for _, f := range r.Fields {
-				fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
-				if f.Record != "" {
-					fmt.Fprintf(a.out, " %s", f.Record)
-				}
-				if f.Value != "" {
-					fmt.Fprintf(a.out, " %s", printable(f.Value))
-				}
-				if f.Problem != "" {
-					fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
-				}
-				fmt.Fprintln(a.out)
-			}
-			if r.Problem != "" {
-				fmt.Fprintln(a.out, "problem:", printable(r.Problem))
-			}
-			return nil
+			})
 		},
 	}
 }
@@ -182,24 +179,21 @@ a line of JSON for each. Where a tar's graph is damaged, the segments are read.`
 		Args:    args(1, 1, "a store"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.openOak(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			if out != "" {
-				return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
-			}
-			if !a.json {
-				return writeGraph(ctx, s, a.out)
-			}
-			for e, err := range s.Graph(ctx) {
-				if err != nil {
-					return err
+			return a.withOak(ctx, args[0], func(s *oak.Store) error {
+				if out != "" {
+					return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
 				}
-				a.printJSON(e)
-			}
-			return nil
+				if !a.json {
+					return writeGraph(ctx, s, a.out)
+				}
+				for e, err := range s.Graph(ctx) {
+					if err != nil {
+						return err
+					}
+					a.printJSON(e)
+				}
+				return nil
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")

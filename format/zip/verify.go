@@ -23,18 +23,11 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	defer x.Close()
 	r := x.(*reader)
 	for i, e := range r.entries {
-		p := format.Problem{Severity: format.Warning, Volume: name, Off: -1, Entry: e.Name, HasEntry: true}
 		if e.Fault != nil {
 			report(*e.Fault)
 		}
-		if class := format.NameFault(e.Name); class != "" {
-			p.Code, p.Class, p.Message = format.UnsafePath, class, "the name is not extracted: "+format.NameAdvice(class)
-			report(p)
-		} else if row, ok := r.Find(e.Name); ok && row != i && e.Kind != format.Dir {
-			p.Code, p.Message = format.Duplicate, "the archive has this name again: the last one counts"
-			report(p)
-		} else if above := r.FileAbove(e.Name); above != "" {
-			p.Code, p.Class, p.Message = format.UnsafePath, "name-conflict", fmt.Sprintf("%q is no directory: the first one stored is extracted", above)
+		if p, found := r.NameProblem(i, e); found {
+			p.Volume = name
 			report(p)
 		}
 	}

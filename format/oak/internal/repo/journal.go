@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"strconv"
 	"strings"
 
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -23,46 +23,14 @@ func (r Revision) String() string {
 	return r.Segment.String() + ":" + strconv.Itoa(int(r.Record))
 }
 
-const idText = 36
-
 // ParseRevision reads "UUID:NUMBER" and "UUID.HEX", the number in eight digits: in
 // lower case, without zeros before a decimal number, as Oak does.
 func ParseRevision(s string) (Revision, error) {
-	bad := func(what string) (Revision, error) {
-		return Revision{}, fmt.Errorf("revision: %.80q: %s", s, what)
-	}
-	if len(s) < idText+2 {
-		return bad("expected a UUID and a number")
-	}
-	id, err := tarfile.ParseID(s[:idText])
+	id, err := segment.ParseRecordID(s)
 	if err != nil {
-		return bad("expected a UUID in lower case")
+		return Revision{}, fmt.Errorf("revision: %w", err)
 	}
-	digits, base := s[idText+1:], 10
-	switch s[idText] {
-	case ':':
-		if digits[0] == '0' && len(digits) > 1 {
-			return bad("expected a number without zeros before it")
-		}
-	case '.':
-		base = 16
-		if len(digits) != 8 {
-			return bad("expected eight digits behind the dot")
-		}
-	default:
-		return bad("expected a colon or a dot behind the UUID")
-	}
-	n := int64(0)
-	for _, c := range []byte(digits) {
-		d := strings.IndexByte("0123456789abcdef"[:base], c)
-		if d < 0 {
-			return bad("expected a number in decimal or, behind a dot, in hex in lower case")
-		}
-		if n = n*int64(base) + int64(d); n > math.MaxInt32 {
-			return bad("expected a number of 31 bits")
-		}
-	}
-	return Revision{id, int32(n)}, nil
+	return Revision{id.Segment, id.Number}, nil
 }
 
 // An Entry is a line of a journal.
