@@ -147,14 +147,17 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		if t.Action != sweep.Rewrite && t.Action != sweep.Drop {
 			continue
 		}
-		if err := store.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil {
-			return err
+		// Letters that did not count would count again without this one. Those of
+		// tars that stay may be damaged, and have what can be saved.
+		for _, l := range r.shadowed {
+			if l.Number != t.Number {
+				continue
+			}
+			if err := store.Remove(ctx, r.st, r.list.Path(l.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
-	}
-	// A tar that was read before is none that counts any more, nor are letters that
-	// did not count before.
-	for _, t := range r.shadowed {
-		if err := store.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := store.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,5 +217,39 @@ func TestAHeadThatIsNotAboveTheTreeIsAnError(t *testing.T) {
 		if broken == above {
 			t.Errorf("record %d, which has a child root: %v; called broken: %v", r.Number, above, broken)
 		}
+	}
+}
+
+// A cleanup removes what it replaces, and no letter of a tar that stays: a repair may
+// yet find something in it.
+func TestACleanupLeavesLettersOfTarsThatStay(t *testing.T) {
+	st := fixture(t, "cleanup-pending")
+	damaged := st.Get("s/data00003a.tar")[:5000]
+	st.Put("s/data00003b.tar", damaged) // the newest letter, without an index
+	st.Put("s/data00000b.tar", damaged)
+	s, err := OpenStore(t.Context(), st, "s", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.PlanCleanup(t.Context(), CleanupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var tars []string
+	for name := range objects(t, st) {
+		if strings.HasSuffix(name, ".tar") {
+			tars = append(tars, strings.TrimPrefix(name, "s/"))
+		}
+	}
+	slices.Sort(tars)
+	want := []string{"data00000c.tar", "data00001b.tar", "data00002a.tar", "data00003a.tar", "data00003b.tar"}
+	if !slices.Equal(tars, want) {
+		t.Errorf("%q, expected %q", tars, want)
 	}
 }
