@@ -253,3 +253,20 @@ func TestACleanupLeavesLettersOfTarsThatStay(t *testing.T) {
 		t.Errorf("%q, expected %q", tars, want)
 	}
 }
+
+// What a repair keeps though nothing proves it may go on being wrong, and the plan says
+// so.
+func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
+	st := fixture(t, "empty-store")
+	b := bytes.Clone(st.Get("s/data00000a.tar"))
+	b[636] ^= 1 << 5
+	b[37] ^= 1 << 4 // a digit of the segment's checksum
+	b[1140] ^= 1 << 2
+	st.Put("s/data00000a.tar", b)
+	out := &storetest.Mem{}
+	plan := mendAll(t, st, out)
+	v, err := holdall.Verify(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
+	if err != nil || !plan.Changes() || v.Errors > 0 && (!plan.Partial || len(plan.Lost) == 0) {
+		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)
+	}
+}

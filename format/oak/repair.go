@@ -123,6 +123,11 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
 	}
+	// Of what nothing proves something may be wrong, and goes on being so.
+	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
+		m.lost = append(m.lost, fmt.Sprintf("%s: what is wrong in %d segments that are kept, though nothing proves them", n.name, d))
+		m.partial = true
+	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
 }
