@@ -136,7 +136,7 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 	if err := m.Put(ctx, e, file); err != nil {
 		return err
 	}
-	o.Meter.add(1, e.Size)
+	o.Meter.Add(1, e.Size)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 			default:
 				sum.Same++
 			}
-			m.add(1, as[0].Size)
+			m.Add(1, as[0].Size)
 			as, bs = as[1:], bs[1:]
 		}
 		if err != nil {

@@ -137,7 +137,7 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Mete
 			err = checkBytes(e, b)
 		}
 		if err == nil {
-			m.add(0, e.Size)
+			m.Add(0, e.Size)
 			_, err = w.Write(b)
 		}
 		return err
@@ -156,7 +156,7 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Mete
 			return err
 		}
 		n += int64(k)
-		m.add(0, int64(k))
+		m.Add(0, int64(k))
 		if err == io.EOF && n < e.Size {
 			err = io.ErrUnexpectedEOF
 		}

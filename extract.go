@@ -336,7 +336,7 @@ func (x *extraction) done(ctx context.Context, e Entry, err error) error {
 	if err == nil {
 		x.sum.Entries++
 		x.sum.Bytes += e.Size
-		x.o.Meter.add(1, 0)
+		x.o.Meter.Add(1, 0)
 		return nil
 	}
 	x.sum.Failed++

@@ -125,7 +125,7 @@ func (x *extraction) file(ctx context.Context, e Entry, content io.Reader) error
 	}
 	if e.Size <= smallContent {
 		_, err = f.Write(small)
-		x.o.Meter.add(0, e.Size)
+		x.o.Meter.Add(0, e.Size)
 	} else {
 		err = copyChecked(ctx, f, e, content, x.o.Meter)
 	}

@@ -34,7 +34,8 @@ func (m *Meter) expect(entries, bytes int64) {
 	m.totalBytes.Store(bytes)
 }
 
-func (m *Meter) add(entries, bytes int64) {
+// Add says that so much has been done.
+func (m *Meter) Add(entries, bytes int64) {
 	if m != nil {
 		m.entries.Add(entries)
 		m.bytes.Add(bytes)

@@ -357,14 +357,14 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 	}
 	switch c := content.(type) {
 	case *readAhead:
-		p.o.Meter.add(1, 0)
+		p.o.Meter.Add(1, 0)
 	case *format.Section:
 		if c.Sum == nil {
-			p.o.Meter.add(0, e.Size)
+			p.o.Meter.Add(0, e.Size)
 		}
-		p.o.Meter.add(1, 0)
+		p.o.Meter.Add(1, 0)
 	default:
-		p.o.Meter.add(1, e.Size)
+		p.o.Meter.Add(1, e.Size)
 	}
 	return nil
 }

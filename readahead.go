@@ -71,7 +71,7 @@ func newReadAhead(r io.Reader, algo string, m *Meter) *readAhead {
 			if b.err == io.ErrUnexpectedEOF {
 				b.err = io.EOF
 			}
-			m.add(0, int64(b.n))
+			m.Add(0, int64(b.n))
 			end := b.err != nil
 			b.users.Store(1)
 			if a.hash != nil {
@@ -178,7 +178,7 @@ func sumAside(ctx context.Context, o store.Object, algo string, n int64, m *Mete
 				return
 			}
 			h.Write(buf)
-			m.add(0, int64(len(buf)))
+			m.Add(0, int64(len(buf)))
 		}
 		d = Digest{Algo: algo, Sum: string(h.Sum(nil))}
 	}()

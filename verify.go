@@ -162,7 +162,7 @@ func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verifi
 			return nil
 		}
 		read.Add(it.Entry.Size)
-		o.Meter.add(1, 0)
+		o.Meter.Add(1, 0)
 		return nil
 	})
 	close(found)

@@ -29,7 +29,7 @@ func (a *app) oakCommand() *cobra.Command {
 		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
 of these. Reading never writes anything beside them, whatever state they are in.`,
 	}
-	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand())
+	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand())
 	return cmd
 }
 

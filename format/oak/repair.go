@@ -280,7 +280,7 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 		return err
 	}
 	defer w.Abort()
-	if _, err := w.Write([]byte("store.version=2\n")); err != nil {
+	if _, err := w.Write([]byte(repo.NewManifest)); err != nil {
 		return err
 	}
 	_, err = w.Commit(ctx)

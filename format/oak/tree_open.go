@@ -189,11 +189,11 @@ var treeCodes = map[string]format.Code{
 }
 
 // treeFault is a CorruptError about a place in a segment.
-func (t *treeReader) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
+func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
 	c := &format.CorruptError{Format: "oak", Problem: format.Problem{
-		Code: treeCodes[class], Class: class, Severity: format.Error, Volume: t.list.Dir, Off: -1, Message: fmt.Sprintf(msg, args...),
+		Code: treeCodes[class], Class: class, Severity: format.Error, Volume: r.list.Dir, Off: -1, Message: fmt.Sprintf(msg, args...),
 	}}
-	if tar, e, ok := t.locate(id); ok {
+	if tar, e, ok := r.locate(id); ok {
 		c.Volume = tar.path
 		c.Off = e.Pos + max(off, 0)
 	}
@@ -202,7 +202,7 @@ func (t *treeReader) treeFault(class string, id segment.ID, off int64, msg strin
 
 // damage makes a CorruptError of an error that says that a part of the tree is
 // damaged. It returns nil if the error is of something else: the store, or the caller.
-func (t *treeReader) damage(err error) *format.CorruptError {
+func (r *repository) damage(err error) *format.CorruptError {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return c
 	}
@@ -213,15 +213,15 @@ func (t *treeReader) damage(err error) *format.CorruptError {
 	class := badRecord
 	if e.Class == segment.Limit {
 		class = treeLimit
-	} else if _, _, there := t.locate(e.Segment); !there {
+	} else if _, _, there := r.locate(e.Segment); !there {
 		class = missingSegment
 	}
-	return t.treeFault(class, e.Segment, e.Off, "%v", e)
+	return r.treeFault(class, e.Segment, e.Off, "%v", e)
 }
 
 // corrupt is damage as an error about an entry; other errors stay what they are.
-func (t *treeReader) corrupt(err error, entry string) error {
-	c := t.damage(err)
+func (r *repository) corrupt(err error, entry string) error {
+	c := r.damage(err)
 	if c == nil {
 		return err
 	}

@@ -41,6 +41,11 @@ type Entry struct {
 	Text   string // of the line, as far as 4096 bytes
 }
 
+// AppendLine appends the line of a journal that Oak writes for a revision.
+func AppendLine(b []byte, r Revision, millis int64) []byte {
+	return fmt.Appendf(b, "%s root %d\n", r, millis)
+}
+
 // Entries gives the lines of a journal, the newest first. A line that Oak skips is an
 // [*Error] of class BadLine, and others follow; any other error is of the store and
 // the last. Empty lines, which Oak's compaction writes, are nothing.

@@ -1,0 +1,34 @@
+package oak
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+var errFull = errors.New("no room is left")
+
+// A fullStore has room for so many bytes more.
+type fullStore struct {
+	*storetest.Mem
+	left int
+}
+
+func (s *fullStore) Create(ctx context.Context, name string) (store.Writer, error) {
+	w, err := s.Mem.Create(ctx, name)
+	return &fullWriter{w, s}, err
+}
+
+type fullWriter struct {
+	store.Writer
+	s *fullStore
+}
+
+func (w *fullWriter) Write(p []byte) (int, error) {
+	if w.s.left -= len(p); w.s.left < 0 {
+		return 0, errFull
+	}
+	return w.Writer.Write(p)
+}

@@ -1,0 +1,59 @@
+package segment
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+)
+
+// Block writes up to [BlockSize] bytes of a long value.
+func (b *Builder) Block(ctx context.Context, data []byte) (RecordID, error) {
+	if len(data) == 0 || len(data) > BlockSize {
+		return RecordID{}, fmt.Errorf("segment: block: expected 1 to %d bytes, found %d", BlockSize, len(data))
+	}
+	return b.put(ctx, Block, &draft{b: data})
+}
+
+// LongValue writes a value of n bytes whose blocks are records already.
+func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[RecordID, error]) (RecordID, error) {
+	if n < mediumLimit || n > maxValue {
+		return RecordID{}, fmt.Errorf("segment: long value: expected %d to %d bytes, found %d", mediumLimit, maxValue, n)
+	}
+	list := listWriter{b: b}
+	for id, err := range blocks {
+		if err == nil {
+			err = list.add(ctx, id)
+		}
+		if err != nil {
+			return RecordID{}, err
+		}
+	}
+	if want := (n + BlockSize - 1) / BlockSize; int64(list.n) != want {
+		return RecordID{}, fmt.Errorf("segment: long value: expected %d blocks, found %d", want, list.n)
+	}
+	id, err := list.close(ctx)
+	if err != nil {
+		return RecordID{}, err
+	}
+	return b.put(ctx, ValueRecord, longValue(n).id(id))
+}
+
+// longValue begins the record of a long value: the id of its blocks follows.
+func longValue(n int64) *draft {
+	return &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(n-mediumLimit))}
+}
+
+// BlockBytes returns the content of a block, which has n bytes, not to be changed.
+func (r *Reader) BlockBytes(ctx context.Context, id RecordID, n int) ([]byte, error) {
+	where := locator{r: r}
+	off, err := where.block(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Segment(ctx, id.Segment)
+	if err != nil {
+		return nil, err
+	}
+	return r.bytes(ctx, Piece{id.Segment, off, n}, s)
+}
