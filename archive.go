@@ -153,12 +153,22 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 
 func openAs(ctx context.Context, f *format.Format, st store.Store, name string, o OpenOptions) (format.Reader, error) {
 	if o.View != "" && !slices.Contains(f.Views, o.View) {
-		if len(f.Views) == 0 {
-			return nil, fmt.Errorf("%s has one view only, not %q", f.Name, o.View)
-		}
-		return nil, fmt.Errorf("%s has no view %q: it has %s", f.Name, o.View, strings.Join(f.Views, ", "))
+		return nil, &ViewError{Format: f.Name, View: o.View, Has: f.Views}
 	}
 	return f.Open(ctx, st, name, o.inner())
+}
+
+// A ViewError says that an archive has no such view.
+type ViewError struct {
+	Format, View string
+	Has          []string
+}
+
+func (e *ViewError) Error() string {
+	if len(e.Has) == 0 {
+		return fmt.Sprintf("%s has one view only, not %q", e.Format, e.View)
+	}
+	return fmt.Sprintf("%s has no view %q: it has %s", e.Format, e.View, strings.Join(e.Has, ", "))
 }
 
 func unknownFormat(name string, among []*format.Format) error {

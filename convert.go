@@ -185,7 +185,7 @@ func lost(k format.Keeps) (words []string) {
 		k    format.Keeps
 		name string
 	}{
-		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"},
+		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"}, {format.KeepsProperties, "types of properties"},
 	} {
 		if k&w.k != 0 {
 			words = append(words, w.name)

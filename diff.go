@@ -121,8 +121,14 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 	if (ea.Kind == format.HardLink) != (eb.Kind == format.HardLink) || ea.Kind == format.HardLink && ea.Link != eb.Link {
 		ea, eb = a.linked(ctx, ea), b.linked(ctx, eb)
 	}
+	asFile := func(k format.Kind) format.Kind {
+		if k == format.Property { // what it becomes in most formats
+			return format.File
+		}
+		return k
+	}
 	switch {
-	case ea.Kind != eb.Kind:
+	case asFile(ea.Kind) != asFile(eb.Kind):
 		return "kind", nil
 	case ea.Fault != nil || eb.Fault != nil:
 		return "unreadable", nil

@@ -377,6 +377,9 @@ func (p *packer) adjust(e *Entry) {
 			e.Mode, e.HasMode = a.Mode, true
 		}
 	}
+	if e.Kind == format.Property && p.f.Keeps&format.KeepsProperties == 0 {
+		e.Kind = format.File
+	}
 	e.Name = p.o.Prefix + e.Name
 	if e.Kind == format.HardLink {
 		e.Link = p.o.Prefix + e.Link

@@ -31,6 +31,11 @@ type Format struct {
 	// tree or its segments, members or Zarr keys. Empty means there is one.
 	Views []string
 
+	// Overview is the view that shows an archive as a whole, where the usual one would
+	// take a long way through it: what is counted, and drawn as a map. Empty is the
+	// usual one.
+	Overview string
+
 	// Keeps says what an entry can carry besides its name and content.
 	// Convert tells the user what gets lost.
 	Keeps Keeps
@@ -101,6 +106,7 @@ const (
 	KeepsHardLinks
 	KeepsFifos
 	KeepsDigests
+	KeepsProperties // as such; elsewhere they become files
 )
 
 // A Reader is an open archive. Its methods may be called in parallel.

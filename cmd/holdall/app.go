@@ -190,6 +190,30 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
+// openOverview opens an archive in the view that shows it as a whole, even if it can
+// be shown in no other.
+func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
+	in, err := a.open(ctx, address, false)
+	if a.view != "" {
+		return in, err
+	}
+	var f *format.Format
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		f = format.ByName(format.All(), c.Format)
+	} else if err == nil {
+		f = in.Format()
+	}
+	if f == nil || f.Overview == "" {
+		return in, err
+	}
+	if err == nil {
+		in.Close()
+	}
+	defer func() { a.view = "" }()
+	a.view = f.Overview
+	return a.open(ctx, address, false)
+}
+
 // lookup finds what the user calls name: as it stands, without a slash at its
 // end, or as we show names that a terminal cannot.
 func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry, error) {
@@ -244,9 +268,9 @@ is read, a folder will do as well.`,
 	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
 	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
-	f.StringVar(&a.oakRevision, "revision", "", "oak, view tree: UUID:NUMBER, or a time: the newest revision that is not after it")
-	f.StringVar(&a.oakCheckpoint, "checkpoint", "", "oak, view tree: the tree of a checkpoint")
-	f.StringVar(&a.oakDatastore, "datastore", "", "oak, view tree: the folder of a data store, for binaries that are there")
+	f.StringVar(&a.oakRevision, "revision", "", "oak: UUID:NUMBER, or a time: the newest revision that is not after it")
+	f.StringVar(&a.oakCheckpoint, "checkpoint", "", "oak: the tree of a checkpoint")
+	f.StringVar(&a.oakDatastore, "datastore", "", "oak: the folder of a data store, for binaries that are there")
 	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")

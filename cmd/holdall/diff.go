@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,10 @@ are differences.`,
 			}
 			defer left.Close()
 			right, err := a.open(ctx, args[1], false)
+			if none, ok := errors.AsType[*holdall.ViewError](err); ok && none.Format != left.Format().Name {
+				a.view = "" // it was meant for the other one
+				right, err = a.open(ctx, args[1], false)
+			}
 			if err != nil {
 				return err
 			}

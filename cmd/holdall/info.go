@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -46,7 +47,7 @@ func (a *app) infoCommand() *cobra.Command {
 		Example: "  holdall info docs.caf\n  holdall info --json https://example.org/docs.caf",
 		Args:    args(1, 1, "an archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := a.open(cmd.Context(), args[0], false)
+			in, err := a.openOverview(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -55,10 +56,14 @@ func (a *app) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if f := in.Format(); f != nil && f.Overview != "" && a.view == "" {
+				if err := a.usualFacts(cmd.Context(), args[0], i); err != nil {
+					i.cannot(err)
+				}
+			}
 			if slices.Contains(i.Views, zarrView) {
 				if i.Arrays, err = a.arrays(cmd.Context(), args[0]); err != nil {
-					i.Unusual = append(i.Unusual, problemJSON{Severity: format.Error.String(), Code: describe(err).Code, Message: err.Error()})
-					i.notes = append(i.notes, holdall.Problem{Code: format.Code(describe(err).Code), Severity: format.Error, Off: -1, Volume: i.Volumes[0], Message: err.Error()})
+					i.cannot(err)
 				}
 			}
 			if a.json {
@@ -70,6 +75,34 @@ func (a *app) infoCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// cannot notes that a view of the archive cannot be shown.
+func (i *infoJSON) cannot(err error) {
+	p := holdall.Problem{Code: format.Code(describe(err).Code), Severity: format.Error, Off: -1, Volume: i.Volumes[0], Message: err.Error()}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		p = c.Problem
+	}
+	i.Unusual, i.notes = append(i.Unusual, problemAsJSON(p)), append(i.notes, p)
+}
+
+// usualFacts are what is known of an archive in its usual view: more than in the one
+// that shows it as a whole.
+func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error {
+	in, err := a.open(ctx, address, true)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	about, err := in.About(ctx)
+	if err != nil {
+		return err
+	}
+	i.facts = about.Facts
+	for _, f := range about.Facts {
+		i.Facts[f.Key] = f.Value
+	}
+	return nil
 }
 
 // arrays finds the arrays of an archive by its keys.

@@ -31,7 +31,7 @@ as the name's ending says (.svg or .png).`,
 				return &usageError{cmd, err}
 			}
 			ctx := cmd.Context()
-			in, err := a.open(ctx, args[0], false)
+			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
 				return err
 			}

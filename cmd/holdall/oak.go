@@ -33,6 +33,15 @@ of these. Reading never writes anything beside them, whatever state they are in.
 	return cmd
 }
 
+// oakHints is what to try about what is wrong with the tree of a store.
+var oakHints = map[string]string{
+	"no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
+	"no-root":         "--revision shows another one, --view segments what is there",
+	"missing-segment": "'holdall oak check' finds the newest revision that is whole",
+	"bad-record":      "'holdall oak check' finds the newest revision that is whole",
+	"external-blob":   "--datastore says where the contents are",
+}
+
 // withOak opens a segment store, and closes it when do has done its work.
 func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) error) error {
 	st, name, err := a.locate(ctx, address)

@@ -145,6 +145,10 @@ func hint(err error) string {
 			return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
 		case c.Code == format.Unsupported:
 			return ""
+		case c.Format == "oak":
+			if h, ok := oakHints[c.Class]; ok {
+				return h
+			}
 		}
 		return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
 	}

@@ -14,7 +14,9 @@ import (
 var Format = &format.Format{
 	Name:     "oak",
 	Title:    "Oak segment store",
-	Views:    []string{segmentsView, treeView},
+	Views:    []string{treeView, segmentsView},
+	Overview: segmentsView,
+	Keeps:    format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
 	Detect:   detect,
 	Open:     open,
 	Verify:   verify,

@@ -26,7 +26,8 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	if o.View == treeView {
+	// Of a tar by itself nothing says which tree.
+	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		return openTree(ctx, r, o)
 	}
 	return &segmentReader{repository: r}, nil
