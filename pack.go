@@ -239,7 +239,7 @@ func (p *packer) next(ctx context.Context) error {
 	}
 	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
-		Scratch: newScratch,
+		Scratch: NewScratch,
 	})
 	p.w, p.inChunk = w, 0
 	return err
@@ -254,7 +254,8 @@ func chunkName(name string, n int, ext string) string {
 	return fmt.Sprintf("%s%s-%05d%s", dir, base, n, ext)
 }
 
-func newScratch() (format.Scratch, error) {
+// NewScratch opens temporary room on the disk, for CreateOptions.Scratch.
+func NewScratch() (format.Scratch, error) {
 	f, err := os.CreateTemp("", "holdall-scratch-")
 	if err != nil {
 		return nil, err

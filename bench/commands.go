@@ -60,6 +60,11 @@ var comparisons = []comparison{
 	{"oak: check everything, in process", sumOak},
 	{"oak: recover a tar without an index", mendOak},
 	{"oak: random segments, in process", readOak},
+	{"oak: 1,000 nodes by path", pathsOak},
+	{"oak: the tree with all values", exportOak},
+	{"oak: check the tree and its binaries", checkOak},
+	{"oak: recover a journal", journalOak},
+	{"oak: compact", compactOak},
 }
 
 // memoryDir is where Linux has a file system in memory.

@@ -47,7 +47,7 @@ func (s *suite) oakReference(into any, args ...string) error {
 }
 
 // oakMeasured is a job of the reference, the best of as many runs as ours has.
-func (s *suite) oakMeasured(r *row, job string, before func() (dir string, err error)) error {
+func (s *suite) oakMeasured(r *row, job string, before func() (dir string, err error), more ...string) error {
 	runs := s.n
 	if s.quick {
 		runs = 1
@@ -61,7 +61,7 @@ func (s *suite) oakMeasured(r *row, job string, before func() (dir string, err e
 			Wall, CPU float64
 			RSS       int64
 		}
-		if err := s.oakReference(&t, "measure", job, dir); err != nil {
+		if err := s.oakReference(&t, append([]string{"measure", job, dir}, more...)...); err != nil {
 			return err
 		}
 		second := float64(time.Second)
@@ -96,7 +96,7 @@ func listOak(s *suite) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	c := contest{ours: command{{s.bin, "ls", "-R", dir}}, inputs: []string{dir}, check: func(printed counter) error {
+	c := contest{ours: command{{s.bin, "ls", "-R", "--view", "segments", dir}}, inputs: []string{dir}, check: func(printed counter) error {
 		if printed.lines < 10 {
 			return fmt.Errorf("%d segments are listed", printed.lines)
 		}
@@ -212,7 +212,7 @@ func readOak(s *suite) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	a, err := holdall.Open(s.ctx, dir, holdall.OpenOptions{})
+	a, err := holdall.Open(s.ctx, dir, holdall.OpenOptions{View: "segments"})
 	if err != nil {
 		return r, err
 	}

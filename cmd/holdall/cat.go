@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format/oak"
 )
 
 func (a *app) catCommand() *cobra.Command {
 	var r byteRange
 	var decode string
+	var depth int
 	cmd := &cobra.Command{
 		Use:   "cat ARCHIVE PATH...",
 		Short: "Write contents of an archive to standard output",
@@ -28,11 +31,16 @@ end, -N the last N bytes.
 --view meta without a PATH writes what a package says of itself.
 
 --decode writes the elements of Zarr arrays instead: as text, or with
---decode=npy as a NumPy file.`,
+--decode=npy as a NumPy file.
+
+--json in the tree of an Oak store writes a node with its properties as an
+object, or a property; --depth says how many levels of children are objects in
+it, below which there are names. Other contents are what they are.`,
 		Example: `  holdall cat docs.caf guide/intro.md
   holdall cat --range 0-512 data.caf big.bin | xxd
   holdall cat https://example.org/docs.caf guide/intro.md | less
   holdall cat --view meta package.rvn
+  holdall cat --view tree --json --depth 1 segmentstore content/site
   holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy`,
 		Args: args(1, -1, "an archive and what to read of it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +59,15 @@ end, -N the last N bytes.
 				return err
 			}
 			defer in.Close()
+			if a.json && a.showsNodes(in) {
+				if r.set {
+					return &usageError{cmd, errors.New("--range: a node as JSON has none")}
+				}
+				return a.catNodes(ctx, args[0], args[1:], depth)
+			}
+			if cmd.Flags().Changed("depth") {
+				return &usageError{cmd, errors.New("--depth: expected --json and the tree of an Oak store")}
+			}
 			for _, name := range args[1:] {
 				e, err := lookup(ctx, in, name)
 				if err != nil {
@@ -67,6 +84,7 @@ end, -N the last N bytes.
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
 	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "PATH is a Zarr array: its elements, as text or (npy) as a NumPy file")
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
+	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of nodes: how many levels of children are objects, too")
 	return cmd
 }
 
@@ -76,6 +94,26 @@ const (
 	metaView = "meta"
 	metaText = "metadata.ucl"
 )
+
+// showsNodes reports whether an archive is the tree of a segment store.
+func (a *app) showsNodes(in *holdall.Archive) bool {
+	f := in.Format()
+	return f != nil && f.Name == "oak" && cmp.Or(a.view, f.Views[0]) == "tree"
+}
+
+// catNodes writes nodes and properties as JSON.
+func (a *app) catNodes(ctx context.Context, address string, names []string, depth int) error {
+	return a.withTree(ctx, address, func(t *oak.Tree) error {
+		lost := int64(0)
+		for _, name := range names {
+			n, err := t.WriteJSON(ctx, a.out, name, depth)
+			if lost += n; err != nil {
+				return err
+			}
+		}
+		return a.lostNodes(lost)
+	})
+}
 
 // catArrays writes the elements of Zarr arrays.
 func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {

@@ -119,8 +119,22 @@ func mapOf(ctx context.Context, in *holdall.Archive) (*bytemap.Map, error) {
 	return m, failed
 }
 
+// isSpecial reports whether there is something of that name which is written to, and
+// not replaced: a device, a pipe.
+func isSpecial(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.Mode().IsRegular()
+}
+
 // writeFile writes a file that appears whole or not at all.
 func writeFile(name string, write func(io.Writer) error) error {
+	if isSpecial(name) {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".holdall-*.tmp")
 	if err != nil {
 		return err

@@ -25,11 +25,13 @@ import (
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
-		Short: "What only an Oak segment store has: segments, records, their graph",
+		Short: "What only an Oak segment store has: segments, records, their graph, revisions, nodes",
 		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
 of these. Reading never writes anything beside them, whatever state they are in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand())
+	cmd.AddCommand(a.oakImportCommand(), a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand())
+	cmd.AddCommand(a.oakCheckCommand(), a.oakRecoverCommand())
 	return cmd
 }
 

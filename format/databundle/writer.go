@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -35,7 +35,7 @@ type writer struct {
 	scratch  func() (format.Scratch, error)
 	c        *compressor
 	parallel *codec.Parallel
-	sorter   *sstable.Sorter
+	sorter   *sorter.Sorter
 	shards   []*shardWriter
 	cur      *shardWriter
 	run      int64 // what cur got since it was chosen
@@ -95,7 +95,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 			w.rootData = meta{kind: directory, user: userData{url, b}, hasUser: true}.append(nil)
 		}
 	}
-	w.sorter = sstable.NewSorter(sstable.SorterOptions{
+	w.sorter = sorter.New(sorter.Options{
 		Scratch:   w.sortScratch,
 		Duplicate: func([]byte) error { return nil },
 	})
@@ -112,7 +112,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-func (w *writer) sortScratch() (sstable.Scratch, error) { return w.scratch() }
+func (w *writer) sortScratch() (sorter.Scratch, error) { return w.scratch() }
 
 // addShard begins a shard.
 func (w *writer) addShard(ctx context.Context) (err error) {

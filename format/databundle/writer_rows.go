@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/sorter"
 )
 
 // limitError is about an entry that has no place.
@@ -175,7 +175,7 @@ func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error)
 
 // sortedRow is the row that counts of a name, by the key of the index.
 type sortedRow struct {
-	sstable.Row
+	sorter.Row
 	rank byte
 }
 
@@ -187,11 +187,11 @@ func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
 }
 
 // lastRows yields of each name the row that counts.
-func lastRows(ctx context.Context, sorter *sstable.Sorter) iter.Seq2[sortedRow, error] {
+func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, error] {
 	return func(yield func(sortedRow, error) bool) {
 		var held sortedRow
 		n := 0
-		for row, err := range sorter.Sorted() {
+		for row, err := range rows.Sorted() {
 			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
@@ -216,8 +216,8 @@ func lastRows(ctx context.Context, sorter *sstable.Sorter) iter.Seq2[sortedRow, 
 
 // placesOfLinks finds where hard links lie: rows of the files that they are names
 // of, by the links' keys.
-func (w *writer) placesOfLinks(ctx context.Context) (_ *sstable.Sorter, err error) {
-	places := sstable.NewSorter(sstable.SorterOptions{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
+func (w *writer) placesOfLinks(ctx context.Context) (_ *sorter.Sorter, err error) {
+	places := sorter.New(sorter.Options{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, places.Close())
@@ -254,7 +254,7 @@ func (w *writer) placesOfLinks(ctx context.Context) (_ *sstable.Sorter, err erro
 
 // resolved gives hard links their places, which are in the same order. A link to
 // what is no file of the bundle has nowhere to lie.
-func resolved(all iter.Seq2[sortedRow, error], places *sstable.Sorter) iter.Seq2[sortedRow, error] {
+func resolved(all iter.Seq2[sortedRow, error], places *sorter.Sorter) iter.Seq2[sortedRow, error] {
 	return func(yield func(sortedRow, error) bool) {
 		next, stop := iter.Pull2(places.Sorted())
 		defer stop()
@@ -265,7 +265,7 @@ func resolved(all iter.Seq2[sortedRow, error], places *sstable.Sorter) iter.Seq2
 			}
 			if err = cmp.Or(err, perr); err == nil && row.Value[0] == rowLink {
 				if !more || !bytes.Equal(place.Key, row.Key) {
-					place = sstable.Row{}
+					place = sorter.Row{}
 				}
 				row.Value, err = linked(row, place)
 			}
@@ -277,7 +277,7 @@ func resolved(all iter.Seq2[sortedRow, error], places *sstable.Sorter) iter.Seq2
 }
 
 // linked is the row of a hard link, with the place of a file.
-func linked(row sortedRow, place sstable.Row) ([]byte, error) {
+func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 	if len(place.Value) == 0 || place.Value[0] != regularFile {
 		dir, base, err := cutFileKey(row.Key[len(fileTablePrefix):])
 		if err != nil {

@@ -19,6 +19,7 @@ var Format = &format.Format{
 	Keeps:    format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
 	Detect:   detect,
 	Open:     open,
+	Create:   create,
 	Verify:   verify,
 	ReadsAll: true,
 	Repair:   repair,

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/rescue"
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -219,10 +220,34 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	case h.Bad > 0:
 		m.lost = append(m.lost, fmt.Sprintf("%d lines of the journal that cannot be read: reading begins with %s", h.Bad, h.Revision))
 	default:
-		return nil
+		what, err := m.noRoot(ctx, h.Revision)
+		if what == "" {
+			return err
+		}
+		m.lost = append(m.lost, fmt.Sprintf("the newest revision, %s, is none: %s; 'holdall oak check --fix-journal' goes back to one that is", h.Revision, what))
 	}
 	m.partial = true
 	return nil
+}
+
+// noRoot says why a revision leads to no root, unless its segment is damaged: then it
+// may be mended.
+func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
+	n, err := segment.NewReader(newSound(m.r)).Node(ctx, recordOf(r))
+	ok := false
+	if err == nil {
+		_, ok, err = n.Child(ctx, rootName)
+	}
+	lost := damaged(err)
+	switch {
+	case err != nil && lost == nil:
+		return "", m.r.storeFault(err)
+	case lost != nil && lost.Segment == r.Segment && lost.Record >= 0:
+		return lost.What, nil
+	case err == nil && !ok:
+		return fmt.Sprintf("it has no child %q", rootName), nil
+	}
+	return "", nil
 }
 
 func (m *mending) changes() bool {

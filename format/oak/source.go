@@ -50,10 +50,16 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	if err != nil {
 		return nil, err
 	}
+	p.keep(s)
+	return s, nil
+}
+
+// keep takes a segment that has been read.
+func (p *parsed) keep(s *segment.Segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.m[id] == nil {
-		p.m[id] = p.used.PushFront(s)
+	if p.m[s.ID()] == nil {
+		p.m[s.ID()] = p.used.PushFront(s)
 		p.bytes += s.Size()
 		for p.bytes > parsedBytes && p.used.Len() > 1 {
 			last := p.used.Remove(p.used.Back()).(*segment.Segment)
@@ -61,7 +67,6 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 			delete(p.m, last.ID())
 		}
 	}
-	return s, nil
 }
 
 func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {

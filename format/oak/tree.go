@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -138,23 +139,21 @@ const (
 // the spot has a number for a name.
 func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return func(yield func(spot, error) bool) {
-		var last *segment.Entry
-		named, lost := 0, 0
+		var at segment.Place
+		lost := 0
 		for more := true; more; {
-			some, goesOn, err := t.batch(ctx, s.id, last, named, lost > 0)
+			some, goesOn, err := t.batch(ctx, s.id, &at)
 			if err != nil {
 				yield(spot{}, err)
 				return
 			}
-			for i, c := range some {
+			for _, c := range some {
 				var elem string
 				if c.err != nil && c.Name == "" {
 					lost++
 					elem = fmt.Sprint(lostMark, lost)
 				} else {
-					named++
 					elem = writeTreeName(c.Name, s.depth == 0)
-					last = &some[i].Entry
 				}
 				if !yield(spot{s.under(elem), c.Value, s.depth + 1, c.err}, nil) {
 					return
@@ -171,41 +170,21 @@ type child struct {
 	err error // damage
 }
 
-// batch returns the children of a node behind one of them, and whether there are more.
-// What only the sum of batches tells, that children are missing, it adds to the last,
-// unless it is known that some are lost.
-func (t *treeReader) batch(ctx context.Context, of segment.RecordID, last *segment.Entry, before int, lossy bool) (some []child, more bool, err error) {
+// batch returns the children of a node from a place on, and whether there may be more.
+func (t *treeReader) batch(ctx context.Context, of segment.RecordID, at *segment.Place) (some []child, more bool, err error) {
 	n, err := t.records.Node(ctx, of)
-	if err != nil || n.Template().Rule == segment.NoChild {
+	if err != nil {
 		return nil, false, err
 	}
-	seq, want := n.Children(ctx), 0
-	if last != nil {
-		if want, err = n.ChildCount(ctx); err != nil {
-			return nil, false, err
-		}
-		seq = n.ChildrenAfter(ctx, last.Name)
-	}
 	bytes := 0
-	for e, err := range seq {
-		if err != nil && t.damage(err) == nil {
+	for e, err := range n.ChildrenFrom(ctx, at) {
+		if err := t.unlessDamage(err); err != nil {
 			return nil, false, err
-		}
-		if last != nil && before+len(some) >= want {
-			break // where damage changed the order, a round could begin
 		}
 		some = append(some, child{e, err})
-		lossy = lossy || err != nil
-		if bytes += len(e.Name); err != nil || len(some) < batchChildren && bytes < batchBytes {
-			continue
-		}
-		// It can go on only behind a name that leads to its own place.
-		if id, ok, err := n.Child(ctx, e.Name); ok && err == nil && id == e.Value {
+		if bytes += len(e.Name); len(some) == batchChildren || bytes >= batchBytes {
 			return some, true, nil
 		}
-	}
-	if found := before + len(some); last != nil && !lossy && found != want {
-		some = append(some, child{err: t.treeFault(badRecord, of.Segment, -1, "node %s: expected %d children, found %d", of, want, found)})
 	}
 	return some, false, nil
 }
@@ -231,16 +210,18 @@ func (t *treeReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error]
 			yield(e, err)
 			return
 		}
-		t.walk(ctx, top, yield)
+		t.walk(ctx, top, nil, yield)
 	}
 }
 
-// walk goes through all below a node. It returns false if it is over.
-func (t *treeReader) walk(ctx context.Context, s spot, yield func(format.Entry, error) bool) bool {
+// walk goes through all below a node, which is below others. It returns false if it is
+// over.
+func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID, yield func(format.Entry, error) bool) bool {
 	if ctx.Err() != nil {
 		yield(format.Entry{}, context.Cause(ctx))
 		return false
 	}
+	above = append(above, s.id)
 	more := true
 	err := t.properties(ctx, s, func(e format.Entry, p segment.Property) bool {
 		if more = yield(e, nil); more && e.Kind == format.Dir && e.Fault == nil {
@@ -260,6 +241,9 @@ func (t *treeReader) walk(ctx context.Context, s spot, yield func(format.Entry, 
 		return false
 	}
 	for c, err := range t.children(ctx, s) {
+		if err == nil && c.lost == nil && slices.Contains(above, c.id) {
+			c.lost = t.treeFault(badRecord, c.id.Segment, -1, "node %s: expected a new one, found one that it is below", c.id)
+		}
 		var e format.Entry
 		if err == nil {
 			e, err = t.nodeEntry(ctx, c)
@@ -267,7 +251,7 @@ func (t *treeReader) walk(ctx context.Context, s spot, yield func(format.Entry, 
 		if !yield(e, err) || err != nil {
 			return false
 		}
-		if e.Fault == nil && !t.walk(ctx, c, yield) {
+		if e.Fault == nil && !t.walk(ctx, c, above, yield) {
 			return false
 		}
 	}

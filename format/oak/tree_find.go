@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -53,12 +54,48 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 			return target{}, fs.ErrNotExist
 		}
 		x, err := t.findProperty(ctx, n, target{spot: at, name: at.under(elem), value: -1}, said.name, rest, more)
-		if err == fs.ErrNotExist && lost != nil {
-			err = t.corrupt(lost, at.name)
+		if err != fs.ErrNotExist {
+			return x, err
 		}
-		return x, err
+		if lost != nil {
+			return x, t.corrupt(lost, at.name)
+		}
+		c, ok, err := t.misnamed(ctx, n, said.name)
+		if err != nil || !ok {
+			return x, cmp.Or[error](err, fs.ErrNotExist)
+		}
+		at = spot{at.under(elem), c, at.depth + 1, nil}
 	}
 	return target{spot: at, name: at.name}, nil
+}
+
+// mostMisnamed is of how many children misnamed looks at each: names that are not
+// there are asked for all the time.
+const mostMisnamed = 1024
+
+// misnamed finds a child whose name is damaged, and so is not where its hash says. It
+// is listed by that name.
+func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
+	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
+		return segment.RecordID{}, false, t.unlessDamage(err)
+	}
+	for c, err := range n.Children(ctx) {
+		if err := t.unlessDamage(err); err != nil {
+			return segment.RecordID{}, false, err
+		}
+		if err == nil && c.Name == name {
+			return c.Value, true, nil
+		}
+	}
+	return segment.RecordID{}, false, nil
+}
+
+// unlessDamage leaves out errors that only say what is damaged.
+func (t *treeReader) unlessDamage(err error) error {
+	if err != nil && t.damage(err) != nil {
+		return nil
+	}
+	return err
 }
 
 // lostChild finds a child of which not even the name is known.

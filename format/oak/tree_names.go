@@ -98,17 +98,18 @@ func escapeName(name string, top bool) string {
 
 // startsForm reports whether a % would mean something before rest.
 func startsForm(rest string, first bool) bool {
-	return len(rest) >= 2 && isUpperHex(rest[0]) && isUpperHex(rest[1]) ||
+	_, ok := readEscape(rest)
+	return ok ||
 		strings.HasPrefix(rest, propertyMark[1:]) || strings.HasPrefix(rest, lostMark[1:]) || first && rest == ""
 }
 
 func isASCIILetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-func isUpperHex(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
-
-func unescapeName(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
+// readEscape reads the digits behind a % that stand for a byte which names are written
+// without.
+func readEscape(s string) (c byte, ok bool) {
+	if len(s) < 2 || !isUpperHex(s[0]) || !isUpperHex(s[1]) {
+		return 0, false
 	}
 	value := func(c byte) byte {
 		if c <= '9' {
@@ -116,12 +117,24 @@ func unescapeName(s string) string {
 		}
 		return c - 'A' + 10
 	}
+	c = value(s[0])<<4 | value(s[1])
+	return c, c < ' ' || c >= 0x7f || strings.IndexByte(`./\:%`, c) >= 0
+}
+
+func isUpperHex(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
+
+func unescapeName(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isUpperHex(s[i+1]) && isUpperHex(s[i+2]) {
-			b.WriteByte(value(s[i+1])<<4 | value(s[i+2]))
-			i += 2
-			continue
+		if s[i] == '%' {
+			if c, ok := readEscape(s[i+1:]); ok {
+				b.WriteByte(c)
+				i += 2
+				continue
+			}
 		}
 		b.WriteByte(s[i])
 	}

@@ -39,14 +39,19 @@ const treeDepth = 1000
 // openTree shows the node tree of a repository, which it closes if it cannot.
 func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
 	src := newParsed(r)
-	t := &treeReader{
-		repository: r, source: src, records: segment.NewReader(src),
-		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
-	}
-	if err := t.choose(ctx, o.Param); err != nil {
+	t, err := newTree(ctx, r, src, segment.NewReader(src), o)
+	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return t, nil
+}
+
+func newTree(ctx context.Context, r *repository, src *parsed, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+	t := &treeReader{
+		repository: r, source: src, records: records,
+		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
+	}
+	return t, t.choose(ctx, o.Param)
 }
 
 // choose finds the node that is shown as the root. It reads the journal and the super

@@ -103,6 +103,14 @@ type expectedNode struct {
 
 func expectedOf(t testing.TB, name string) (want expectedTree) {
 	t.Helper()
+	if err := json.Unmarshal(expectedBytes(t, name), &want); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+func expectedBytes(t testing.TB, name string) []byte {
+	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name+".expect.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		if b, err = os.ReadFile(filepath.Join("testdata", name+".expect.json.gz")); err == nil {
@@ -112,13 +120,10 @@ func expectedOf(t testing.TB, name string) (want expectedTree) {
 			}
 		}
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &want)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return want
+	return b
 }
 
 // shownNodes reads a whole archive into the form of the expectations.

@@ -318,7 +318,10 @@ final class Checks {
     }
 
     static Map<String, Object> recoverJournal(Main m) throws Exception {
-        File d = m.store(1);
+        return recoverJournal(m.store(1));
+    }
+
+    static Map<String, Object> recoverJournal(File d) throws Exception {
         PrintStream nowhere = new PrintStream(OutputStream.nullOutputStream());
         int code = RecoverJournal.builder().withPath(d).withOut(nowhere).withErr(nowhere).build().run();
         Map<String, Object> a = Main.answer("rc", code);
@@ -330,6 +333,13 @@ final class Checks {
     static Map<String, Object> sweep(Main m, boolean compact) throws Exception {
         File d = m.store(1);
         BlobStore blobs = Store.blobs(m.datastore);
+        boolean done = sweep(d, blobs, m, compact);
+        Map<String, Object> a = Store.dump(d, blobs, m.segments, m.ids);
+        a.put("faults", done ? new ArrayList<>() : Collections.singletonList("compaction: not done"));
+        return a;
+    }
+
+    private static boolean sweep(File d, BlobStore blobs, Main m, boolean compact) throws Exception {
         SegmentGCOptions o = SegmentGCOptions.defaultGCOptions();
         switch (m.count() > 2 ? m.word(2) : "1") {
             case "1":
@@ -347,8 +357,6 @@ final class Checks {
             }
             s.cleanup();
         }
-        Map<String, Object> a = Store.dump(d, blobs, m.segments, m.ids);
-        a.put("faults", done ? new ArrayList<>() : Collections.singletonList("compaction: not done"));
-        return a;
+        return done;
     }
 }

@@ -16,6 +16,8 @@ import org.apache.jackrabbit.oak.api.PropertyState;
 import org.apache.jackrabbit.oak.api.Type;
 import org.apache.jackrabbit.oak.commons.PathUtils;
 import org.apache.jackrabbit.oak.segment.SegmentId;
+import org.apache.jackrabbit.oak.segment.compaction.SegmentGCOptions;
+import org.apache.jackrabbit.oak.segment.file.FileStore;
 import org.apache.jackrabbit.oak.segment.file.FileStoreBuilder;
 import org.apache.jackrabbit.oak.segment.file.ReadOnlyFileStore;
 import org.apache.jackrabbit.oak.spi.state.ChildNodeEntry;
@@ -51,6 +53,16 @@ final class Measure {
                 return Checks.check(dir, true, true);
             case "check-head":
                 return Checks.check(dir, true, false);
+            case "recover-journal":
+                return Checks.recoverJournal(dir);
+            case "compact":
+                try (FileStore s = FileStoreBuilder.fileStoreBuilder(dir).withGCOptions(SegmentGCOptions.defaultGCOptions().setOffline()).build()) {
+                    if (!s.compactFull()) {
+                        throw new IOException("compaction: not done");
+                    }
+                    s.cleanup();
+                }
+                return Main.answer("files", Store.files(dir));
             case "recover":
                 FileStoreBuilder.fileStoreBuilder(dir).withMaxFileSize(256).build().close();
                 return Main.answer("files", Store.files(dir));

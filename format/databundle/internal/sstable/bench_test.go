@@ -124,31 +124,3 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkSorter(b *testing.B) {
-	keys, val := make([][]byte, benchRows), []byte("some twenty bytes of")
-	for i := range keys {
-		j := i * 7919 % benchRows
-		keys[i] = fmt.Appendf(nil, "\x02data/a folder with a name/%04d/\x00\x00file-%06d.bin", j/1000, j%1000)
-	}
-	for b.Loop() {
-		open := 0
-		s := NewSorter(SorterOptions{Scratch: scratch(b, &open)})
-		for _, k := range keys {
-			if err := s.Add(k, val); err != nil {
-				b.Fatal(err)
-			}
-		}
-		n := 0
-		for _, err := range s.Sorted() {
-			if err != nil {
-				b.Fatal(err)
-			}
-			n++
-		}
-		if n != benchRows {
-			b.Fatal(n)
-		}
-		s.Close()
-	}
-}

@@ -34,5 +34,5 @@
 // record.go, batch.go and manifest.go are what stands in files; table.go and
 // cache.go hold tables open; db.go, scan.go and check.go are what can be done with
 // a directory; salvage.go and chain.go read one that has lost its manifest;
-// build.go, writer.go and sorter.go make one.
+// build.go and writer.go make one.
 package sstable

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
 )
@@ -80,26 +81,18 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 		return segment.RecordID{}, &Error{Err: err}
 	}
 	copied := segment.NewNode{}
-	for e, err := range n.Children(ctx) {
-		var child segment.RecordID
-		if err == nil {
-			child, err = c.node(ctx, e.Value, depth+1)
-		}
-		if err != nil {
-			return segment.RecordID{}, below(e.Name, err)
-		}
-		copied.Children = append(copied.Children, segment.Child{Name: e.Name, Node: child})
+	if copied.Written, err = c.to.Children(ctx, c.children(ctx, n, depth+1)); err != nil {
+		return segment.RecordID{}, below("", err)
 	}
-	// A batch of children may have been much: the node's segment is asked for again.
 	for p, err := range n.Properties(ctx) {
-		var v []segment.NewValue
+		q := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
 		if err == nil {
-			v, err = c.values(ctx, p)
+			err = c.values(ctx, p, &q)
 		}
 		if err != nil {
 			return segment.RecordID{}, below(p.Name, err)
 		}
-		copied.Properties = append(copied.Properties, segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi, Values: v})
+		copied.Properties = append(copied.Properties, q)
 	}
 	is, err := c.to.Node(ctx, copied)
 	if err != nil {
@@ -111,6 +104,24 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 	}
 	c.known.put(id, is)
 	return is, nil
+}
+
+// children copies the children of a node, which are in the order of maps as they are.
+func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.Seq2[segment.Child, error] {
+	return func(yield func(segment.Child, error) bool) {
+		for e, err := range n.Children(ctx) {
+			child := segment.Child{Name: e.Name}
+			if err == nil {
+				child.Node, err = c.node(ctx, e.Value, depth)
+			}
+			if err != nil {
+				err = below(e.Name, err)
+			}
+			if !yield(child, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Without copies a node and all below it but its child of a name, in whose place is
@@ -140,26 +151,48 @@ func below(name string, err error) error {
 	if !ok {
 		return &Error{Path: name, Err: err}
 	}
-	if e.Path != "" {
-		name += "/" + e.Path
-	}
-	e.Path = name
+	e.Path = path.Join(name, e.Path)
 	return e
 }
 
-func (c *Copier) values(ctx context.Context, p segment.Property) ([]segment.NewValue, error) {
-	values := make([]segment.NewValue, 0, min(p.Len(), 1024))
+// mostHeld is how many values of a property are held. Of more the records are written
+// one by one.
+const mostHeld = 1024
+
+func (c *Copier) values(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
+	if p.Len() > mostHeld {
+		to.List, err = c.to.ValuesOf(ctx, c.valueRecords(ctx, p))
+		return err
+	}
+	to.Values = make([]segment.NewValue, 0, p.Len())
 	for v, err := range p.Values(ctx) {
 		var is segment.NewValue
 		if err == nil {
 			is, err = c.value(ctx, p.Type, v)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		values = append(values, is)
+		to.Values = append(to.Values, is)
 	}
-	return values, nil
+	return nil
+}
+
+func (c *Copier) valueRecords(ctx context.Context, p segment.Property) iter.Seq2[segment.RecordID, error] {
+	return func(yield func(segment.RecordID, error) bool) {
+		for v, err := range p.Values(ctx) {
+			var is segment.NewValue
+			if err == nil {
+				is, err = c.value(ctx, p.Type, v)
+			}
+			if err == nil && !is.IsID {
+				is.Record, err = c.to.Text(ctx, is.Text)
+			}
+			if !yield(is.Record, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // mostBlobID bounds the names of content in data stores.

@@ -25,6 +25,8 @@ type BuilderOptions struct {
 	// NewID returns 16 random bytes, of which the bits that say what an ID is for
 	// are set here. Nil takes them from the system.
 	NewID func() [16]byte
+	// BulkID is NewID for a bulk segment of some content; nil is NewID.
+	BulkID func(data []byte) [16]byte
 	// Millis is the time of segment infos, since 1970.
 	Millis func() int64
 }
@@ -58,17 +60,29 @@ func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *
 	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}}
 }
 
-func (b *Builder) newID(kind byte) ID {
-	var id ID
-	if b.o.NewID != nil {
+// newID returns an id for a data segment, or a bulk segment of some content.
+func (b *Builder) newID(content []byte) (id ID) {
+	kind := byte(0xA)
+	if content != nil {
+		kind = 0xB
+	}
+	switch {
+	case content != nil && b.o.BulkID != nil:
+		id = b.o.BulkID(content)
+	case b.o.NewID != nil:
 		id = b.o.NewID()
-	} else {
+	default:
 		// It never fails: it would end the program.
 		rand.Read(id[:])
 	}
 	id[6] = 0x40 | id[6]&0x0F
 	id[8] = kind<<4 | id[8]&0x0F
 	return id
+}
+
+// limit is an error about what has no place in segments.
+func (b *Builder) limit(format string, a ...any) error {
+	return &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1, What: fmt.Sprintf(format, a...)}
 }
 
 // A draft is a record before it has a place: bytes, some of them to be ids.
@@ -126,8 +140,7 @@ func (b *Builder) put(ctx context.Context, t Type, d *draft) (RecordID, error) {
 		}
 		b.refs = b.refs[:refs]
 		if len(b.rows) == rowLen {
-			return RecordID{}, &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1,
-				What: fmt.Sprintf("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more)}
+			return RecordID{}, b.limit("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more)
 		}
 		if err := b.Flush(ctx); err != nil {
 			return RecordID{}, err
@@ -186,9 +199,9 @@ func (b *Builder) begin() error {
 	}
 	d, ok := inlineValue(text)
 	if !ok {
-		return &Error{Class: Limit, Record: -1, Off: -1, What: fmt.Sprintf("writer: expected a short name, found %d bytes", len(b.o.Writer))}
+		return b.limit("writer: expected a short name, found %d bytes", len(b.o.Writer))
 	}
-	b.id, b.open = b.newID(0xA), true
+	b.id, b.open = b.newID(nil), true
 	b.made++
 	b.place(ValueRecord, d, align(len(d.b), alignment))
 	return nil
@@ -224,10 +237,10 @@ func (b *Builder) Flush(ctx context.Context) error {
 	return b.write(ctx, f)
 }
 
-// bulk gives a bulk segment away and returns the number of its first block.
-func (b *Builder) bulk(ctx context.Context, data []byte) (RecordID, error) {
-	id := b.newID(0xB)
-	return RecordID{id, int32(MaxSize - len(data))}, b.write(ctx, Finished{ID: id, Data: data})
+// bulk gives a bulk segment away.
+func (b *Builder) bulk(ctx context.Context, data []byte) (ID, error) {
+	id := b.newID(data)
+	return id, b.write(ctx, Finished{ID: id, Data: data})
 }
 
 // written remembers records that many others refer to, up to a size; then it

@@ -142,11 +142,13 @@ func TestAMapThatClaimsMoreThanItHasSaysSo(t *testing.T) {
 func TestTemplatesHaveALimit(t *testing.T) {
 	c, ctx := newCraft(t), t.Context()
 	name := made(t)(c.b.Text(ctx, string(make([]byte, 200000))))
-	ids := make([]RecordID, 100)
-	for i := range ids {
-		ids[i] = name
+	names := listWriter{b: c.b}
+	for range 100 {
+		if err := names.add(ctx, name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	list := made(t)(c.b.list(ctx, ids))
+	list := made(t)(names.close(ctx))
 	d := (&draft{}).u32(noChildren | 100).id(list)
 	for range 100 {
 		d.bytes(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -52,15 +53,21 @@ func exercise(ctx context.Context, r *Reader, id RecordID, budget *int) {
 	if m, err := r.Map(ctx, id); err == nil {
 		m.Get(ctx, "two")
 		m.Get(ctx, "name17")
-		for range m.All(ctx) {
-			if !spend() {
+		var all []string
+		for e, err := range m.All(ctx) {
+			if all = append(all, fmt.Sprint(e, err)); !spend() {
 				break
 			}
 		}
-		for range m.After(ctx, "name17") {
-			if !spend() {
+		// Whatever the damage, a walk that is left goes on as if it had not been.
+		var again []string
+		for e, err := range inSteps(ctx, m, 3) {
+			if again = append(again, fmt.Sprint(e, err)); len(again) == len(all) {
 				break
 			}
+		}
+		if !slices.Equal(again, all) {
+			panic(fmt.Sprintf("a walk in steps found\n%s\nexpected\n%s", again, all))
 		}
 	}
 	if n, err := r.Node(ctx, id); err == nil {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -33,7 +33,7 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	}
 	d, ok := inlineValue(s)
 	if !ok {
-		return b.long(ctx, strings.NewReader(s), true)
+		return b.longText(ctx, s)
 	}
 	id, err := b.put(ctx, ValueRecord, d)
 	if err == nil && len(s) <= writtenText {
@@ -43,86 +43,106 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	return id, err
 }
 
+// LeastLong is how many bytes a value has that lies in blocks.
+const LeastLong = mediumLimit
+
 // Binary writes what r has, in memory for one bulk segment, whatever its size.
 func (b *Builder) Binary(ctx context.Context, r io.Reader) (RecordID, error) {
-	var head [mediumLimit]byte
+	var head [LeastLong]byte
 	n, err := io.ReadFull(r, head[:])
 	switch err {
 	case nil:
-		return b.long(ctx, io.MultiReader(bytes.NewReader(head[:]), r), false)
+		v, err := b.Bulk(ctx, io.MultiReader(bytes.NewReader(head[:]), r))
+		if err != nil {
+			return RecordID{}, err
+		}
+		return b.BulkValue(ctx, v)
 	case io.EOF, io.ErrUnexpectedEOF:
-		d, _ := inlineValue(head[:n])
-		return b.put(ctx, ValueRecord, d)
+		return b.ShortBinary(ctx, head[:n])
 	}
 	return RecordID{}, err
 }
 
-// long writes a value in blocks: those of whole bulk segments, then, of a string,
-// the rest beside the other records, of a binary in a shorter bulk segment.
-func (b *Builder) long(ctx context.Context, r io.Reader, text bool) (RecordID, error) {
-	blocks := listWriter{b: b}
-	total := int64(0)
+// ShortBinary writes a binary of less than [LeastLong] bytes.
+func (b *Builder) ShortBinary(ctx context.Context, content []byte) (RecordID, error) {
+	d, ok := inlineValue(content)
+	if !ok {
+		return RecordID{}, b.limit("value: expected less than %d bytes, found %d", LeastLong, len(content))
+	}
+	return b.put(ctx, ValueRecord, d)
+}
+
+// A Bulk is content in bulk segments, each of which is full but the last.
+type Bulk struct {
+	Len      int64
+	Segments []ID
+}
+
+// Bulk writes what r has into bulk segments, and no record: until [Builder.BulkValue]
+// writes one, it is the content of nothing.
+func (b *Builder) Bulk(ctx context.Context, r io.Reader) (v Bulk, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return RecordID{}, err
+			return v, context.Cause(ctx)
 		}
 		chunk := make([]byte, MaxSize) // a new one each time: they are given away
 		n, err := io.ReadFull(r, chunk)
-		switch err {
-		case nil, io.EOF:
-			chunk = chunk[:n]
-		case io.ErrUnexpectedEOF:
-			chunk = slices.Clone(chunk[:n])
-		default:
-			return RecordID{}, err
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
+		if err != nil && !last {
+			return v, err
 		}
-		if n == 0 {
-			break
+		if n > 0 {
+			if v.Len += int64(n); v.Len > maxValue {
+				return v, b.limit("value: expected at most %d bytes, found more", maxValue)
+			}
+			id, err := b.bulk(ctx, chunk[:n:n])
+			if err != nil {
+				return v, err
+			}
+			v.Segments = append(v.Segments, id)
 		}
-		if total += int64(len(chunk)); total > maxValue {
-			return RecordID{}, &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1, What: fmt.Sprintf("value: expected at most %d bytes, found more", maxValue)}
-		}
-		if text && len(chunk) < MaxSize {
-			err = b.blocks(ctx, chunk, &blocks)
-		} else {
-			err = b.bulkBlocks(ctx, chunk, &blocks)
-		}
-		if err != nil {
-			return RecordID{}, err
+		if last {
+			return v, nil
 		}
 	}
-	list, err := blocks.close(ctx)
+}
+
+// BulkValue writes the value of some content, of at least [LeastLong] bytes.
+func (b *Builder) BulkValue(ctx context.Context, v Bulk) (RecordID, error) {
+	return b.LongValue(ctx, v.Len, v.blocks)
+}
+
+func (v Bulk) blocks(yield func(RecordID, error) bool) {
+	for i, id := range v.Segments {
+		n := min(v.Len-int64(i)*MaxSize, MaxSize)
+		for at := int64(0); at < n; at += BlockSize {
+			if !yield(RecordID{id, int32(MaxSize - n + at)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// longText writes a long string: what fills no bulk segment lies beside the other
+// records.
+func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
+	full := len(s) / MaxSize * MaxSize
+	v, err := b.Bulk(ctx, strings.NewReader(s[:full]))
 	if err != nil {
 		return RecordID{}, err
 	}
-	d := &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(total-mediumLimit))}
-	return b.put(ctx, ValueRecord, d.id(list))
-}
-
-func (b *Builder) blocks(ctx context.Context, data []byte, list *listWriter) error {
-	for block := range slices.Chunk(data, BlockSize) {
-		id, err := b.put(ctx, Block, &draft{b: block})
-		if err == nil {
-			err = list.add(ctx, id)
+	return b.LongValue(ctx, int64(len(s)), func(yield func(RecordID, error) bool) {
+		for id, err := range v.blocks {
+			if !yield(id, err) {
+				return
+			}
 		}
-		if err != nil {
-			return err
+		for block := range slices.Chunk([]byte(s[full:]), BlockSize) {
+			if id, err := b.Block(ctx, block); !yield(id, err) {
+				return
+			}
 		}
-	}
-	return nil
-}
-
-func (b *Builder) bulkBlocks(ctx context.Context, data []byte, list *listWriter) error {
-	first, err := b.bulk(ctx, data)
-	if err != nil {
-		return err
-	}
-	for at := 0; at < len(data); at += BlockSize {
-		if err := list.add(ctx, RecordID{first.Segment, first.Number + int32(at)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // External writes the name that another store has a binary under.
@@ -153,7 +173,7 @@ type listWriter struct {
 
 func (w *listWriter) add(ctx context.Context, id RecordID) error {
 	if w.n++; w.n > maxList {
-		return &Error{Class: Limit, Segment: w.b.id, Record: -1, Off: -1, What: fmt.Sprintf("list: expected at most %d elements, found more", maxList)}
+		return w.b.limit("list: expected at most %d elements, found more", maxList)
 	}
 	return w.push(ctx, 0, id)
 }
@@ -203,22 +223,31 @@ func (w *listWriter) close(ctx context.Context) (id RecordID, err error) {
 	return id, err
 }
 
-// list writes a list of at least one element.
-func (b *Builder) list(ctx context.Context, ids []RecordID) (RecordID, error) {
+// Values writes the values of a property that may have any number.
+func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) {
+	return b.ValuesOf(ctx, func(yield func(RecordID, error) bool) {
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	})
+}
+
+// ValuesOf is Values of more than there may be memory for.
+func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (RecordID, error) {
 	w := listWriter{b: b}
-	for _, id := range ids {
-		if err := w.add(ctx, id); err != nil {
+	for id, err := range ids {
+		if err == nil {
+			err = w.add(ctx, id)
+		}
+		if err != nil {
 			return RecordID{}, err
 		}
 	}
-	return w.close(ctx)
-}
-
-// Values writes the values of a property that may have any number.
-func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) {
-	d := (&draft{}).u32(uint32(len(ids)))
-	if len(ids) > 0 {
-		list, err := b.list(ctx, ids)
+	d := (&draft{}).u32(uint32(w.n))
+	if w.n > 0 {
+		list, err := w.close(ctx)
 		if err != nil {
 			return RecordID{}, err
 		}

@@ -1,103 +1,11 @@
 package segment
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
 )
-
-// A Child is a name and the node that it stands for.
-type Child struct {
-	Name string
-	Node RecordID
-}
-
-type hashedChild struct {
-	Child
-	hash uint32
-}
-
-// Map writes a map. It puts children into the order of maps.
-func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
-	all := make([]hashedChild, len(children))
-	for i, c := range children {
-		c.Name = asJava(c.Name)
-		all[i] = hashedChild{c, mapHash(c.Name)}
-	}
-	slices.SortFunc(all, func(x, y hashedChild) int {
-		if c := cmp.Compare(x.hash, y.hash); c != 0 {
-			return c
-		}
-		return compareUTF16(x.Name, y.Name)
-	})
-	for i := 1; i < len(all); i++ {
-		if all[i].Name == all[i-1].Name {
-			return RecordID{}, fmt.Errorf("segment: map: expected each name once, found %.100q twice", all[i].Name)
-		}
-	}
-	if len(all) > mapSizeMask {
-		return RecordID{}, &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1, What: fmt.Sprintf("map: expected at most %d names, found %d", mapSizeMask, len(all))}
-	}
-	return b.mapRecord(ctx, all, 0)
-}
-
-func (b *Builder) mapRecord(ctx context.Context, all []hashedChild, level int) (RecordID, error) {
-	if len(all) <= leafMax || level == leafLevel {
-		return b.leaf(ctx, all, level)
-	}
-	// Ordered by hash is ordered by bucket, at each level.
-	var bitmap uint32
-	var buckets []RecordID
-	for n := len(all); len(all) > 0; {
-		index := mapIndex(all[0].hash, level)
-		end := 1
-		for end < len(all) && mapIndex(all[end].hash, level) == index {
-			end++
-		}
-		id, err := b.mapRecord(ctx, all[:end], level+1)
-		if err != nil {
-			return RecordID{}, err
-		}
-		buckets, bitmap = append(buckets, id), bitmap|1<<index
-		if all = all[end:]; len(all) == 0 {
-			d := (&draft{}).u32(uint32(level)<<mapSizeBits | uint32(n)).u32(bitmap)
-			for _, id := range buckets {
-				d.id(id)
-			}
-			return b.put(ctx, Branch, d)
-		}
-	}
-	panic("unreachable")
-}
-
-func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (RecordID, error) {
-	keys := make([]RecordID, len(all))
-	for i, c := range all {
-		var err error
-		if keys[i], err = b.Text(ctx, c.Name); err != nil {
-			return RecordID{}, err
-		}
-	}
-	d := (&draft{}).u32(uint32(level)<<mapSizeBits | uint32(len(all)))
-	for _, c := range all {
-		d.u32(c.hash)
-	}
-	for i, c := range all {
-		d.id(keys[i]).id(c.Node)
-	}
-	return b.put(ctx, Leaf, d)
-}
-
-// MapDiff writes the map base with another node for one of its names.
-func (b *Builder) MapDiff(ctx context.Context, base RecordID, c Child) (RecordID, error) {
-	key, err := b.Text(ctx, c.Name)
-	if err != nil {
-		return RecordID{}, err
-	}
-	return b.put(ctx, Branch, (&draft{}).u32(diffHead).u32(mapHash(c.Name)).id(key).id(c.Node).id(base))
-}
 
 // A NewProperty is a property to be written.
 type NewProperty struct {
@@ -105,6 +13,8 @@ type NewProperty struct {
 	Type   PropertyType
 	Multi  bool
 	Values []NewValue // one, unless Multi
+	// List, unless it is zero, is what ValuesOf wrote, in place of Values.
+	List RecordID
 }
 
 // A NewValue is a string, or a record that has been written.
@@ -118,12 +28,22 @@ type NewValue struct {
 type NewNode struct {
 	Properties []NewProperty
 	Children   []Child
-	Stable     RecordID // what the node was before; zero if it is new
+	Written    WrittenChildren // in place of Children
+	Stable     RecordID        // what the node was before; zero if it is new
 }
 
 // Node writes a node with its properties, its map of children and its template.
-func (b *Builder) Node(ctx context.Context, n NewNode) (RecordID, error) {
-	t, properties, err := newTemplate(n)
+func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
+	switch len(n.Children) {
+	case 0:
+	case 1:
+		n.Written = WrittenChildren{n: 1, one: n.Children[0]}
+	default:
+		if n.Written, err = b.Children(ctx, inMapOrder(n.Children)); err != nil {
+			return RecordID{}, err
+		}
+	}
+	t, properties, err := b.newTemplate(n)
 	if err != nil {
 		return RecordID{}, err
 	}
@@ -142,15 +62,11 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (RecordID, error) {
 		return RecordID{}, err
 	}
 	d.id(tid)
-	switch t.rule {
+	switch n.Written.rule() {
 	case OneChild:
-		d.id(n.Children[0].Node)
+		d.id(n.Written.one.Node)
 	case ManyChildren:
-		id, err := b.Map(ctx, n.Children)
-		if err != nil {
-			return RecordID{}, err
-		}
-		d.id(id)
+		d.id(n.Written.id)
 	}
 	if len(properties) > 0 {
 		values := listWriter{b: b}
@@ -173,6 +89,9 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (RecordID, error) {
 }
 
 func (b *Builder) property(ctx context.Context, p NewProperty) (RecordID, error) {
+	if p.List != (RecordID{}) {
+		return p.List, nil
+	}
 	ids := make([]RecordID, len(p.Values))
 	for i, v := range p.Values {
 		if ids[i] = v.Record; v.IsID {
@@ -192,14 +111,13 @@ func (b *Builder) property(ctx context.Context, p NewProperty) (RecordID, error)
 // templateDraft is a template before it is written.
 type templateDraft struct {
 	head       uint32
-	rule       ChildRule
 	names      []string // primary type, mixins, the child
 	properties []NewProperty
 }
 
 // newTemplate returns a node's template, and its properties in their order
 // without those that are in the template.
-func newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err error) {
+func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err error) {
 	var mixins []string
 	for _, p := range n.Properties {
 		switch {
@@ -211,7 +129,7 @@ func newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err erro
 			t.head |= hasPrimary
 			t.names = []string{p.Values[0].Text}
 			continue
-		case p.Name == mixinTypes && p.Type == Name && p.Multi && len(p.Values) <= mixinMask && !slices.ContainsFunc(p.Values, func(v NewValue) bool { return v.IsID }):
+		case p.Name == mixinTypes && p.Type == Name && p.Multi && p.List == (RecordID{}) && len(p.Values) <= mixinMask && !slices.ContainsFunc(p.Values, func(v NewValue) bool { return v.IsID }):
 			t.head |= hasMixins | uint32(len(p.Values))<<mixinShift
 			for _, v := range p.Values {
 				mixins = append(mixins, v.Text)
@@ -222,18 +140,16 @@ func newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err erro
 		properties = append(properties, p)
 	}
 	t.names = append(t.names, mixins...)
-	switch len(n.Children) {
-	case 0:
+	switch n.Written.rule() {
+	case NoChild:
 		t.head |= noChildren
-	case 1:
-		t.rule = OneChild
-		t.names = append(t.names, n.Children[0].Name)
-	default:
-		t.rule = ManyChildren
+	case OneChild:
+		t.names = append(t.names, n.Written.one.Name)
+	case ManyChildren:
 		t.head |= manyChildren
 	}
 	if len(properties) > propertyMask {
-		return t, nil, &Error{Class: Limit, Record: -1, Off: -1, What: fmt.Sprintf("node: expected at most %d properties, found %d", propertyMask, len(properties))}
+		return t, nil, b.limit("node: expected at most %d properties, found %d", propertyMask, len(properties))
 	}
 	t.head |= uint32(len(properties))
 	slices.SortStableFunc(properties, func(x, y NewProperty) int {

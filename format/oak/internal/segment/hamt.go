@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 	"math/bits"
@@ -131,14 +132,19 @@ func (rec Record) mapRecord() (m mapRecord, err error) {
 	return m, rec.need(leafHead, (4+pairLen)*m.size, "map leaf")
 }
 
-// bucket opens the k-th bucket of a branch. Levels only go up, so that there is
-// no way round.
+// bucket opens the k-th bucket of a branch.
 func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, error) {
 	id, err := m.id(branchHead + recordIDLen*k)
 	if err != nil {
 		return mapRecord{}, err
 	}
-	rec, err := r.typed(ctx, id, m.seg, Leaf, Branch)
+	return r.bucket(ctx, id, m.seg, m.level, m.size)
+}
+
+// bucket opens a bucket of a branch that has a level and a size. Levels only go up,
+// so that there is no way round.
+func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, size int) (mapRecord, error) {
+	rec, err := r.typed(ctx, id, near, Leaf, Branch)
 	if err == nil {
 		err = rec.need(0, 4, "map")
 	}
@@ -149,10 +155,10 @@ func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, err
 	switch {
 	case err != nil:
 		return mapRecord{}, err
-	case sub.branch() && sub.level <= m.level:
-		return mapRecord{}, rec.errorf(Corrupt, 0, "map branch: expected a level above %d, found %d", m.level, sub.level)
-	case sub.size > m.size:
-		return mapRecord{}, rec.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", m.size, sub.size)
+	case sub.branch() && sub.level <= level:
+		return mapRecord{}, rec.errorf(Corrupt, 0, "map branch: expected a level above %d, found %d", level, sub.level)
+	case sub.size > size:
+		return mapRecord{}, rec.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", size, sub.size)
 	}
 	return sub, nil
 }
@@ -220,22 +226,44 @@ func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err
 	return RecordID{}, false, nil
 }
 
+// compareNames is the order of a map.
+func compareNames(a, b string) int {
+	return cmp.Or(cmp.Compare(mapHash(a), mapHash(b)), compareUTF16(a, b))
+}
+
 // All goes through the map in the reference's order: by hash, then by name. A
 // name or a bucket that cannot be read is an error in its place; what is beside
 // it follows.
 func (m Map) All(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		w := walk{Map: m, ctx: ctx, yield: yield}
+		m.From(ctx, new(Place))(yield)
+	}
+}
+
+// From goes on where a walk of the map was left, and keeps at up to date: whoever
+// leaves it may go on again, with all segments forgotten meanwhile.
+func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		w := walk{Map: m, ctx: ctx, yield: yield, at: at, from: *at, goesOn: at.begun}
+		at.begun = true
 		w.record(m.top)
 	}
 }
 
-// After is All without the names up to and with name, which need not be there.
-func (m Map) After(ctx context.Context, name string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		w := walk{Map: m, ctx: ctx, yield: yield, after: true, name: name, hash: mapHash(name)}
-		w.record(m.top)
-	}
+// A Place is how far a walk of a map has come: behind what it gave last. The zero
+// value is the beginning.
+type Place struct {
+	begun  bool
+	depth  int // branches on the way
+	branch [leafLevel + 1]placeInBranch
+	leaf   int // entries of the leaf that were given; -1 if the bucket is not to be read
+}
+
+// A placeInBranch is the bucket that a walk is in, and what it knew before that.
+type placeInBranch struct {
+	bucket  int
+	left    int  // entries that this and the other buckets may have
+	counted bool // and must have
 }
 
 // A walk goes through a map. All that it keeps is where it is.
@@ -248,9 +276,9 @@ type walk struct {
 
 	names []string // of diffs, once they are read
 
-	after bool // pass over what is not after hash and name
-	name  string
-	hash  uint32
+	at     *Place
+	from   Place
+	goesOn bool // it has yet to come to from
 }
 
 // A step is the bucket taken at a level.
@@ -271,37 +299,43 @@ func (w *walk) record(m mapRecord) bool {
 		w.yield(Entry{}, err)
 		return false
 	}
-	depth, left, counted, k := len(w.path), m.size, true, -1
-	// Where levels are left out, the hashes of the bucket begin with bits that
-	// only its leaves know.
-	skip := w.after && m.level == depth && w.suits(w.hash) < 0
+	depth, k := len(w.path), -1
+	here := placeInBranch{left: m.size, counted: true}
+	if w.goesOn && depth < w.from.depth {
+		here = w.from.branch[depth]
+	}
 	for rest := m.bitmap; rest != 0; rest &= rest - 1 {
 		index := uint(bits.TrailingZeros32(rest))
-		k++
-		if skip && index < mapIndex(w.hash, m.level) {
-			counted = false
+		if k++; k < here.bucket {
+			continue
+		}
+		here.bucket = k
+		w.at.branch[depth], w.at.depth, w.at.leaf = here, depth+1, -1
+		if w.goesOn && depth+1 == w.from.depth && w.from.leaf < 0 {
+			w.goesOn, here.counted = false, false
 			continue
 		}
 		sub, err := m.bucket(w.ctx, w.r, k)
-		if err == nil && sub.size > left {
-			err = sub.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", left, sub.size)
+		if err == nil && sub.size > here.left {
+			err = sub.errorf(Corrupt, 0, "map: expected at most %d entries, found %d", here.left, sub.size)
 		}
 		if err != nil {
-			counted = false
+			here.counted = false
 			if !w.yield(Entry{}, err) {
 				return false
 			}
 			continue
 		}
-		left -= sub.size
+		here.left -= sub.size
 		w.path = append(w.path[:depth], step{m.level, index})
 		if !w.record(sub) {
 			return false
 		}
 	}
-	w.path = w.path[:depth]
-	if counted && left > 0 {
-		return w.yield(Entry{}, m.errorf(Corrupt, 0, "map branch: expected %d entries, found %d", m.size, m.size-left))
+	w.path, w.goesOn = w.path[:depth], false
+	if here.counted && here.left > 0 {
+		w.at.branch[depth], w.at.depth, w.at.leaf = placeInBranch{bucket: k + 1}, depth+1, -1
+		return w.yield(Entry{}, m.errorf(Corrupt, 0, "map branch: expected %d entries, found %d", m.size, m.size-here.left))
 	}
 	return true
 }
@@ -317,22 +351,22 @@ func (w *walk) suits(hash uint32) int {
 }
 
 func (w *walk) leaf(m mapRecord) bool {
-	for i := range m.size {
+	first := 0
+	if w.goesOn {
+		first, w.goesOn = w.from.leaf, false
+	}
+	w.at.depth = len(w.path)
+	for i := max(first, 0); i < m.size; i++ {
+		w.at.leaf = i + 1
 		hash := m.hash(i)
 		if bad := w.suits(hash); bad >= 0 {
 			// Found in the wrong bucket it cannot be found by name; and whoever
 			// wants a small map to look endless would put one leaf in many.
 			s := w.path[bad]
+			w.at.leaf = m.size
 			return w.yield(Entry{}, m.errorf(Corrupt, leafHead+4*i, "map leaf: expected hashes of bucket %d at level %d, found %#08x", s.index, s.level, hash))
 		}
-		if w.after && hash < w.hash {
-			continue
-		}
-		e, err := w.entry(m, i, hash)
-		if w.after && hash == w.hash && err == nil && compareUTF16(e.Name, w.name) <= 0 {
-			continue
-		}
-		if !w.yield(e, err) {
+		if e, err := w.entry(m, i, hash); !w.yield(e, err) {
 			return false
 		}
 	}

@@ -134,7 +134,7 @@ func newSample(t testing.TB) sample {
 	}))
 	s.root = id(b.Node(ctx, NewNode{Children: []Child{{"inner", s.inner}}}))
 	s.top = id(b.Map(ctx, children))
-	s.dif = id(b.MapDiff(ctx, s.top, Child{"two", other}))
+	s.dif = id(b.diff(ctx, s.top, hashed(Child{"two", other})))
 	flush(t, b)
 	var err error
 	if s.last, err = m.Segment(ctx, s.root.Segment); err != nil {

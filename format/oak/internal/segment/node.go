@@ -125,23 +125,15 @@ func (n Node) Children(ctx context.Context) iter.Seq2[Entry, error] {
 	return n.children(ctx, Map.All)
 }
 
-// ChildrenAfter is Children without those up to and with name.
-func (n Node) ChildrenAfter(ctx context.Context, name string) iter.Seq2[Entry, error] {
-	if n.t.Rule == OneChild && compareNames(n.t.Child, name) <= 0 {
-		return func(func(Entry, error) bool) {}
-	}
-	return n.children(ctx, func(m Map, ctx context.Context) iter.Seq2[Entry, error] { return m.After(ctx, name) })
-}
-
-// compareNames is the order of a map.
-func compareNames(a, b string) int {
-	if x, y := mapHash(a), mapHash(b); x != y {
-		if x < y {
-			return -1
+// ChildrenFrom goes on where a walk of the children was left: see [Map.From].
+func (n Node) ChildrenFrom(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
+	if n.t.Rule == OneChild {
+		if at.begun {
+			return func(func(Entry, error) bool) {}
 		}
-		return 1
+		at.begun = true
 	}
-	return compareUTF16(a, b)
+	return n.children(ctx, func(m Map, ctx context.Context) iter.Seq2[Entry, error] { return m.From(ctx, at) })
 }
 
 func (n Node) children(ctx context.Context, all func(Map, context.Context) iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
@@ -253,6 +245,10 @@ func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
 		}
 	}
 }
+
+// ID returns the name of the value's record; if there are several, of the record that
+// lists them. The mixins of a template are in none: they have the zero id.
+func (p Property) ID() RecordID { return p.one }
 
 // Len returns how many values the property has, 1 if they cannot be found: an
 // error is in their place.

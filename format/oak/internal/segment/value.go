@@ -150,6 +150,9 @@ func (v Value) Len() int64 {
 	return v.h.n
 }
 
+// Inline returns the content of a value that has it in its record, not to be changed.
+func (v Value) Inline() ([]byte, bool) { return v.h.inline(v.rec) }
+
 // Blocks returns the list of a long value's blocks.
 func (v Value) Blocks() (List, error) {
 	if v.h.kind != Long {

@@ -1,8 +1,11 @@
-package sstable
+package sorter
 
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -30,11 +33,13 @@ func (c closing) Close() error {
 }
 
 func TestSorterGivesRowsInOrder(t *testing.T) {
-	r := seeded(t)
+	const seed = 5
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{0, 1, 500, 30_000} {
 		want := map[string]string{}
 		open := 0
-		s := NewSorter(SorterOptions{Memory: 1, Scratch: scratch(t, &open)})
+		s := New(Options{Memory: 1, Scratch: scratch(t, &open)})
 		add := func(k, v string) {
 			if _, ok := want[k]; ok {
 				return
@@ -45,7 +50,7 @@ func TestSorterGivesRowsInOrder(t *testing.T) {
 			}
 		}
 		for i := range n {
-			add(randomKey(r)+fmt.Sprint(r.IntN(1000)), randomValue(r))
+			add(randomKey(r), randomValue(r))
 			if i == 400 {
 				add("large", strings.Repeat("x", 5<<20))
 				add("large too", strings.Repeat("y", 3<<20))
@@ -55,14 +60,14 @@ func TestSorterGivesRowsInOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, got, sorted(want))
+		same(t, got, want)
 		if n == 30_000 && len(s.runs) < 5 {
 			t.Errorf("%d runs, expected several", len(s.runs))
 		}
 		if got, err = collect(s.Sorted()); err != nil {
 			t.Fatal(err)
 		}
-		same(t, got, sorted(want))
+		same(t, got, want)
 		if err := s.Add(nil, nil); err == nil {
 			t.Error("a row was added behind the last one")
 		}
@@ -83,7 +88,7 @@ func TestSorterFindsDuplicates(t *testing.T) {
 			return nil
 		}} {
 			open := 0
-			s := NewSorter(SorterOptions{Memory: 1, Scratch: scratch(t, &open), Duplicate: report})
+			s := New(Options{Memory: 1, Scratch: scratch(t, &open), Duplicate: report})
 			for i := range n {
 				s.Add(fmt.Appendf(nil, "key %d", i), []byte("first"))
 			}
@@ -137,7 +142,7 @@ func TestSorterTellsOfScratchThatFails(t *testing.T) {
 	for _, lie := range []bool{false, true} {
 		open := 0
 		room := scratch(t, &open)
-		s := NewSorter(SorterOptions{Memory: 1, Scratch: func() (Scratch, error) {
+		s := New(Options{Memory: 1, Scratch: func() (Scratch, error) {
 			f, err := room()
 			b := &breaking{f, 2 << 20, lie}
 			if lie {
@@ -167,7 +172,7 @@ func TestSorterKeepsToItsMemory(t *testing.T) {
 		t.Skip("many rows")
 	}
 	open := 0
-	s := NewSorter(SorterOptions{Memory: 8 << 20, Scratch: scratch(t, &open)})
+	s := New(Options{Memory: 8 << 20, Scratch: scratch(t, &open)})
 	defer s.Close()
 	var most uint64
 	look := func() {
@@ -180,7 +185,7 @@ func TestSorterKeepsToItsMemory(t *testing.T) {
 	base := most
 	const n = 400_000
 	for i := range n {
-		if err := s.Add(fileKey(i*7919%n/1000, i*7919%n%1000), fileValue(i, i)); err != nil {
+		if err := s.Add(benchKey(i*7919%n), []byte("some twenty bytes of")); err != nil {
 			t.Fatal(err)
 		}
 		if i%50_000 == 0 {
@@ -199,4 +204,115 @@ func TestSorterKeepsToItsMemory(t *testing.T) {
 	if rows != n || most-base > 12<<20 {
 		t.Errorf("%d rows, %d MiB", rows, (most-base)>>20)
 	}
+}
+
+type kv struct{ k, v string }
+
+func collect(rows iter.Seq2[Row, error]) (all []kv, err error) {
+	for r, err := range rows {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, kv{string(r.Key), string(r.Value)})
+	}
+	return all, nil
+}
+
+// same wants rows to be those of a map, in order.
+func same(t *testing.T, got []kv, want map[string]string) {
+	t.Helper()
+	if !slices.IsSortedFunc(got, func(a, b kv) int { return strings.Compare(a.k, b.k) }) {
+		t.Error("rows are not in order")
+	}
+	found := map[string]string{}
+	for _, row := range got {
+		found[row.k] = row.v
+	}
+	if len(got) != len(want) || !maps.Equal(found, want) {
+		t.Errorf("%d rows, expected %d, or others", len(got), len(want))
+	}
+}
+
+func randomKey(r *rand.Rand) string {
+	k := make([]byte, r.IntN(12))
+	for i := range k {
+		k[i] = "ab\x00\xff"[r.IntN(4)]
+	}
+	return string(k) + fmt.Sprint(r.IntN(1000))
+}
+
+func randomValue(r *rand.Rand) string {
+	b := make([]byte, []int{0, 8, 500, 20_000}[r.IntN(4)])
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return string(b)
+}
+
+func benchKey(i int) []byte {
+	return fmt.Appendf(nil, "\x02data/a folder with a name/%04d/\x00\x00file-%06d.bin", i/1000, i%1000)
+}
+
+func BenchmarkSorter(b *testing.B) {
+	const rows = 100_000
+	for b.Loop() {
+		open := 0
+		s := New(Options{Scratch: scratch(b, &open)})
+		for i := range rows {
+			if err := s.Add(benchKey(i*7919%rows), []byte("some twenty bytes of")); err != nil {
+				b.Fatal(err)
+			}
+		}
+		n := 0
+		for _, err := range s.Sorted() {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != rows {
+			b.Fatal(n)
+		}
+		s.Close()
+	}
+}
+
+// FuzzSorter sorts rows of any bytes, in memory and through scratch.
+func FuzzSorter(f *testing.F) {
+	f.Add([]byte("\x01a\x02bc\x00\x00\x03abc\x05value"))
+	f.Add([]byte("\x04\x01\x02\x03\x04\x03\xff\xff\xff\x02\xff\xff\x04\x01\x02\x03\x04\x01a"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		open := 0
+		s := New(Options{Scratch: scratch(t, &open), Duplicate: func([]byte) error { return nil }})
+		take := func() []byte {
+			n := min(int(b[0]), len(b)-1)
+			p := b[1 : 1+n]
+			b = b[1+n:]
+			return p
+		}
+		want := map[string]string{}
+		for i := 0; len(b) > 0; i++ {
+			k, v := take(), []byte(nil)
+			if len(b) > 0 {
+				v = take()
+			}
+			want[string(k)] = string(v)
+			if err := s.Add(k, v); err != nil {
+				t.Fatal(err)
+			}
+			if i%5 == 4 {
+				if err := s.spill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got, err := collect(s.Sorted())
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, got, want)
+		if err := s.Close(); err != nil || open != 0 {
+			t.Errorf("%v, %d scratches are open", err, open)
+		}
+	})
 }

@@ -1,4 +1,9 @@
-package sstable
+// Package sorter puts any number of rows into the order of their keys, in bounded
+// memory.
+//
+// It is for formats that get what they write in another order than they need; what
+// is few is better sorted by package slices.
+package sorter
 
 import (
 	"bufio"
@@ -18,8 +23,8 @@ type Scratch interface {
 	io.Closer
 }
 
-// SorterOptions of a Sorter. Scratch is needed.
-type SorterOptions struct {
+// Options of a Sorter. Scratch is needed.
+type Options struct {
 	Memory  int64 // for rows; 0 is 32 MiB
 	Scratch func() (Scratch, error)
 	// Duplicate, if there is one, hears of each key that was added more than once,
@@ -28,11 +33,14 @@ type SorterOptions struct {
 	Duplicate func(key []byte) error
 }
 
+// A Row is a key and what belongs to it.
+type Row struct{ Key, Value []byte }
+
 // A Sorter takes rows in any order and gives them in the order of their keys. What
 // does not fit in memory goes to scratch in runs, each of which is sorted. It
 // belongs to one goroutine.
 type Sorter struct {
-	o       SorterOptions
+	o       Options
 	chunks  [][]byte // of keys and values, filled one after the other
 	used    int      // chunks that have something in them
 	rows    []sortRow
@@ -55,13 +63,15 @@ const (
 	sortChunk  = 1 << 20
 	// leastBuffer is what a run is read with, however many there are.
 	leastBuffer = 16 << 10
+	// maxRow is how much has to be in memory of each run.
+	maxRow = 8<<20 - 64<<10
 )
 
 // run is a part of scratch.
 type run struct{ off, end int64 }
 
-// NewSorter returns an empty Sorter. It has no scratch until it needs one.
-func NewSorter(o SorterOptions) *Sorter {
+// New returns an empty Sorter. It has no scratch until it needs one.
+func New(o Options) *Sorter {
 	o.Memory = max(cmp.Or(o.Memory, 32<<20), 2*sortChunk)
 	return &Sorter{o: o}
 }
@@ -215,6 +225,16 @@ func (s *Sorter) Close() error {
 	return err
 }
 
+func clip(key []byte) []byte { return key[:min(len(key), 64)] }
+
+func sharedLen(a, b []byte) int {
+	i, n := 0, min(len(a), len(b))
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
 // A runReader goes through a run, in scratch or in memory.
 type runReader struct {
 	sorter *Sorter // whose rows are in memory, or
@@ -246,10 +266,13 @@ func (r *runReader) next() (bool, error) {
 	if r.at == len(r.buf) {
 		return false, nil
 	}
-	shared, unshared, vlen, head := entryHead(r.buf[r.at:])
-	if head == 0 || shared > uint64(len(r.key)) || unshared > maxRow || vlen > maxRow {
+	shared, a := binary.Uvarint(r.buf[r.at:])
+	unshared, b := binary.Uvarint(r.buf[r.at+max(a, 0):])
+	vlen, c := binary.Uvarint(r.buf[r.at+max(a, 0)+max(b, 0):])
+	if a <= 0 || b <= 0 || c <= 0 || shared > uint64(len(r.key)) || unshared > maxRow || vlen > maxRow {
 		return false, r.damaged()
 	}
+	head := a + b + c
 	n := head + int(unshared) + int(vlen)
 	if len(r.buf)-r.at < n {
 		if err := r.fill(n); err != nil {
@@ -259,9 +282,9 @@ func (r *runReader) next() (bool, error) {
 			return false, r.damaged()
 		}
 	}
-	b := r.buf[r.at:][head:n]
-	r.key = append(r.key[:shared], b[:unshared]...)
-	r.val = b[unshared:]
+	row := r.buf[r.at:][head:n]
+	r.key = append(r.key[:shared], row[:unshared]...)
+	r.val = row[unshared:]
 	r.at += n
 	return true, nil
 }

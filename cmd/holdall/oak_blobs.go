@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) oakBlobsCommand() *cobra.Command {
+	var missing, unused bool
+	cmd := &cobra.Command{
+		Use:   "blobs STORE",
+		Short: "List binaries that are in a data store",
+		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by id:
+length, how many values use it, and the path of the first. What trees share counts
+once. With --datastore it is asked for each: what it does not have makes the exit
+code 1; --missing lists only that, --unused what it has and nothing uses.`,
+		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
+		Args:    args(1, 1, "a store"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (missing || unused) && a.oakDatastore == "" {
+				return &usageError{cmd, errors.New("--missing, --unused: expected --datastore")}
+			}
+			ctx := cmd.Context()
+			o := oak.BlobOptions{Scratch: a.scratch, Unused: unused}
+			if a.oakDatastore != "" {
+				var err error
+				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], a.oakDatastore)); err != nil {
+					return err
+				}
+			}
+			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
+				absent, lost := false, int64(0)
+				for b, err := range t.Blobs(ctx, o, &lost) {
+					if err != nil {
+						return err
+					}
+					used := b.Uses > 0
+					absent = absent || used && b.Problem != ""
+					if (missing || unused) && !(missing && used && b.Problem != "" || unused && !used) {
+						continue
+					}
+					a.printBlob(b)
+				}
+				if lost > 0 {
+					a.out.Flush()
+					a.warn("%d places of the tree cannot be read: what they use is not known", lost)
+				}
+				if absent || lost > 0 {
+					return errNo
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&missing, "missing", false, "only what the data store does not have")
+	cmd.Flags().BoolVar(&unused, "unused", false, "what the data store has and nothing uses")
+	return cmd
+}
+
+func (a *app) printBlob(b oak.Blob) {
+	if a.json {
+		a.printJSON(b)
+		return
+	}
+	name := b.ID
+	if b.Uses == 0 {
+		name = b.Object
+	}
+	fmt.Fprintf(a.out, "%s  %s  %d", printable(name), a.humanSize(b.Length), b.Uses)
+	if b.Path != "" {
+		fmt.Fprintf(a.out, "  %s", printable(b.Path))
+	}
+	if b.Problem != "" {
+		fmt.Fprintf(a.out, " (%s)", printable(b.Problem))
+	}
+	fmt.Fprintln(a.out)
+}
+
+// besides is an address as the view tree takes that of a data store: a path is from
+// the folder that the store lies in.
+func besides(own, address string) string {
+	if store.Scheme(address) != "" || filepath.IsAbs(address) {
+		return address
+	}
+	if store.Scheme(own) == "" {
+		return filepath.Join(filepath.Dir(filepath.Clean(own)), address)
+	}
+	own = strings.TrimRight(own, "/")
+	return own[:strings.LastIndexByte(own, '/')+1] + filepath.ToSlash(address)
+}
+
+// scratch is a temporary file that goes when the command ends.
+func (a *app) scratch() (format.Scratch, error) {
+	f, err := os.CreateTemp("", "holdall-scratch-")
+	if err != nil {
+		return nil, err
+	}
+	a.cleanup = append(a.cleanup, func() { os.Remove(f.Name()) })
+	return f, nil
+}

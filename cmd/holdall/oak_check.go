@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/oak"
+)
+
+func (a *app) oakCheckCommand() *cobra.Command {
+	var o oak.CheckOptions
+	var fix bool
+	cmd := &cobra.Command{
+		Use:   "check STORE [PATH...]",
+		Short: "Find the newest revision that can be read whole",
+		Long: `Reads what revisions have, the newest first, until one is found in which nothing is
+lost: of the head and of all checkpoints, or of some paths in them. What is lost of
+the newest one is said. It is an answer of no if that is anything at all, though an
+older revision may be good. --fix-journal goes back to that one.`,
+		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix-journal segmentstore",
+		Args:    args(1, -1, "a store, and paths if you like"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Paths = args[1:]
+			if fix && len(o.Paths) > 0 {
+				return &usageError{cmd, errors.New("--fix-journal needs the whole tree: expected no PATH")}
+			}
+			return a.oakCheck(cmd.Context(), args[0], o, fix)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.Head, "head", false, "check the head")
+	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint of this `name`; all is all of them")
+	f.BoolVar(&o.Binaries, "bin", false, "read the content of binaries, too")
+	f.IntVar(&o.Last, "last", 0, "look at `n` revisions, whether they are good or not")
+	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest good one")
+	return cmd
+}
+
+// checkedJSON is what check says, and what it did.
+type checkedJSON struct {
+	oak.CheckResult
+	Fixed *oak.JournalChange `json:"fixed,omitempty"`
+}
+
+func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, fix bool) (err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	if fix {
+		unlock, err := a.lockStore(st, name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	r, err := s.Check(ctx, o)
+	if err != nil {
+		return err
+	}
+	if missing := r.Missing(); len(missing) > 0 {
+		t := missing[0]
+		return fmt.Errorf("%s%s: in none of %d revisions: %w", inCheckpoint(t.Checkpoint), t.Path, r.Looked, fs.ErrNotExist)
+	}
+	said := checkedJSON{CheckResult: r}
+	if fix && !r.Whole && r.Good != nil {
+		c, err := s.FixJournal(ctx, r)
+		if err != nil {
+			return err
+		}
+		said.Fixed = &c
+	}
+	if a.json {
+		a.printJSON(said)
+	} else {
+		a.printChecked(said, o.Last > 0)
+	}
+	if r.Whole || said.Fixed != nil {
+		return nil
+	}
+	return errNo
+}
+
+// mostPrinted is how many losses people read.
+const mostPrinted = 20
+
+func (a *app) printChecked(c checkedJSON, list bool) {
+	for i, l := range c.Losses {
+		if i == mostPrinted {
+			fmt.Fprintf(a.out, "and %d more; --json has the first 10,000\n", c.Lost-mostPrinted)
+			break
+		}
+		a.printLoss(l)
+	}
+	for _, r := range c.Revisions {
+		if r.Whole && !list {
+			break
+		}
+		a.printRevision(r, list)
+	}
+	switch {
+	case c.Newest == nil:
+		fmt.Fprintln(a.out, "the journal is empty: 'holdall oak recover-journal' makes another")
+	case c.Whole:
+		fmt.Fprintf(a.out, "whole: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
+	case c.Good == nil:
+		fmt.Fprintf(a.out, "no good revision among %s\n", count(int64(c.Looked), "revision"))
+	default:
+		fmt.Fprintf(a.out, "good: %s%s\n", c.Good.Revision, timeIn(c.Good.Time))
+		a.printBehind(c)
+	}
+	for _, t := range c.Trees {
+		what := "good by itself in"
+		if t.State == oak.PathNotThere {
+			what = "not there any more; good in"
+		}
+		if t.Good != nil && (t.State == oak.PathNotThere || c.Good == nil || t.Good.Newer < c.Good.Newer) {
+			fmt.Fprintf(a.out, "%s%s: %s\n      %s%s\n", inCheckpoint(t.Checkpoint), printable(t.Path), what, t.Good.Revision, timeIn(t.Good.Time))
+		}
+	}
+}
+
+// printRevision says what is wrong with a revision by itself, or, if all are to be
+// listed, what became of it.
+func (a *app) printRevision(r oak.CheckedRevision, list bool) {
+	switch {
+	case r.Problem != "":
+		fmt.Fprintf(a.out, "nowhere  %s\n         %s\n", printable(r.Revision), printable(r.Problem))
+	case list && r.Whole:
+		fmt.Fprintf(a.out, "whole    %s%s\n", r.Revision, timeIn(r.Time))
+	case list:
+		fmt.Fprintf(a.out, "damaged  %s%s\n", r.Revision, timeIn(r.Time))
+	}
+}
+
+func (a *app) printLoss(l oak.Loss) {
+	what := inCheckpoint(l.Checkpoint) + l.Path
+	if l.Property != "" {
+		what += " property " + l.Property
+	}
+	if l.Children {
+		what += " some children"
+	}
+	where := l.Segment
+	if l.Record >= 0 {
+		where += fmt.Sprintf(":%d", l.Record)
+	}
+	if l.Tar != "" {
+		where += " in " + l.Tar
+	}
+	fmt.Fprintf(a.out, "lost: %s\n  %s\n  %s\n", printable(what), where, printable(l.Problem))
+	if l.Others > 0 {
+		fmt.Fprintf(a.out, "  by which %s as well\n", count(int64(l.Others), "other place"))
+	}
+}
+
+// printBehind says what going back to the good revision costs, or did.
+func (a *app) printBehind(c checkedJSON) {
+	lines := count(int64(c.Good.Newer), "newer revision")
+	if c.Fixed != nil {
+		fmt.Fprintf(a.out, "the journal ends there now; %s has the %s\n", c.Fixed.Backup, lines)
+		for _, n := range c.Fixed.Notes {
+			fmt.Fprintln(a.out, "note: "+n)
+		}
+		return
+	}
+	span := ""
+	if c.Newest.Time != nil && c.Good.Time != nil {
+		span = fmt.Sprintf(", %v of work", c.Newest.Time.Sub(*c.Good.Time))
+	}
+	if slices.ContainsFunc(c.Losses, func(l oak.Loss) bool { return l.Tar != "" }) {
+		fmt.Fprintln(a.out, "'holdall repair' first: it mends segments if it can prove what they were")
+	}
+	fmt.Fprintf(a.out, "--fix-journal goes back there, which loses %s%s\n", lines, span)
+}
+
+func inCheckpoint(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "checkpoint " + name + " "
+}
+
+func timeIn(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return " of " + t.Format(time.RFC3339)
+}

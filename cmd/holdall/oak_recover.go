@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/oak"
+)
+
+func (a *app) oakRecoverCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "recover-journal STORE",
+		Short: "Make a journal of the revisions that the segments have",
+		Long: `Looks through all segments for revisions, and makes a journal of those up to the
+newest that is whole, with its checkpoints and binaries. Stores that never had a
+checkpoint are recovered too. The old journal is kept beside the new one.`,
+		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
+		Args:    args(1, 1, "a store"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.oakRecover(cmd.Context(), args[0], dryRun)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+// recoveredJSON is what recover-journal found, and what it did.
+type recoveredJSON struct {
+	*oak.RecoveredJournal
+	Written *oak.JournalChange `json:"written,omitempty"`
+}
+
+func (a *app) oakRecover(ctx context.Context, address string, dryRun bool) (err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	if !dryRun {
+		unlock, err := a.lockStore(st, name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	j, err := s.PlanJournal(ctx, oak.RecoverOptions{})
+	said := recoveredJSON{RecoveredJournal: j}
+	if err == nil && !dryRun {
+		c, err := j.Apply(ctx)
+		if err != nil {
+			return err
+		}
+		said.Written = &c
+	}
+	switch {
+	case j == nil:
+	case a.json:
+		a.printJSON(said)
+	default:
+		a.printRecovered(said)
+	}
+	return err
+}
+
+func (a *app) printRecovered(r recoveredJSON) {
+	for _, l := range r.Losses[:min(len(r.Losses), mostPrinted)] {
+		a.printLoss(l)
+	}
+	if r.Dropped > 0 {
+		fmt.Fprintf(a.out, "%s left out: something is lost in each\n", count(int64(r.Dropped), "newer revision"))
+	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(a.out, "%s passed over: damaged, or without a time\n", count(int64(r.Skipped), "segment"))
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(a.out, "note: "+n)
+	}
+	if r.Lines == 0 {
+		return
+	}
+	verb := "would be "
+	if r.Written != nil {
+		verb = ""
+		if r.Written.Backup != "" {
+			fmt.Fprintf(a.out, "the old journal is %s\n", r.Written.Backup)
+		}
+		for _, n := range r.Written.Notes {
+			fmt.Fprintln(a.out, "note: "+n)
+		}
+	}
+	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
+}

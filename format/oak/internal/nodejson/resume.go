@@ -1,0 +1,84 @@
+package nodejson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// LastNode finds where the last node of an export begins that was broken off: its own
+// line, for what follows it may not be there. Where there is none, off is 0 and path
+// is empty.
+func LastNode(r io.ReaderAt, size int64) (path string, off int64, err error) {
+	end, err := lineStart(r, size)
+	if err == nil && end == 0 {
+		err = tornBeginning(r, size)
+	}
+	for ; err == nil && end > 0; end = off {
+		if off, err = lineStart(r, end-1); err != nil {
+			break
+		}
+		var node bool
+		if path, node, err = beginning(io.NewSectionReader(r, off, end-off)); err != nil {
+			return "", 0, fmt.Errorf("line at %d: expected one of an export: %w", off, err)
+		}
+		if node {
+			return path, off, nil
+		}
+	}
+	return "", 0, err
+}
+
+// tornBeginning says whether a file without a whole line can be of an export: whoever
+// resumes one cuts it off.
+func tornBeginning(r io.ReaderAt, size int64) error {
+	const want = `{"path":`
+	b := make([]byte, min(size, int64(len(want))))
+	if n, err := r.ReadAt(b, 0); n < len(b) {
+		return err
+	}
+	if string(b) != want[:len(b)] {
+		return fmt.Errorf("line at 0: expected one of an export, found %q", b)
+	}
+	return nil
+}
+
+// lineStart is where the line begins that has the byte before end, or would.
+func lineStart(r io.ReaderAt, end int64) (int64, error) {
+	window := make([]byte, 64<<10)
+	for at := end; at > 0; {
+		n := min(int64(len(window)), at)
+		if end-at > maxLine {
+			return 0, fmt.Errorf("line at %d: expected at most %d bytes, found more", at, maxLine)
+		}
+		if _, err := r.ReadAt(window[:n], at-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(window[:n], '\n'); i >= 0 {
+			return at - n + int64(i) + 1, nil
+		}
+		at -= n
+	}
+	return 0, nil
+}
+
+// beginning reads no more of a line than tells whether it begins a node.
+func beginning(r io.Reader) (path string, node bool, err error) {
+	p := parser{json.NewDecoder(r)}
+	if err := p.expect('{'); err != nil {
+		return "", false, err
+	}
+	var key string
+	if err := p.text(&key); err != nil {
+		return "", false, err
+	}
+	if key != "path" {
+		return "", false, fmt.Errorf("%.60q: expected the path", key)
+	}
+	if err := p.text(&path); err != nil {
+		return "", false, err
+	}
+	err = p.text(&key)
+	return path, key == "properties" || key == "lost", err
+}

@@ -1,0 +1,378 @@
+package segment
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A Child is a name and the node that it stands for.
+type Child struct {
+	Name string
+	Node RecordID
+}
+
+type hashedChild struct {
+	Child
+	hash uint32
+}
+
+func hashed(c Child) hashedChild {
+	c.Name = asJava(c.Name)
+	return hashedChild{c, mapHash(c.Name)}
+}
+
+func (c hashedChild) compare(other hashedChild) int {
+	return cmp.Or(cmp.Compare(c.hash, other.hash), compareUTF16(c.Name, other.Name))
+}
+
+// AppendMapKey appends a key for a name. Keys, compared byte by byte, are in the
+// order of maps; and as none begins with another, those of the names of a path may
+// stand one behind the other:
+//
+//	hash u32, code units of UTF-16 as UTF-8 has them each, 0x00 as 0x00 0xFF; 0x00 0x01
+func AppendMapKey(b []byte, name string) []byte {
+	name = asJava(name)
+	b = binary.BigEndian.AppendUint32(b, mapHash(name))
+	for _, r := range name {
+		switch {
+		case r == 0:
+			b = append(b, 0, keyNUL)
+		case r < 0x10000:
+			b = utf8.AppendRune(b, r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			b = appendUnit(appendUnit(b, hi), lo)
+		}
+	}
+	return append(b, 0, keyEnd)
+}
+
+// What follows a zero byte of a key.
+const (
+	keyEnd = 1
+	keyNUL = 0xFF
+)
+
+// appendUnit appends a surrogate, which UTF-8 proper has not.
+func appendUnit(b []byte, u rune) []byte {
+	return append(b, 0xE0|byte(u>>12), 0x80|byte(u>>6)&0x3F, 0x80|byte(u)&0x3F)
+}
+
+// CutMapKey returns the name of the key that b begins with, and what is behind it. It
+// returns false if there is none.
+func CutMapKey(b []byte) (name string, rest []byte, ok bool) {
+	if len(b) < 4 {
+		return "", b, false
+	}
+	var out []byte
+	for at := 4; at+1 < len(b); at++ {
+		switch c := b[at]; {
+		case c == 0 && b[at+1] == keyEnd:
+			return string(out), b[at+2:], true
+		case c == 0 && b[at+1] != keyNUL:
+			return "", b, false
+		case c == 0:
+			out, at = append(out, 0), at+1
+		case c == 0xED && b[at+1] >= 0xA0:
+			if at+5 >= len(b) {
+				return "", b, false
+			}
+			unit := func(p []byte) rune { return rune(p[0]&0xF)<<12 | rune(p[1]&0x3F)<<6 | rune(p[2]&0x3F) }
+			out, at = utf8.AppendRune(out, utf16.DecodeRune(unit(b[at:]), unit(b[at+3:]))), at+5
+		default:
+			out = append(out, c)
+		}
+	}
+	return "", b, false
+}
+
+// WrittenChildren are the children of a node that is to be written. The zero value
+// is none.
+type WrittenChildren struct {
+	n   int
+	one Child    // if n is 1
+	id  RecordID // of a map, if n is more
+}
+
+// Len returns how many there are.
+func (c WrittenChildren) Len() int { return c.n }
+
+func (c WrittenChildren) rule() ChildRule {
+	switch c.n {
+	case 0:
+		return NoChild
+	case 1:
+		return OneChild
+	}
+	return ManyChildren
+}
+
+// Children writes the map of a node's children, which come in the order of
+// [AppendMapKey], each once. It holds few of them. Of less than two there is no map,
+// and nothing is written.
+func (b *Builder) Children(ctx context.Context, children iter.Seq2[Child, error]) (c WrittenChildren, err error) {
+	w, stop := b.mapOf(children)
+	defer stop()
+	if err := w.look(2); err != nil {
+		return c, err
+	}
+	if c.n = len(w.ahead); c.n == 1 {
+		c.one = w.ahead[0].Child
+	}
+	if c.n > 1 {
+		c.id, c.n, err = w.record(ctx, 0)
+	}
+	return c, err
+}
+
+// Map writes a map, of any number of children in any order.
+func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
+	w, stop := b.mapOf(inMapOrder(children))
+	defer stop()
+	id, _, err := w.record(ctx, 0)
+	return id, err
+}
+
+func inMapOrder(children []Child) iter.Seq2[Child, error] {
+	all := make([]hashedChild, len(children))
+	for i, c := range children {
+		all[i] = hashed(c)
+	}
+	slices.SortFunc(all, hashedChild.compare)
+	return func(yield func(Child, error) bool) {
+		for _, c := range all {
+			if !yield(c.Child, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A mapWriter writes a map from the bottom. In the order of maps, the names of each
+// bucket come one after the other, whatever its level; and a bucket is a leaf or
+// not by whether a few more of them follow.
+type mapWriter struct {
+	b     *Builder
+	next  func() (Child, error, bool)
+	done  bool
+	n     int // read
+	last  hashedChild
+	ahead []hashedChild // read, and not yet in a leaf
+}
+
+const mostLeaf = MaxSize / (4 + pairLen)
+
+func (b *Builder) mapOf(children iter.Seq2[Child, error]) (*mapWriter, func()) {
+	next, stop := iter.Pull2(children)
+	return &mapWriter{b: b, next: next}, stop
+}
+
+// look reads until n children are ahead, or all that are left.
+func (w *mapWriter) look(n int) error {
+	for len(w.ahead) < n && !w.done {
+		c, err, ok := w.next()
+		if err != nil {
+			return err
+		}
+		if w.done = !ok; w.done {
+			break
+		}
+		h := hashed(c)
+		if w.n > 0 {
+			switch order := w.last.compare(h); {
+			case order == 0:
+				return fmt.Errorf("segment: map: expected each name once, found %.100q twice", h.Name)
+			case order > 0:
+				return fmt.Errorf("segment: map: expected names in order, found %.100q behind %.100q", h.Name, w.last.Name)
+			}
+		}
+		if w.n++; w.n > mapSizeMask {
+			return w.b.limit("map: expected at most %d names, found more", mapSizeMask)
+		}
+		w.last = h
+		w.ahead = append(w.ahead, h)
+	}
+	return nil
+}
+
+// inBucket returns how many of the next children share a bucket of a level with the
+// first, counting to most.
+func (w *mapWriter) inBucket(level, most int) (n int, err error) {
+	for ; n < most; n++ {
+		if err := w.look(n + 1); err != nil {
+			return 0, err
+		}
+		if n == len(w.ahead) || !sameBucket(w.ahead[0].hash, w.ahead[n].hash, level) {
+			break
+		}
+	}
+	return n, nil
+}
+
+// sameBucket reports whether two hashes come to one record of a level. The last
+// level has all its bits from the first one.
+func sameBucket(a, b uint32, level int) bool {
+	return (a^b)>>(32-levelBits*min(level, leafLevel-1)) == 0
+}
+
+// record writes what shares a bucket of a level with the next child.
+func (w *mapWriter) record(ctx context.Context, level int) (id RecordID, n int, err error) {
+	n, err = w.inBucket(level, leafMax+1)
+	if err == nil && n > leafMax && level == leafLevel {
+		if n, err = w.inBucket(level, mostLeaf+1); n > mostLeaf {
+			err = w.b.limit("map: expected at most %d names of one hash, found more", mostLeaf)
+		}
+	}
+	if err != nil {
+		return id, 0, err
+	}
+	if n > leafMax && level < leafLevel {
+		return w.branch(ctx, level)
+	}
+	id, err = w.b.leaf(ctx, w.ahead[:n], level)
+	w.ahead = w.ahead[n:]
+	return id, n, err
+}
+
+func (w *mapWriter) branch(ctx context.Context, level int) (id RecordID, n int, err error) {
+	var bitmap uint32
+	var buckets []RecordID
+	first := w.ahead[0].hash
+	for len(w.ahead) > 0 && sameBucket(first, w.ahead[0].hash, level) {
+		bitmap |= 1 << mapIndex(w.ahead[0].hash, level)
+		sub, more, err := w.record(ctx, level+1)
+		if err == nil {
+			err = w.look(1)
+		}
+		if err != nil {
+			return id, 0, err
+		}
+		buckets, n = append(buckets, sub), n+more
+	}
+	id, err = w.b.branch(ctx, level, n, bitmap, buckets)
+	return id, n, err
+}
+
+func mapHead(level, n int) uint32 { return uint32(level)<<mapSizeBits | uint32(n) }
+
+func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, buckets []RecordID) (RecordID, error) {
+	d := (&draft{}).u32(mapHead(level, n)).u32(bitmap)
+	for _, id := range buckets {
+		d.id(id)
+	}
+	return b.put(ctx, Branch, d)
+}
+
+func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (RecordID, error) {
+	keys := make([]RecordID, len(all))
+	for i, c := range all {
+		var err error
+		if keys[i], err = b.Text(ctx, c.Name); err != nil {
+			return RecordID{}, err
+		}
+	}
+	d := (&draft{}).u32(mapHead(level, len(all)))
+	for _, c := range all {
+		d.u32(c.hash)
+	}
+	for i, c := range all {
+		d.id(keys[i]).id(c.Node)
+	}
+	return b.put(ctx, Leaf, d)
+}
+
+// MapDiff writes a map with another node for one of its names. A diff of a diff is
+// never written: of the same name it takes the other's place, of another one it
+// becomes a map that shares with its base what has not changed.
+func (b *Builder) MapDiff(ctx context.Context, base Map, c Child) (RecordID, error) {
+	changed := []hashedChild{hashed(c)}
+	if _, ok, err := base.Get(ctx, changed[0].Name); err != nil {
+		return RecordID{}, err
+	} else if !ok {
+		return RecordID{}, fmt.Errorf("segment: map diff: expected a name of the map, found %.100q", c.Name)
+	}
+	for _, d := range base.diffs {
+		name, err := base.r.text(ctx, d.key, d.near, maxName)
+		if err != nil {
+			return RecordID{}, err
+		}
+		if !slices.ContainsFunc(changed, func(c hashedChild) bool { return c.Name == name }) {
+			changed = append(changed, hashed(Child{name, d.value}))
+		}
+	}
+	if len(changed) > 1 {
+		return b.changed(ctx, base, base.top, changed)
+	}
+	return b.diff(ctx, RecordID{base.top.seg.id, base.top.num}, changed[0])
+}
+
+func (b *Builder) diff(ctx context.Context, base RecordID, c hashedChild) (RecordID, error) {
+	key, err := b.Text(ctx, c.Name)
+	if err != nil {
+		return RecordID{}, err
+	}
+	return b.put(ctx, Branch, (&draft{}).u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
+}
+
+// changed writes a record of a map with other nodes for names that it has.
+func (b *Builder) changed(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
+	if !m.branch() {
+		return b.changedLeaf(ctx, in, m, changes)
+	}
+	buckets := make([]RecordID, 0, bits.OnesCount32(m.bitmap))
+	for rest := m.bitmap; rest != 0; rest &= rest - 1 {
+		k, index := len(buckets), uint(bits.TrailingZeros32(rest))
+		var below []hashedChild
+		for _, c := range changes {
+			if mapIndex(c.hash, m.level) == index {
+				below = append(below, c)
+			}
+		}
+		id, err := m.id(branchHead + recordIDLen*k)
+		if err == nil && below != nil {
+			var sub mapRecord
+			if sub, err = m.bucket(ctx, in.r, k); err == nil {
+				id, err = b.changed(ctx, in, sub, below)
+			}
+		}
+		if err != nil {
+			return RecordID{}, err
+		}
+		buckets = append(buckets, id)
+	}
+	return b.branch(ctx, m.level, m.size, m.bitmap, buckets)
+}
+
+func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
+	d := (&draft{}).u32(mapHead(m.level, m.size))
+	for i := range m.size {
+		d.u32(m.hash(i))
+	}
+	for i := range m.size {
+		key, value, err := m.pair(i)
+		if err != nil {
+			return RecordID{}, err
+		}
+		for _, c := range changes {
+			if c.hash != m.hash(i) {
+				continue
+			}
+			same, err := in.r.isName(ctx, key, m.seg, c.Name)
+			if err != nil {
+				return RecordID{}, err
+			}
+			if same {
+				value = c.Node
+			}
+		}
+		d.id(key).id(value)
+	}
+	return b.put(ctx, Leaf, d)
+}

@@ -1,0 +1,173 @@
+//go:build unix
+
+package oak_test
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/store/local"
+)
+
+// A dumpedNode is a node as the program dumps it: of a property the name, the type and
+// the values.
+type dumpedNode struct {
+	Path  string
+	Props [][3]any
+}
+
+// dumpedNodes are the newest revision's, by path, each as text that does not depend on
+// the order of properties.
+func dumpedNodes(t *testing.T, p place) map[string]string {
+	t.Helper()
+	var dump struct {
+		Head struct {
+			Error string
+			Nodes []dumpedNode
+		}
+	}
+	runWell(t, "dump", p.store, "--no-segments", "--no-ids").into(t, &dump)
+	if dump.Head.Error != "" {
+		t.Fatal(dump.Head.Error)
+	}
+	all := map[string]string{}
+	for _, n := range dump.Head.Nodes {
+		all[n.Path] = nodeText(t, n.Props)
+	}
+	return all
+}
+
+func nodeText(t *testing.T, props [][3]any) string {
+	t.Helper()
+	slices.SortFunc(props, func(a, b [3]any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
+	b, err := json.Marshal(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func value(name, typ string, v any) [3]any { return [3]any{name, typ, []any{v}} }
+
+// randomFolder makes a folder of files, and tells of the nodes that they become.
+func randomFolder(t *testing.T, r *rand.Rand, dir string) map[string]string {
+	t.Helper()
+	want := map[string]string{"/": "[]", "/checkpoints": "[]", "/root": "[]"}
+	folders := []string{"."}
+	names := []string{"a", "Aa", "BB", "ä", "\U0001f600", "with space", ".hidden", "x.txt", "y.PNG", "100%", "a%b"}
+	types := map[string]string{".txt": "text/plain", ".png": "image/png"}
+	at := func(n int) time.Time { return time.UnixMilli(1_600_000_000_000 + int64(n)*12_345_678) }
+	date := func(n int) string { return at(n).UTC().Format("2006-01-02T15:04:05.000Z") }
+	for i := range 150 {
+		name := path.Join(folders[r.IntN(len(folders))], fmt.Sprint(r.IntN(100), names[r.IntN(len(names))]))
+		node, on := "/root/"+name, filepath.Join(dir, name)
+		if want[node] != "" {
+			continue
+		}
+		if r.IntN(4) == 0 {
+			if err := os.Mkdir(on, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			want[node] = nodeText(t, [][3]any{value("jcr:primaryType", "Name", "nt:folder"), value("jcr:created", "Date", date(i))})
+			folders = append(folders, name)
+		} else {
+			content := make([]byte, []int{0, 1, 127, 128, 16511, 16512, 262144, 300_000, 1_100_000}[r.IntN(9)])
+			for k := range content {
+				content[k] = byte(r.Uint32())
+			}
+			if err := os.WriteFile(on, content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			want[node] = nodeText(t, [][3]any{value("jcr:primaryType", "Name", "nt:file"), value("jcr:created", "Date", date(i))})
+			want[node+"/jcr:content"] = nodeText(t, [][3]any{
+				value("jcr:primaryType", "Name", "nt:resource"), value("jcr:lastModified", "Date", date(i)),
+				value("jcr:mimeType", "String", cmp.Or(types[strings.ToLower(path.Ext(name))], "application/octet-stream")),
+				value("jcr:data", "Binary", map[string]any{"len": len(content), "sha256": fmt.Sprintf("%x", sha256.Sum256(content))}),
+			})
+		}
+		defer os.Chtimes(on, at(i), at(i))
+	}
+	return want
+}
+
+// takenWhole lets the reference do all with a store that it does with its own.
+func takenWhole(t *testing.T, p place) {
+	t.Helper()
+	verifyTars(t, p)
+	openWithReference(t, p)
+	journal, err := os.ReadFile(filepath.Join(p.store, "journal.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct {
+		RC                 int
+		JournalNewestFirst [][2]any
+	}
+	runWell(t, "recover-journal", p.store).into(t, &made)
+	head, _, _ := bytes.Cut(journal, []byte(" "))
+	if got := revisions(made.JournalNewestFirst); made.RC != 0 || !slices.Equal(got, []string{string(head)}) {
+		t.Errorf("recover-journal: %d, %q, expected %q", made.RC, got, head)
+	}
+}
+
+func TestTheReferenceReadsWhatIsPacked(t *testing.T) {
+	reference(t)
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			in := t.TempDir()
+			want := randomFolder(t, rand.New(rand.NewPCG(seed, 0)), in)
+			p := place{store: filepath.Join(t.TempDir(), "segmentstore")}
+			o := holdall.PackOptions{Format: "oak", Param: map[string]string{"tar-size": fmt.Sprint(8 << 20)}}
+			if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(p.store)), "segmentstore", []string{in}, o); err != nil {
+				t.Fatal(err)
+			}
+			got := dumpedNodes(t, p)
+			for name, text := range want {
+				if got[name] != text {
+					t.Errorf("%s: expected %s, found %s", name, text, got[name])
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d nodes, expected %d", len(got), len(want))
+			}
+			takenWhole(t, p)
+		})
+	}
+}
+
+// A binary in a data store stays there.
+func TestAStoreConvertedIntoAnotherIsEqual(t *testing.T) {
+	for _, name := range []string{"types", "wide", "multitar", "empty-store", "gc-online", "v12", "datastore"} {
+		t.Run(name, func(t *testing.T) {
+			f := unpack(t, name)
+			o := holdall.OpenOptions{Format: "oak", View: "tree"}
+			if f.blobs != "" {
+				o.Param = map[string]string{"datastore": filepath.Base(f.blobs)}
+			}
+			a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(f.store)), "segmentstore", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			p := place{filepath.Join(t.TempDir(), "segmentstore"), f.blobs}
+			if _, err := holdall.Convert(t.Context(), a, local.New(filepath.Dir(p.store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
+				t.Fatal(err)
+			}
+			runWell(t, f.with("equal", f.store, p.store, "/root")...)
+			takenWhole(t, p)
+		})
+	}
+}
