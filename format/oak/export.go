@@ -1,7 +1,6 @@
 package oak
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -118,10 +117,10 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	if err != nil {
 		return Exported{}, err
 	}
-	w := bufio.NewWriterSize(to, 256<<10)
 	how := t.t.jsonOptions()
 	how.NoBinaries = o.NoBinaries
-	x := exporter{t: t.t, enc: nodejson.NewEncoder(w, how), above: map[segment.RecordID]bool{}, depth: -1}
+	crowd, ctx := newCrowd(ctx, t.t.records, to, how)
+	x := exporter{t: t.t, crowd: crowd, above: map[segment.RecordID]bool{}, depth: -1}
 	if o.Depth >= 0 {
 		x.depth = top.depth + o.Depth
 	}
@@ -133,12 +132,13 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	default:
 		err = x.node(ctx, top)
 	}
-	return Exported{x.nodes, x.enc.Lost()}, errors.Join(err, w.Flush())
+	lost, err := crowd.done(ctx, err)
+	return Exported{x.nodes, lost}, err
 }
 
 type exporter struct {
 	t     *treeReader
-	enc   *nodejson.Encoder
+	crowd *crowd
 	above map[segment.RecordID]bool // of the node that is written: what is below itself is damage
 	depth int                       // of the last level, or -1
 	nodes int64
@@ -151,7 +151,7 @@ func (x *exporter) node(ctx context.Context, s spot) error {
 		err = x.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
 	}
 	if err == nil {
-		if err = x.enc.Node(ctx, shownPath(s.name), n); err != nil {
+		if err = x.crowd.tell(ctx, told{path: shownPath(s.name), id: s.id}); err != nil {
 			return err
 		}
 		if x.nodes++; n.Template().Rule == segment.NoChild {
@@ -163,7 +163,7 @@ func (x *exporter) node(ctx context.Context, s spot) error {
 	if !ok {
 		return err
 	}
-	return x.enc.LostNode(shownPath(s.name), l)
+	return x.crowd.tell(ctx, told{path: shownPath(s.name), lost: &l})
 }
 
 // below calls do with the children of a node.

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/holdall/holdall/format/oak/internal/proof"
 	"github.com/holdall/holdall/format/oak/internal/repo"
@@ -51,11 +53,9 @@ func (s *Store) PlanJournal(ctx context.Context, o RecoverOptions) (*RecoveredJo
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a tar by itself has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
-	f := finder{s: s, trees: s.trees(true, o.Workers), shapes: map[segment.RecordID]bool{}}
-	for _, t := range slices.Backward(s.r.tars) {
-		if err := f.tar(ctx, t); err != nil {
-			return nil, err
-		}
+	f, err := s.findRevisions(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	full, bare := f.sorted()
 	j := &RecoveredJournal{s: s, Skipped: f.skipped, Losses: []Loss{}, Notes: []string{}}
@@ -114,12 +114,61 @@ type finder struct {
 	skipped   int
 }
 
-// tar looks through a tar for segments that are in no newer one.
-func (f *finder) tar(ctx context.Context, t *segmentTar) error {
-	for _, i := range t.byPosition() {
+// findRevisions looks through all data segments that are in no newer tar.
+func (s *Store) findRevisions(ctx context.Context, o RecoverOptions) (*finder, error) {
+	all := finder{s: s, trees: s.trees(true, o.Workers)}
+	const handful = 16
+	type some struct {
+		t    *segmentTar
+		rows []uint32
+	}
+	work := make(chan some)
+	var mu sync.Mutex
+	var failed error
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var workers sync.WaitGroup
+	for range cmp.Or(o.Workers, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			f := finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
+			var err error
+			for w := range work {
+				if err == nil {
+					err = f.look(ctx, w.t, w.rows)
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range f.found {
+				all.add(c)
+			}
+			all.skipped += f.skipped
+			all.forgotten = all.forgotten || f.forgotten
+			failed = cmp.Or(failed, err)
+		})
+	}
+	for _, t := range slices.Backward(s.r.tars) {
+		for rows := range slices.Chunk(t.byPosition(), handful) {
+			work <- some{t, rows}
+		}
+	}
+	close(work)
+	workers.Wait()
+	return &all, failed
+}
+
+// look looks through segments of a tar.
+func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
+	for _, i := range rows {
 		e := t.at(int(i))
 		if at, _, _ := f.s.r.locate(e.ID); at != t || !e.ID.IsData() {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
 		}
 		g, err := f.segment(ctx, t, int(i))
 		if err != nil {
@@ -133,7 +182,7 @@ func (f *finder) tar(ctx context.Context, t *segmentTar) error {
 			f.skipped++
 			continue
 		}
-		if err := f.look(ctx, g, info.Millis); err != nil {
+		if err := f.nodes(ctx, g, info.Millis); err != nil {
 			return err
 		}
 	}
@@ -163,8 +212,8 @@ const (
 	nodeIDs      = 12
 )
 
-// look looks at the nodes of a segment.
-func (f *finder) look(ctx context.Context, g *segment.Segment, millis int64) error {
+// nodes looks at the nodes of a segment.
+func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
 	for row := range g.Records() {
 		if row.Type != segment.NodeRecord {
 			continue

@@ -34,6 +34,9 @@ type Copier struct {
 	known    known
 	nodes    int64
 	progress func(int64)
+
+	properties []segment.NewProperty // of the node that is written
+	values     []segment.NewValue
 }
 
 // New returns a Copier. bulk must see to it that a bulk segment is in the new store,
@@ -84,16 +87,19 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 	if copied.Written, err = c.to.Children(ctx, c.children(ctx, n, depth+1)); err != nil {
 		return segment.RecordID{}, below("", err)
 	}
+	// Children are done, and nobody else has these.
+	c.properties, c.values = c.properties[:0], c.values[:0]
 	for p, err := range n.Properties(ctx) {
 		q := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
 		if err == nil {
-			err = c.values(ctx, p, &q)
+			err = c.property(ctx, p, &q)
 		}
 		if err != nil {
 			return segment.RecordID{}, below(p.Name, err)
 		}
-		copied.Properties = append(copied.Properties, q)
+		c.properties = append(c.properties, q)
 	}
+	copied.Properties = c.properties
 	is, err := c.to.Node(ctx, copied)
 	if err != nil {
 		return segment.RecordID{}, &Error{Err: err}
@@ -159,12 +165,12 @@ func below(name string, err error) error {
 // one by one.
 const mostHeld = 1024
 
-func (c *Copier) values(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
+func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
 	if p.Len() > mostHeld {
 		to.List, err = c.to.ValuesOf(ctx, c.valueRecords(ctx, p))
 		return err
 	}
-	to.Values = make([]segment.NewValue, 0, p.Len())
+	first := len(c.values)
 	for v, err := range p.Values(ctx) {
 		var is segment.NewValue
 		if err == nil {
@@ -173,8 +179,9 @@ func (c *Copier) values(ctx context.Context, p segment.Property, to *segment.New
 		if err != nil {
 			return err
 		}
-		to.Values = append(to.Values, is)
+		c.values = append(c.values, is)
 	}
+	to.Values = c.values[first:len(c.values):len(c.values)]
 	return nil
 }
 

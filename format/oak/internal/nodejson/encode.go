@@ -441,6 +441,15 @@ func (e *Encoder) wholeRunes(last bool) bool {
 	return true
 }
 
+// escaped are the bytes that a JSON string cannot have as they are.
+var escaped = func() (t [256]bool) {
+	for c := range ' ' {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
 // AppendString appends UTF-8 as a JSON string.
 func AppendString[S string | []byte](b []byte, s S) []byte {
 	const digits = "0123456789abcdef"
@@ -448,7 +457,7 @@ func AppendString[S string | []byte](b []byte, s S) []byte {
 	from := 0 // nearly always the whole string is plain
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
+		if !escaped[c] {
 			continue
 		}
 		b = append(b, s[from:i]...)

@@ -49,7 +49,9 @@ type Builder struct {
 	blobIDs []string
 	made    int64 // data segments
 
-	known written // what need not be written again
+	known   written // what need not be written again
+	drafted draft
+	key     []byte
 }
 
 // NewBuilder returns a Builder that gives its segments to write.
@@ -97,18 +99,24 @@ type draftID struct {
 	own bool // the record itself
 }
 
+// draft returns an empty draft, which is put before the next one is asked for.
+func (b *Builder) draft() *draft {
+	b.drafted.b, b.drafted.ids = b.drafted.b[:0], b.drafted.ids[:0]
+	return &b.drafted
+}
+
 func (d *draft) bytes(p ...byte) *draft { d.b = append(d.b, p...); return d }
 
 func (d *draft) u32(v uint32) *draft { d.b = binary.BigEndian.AppendUint32(d.b, v); return d }
 
 func (d *draft) id(id RecordID) *draft {
 	d.ids = append(d.ids, draftID{off: len(d.b), id: id})
-	return d.bytes(make([]byte, recordIDLen)...)
+	return d.bytes(0, 0, 0, 0, 0, 0)
 }
 
 func (d *draft) own() *draft {
 	d.ids = append(d.ids, draftID{off: len(d.b), own: true})
-	return d.bytes(make([]byte, recordIDLen)...)
+	return d.bytes(0, 0, 0, 0, 0, 0)
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }
@@ -197,7 +205,7 @@ func (b *Builder) begin() error {
 	if err != nil {
 		return err
 	}
-	d, ok := inlineValue(text)
+	d, ok := inlineValue(&draft{}, text)
 	if !ok {
 		return b.limit("writer: expected a short name, found %d bytes", len(b.o.Writer))
 	}
@@ -252,7 +260,7 @@ type written struct {
 
 const (
 	writtenLimit = 16 << 20
-	writtenText  = 4 << 10 // longer strings are hardly ever repeated
+	writtenText  = 512 // longer strings are hardly ever repeated
 )
 
 // room makes room for n bytes more.

@@ -81,6 +81,7 @@ func TestADescriptionTellsWhatARecordRefersTo(t *testing.T) {
 			delete(s.parsed, id)
 		}
 	}
+	r = NewReader(s)
 	if d, err = r.Describe(t.Context(), s.dif); err != nil {
 		t.Fatal(err)
 	}

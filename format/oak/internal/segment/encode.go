@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// inlineValue is the record of a value that has its content with it.
-func inlineValue[T string | []byte](s T) (*draft, bool) {
-	d := &draft{b: make([]byte, 0, len(s)%mediumLimit+2)}
+// inlineValue makes of d the record of a value that has its content with it.
+func inlineValue[T string | []byte](d *draft, s T) (*draft, bool) {
 	switch n := len(s); {
 	case n < smallLimit:
 		d.bytes(byte(n))
@@ -31,7 +30,7 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	if id, ok := b.known.text[s]; ok {
 		return id, nil
 	}
-	d, ok := inlineValue(s)
+	d, ok := inlineValue(b.draft(), s)
 	if !ok {
 		return b.longText(ctx, s)
 	}
@@ -65,7 +64,7 @@ func (b *Builder) Binary(ctx context.Context, r io.Reader) (RecordID, error) {
 
 // ShortBinary writes a binary of less than [LeastLong] bytes.
 func (b *Builder) ShortBinary(ctx context.Context, content []byte) (RecordID, error) {
-	d, ok := inlineValue(content)
+	d, ok := inlineValue(b.draft(), content)
 	if !ok {
 		return RecordID{}, b.limit("value: expected less than %d bytes, found %d", LeastLong, len(content))
 	}
@@ -147,15 +146,16 @@ func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
 
 // External writes the name that another store has a binary under.
 func (b *Builder) External(ctx context.Context, blobID string) (id RecordID, err error) {
-	d := &draft{}
+	var d *draft
 	if n := len(blobID); n < blobIDLimit {
-		d.b = append(binary.BigEndian.AppendUint16(nil, externalBit|uint16(n)), blobID...)
+		d = b.draft()
+		d.b = append(binary.BigEndian.AppendUint16(d.b, externalBit|uint16(n)), blobID...)
 	} else {
 		text, err := b.Text(ctx, blobID)
 		if err != nil {
 			return RecordID{}, err
 		}
-		d.bytes(externalRef).id(text)
+		d = b.draft().bytes(externalRef).id(text)
 	}
 	if id, err = b.put(ctx, BlobID, d); err == nil {
 		b.blobIDs = append(b.blobIDs, blobID)
@@ -195,14 +195,32 @@ func (w *listWriter) push(ctx context.Context, level int, id RecordID) error {
 func (w *listWriter) bucket(ctx context.Context, level int) (RecordID, error) {
 	ids := w.levels[level]
 	w.levels[level] = ids[:0]
+	return w.b.bucket(ctx, ids)
+}
+
+func (b *Builder) bucket(ctx context.Context, ids []RecordID) (RecordID, error) {
 	if len(ids) == 1 {
 		return ids[0], nil
 	}
-	d := &draft{}
+	d := b.draft()
 	for _, id := range ids {
 		d.id(id)
 	}
-	return w.b.put(ctx, Bucket, d)
+	return b.put(ctx, Bucket, d)
+}
+
+// list writes a list of at least one element.
+func (b *Builder) list(ctx context.Context, ids []RecordID) (RecordID, error) {
+	if len(ids) <= bucketIDs {
+		return b.bucket(ctx, ids)
+	}
+	w := listWriter{b: b}
+	for _, id := range ids {
+		if err := w.add(ctx, id); err != nil {
+			return RecordID{}, err
+		}
+	}
+	return w.close(ctx)
 }
 
 // close returns what names the list, which must not be empty.
@@ -225,13 +243,14 @@ func (w *listWriter) close(ctx context.Context) (id RecordID, err error) {
 
 // Values writes the values of a property that may have any number.
 func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) {
-	return b.ValuesOf(ctx, func(yield func(RecordID, error) bool) {
-		for _, id := range ids {
-			if !yield(id, nil) {
-				return
-			}
-		}
-	})
+	if len(ids) == 0 {
+		return b.values(ctx, 0, RecordID{})
+	}
+	list, err := b.list(ctx, ids)
+	if err != nil {
+		return RecordID{}, err
+	}
+	return b.values(ctx, len(ids), list)
 }
 
 // ValuesOf is Values of more than there may be memory for.
@@ -245,12 +264,19 @@ func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) 
 			return RecordID{}, err
 		}
 	}
-	d := (&draft{}).u32(uint32(w.n))
-	if w.n > 0 {
-		list, err := w.close(ctx)
-		if err != nil {
-			return RecordID{}, err
-		}
+	if w.n == 0 {
+		return b.values(ctx, 0, RecordID{})
+	}
+	list, err := w.close(ctx)
+	if err != nil {
+		return RecordID{}, err
+	}
+	return b.values(ctx, w.n, list)
+}
+
+func (b *Builder) values(ctx context.Context, n int, list RecordID) (RecordID, error) {
+	d := b.draft().u32(uint32(n))
+	if n > 0 {
 		d.id(list)
 	}
 	return b.put(ctx, ListRecord, d)

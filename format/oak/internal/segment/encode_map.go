@@ -263,7 +263,7 @@ func (w *mapWriter) branch(ctx context.Context, level int) (id RecordID, n int, 
 func mapHead(level, n int) uint32 { return uint32(level)<<mapSizeBits | uint32(n) }
 
 func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, buckets []RecordID) (RecordID, error) {
-	d := (&draft{}).u32(mapHead(level, n)).u32(bitmap)
+	d := b.draft().u32(mapHead(level, n)).u32(bitmap)
 	for _, id := range buckets {
 		d.id(id)
 	}
@@ -278,7 +278,7 @@ func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (Recor
 			return RecordID{}, err
 		}
 	}
-	d := (&draft{}).u32(mapHead(level, len(all)))
+	d := b.draft().u32(mapHead(level, len(all)))
 	for _, c := range all {
 		d.u32(c.hash)
 	}
@@ -318,7 +318,7 @@ func (b *Builder) diff(ctx context.Context, base RecordID, c hashedChild) (Recor
 	if err != nil {
 		return RecordID{}, err
 	}
-	return b.put(ctx, Branch, (&draft{}).u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
+	return b.put(ctx, Branch, b.draft().u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
 }
 
 // changed writes a record of a map with other nodes for names that it has.
@@ -351,7 +351,7 @@ func (b *Builder) changed(ctx context.Context, in Map, m mapRecord, changes []ha
 }
 
 func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
-	d := (&draft{}).u32(mapHead(m.level, m.size))
+	d := b.draft().u32(mapHead(m.level, m.size))
 	for i := range m.size {
 		d.u32(m.hash(i))
 	}

@@ -15,6 +15,8 @@ type NewProperty struct {
 	Values []NewValue // one, unless Multi
 	// List, unless it is zero, is what ValuesOf wrote, in place of Values.
 	List RecordID
+
+	hash int32 // of the name
 }
 
 // A NewValue is a string, or a record that has been written.
@@ -47,19 +49,36 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
 	if err != nil {
 		return RecordID{}, err
 	}
-	d := &draft{}
-	if n.Stable == (RecordID{}) {
-		d.own()
-	} else {
-		block, err := b.put(ctx, Block, &draft{b: binary.BigEndian.AppendUint32(slices.Clone(n.Stable.Segment[:]), uint32(n.Stable.Number))})
-		if err != nil {
+	var stable, values RecordID
+	if n.Stable != (RecordID{}) {
+		d := b.draft().bytes(n.Stable.Segment[:]...).u32(uint32(n.Stable.Number))
+		if stable, err = b.put(ctx, Block, d); err != nil {
 			return RecordID{}, err
 		}
-		d.id(block)
 	}
 	tid, err := b.template(ctx, t)
 	if err != nil {
 		return RecordID{}, err
+	}
+	if len(properties) > 0 {
+		var room [16]RecordID
+		ids := room[:0]
+		for _, p := range properties {
+			id, err := b.property(ctx, p)
+			if err != nil {
+				return RecordID{}, err
+			}
+			ids = append(ids, id)
+		}
+		if values, err = b.list(ctx, ids); err != nil {
+			return RecordID{}, err
+		}
+	}
+	d := b.draft()
+	if n.Stable == (RecordID{}) {
+		d.own()
+	} else {
+		d.id(stable)
 	}
 	d.id(tid)
 	switch n.Written.rule() {
@@ -69,43 +88,33 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
 		d.id(n.Written.id)
 	}
 	if len(properties) > 0 {
-		values := listWriter{b: b}
-		for _, p := range properties {
-			id, err := b.property(ctx, p)
-			if err == nil {
-				err = values.add(ctx, id)
-			}
-			if err != nil {
-				return RecordID{}, err
-			}
-		}
-		id, err := values.close(ctx)
-		if err != nil {
-			return RecordID{}, err
-		}
-		d.id(id)
+		d.id(values)
 	}
 	return b.put(ctx, NodeRecord, d)
 }
 
 func (b *Builder) property(ctx context.Context, p NewProperty) (RecordID, error) {
-	if p.List != (RecordID{}) {
+	switch {
+	case p.List != (RecordID{}):
 		return p.List, nil
+	case !p.Multi:
+		return b.newValue(ctx, p.Values[0])
 	}
 	ids := make([]RecordID, len(p.Values))
 	for i, v := range p.Values {
-		if ids[i] = v.Record; v.IsID {
-			continue
-		}
 		var err error
-		if ids[i], err = b.Text(ctx, v.Text); err != nil {
+		if ids[i], err = b.newValue(ctx, v); err != nil {
 			return RecordID{}, err
 		}
 	}
-	if p.Multi {
-		return b.Values(ctx, ids)
+	return b.Values(ctx, ids)
+}
+
+func (b *Builder) newValue(ctx context.Context, v NewValue) (RecordID, error) {
+	if v.IsID {
+		return v.Record, nil
 	}
-	return ids[0], nil
+	return b.Text(ctx, v.Text)
 }
 
 // templateDraft is a template before it is written.
@@ -137,6 +146,10 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 			continue
 		}
 		p.Name = asJava(p.Name)
+		p.hash = javaHash(p.Name)
+		if properties == nil {
+			properties = make([]NewProperty, 0, len(n.Properties))
+		}
 		properties = append(properties, p)
 	}
 	t.names = append(t.names, mixins...)
@@ -153,7 +166,7 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 	}
 	t.head |= uint32(len(properties))
 	slices.SortStableFunc(properties, func(x, y NewProperty) int {
-		return comparePropertyNames(PropertyName{Name: x.Name, Type: x.Type, hash: javaHash(x.Name)}, PropertyName{Name: y.Name, Type: y.Type, hash: javaHash(y.Name)})
+		return comparePropertyNames(PropertyName{Name: x.Name, Type: x.Type, hash: x.hash}, PropertyName{Name: y.Name, Type: y.Type, hash: y.hash})
 	})
 	for i := 1; i < len(properties); i++ {
 		if properties[i].Name == properties[i-1].Name {
@@ -164,9 +177,9 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 	return t, properties, nil
 }
 
-// key is a template as text: equal templates have equal ones.
-func (t templateDraft) key() string {
-	k := binary.BigEndian.AppendUint32(nil, t.head)
+// appendKey appends a template as text: equal templates have equal ones.
+func (t templateDraft) appendKey(k []byte) []byte {
+	k = binary.BigEndian.AppendUint32(k, t.head)
 	for _, n := range t.names {
 		k = append(binary.AppendUvarint(k, uint64(len(n))), n...)
 	}
@@ -174,7 +187,7 @@ func (t templateDraft) key() string {
 		k = append(binary.AppendUvarint(k, uint64(len(p.Name))), p.Name...)
 		k = append(k, typeByte(p))
 	}
-	return string(k)
+	return k
 }
 
 func typeByte(p NewProperty) byte {
@@ -185,33 +198,38 @@ func typeByte(p NewProperty) byte {
 }
 
 func (b *Builder) template(ctx context.Context, t templateDraft) (RecordID, error) {
-	key := t.key()
-	if id, ok := b.known.templates[key]; ok {
+	b.key = t.appendKey(b.key[:0])
+	if id, ok := b.known.templates[string(b.key)]; ok {
 		return id, nil
 	}
-	d := (&draft{}).u32(t.head)
+	key := string(b.key)
+	ids := make([]RecordID, 0, len(t.names)+len(t.properties))
 	for _, n := range t.names {
 		id, err := b.Text(ctx, n)
 		if err != nil {
 			return RecordID{}, err
 		}
-		d.id(id)
+		ids = append(ids, id)
 	}
-	if len(t.properties) > 0 {
-		names := listWriter{b: b}
-		for _, p := range t.properties {
-			id, err := b.Text(ctx, p.Name)
-			if err == nil {
-				err = names.add(ctx, id)
-			}
-			if err != nil {
-				return RecordID{}, err
-			}
-		}
-		list, err := names.close(ctx)
+	for _, p := range t.properties {
+		id, err := b.Text(ctx, p.Name)
 		if err != nil {
 			return RecordID{}, err
 		}
+		ids = append(ids, id)
+	}
+	var list RecordID
+	if len(t.properties) > 0 {
+		var err error
+		if list, err = b.list(ctx, ids[len(t.names):]); err != nil {
+			return RecordID{}, err
+		}
+	}
+	d := b.draft().u32(t.head)
+	for _, id := range ids[:len(t.names)] {
+		d.id(id)
+	}
+	if len(t.properties) > 0 {
 		d.id(list)
 		for _, p := range t.properties {
 			d.bytes(typeByte(p))

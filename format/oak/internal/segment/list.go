@@ -81,6 +81,21 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 	return id, bucket{n: 1, each: 1, end: i + 1}, i, nil
 }
 
+// A cursor is a list of which elements near each other are asked for.
+type cursor struct {
+	List
+	b     bucket
+	first int // element of it
+}
+
+func (c *cursor) at(ctx context.Context, i int) (id RecordID, err error) {
+	if c.b.rec.seg != nil && c.b.each == 1 && i >= c.first && i < c.b.end {
+		return c.b.rec.id(recordIDLen * (i - c.first))
+	}
+	id, c.b, c.first, err = c.descend(ctx, i)
+	return id, err
+}
+
 // A bucket holds n ids of lists of each elements, the last of which may have
 // fewer. What is said of it holds for the elements before end.
 type bucket struct {

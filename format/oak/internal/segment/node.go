@@ -228,12 +228,13 @@ func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
 		if n.t.HasMixins && !yield(n.mixins(), nil) || len(n.t.Properties) == 0 {
 			return
 		}
-		values, lost := n.values()
+		all, lost := n.values()
+		values := cursor{List: all}
 		for _, name := range n.t.Properties {
 			var id RecordID
 			err := lost
 			if err == nil {
-				id, err = values.At(ctx, name.Stored)
+				id, err = values.at(ctx, name.Stored)
 			}
 			p := Property{Name: name.Name, Type: name.Type, Multi: name.Multi, lost: err}
 			if err == nil {

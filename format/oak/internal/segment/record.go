@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"sync/atomic"
 )
 
 // A Source has the segments of a store. What it does not have is an
@@ -75,14 +76,29 @@ func (r Record) expect(a, b Type) error {
 type Reader struct {
 	src       Source
 	templates templateCache
+	recent    [32]atomic.Pointer[Segment] // each where its id says
 }
 
 // NewReader returns a Reader of the records of src.
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
+// segment asks the source, unless the segment has been used just now: what refers to
+// it comes in crowds, and in parallel.
+func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
+	slot := &r.recent[int(id[len(id)-1])%len(r.recent)]
+	if s := slot.Load(); s != nil && s.id == id {
+		return s, nil
+	}
+	s, err := r.src.Segment(ctx, id)
+	if err == nil && id.IsData() {
+		slot.Store(s)
+	}
+	return s, err
+}
+
 // Segment returns a segment of the source.
 func (r *Reader) Segment(ctx context.Context, id ID) (*Segment, error) {
-	s, err := r.src.Segment(ctx, id)
+	s, err := r.segment(ctx, id)
 	if err != nil {
 		return nil, sourceError(RecordID{id, -1}, err)
 	}
@@ -97,7 +113,7 @@ func (r *Reader) Record(ctx context.Context, id RecordID) (Record, error) {
 // record finds a record, which may be of the segment near.
 func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record, error) {
 	if near == nil || near.id != id.Segment {
-		s, err := r.src.Segment(ctx, id.Segment)
+		s, err := r.segment(ctx, id.Segment)
 		if err != nil {
 			return Record{}, sourceError(id, err)
 		}

@@ -282,7 +282,7 @@ func (r *Reader) size(ctx context.Context, id RecordID) (int, error) {
 		}
 		return n, nil
 	}
-	s, err := r.src.Segment(ctx, id.Segment)
+	s, err := r.segment(ctx, id.Segment)
 	if err != nil {
 		return 0, sourceError(id, err)
 	}
@@ -307,7 +307,7 @@ func (v Value) ReadAt(ctx context.Context, p []byte, off int64) error {
 // bytes returns what a piece says is there.
 func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, error) {
 	if near.id != p.Segment {
-		s, err := r.src.Segment(ctx, p.Segment)
+		s, err := r.segment(ctx, p.Segment)
 		if err != nil {
 			return nil, sourceError(RecordID{p.Segment, -1}, err)
 		}
