@@ -251,7 +251,8 @@ const mostListed = 1000
 // property writes that.
 func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
 	name = nodePath(name)
-	x, err := t.t.find(ctx, name)
+	paths := t.t.paths
+	x, err := paths.find(ctx, name)
 	switch {
 	case err == fs.ErrNotExist:
 		return 0, &fs.PathError{Op: "lookup", Path: shownPath(name), Err: err}
@@ -260,13 +261,13 @@ func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth in
 	case x.value >= 0 && x.prop != nil:
 		return 0, fmt.Errorf("%s: expected a node or a property, found one value of several: %w", shownPath(name), fs.ErrInvalid)
 	case x.prop != nil:
-		b, lost, err := nodejson.AppendProperty(ctx, nil, *x.prop, x.propLost, t.t.jsonOptions())
+		b, lost, err := nodejson.AppendProperty(ctx, nil, *x.prop, x.propLost, paths.jsonOptions())
 		if err == nil {
 			_, err = w.Write(append(b, '\n'))
 		}
 		return lost, err
 	}
-	o := objectWriter{t: t.t, w: w, depth: x.depth + max(depth, 0), above: map[segment.RecordID]bool{}}
+	o := objectWriter{t: paths, w: w, depth: x.depth + max(depth, 0), above: map[segment.RecordID]bool{}}
 	if err = o.node(ctx, x.spot); err == nil {
 		_, err = io.WriteString(w, "\n")
 	}

@@ -14,13 +14,20 @@ import (
 
 // parsed has the segments of a repository, the most recently used in memory.
 type parsed struct {
-	r     *repository
-	sound bool // every segment is compared with its checksum
+	r      *repository
+	sound  bool // every segment is compared with its checksum
+	sparse bool // of each segment only what is needed is read
 
 	mu    sync.Mutex
 	bytes int
-	used  lru.List // of *segment.Segment, the most recently used in front
+	used  lru.List // of *kept, the most recently used in front
 	m     map[segment.ID]*lru.Element
+}
+
+// kept is a segment in memory, and how much of it counts.
+type kept struct {
+	*segment.Segment
+	bytes int
 }
 
 // parsedBytes is how much is held of segments: a few hundred.
@@ -37,13 +44,24 @@ func newSound(r *repository) *parsed {
 	return p
 }
 
+// newSparse is newParsed for who needs little of each segment, and has it at hand.
+func newSparse(r *repository) *parsed {
+	p := newParsed(r)
+	p.sparse = true
+	return p
+}
+
 // Segment reads a segment, of several copies the first that can be parsed.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
 	if e := p.m[id]; e != nil {
 		p.used.MoveToFront(e)
+		k := e.Value.(*kept)
+		if p.sparse {
+			p.count(k)
+		}
 		p.mu.Unlock()
-		return e.Value.(*segment.Segment), nil
+		return k.Segment, nil
 	}
 	p.mu.Unlock()
 	s, err := p.read(ctx, id)
@@ -59,13 +77,22 @@ func (p *parsed) keep(s *segment.Segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.m[s.ID()] == nil {
-		p.m[s.ID()] = p.used.PushFront(s)
-		p.bytes += s.Size()
-		for p.bytes > parsedBytes && p.used.Len() > 1 {
-			last := p.used.Remove(p.used.Back()).(*segment.Segment)
-			p.bytes -= last.Size()
-			delete(p.m, last.ID())
-		}
+		k := &kept{Segment: s}
+		p.m[s.ID()] = p.used.PushFront(k)
+		p.count(k)
+	}
+}
+
+// count counts what is in memory of a segment by now, and forgets others if that is
+// too much.
+func (p *parsed) count(k *kept) {
+	now := k.Held()
+	p.bytes += now - k.bytes
+	k.bytes = now
+	for p.bytes > parsedBytes && p.used.Len() > 1 {
+		last := p.used.Remove(p.used.Back()).(*kept)
+		p.bytes -= last.bytes
+		delete(p.m, last.ID())
 	}
 }
 
@@ -76,19 +103,11 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 		if !ok {
 			continue
 		}
-		var b []byte
-		var err error
-		if p.sound {
-			b, err = t.readSound(ctx, i)
-		} else {
-			b, err = t.read(ctx, t.at(i))
-		}
+		s, err := p.parse(ctx, t, i)
 		if err == nil {
-			var s *segment.Segment
-			if s, err = segment.Parse(id, b); err == nil {
-				return s, nil
-			}
-		} else if err = p.r.storeFault(err); ctx.Err() != nil {
+			return s, nil
+		}
+		if err = p.r.storeFault(err); ctx.Err() != nil {
 			return nil, err
 		}
 		if first == nil {
@@ -99,6 +118,29 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 		first = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 	}
 	return nil, first
+}
+
+// parse reads segment i of a tar.
+func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
+	e := t.at(i)
+	var b []byte
+	var err error
+	switch {
+	case p.sparse && t.holds(e):
+		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
+		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
+			b := make([]byte, n)
+			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
+		})
+	case p.sound:
+		b, err = t.readSound(ctx, i)
+	default:
+		b, err = t.read(ctx, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return segment.Parse(e.ID, b)
 }
 
 // Size is how long a segment is, by the index.

@@ -27,6 +27,9 @@ type treeReader struct {
 	checkpoint string           // that it is of, or empty
 	depth      int
 	datastore  string // or empty
+	// paths is the same for who follows a path: it reads parts of segments, where
+	// that costs less.
+	paths *treeReader
 }
 
 func (t *treeReader) Close() error { return t.close() }

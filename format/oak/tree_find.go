@@ -157,6 +157,7 @@ func (t *treeReader) property(ctx context.Context, n segment.Node, name string) 
 
 // Lookup reads what is on the way, and no list of children.
 func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	t = t.paths
 	x, err := t.find(ctx, name)
 	switch {
 	case err == fs.ErrNotExist:
@@ -176,7 +177,7 @@ func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, err
 // directory its values.
 func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
-		x, err := t.find(ctx, dir)
+		x, err := t.paths.find(ctx, dir)
 		if err == nil && x.prop != nil && !(x.value < 0 && isBinaries(*x.prop)) {
 			err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -100,7 +101,11 @@ func FuzzDamagedTrees(f *testing.F) {
 			damaged.Put(name, old)
 		}
 		damaged.Put("s/data00000a.tar", b)
-		r, err := openTreeOf(t.Context(), damaged, "s", format.OpenOptions{Limits: format.Limits{Depth: 6}})
+		var from store.Store = damaged
+		if seed%2 == 0 {
+			from = near{damaged}
+		}
+		r, err := openTreeOf(t.Context(), from, "s", format.OpenOptions{Limits: format.Limits{Depth: 6}})
 		if err != nil {
 			if _, ok := errors.AsType[*format.CorruptError](err); !ok {
 				t.Errorf("%T: %v", err, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/store"
 )
 
 // What chooses the tree that is shown.
@@ -51,7 +52,17 @@ func newTree(ctx context.Context, r *repository, src *parsed, records *segment.R
 		repository: r, source: src, records: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
 	}
-	return t, t.choose(ctx, o.Param)
+	if err := t.choose(ctx, o.Param); err != nil {
+		return t, err
+	}
+	t.paths = t
+	if store.IsNear(r.st) {
+		near := *t
+		near.records = segment.NewReader(newSparse(r))
+		near.paths = &near
+		t.paths = &near
+	}
+	return t, nil
 }
 
 // choose finds the node that is shown as the root. It reads the journal and the super

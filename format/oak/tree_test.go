@@ -339,14 +339,64 @@ func factOf(about holdall.About, key string) string {
 	return ""
 }
 
+// near is a store at hand, of which small parts cost little.
+type near struct{ store.Store }
+
+func (near) Near() bool { return true }
+
+// A path costs a little of each segment on its way, and finds the same.
+func TestAPathNearByReadsPartsOfSegments(t *testing.T) {
+	var log bytes.Buffer
+	st := storetest.Trace(fixture(t, "wide"), &log)
+	var sums []string
+	for _, from := range []store.Store{st, near{st}} {
+		s := openStoreOf(t, from)
+		tree := treeOf(t, s, nil)
+		log.Reset()
+		var out bytes.Buffer
+		for e, err := range tree.t.ReadDir(t.Context(), ".") {
+			if err != nil || e.Kind != format.Dir {
+				continue
+			}
+			if _, err := tree.WriteJSON(t.Context(), &out, e.Name, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(out.Bytes())))
+	}
+	if sums[0] != sums[1] {
+		t.Error("parts of segments say something else than whole ones")
+	}
+	tree := treeOf(t, openStoreOf(t, near{st}), nil)
+	log.Reset()
+	if _, err := tree.WriteJSON(t.Context(), io.Discard, "/", 0); err != nil {
+		t.Fatal(err)
+	}
+	bytes := 0
+	for line := range strings.Lines(log.String()) {
+		var off, n int
+		if at := strings.LastIndex(line, " at "); at >= 0 {
+			fmt.Sscanf(line[at:], " at %d+%d", &off, &n)
+			bytes += n
+		}
+	}
+	if bytes == 0 || bytes > 512<<10 {
+		t.Errorf("%d bytes were read:\n%s", bytes, log.String())
+	}
+}
+
 // Every path that a walk finds is found by itself, and lists what the walk found.
 func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	for _, name := range []string{"types", "wide", "datastore", "corrupt-segment-magic"} {
+	for _, name := range []string{"types", "wide", "datastore", "corrupt-segment-magic", "v12", "multitar"} {
 		t.Run(name, func(t *testing.T) {
-			r, err := openTreeOf(t.Context(), fixture(t, name), "s", format.OpenOptions{})
+			var st store.Store = fixture(t, name)
+			if rnd.IntN(3) > 0 {
+				st = near{st}
+			}
+			r, err := openTreeOf(t.Context(), st, "s", format.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -246,5 +246,5 @@ func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, e
 	if p.Off+p.Len > s.Size() {
 		return nil, t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: expected %d bytes, found %d", p.Segment, p.Off+p.Len, s.Size())
 	}
-	return s.Bytes()[p.Off:][:p.Len], nil
+	return s.Slice(p.Off, p.Len)
 }

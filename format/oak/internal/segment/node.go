@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"encoding/binary"
 	"iter"
 )
 
@@ -79,7 +78,7 @@ func (n Node) StableID(ctx context.Context) (RecordID, error) {
 }
 
 func (rec Record) stableID() RecordID {
-	return RecordID{ID(rec.data[:16]), int32(binary.BigEndian.Uint32(rec.data[16:]))}
+	return RecordID{ID(rec.bytes(0, 16)), int32(rec.u32(16))}
 }
 
 func (n Node) childMap(ctx context.Context) (Map, error) {

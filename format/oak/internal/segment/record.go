@@ -27,15 +27,33 @@ func (r Record) errorf(c Class, off int, format string, a ...any) *Error {
 
 // need says whether the record has n bytes from off.
 func (r Record) need(off, n int, what string) error {
-	if n < 0 || off > len(r.data) || n > len(r.data)-off {
-		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, len(r.data)-off))
+	if left := r.left() - off; n < 0 || n > left || left < 0 {
+		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, left))
+	}
+	if r.data == nil && r.pos+off+n > len(r.seg.b) {
+		return r.seg.sparse.cover(r.pos+off, n, r.seg.size)
 	}
 	return nil
 }
 
-func (r Record) u16(off int) uint16 { return binary.BigEndian.Uint16(r.data[off:]) }
-func (r Record) u32(off int) uint32 { return binary.BigEndian.Uint32(r.data[off:]) }
-func (r Record) u64(off int) uint64 { return binary.BigEndian.Uint64(r.data[off:]) }
+// left is how many bytes there are to the segment's end.
+func (r Record) left() int { return r.seg.size - r.pos }
+
+// bytes returns n bytes from off, which need has found to be there.
+func (r Record) bytes(off, n int) []byte {
+	if r.data != nil {
+		return r.data[off:][:n]
+	}
+	if off += r.pos; off+n <= len(r.seg.b) {
+		return r.seg.b[off:][:n]
+	}
+	return r.seg.sparse.at(off, n)
+}
+
+func (r Record) u8(off int) byte    { return r.bytes(off, 1)[0] }
+func (r Record) u16(off int) uint16 { return binary.BigEndian.Uint16(r.bytes(off, 2)) }
+func (r Record) u32(off int) uint32 { return binary.BigEndian.Uint32(r.bytes(off, 4)) }
+func (r Record) u64(off int) uint64 { return binary.BigEndian.Uint64(r.bytes(off, 8)) }
 
 // id reads the record id at off, which need has found to be there.
 func (r Record) id(off int) (RecordID, error) {

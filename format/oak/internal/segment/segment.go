@@ -96,7 +96,9 @@ const (
 // changes.
 type Segment struct {
 	id      ID
-	b       []byte
+	b       []byte // all of it, or the beginning: see sparse
+	size    int
+	sparse  *sparse
 	version int
 	gen     Generation
 	refs    int
@@ -109,18 +111,35 @@ type Segment struct {
 // b. What single rows say is looked at when they are used, so that a damaged row
 // costs its record and no other.
 func Parse(id ID, b []byte) (*Segment, error) {
-	s := &Segment{id: id, b: b}
+	s := &Segment{id: id, b: b, size: len(b)}
+	if err := s.header(); err != nil || !id.IsData() {
+		return s.unless(err)
+	}
+	s.rows()
+	return s, nil
+}
+
+func (s *Segment) unless(err error) (*Segment, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// header reads the header, of which b has all that the segment has.
+func (s *Segment) header() error {
+	b := s.b
 	switch {
-	case len(b) == 0:
-		return nil, s.errorf(Corrupt, -1, 0, "size: expected 1 to %d bytes, found none", MaxSize)
-	case len(b) > MaxSize:
-		return nil, s.errorf(Corrupt, -1, MaxSize, "size: expected 1 to %d bytes, found %d", MaxSize, len(b))
-	case !id.IsData():
-		return s, nil
+	case s.size == 0:
+		return s.errorf(Corrupt, -1, 0, "size: expected 1 to %d bytes, found none", MaxSize)
+	case s.size > MaxSize:
+		return s.errorf(Corrupt, -1, MaxSize, "size: expected 1 to %d bytes, found %d", MaxSize, s.size)
+	case !s.id.IsData():
+		return nil
 	case len(b) < headerLen:
-		return nil, s.errorf(Corrupt, -1, int64(len(b)), "header: expected %d bytes, found %d", headerLen, len(b))
+		return s.errorf(Corrupt, -1, int64(len(b)), "header: expected %d bytes, found %d", headerLen, len(b))
 	case string(b[:versionOff]) != magic:
-		return nil, s.errorf(Corrupt, -1, 0, "magic: expected %q, found %q", magic, b[:versionOff])
+		return s.errorf(Corrupt, -1, 0, "magic: expected %q, found %q", magic, b[:versionOff])
 	}
 	s.version = int(b[versionOff])
 	s.gen.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
@@ -131,31 +150,35 @@ func Parse(id ID, b []byte) (*Segment, error) {
 		full := binary.BigEndian.Uint32(b[fullOff:])
 		s.gen.Full, s.gen.Compacted = int32(full&^compactedBit), full&compactedBit != 0
 	default:
-		return nil, s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", s.version)
+		return s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", s.version)
 	}
 	refs := binary.BigEndian.Uint32(b[refCountOff:])
-	if refs > maxRefs || headerLen+refLen*int(refs) > len(b) {
-		return nil, s.errorf(Corrupt, -1, refCountOff, "references: expected at most %d, found %d", min(maxRefs, (len(b)-headerLen)/refLen), refs)
+	if refs > maxRefs || headerLen+refLen*int(refs) > s.size {
+		return s.errorf(Corrupt, -1, refCountOff, "references: expected at most %d, found %d", min(maxRefs, (s.size-headerLen)/refLen), refs)
 	}
 	s.refs, s.table = int(refs), headerLen+refLen*int(refs)
 	records := binary.BigEndian.Uint32(b[recordCountOff:])
-	if most := (len(b) - s.table) / rowLen; uint64(records) > uint64(most) {
-		return nil, s.errorf(Corrupt, -1, recordCountOff, "records: expected at most %d, found %d", most, records)
+	if most := (s.size - s.table) / rowLen; uint64(records) > uint64(most) {
+		return s.errorf(Corrupt, -1, recordCountOff, "records: expected at most %d, found %d", most, records)
 	}
 	s.records = int(records)
+	return nil
+}
+
+// rows finds out the order of the record table.
+func (s *Segment) rows() {
 	last := int64(-1)
 	for i := range s.records {
 		n := s.row(i).Number
 		if int64(n) <= last {
 			s.order = scattered
-			break
+			return
 		}
 		if int(n) != i {
 			s.order = ascending
 		}
 		last = int64(n)
 	}
-	return s, nil
 }
 
 func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...any) *Error {
@@ -166,9 +189,9 @@ func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...a
 func (s *Segment) ID() ID { return s.id }
 
 // Size returns how long the segment is.
-func (s *Segment) Size() int { return len(s.b) }
+func (s *Segment) Size() int { return s.size }
 
-// Bytes returns the whole segment, not to be changed.
+// Bytes returns the whole segment, not to be changed, unless it is sparse.
 func (s *Segment) Bytes() []byte { return s.b }
 
 // Version returns 12 or 13, or 0 if the segment holds no records.
@@ -249,7 +272,7 @@ type Record struct {
 	num  int32
 	typ  Type
 	pos  int
-	data []byte
+	data []byte // nil if the segment is sparse
 }
 
 // ID returns the record's name.
@@ -271,11 +294,11 @@ func (r Record) Segment() *Segment { return r.seg }
 // is any place, of type Block.
 func (s *Segment) Record(n int32) (Record, error) {
 	if s.version == 0 {
-		pos, err := bulkPos(RecordID{s.id, n}, len(s.b))
+		pos, err := bulkPos(RecordID{s.id, n}, s.size)
 		if err != nil {
 			return Record{}, err
 		}
-		return Record{s, n, Block, pos, s.b[pos:]}, nil
+		return Record{s, n, Block, pos, s.from(pos)}, nil
 	}
 	row, at, ok := s.find(n)
 	if !ok {
@@ -285,7 +308,7 @@ func (s *Segment) Record(n int32) (Record, error) {
 	if what != "" {
 		return Record{}, s.errorf(Corrupt, n, int64(s.table+rowLen*at+rowOffset), "%s", what)
 	}
-	return Record{s, n, row.Type, pos, s.b[pos:]}, nil
+	return Record{s, n, row.Type, pos, s.from(pos)}, nil
 }
 
 // bulkPos is the place of a block in a segment of bare bytes of that size.
@@ -301,12 +324,12 @@ func bulkPos(id RecordID, size int) (int, error) {
 // place is where in the segment the record of a row begins, or what is wrong
 // with the row.
 func (s *Segment) place(row Row) (pos int, what string) {
-	at := int64(len(s.b)) - (MaxSize - int64(row.Offset))
+	at := int64(s.size) - (MaxSize - int64(row.Offset))
 	switch first := int64(s.table + rowLen*s.records); {
 	case row.Offset%alignment != 0:
 		return 0, fmt.Sprintf("offset: expected a multiple of %d, found %d", alignment, row.Offset)
-	case at < first || at >= int64(len(s.b)):
-		lo := MaxSize - (int64(len(s.b)) - first)
+	case at < first || at >= int64(s.size):
+		lo := MaxSize - (int64(s.size) - first)
 		return 0, fmt.Sprintf("offset: expected %d to %d, found %d", lo, MaxSize-1, row.Offset)
 	}
 	return int(at), ""
@@ -319,7 +342,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	end := len(s.b)
+	end := s.size
 	if s.version == 0 {
 		return end, nil
 	}

@@ -272,7 +272,7 @@ func (r *Reader) propertyNames(ctx context.Context, rec Record, h templateHead, 
 
 // propertyType reads a type byte, which is negative if there are several values.
 func (rec Record) propertyType(off int) (typ PropertyType, multi bool, err error) {
-	v := int(int8(rec.data[off]))
+	v := int(int8(rec.u8(off)))
 	n := max(v, -v)
 	if n < int(String) || n > int(Decimal) {
 		return 0, false, rec.errorf(Corrupt, off, "property type: expected 1 to %d or their negatives, found %d", Decimal, v)

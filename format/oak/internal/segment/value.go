@@ -65,7 +65,7 @@ func (r Record) valueHead() (h valueHead, err error) {
 	if err := r.need(0, 1, "value"); err != nil {
 		return h, err
 	}
-	first, after := r.data[0], 0
+	first, after := r.u8(0), 0
 	switch {
 	case first>>7 == 0:
 		h, after = valueHead{Small, int64(first), 1}, int(first)
@@ -91,7 +91,7 @@ func (r Record) valueHead() (h valueHead, err error) {
 	default:
 		err = r.errorf(Corrupt, 0, "value: expected a first byte up to %#x, found %#x", externalRef|7, first)
 	}
-	if err == nil && after > len(r.data)-h.off { // words only when they are needed
+	if err == nil && (after > r.left()-h.off || r.data == nil) { // words only when they are needed
 		err = r.need(h.off, after, h.kind.String()+" value")
 	}
 	if external := h.kind >= External; err == nil && external != (r.typ == BlobID) {
@@ -105,7 +105,7 @@ func (h valueHead) inline(r Record) ([]byte, bool) {
 	if h.kind != Small && h.kind != Medium {
 		return nil, false
 	}
-	return r.data[h.off:][:h.n], true
+	return r.bytes(h.off, int(h.n)), true
 }
 
 // A Value is a string or a binary.
@@ -317,7 +317,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 	if p.Off+p.Len > near.Size() {
 		return nil, near.errorf(Corrupt, -1, int64(p.Off), "segment: expected %d bytes, found %d", p.Off+p.Len, near.Size())
 	}
-	return near.b[p.Off:][:p.Len], nil
+	return near.Slice(p.Off, p.Len)
 }
 
 // Text returns the whole content, which may have limit bytes.
@@ -357,7 +357,7 @@ func (v Value) BlobID(ctx context.Context, limit int) (string, error) {
 	case v.h.n > int64(limit):
 		return "", v.rec.errorf(Limit, 0, "blob id: expected at most %d bytes, found %d", limit, v.h.n)
 	case v.h.kind == External:
-		return string(v.rec.data[v.h.off:][:v.h.n]), nil
+		return string(v.rec.bytes(v.h.off, int(v.h.n))), nil
 	}
 	id, err := v.rec.id(v.h.off)
 	if err != nil {
