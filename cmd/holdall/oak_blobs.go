@@ -3,13 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/store"
 )
@@ -22,7 +21,8 @@ func (a *app) oakBlobsCommand() *cobra.Command {
 		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by id:
 length, how many values use it, and the path of the first. What trees share counts
 once. With --datastore it is asked for each: what it does not have makes the exit
-code 1; --missing lists only that, --unused what it has and nothing uses.`,
+code 1; --missing lists only that, --unused what it has and none of these uses;
+older revisions may.`,
 		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,7 +30,7 @@ code 1; --missing lists only that, --unused what it has and nothing uses.`,
 				return &usageError{cmd, errors.New("--missing, --unused: expected --datastore")}
 			}
 			ctx := cmd.Context()
-			o := oak.BlobOptions{Scratch: a.scratch, Unused: unused}
+			o := oak.BlobOptions{Scratch: holdall.NewScratch, Unused: unused}
 			if a.oakDatastore != "" {
 				var err error
 				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], a.oakDatastore)); err != nil {
@@ -96,14 +96,4 @@ func besides(own, address string) string {
 	}
 	own = strings.TrimRight(own, "/")
 	return own[:strings.LastIndexByte(own, '/')+1] + filepath.ToSlash(address)
-}
-
-// scratch is a temporary file that goes when the command ends.
-func (a *app) scratch() (format.Scratch, error) {
-	f, err := os.CreateTemp("", "holdall-scratch-")
-	if err != nil {
-		return nil, err
-	}
-	a.cleanup = append(a.cleanup, func() { os.Remove(f.Name()) })
-	return f, nil
 }

@@ -52,6 +52,10 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 			return
 		}
 		*lost = w.lost + c.lost
+		if o.Unused && *lost > 0 {
+			yield(Blob{}, fmt.Errorf("oak: %d places of the tree cannot be read: nobody knows what is unused", *lost))
+			return
+		}
 		l := &blobList{ctx: ctx, o: o, yield: yield}
 		stop := func() {}
 		if o.Unused && o.Datastore != nil {

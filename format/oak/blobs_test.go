@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/store/storetest"
@@ -224,5 +225,31 @@ func TestNodesThatNeedASegmentAreFound(t *testing.T) {
 	}
 	if x, err := treeOf(t, s, nil).Referrers(t.Context(), "00000000-0000-4000-a000-000000000000", 0); err == nil {
 		t.Errorf("%+v", x)
+	}
+}
+
+// Who deletes what nothing uses must not be told so by half a tree.
+func TestWhatIsUnusedIsNotSaidOfADamagedTree(t *testing.T) {
+	var gone segment.ID
+	root := func(m maker) segment.RecordID {
+		other := m.node([]segment.NewProperty{single("b", segment.Binary, m.blob("0123456789#5"))})
+		if err := m.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gone = other.Segment
+		return m.node(nil, segment.Child{Name: "other", Node: other})
+	}
+	madeStore(t, root)
+	st := madeStore(t, root, gone)
+	st.Put("blobs/01/23/45/0123456789", []byte("12345"))
+	o := BlobOptions{Scratch: holdall.NewScratch, Datastore: st, Dir: "blobs", Unused: true}
+	lost := int64(0)
+	for b, err := range treeOf(t, openStoreOf(t, st), nil).Blobs(t.Context(), o, &lost) {
+		if err == nil {
+			t.Errorf("%+v", b)
+		}
+	}
+	if lost == 0 {
+		t.Error("nothing was lost")
 	}
 }
