@@ -3,8 +3,6 @@ package nodejson
 import (
 	"bufio"
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -315,12 +313,9 @@ func (d *Decoder) parse() (l line, err error) {
 	if !paired(d.line) {
 		return l, d.errorf("line: expected surrogates in pairs")
 	}
-	p := parser{json.NewDecoder(bytes.NewReader(d.line))}
-	p.UseNumber()
-	if l, err = p.line(); err == nil {
-		if _, more := p.Token(); more != io.EOF {
-			err = errors.New("expected one object")
-		}
+	p := parser{b: d.line}
+	if l, err = p.line(); err == nil && p.peek() != 0 || err == nil && p.at < len(p.b) {
+		err = p.wrong("one object")
 	}
 	if err != nil {
 		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: err}
@@ -386,95 +381,9 @@ type line struct {
 	data       string
 }
 
-type parser struct{ *json.Decoder }
-
-// object calls do with each key of an object, once it is at its value.
-func (p parser) object(do func(key string) error) error {
-	if err := p.expect('{'); err != nil {
-		return err
-	}
-	return p.inside(do)
-}
-
-// inside is object behind the brace.
-func (p parser) inside(do func(key string) error) error {
-	seen := map[string]bool{}
-	for p.More() {
-		t, err := p.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := t.(string)
-		if seen[key] {
-			return fmt.Errorf("%.100q: expected once, found again", key)
-		}
-		seen[key] = true
-		if err := do(key); err != nil {
-			return fmt.Errorf("%.100q: %w", key, err)
-		}
-	}
-	return p.expect('}')
-}
-
-func (p parser) expect(want json.Delim) error {
-	t, err := p.Token()
-	if err == nil && t != want {
-		err = fmt.Errorf("expected %s, found %.60v", want, t)
-	}
-	return err
-}
-
-func (p parser) text(to *string) error {
-	t, err := p.Token()
-	if err != nil {
-		return err
-	}
-	s, ok := t.(string)
-	if !ok {
-		return fmt.Errorf("expected a string, found %.60v", t)
-	}
-	*to = s
-	return nil
-}
-
-func (p parser) base64(to *string) error {
-	var s string
-	if err := p.text(&s); err != nil {
-		return err
-	}
-	b, err := base64.StdEncoding.Strict().DecodeString(s)
-	if strings.ContainsAny(s, "\r\n") {
-		err = errors.New("expected base64 without ends of lines")
-	}
-	*to = string(b)
-	return err
-}
-
-func (p parser) number(to *int64) error {
-	t, err := p.Token()
-	if err != nil {
-		return err
-	}
-	n, _ := t.(json.Number)
-	v, err := strconv.ParseInt(string(n), 10, 64)
-	if err != nil || v < 0 {
-		return fmt.Errorf("expected a number of at least 0, found %.60v", t)
-	}
-	*to = v
-	return nil
-}
-
-func (p parser) yes() error {
-	t, err := p.Token()
-	if err == nil && t != true {
-		err = fmt.Errorf("expected true, found %.60v", t)
-	}
-	return err
-}
-
 var errUnknown = errors.New("expected another key")
 
-func (p parser) line() (l line, err error) {
+func (p *parser) line() (l line, err error) {
 	var torn Lost // segment and tar without what is lost
 	err = p.object(func(key string) error {
 		switch key {
@@ -528,7 +437,7 @@ func (p parser) line() (l line, err error) {
 	return l, err
 }
 
-func (p parser) properties(to *[]Property) error {
+func (p *parser) properties(to *[]Property) error {
 	return p.object(func(name string) error {
 		x := Property{Name: name}
 		if err := p.property(&x); err != nil {
@@ -550,7 +459,7 @@ var propertyTypes = func() map[string]segment.PropertyType {
 // maxValues is how many values a property can have: a list of three levels.
 const maxValues = 255 * 255 * 255
 
-func (p parser) property(x *Property) error {
+func (p *parser) property(x *Property) error {
 	var m members
 	var count int64
 	values, counted := false, false
@@ -630,7 +539,7 @@ type members struct {
 }
 
 // member reads one of a value's members.
-func (p parser) member(key string, m *members) (err error) {
+func (p *parser) member(key string, m *members) (err error) {
 	switch key {
 	case "value", "blob":
 		err = p.text(&m.text)
@@ -692,38 +601,28 @@ func (v Value) suits(t segment.PropertyType) string {
 	return ""
 }
 
-func (p parser) values(to *[]Value) error {
-	if err := p.expect('['); err != nil {
-		return err
-	}
-	for p.More() {
-		t, err := p.Token()
-		if err != nil {
-			return err
-		}
+func (p *parser) values(to *[]Value) error {
+	return p.array(func() (err error) {
 		var v Value
-		switch t := t.(type) {
-		case string:
-			v = Value{Kind: Here, Content: t, Length: int64(len(t))}
-		case json.Delim:
-			if v, err = p.element(t); err != nil {
-				return err
-			}
+		switch p.peek() {
+		case '"':
+			v.Kind = Here
+			err = p.text(&v.Content)
+			v.Length = int64(len(v.Content))
+		case '{':
+			v, err = p.element()
 		default:
-			return fmt.Errorf("expected a string or an object, found %.60v", t)
+			err = p.wrong("a string or an object")
 		}
 		*to = append(*to, v)
-	}
-	return p.expect(']')
+		return err
+	})
 }
 
-// element reads a value that is no string, behind its first delimiter.
-func (p parser) element(open json.Delim) (Value, error) {
-	if open != '{' {
-		return Value{}, fmt.Errorf("expected a value, found %s", open)
-	}
+// element reads a value that is no string.
+func (p *parser) element() (Value, error) {
 	var m members
-	if err := p.inside(func(key string) error { return p.member(key, &m) }); err != nil {
+	if err := p.object(func(key string) error { return p.member(key, &m) }); err != nil {
 		return Value{}, err
 	}
 	return m.value()

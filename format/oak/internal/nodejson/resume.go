@@ -2,7 +2,6 @@ package nodejson
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -63,22 +62,38 @@ func lineStart(r io.ReaderAt, end int64) (int64, error) {
 	return 0, nil
 }
 
-// beginning reads no more of a line than tells whether it begins a node.
-func beginning(r io.Reader) (path string, node bool, err error) {
-	p := parser{json.NewDecoder(r)}
-	if err := p.expect('{'); err != nil {
-		return "", false, err
+// beginning reads about as much of a line as tells whether it begins a node.
+func beginning(r *io.SectionReader) (path string, node bool, err error) {
+	for most := int64(4 << 10); ; most *= 4 {
+		b := make([]byte, min(most, r.Size()))
+		if _, err := r.ReadAt(b, 0); err != nil && err != io.EOF {
+			return "", false, err
+		}
+		p := parser{b: b}
+		if path, node, err = p.beginning(); err == nil || most >= r.Size() {
+			return path, node, err
+		}
 	}
+}
+
+func (p *parser) beginning() (path string, node bool, err error) {
 	var key string
-	if err := p.text(&key); err != nil {
-		return "", false, err
+	for _, next := range []func() error{
+		func() error { return p.expect('{') },
+		func() error { return p.text(&key) },
+		func() error {
+			if key != "path" {
+				return fmt.Errorf("%.60q: expected the path", key)
+			}
+			return p.expect(':')
+		},
+		func() error { return p.text(&path) },
+		func() error { return p.expect(',') },
+		func() error { return p.text(&key) },
+	} {
+		if err := next(); err != nil {
+			return "", false, err
+		}
 	}
-	if key != "path" {
-		return "", false, fmt.Errorf("%.60q: expected the path", key)
-	}
-	if err := p.text(&path); err != nil {
-		return "", false, err
-	}
-	err = p.text(&key)
-	return path, key == "properties" || key == "lost", err
+	return path, key == "properties" || key == "lost", nil
 }
