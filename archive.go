@@ -232,6 +232,27 @@ func (a *Archive) Name() string { return a.name }
 // Entries yields every entry in stored order.
 func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] { return a.r.Entries(ctx) }
 
+// Below yields every entry below a directory, in stored order; "." is the root. It
+// goes through all entries where the format cannot do without.
+func (a *Archive) Below(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	if dir == "." {
+		return a.Entries(ctx)
+	}
+	if d, ok := a.r.(format.Descender); ok {
+		return d.EntriesBelow(ctx, dir)
+	}
+	return func(yield func(Entry, error) bool) {
+		for e, err := range a.Entries(ctx) {
+			if err == nil && !strings.HasPrefix(e.Name, dir+"/") {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // packed yields the entries that somebody packed: all but the archive's own.
 func (a *Archive) packed(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

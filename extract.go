@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,6 +197,9 @@ func (x *extraction) wanted(ctx context.Context) (iter.Seq2[Entry, error], error
 			return x.a.packed(ctx), nil
 		}
 	}
+	if _, ok := x.a.r.(format.Descender); ok {
+		return x.descend(ctx, names), nil
+	}
 	return func(yield func(Entry, error) bool) {
 		for e, err := range x.a.Entries(ctx) {
 			if err == nil && !names[e.Name] && !hasAnyPrefix(e.Name, below) {
@@ -205,6 +210,37 @@ func (x *extraction) wanted(ctx context.Context) (iter.Seq2[Entry, error], error
 			}
 		}
 	}, nil
+}
+
+// descend yields entries and what is below them, each once.
+func (x *extraction) descend(ctx context.Context, names map[string]bool) iter.Seq2[Entry, error] {
+	above := func(n string) bool {
+		for i := strings.LastIndexByte(n, '/'); i > 0; i = strings.LastIndexByte(n[:i], '/') {
+			if names[n[:i]] {
+				return true
+			}
+		}
+		return false
+	}
+	return func(yield func(Entry, error) bool) {
+		for _, n := range slices.Sorted(maps.Keys(names)) {
+			if above(n) {
+				continue
+			}
+			e, err := x.a.Lookup(ctx, n)
+			if !yield(e, err) || err != nil {
+				return
+			}
+			if e.Kind != format.Dir || e.Fault != nil {
+				continue
+			}
+			for e, err := range x.a.Below(ctx, n) {
+				if !yield(e, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }
 
 func hasAnyPrefix(s string, prefixes []string) bool {

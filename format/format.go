@@ -146,6 +146,12 @@ type Contiguous interface {
 	Run(e Entry) (Extent, bool)
 }
 
+// A Descender is a Reader that can yield what is below a directory, in stored order,
+// without going through the rest. It is optional, for trees too large to be walked.
+type Descender interface {
+	EntriesBelow(ctx context.Context, dir string) iter.Seq2[Entry, error]
+}
+
 // A Seeker is a Reader that can yield entries in stored order from one of them on,
 // without going through those before it. It is optional, for who trains on an
 // archive in an order that looks like chance. [Index] is one.

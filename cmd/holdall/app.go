@@ -221,7 +221,9 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return e, err
 	}
-	for _, other := range []string{strings.TrimPrefix(strings.TrimSuffix(name, "/"), "./"), format.Unescape(name)} {
+	// Content repositories have a slash before their paths.
+	plain := strings.TrimSuffix(name, "/")
+	for _, other := range []string{strings.TrimPrefix(plain, "./"), strings.TrimPrefix(plain, "/"), format.Unescape(name)} {
 		if other != name && other != "" {
 			if e, oerr := a.Lookup(ctx, other); oerr == nil {
 				return e, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 )
 
 func (a *app) findCommand() *cobra.Command {
@@ -37,7 +39,11 @@ whole. The exit code is 1 if nothing is found.`,
 			defer in.Close()
 			print := a.entryPrinter(ctx, in, false)
 			found := false
-			err = each(in.Entries(ctx), func(e holdall.Entry) error {
+			below := "."
+			if !fold {
+				below = folderOf(ctx, in, args[1])
+			}
+			err = each(in.Below(ctx, below), func(e holdall.Entry) error {
 				if kind != "" && e.Kind.String() != kind || !match(e.Name) {
 					return nil
 				}
@@ -53,6 +59,22 @@ whole. The exit code is 1 if nothing is found.`,
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
 	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "only entries of this kind: file, dir, symlink, hardlink, fifo, property")
 	return cmd
+}
+
+// folderOf is a folder that a pattern says by its name, and below which all is that it
+// can match.
+func folderOf(ctx context.Context, in *holdall.Archive, glob string) string {
+	if i := strings.IndexAny(glob, `*?[{\`); i >= 0 {
+		glob = glob[:i]
+	}
+	i := strings.LastIndexByte(glob, '/')
+	if i <= 0 {
+		return "."
+	}
+	if e, err := in.Lookup(ctx, glob[:i]); err != nil || e.Kind != format.Dir || e.Fault != nil {
+		return "."
+	}
+	return glob[:i]
 }
 
 // globMatcher returns whether names are like a pattern. path.Match knows no **

@@ -66,13 +66,7 @@ func (a *app) list(ctx context.Context, in *holdall.Archive, name string, recurs
 	if !recursive {
 		return each(in.ReadDir(ctx, e.Name), print)
 	}
-	prefix := e.Name + "/"
-	return each(in.Entries(ctx), func(x holdall.Entry) error {
-		if !strings.HasPrefix(x.Name, prefix) {
-			return nil
-		}
-		return print(x)
-	})
+	return each(in.Below(ctx, e.Name), print)
 }
 
 func each(entries iter.Seq2[holdall.Entry, error], do func(holdall.Entry) error) error {

@@ -201,6 +201,19 @@ func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.E
 	}
 }
 
+// EntriesBelow goes down from a node, or yields the values of a property that is a
+// directory.
+func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		x, err := t.paths.find(ctx, dir)
+		if err != nil || x.prop != nil {
+			t.ReadDir(ctx, dir)(yield)
+			return
+		}
+		t.walk(ctx, x.spot, nil, yield)
+	}
+}
+
 func (t *treeReader) readNode(ctx context.Context, s spot, yield func(format.Entry, error) bool) {
 	more := true
 	err := t.properties(ctx, s, func(e format.Entry, _ segment.Property) bool {

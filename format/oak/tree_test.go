@@ -420,6 +420,24 @@ func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
 				}
 			}
 			dirs := slices.Collect(maps.Keys(in))
+			for range min(len(dirs), 30) {
+				dir := dirs[rnd.IntN(len(dirs))]
+				var got, want []format.Entry
+				for e, err := range r.(format.Descender).EntriesBelow(t.Context(), dir) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, e)
+				}
+				for _, e := range all {
+					if dir == "." && e.Name != "." || strings.HasPrefix(e.Name, dir+"/") {
+						want = append(want, e)
+					}
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("below %q: %d entries, the walk has %d, or they differ", dir, len(got), len(want))
+				}
+			}
 			for range min(len(dirs), 100) {
 				dir := dirs[rnd.IntN(len(dirs))]
 				var got []format.Entry
