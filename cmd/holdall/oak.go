@@ -46,15 +46,35 @@ var oakHints = map[string]string{
 
 // withOak opens a segment store, and closes it when do has done its work.
 func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) error) error {
-	st, name, err := a.locate(ctx, address)
+	s, done, err := a.openOak(ctx, address, false)
 	if err != nil {
 		return err
+	}
+	return errors.Join(do(s), done())
+}
+
+// openOak opens a segment store, under its lock if it is to be changed. It must be done
+// with.
+func (a *app) openOak(ctx context.Context, address string, change bool) (_ *oak.Store, done func() error, err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	unlock := func() {}
+	if change {
+		if unlock, err = a.lockStore(st, name); err != nil {
+			return nil, nil, err
+		}
 	}
 	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
 	if err != nil {
-		return err
+		unlock()
+		return nil, nil, err
 	}
-	return errors.Join(do(s), s.Close())
+	return s, func() error {
+		defer unlock()
+		return s.Close()
+	}, nil
 }
 
 func (a *app) oakSegmentCommand() *cobra.Command {
@@ -234,22 +254,11 @@ not be open in another program, which is found out by its lock.`,
 }
 
 func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptions, dryRun bool) (err error) {
-	st, name, err := a.locate(ctx, address)
+	s, done, err := a.openOak(ctx, address, !dryRun)
 	if err != nil {
 		return err
 	}
-	if !dryRun {
-		unlock, err := a.lockStore(st, name)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, done()) }()
 	c, err := s.PlanCleanup(ctx, o)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
 )
 
@@ -50,22 +49,11 @@ type checkedJSON struct {
 }
 
 func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, fix bool) (err error) {
-	st, name, err := a.locate(ctx, address)
+	s, done, err := a.openOak(ctx, address, fix)
 	if err != nil {
 		return err
 	}
-	if fix {
-		unlock, err := a.lockStore(st, name)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, done()) }()
 	r, err := s.Check(ctx, o)
 	if err != nil {
 		return err

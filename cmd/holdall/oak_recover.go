@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
 )
 
@@ -36,22 +35,11 @@ type recoveredJSON struct {
 }
 
 func (a *app) oakRecover(ctx context.Context, address string, dryRun bool) (err error) {
-	st, name, err := a.locate(ctx, address)
+	s, done, err := a.openOak(ctx, address, !dryRun)
 	if err != nil {
 		return err
 	}
-	if !dryRun {
-		unlock, err := a.lockStore(st, name)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, done()) }()
 	j, err := s.PlanJournal(ctx, oak.RecoverOptions{})
 	said := recoveredJSON{RecoveredJournal: j}
 	if err == nil && !dryRun {

@@ -96,7 +96,7 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 			continue
 		}
 		if err != nil {
-			if notDamage(c.t, err) != nil {
+			if c.t.unlessDamage(err) != nil {
 				return err
 			}
 			c.lost++
@@ -106,7 +106,7 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 			if err == nil && v.External() {
 				err = c.value(ctx, shownPath(s.under(writeTreeName(p.Name, s.depth == 0))), v)
 			}
-			if notDamage(c.t, err) != nil {
+			if c.t.unlessDamage(err) != nil {
 				return err
 			}
 			if err != nil {

@@ -128,17 +128,10 @@ func (t *treeReader) sameNode(ctx context.Context, a, b spot) (bool, error) {
 	// Where damage hides one, the nodes are compared.
 	first, err := x.StableID(ctx)
 	if err != nil {
-		return false, notDamage(t, err)
+		return false, t.unlessDamage(err)
 	}
 	second, err := y.StableID(ctx)
-	return err == nil && first == second, notDamage(t, err)
-}
-
-func notDamage(t *treeReader, err error) error {
-	if err == nil || t.damage(err) != nil {
-		return nil
-	}
-	return err
+	return err == nil && first == second, t.unlessDamage(err)
 }
 
 func (d *difference) properties(pair [2]segment.RecordID, path string) bool {
@@ -190,7 +183,7 @@ func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.Record
 			all = append(all, propertyChange{p.Name, &was.p, &p, errors.Join(was.lost, lost)})
 		default:
 			same, err := t.sameProperty(ctx, was.p, p)
-			if notDamage(t, err) != nil {
+			if t.unlessDamage(err) != nil {
 				return nil, err
 			}
 			if !same {

@@ -55,7 +55,7 @@ func (w *walker) walk(ctx context.Context, s spot) error {
 	n, err := w.t.node(ctx, s)
 	if err != nil {
 		w.lost++
-		return notDamage(w.t, err)
+		return w.t.unlessDamage(err)
 	}
 	if !w.seen.add(s.id) {
 		return nil

@@ -229,7 +229,7 @@ func (s *Step) compare(ctx context.Context, t *treeReader, before, after spot) e
 		default:
 			was, is := spot{name: c.Name, id: c.Before, depth: after.depth + 1}, spot{name: c.Name, id: c.After, depth: after.depth + 1}
 			same, err := t.sameNode(ctx, was, is)
-			if notDamage(t, err) != nil {
+			if t.unlessDamage(err) != nil {
 				return err
 			}
 			if same {

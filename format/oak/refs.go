@@ -168,7 +168,7 @@ type nodeFinder struct {
 
 func (f *nodeFinder) node(ctx context.Context, s spot, n segment.Node) error {
 	what, err := f.what(ctx, n)
-	if notDamage(f.t, err) != nil {
+	if f.t.unlessDamage(err) != nil {
 		return err
 	}
 	if what == "" {
@@ -224,7 +224,7 @@ func (f *nodeFinder) has(ctx context.Context, p segment.Property) (bool, error) 
 			if e, damaged := errors.AsType[*segment.Error](err); damaged && e.Segment == f.target {
 				return true, nil // it is missing, and needed
 			}
-			if notDamage(f.t, err) != nil {
+			if f.t.unlessDamage(err) != nil {
 				return false, err
 			}
 		}

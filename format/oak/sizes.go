@@ -62,7 +62,7 @@ func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
 	n, err := m.t.node(ctx, s)
 	if err != nil {
 		sum.Lost++
-		return sum, notDamage(m.t, err)
+		return sum, m.t.unlessDamage(err)
 	}
 	if !m.seen.add(s.id) {
 		return sum, ctx.Err()
@@ -136,7 +136,7 @@ func (m *measure) node(ctx context.Context, n segment.Node, sum *SizeNode) error
 				sum.Records += leafEntry
 				err = m.value(ctx, c.Key, false, sum)
 			}
-			if notDamage(m.t, err) != nil {
+			if m.t.unlessDamage(err) != nil {
 				return err
 			}
 		}
@@ -145,7 +145,7 @@ func (m *measure) node(ctx context.Context, n segment.Node, sum *SizeNode) error
 		if err == nil {
 			err = m.property(ctx, p, sum)
 		}
-		if notDamage(m.t, err) != nil {
+		if m.t.unlessDamage(err) != nil {
 			return err
 		}
 		if err != nil {

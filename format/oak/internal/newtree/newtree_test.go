@@ -505,9 +505,6 @@ func TestScratchThatLiesDoesNoHarm(t *testing.T) {
 }
 
 func TestNodesAreNotHeldInMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many nodes")
-	}
 	const n = 300_000
 	for name, path := range map[string]func(i int) []string{
 		"wide": func(i int) []string { return []string{fmt.Sprintf("a child of some name %d", i)} },

@@ -199,7 +199,7 @@ func escape(b, raw []byte) (_, rest []byte, err error) {
 	return utf8.AppendRune(b, r), rest, nil
 }
 
-// codeUnit reads uXXXX.
+// codeUnit reads a code unit of UTF-16 as a u and four hex digits.
 func codeUnit(raw []byte) (r rune, rest []byte, ok bool) {
 	if len(raw) < 5 || raw[0] != 'u' {
 		return 0, raw, false
