@@ -112,17 +112,10 @@ type Segment struct {
 // costs its record and no other.
 func Parse(id ID, b []byte) (*Segment, error) {
 	s := &Segment{id: id, b: b, size: len(b)}
-	if err := s.header(); err != nil || !id.IsData() {
-		return s.unless(err)
-	}
-	s.rows()
-	return s, nil
-}
-
-func (s *Segment) unless(err error) (*Segment, error) {
-	if err != nil {
+	if err := s.header(); err != nil {
 		return nil, err
 	}
+	s.rows()
 	return s, nil
 }
 

@@ -30,8 +30,8 @@ func ParseSparse(id ID, size int, load func(off, n int) ([]byte, error)) (*Segme
 		return Parse(id, head)
 	}
 	s := &Segment{id: id, b: head, size: size, sparse: &sparse{load: load}}
-	if err := s.header(); err != nil || !id.IsData() {
-		return s.unless(err)
+	if err := s.header(); err != nil {
+		return nil, err
 	}
 	if end := s.table + rowLen*s.records; end > len(s.b) {
 		rest, err := load(len(s.b), end-len(s.b))
