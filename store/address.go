@@ -45,6 +45,18 @@ func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	return open(ctx, address)
 }
 
+// OpenFolder finds the store of what lies below an address: what it lists is there, by
+// names that begin behind the address.
+func OpenFolder(ctx context.Context, address string) (Store, error) {
+	at, query, found := strings.Cut(address, "?")
+	if found {
+		query = "?" + query
+	}
+	// Any name will do: its store is that of all beside it.
+	st, _, err := OpenAddress(ctx, strings.TrimRight(at, "/")+"/x"+query)
+	return st, err
+}
+
 // Scheme returns the scheme of an address, "" for a plain path. Only "x://"
 // counts: a file may be called "c:notes".
 func Scheme(address string) string {

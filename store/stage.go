@@ -16,9 +16,17 @@ import (
 type Stage struct {
 	Store
 
+	// Wishes are those of all objects that are created through it. If Keeps is set,
+	// what does not come to be published is kept, as by [Keep], not aborted.
+	Wishes Wishes
+	Keeps  bool
+
 	mu    sync.Mutex
 	ready []Writer
 	names []string
+	kept  int64
+
+	copied, proven int64
 }
 
 // NewStage returns a stage over st.
@@ -26,7 +34,12 @@ func NewStage(st Store) *Stage { return &Stage{Store: st} }
 
 // Create begins an object that Publish will make visible.
 func (s *Stage) Create(ctx context.Context, name string) (Writer, error) {
-	w, err := Create(ctx, s.Store, name)
+	return s.CreateAs(ctx, name, Wishes{})
+}
+
+// CreateAs is Create with wishes beyond those of the stage.
+func (s *Stage) CreateAs(ctx context.Context, name string, wish Wishes) (Writer, error) {
+	w, err := CreateAs(ctx, s.Store, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +62,7 @@ func (s *Stage) Publish(ctx context.Context) error {
 		w := s.ready[0]
 		s.ready = s.ready[1:]
 		if _, err := w.Commit(ctx); err != nil {
-			return errors.Join(err, w.Abort(), s.discard())
+			return errors.Join(err, s.end(w), s.discard())
 		}
 	}
 	return nil
@@ -65,10 +78,34 @@ func (s *Stage) Discard() error {
 func (s *Stage) discard() error {
 	var errs []error
 	for _, w := range s.ready {
-		errs = append(errs, w.Abort())
+		errs = append(errs, s.end(w))
 	}
 	s.ready = nil
 	return errors.Join(errs...)
+}
+
+// end is the end of a writer that does not commit. The caller holds the lock.
+func (s *Stage) end(w Writer) error {
+	if !s.Keeps {
+		return w.Abort()
+	}
+	n, err := Keep(w)
+	s.kept += n
+	return err
+}
+
+// Kept is how many bytes wait in the store for a stage that wishes to Resume.
+func (s *Stage) Kept() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept
+}
+
+// Saved sums up what the writers that were finished say as a [Saver].
+func (s *Stage) Saved() (copied, proven int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.copied, s.proven
 }
 
 type stagedWriter struct {
@@ -139,13 +176,23 @@ func (w *stagedWriter) Patch(ctx context.Context, p []byte, off int64) error {
 
 func (w *stagedWriter) PatchLimit() int64 { return PatchLimit(w.Writer) }
 
-func (w *stagedWriter) Commit(context.Context) (Info, error) {
+// Commit has the writer send what is left: a set may be of many objects, and the end
+// of each would wait in memory.
+func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
 	if err := w.closed("commit"); err != nil {
+		return Info{}, err
+	}
+	if err := Finish(ctx, w.Writer); err != nil {
 		return Info{}, err
 	}
 	w.done = true
 	w.stage.mu.Lock()
 	defer w.stage.mu.Unlock()
+	if saver, ok := w.Writer.(Saver); ok {
+		copied, proven := saver.Saved()
+		w.stage.copied += copied
+		w.stage.proven += proven
+	}
 	w.stage.ready = append(w.stage.ready, w.Writer)
 	w.stage.names = append(w.stage.names, w.name)
 	return Info{Name: w.name, Size: w.size}, nil
@@ -155,5 +202,10 @@ func (w *stagedWriter) Abort() error {
 	if w.done {
 		return nil
 	}
-	return w.Writer.Abort()
+	w.done = true
+	w.stage.mu.Lock()
+	defer w.stage.mu.Unlock()
+	return w.stage.end(w.Writer)
 }
+
+var _ Wisher = (*Stage)(nil)

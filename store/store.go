@@ -4,8 +4,9 @@
 // archives need package holdall. A [Store] is a flat namespace of objects.
 // Reading needs only Store and [Object]; everything else a store may be able
 // to do is an optional interface ([Header], [Tailer], [Lister], [Creator],
-// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Fetcher], [Near]) with a
-// helper that falls back, or says plainly that it cannot.
+// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Fetcher], [Near],
+// [Wisher], [Keeper], [Finisher], [Uploader], [Copier], [Pinner]) with a helper that falls back,
+// or says plainly that it cannot.
 package store
 
 import (
@@ -80,6 +81,21 @@ type Range struct {
 // A Lister can enumerate the objects whose names begin with prefix, by name.
 type Lister interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// A Leveler can tell what is directly below a prefix that is empty or ends in a slash, so
+// that what is further below can be listed in parallel.
+type Leveler interface {
+	// Level returns the branches of a prefix, in byte order, or reports that it has
+	// more than most.
+	Level(ctx context.Context, prefix string, most int) (all []Branch, more bool, err error)
+}
+
+// A Branch is an object, or all objects whose names begin with the Name, which then ends
+// in a slash.
+type Branch struct {
+	Info
+	All bool
 }
 
 // A Creator can write objects.

@@ -1,5 +1,5 @@
-// Package all makes plain paths, file://, http:// and https:// addresses known
-// to store.OpenAddress. Import it for that alone:
+// Package all makes plain paths, file://, http://, https://, s3://, gs:// and az://
+// addresses known to store.OpenAddress. Import it for that alone:
 //
 //	import _ "github.com/holdall/holdall/store/all"
 //
@@ -9,6 +9,8 @@ package all
 
 import (
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/azure"
+	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/web"
 )
@@ -18,4 +20,7 @@ func init() {
 	store.Register("file", local.Open)
 	store.Register("http", web.Open)
 	store.Register("https", web.Open)
+	store.Register("s3", bucket.Open)
+	store.Register("gs", bucket.Open)
+	store.Register("az", azure.Open)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
+var _ store.Wisher = (*Store)(nil)
+
 const maxLinks = 40 // as many as Linux follows
 
 // Create begins a file. Folders that its name asks for are made; the store's
@@ -20,9 +22,21 @@ const maxLinks = 40 // as many as Linux follows
 // replaced and the link stays. Pipes, terminals and devices, /dev/stdout among
 // them, have no whole to keep and are written directly.
 func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
+	return s.CreateAs(ctx, name, store.Wishes{})
+}
+
+// CreateAs is Create with wishes. Nothing is kept to be resumed: a file that is begun
+// goes away with its writer.
+func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	p, err := s.path(name)
 	if err == nil {
 		err = ctx.Err()
+	}
+	if err == nil && wish.Once {
+		// A symlink that leads nowhere is something, too.
+		if _, lerr := os.Lstat(p); lerr == nil {
+			err = fs.ErrExist
+		}
 	}
 	if err != nil {
 		return nil, failed("create", name, err)
@@ -30,7 +44,7 @@ func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
 	if f := standard(p); f != nil {
 		return &stream{f: f, name: name, path: p, shared: true}, nil
 	}
-	w := &writer{store: s, name: name, target: p}
+	w := &writer{store: s, name: name, target: p, once: wish.Once}
 	old, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

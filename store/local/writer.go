@@ -30,6 +30,7 @@ type writer struct {
 	target   string // behind symlinks
 	dir      string // where target lies
 	keepMode *fs.FileMode
+	once     bool     // nothing may be replaced
 	made     []string // folders made for it
 
 	f      *os.File
@@ -182,7 +183,7 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	if onWindows {
 		w.f.Close()
 	}
-	if err := os.Rename(w.f.Name(), w.target); err != nil {
+	if err := w.appear(); err != nil {
 		return store.Info{}, w.failCommit(errors.Join(cause(err), w.Abort()))
 	}
 	// From here on the temporary file is the target, and Abort must leave it.
@@ -198,6 +199,21 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 		return store.Info{}, w.failCommit(err)
 	}
 	return infoOf(w.name, fi), nil
+}
+
+// appear gives the temporary file its target's name. A link is refused where a file
+// has the name; renaming would replace that.
+func (w *writer) appear() error {
+	if !w.once {
+		return os.Rename(w.f.Name(), w.target)
+	}
+	if err := os.Link(w.f.Name(), w.target); err != nil {
+		return err
+	}
+	// Whatever becomes of the other name now, the object is there. The next writer
+	// of the name takes it away.
+	_ = os.Remove(w.f.Name())
+	return nil
 }
 
 // settle brings the file's mode and bytes to rest.

@@ -18,6 +18,16 @@ func able(st wrapper, c store.Creator, l store.Lister, r store.Remover) store.St
 		li = store.Lister
 		rm = store.Remover
 	)
+	if w, ok := c.(store.Wisher); ok && l != nil && r != nil {
+		// Wishers are stores that can do everything.
+		return struct {
+			s
+			cr
+			li
+			rm
+			store.Wisher
+		}{st, c, l, r, w}
+	}
 	switch {
 	case c != nil && l != nil && r != nil:
 		return struct {

@@ -116,8 +116,11 @@ func Fault(st store.Store, inject Injector) store.Store {
 		l store.Lister
 		r store.Remover
 	)
-	if inner, ok := st.(store.Creator); ok {
-		c = faultyCreator{f, inner}
+	if _, ok := st.(store.Creator); ok {
+		c = faultyCreator{f}
+		if _, ok := st.(store.Wisher); ok {
+			c = faultyWisher{faultyCreator{f}}
+		}
 	}
 	if inner, ok := st.(store.Lister); ok {
 		l = faultyLister{f, inner}
@@ -284,16 +287,17 @@ func (r faultyRemover) Remove(ctx context.Context, name string) error {
 	return r.remove.Remove(ctx, name)
 }
 
-type faultyCreator struct {
-	f      *faulty
-	create store.Creator
-}
+type faultyCreator struct{ f *faulty }
 
 func (c faultyCreator) Create(ctx context.Context, name string) (store.Writer, error) {
+	return c.create(ctx, name, store.Wishes{})
+}
+
+func (c faultyCreator) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := c.f.inject("create", name, -1, 0); err != nil {
 		return nil, err
 	}
-	w, err := c.create.Create(ctx, name)
+	w, err := store.CreateAs(ctx, c.f.st, name, wish)
 	if err != nil {
 		return nil, err
 	}
@@ -302,6 +306,12 @@ func (c faultyCreator) Create(ctx context.Context, name string) (store.Writer, e
 		return rewinding(fw, faultyRewinder{fw, r}), nil
 	}
 	return fw, nil
+}
+
+type faultyWisher struct{ faultyCreator }
+
+func (w faultyWisher) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	return w.create(ctx, name, wish)
 }
 
 type faultyWriter struct {

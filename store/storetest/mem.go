@@ -147,10 +147,15 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 
 // Create begins an object, invisible until its writer commits.
 func (m *Mem) Create(ctx context.Context, name string) (store.Writer, error) {
+	return m.CreateAs(ctx, name, store.Wishes{})
+}
+
+// CreateAs is Create with wishes. What is not committed is not kept.
+func (m *Mem) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &store.Error{Op: "create", Name: name, Off: -1, Err: err}
 	}
-	return &memWriter{m: m, name: name}, nil
+	return &memWriter{m: m, name: name, once: wish.Once}, nil
 }
 
 type memObject struct {
@@ -237,6 +242,7 @@ func (o *memObject) Close() error {
 type memWriter struct {
 	m    *Mem
 	name string
+	once bool
 	buf  bytes.Buffer
 	done bool
 }
@@ -296,8 +302,13 @@ func (w *memWriter) Commit(ctx context.Context) (store.Info, error) {
 	if w.done {
 		return store.Info{}, w.fail("commit", fs.ErrClosed)
 	}
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	if w.once && w.m.objs[w.name] != nil {
+		return store.Info{}, w.fail("commit", fs.ErrExist)
+	}
 	w.done = true
-	return w.m.put(w.name, append([]byte{}, w.buf.Bytes()...)), nil
+	return w.m.add(w.name, append([]byte{}, w.buf.Bytes()...)).info, nil
 }
 
 func (w *memWriter) Abort() error {
@@ -308,6 +319,7 @@ func (w *memWriter) Abort() error {
 
 var (
 	_ store.Creator     = (*Mem)(nil)
+	_ store.Wisher      = (*Mem)(nil)
 	_ store.Lister      = (*Mem)(nil)
 	_ store.Remover     = (*Mem)(nil)
 	_ store.Header      = (*memObject)(nil)

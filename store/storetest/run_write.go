@@ -67,6 +67,10 @@ func testWriters(t *testing.T, s *suite) {
 		{"rewind takes back the end", testRewind},
 		{"range of another object is appended", testWriteRange},
 		{"what was written is patched", testPatch},
+		{"object that is created once replaces none", testOnce},
+		{"of many who create an object once, one does", testOnceRace},
+		{"what was kept is gone on with", testResume},
+		{"what is finished is committed as it is", testFinish},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}

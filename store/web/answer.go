@@ -17,7 +17,8 @@ type contentRange struct {
 }
 
 // parseContentRange reads "bytes FIRST-LAST/SIZE", where SIZE may be "*", and
-// "bytes */SIZE". Some servers answer for an empty object "bytes 0--1/0".
+// "bytes */SIZE". Some servers answer for an empty object "bytes 0--1/0", and some for a
+// range that begins at the end "bytes SIZE-LAST/SIZE", with LAST the byte before it.
 func parseContentRange(s string) (contentRange, error) {
 	malformed := func() (contentRange, error) {
 		const most = 100
@@ -52,6 +53,9 @@ func parseContentRange(s string) (contentRange, error) {
 	}
 	cr.first, ok = parseCount(first)
 	cr.last, ok2 = parseCount(last)
+	if ok && ok2 && cr.first == cr.size && cr.last == cr.first-1 {
+		return cr, nil
+	}
 	if !ok || !ok2 || cr.last < cr.first || cr.size >= 0 && cr.last >= cr.size {
 		return malformed()
 	}

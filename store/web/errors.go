@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,7 +59,17 @@ func (o *object) fail(op string, off, n int64, err error) error {
 	return e
 }
 
-// statusError returns the error for an answer that brings no bytes.
+// refused returns the error for an answer that brings no bytes.
+func (st *Store) refused(resp *http.Response) error {
+	err := statusError(resp)
+	_, passing := errors.AsType[*transient](err)
+	if st.why == nil || passing || errors.Is(err, store.ErrChanged) {
+		return err
+	}
+	return cmp.Or(st.why(resp), err)
+}
+
+// statusError returns what the status of an answer means.
 func statusError(resp *http.Response) error {
 	code := resp.StatusCode
 	// The server's own words are not used: they are of any length and may
@@ -136,7 +147,8 @@ func hopeless(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.IsNotFound
 	}
-	return errors.Is(err, http.ErrSchemeMismatch)
+	// A transport that signs may have nothing to sign with.
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, fs.ErrPermission)
 }
 
 // minSecret is the length from which a credential is looked for in a text: a

@@ -157,7 +157,7 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	case http.StatusRequestedRangeNotSatisfiable:
 		return 0, o.unsatisfied(resp, off)
 	default:
-		return 0, statusError(resp)
+		return 0, o.st.refused(resp)
 	}
 	got, err := parsePart(resp)
 	if err != nil {

@@ -47,6 +47,11 @@ type Options struct {
 	// Log gets a line at level debug for each request; silent by default.
 	Log *slog.Logger
 
+	// Explain may tell, from its body, what an answer that is no success means:
+	// why a request was refused. Nil leaves it to the status, and so does an
+	// answer that may pass by itself.
+	Explain func(*http.Response) error
+
 	// Parallel is how many idle connections to a host are kept, 16 by
 	// default. It is of no effect with a Client.
 	Parallel int
@@ -67,6 +72,7 @@ type Store struct {
 	client *http.Client
 	tries  int
 	log    *slog.Logger
+	why    func(*http.Response) error
 	jitter func(time.Duration) time.Duration
 
 	// exact is the address that At was given, byte for byte: how it is
@@ -129,6 +135,7 @@ func New(base *url.URL, o Options) *Store {
 		agent:  cmp.Or(o.Header.Get("User-Agent"), "holdall"),
 		tries:  cmp.Or(max(0, o.Tries), defaultTries),
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		why:    o.Explain,
 		jitter: func(most time.Duration) time.Duration { return rand.N(most + 1) },
 	}
 	b.User, b.Fragment, b.RawFragment = nil, "", ""
@@ -149,6 +156,10 @@ func New(base *url.URL, o Options) *Store {
 // transports holds one transport for each number of idle connections, so that
 // the stores of a program share connections.
 var transports sync.Map
+
+// Transport is what requests go through where Options name no Client, for those who
+// put something before it.
+func Transport() http.RoundTripper { return transport(defaultParallel) }
 
 func transport(parallel int) *http.Transport {
 	if t, ok := transports.Load(parallel); ok {
@@ -176,6 +187,21 @@ func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 		return nil, &store.Error{Op: "open", Name: fmt.Sprintf("%s %q", redact(st.base), name), Off: -1, Err: err}
 	}
 	return &object{st: st, name: name, url: u, ver: version{size: -1}}, nil
+}
+
+// OpenAs returns the version of an object that info tells of, and sends no request. A
+// Version that is no ETag holds nobody to anything.
+func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, error) {
+	o, err := st.Open(ctx, info.Name)
+	if err != nil {
+		return nil, err
+	}
+	v := &o.(*object).ver
+	v.size = info.Size
+	if strings.HasPrefix(info.Version, `"`) {
+		v.etag, v.answered = info.Version, true
+	}
+	return o, nil
 }
 
 // resolve returns the address of the named object.
@@ -285,4 +311,5 @@ func (st *Store) checkRedirect(also func(*http.Request, []*http.Request) error) 
 var (
 	_ store.Opener = Open
 	_ store.Store  = (*Store)(nil)
+	_ store.Pinner = (*Store)(nil)
 )

@@ -82,7 +82,7 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 		}
 		return 0, 0, errNoSuffix
 	default:
-		err := statusError(resp)
+		err := o.st.refused(resp)
 		if refusal(code) {
 			err = errRefused
 		}

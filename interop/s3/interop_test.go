@@ -1,0 +1,336 @@
+// Package s3_test runs versitygw, which keeps buckets as folders, on this machine.
+//
+// It is a test only; nothing can be imported from here. It runs where
+// HOLDALL_S3_SERVER names the program that ../install s3 makes; ./check does both.
+package s3_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+const (
+	user   = "test"
+	secret = "testsecret"
+)
+
+// server starts one and returns its address and the folder of its buckets.
+func server(t *testing.T) (endpoint, dir string) {
+	t.Helper()
+	program := os.Getenv("HOLDALL_S3_SERVER")
+	if program == "" {
+		t.Skip("HOLDALL_S3_SERVER is not set: no server but our own keeps what we write. interop/install s3 prints what to set it to")
+	}
+	dir = t.TempDir()
+	sidecar := t.TempDir() // not all file systems keep attributes
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd := exec.Command(program, "--port", addr, "--access", user, "--secret", secret, "--quiet", "posix", "--sidecar", sidecar, dir)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(died)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be dead already
+		<-died
+		if t.Failed() {
+			t.Logf("the server said: %s", said.String())
+		}
+	})
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return "http://" + addr, dir
+		}
+		select {
+		case <-died:
+			t.Fatalf("the server ended: %s", said.String())
+		case <-ctx.Done():
+			t.Fatal("no server after 30 s")
+		case <-tick.C:
+		}
+	}
+}
+
+// settings are those of the environment, and those alone.
+func settings(t *testing.T, endpoint string) {
+	t.Helper()
+	none := filepath.Join(t.TempDir(), "none")
+	for k, v := range map[string]string{
+		"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
+		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "", "HOLDALL_S3_ANONYMOUS": "", "HOLDALL_S3_PATH_STYLE": "",
+		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+	} {
+		t.Setenv(k, v)
+	}
+}
+
+// turns lets requests that read and those that write alternate, up to the header of
+// the answer. The server is not atomic there: it compares If-Match with an ETag that
+// it reads by an object's path, and opens the path only then, so that of a change
+// between these it sends the new bytes as the old ones. No client can tell. Changes
+// between two requests are what is left to be tested.
+type turns struct{ sync.RWMutex }
+
+func (l *turns) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		l.RLock()
+		defer l.RUnlock()
+	} else {
+		l.Lock()
+		defer l.Unlock()
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// at returns the store of a bucket that is made for it. A bucket is a folder of the
+// server's.
+func at(t *testing.T, dir, name string) *bucket.Store {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	st, err := bucket.New(name, "", bucket.Options{Client: &http.Client{Transport: &turns{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func put(ctx context.Context, st store.Store, name string, content []byte) error {
+	w, err := store.Create(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(content); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	_, err = w.Commit(ctx)
+	return errors.Join(err, w.Abort())
+}
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	endpoint, dir := server(t)
+	settings(t, endpoint)
+	buckets := 0
+	storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
+		buckets++
+		st := at(t, dir, fmt.Sprintf("bucket-%d", buckets))
+		return st, func(name string, content []byte) error { return put(t.Context(), st, name, content) }
+	})
+}
+
+func TestObjectOfManyPartsIsWhole(t *testing.T) {
+	endpoint, dir := server(t)
+	settings(t, endpoint)
+	st := at(t, dir, "parts")
+	content := make([]byte, 50<<20+7)
+	for i := range content {
+		content[i] = byte(i * i >> 8)
+	}
+	if err := put(t.Context(), st, "dir/large", content); err != nil {
+		t.Fatal(err)
+	}
+	o, err := st.Open(t.Context(), "dir/large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	got := make([]byte, len(content))
+	if err := o.ReadAt(t.Context(), got, 0); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("expected the bytes that were written, found others or %v", err)
+	}
+}
+
+func TestRangeIsCopiedByTheServer(t *testing.T) {
+	endpoint, dir := server(t)
+	settings(t, endpoint)
+	st := at(t, dir, "copies")
+	content := make([]byte, 30<<20)
+	for i := range content {
+		content[i] = byte(i * i >> 8)
+	}
+	if err := put(t.Context(), st, "dir/so urce", content); err != nil {
+		t.Fatal(err)
+	}
+	from, err := st.Open(t.Context(), "dir/so urce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	w, err := st.Create(t.Context(), "copy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if _, err := w.Write([]byte("head")); err != nil {
+		t.Fatal(err)
+	}
+	rw, ok := w.(store.RangeWriter)
+	if !ok {
+		t.Fatal("expected a RangeWriter")
+	}
+	if err := rw.WriteRange(t.Context(), from, 1000, 25<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "copies", "copy"))
+	if err != nil || !bytes.Equal(got, append([]byte("head"), content[1000:1000+25<<20]...)) {
+		t.Errorf("expected head and range, found others or %v", err)
+	}
+}
+
+func TestAbortLeavesNoParts(t *testing.T) {
+	endpoint, dir := server(t)
+	settings(t, endpoint)
+	st := at(t, dir, "aborted")
+	w, err := st.Create(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(make([]byte, 30<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(filepath.Join(dir, "aborted"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			t.Errorf("left over: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefusalsAreTold(t *testing.T) {
+	endpoint, dir := server(t)
+	for _, c := range []struct {
+		env, value, bucket string
+		is                 error
+		want               string
+	}{
+		{"AWS_SECRET_ACCESS_KEY", "wrong-secret", "refusals", fs.ErrPermission, "the secret key is not the one"},
+		{"AWS_ACCESS_KEY_ID", "wrong-key", "refusals", fs.ErrPermission, "does not know the access key"},
+		{"HOLDALL_S3_ANONYMOUS", "1", "refusals", fs.ErrPermission, "asked without credentials"},
+		{"AWS_REGION", "", "no-such-bucket", fs.ErrNotExist, "no such bucket"},
+	} {
+		t.Run(c.env+"="+c.value, func(t *testing.T) {
+			settings(t, endpoint)
+			t.Setenv(c.env, c.value)
+			_ = at(t, dir, "refusals")
+			st, err := bucket.New(c.bucket, "", bucket.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := st.Open(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			_, info := o.Info(t.Context())
+			for op, err := range map[string]error{"info": info, "write": put(t.Context(), st, "x", []byte("content"))} {
+				if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "wrong-") {
+					t.Errorf("%s: expected %q, found %v", op, c.want, err)
+				}
+			}
+		})
+	}
+}
+
+// Two that go on with one upload at the same time make the object of one of them, or
+// none; never one of both.
+func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
+	endpoint, dir := server(t)
+	settings(t, endpoint)
+	st, err := bucket.New("pair", "", bucket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = at(t, dir, "pair")
+	one := make([]byte, 25<<20)
+	for i := range one {
+		one[i] = byte(i * i >> 8)
+	}
+	other := bytes.Clone(one)
+	other[20<<20]++ // the first parts are the same, so both go on with the upload
+	for name, theirs := range map[string][]byte{"same": one, "other": other} {
+		t.Run(name, func(t *testing.T) {
+			begin := func(content []byte) store.Writer {
+				w, err := store.CreateAs(t.Context(), st, name, store.Wishes{Resume: true, Once: true})
+				if err == nil {
+					_, err = w.Write(content)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w
+			}
+			if kept, err := store.Keep(begin(one[:9<<20])); kept != 8<<20 || err != nil {
+				t.Fatalf("kept %d, %v", kept, err)
+			}
+			errs := make([]error, 2)
+			var wg sync.WaitGroup
+			for i, content := range [][]byte{one, theirs} {
+				w := begin(content[:9<<20])
+				wg.Go(func() {
+					if _, errs[i] = w.Write(content[9<<20:]); errs[i] == nil {
+						_, errs[i] = w.Commit(t.Context())
+					}
+				})
+			}
+			wg.Wait()
+			got, err := os.ReadFile(filepath.Join(dir, "pair", name))
+			switch {
+			case errs[0] == nil && errs[1] == nil && name == "other":
+				t.Error("both say that they made it")
+			case name == "same" && (errs[0] != nil || errs[1] != nil):
+				t.Errorf("expected both to have made it, found %v, %v", errs[0], errs[1])
+			case err == nil && !bytes.Equal(got, one) && !bytes.Equal(got, other):
+				t.Errorf("the object is neither's: %v, %v", errs[0], errs[1])
+			case err != nil && (errs[0] == nil || errs[1] == nil):
+				t.Errorf("one says that it made it: %v", err)
+			}
+			t.Logf("%v, %v", errs[0], errs[1])
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package azure
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// credentials are an account's key, or a token that says what may be done; nobody's if
+// both are empty.
+type credentials struct {
+	account string
+	key     []byte
+	sas     string // a query
+}
+
+func (c credentials) anonymous() bool { return c.key == nil && c.sas == "" }
+
+// Settings are what the environment says of an account.
+type settings struct {
+	account, key, sas, endpoint string
+	from                        string // which of its variables
+}
+
+// find puts together options and the environment.
+func find(account string, o Options) (*url.URL, credentials, error) {
+	anonymous := o.Anonymous
+	if v := os.Getenv("HOLDALL_AZURE_ANONYMOUS"); v != "" && !anonymous {
+		var err error
+		if anonymous, err = strconv.ParseBool(v); err != nil {
+			return nil, credentials{}, fmt.Errorf("HOLDALL_AZURE_ANONYMOUS is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
+		}
+	}
+	s, err := environment()
+	if err != nil {
+		return nil, credentials{}, err
+	}
+	other := s.account != "" && s.account != account
+	if other {
+		s.endpoint = "" // it is the other account's
+	}
+	endpoint, err := url.Parse(cmp.Or(o.Endpoint, s.endpoint, "https://"+account+".blob.core.windows.net"))
+	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil ||
+		endpoint.RawQuery != "" || endpoint.Fragment != "" {
+		// It is not shown: it may hold a token.
+		return nil, credentials{}, fmt.Errorf("endpoint: expected http://host:port/account or https://account.host: %w", fs.ErrInvalid)
+	}
+	endpoint = &url.URL{Scheme: endpoint.Scheme, Host: endpoint.Host, Path: strings.TrimRight(endpoint.Path, "/")}
+	c := credentials{account: account}
+	if anonymous || s.key == "" && s.sas == "" {
+		return endpoint, c, nil
+	}
+	if other {
+		return nil, c, fmt.Errorf("%s holds the credentials of account %q; ?anonymous reads what is public: %w", s.from, s.account, fs.ErrPermission)
+	}
+	if s.key != "" {
+		c.key, err = base64.StdEncoding.DecodeString(s.key)
+		if err != nil || len(c.key) == 0 {
+			return nil, c, fmt.Errorf("%s: the account's key is not in base64: %w", s.from, fs.ErrPermission)
+		}
+		return endpoint, c, nil
+	}
+	q, err := url.ParseQuery(strings.TrimPrefix(s.sas, "?"))
+	switch {
+	case err != nil || q.Get("sig") == "":
+		return nil, c, fmt.Errorf("%s: the token (SAS) is malformed: expected a query with sig=: %w", s.from, fs.ErrPermission)
+	case endpoint.Scheme != "https" && !isNumeric(endpoint.Hostname()):
+		return nil, c, fmt.Errorf("endpoint http://%s: expected https, since a token is sent there: %w", endpoint.Host, fs.ErrInvalid)
+	}
+	c.sas = strings.TrimPrefix(s.sas, "?")
+	return endpoint, c, nil
+}
+
+func isNumeric(host string) bool { return host == "localhost" || net.ParseIP(host) != nil }
+
+// environment reads the variables that Azure's own tools read.
+func environment() (settings, error) {
+	s := settings{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), endpoint: os.Getenv("AZURE_STORAGE_SERVICE_ENDPOINT")}
+	text := os.Getenv("AZURE_STORAGE_CONNECTION_STRING")
+	key, sas := os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_SAS_TOKEN")
+	switch {
+	case text != "":
+		return parseConnection(text)
+	case os.Getenv("AZURE_STORAGE_AUTH_MODE") == "login":
+		return s, fmt.Errorf("AZURE_STORAGE_AUTH_MODE=login: logins of Entra ID are not known here, but keys and tokens (SAS) are: %w", errors.ErrUnsupported)
+	case key != "" && s.account == "":
+		return s, errors.New("AZURE_STORAGE_KEY is set and AZURE_STORAGE_ACCOUNT is not")
+	case key != "":
+		s.key, s.from = key, "AZURE_STORAGE_KEY"
+	case sas != "":
+		s.sas, s.from = sas, "AZURE_STORAGE_SAS_TOKEN"
+	}
+	return s, nil
+}
+
+// parseConnection reads a connection string. Nothing of it is shown in an error but
+// the names of its parts.
+func parseConnection(text string) (settings, error) {
+	const from = "AZURE_STORAGE_CONNECTION_STRING"
+	parts := map[string]string{}
+	for part := range strings.SplitSeq(text, ";") {
+		k, v, ok := strings.Cut(part, "=")
+		if strings.TrimSpace(part) != "" && !ok {
+			return settings{}, fmt.Errorf("%s: expected name=value;…: %w", from, fs.ErrInvalid)
+		}
+		parts[strings.ToLower(strings.TrimSpace(k))] = strings.TrimSpace(v)
+	}
+	s := settings{account: parts["accountname"], key: parts["accountkey"], sas: parts["sharedaccesssignature"], endpoint: parts["blobendpoint"], from: from}
+	switch {
+	case parts["usedevelopmentstorage"] != "":
+		return s, fmt.Errorf("%s: UseDevelopmentStorage: write out AccountName, AccountKey and BlobEndpoint: %w", from, errors.ErrUnsupported)
+	case s.key != "" && s.account == "":
+		return s, fmt.Errorf("%s: AccountKey without AccountName: %w", from, fs.ErrInvalid)
+	case s.endpoint == "" && s.account != "":
+		s.endpoint = cmp.Or(parts["defaultendpointsprotocol"], "https") + "://" + s.account + ".blob." + cmp.Or(parts["endpointsuffix"], "core.windows.net")
+	}
+	return s, nil
+}

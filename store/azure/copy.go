@@ -1,0 +1,168 @@
+package azure
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// copyBlock is the length of copied blocks, as long as others are shorter.
+	copyBlock = 256 * mib
+
+	// passLife is how long the server may read a source: a copy of one block.
+	passLife = time.Hour
+
+	maxBlockList = 32 << 20
+)
+
+// WriteRange has the server copy a range of an object of the same account, as blocks of
+// this one. What was written before becomes a block of its own, so a range has to be so
+// long that there are not more blocks than without it.
+func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
+	src, ok := from.(*object)
+	if !ok || w.st.noCopies.Load() || *src.st.signed.endpoint != *w.st.signed.endpoint ||
+		off < 0 || n < 2*int64(blockSize(w.inBlocks)) || n > maxSize-w.size {
+		return errors.ErrUnsupported
+	}
+	if err := w.usable(); err != nil {
+		return w.fail("write", err)
+	}
+	info, err := src.Info(ctx)
+	switch {
+	case err != nil:
+		return err
+	case off > info.Size || n > info.Size-off:
+		return &store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
+	case !strings.HasPrefix(info.Version, `"`):
+		return errors.ErrUnsupported // nothing to hold the server to
+	}
+	if len(w.buf) > 0 {
+		if err := w.send(); err != nil {
+			return w.fail("write", err)
+		}
+	}
+	for n > 0 {
+		k := min(n, int64(max(copyBlock, blockSize(w.inBlocks))))
+		switch err := w.copy(ctx, src, info.Version, off, k); {
+		case errors.Is(err, errNoCopy):
+			w.st.noCopies.Store(true)
+			return store.WriteRange(ctx, w, from, off, n)
+		case errors.Is(err, store.ErrChanged):
+			return w.spoil(&store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: k, Err: err})
+		case err != nil:
+			return w.spoil(w.fail("copy", err))
+		}
+		off, n = off+k, n-k
+	}
+	return nil
+}
+
+// spoil keeps a writer from committing what has a part of a range only.
+func (w *writer) spoil(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = err
+	}
+	return err
+}
+
+// errNoCopy means that the server does not copy, or not what we may read.
+var errNoCopy = errors.New("the server does not copy")
+
+func (w *writer) copy(ctx context.Context, src *object, version string, off, n int64) error {
+	if w.blocks == maxBlocks {
+		return fmt.Errorf("more than %d blocks", maxBlocks)
+	}
+	id := w.blockID(w.blocks)
+	u := w.st.address(w.key)
+	u.RawQuery = url.Values{"comp": {"block"}, "blockid": {id}}.Encode()
+	at := src.st.address(src.key)
+	at.RawQuery = src.st.signed.pass(src.st.container+"/"+src.key, time.Now().UTC())
+	err := drop(w.st.do(ctx, call{method: http.MethodPut, url: u, header: map[string]string{
+		"X-Ms-Copy-Source": at.String(), "X-Ms-Source-Range": fmt.Sprintf("bytes=%d-%d", off, off+n-1), "X-Ms-Source-If-Match": version,
+	}}))
+	if err != nil {
+		if r, ok := errors.AsType[*refusal](err); ok && r.status == http.StatusNotImplemented || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			return errNoCopy // who may write here may not be who may read there
+		}
+		return err
+	}
+	if w.copies == nil {
+		w.copies = map[string]int64{}
+	}
+	w.copies[id] = n
+	w.blocks++
+	w.size += n
+	w.inBlocks += n
+	return nil
+}
+
+// pass is the query by which the server itself may read an object: the token that there
+// is, or one made of the account's key for it alone ("service SAS").
+func (s *signer) pass(path string, now time.Time) string {
+	if s.key == nil {
+		return s.sas
+	}
+	protocol := "https"
+	if s.endpoint.Scheme == "http" {
+		protocol = "https,http"
+	}
+	end := now.Add(passLife).Format("2006-01-02T15:04:05Z")
+	text := strings.Join([]string{"r", "", end, "/blob/" + s.account + "/" + path, "", "", protocol, version, "b", "", "", "", "", "", "", ""}, "\n")
+	m := hmac.New(sha256.New, s.key)
+	m.Write([]byte(text))
+	return url.Values{"sp": {"r"}, "se": {end}, "spr": {protocol}, "sv": {version}, "sr": {"b"},
+		"sig": {base64.StdEncoding.EncodeToString(m.Sum(nil))}}.Encode()
+}
+
+// checkCopies asks how long the blocks are that the server says it has copied, before
+// anybody can see them.
+func (w *writer) checkCopies(ctx context.Context) error {
+	if len(w.copies) == 0 {
+		return nil
+	}
+	u := w.st.address(w.key)
+	u.RawQuery = "blocklisttype=uncommitted&comp=blocklist"
+	resp, err := w.st.do(ctx, call{method: http.MethodGet, url: u})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Blocks []struct {
+			Name string
+			Size int64
+		} `xml:"UncommittedBlocks>Block"`
+	}
+	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxBlockList)).Decode(&list); err != nil {
+		return errors.New("the server's list of blocks makes no sense, or broke off")
+	}
+	left := len(w.copies)
+	for _, b := range list.Blocks {
+		n, ok := w.copies[b.Name]
+		switch {
+		case ok && b.Size != n:
+			return fmt.Errorf("server was to copy %d bytes, and has %d", n, b.Size)
+		case ok:
+			left--
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("server does not list %d of %d blocks that it has copied", left, len(w.copies))
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// version is that of the interface: the first that escapes names in listings
+	// came shortly before, and servers keep the old ones.
+	version = "2021-12-02"
+
+	// Waits between tries are as those of package web.
+	firstWait   = 200 * time.Millisecond
+	longestWait = 10 * time.Second
+
+	drained = 64 << 10 // of a body that nobody wants, for its connection
+)
+
+// A signer signs the requests of a store on their way.
+type signer struct {
+	next     http.RoundTripper
+	endpoint *url.URL
+	credentials
+}
+
+func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
+	r := req.Clone(req.Context())
+	r.Header.Del("Authorization")
+	if r.URL.Scheme == s.endpoint.Scheme && strings.EqualFold(r.URL.Host, s.endpoint.Host) {
+		r.Header.Set("X-Ms-Version", version)
+		switch {
+		case s.key != nil:
+			r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
+			r.Header.Set("Authorization", "SharedKey "+s.account+":"+s.sign(r))
+		case s.sas != "":
+			r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&"+s.sas, "&")
+		}
+	}
+	resp, err := s.next.RoundTrip(r)
+	if resp != nil {
+		resp.Request = req // without the token
+	}
+	return resp, err
+}
+
+// sign returns the signature of a request by the account's key ("Shared Key").
+func (s *signer) sign(r *http.Request) string {
+	length := ""
+	if r.ContentLength > 0 {
+		length = strconv.FormatInt(r.ContentLength, 10)
+	}
+	var text strings.Builder
+	text.WriteString(r.Method + "\n")
+	for _, k := range []string{"Content-Encoding", "Content-Language", "", "Content-Md5", "Content-Type", "Date",
+		"If-Modified-Since", "If-Match", "If-None-Match", "If-Unmodified-Since", "Range"} {
+		if k == "" {
+			text.WriteString(length + "\n")
+			continue
+		}
+		text.WriteString(r.Header.Get(k) + "\n")
+	}
+	var own []string
+	for k, v := range r.Header {
+		if k = strings.ToLower(k); strings.HasPrefix(k, "x-ms-") {
+			own = append(own, k+":"+strings.TrimSpace(strings.Join(v, ","))+"\n")
+		}
+	}
+	slices.Sort(own)
+	text.WriteString(strings.Join(own, "") + "/" + s.account + r.URL.EscapedPath())
+	q := r.URL.Query()
+	names := make([]string, 0, len(q))
+	for k := range q {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		text.WriteString("\n" + strings.ToLower(k) + ":" + strings.Join(slices.Sorted(slices.Values(q[k])), ","))
+	}
+	m := hmac.New(sha256.New, s.key)
+	m.Write([]byte(text.String()))
+	return base64.StdEncoding.EncodeToString(m.Sum(nil))
+}
+
+// A call is a request of ours, whose body can be sent again.
+type call struct {
+	method string
+	url    *url.URL
+	header map[string]string
+	body   []byte
+}
+
+// do sends a request, and again what may pass by itself, and returns an answer that is
+// a success.
+func (st *Store) do(ctx context.Context, c call) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, wait, err := st.once(ctx, c)
+		p, again := errors.AsType[*passing](err)
+		switch {
+		case err == nil:
+			return resp, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !again:
+			return nil, err
+		case try >= st.tries:
+			if try > 1 {
+				return nil, &passing{fmt.Errorf("%w (tried %d times)", p.err, try)}
+			}
+			return nil, err
+		}
+		most := min(longestWait, firstWait<<min(try-1, 10))
+		timer := time.NewTimer(max(rand.N(most+1), wait))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// once sends a request once. wait is how long the server asks to wait.
+func (st *Store) once(ctx context.Context, c call) (resp *http.Response, wait time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, c.method, c.url.String(), bytes.NewReader(c.body))
+	if err != nil {
+		return nil, 0, errors.New("malformed address")
+	}
+	r.URL = c.url // as it was escaped
+	r.Header.Set("User-Agent", "holdall")
+	r.Header.Set("Accept-Encoding", "identity")
+	for k, v := range c.header {
+		r.Header.Set(k, v)
+	}
+	resp, err = st.client.Do(r)
+	if err != nil {
+		return nil, 0, unaddressed(err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, 0, nil
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, drained) // its words are not used
+	_ = resp.Body.Close()
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		wait = min(time.Duration(s)*time.Second, time.Minute)
+	}
+	return nil, wait, st.signed.meaning(resp)
+}
+
+// A passing error may pass by itself.
+type passing struct{ err error }
+
+func (p *passing) Error() string { return p.err.Error() }
+func (p *passing) Unwrap() error { return p.err }
+
+// unaddressed takes the address, in which a token is, off a transport's error.
+func unaddressed(err error) error {
+	for {
+		ue, ok := errors.AsType[*url.Error](err)
+		if !ok {
+			break
+		}
+		err = ue.Err
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return fmt.Errorf("no such account, or no such server: %w", fs.ErrNotExist)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("connection closed before an answer")
+	}
+	return &passing{err}
+}
+
+// explain says what an answer to package web means, nil if its status says it.
+func (s *signer) explain(resp *http.Response) error {
+	if resp.Header.Get("X-Ms-Error-Code") == "" {
+		return nil
+	}
+	return s.meaning(resp)
+}
+
+var (
+	// errListGone means that blocks are no longer there that were sent.
+	errListGone = errors.New("the server no longer has the blocks: another writer of this name has finished")
+
+	errThere = fmt.Errorf("an object of that name is there: %w", fs.ErrExist)
+)
+
+// meaning returns the error that an answer is. The server's own words are not used:
+// they are of any length, and tell what it was sent.
+func (s *signer) meaning(resp *http.Response) error {
+	status := resp.StatusCode
+	code := resp.Header.Get("X-Ms-Error-Code")
+	what := strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+	if isWord(code) {
+		what = code
+	}
+	switch code {
+	case "ContainerNotFound":
+		return fmt.Errorf("no such container: %w", fs.ErrNotExist)
+	case "BlobNotFound":
+		return fmt.Errorf("no such key: %w", fs.ErrNotExist)
+	case "ResourceNotFound":
+		if s.anonymous() {
+			return fmt.Errorf("no such container, or one that is not public; asked without credentials: %w", fs.ErrNotExist)
+		}
+	case "ConditionNotMet", "SourceConditionNotMet":
+		return store.ErrChanged
+	case "BlobAlreadyExists":
+		return errThere
+	case "InvalidBlockList":
+		return errListGone
+	case "AuthenticationFailed":
+		if s.sas != "" {
+			return fmt.Errorf("the token (SAS) is refused; it has ended, or is not of this account: %w", fs.ErrPermission)
+		}
+		return fmt.Errorf("signature refused; the key is not the account's, or the clock here differs from the server's: %w", fs.ErrPermission)
+	}
+	switch {
+	case status == http.StatusNotFound:
+		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || code == "PublicAccessNotPermitted" || code == "NoAuthenticationInformation":
+		if s.anonymous() {
+			return fmt.Errorf("%s; asked without credentials: %w", what, fs.ErrPermission)
+		}
+		return fmt.Errorf("%s: %w", what, fs.ErrPermission)
+	case status == http.StatusPreconditionFailed && !isWord(code):
+		return store.ErrChanged
+	case status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented:
+		return &passing{fmt.Errorf("%d %s", status, what)}
+	}
+	return &refusal{status, what}
+}
+
+// A refusal is an answer that stays what it is.
+type refusal struct {
+	status int
+	what   string
+}
+
+func (r *refusal) Error() string { return r.what }
+
+// isWord reports whether code is a word, as the codes of errors are.
+func isWord(code string) bool {
+	for _, c := range []byte(code) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return code != "" && len(code) <= 64
+}
+
+// fail makes err the error of a request for the named object.
+func (st *Store) fail(op, name string, err error) error {
+	e := &store.Error{Op: op, Name: st.Address(name), Off: -1, Err: err}
+	if p, ok := errors.AsType[*passing](err); ok {
+		e.Err, e.Retry = p.err, true
+	}
+	return e
+}
+
+// named gives an error of package web, which speaks of addresses of servers, the
+// address that the object was asked for by.
+func (st *Store) named(name string, err error) error {
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		e.Name = st.Address(name)
+	}
+	return err
+}

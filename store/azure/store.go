@@ -1,0 +1,436 @@
+// Package azure keeps objects in containers of Azure Blob Storage.
+//
+// It is for programs that build a store themselves; those that only have an
+// address, az://account/container/key, leave it to package store/all.
+//
+// Objects are read by package store/web, over requests signed here. What is written
+// goes up in blocks, which nobody sees before the list of them is sent; those of
+// which no list comes are dropped by the server after a week.
+package azure
+
+import (
+	"cmp"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/web"
+)
+
+// Options are where an account is and how it is spoken to. What is zero comes from
+// the environment.
+type Options struct {
+	// Endpoint is the server of the account, as http://host:port/account or
+	// https://account.host.
+	Endpoint string
+
+	// Anonymous sends requests without a signature.
+	Anonymous bool
+
+	// Client sends the requests; its Transport is what signed requests go
+	// through. The default is that of package web.
+	Client *http.Client
+
+	// Tries is how often a request is sent; 6 by default.
+	Tries int
+
+	// Log gets a line at level debug for each read; silent by default.
+	Log *slog.Logger
+}
+
+const (
+	defaultTries = 6
+
+	// maxKey is how many characters a key may have, and maxDepth how many parts
+	// between slashes.
+	maxKey   = 1024
+	maxDepth = 254
+
+	// A listing has names of at most 4 KiB, escaped, and some hundred bytes more
+	// for each.
+	perPage    = 1000
+	maxListing = 32 << 20
+)
+
+// A Store is what lies below one prefix of a container: names are keys without it.
+type Store struct {
+	account   string
+	container string
+	prefix    string   // "" or ending in a slash
+	base      *url.URL // of the container, with a slash at the end
+	signed    *signer
+	client    *http.Client
+	web       *web.Store
+	tries     int
+
+	noCopies atomic.Bool // the server has shown that it does not copy blocks
+}
+
+// Open finds the store and the object's name behind an az:// address. It is a
+// store.Opener, and sends no request.
+func Open(_ context.Context, address string) (store.Store, string, error) {
+	st, name, err := At(address, Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	return st, name, nil
+}
+
+// At is Open with options. The store is that of all objects beside the one
+// addressed, whose name is the last part of its key.
+func At(address string, o Options) (st *Store, name string, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: malformed address: a %% that belongs to the key is written %%25", store.Redact(address))
+	}
+	malformed := func(format string, a ...any) (*Store, string, error) {
+		return nil, "", fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
+	}
+	switch {
+	case !strings.EqualFold(u.Scheme, "az") || u.Host == "":
+		return malformed("expected az://account/container/key: %w", errors.ErrUnsupported)
+	case u.User != nil:
+		return malformed("credentials do not belong into an address")
+	case strings.Contains(address, "#"):
+		return malformed("address with a #: write it %%23 if it belongs to the key")
+	}
+	switch u.RawQuery {
+	case "":
+	case "anonymous":
+		o.Anonymous = true
+	default:
+		return malformed("expected ?anonymous or nothing after the key; a ? that belongs to it is written %%3F")
+	}
+	container, key, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	// Slashes at the end do not matter, as with folders on a disk.
+	key = strings.TrimRight(key, "/")
+	if container == "" || key == "" {
+		return malformed("expected az://account/container/key, found no key")
+	}
+	i := strings.LastIndexByte(key, '/') + 1
+	st, err = New(u.Host, container, key[:i], o)
+	if err != nil {
+		return malformed("%w", err)
+	}
+	return st, key[i:], nil
+}
+
+// New returns the store of the objects of a container whose keys begin with prefix,
+// which is empty or ends in a slash.
+func New(account, container, prefix string, o Options) (*Store, error) {
+	switch {
+	case !isName(account, 24, ""):
+		return nil, fmt.Errorf("account name %.50q: expected 3 to 24 small letters and digits: %w", account, fs.ErrInvalid)
+	case container != "$root" && container != "$web" && !isName(container, 63, "-"):
+		return nil, fmt.Errorf("container name %.70q: expected 3 to 63 small letters, digits and hyphens: %w", container, fs.ErrInvalid)
+	case prefix != "" && !strings.HasSuffix(prefix, "/"):
+		return nil, fmt.Errorf("prefix %q does not end in a slash: %w", prefix, fs.ErrInvalid)
+	}
+	if err := checkKey(prefix + "x"); err != nil {
+		return nil, err
+	}
+	endpoint, keys, err := find(account, o)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{}
+	if o.Client != nil {
+		client = *o.Client
+	}
+	signed := &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), endpoint: endpoint, credentials: keys}
+	client.Transport = signed
+	tries := cmp.Or(max(0, o.Tries), defaultTries)
+	st := &Store{account: account, container: container, prefix: prefix, signed: signed, client: &client, tries: tries}
+	st.base = endpoint.JoinPath(container, "/")
+	below := st.base
+	if prefix != "" {
+		below = st.address(prefix)
+	}
+	st.web = web.New(below, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: signed.explain})
+	return st, nil
+}
+
+// isName reports whether s is a name of small letters, digits and what may stand
+// between them.
+func isName(s string, most int, between string) bool {
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (strings.IndexByte(between, c) < 0 || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return len(s) >= 3 && len(s) <= most
+}
+
+// checkKey says why an object cannot have this key. The server takes dots off the
+// ends of a key's parts, and clients and proxies resolve those that are nothing else.
+func checkKey(key string) error {
+	switch {
+	case !utf8.ValidString(key):
+		return fmt.Errorf("key %.100q is not UTF-8: %w", key, fs.ErrInvalid)
+	case utf8.RuneCountInString(key) > maxKey:
+		return fmt.Errorf("key of %d characters: at most %d: %w", utf8.RuneCountInString(key), maxKey, fs.ErrInvalid)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("key %q holds a NUL byte: %w", key, fs.ErrInvalid)
+	case strings.Count(key, "/") >= maxDepth:
+		return fmt.Errorf("key of more than %d parts: %w", maxDepth, fs.ErrInvalid)
+	}
+	for part := range strings.SplitSeq(key, "/") {
+		if strings.HasSuffix(part, ".") {
+			return fmt.Errorf("key with a part %.100q, which ends in a dot: %w", part, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// key returns the key of the named object.
+func (st *Store) key(name string) (string, error) {
+	if name == "" || name[0] == '/' {
+		return "", fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	}
+	key := st.prefix + name
+	return key, checkKey(key)
+}
+
+// address returns where an object is asked for, escaped as package web does it.
+func (st *Store) address(key string) *url.URL {
+	parts := strings.Split(key, "/")
+	for i, p := range parts {
+		parts[i] = strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
+	}
+	u := *st.base
+	u.Path += key
+	u.RawPath = st.base.EscapedPath() + strings.Join(parts, "/")
+	return &u
+}
+
+// Address returns the az:// address of the named object.
+func (st *Store) Address(name string) string {
+	u := url.URL{Scheme: "az", Host: st.account, Path: "/" + st.container + "/" + st.prefix + name}
+	return u.String()
+}
+
+// Open returns the named object. It sends no request.
+func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
+	key, err := st.key(name)
+	if err != nil {
+		return nil, st.fail("open", name, err)
+	}
+	o, err := st.web.Open(ctx, name)
+	if err != nil {
+		return nil, st.named(name, err)
+	}
+	return &object{Object: o, st: st, name: name, key: key}, nil
+}
+
+// A page is what the server lists at once.
+type page struct {
+	XMLName xml.Name `xml:"EnumerationResults"`
+	Blobs   []struct {
+		Name struct {
+			Encoded bool   `xml:"Encoded,attr"` // where XML cannot say it
+			Text    string `xml:",chardata"`
+		}
+		Properties struct {
+			Size     string `xml:"Content-Length"`
+			ETag     string `xml:"Etag"`
+			Modified string `xml:"Last-Modified"`
+			Type     string `xml:"ResourceType"`
+		}
+	} `xml:"Blobs>Blob"`
+	Next string `xml:"NextMarker"`
+}
+
+// List enumerates the objects whose names begin with prefix, in the order of their
+// bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
+// is listed all the same.
+func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		fail := func(err error) { yield(store.Info{}, st.fail("list", prefix, err)) }
+		if utf8.RuneCountInString(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) || strings.IndexByte(prefix, 0) >= 0 {
+			return // no key can begin like that
+		}
+		last, first, marker := "", true, ""
+		for {
+			p, err := st.page(ctx, st.prefix+prefix, marker)
+			if err != nil {
+				fail(err)
+				return
+			}
+			for _, b := range p.Blobs {
+				key := b.Name.Text
+				if b.Name.Encoded {
+					if key, err = url.PathUnescape(key); err != nil {
+						fail(fmt.Errorf("server listed %.200q, which is not escaped as it says", b.Name.Text))
+						return
+					}
+				}
+				// A server that repeats itself would be listed for ever, and one
+				// that answers for another prefix would have its objects taken
+				// for these.
+				name, ok := strings.CutPrefix(key, st.prefix)
+				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
+				switch {
+				case b.Properties.Type == "directory": // of an account with real ones
+					continue
+				case !ok || !strings.HasPrefix(name, prefix):
+					fail(fmt.Errorf("server listed %.200q, which does not begin with %q", key, st.prefix+prefix))
+					return
+				case !first && name <= last:
+					fail(fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, last))
+					return
+				case err != nil || size < 0:
+					fail(fmt.Errorf("server listed %.200q with size %.30q", name, b.Properties.Size))
+					return
+				}
+				last, first = name, false
+				info := store.Info{Name: name, Size: size, Version: quoted(b.Properties.ETag)}
+				if t, err := http.ParseTime(b.Properties.Modified); err == nil {
+					info.ModTime = t
+				}
+				if name != "" && !yield(info, nil) {
+					return
+				}
+			}
+			switch p.Next {
+			case "":
+				return
+			case marker:
+				fail(errors.New("server goes on with its listing where it began"))
+				return
+			}
+			marker = p.Next
+		}
+	}
+}
+
+func (st *Store) page(ctx context.Context, prefix, marker string) (*page, error) {
+	q := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(perPage)}}
+	if prefix != "" {
+		q.Set("prefix", prefix)
+	}
+	if marker != "" {
+		q.Set("marker", marker)
+	}
+	container := *st.base
+	container.Path = strings.TrimSuffix(container.Path, "/")
+	container.RawQuery = q.Encode()
+	resp, err := st.do(ctx, call{method: http.MethodGet, url: &container})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var p page
+	body := &io.LimitedReader{R: resp.Body, N: maxListing}
+	switch err := xml.NewDecoder(body).Decode(&p); {
+	case err == nil:
+		return &p, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case body.N <= 0:
+		return nil, fmt.Errorf("a listing of more than %d bytes", maxListing)
+	default:
+		return nil, errors.New("the server's listing makes no sense, or broke off")
+	}
+}
+
+// quoted returns an ETag as the header of an object has it.
+func quoted(etag string) string {
+	if etag == "" || strings.HasPrefix(etag, `"`) {
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// Remove deletes the named object.
+func (st *Store) Remove(ctx context.Context, name string) error {
+	key, err := st.key(name)
+	if err != nil {
+		return st.fail("remove", name, err)
+	}
+	if err := drop(st.do(ctx, call{method: http.MethodDelete, url: st.address(key)})); err != nil {
+		return st.fail("remove", name, err)
+	}
+	return nil
+}
+
+// An object is one of package web's, whose errors say az://.
+type object struct {
+	store.Object
+	st   *Store
+	name string
+	key  string
+}
+
+// Info asks once more of an object without bytes: the refusal of a range of it does
+// not tell its version.
+func (o *object) Info(ctx context.Context) (store.Info, error) {
+	info, err := o.Object.Info(ctx)
+	if err != nil || info.Size > 0 || info.Version != "" {
+		return info, o.st.named(o.name, err)
+	}
+	h, err := o.st.head(ctx, o.key)
+	switch {
+	case err != nil:
+		return info, o.st.fail("info", o.name, err)
+	case h.Get("Content-Length") != "0":
+		return info, o.st.fail("info", o.name, store.ErrChanged)
+	}
+	info.Version = h.Get("ETag")
+	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
+		info.ModTime = t
+	}
+	return info, nil
+}
+
+// head returns the header of an object.
+func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
+	resp, err := st.do(ctx, call{method: http.MethodHead, url: st.address(key)})
+	if err != nil {
+		return nil, err
+	}
+	_ = resp.Body.Close() // there is none
+	return resp.Header, nil
+}
+
+func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
+}
+
+func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
+	n, err := store.ReadHead(ctx, o.Object, p)
+	return n, o.st.named(o.name, err)
+}
+
+// ReadTail learns the size first: the server knows no ranges from the end.
+func (o *object) ReadTail(ctx context.Context, p []byte) (n int, err error) {
+	if len(p) > 0 {
+		_, err = o.Object.Info(ctx)
+	}
+	if err == nil {
+		n, err = store.ReadTail(ctx, o.Object, p)
+	}
+	return n, o.st.named(o.name, err)
+}
+
+var (
+	_ store.Opener    = Open
+	_ store.Lister    = (*Store)(nil)
+	_ store.Creator   = (*Store)(nil)
+	_ store.Remover   = (*Store)(nil)
+	_ store.Addresser = (*Store)(nil)
+	_ store.Header    = (*object)(nil)
+	_ store.Tailer    = (*object)(nil)
+)

@@ -1,0 +1,66 @@
+package bucket
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// quiet takes away what the environment of whoever runs the tests says of buckets.
+func quiet(t *testing.T) {
+	t.Helper()
+	for _, k := range []string{"AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
+		"AWS_SESSION_TOKEN", "HOLDALL_S3_ANONYMOUS", "HOLDALL_S3_PATH_STYLE"} {
+		t.Setenv(k, "")
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
+}
+
+// serve starts s and returns the store of a prefix of its bucket.
+func serve(t *testing.T, s *s3test.Server, prefix string, o Options) *Store {
+	t.Helper()
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	if o.Endpoint == "" {
+		o.Endpoint = srv.URL
+	}
+	if o.Client == nil {
+		o.Client = srv.Client()
+	}
+	st, err := New("bucket", prefix, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	for _, prefix := range []string{"", "pre fix/+ü/"} {
+		t.Run("prefix "+prefix, func(t *testing.T) {
+			quiet(t)
+			storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
+				s := s3test.New("bucket")
+				st := serve(t, s, prefix, Options{})
+				if prefix != "" { // many parts
+					s.MinPart, st.part = mib, mib
+				}
+				t.Cleanup(func() {
+					if n := s.Uploads(); n != 0 {
+						t.Errorf("expected no upload left over, found %d", n)
+					}
+				})
+				return st, func(name string, content []byte) error {
+					s.Put("bucket", prefix+name, content)
+					return nil
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// minPart is the smallest part that is not the last.
+	minPart = 5 * mib
+
+	// maxCopy is the largest part that a server copies.
+	maxCopy = 5 << 30
+)
+
+// A run is a range of an object that the server keeps.
+type run struct {
+	src     *object
+	version string
+	off, n  int64
+}
+
+// WriteRange has the server copy a range of an object that it keeps itself, as parts
+// of this one. It waits for what comes after it: ranges that lie one behind the other
+// are copied as one, and those that stay too short for a part pass through here.
+func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
+	src, ok := innermost(from)
+	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
+		return errors.ErrUnsupported
+	}
+	if err := w.usable(); err != nil {
+		return w.fail("write", err)
+	}
+	info, err := src.Info(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case off > info.Size || n > info.Size-off:
+		return &store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
+	case !strings.HasPrefix(info.Version, `"`), n > maxSize-w.size-w.pending.n:
+		return errors.ErrUnsupported // nothing to hold the server to
+	}
+	if p := &w.pending; p.n > 0 && p.src == src && p.off+p.n == off {
+		p.n += n
+		return nil
+	}
+	if err := w.settleRange(ctx); err != nil {
+		return err
+	}
+	w.pending = run{src, info.Version, off, n}
+	return nil
+}
+
+// innermost finds our object in those that keep what was read of it.
+func innermost(o store.Object) (*object, bool) {
+	for {
+		if src, ok := o.(*object); ok {
+			return src, true
+		}
+		outer, ok := o.(interface{ Unwrap() store.Object })
+		if !ok {
+			return nil, false
+		}
+		o = outer.Unwrap()
+	}
+}
+
+// CopiesFrom reports whether the server keeps what lies at an address, and copies it.
+func (st *Store) CopiesFrom(address string) bool {
+	return st.where.google == nil && store.Scheme(address) == "s3" && !st.noCopies.Load()
+}
+
+var _ store.Copier = (*Store)(nil)
+
+// settleRange has the server copy what waits for it. What comes before is sent as a
+// part of its own, filled up from the range where it is too short for one.
+func (w *writer) settleRange(ctx context.Context) error {
+	r := w.pending
+	w.pending = run{}
+	if r.n == 0 {
+		return nil
+	}
+	fill := int64(0)
+	if k := int64(len(w.buf)); k > 0 && k < minPart {
+		fill = minPart - k
+	}
+	if r.n < fill+w.leastCopy() {
+		if err := w.through(ctx, r.src, r.off, r.n); err != nil {
+			w.spoil(err) // some of it may be there
+			return err
+		}
+		return nil
+	}
+	if len(w.buf) > 0 {
+		p := make([]byte, fill)
+		if err := r.src.ReadAt(ctx, p, r.off); err != nil {
+			w.spoil(err)
+			return err
+		}
+		w.buf = append(w.buf, p...)
+		w.size += fill
+		r.off, r.n = r.off+fill, r.n-fill
+		if err := w.send(); err != nil {
+			return w.fail("write", err)
+		}
+	} else if err := w.begin(ctx, nil); err != nil {
+		return w.fail("write", err)
+	}
+	for r.n > 0 {
+		k := min(r.n, maxCopy)
+		if r.n > maxCopy && r.n-maxCopy < minPart {
+			k -= minPart // what is left has to be a part, too
+		}
+		if err := w.copyPart(ctx, r.src, r.version, r.off, k); err != nil {
+			w.spoil(err) // a part of the range may be there
+			return w.fail("copy", err)
+		}
+		r.off, r.n = r.off+k, r.n-k
+	}
+	// Servers are known that take the condition and do not mind it.
+	src := r.src
+	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
+	if err != nil {
+		err = src.st.meaning(ctx, err)
+		w.spoil(err)
+		return src.st.fail("copy", src.name, err)
+	}
+	if quoted(now.ETag) != r.version {
+		w.spoil(store.ErrChanged)
+		return src.st.fail("copy", src.name, store.ErrChanged)
+	}
+	return nil
+}
+
+// leastCopy is the shortest range that is worth a part of its own, which may well take
+// another for what comes before. A long object has to do with parts that are longer.
+func (w *writer) leastCopy() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.parts) < fewParts {
+		return minPart
+	}
+	return 2 * int64(partSize(w.st.part, w.inParts))
+}
+
+// fewParts is how many parts may be as short as a part can be.
+const fewParts = 500
+
+// spoil keeps what holds wrong bytes from being committed.
+func (w *writer) spoil(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = err
+	}
+}
+
+// copyPart adds one part. A server that does not copy is not asked again, and the
+// bytes pass through this program.
+func (w *writer) copyPart(ctx context.Context, src *object, version string, off, n int64) error {
+	w.mu.Lock()
+	number := len(w.parts) + 1
+	w.mu.Unlock()
+	if number > maxParts {
+		return fmt.Errorf("more than %d parts", maxParts)
+	}
+	part, err := w.st.client.CopyObjectPart(ctx, src.st.bucket, src.key, w.st.bucket, w.key, w.upload, number, off, n,
+		map[string]string{"X-Amz-Copy-Source-If-Match": version})
+	if err != nil {
+		answer, _ := errors.AsType[minio.ErrorResponse](err)
+		switch answer.StatusCode {
+		case http.StatusNotImplemented, http.StatusLengthRequired:
+			w.st.noCopies.Store(true)
+			return w.through(ctx, src, off, n)
+		case http.StatusForbidden: // who may write here may not be who may read there
+			return w.through(ctx, src, off, n)
+		}
+		return w.st.meaning(ctx, err)
+	}
+	if strings.Trim(part.ETag, `"`) == "" {
+		// Servers are known that keep an empty part and say that all is well.
+		w.st.noCopies.Store(true)
+		return w.through(ctx, src, off, n)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parts = append(w.parts, part)
+	w.inParts += n
+	w.size += n
+	w.copied += n
+	w.kept += n
+	if w.copies == nil {
+		w.copies = map[int]int64{}
+	}
+	w.copies[number] = n
+	return nil
+}
+
+// through appends a range that the server does not copy.
+func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
+	p := make([]byte, min(n, mib))
+	for n > 0 {
+		p = p[:min(n, int64(len(p)))]
+		if err := src.ReadAt(ctx, p, off); err != nil {
+			return err
+		}
+		if _, err := w.append(p); err != nil {
+			return err
+		}
+		off, n = off+int64(len(p)), n-int64(len(p))
+	}
+	return nil
+}
+
+// checkCopies asks how long the parts are that the server says it has copied, before
+// anybody can see them.
+func (w *writer) checkCopies(ctx context.Context) error {
+	left := len(w.copies)
+	for marker := 0; left > 0; {
+		list, err := w.st.client.ListObjectParts(ctx, w.st.bucket, w.key, w.upload, marker, 1000)
+		if err != nil {
+			return w.st.meaning(ctx, err)
+		}
+		for _, p := range list.ObjectParts {
+			if p.PartNumber <= marker {
+				return fmt.Errorf("server listed part %d after part %d", p.PartNumber, marker)
+			}
+			marker = p.PartNumber
+			if size, ok := w.copies[p.PartNumber]; ok {
+				if p.Size != size {
+					return fmt.Errorf("part %d: server was to copy %d bytes, and has %d", p.PartNumber, size, p.Size)
+				}
+				left--
+			}
+		}
+		if left > 0 && (!list.IsTruncated || len(list.ObjectParts) == 0) {
+			return fmt.Errorf("server does not list %d of %d parts that it has copied", left, len(w.copies))
+		}
+	}
+	return nil
+}
+
+var _ store.RangeWriter = (*writer)(nil)

@@ -1,0 +1,140 @@
+package bucket
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket/s3test"
+)
+
+func isCopy(r *http.Request) bool { return r.Header.Get("X-Amz-Copy-Source") != "" }
+
+// appended writes some bytes, a range of an object, and some more, and returns what
+// these are together.
+func appended(t *testing.T, s *s3test.Server, st *Store, before int) (w store.Writer, want []byte, err error) {
+	t.Helper()
+	src := numbers(18 * mib)
+	s.Put("bucket", "dir/so urce", src)
+	from := open(t, st, "dir/so urce")
+	w = create(t, st, "x")
+	if _, err := w.Write(numbers(before)); err != nil {
+		t.Fatal(err)
+	}
+	want = append(numbers(before), src[1000:17*mib]...)
+	if err := store.WriteRange(t.Context(), w, from, 1000, 17*mib-1000); err != nil {
+		return w, nil, err
+	}
+	_, err = w.Write([]byte("the end"))
+	return w, append(want, "the end"...), err
+}
+
+func TestRangeIsCopiedByTheServer(t *testing.T) {
+	for _, before := range []int{0, 10, minPart, firstPart + 3} {
+		t.Run(fmt.Sprintf("after %d bytes", before), func(t *testing.T) {
+			quiet(t)
+			s := s3test.New("bucket")
+			st := serve(t, s, "", Options{})
+			w, want, err := appended(t, s, st, before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := w.Commit(t.Context()); err != nil || info.Size != int64(len(want)) {
+				t.Fatalf("commit: %+v, %v", info, err)
+			}
+			if !bytes.Equal(s.Get("bucket", "x"), want) {
+				t.Error("other bytes")
+			}
+			for _, r := range s.Took() {
+				var first, last int
+				if _, err := fmt.Sscanf(r, "GET /bucket/dir/so%%20urce bytes=%d-%d", &first, &last); err == nil && last-first >= minPart {
+					t.Errorf("the bytes passed through us: %s", r)
+				}
+			}
+		})
+	}
+}
+
+func TestServerThatDoesNotCopyIsSentTheBytes(t *testing.T) {
+	for what, hook := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"501": func(w http.ResponseWriter, r *http.Request) { s3test.Refuse(w, r, 501, "NotImplemented") },
+		"403": func(w http.ResponseWriter, r *http.Request) { s3test.Refuse(w, r, 403, "AccessDenied") },
+		"empty answer": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprint(w, "<CopyPartResult></CopyPartResult>")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			quiet(t)
+			s := s3test.New("bucket")
+			s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+				if isCopy(r) {
+					hook(w, r)
+				}
+				return isCopy(r)
+			}
+			w, want, err := appended(t, s, serve(t, s, "", Options{}), 10)
+			if err == nil {
+				_, err = w.Commit(t.Context())
+			}
+			if err != nil || !bytes.Equal(s.Get("bucket", "x"), want) {
+				t.Errorf("found other bytes, or %v", err)
+			}
+		})
+	}
+}
+
+func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
+	for what, c := range map[string]struct {
+		is   error
+		want string
+		hook func(s *s3test.Server, w http.ResponseWriter, r *http.Request) bool
+	}{
+		"empty part with an ETag": {nil, "and has 0", func(_ *s3test.Server, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && r.URL.Query().Has("uploadId") {
+				_, _ = fmt.Fprint(w, "<ListPartsResult><Part><PartNumber>1</PartNumber><Size>5242880</Size></Part>"+
+					"<Part><PartNumber>2</PartNumber><Size>0</Size></Part></ListPartsResult>")
+				return true
+			}
+			return false
+		}},
+		"part that is not listed": {nil, "does not list", func(_ *s3test.Server, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && r.URL.Query().Has("uploadId") {
+				_, _ = fmt.Fprint(w, "<ListPartsResult></ListPartsResult>")
+				return true
+			}
+			return false
+		}},
+		"changed source": {store.ErrChanged, "", func(s *s3test.Server, _ http.ResponseWriter, r *http.Request) bool {
+			if isCopy(r) {
+				s.Put("bucket", "dir/so urce", make([]byte, 18*mib))
+			}
+			return false
+		}},
+		"changed source of a careless server": {store.ErrChanged, "", func(s *s3test.Server, _ http.ResponseWriter, r *http.Request) bool {
+			if isCopy(r) {
+				s.Careless = true
+				s.Put("bucket", "dir/so urce", make([]byte, 18*mib))
+			}
+			return false
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			quiet(t)
+			s := s3test.New("bucket")
+			s.Hook = func(w http.ResponseWriter, r *http.Request) bool { return c.hook(s, w, r) }
+			w, _, err := appended(t, s, serve(t, s, "", Options{}), 10)
+			_, commit := w.Commit(t.Context())
+			err = errors.Join(err, commit)
+			if err == nil || commit == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("found %v", err)
+			}
+			if s.Get("bucket", "x") != nil {
+				t.Error("the object is there")
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/holdall/holdall/store/web"
+)
+
+const (
+	// machineWait bounds a request for a machine's credentials.
+	machineWait = 5 * time.Second
+
+	maxMachine = 64 << 10 // of an answer with them
+)
+
+// A machine is where credentials come from that nobody has set: of the role of a
+// container, a pod or a virtual machine. They end, and others are got in time.
+type machine struct {
+	credentials.IAM
+	of string
+}
+
+// onEC2 is the role of a virtual machine, which is there without being asked for: what a
+// profile says comes before it.
+const onEC2 = "role of this machine"
+
+// profileHasKeys reports whether a profile says where credentials come from.
+func profileHasKeys(profile map[string]string) bool {
+	for _, k := range credentialWords {
+		if profile[k] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// findMachine returns the credentials that the environment says this machine has, or
+// that it has since it is one of Amazon's; nil if there are none. Nobody is asked
+// whether it is: elsewhere that would take until it times out.
+func findMachine() (*machine, error) {
+	m := &machine{}
+	switch {
+	case os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
+		if os.Getenv("AWS_ROLE_ARN") == "" {
+			return nil, errors.New("AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not")
+		}
+		m.of = "role by web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"
+		m.Endpoint = os.Getenv("AWS_ENDPOINT_URL_STS")
+	case os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "", os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
+		m.of = "role of the container"
+	case strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
+		return nil, nil
+	case os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT") != "", boardSays("sys_vendor", "Amazon EC2"):
+		m.of = onEC2
+		m.Endpoint = strings.TrimRight(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "/")
+	default:
+		return nil, nil
+	}
+	if u, err := url.Parse(m.Endpoint); m.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		return nil, fmt.Errorf("%s: endpoint: expected http://host:port or https://host: %w", m.of, fs.ErrInvalid)
+	}
+	// Tokens for these are the answers of whoever is asked: they are not sent on
+	// to where that redirects.
+	m.Client = &http.Client{
+		Transport:     short{web.Transport()},
+		Timeout:       machineWait,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return m, nil
+}
+
+func (m *machine) Retrieve() (credentials.Value, error) { return m.RetrieveWithCredContext(nil) }
+
+// RetrieveWithCredContext tells what went wrong without the words of who was asked, and
+// of the client, which quote them. What was not answered may pass.
+func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	v, err := m.IAM.RetrieveWithCredContext(cc)
+	if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
+		return v, nil
+	}
+	if err == nil {
+		return v, fmt.Errorf("%s: an answer without keys: %w", m.of, fs.ErrPermission)
+	}
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		what := "no answer"
+		if ue.Timeout() {
+			what = fmt.Sprintf("no answer within %v", machineWait)
+		}
+		return v, fmt.Errorf("%s: %s", m.of, what)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("%s: its token's file is not there: %w", m.of, fs.ErrPermission)
+	}
+	what := "refused"
+	if said, ok := errors.AsType[credentials.ErrorResponse](err); ok && isWord(said.STSError.Code) {
+		what = said.STSError.Code
+	}
+	return v, fmt.Errorf("%s: %s: %w", m.of, what, fs.ErrPermission)
+}
+
+// A short transport lets no answer be longer than credentials are.
+type short struct{ next http.RoundTripper }
+
+func (s short) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxMachine), resp.Body}
+	}
+	return resp, err
+}
+
+// unsupportedProfile names what a profile asks for that is not known here, "" if
+// nothing: without that it would be taken for one without credentials.
+func unsupportedProfile(profile map[string]string) string {
+	for _, k := range []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file"} {
+		if profile[k] != "" {
+			return k
+		}
+	}
+	return ""
+}

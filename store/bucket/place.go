@@ -1,0 +1,258 @@
+package bucket
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// A place is where a bucket is asked for.
+type place struct {
+	endpoint  *url.URL // scheme and host only
+	region    string
+	amazon    bool // the endpoint is Amazon's own, one for each region
+	pathStyle bool
+	google    *google // nil where S3 is spoken
+}
+
+const defaultRegion = "us-east-1"
+
+// amazonHost is the server of a region. China's lie in a domain of their own.
+func amazonHost(region string) string {
+	if strings.HasPrefix(region, "cn-") {
+		return "s3." + region + ".amazonaws.com.cn"
+	}
+	return "s3." + region + ".amazonaws.com"
+}
+
+// base is the address of the bucket itself, with a slash at the end.
+func (p place) base(bucket string) *url.URL {
+	u := *p.endpoint
+	if p.pathStyle {
+		u.Path = "/" + bucket + "/"
+	} else {
+		u.Host, u.Path = bucket+"."+u.Host, "/"
+	}
+	return &u
+}
+
+// find puts together options, the environment and the user's profile.
+func find(bucket string, o Options) (place, *credentials.Credentials, error) {
+	if o.Google {
+		return findGoogle(o)
+	}
+	profile, err := readProfile()
+	if err != nil {
+		return place{}, nil, err
+	}
+	first := func(words ...string) string {
+		for _, w := range words {
+			if w != "" {
+				return w
+			}
+		}
+		return ""
+	}
+	p := place{region: first(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile["region"], defaultRegion)}
+	if !isRegion(p.region) {
+		return place{}, nil, fmt.Errorf("region %.50q: expected small letters, digits and hyphens: %w", p.region, fs.ErrInvalid)
+	}
+	endpoint := first(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), profile["endpoint_url"])
+	if endpoint == "" {
+		p.amazon = true
+		endpoint = "https://" + amazonHost(p.region)
+	}
+	u, err := parseEndpoint(endpoint)
+	if err != nil {
+		return place{}, nil, err
+	}
+	p.endpoint = u
+
+	// A bucket's name cannot go before an address of numbers, and a dot in it
+	// goes beyond what a certificate for *.host covers. Servers other than
+	// Amazon's seldom have a name for each bucket.
+	p.pathStyle = o.PathStyle || !p.amazon || strings.ContainsAny(bucket, "._") || isNumeric(u.Hostname())
+	if v := os.Getenv("HOLDALL_S3_PATH_STYLE"); v != "" && !o.PathStyle {
+		yes, err := strconv.ParseBool(v)
+		if err != nil {
+			return place{}, nil, fmt.Errorf("HOLDALL_S3_PATH_STYLE is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
+		}
+		p.pathStyle = yes || isNumeric(u.Hostname())
+	}
+	keys, err := provider(o, profile)
+	if err != nil {
+		return place{}, nil, err
+	}
+	return p, credentials.New(keys), nil
+}
+
+// isRegion reports whether s may be put into a host's name, and into a signature.
+func isRegion(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 40
+}
+
+func isNumeric(host string) bool { return host == "localhost" || net.ParseIP(host) != nil }
+
+// provider decides whose requests these are: nobody's if that is asked for or
+// nothing is configured. What is configured but cannot be used is an error; asking
+// as nobody instead would only tell that access is denied.
+func provider(o Options, profile map[string]string) (credentials.Provider, error) {
+	anonymous := o.Anonymous
+	if v := os.Getenv("HOLDALL_S3_ANONYMOUS"); v != "" && !anonymous {
+		var err error
+		if anonymous, err = strconv.ParseBool(v); err != nil {
+			return nil, fmt.Errorf("HOLDALL_S3_ANONYMOUS is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
+		}
+	}
+	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
+	switch {
+	case anonymous:
+		return &credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}}, nil
+	case id != "" && secret != "":
+		return &credentials.EnvAWS{}, nil
+	case id != "" || secret != "":
+		return nil, errors.New("of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY one is set and the other is not")
+	}
+	chosen := os.Getenv("AWS_PROFILE") != ""
+	if !chosen {
+		// A pod's role comes before the files of the image that it runs.
+		if m, err := findMachine(); err != nil || m != nil && (m.of != onEC2 || !profileHasKeys(profile)) {
+			return m, err
+		}
+	}
+	if profile != nil {
+		if k := unsupportedProfile(profile); k != "" && profile["aws_access_key_id"] == "" {
+			return nil, fmt.Errorf("profile with %s: roles of profiles are not known here; keys, credential_process and SSO are: %w", k, errors.ErrUnsupported)
+		}
+		return profileKeys{&credentials.FileAWSCredentials{}}, nil
+	}
+	return &credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}}, nil
+}
+
+// profileKeys are those of the user's profile. A profile may have a region only.
+type profileKeys struct {
+	*credentials.FileAWSCredentials
+}
+
+func (k profileKeys) Retrieve() (credentials.Value, error) { return k.RetrieveWithCredContext(nil) }
+
+func (k profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if cc == nil {
+		cc = &credentials.CredContext{Client: http.DefaultClient}
+	}
+	v, err := k.FileAWSCredentials.RetrieveWithCredContext(cc)
+	if err != nil {
+		// A parser's error quotes the line that it stumbled on.
+		return v, errProfile
+	}
+	if v.AccessKeyID == "" {
+		v.SignerType = credentials.SignatureAnonymous
+	}
+	return v, nil
+}
+
+var errProfile = fmt.Errorf("the credentials of the profile cannot be used (why is not shown, since it may quote a secret): %w", fs.ErrPermission)
+
+const (
+	// Files of settings are small: what is larger is none.
+	maxProfile = 1 << 20
+	maxLine    = 64 << 10
+)
+
+// readProfile returns the settings of the chosen profile that say where buckets
+// are; nil if there is no such profile and none was asked for.
+func readProfile() (map[string]string, error) {
+	name, chosen := os.Getenv("AWS_PROFILE"), true
+	if name == "" {
+		name, chosen = "default", false
+	}
+	var found map[string]string
+	for _, f := range []struct{ env, name, section string }{
+		{"AWS_CONFIG_FILE", "config", "profile " + name},
+		{"AWS_SHARED_CREDENTIALS_FILE", "credentials", name},
+	} {
+		file := os.Getenv(f.env)
+		if file == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				continue
+			}
+			file = filepath.Join(home, ".aws", f.name)
+		}
+		section, err := readSection(file, f.section, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for k, v := range section {
+			if found == nil {
+				found = map[string]string{}
+			}
+			found[k] = v
+		}
+		if section != nil && found == nil {
+			found = map[string]string{}
+		}
+	}
+	if found == nil && chosen {
+		return nil, fmt.Errorf("profile %q (AWS_PROFILE): %w", name, fs.ErrNotExist)
+	}
+	return found, nil
+}
+
+// credentialWords are those that say where a profile's credentials come from.
+var credentialWords = []string{"aws_access_key_id", "credential_process", "sso_session", "sso_start_url", "sso_role_name",
+	"role_arn", "source_profile", "credential_source", "web_identity_token_file"}
+
+// readSection returns region and endpoint_url of a section of a file, and which words
+// it has of those that tell of credentials; nil if it has no such section. The default profile's is called that in both files.
+func readSection(file, section, name string) (map[string]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found map[string]string
+	inside := false
+	lines := bufio.NewScanner(io.LimitReader(f, maxProfile))
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if title, ok := strings.CutPrefix(line, "["); ok {
+			title, _, _ = strings.Cut(title, "]")
+			title = strings.Join(strings.Fields(title), " ")
+			inside = title == section || name == "default" && title == name
+			if inside && found == nil {
+				found = map[string]string{}
+			}
+			continue
+		}
+		key, value, _ := strings.Cut(line, "=")
+		switch key = strings.TrimSpace(key); {
+		case inside && (key == "region" || key == "endpoint_url"):
+			found[key] = strings.TrimSpace(value)
+		case inside && slices.Contains(credentialWords, key):
+			found[key] = "set" // a secret is not kept here
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,173 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A heldPart is one that the server has. Its ETag, which says what is in it, is
+// without quotes.
+type heldPart struct {
+	size int64
+	etag string
+}
+
+// maxAdopt is how many unfinished uploads of a name are looked into.
+const maxAdopt = 50
+
+// adopt finds an upload of this key that was not finished and is likely to have our
+// bytes: of those whose first part is ours, or is missing, that with the most. What it
+// has is believed part by part, when each is there to be compared.
+func (w *writer) adopt(ctx context.Context, first []byte) error {
+	var best struct {
+		id     string
+		parts  map[int]heldPart
+		proven bool
+		bytes  int64
+	}
+	sum, looked := "", 0
+	for u, err := range w.st.uploads(ctx, w.key) {
+		if err != nil {
+			return w.forgo(ctx, err)
+		}
+		if u.Key != w.key { // it begins like ours
+			continue
+		}
+		if looked++; looked > maxAdopt {
+			break
+		}
+		parts, err := w.st.listParts(ctx, w.key, u.UploadID)
+		if errors.Is(err, errNoUpload) {
+			continue
+		}
+		if err != nil {
+			return w.forgo(ctx, err)
+		}
+		one, proven := parts[1]
+		if proven && first != nil {
+			if sum == "" {
+				sum = sumOf(first)
+			}
+			if one != (heldPart{int64(len(first)), sum}) {
+				continue // another's: sending our parts would spoil it
+			}
+		}
+		bytes := int64(0)
+		for _, p := range parts {
+			bytes += p.size
+		}
+		if bytes > 0 && (proven && !best.proven || proven == best.proven && bytes > best.bytes) {
+			best.id, best.parts, best.proven, best.bytes = u.UploadID, parts, proven, bytes
+		}
+	}
+	w.upload, w.had = best.id, best.parts
+	return nil
+}
+
+// forgo returns err if it may pass by itself. A server that does not tell which uploads
+// it has, or not to us, is no reason not to begin one.
+func (w *writer) forgo(ctx context.Context, err error) error {
+	if _, may := errors.AsType[*passing](err); may || ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// uploads enumerates what was begun below a key prefix.
+func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.ObjectMultipartInfo, error] {
+	return func(yield func(minio.ObjectMultipartInfo, error) bool) {
+		key, id := "", ""
+		for {
+			list, err := st.client.ListMultipartUploads(ctx, st.bucket, prefix, key, id, "", 1000)
+			if err != nil {
+				yield(minio.ObjectMultipartInfo{}, st.meaning(ctx, err))
+				return
+			}
+			for _, u := range list.Uploads {
+				if !strings.HasPrefix(u.Key, prefix) {
+					yield(u, fmt.Errorf("server listed an upload of %.200q, which does not begin with %q", u.Key, prefix))
+					return
+				}
+				if !yield(u, nil) {
+					return
+				}
+			}
+			if !list.IsTruncated {
+				return
+			}
+			if list.NextKeyMarker < key || list.NextKeyMarker == key && list.NextUploadIDMarker == id {
+				yield(minio.ObjectMultipartInfo{}, fmt.Errorf("server goes on listing uploads at %.200q after %.200q", list.NextKeyMarker, key))
+				return
+			}
+			key, id = list.NextKeyMarker, list.NextUploadIDMarker
+		}
+	}
+}
+
+// listParts returns the parts that an upload has, by their numbers.
+func (st *Store) listParts(ctx context.Context, key, upload string) (map[int]heldPart, error) {
+	parts := map[int]heldPart{}
+	for marker := 0; ; {
+		list, err := st.client.ListObjectParts(ctx, st.bucket, key, upload, marker, 1000)
+		if err != nil {
+			return nil, st.meaning(ctx, err)
+		}
+		for _, p := range list.ObjectParts {
+			if p.PartNumber <= marker || p.PartNumber > maxParts || p.Size < 0 {
+				return nil, fmt.Errorf("server listed part %d of %d bytes after part %d", p.PartNumber, p.Size, marker)
+			}
+			marker = p.PartNumber
+			parts[marker] = heldPart{p.Size, strings.Trim(p.ETag, `"`)}
+		}
+		if !list.IsTruncated || len(list.ObjectParts) == 0 {
+			return parts, nil
+		}
+	}
+}
+
+// Unfinished enumerates the uploads of names that begin with prefix.
+func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.Upload, error] {
+	return func(yield func(store.Upload, error) bool) {
+		for u, err := range st.uploads(ctx, st.prefix+prefix) {
+			if err != nil {
+				yield(store.Upload{}, st.fail("list uploads", prefix, err))
+				return
+			}
+			if !yield(store.Upload{Name: u.Key[len(st.prefix):], ID: u.UploadID, Begun: u.Initiated}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Abandon takes an upload away.
+func (st *Store) Abandon(ctx context.Context, u store.Upload) error {
+	if err := st.abandon(ctx, st.prefix+u.Name, u.ID); err != nil {
+		return st.fail("abandon", u.Name, err)
+	}
+	return nil
+}
+
+// abandon has the server forget an upload, if it has not yet.
+func (st *Store) abandon(ctx context.Context, key, upload string) error {
+	err := st.client.AbortMultipartUpload(ctx, st.bucket, key, upload)
+	if err == nil {
+		return nil
+	}
+	if err = st.meaning(ctx, err); errors.Is(err, errNoUpload) {
+		return nil
+	}
+	return err
+}
+
+var (
+	_ store.Wisher   = (*Store)(nil)
+	_ store.Uploader = (*Store)(nil)
+)

@@ -1,0 +1,433 @@
+// Package bucket keeps objects in buckets of S3, of what speaks as S3 does, and of
+// Google, whose dialect of it is spoken, too.
+//
+// It is for programs that build a store themselves; those that only have an
+// address, s3://bucket/key or gs://bucket/key, leave it to package store/all.
+//
+// Objects are read by package store/web, over requests signed here: what that does
+// about servers that break off, are busy or change an object holds here too.
+// Nothing is written in place: an object is uploaded in parts, and is there once
+// the last request says so.
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/web"
+)
+
+// Options are where a bucket is and how it is spoken to. What is zero comes from the
+// environment and from the user's profile, as it does for Amazon's own tools.
+type Options struct {
+	// Endpoint is the server, as http://host:port or https://host.
+	Endpoint string
+
+	// Region is where the bucket is thought to be. A server that says another is
+	// believed.
+	Region string
+
+	// PathStyle puts the bucket into the path, not into the host's name.
+	PathStyle bool
+
+	// Google says that the bucket is one of Google's, and speaks its dialect.
+	// Region and PathStyle are of no effect there.
+	Google bool
+
+	// Anonymous sends requests without a signature.
+	Anonymous bool
+
+	// Client sends the requests; its Transport is what signed requests go
+	// through. The default is that of package web.
+	Client *http.Client
+
+	// Tries is how often a request is sent; 6 by default.
+	Tries int
+
+	// Log gets a line at level debug for each read; silent by default.
+	Log *slog.Logger
+}
+
+const (
+	defaultTries = 6
+
+	// maxKey is how many bytes of UTF-8 S3 lets a key have.
+	maxKey = 1024
+
+	emptyETag = `"d41d8cd98f00b204e9800998ecf8427e"` // the MD5 of nothing
+)
+
+// A Store is what lies below one prefix of a bucket: names are keys without it.
+type Store struct {
+	bucket string
+	prefix string // "" or ending in a slash
+	where  place
+	signed *signer
+	web    *web.Store
+	client *minio.Core
+	sure   atomic.Bool // the bucket's region was asked for
+
+	part int // size of the first parts
+
+	noCopies atomic.Bool // the server has shown that it does not copy parts
+}
+
+// Open finds the store and the object's name behind an s3:// or gs:// address. It is a
+// store.Opener, and sends no request.
+func Open(_ context.Context, address string) (store.Store, string, error) {
+	st, name, err := At(address, Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	return st, name, nil
+}
+
+// At is Open with options. The store is that of all objects beside the one
+// addressed, whose name is the last part of its key.
+func At(address string, o Options) (st *Store, name string, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: malformed address: a %% that belongs to the key is written %%25", store.Redact(address))
+	}
+	malformed := func(format string, a ...any) (*Store, string, error) {
+		return nil, "", fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
+	}
+	switch {
+	case !strings.EqualFold(u.Scheme, "s3") && !strings.EqualFold(u.Scheme, "gs") || u.Host == "":
+		return malformed("expected s3://bucket/key or gs://bucket/key: %w", errors.ErrUnsupported)
+	case u.User != nil:
+		return malformed("credentials do not belong into an address")
+	case u.Fragment != "" || strings.Contains(address, "#"):
+		return malformed("address with a #: write it %%23 if it belongs to the key")
+	}
+	switch u.RawQuery {
+	case "":
+	case "anonymous":
+		o.Anonymous = true
+	default:
+		return malformed("expected ?anonymous or nothing after the key; a ? that belongs to it is written %%3F")
+	}
+	// Slashes at the end do not matter, as with folders on a disk.
+	key := strings.TrimRight(strings.TrimPrefix(u.Path, "/"), "/")
+	if key == "" {
+		return malformed("expected %s://bucket/key, found no key", strings.ToLower(u.Scheme))
+	}
+	i := strings.LastIndexByte(key, '/') + 1
+	o.Google = strings.EqualFold(u.Scheme, "gs")
+	st, err = New(u.Host, key[:i], o)
+	if err != nil {
+		return malformed("%w", err)
+	}
+	return st, key[i:], nil
+}
+
+// New returns the store of the objects of a bucket whose keys begin with prefix,
+// which is empty or ends in a slash.
+func New(bucket, prefix string, o Options) (*Store, error) {
+	if err := checkBucket(bucket, o.Google); err != nil {
+		return nil, err
+	}
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		return nil, fmt.Errorf("prefix %q does not end in a slash: %w", prefix, fs.ErrInvalid)
+	}
+	if err := checkKey(prefix + "x"); err != nil {
+		return nil, err
+	}
+	where, creds, err := find(bucket, o)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{}
+	if o.Client != nil {
+		client = *o.Client
+	}
+	tries := cmp.Or(max(0, o.Tries), defaultTries)
+	st := &Store{bucket: bucket, prefix: prefix, where: where, part: firstPart}
+	st.noCopies.Store(where.google != nil)
+	st.signed = &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), where: where, creds: creds}
+	st.signed.region.Store(&where.region)
+	client.Transport = st.signed
+	base := where.base(bucket)
+	base.Path += prefix
+	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain})
+
+	style := minio.BucketLookupDNS
+	if where.pathStyle {
+		style = minio.BucketLookupPath
+	}
+	core, err := minio.NewCore(where.endpoint.Host, &minio.Options{
+		Creds: creds, Secure: where.endpoint.Scheme == "https", Transport: st.signed,
+		Region: where.region, BucketLookup: style, MaxRetries: tries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", where.endpoint.Host, err)
+	}
+	st.client = core
+	return st, nil
+}
+
+// checkBucket says why a bucket cannot have this name. It becomes a part of a
+// host's name.
+func checkBucket(name string, google bool) error {
+	most := 63
+	if google && strings.Contains(name, ".") {
+		most = maxGoogleBucket
+	}
+	if len(name) < 3 || len(name) > most {
+		return fmt.Errorf("bucket name of %d bytes: expected 3 to %d: %w", len(name), most, fs.ErrInvalid)
+	}
+	for i, c := range []byte(name) {
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (c != '-' && c != '.' && c != '_' || i == 0 || i == len(name)-1) {
+			return fmt.Errorf("bucket name %q: expected small letters, digits, dots and hyphens: %w", name, fs.ErrInvalid)
+		}
+	}
+	if strings.Contains(name, "..") {
+		return fmt.Errorf("bucket name %q: two dots together: %w", name, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// checkKey says why an object cannot have this key. Package web refuses what
+// clients and proxies on the way would resolve.
+func checkKey(key string) error {
+	switch {
+	case len(key) > maxKey:
+		return fmt.Errorf("key of %d bytes: at most %d: %w", len(key), maxKey, fs.ErrInvalid)
+	case !utf8.ValidString(key):
+		// What signs requests would put another character for such a byte,
+		// and ask for another object.
+		return fmt.Errorf("key %q is not UTF-8: %w", key, fs.ErrInvalid)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("key %q holds a NUL byte: %w", key, fs.ErrInvalid)
+	}
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "." || part == ".." {
+			return fmt.Errorf("key with a %q: %w", part, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// key returns the key of the named object.
+func (st *Store) key(name string) (string, error) {
+	if name == "" || name[0] == '/' {
+		return "", fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	}
+	key := st.prefix + name
+	return key, checkKey(key)
+}
+
+// Address returns the s3:// or gs:// address of the named object.
+func (st *Store) Address(name string) string {
+	u := url.URL{Scheme: st.where.scheme(), Host: st.bucket, Path: "/" + st.prefix + name}
+	return u.String()
+}
+
+// Open returns the named object. It sends no request.
+func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
+	return st.open(name, func() (store.Object, error) { return st.web.Open(ctx, name) })
+}
+
+// OpenAs returns an object as it was listed. It sends no request.
+func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, error) {
+	return st.open(info.Name, func() (store.Object, error) { return st.web.OpenAs(ctx, info) })
+}
+
+func (st *Store) open(name string, open func() (store.Object, error)) (store.Object, error) {
+	key, err := st.key(name)
+	if err != nil {
+		return nil, st.fail("open", name, err)
+	}
+	o, err := open()
+	if err != nil {
+		return nil, st.named(name, err)
+	}
+	return &object{Object: o, st: st, name: name, key: key}, nil
+}
+
+// List enumerates the objects whose names begin with prefix, in the order of their
+// bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
+// is listed all the same.
+func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		fail := func(err error) { yield(store.Info{}, st.fail("list", prefix, err)) }
+		if len(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) {
+			return // no key can begin like that
+		}
+		owner, last, first := false, "", true
+		for found := range st.client.ListObjectsIter(ctx, st.bucket, minio.ListObjectsOptions{
+			Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner,
+		}) {
+			if found.Err != nil {
+				fail(st.meaning(ctx, found.Err))
+				return
+			}
+			// A server that repeats itself would be listed for ever, and one
+			// that answers for another prefix would have its objects taken for
+			// these.
+			name, ok := strings.CutPrefix(found.Key, st.prefix)
+			switch {
+			case !ok || !strings.HasPrefix(name, prefix):
+				fail(fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, st.prefix+prefix))
+				return
+			case !first && name <= last:
+				fail(fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, last))
+				return
+			case found.Size < 0:
+				fail(fmt.Errorf("server listed %.200q with size %d", name, found.Size))
+				return
+			}
+			last, first = name, false
+			info := store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: quoted(found.ETag)}
+			// Consoles make an empty object for the prefix itself. It has no name
+			// here.
+			if name != "" && !yield(info, nil) {
+				return
+			}
+		}
+		// The listing of a cancelled context ends without a word.
+		if err := ctx.Err(); err != nil {
+			fail(err)
+		}
+	}
+}
+
+// Level returns what is directly below a prefix, a thousand for a request.
+func (st *Store) Level(ctx context.Context, prefix string, most int) (all []store.Branch, more bool, err error) {
+	whole := st.prefix + prefix
+	if len(whole) > maxKey || !utf8.ValidString(prefix) {
+		return nil, false, nil // no key can begin like that
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	owner := false
+	for found := range st.client.ListObjectsIter(ctx, st.bucket, minio.ListObjectsOptions{Prefix: whole, FetchOwner: &owner}) {
+		if found.Err != nil {
+			return nil, false, st.fail("list", prefix, st.meaning(ctx, found.Err))
+		}
+		name, ok := strings.CutPrefix(found.Key, st.prefix)
+		slash := strings.Index(strings.TrimPrefix(name, prefix), "/") + 1
+		all = append(all, store.Branch{All: slash > 0, Info: store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: quoted(found.ETag)}})
+		switch {
+		case !ok || !strings.HasPrefix(name, prefix):
+			err = fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, whole)
+		case slash > 0 && slash != len(name)-len(prefix):
+			err = fmt.Errorf("server listed %.200q directly below %q", found.Key, whole)
+		case found.Size < 0:
+			err = fmt.Errorf("server listed %.200q with size %d", name, found.Size)
+		case len(all) > most, slash > 0 && !utf8.ValidString(name): // which List could not be asked for
+			return nil, true, nil
+		case name == "": // the prefix itself
+			all = all[:len(all)-1]
+		}
+		if err != nil {
+			return nil, false, st.fail("list", prefix, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, false, st.fail("list", prefix, err)
+	}
+	// Objects and prefixes come apart, a page of them after the other.
+	slices.SortFunc(all, func(a, b store.Branch) int { return strings.Compare(a.Name, b.Name) })
+	for i := range all[min(1, len(all)):] {
+		if all[i].Name == all[i+1].Name {
+			return nil, false, st.fail("list", prefix, fmt.Errorf("server listed %.200q twice", all[i].Name))
+		}
+	}
+	return all, false, nil
+}
+
+// quoted returns an ETag as the header of an object has it.
+func quoted(etag string) string {
+	if etag == "" || strings.HasPrefix(etag, `"`) {
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// Remove deletes the named object. S3 says nothing of one that was not there, so
+// it is asked for first.
+func (st *Store) Remove(ctx context.Context, name string) error {
+	key, err := st.key(name)
+	if err == nil {
+		_, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{})
+	}
+	if err == nil {
+		err = st.client.RemoveObject(ctx, st.bucket, key, minio.RemoveObjectOptions{})
+	}
+	if err != nil {
+		return st.fail("remove", name, st.meaning(ctx, err))
+	}
+	return nil
+}
+
+// An object is one of package web's, whose errors say s3:// or gs://.
+type object struct {
+	store.Object
+	st   *Store
+	name string
+	key  string
+}
+
+func (o *object) Info(ctx context.Context) (store.Info, error) {
+	info, err := o.Object.Info(ctx)
+	if err == nil && info.Size == 0 && info.Version == "" {
+		// A range of nothing is refused, and what is refused has no ETag.
+		info.Version = emptyETag
+	}
+	return info, o.st.named(o.name, err)
+}
+
+func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
+}
+
+func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
+	n, err := store.ReadHead(ctx, o.Object, p)
+	return n, o.st.named(o.name, err)
+}
+
+func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
+	n, err := store.ReadTail(ctx, o.Object, p)
+	return n, o.st.named(o.name, err)
+}
+
+// settle makes sure of the bucket's region before a request whose body could not
+// be sent a second time.
+func (st *Store) settle(ctx context.Context) error {
+	if st.sure.Load() || st.signed.heard.Load() {
+		return nil
+	}
+	// The answer may well be a refusal: who may write may not be allowed to ask.
+	// What the request that follows says counts.
+	_, _ = st.client.BucketExists(ctx, st.bucket)
+	st.sure.Store(true)
+	return ctx.Err()
+}
+
+var (
+	_ store.Opener    = Open
+	_ store.Lister    = (*Store)(nil)
+	_ store.Leveler   = (*Store)(nil)
+	_ store.Creator   = (*Store)(nil)
+	_ store.Remover   = (*Store)(nil)
+	_ store.Addresser = (*Store)(nil)
+	_ store.Pinner    = (*Store)(nil)
+	_ store.Header    = (*object)(nil)
+	_ store.Tailer    = (*object)(nil)
+)

@@ -1,0 +1,539 @@
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	mib = 1 << 20
+
+	// firstPart is the size of the first parts, and that up to which an object
+	// is sent whole.
+	firstPart = 8 * mib
+
+	// Parts grow with what is written, to a 1390th of it: then 5 TiB take 9,950,
+	// and an object of 30 GB has parts of 21 MiB.
+	growth   = 1390
+	maxParts = 10_000
+	maxSize  = 5 << 40
+
+	// inMemory is how much of an object waits in memory to be sent, as long as
+	// that is three parts; of larger ones there are two.
+	inMemory = 48 * mib
+
+	abortWait = 30 * time.Second
+)
+
+// partSize is the size of the part that begins where written bytes are in parts, the
+// first ones being of some size.
+func partSize(first int, written int64) int {
+	unit := int64(first / 8)
+	return int(max(int64(first), (written/growth+unit-1)/unit*unit))
+}
+
+// Create begins an object. It sends no request: what is no longer than one part is
+// sent whole by Commit. ctx holds for all that the writer sends before that.
+func (st *Store) Create(ctx context.Context, name string) (store.Writer, error) {
+	return st.CreateAs(ctx, name, store.Wishes{})
+}
+
+// CreateAs is Create with wishes. An object that is to be created once is looked for
+// by the request that would make it appear, not before.
+func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	key, err := st.key(name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, st.fail("create", name, err)
+	}
+	w := &writer{st: st, name: name, key: key, wish: wish}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.free = sync.NewCond(&w.mu)
+	return w, nil
+}
+
+// A writer sends parts while the next is filled. Its methods belong to one
+// goroutine; mu is for those that send.
+type writer struct {
+	st        *Store
+	name, key string
+	wish      store.Wishes
+	ctx       context.Context // of the parts that are sent while more is written
+	cancel    context.CancelFunc
+
+	buf      []byte           // the part that is being filled
+	pending  run              // comes after it, and is not asked for yet
+	size     int64            // written in all
+	inParts  int64            // of these, given to parts
+	upload   string           // its id, once there is one
+	had      map[int]heldPart // what the upload had when it was adopted
+	copies   map[int]int64    // numbers and lengths of the parts that the server copied
+	copied   int64            // their sum
+	finished bool
+	done     bool
+	sending  sync.WaitGroup
+
+	mu     sync.Mutex
+	free   *sync.Cond // memory was given back
+	held   int        // bytes of parts that are being sent
+	spares [][]byte   // buffers of parts that were sent
+	parts  []minio.CompletePart
+	kept   int64 // bytes of parts that the server has
+	proven int64 // of these, not sent
+	gone   bool  // the upload is no more, though it was begun
+	failed error
+}
+
+func (w *writer) fail(op string, err error) error { return w.st.fail(op, w.name, err) }
+
+// Write fills parts. A part is sent once more than it is there, so that there is
+// always something left for the last one, which alone may be short.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.pending.n > 0 && len(p) > 0 {
+		if err := w.settleRange(w.ctx); err != nil {
+			return 0, err
+		}
+	}
+	return w.append(p)
+}
+
+func (w *writer) append(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if err := w.usable(); err != nil {
+			return n, w.fail("write", err)
+		}
+		if w.size == maxSize {
+			return n, w.fail("write", fmt.Errorf("more than %d bytes, the most that an object can have", int64(maxSize)))
+		}
+		full := partSize(w.st.part, w.inParts)
+		if len(w.buf) >= full {
+			if err := w.send(); err != nil {
+				return n, w.fail("write", err)
+			}
+			continue
+		}
+		k := int(min(int64(len(p)-n), int64(full-len(w.buf)), maxSize-w.size))
+		w.reserve(k, full)
+		w.buf = append(w.buf, p[n:n+k]...)
+		n += k
+		w.size += int64(k)
+	}
+	return n, nil
+}
+
+// reserve makes room for k bytes more, without going beyond a part as append would.
+func (w *writer) reserve(k, full int) {
+	if need := len(w.buf) + k; need > cap(w.buf) {
+		grown := w.spare(full, len(w.buf))
+		if grown == nil {
+			grown = make([]byte, len(w.buf), min(full, max(need, 2*cap(w.buf), 64<<10)))
+		}
+		copy(grown, w.buf)
+		w.buf = grown
+	}
+}
+
+// spare returns the buffer of a part that was sent, if it has room for one of size
+// bytes. Without them garbage would outgrow what is held.
+func (w *writer) spare(size, n int) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.spares) == 0 {
+		return nil
+	}
+	p := w.spares[len(w.spares)-1]
+	w.spares = w.spares[:len(w.spares)-1]
+	if cap(p) < size {
+		w.spares = nil // parts have grown, and do not shrink again
+		return nil
+	}
+	return p[:n]
+}
+
+func (w *writer) usable() error {
+	if w.done || w.finished {
+		return fs.ErrClosed
+	}
+	return w.sound()
+}
+
+// sound says what went wrong in sending, nil if nothing did.
+func (w *writer) sound() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// begin asks for an upload, unless there is one. first is the part that will be sent
+// first, nil if the server is to copy that.
+func (w *writer) begin(ctx context.Context, first []byte) error {
+	if w.upload != "" {
+		return nil
+	}
+	if w.wish.Resume {
+		if err := w.adopt(ctx, first); err != nil || w.upload != "" {
+			return err
+		}
+	}
+	id, err := w.st.client.NewMultipartUpload(ctx, w.st.bucket, w.key, minio.PutObjectOptions{})
+	if err != nil {
+		return w.st.meaning(ctx, err)
+	}
+	if id == "" {
+		return errors.New("server began an upload without a name for it")
+	}
+	w.upload = id
+	return nil
+}
+
+// send gives the buffer to a goroutine of its own, once there is memory for the
+// part after it.
+func (w *writer) send() error {
+	if err := w.begin(w.ctx, w.buf); err != nil {
+		return err
+	}
+	part := w.buf
+	w.buf = nil
+	w.inParts += int64(len(part))
+	next := partSize(w.st.part, w.inParts)
+
+	w.mu.Lock()
+	w.held += len(part)
+	w.parts = append(w.parts, minio.CompletePart{})
+	number := len(w.parts)
+	w.mu.Unlock()
+	if number > maxParts {
+		return fmt.Errorf("more than %d parts", maxParts)
+	}
+
+	w.sending.Go(func() {
+		etag, err := w.put(part, number)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.held -= len(part)
+		w.spares = append(w.spares, part[:0])
+		if err == nil {
+			w.kept += int64(len(part))
+		} else if w.failed == nil {
+			w.failed = fmt.Errorf("part %d: %w", number, err)
+		}
+		w.parts[number-1] = minio.CompletePart{PartNumber: number, ETag: etag}
+		w.free.Signal()
+	})
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.held > 0 && w.held+next > inMemory && w.failed == nil {
+		if w.held <= len(part) && next > inMemory/3 {
+			break // one on its way and one to be filled are the least
+		}
+		w.free.Wait()
+	}
+	return w.failed
+}
+
+func (w *writer) put(p []byte, number int) (etag string, err error) {
+	if held, ok := w.had[number]; ok && held.size == int64(len(p)) && held.etag == sumOf(p) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.proven += held.size
+		return held.etag, nil
+	}
+	if w.lost() {
+		return sumOf(p), nil
+	}
+	sum := sha256.Sum256(p)
+	done, err := w.st.client.PutObjectPart(w.ctx, w.st.bucket, w.key, w.upload, number, bytes.NewReader(p), int64(len(p)),
+		minio.PutObjectPartOptions{Md5Base64: w.st.where.contentMD5(p), Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+	if err != nil {
+		err = w.st.meaning(w.ctx, err)
+		if errors.Is(err, errNoUpload) && w.wish != (store.Wishes{}) {
+			// Another writer of these bytes may have come first. What they are
+			// is all that is left to be found out.
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.gone = true
+			return sumOf(p), nil
+		}
+		return "", err
+	}
+	if done.ETag == "" {
+		return "", errors.New("server answered without an ETag: nothing says that it has the part")
+	}
+	return done.ETag, nil
+}
+
+// Finish sends what is left, but for what is hardly anything.
+func (w *writer) Finish(ctx context.Context) error {
+	err := w.usable()
+	if err == nil {
+		err = w.finish(ctx, min(smallEnd, w.st.part))
+	}
+	if err != nil {
+		return w.fail("finish", err)
+	}
+	return nil
+}
+
+// smallEnd is what may wait in memory for Commit, without an upload.
+const smallEnd = mib
+
+// finish sends what is left and waits for it. An object of up to some bytes that is
+// all in memory stays there: one request less, or two, is all that it takes.
+func (w *writer) finish(ctx context.Context, most int) error {
+	stop := context.AfterFunc(ctx, w.cancel)
+	defer stop()
+	if err := w.settleRange(ctx); err != nil {
+		return err
+	}
+	if w.upload == "" && len(w.buf) <= most {
+		w.finished = true
+		return nil
+	}
+	if len(w.buf) > 0 {
+		if err := w.send(); err != nil {
+			return err
+		}
+	}
+	w.sending.Wait()
+	w.finished = true
+	w.mu.Lock()
+	w.spares = nil
+	w.mu.Unlock()
+	if err := w.sound(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// Commit sends what is left and makes the object appear. It fails if ctx ends, or
+// the context of Create.
+func (w *writer) Commit(ctx context.Context) (store.Info, error) {
+	err := w.sound()
+	if w.done {
+		err = fs.ErrClosed
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && !w.finished {
+		err = w.finish(ctx, w.st.part)
+	}
+	var etag string
+	switch {
+	case err != nil:
+	case w.upload == "":
+		etag, err = w.whole(ctx)
+	default:
+		etag, err = w.complete(ctx)
+	}
+	if err != nil {
+		return store.Info{}, w.fail("commit", err)
+	}
+	w.done = true
+	w.release()
+	return store.Info{Name: w.name, Size: w.size, Version: quoted(etag)}, nil
+}
+
+// wishes are the options of the request that makes the object appear.
+func (w *writer) wishes() (o minio.PutObjectOptions) {
+	if w.wish.Once {
+		o.SetMatchETagExcept("*")
+	}
+	return o
+}
+
+// whole sends an object of one part.
+func (w *writer) whole(ctx context.Context) (etag string, err error) {
+	if err := w.st.settle(ctx); err != nil {
+		return "", err
+	}
+	sum, o := sha256.Sum256(w.buf), w.wishes()
+	o.DisableContentSha256 = true
+	put, err := w.st.client.PutObject(ctx, w.st.bucket, w.key, bytes.NewReader(w.buf), int64(len(w.buf)), w.st.where.contentMD5(w.buf),
+		hex.EncodeToString(sum[:]), o)
+	if err == nil {
+		return put.ETag, nil
+	}
+	if w.wish.Once && isConflict(err) {
+		return w.there(ctx, sumOf(w.buf), w.st.meaning(ctx, err))
+	}
+	return "", w.st.meaning(ctx, err)
+}
+
+// complete joins the parts.
+func (w *writer) complete(ctx context.Context) (etag string, err error) {
+	want, known := joined(w.parts)
+	if !known {
+		want = ""
+	}
+	if w.lost() {
+		return w.there(ctx, want, errNoUpload)
+	}
+	if err := w.checkCopies(ctx); err != nil {
+		if errors.Is(err, errNoUpload) && w.wish != (store.Wishes{}) {
+			return w.there(ctx, want, err)
+		}
+		return "", err
+	}
+	o := w.wishes()
+	if w.wish.Once && !w.st.where.onceInParts() {
+		// Between this look and the next request somebody else may still come first.
+		if _, err := w.there(ctx, want, nil); err != nil && errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		o = minio.PutObjectOptions{}
+	}
+	put, err := w.st.client.CompleteMultipartUpload(ctx, w.st.bucket, w.key, w.upload, w.parts, o)
+	if err == nil {
+		return put.ETag, nil
+	}
+	meaning := w.st.meaning(ctx, err)
+	_, may := errors.AsType[*passing](meaning)
+	switch {
+	// An answer that was lost may have been a yes. Then the upload is no more, and
+	// the object is what its parts make.
+	case errors.Is(meaning, errNoUpload):
+		return w.there(ctx, want, meaning)
+	// The object may be another upload's, or another writer's who went on with this
+	// one, on which a server may stumble for ever.
+	case ctx.Err() == nil && (may || w.wish.Once && isConflict(err)):
+		if etag, err = w.there(ctx, want, meaning); err == nil {
+			// If what is left of the upload does not go, it is found among those
+			// that are unfinished.
+			_ = w.forget(ctx)
+		}
+		return etag, err
+	}
+	return "", meaning
+}
+
+// there returns the ETag of the object that is there if that is the one wanted, else
+// why it was not made.
+func (w *writer) there(ctx context.Context, want string, why error) (etag string, err error) {
+	info, err := w.st.client.StatObject(ctx, w.st.bucket, w.key, minio.StatObjectOptions{})
+	switch {
+	case err == nil && want != "" && strings.Trim(info.ETag, `"`) == want && info.Size == w.size:
+		return info.ETag, nil
+	case err == nil && w.wish.Once:
+		return "", fmt.Errorf("an object of other bytes is there: %w", fs.ErrExist)
+	}
+	if errors.Is(why, store.ErrChanged) { // what was there is gone again
+		return "", &passing{errors.New("another object was there, and is not")}
+	}
+	return "", why
+}
+
+// isConflict reports whether a server has refused to replace an object.
+func isConflict(err error) bool {
+	answer, _ := errors.AsType[minio.ErrorResponse](err)
+	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == "PreconditionFailed" ||
+		answer.Code == "ConditionalRequestConflict"
+}
+
+// sumOf is the ETag of p, without quotes.
+func sumOf(p []byte) string {
+	sum := md5.Sum(p)
+	return hex.EncodeToString(sum[:])
+}
+
+func (w *writer) lost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone
+}
+
+// joined returns the ETag that S3 gives to an object of these parts, if their own
+// are MD5 sums, as they are unless it encrypts them.
+func joined(parts []minio.CompletePart) (etag string, ok bool) {
+	sums := md5.New()
+	for _, p := range parts {
+		sum, err := hex.DecodeString(strings.Trim(p.ETag, `"`))
+		if err != nil || len(sum) != md5.Size {
+			return "", false
+		}
+		sums.Write(sum)
+	}
+	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts)), true
+}
+
+func (w *writer) release() {
+	w.cancel()
+	w.buf = nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spares = nil
+}
+
+// Abort has the server forget the parts, which would be paid for.
+func (w *writer) Abort() error {
+	if w.done {
+		return nil
+	}
+	w.done = true
+	w.release()
+	// A part that is still on its way could arrive after the upload is gone.
+	w.sending.Wait()
+	if w.upload == "" {
+		return nil
+	}
+	if err := w.forget(w.ctx); err != nil {
+		return w.fail("abort", err)
+	}
+	return nil
+}
+
+// forget aborts the upload, even if the context has ended.
+func (w *writer) forget(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortWait)
+	defer cancel()
+	return w.st.abandon(ctx, w.key, w.upload)
+}
+
+// Keep leaves the parts with the server, for who wishes to Resume. Those that are on
+// their way may still arrive.
+func (w *writer) Keep() (int64, error) {
+	if w.done {
+		return 0, nil
+	}
+	w.sending.Wait()
+	w.mu.Lock()
+	kept, gone := w.kept, w.gone
+	w.mu.Unlock()
+	if kept == 0 && len(w.had) == 0 || gone {
+		return 0, w.Abort()
+	}
+	w.done = true
+	w.release()
+	return kept, nil
+}
+
+// Saved tells which bytes did not have to pass through here.
+func (w *writer) Saved() (copied, proven int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.copied, w.proven
+}
+
+var (
+	_ store.Keeper   = (*writer)(nil)
+	_ store.Finisher = (*writer)(nil)
+	_ store.Saver    = (*writer)(nil)
+)

@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// wished begins an object; t is skipped where the store does not know wishes.
+func (s *suite) wished(t *testing.T, name string, wish store.Wishes) (store.Writer, error) {
+	t.Helper()
+	if _, ok := s.st.(store.Wisher); !ok {
+		t.Skip("this store knows no wishes")
+	}
+	w, err := store.CreateAs(t.Context(), s.st, name, wish)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := w.Abort(); err != nil {
+				t.Errorf("abort %q: %v", name, err)
+			}
+		})
+	}
+	return w, err
+}
+
+// once writes an object that was not there, or says why not.
+func (s *suite) once(t *testing.T, name string, content []byte) error {
+	t.Helper()
+	w, err := s.wished(t, name, store.Wishes{Once: true})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(content); err != nil {
+		return err
+	}
+	_, err = w.Commit(t.Context())
+	return err
+}
+
+func testOnce(t *testing.T, s *suite) {
+	if err := s.once(t, "dir/once", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "dir/other", []byte("old"))
+	for _, name := range []string{"dir/once", "dir/other"} {
+		if err := s.once(t, name, []byte("second")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: expected an error wrapping fs.ErrExist, found %v", name, err)
+		}
+	}
+	s.wantContent(t, "dir/once", []byte("first"))
+	s.wantContent(t, "dir/other", []byte("old"))
+
+	// What is there may have come while the object was written.
+	w, err := s.wished(t, "dir/late", store.Wishes{Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, []byte("mine"))
+	s.put(t, "dir/late", []byte("another's"))
+	if _, err := w.Commit(t.Context()); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("expected an error wrapping fs.ErrExist, found %v", err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	s.wantContent(t, "dir/late", []byte("another's"))
+	if _, ok := s.st.(store.Lister); ok {
+		if got := s.list(t, "dir/"); len(got) != 3 {
+			t.Errorf("expected three objects, found %q", got)
+		}
+	}
+	if _, ok := s.st.(store.Remover); !ok {
+		return
+	}
+	if err := store.Remove(t.Context(), s.st, "dir/once"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.once(t, "dir/once", []byte("again")); err != nil {
+		t.Error(err)
+	}
+}
+
+func testOnceRace(t *testing.T, s *suite) {
+	const racers = 8
+	writers := make([]store.Writer, racers)
+	for i := range writers {
+		w, err := s.wished(t, "race", store.Wishes{Once: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, w, fmt.Appendf(nil, "racer %d", i))
+		writers[i] = w
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, racers)
+	for i, w := range writers {
+		wg.Go(func() { _, errs[i] = w.Commit(t.Context()) })
+	}
+	wg.Wait()
+	won := -1
+	for i, err := range errs {
+		switch {
+		case err == nil && won >= 0:
+			t.Fatalf("both %d and %d created it", won, i)
+		case err == nil:
+			won = i
+		case !errors.Is(err, fs.ErrExist) && !store.Temporary(err):
+			t.Errorf("racer %d: %v", i, err)
+		}
+	}
+	if won < 0 {
+		t.Fatal("nobody created it")
+	}
+	s.wantContent(t, "race", fmt.Appendf(nil, "racer %d", won))
+}
+
+func testResume(t *testing.T, s *suite) {
+	r := seeded(t)
+	want := noise(r, 18<<20)
+	w, err := s.wished(t, "resumed", store.Wishes{Resume: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, want[:17<<20])
+	kept, err := store.Keep(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("x")); err == nil {
+		t.Error("write after it was kept: expected an error")
+	}
+	s.wantMissing(t, "resumed")
+	w, err = s.wished(t, "resumed", store.Wishes{Resume: true, Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, want)
+	s.commit(t, w, "resumed", want)
+	if saver, ok := w.(store.Saver); ok {
+		if _, proven := saver.Saved(); proven != kept {
+			t.Errorf("%d bytes were kept, %d were not sent again", kept, proven)
+		}
+	}
+	if up, ok := s.st.(store.Uploader); ok {
+		for u, err := range up.Unfinished(t.Context(), "") {
+			t.Errorf("left over: %+v, %v", u, err)
+		}
+	}
+
+	// Other bytes are not mixed with what was kept.
+	want = want[:9<<20]
+	if w, err = s.wished(t, "other", store.Wishes{Resume: true}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, want)
+	if _, err = store.Keep(w); err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.Clone(want)
+	other[len(other)/2]++
+	if w, err = s.wished(t, "other", store.Wishes{Resume: true}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, other)
+	s.commit(t, w, "other", other)
+
+	n, err := store.Abandon(t.Context(), s.st, "", time.Now().Add(time.Hour))
+	if err != nil || n > 1 {
+		t.Errorf("abandoned %d uploads, %v", n, err)
+	}
+	s.wantContent(t, "other", other)
+}
+
+func testFinish(t *testing.T, s *suite) {
+	w := s.create(t, "finished")
+	want := noise(seeded(t), 3<<20)
+	write(t, w, want)
+	f, ok := w.(store.Finisher)
+	if !ok {
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+		t.Skip("this store's writers are not finished before they are committed")
+	}
+	if err := f.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("x")); err == nil {
+		t.Error("write after the end: expected an error")
+	}
+	s.wantMissing(t, "finished")
+	s.commit(t, w, "finished", want)
+}
