@@ -137,9 +137,7 @@ func (s *stream) Close() error {
 		return nil
 	}
 	if s.full != nil {
-		for range len(s.empty) {
-			<-s.empty
-		}
+		s.drain()
 		close(s.empty)
 		for range s.full { // until decode has returned
 		}
@@ -149,6 +147,17 @@ func (s *stream) Close() error {
 	}
 	s.d, s.now, s.left = nil, nil, nil
 	return nil
+}
+
+// drain takes what decode would go on with, as far as decode does not come first.
+func (s *stream) drain() {
+	for {
+		select {
+		case <-s.empty:
+		default:
+			return
+		}
+	}
 }
 
 // zstdError says what the decoder's words leave out.

@@ -285,6 +285,23 @@ func TestAStreamGivesWhatIsBeforeItsDamage(t *testing.T) {
 	}
 }
 
+// Whoever closes a stream and who decodes it both take what is empty.
+func TestAStreamIsClosedWhileItIsDecoded(t *testing.T) {
+	stored := frame(t, make([]byte, 40*128<<10))
+	for range 4_000 {
+		d, err := decodeZstd(bytes.NewReader(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAClosedStreamIsUsedAgainByOthersOnly(t *testing.T) {
 	z := frame(t, text(1<<20))
 	for range 50 {

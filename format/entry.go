@@ -156,6 +156,9 @@ type Section struct {
 	// Address is where Object lies, as an archive may refer to it: set where
 	// the content may be referred to instead of copied.
 	Address string
+	// Far says that reading it takes a request, so that even short pieces had better
+	// be copied: what lies one behind the other is copied as one.
+	Far bool
 	// Sum, if there is one, waits for the content's digest, which somebody
 	// computes meanwhile. Its error is about the content.
 	Sum func() (Digest, error)

@@ -75,6 +75,9 @@ type Format struct {
 	// Create starts a new archive.
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
+	// Parts writes an archive in parts that need not know of each other.
+	Parts *Parts
+
 	// Verify checks the archive's structure and reports what is wrong; the
 	// engine checks the contents against their digests, unless ReadsAll. Its
 	// error means the check itself could not go on, not that problems exist.
@@ -228,6 +231,13 @@ type OpenOptions struct {
 	// FewLookups says that one or two entries are wanted, so that a large
 	// index is better searched than loaded.
 	FewLookups bool
+	// Once says that the entries are gone through once, in stored order: nothing need
+	// be kept of them. A format may then yield each as it finds it, in memory that
+	// does not depend on how many there are. What an entry's Extents and Run say is
+	// asked right after it was yielded. Of several entries of one name all come, the
+	// one that counts last. Lookup, ReadDir, Regions and About may have to go through
+	// all of them, and may keep them then.
+	Once bool
 	// Quick keeps a Verify that reads contents from doing so.
 	Quick  bool
 	Limits Limits

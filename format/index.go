@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"iter"
+	"math/bits"
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 )
 
 // A Table is a list of entries, in stored order, that need not exist one by
@@ -29,68 +32,101 @@ func (t Entries) Entry(i int) Entry { return t[i] }
 
 // An Index answers Entries, Lookup and ReadDir for formats whose entries are a
 // flat list. Directories that names imply are made up. It adds four bytes an
-// entry to what the Table takes.
+// entry to what the Table takes, once names are asked for: going through the
+// entries needs no order of names, and sorting a million takes longer than
+// reading their headers.
 //
 // Names that are not valid paths ("../x", "a//b") belong to no directory: they
 // are listed in the root under their whole name, so that nothing is hidden.
 type Index struct {
 	t      Table
-	byName []uint32 // in byte order, so that all below a directory is one run
+	sort   func()
+	byName []uint32 // in byte order, so that all below a directory is one run; after sort
+	stale  func() map[uint32]bool
 }
 
 // NewIndex indexes t, which must not change any more. Of several entries of one
 // name the last one counts.
 func NewIndex(t Table) *Index {
-	x := &Index{t: t, byName: make([]uint32, t.Len())}
-	sorted := true
-	for i := range x.byName {
-		x.byName[i] = uint32(i)
-		if sorted && i > 0 && t.Name(i-1) >= t.Name(i) {
-			sorted = false
+	x := &Index{t: t}
+	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
+	x.stale = sync.OnceValue(func() map[uint32]bool { return repeated(t) })
+	return x
+}
+
+// inOrder reports whether names ascend, so that none comes twice.
+func inOrder(t Table) bool {
+	for i := 1; i < t.Len(); i++ {
+		if t.Name(i-1) >= t.Name(i) {
+			return false
 		}
 	}
-	if sorted {
-		return x
+	return true
+}
+
+func sorted(t Table) []uint32 {
+	byName := make([]uint32, t.Len())
+	for i := range byName {
+		byName[i] = uint32(i)
 	}
-	slices.SortStableFunc(x.byName, func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) })
+	if inOrder(t) {
+		return byName
+	}
+	slices.SortStableFunc(byName, func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) })
 	// Keep the last of equal names.
-	keep := x.byName[:0]
-	for i, e := range x.byName {
-		if i+1 < len(x.byName) && t.Name(int(e)) == t.Name(int(x.byName[i+1])) {
+	keep := byName[:0]
+	for i, e := range byName {
+		if i+1 < len(byName) && t.Name(int(e)) == t.Name(int(byName[i+1])) {
 			continue
 		}
 		keep = append(keep, e)
 	}
-	x.byName = keep
-	return x
+	return keep
+}
+
+// repeated returns the rows whose names come again.
+func repeated(t Table) map[uint32]bool {
+	n := t.Len()
+	if inOrder(t) {
+		return nil
+	}
+	seed := maphash.MakeSeed()
+	mask := uint64(1)<<bits.Len(uint(2*n)) - 1
+	slots := make([]uint32, mask+1) // row+1 of the last of each name
+	var stale map[uint32]bool
+	for i := range n {
+		name := t.Name(i)
+		for h := maphash.String(seed, name); ; h++ {
+			slot := &slots[h&mask]
+			if *slot != 0 && t.Name(int(*slot-1)) != name {
+				continue
+			}
+			if *slot != 0 {
+				if stale == nil {
+					stale = map[uint32]bool{}
+				}
+				stale[*slot-1] = true
+			}
+			*slot = uint32(i + 1)
+			break
+		}
+	}
+	return stale
 }
 
 // Len returns how many entries there are, made-up directories not counted.
-func (x *Index) Len() int { return len(x.byName) }
+func (x *Index) Len() int { return x.t.Len() - len(x.stale()) }
 
 // Entries yields the entries in stored order.
 func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		// Without duplicates every row counts; with them only those kept.
-		var dropped map[int]bool
-		if n := x.t.Len(); len(x.byName) < n {
-			dropped = make(map[int]bool, n-len(x.byName))
-			kept := make([]bool, n)
-			for _, i := range x.byName {
-				kept[i] = true
-			}
-			for i, k := range kept {
-				if !k {
-					dropped[i] = true
-				}
-			}
-		}
+		stale := x.stale()
 		for i := range x.t.Len() {
 			if i&0xfff == 0 && ctx.Err() != nil {
 				yield(Entry{}, context.Cause(ctx))
 				return
 			}
-			if dropped[i] {
+			if len(stale) > 0 && stale[uint32(i)] {
 				continue
 			}
 			if !yield(x.t.Entry(i), nil) {
@@ -123,6 +159,7 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, e
 
 // from returns the first position whose name is not less than s.
 func (x *Index) from(s string) int {
+	x.sort()
 	return sort.Search(len(x.byName), func(i int) bool { return x.nameAt(i) >= s })
 }
 
@@ -203,7 +240,7 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
 				return
 			} else if e.Kind != Dir && !x.isDir(dir) {
-				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: errNotDir})
+				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: ErrNotDir})
 				return
 			}
 		}
@@ -213,14 +250,14 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 			if !ok {
 				return
 			}
-			if !fs.ValidPath(name) {
+			first, _, deeper := strings.Cut(rest, "/")
+			if !fs.ValidPath(name) && (!deeper || !fs.ValidPath(prefix+first) || !x.isDir(prefix+first)) {
 				if dir == "." && !yield(x.t.Entry(int(x.byName[i])), nil) {
 					return
 				}
 				i++
 				continue
 			}
-			first, _, deeper := strings.Cut(rest, "/")
 			if !deeper {
 				if name != dir && !yield(x.t.Entry(int(x.byName[i])), nil) {
 					return
@@ -247,4 +284,5 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 	}
 }
 
-var errNotDir = errors.New("not a directory")
+// ErrNotDir means that something that is no directory was to be listed.
+var ErrNotDir = errors.New("not a directory")

@@ -28,6 +28,7 @@ type reader struct {
 	isSaid bool
 
 	few     bool
+	once    bool
 	mu      sync.Mutex
 	looked  bool
 	table   *table
@@ -43,8 +44,8 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	if o.FewLookups && r.n > searchedIndex {
-		r.few = true
+	if r.n > searchedIndex && (o.FewLookups || o.Once) {
+		r.few, r.once = o.FewLookups, o.Once
 		return r, nil
 	}
 	if _, err := r.load(ctx); err != nil {
@@ -154,6 +155,20 @@ func checkVersion(v string, off int64) *fault {
 
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
+		r.mu.Lock()
+		stream := r.once && r.table == nil
+		r.mu.Unlock()
+		if stream {
+			ends, ok, err := r.survey(ctx)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			if ok {
+				r.stream(ctx, ends, yield)
+				return
+			}
+		}
 		if _, err := r.load(ctx); err != nil {
 			yield(format.Entry{}, err)
 			return
@@ -224,6 +239,59 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 	}
 	t.finish(r.said, true)
 	return t.Entry(0), true, nil
+}
+
+// survey goes through the index and keeps nothing, to say whether its rows can be
+// yielded as they come, and how their ends are meant. They cannot where they are not
+// in stored order, or where only all of them together tell about the ends.
+func (r *reader) survey(ctx context.Context) (_ ends, ok bool, _ error) {
+	maxEnd, last, ordered := int64(noEndYet), span{-1 << 63, 0}, true
+	s := r.scanner(ctx, func(row *row) error {
+		now := span{row.start, row.end}
+		maxEnd = max(maxEnd, inData(now, row.odd, r.off))
+		ordered = ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
+		last = now
+		return nil
+	})
+	if err := s.scan(); err != nil {
+		return 0, false, r.corrupt(err)
+	}
+	if f := checkVersion(s.top.version, r.off); f != nil && f.class == "version" {
+		return 0, false, r.corrupt(f)
+	}
+	return r.said, ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
+}
+
+// stream yields the rows as they come.
+func (r *reader) stream(ctx context.Context, e ends, yield func(format.Entry, error) bool) {
+	enough := errors.New("enough")
+	t := &table{volume: r.name, dataLen: r.off, ends: e, rows: make([]record, 1)}
+	n := 0
+	s := r.scanner(ctx, func(row *row) error {
+		if n++; n&0xfff == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if t.only(row); !yield(t.Entry(0), nil) {
+			return enough
+		}
+		return nil
+	})
+	if err := s.scan(); err != nil && err != enough {
+		yield(format.Entry{}, r.corrupt(err))
+	}
+}
+
+// only makes t a table of one row. What its entry has in common with it is not used
+// again.
+func (t *table) only(row *row) {
+	t.rows[0] = record{span: span{row.start, row.end}, nameLen: uint32(len(row.name)), odd: row.odd}
+	if t.ends == inclusive {
+		t.rows[0].exclude()
+	}
+	t.names, t.digests, t.extra = bytes.Clone(row.name), bytes.Clone(row.digest), nil
+	if row.extra != nil {
+		t.extra = map[uint32]string{0: string(row.extra)}
+	}
 }
 
 // Run returns where e lies. An empty file has no bytes to ask for.

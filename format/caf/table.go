@@ -111,11 +111,7 @@ func (t *table) finish(said ends, wasSaid bool) {
 	}
 	if t.ends == inclusive {
 		for i := range t.rows {
-			if r := &t.rows[i]; r.end < 1<<63-1 {
-				r.end++
-			} else {
-				r.odd |= notInt64
-			}
+			t.rows[i].exclude()
 		}
 		t.maxEnd++
 	}
@@ -129,6 +125,15 @@ func (t *table) finish(said ends, wasSaid bool) {
 	}
 	if cap(t.names) > len(t.names)*5/4 {
 		t.names = slices.Clone(t.names)
+	}
+}
+
+// exclude turns an end that is a file's last byte into the one behind.
+func (r *record) exclude() {
+	if r.end < 1<<63-1 {
+		r.end++
+	} else {
+		r.odd |= notInt64
 	}
 }
 

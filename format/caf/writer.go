@@ -249,7 +249,7 @@ func (w *archiveWriter) flush() error {
 // section copies content that lies in one piece elsewhere. Short pieces are
 // cheaper to read than to ask the system to copy.
 func (w *archiveWriter) section(ctx context.Context, s *format.Section) error {
-	if s.N <= int64(cap(w.buf)-len(w.buf)) {
+	if !s.Far && s.N <= int64(cap(w.buf)-len(w.buf)) {
 		k := len(w.buf)
 		w.buf = w.buf[:k+int(s.N)]
 		if err := s.Object.ReadAt(ctx, w.buf[k:], s.Off); err != nil {

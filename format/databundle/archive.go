@@ -27,6 +27,8 @@ type bundle struct {
 	st   store.Store
 	name string // as it was given
 	root string // of its objects
+	// part is not nil where only one shard is looked at, by a list of its own.
+	part *format.Part
 	rows rows
 	cfg  config
 	// single says that the index is in the header of the one shard.
@@ -46,22 +48,28 @@ type dialect struct{ slashed bool }
 // open opens the bundle called name: a folder, or the shard of a bundle that has
 // its index in there.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
-	a := &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}}
+	root := strings.TrimSuffix(name, "/")
 	if base := path.Base(name); base == shardName(0) {
-		a.root = strings.TrimSuffix(strings.TrimSuffix(name, base), "/")
+		root = strings.TrimSuffix(strings.TrimSuffix(name, base), "/")
 	}
+	return loadAs(ctx, st, &bundle{name: name, root: root}, o)
+}
+
+// loadAs opens the bundle that a says which it is.
+func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (*bundle, error) {
+	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
 	// All that a bundle of one shard and few files needs, or the beginning of it, is
 	// asked for at once: our own indexes always have these names.
 	var found []store.Range
-	for _, r := range sstable.First(below(a.root, indexDir)) {
+	for _, r := range sstable.First(a.indexDir()) {
 		found = append(found, store.Range{Name: r.Name, Tail: r.Tail, Len: r.Len})
 	}
-	a.release = store.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(0), Len: headerGuess}))
-	d, err := openDirectory(ctx, st, a.root, sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
+	a.release = store.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	d, err := openDirectory(ctx, st, a.indexDir(), sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
 	switch {
 	case err == nil:
 		a.rows = d
-	case err == errNoIndex:
+	case err == errNoIndex && a.part == nil:
 		if err := a.openSingle(ctx); err != nil {
 			a.close()
 			return nil, err
@@ -163,7 +171,22 @@ func (a *bundle) indexName() string {
 	if a.single {
 		return a.shardName(0)
 	}
+	return a.indexDir()
+}
+
+// indexDir is where its rows are.
+func (a *bundle) indexDir() string {
+	if a.part != nil {
+		return partDir(*a.part)
+	}
 	return below(a.root, indexDir)
+}
+
+func (a *bundle) firstShard() uint64 {
+	if a.part != nil {
+		return uint64(a.part.Number)
+	}
+	return 0
 }
 
 func (a *bundle) shardName(i uint64) string { return below(a.root, shardName(i)) }

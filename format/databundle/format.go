@@ -16,6 +16,10 @@ var Format = &format.Format{
 	Digest: "crc32c",
 	Detect: detect,
 	Create: create,
+	Parts: &format.Parts{
+		Most: maxShards, Object: partObject, Decides: func(archive string) string { return below(archive, currentName) },
+		Create: createPart, Tries: triesOf, Open: openPart, Merge: mergeParts, Clear: clearParts,
+	},
 	Verify: verify,
 	Repair: repair,
 	Open:   open,

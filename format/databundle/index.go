@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"path"
 	"slices"
 	"sort"
 
@@ -69,9 +70,9 @@ func indexClass(e *sstable.Error) string {
 var errNoIndex = errors.New("there is no " + currentName)
 
 // openDirectory opens the index of a bundle, or returns errNoIndex.
-func openDirectory(ctx context.Context, st store.Store, root string, o sstable.Options) (directoryRows, error) {
-	db, err := sstable.Open(ctx, st, below(root, indexDir), o)
-	if e, ok := errors.AsType[*sstable.Error](err); ok && e.Class == sstable.Missing && e.Object == below(root, currentName) {
+func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Options) (directoryRows, error) {
+	db, err := sstable.Open(ctx, st, dir, o)
+	if e, ok := errors.AsType[*sstable.Error](err); ok && e.Class == sstable.Missing && e.Object == below(dir, path.Base(currentName)) {
 		return directoryRows{}, errNoIndex
 	}
 	return directoryRows{db}, indexError(err)
@@ -80,10 +81,10 @@ func openDirectory(ctx context.Context, st store.Store, root string, o sstable.O
 // indexWriter writes the index, and copies of it, from rows in order.
 type indexWriter struct{ all []*sstable.Writer }
 
-func newIndexWriter(st store.Store, root string, copies int) (*indexWriter, error) {
+func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) (*indexWriter, error) {
 	w := &indexWriter{}
 	for i := range copies + 1 {
-		x, err := sstable.NewWriter(st, below(root, indexName(i)), sstable.WriterOptions{})
+		x, err := sstable.NewWriter(st, below(root, indexName(i)), o)
 		if err != nil {
 			return nil, err
 		}

@@ -99,3 +99,8 @@ func parseOptions(param map[string]string) (o options, err error) {
 
 // rawPacked says that files lie end to end, without anything between them.
 func (o options) rawPacked() bool { return o.kind == none && o.align == 0 }
+
+// config is the bundle's own row; 0 shards are not known.
+func (o options) config(shards int) config {
+	return config{version: versionMagic, blockSize: uint64(o.align), recordSize: uint64(o.recordSize), compression: o.kind, shards: uint64(shards), rawPacked: o.rawPacked()}
+}

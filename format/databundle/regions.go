@@ -214,7 +214,11 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 			break
 		}
 		rest := strings.TrimPrefix(info.Name, prefix)
-		if i, ok := parseShardName(rest); ok {
+		if a.part != nil && info.Name != a.shardName(a.firstShard()) {
+			if strings.HasPrefix(info.Name, a.indexDir()+"/") {
+				all = append(all, object{name: info.Name, size: info.Size})
+			}
+		} else if i, ok := parseShardName(rest); ok {
 			all = append(all, object{name: info.Name, size: info.Size, isShard: true, shard: i})
 		} else if k := copyOf(rest); k > 0 || strings.HasPrefix(rest, indexDir+"/") && !a.single {
 			all = append(all, object{name: info.Name, size: info.Size, copy: k})

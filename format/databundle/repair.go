@@ -55,7 +55,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		if a.single {
 			return a.rows, nil
 		}
-		d, err := openDirectory(ctx, st, a.root, sstable.Options{})
+		d, err := openDirectory(ctx, st, below(a.root, indexDir), sstable.Options{})
 		return d, err
 	}
 	if damaged || indexFaults > 0 {
@@ -185,7 +185,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 		}
 		s.loaded, s.records, s.wrong = true, places, nil
 	}
-	w, err := newIndexWriter(to, root, copies)
+	w, err := newIndexWriter(to, root, copies, sstable.WriterOptions{})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
@@ -51,6 +52,7 @@ type writer struct {
 	err      error // what is written makes no bundle any more
 	ended    bool
 	made     []string // shards that are in the store
+	part     *format.Part
 
 	mu   sync.Mutex // guards what the pipeline's taker shares
 	jobs []job
@@ -75,13 +77,21 @@ type shardWriter struct {
 	records []place // off and at only
 }
 
-func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
+func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	return begin(ctx, st, strings.TrimSuffix(name, "/"), nil, o)
+}
+
+// begin begins a bundle, or one part of it.
+func begin(ctx context.Context, st store.Store, root string, part *format.Part, o format.CreateOptions) (_ format.Writer, err error) {
 	p, err := parseOptions(o.Param)
+	if err == nil && part != nil {
+		err = p.checkParts()
+	}
 	if err != nil {
 		return nil, err
 	}
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
-	w := &writer{st: st, root: strings.TrimSuffix(name, "/"), o: p, scratch: o.Scratch, hash: crc32.New(castagnoli), buf: make([]byte, 256<<10)}
+	w := &writer{st: st, root: root, part: part, o: p, scratch: o.Scratch, hash: crc32.New(castagnoli), buf: make([]byte, 256<<10)}
 	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], p.recordSize, workers); err != nil {
 		return nil, err
 	}
@@ -117,6 +127,9 @@ func (w *writer) sortScratch() (sorter.Scratch, error) { return w.scratch() }
 // addShard begins a shard.
 func (w *writer) addShard(ctx context.Context) (err error) {
 	i := uint64(len(w.shards))
+	if w.part != nil {
+		i = uint64(w.part.Number)
+	}
 	s := &shardWriter{index: i, name: below(w.root, shardName(i))}
 	if w.o.inline {
 		if s.scratch, err = w.scratch(); err != nil {
@@ -140,7 +153,7 @@ func (w *writer) addShard(ctx context.Context) (err error) {
 // header is what a shard begins with.
 func (w *writer) header(i uint64, inline []byte) []byte {
 	h := header{shard: i, recordSize: uint64(w.o.recordSize), align: uint64(w.o.align), compression: w.o.kind, external: !w.o.inline}
-	if w.o.shardSize == 0 {
+	if w.o.shardSize == 0 && w.part == nil {
 		h.shards = uint64(w.o.shards)
 	}
 	if w.o.inline {
@@ -502,6 +515,12 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		}
 		return w.sum, w.release(ctx)
 	}
+	if w.part != nil {
+		if err := w.commitPart(ctx); err != nil {
+			return w.sum, err
+		}
+		return w.sum, w.release(ctx)
+	}
 	for _, s := range w.shards {
 		if err := w.pad(s, s.out); err != nil {
 			return w.sum, err
@@ -532,12 +551,12 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 
 // commitIndex writes the index, and its copies.
 func (w *writer) commitIndex(ctx context.Context) (err error) {
-	x, err := newIndexWriter(w.st, w.root, w.o.copies)
+	x, err := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
-	if err := w.eachRow(ctx, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
+	if err := w.eachRow(ctx, nil, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
 		return err
 	}
 	names, n, err := x.commit(ctx)
@@ -550,7 +569,7 @@ func (w *writer) commitIndex(ctx context.Context) (err error) {
 func (w *writer) commitInline(ctx context.Context) error {
 	s := w.shards[0]
 	var table []byte
-	if err := w.eachRow(ctx, func(key, value []byte) error {
+	if err := w.eachRow(ctx, nil, func(key, value []byte) error {
 		row := inlineRows{{Key: key, Value: value}}
 		if table = row.append(table); len(table) > maxHeader-1<<10 {
 			return fmt.Errorf("an inline index of more than %d bytes: use a directory", maxHeader)

@@ -116,10 +116,14 @@ func metaOf(e format.Entry) (meta, error) {
 	return m, nil
 }
 
-// eachRow calls add for each row of the index, in order.
-func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
-	c := config{version: versionMagic, blockSize: uint64(w.o.align), recordSize: uint64(w.o.recordSize), compression: w.o.kind, shards: uint64(len(w.shards)), rawPacked: w.o.rawPacked()}
-	if err := add(configKey, c.append(nil)); err != nil {
+// eachRow calls add for each row of the index, in order, but for those of names that
+// skip, if it is not nil, tells to leave out.
+func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add func(key, value []byte) error) error {
+	shards := len(w.shards)
+	if w.part != nil {
+		shards = 0
+	}
+	if err := add(configKey, w.o.config(shards).append(nil)); err != nil {
 		return err
 	}
 	all := lastRows(ctx, w.sorter)
@@ -142,6 +146,9 @@ func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error)
 			if err := add(rootKey, w.rootData); err != nil {
 				return err
 			}
+		}
+		if skip != nil && skip(row) {
+			continue
 		}
 		if row.rank == rankRow {
 			w.sum.Entries++

@@ -26,7 +26,7 @@ func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
 	return st
 }
 
-// testTruncations cuts every object at every length, or at some 1,500 where it
+// testTruncations cuts every object at every length, or at some 1,000 where it
 // is long.
 func testTruncations(t *testing.T, a *archive) {
 	all := objects(t, a.st)
@@ -34,10 +34,10 @@ func testTruncations(t *testing.T, a *archive) {
 		b := all[name]
 		step := 1
 		if len(b) > 4096 {
-			step = len(b) / 1500
+			step = len(b) / 1000
 		}
 		for n := 0; n < len(b); n++ {
-			if n > 64 && n < len(b)-1024 && n%step != 0 || n%thinned != 0 {
+			if n > 64 && n < len(b)-700 && n%step != 0 || n%thinned != 0 {
 				continue
 			}
 			a.survives(t, fmt.Sprintf("%s cut to %d of %d bytes", name, n, len(b)), with(all, name, b[:n]), a.name)
@@ -57,7 +57,7 @@ func testFlippedBits(t *testing.T, a *archive) {
 	for _, b := range all {
 		size += len(b)
 	}
-	for range min(max(3*size, 300), 3000) / thinned {
+	for range min(max(3*size, 300), 1500) / thinned {
 		name := names[rnd.IntN(len(names))]
 		if len(all[name]) == 0 {
 			continue

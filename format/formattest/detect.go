@@ -34,6 +34,9 @@ func testDescription(t *testing.T, s *suite) {
 	if f.Chunked && (f.Create == nil || len(f.Extensions) == 0) {
 		t.Error("chunked, but cannot create, or has no extension to number")
 	}
+	if p := f.Parts; p != nil && (p.Most < 1 || p.Object == nil || p.Decides == nil || p.Create == nil || p.Tries == nil || p.Open == nil || p.Merge == nil || p.Clear == nil) {
+		t.Errorf("parts %+v: none may be missing", *p)
+	}
 }
 
 // foreign returns files that are no archives of any format of ours.

@@ -47,6 +47,8 @@ func Run(t *testing.T, f *format.Format) {
 		{"scratch is closed", f.Create != nil, testScratch},
 		{"failing writes surface", f.Create != nil, testWriteFaults},
 		{"cancelled context surfaces", f.Create != nil, testCancelledWrite},
+		{"parts that nobody merged are no archive, and merged they are", f.Parts != nil, testParts},
+		{"failing merges surface", f.Parts != nil, testMergeFaults},
 		{"archives read as they should", f.Create != nil, testWrittenArchives},
 	} {
 		if c.needed {
@@ -72,6 +74,7 @@ func RunArchive(t *testing.T, f *format.Format, objects map[string][]byte, name 
 	}{
 		{"detect knows it", f.Detect != nil, testDetectOwn},
 		{"lookup and readdir agree with entries", true, testNamesAgree},
+		{"gone through once it is the same", true, testOnce},
 		{"extents of a range cover it", true, testRanges},
 		{"every byte is accounted for", true, testEveryByte},
 		{"reading again gives the same", true, testDeterministic},

@@ -121,6 +121,44 @@ func testNamesAgree(t *testing.T, a *archive) {
 	}
 }
 
+// testOnce goes through the archive as one does that keeps nothing: entries are the same,
+// the last of a name counts, and each can be read when it comes.
+func testOnce(t *testing.T, a *archive) {
+	r := a.reader(t, format.OpenOptions{})
+	want := collect(t, "entries", r.Entries(t.Context()))
+	once := a.reader(t, format.OpenOptions{Once: true})
+	last := map[string]format.Entry{}
+	contents := map[string][]byte{}
+	for e, err := range once.Entries(t.Context()) {
+		if err != nil {
+			t.Fatalf("entries: %v", err)
+		}
+		last[e.Name] = e
+		if e.Kind.HasContent() && e.Fault == nil {
+			if contents[e.Name], err = read(t.Context(), a.st, once, e, 0, e.Size); err != nil {
+				t.Errorf("%q, as it comes: %v", e.Name, err)
+			}
+		}
+	}
+	if len(last) != len(want) {
+		t.Errorf("%d names, gone through once %d", len(want), len(last))
+	}
+	for _, e := range want {
+		if !sameEntry(last[e.Name], e) {
+			t.Errorf("%q: %+v, gone through once %+v", e.Name, e, last[e.Name])
+		}
+		if !e.Kind.HasContent() || e.Fault != nil {
+			continue
+		}
+		if b, err := read(t.Context(), a.st, r, e, 0, e.Size); err != nil || !bytes.Equal(b, contents[e.Name]) {
+			t.Errorf("%q: gone through once it has another content: %v", e.Name, err)
+		}
+		if found, err := once.Lookup(t.Context(), e.Name); err != nil || !sameEntry(found, e) {
+			t.Errorf("lookup %q, gone through once: %+v, %v", e.Name, found, err)
+		}
+	}
+}
+
 // sameEntry compares all of two entries but the readers' own handles.
 func sameEntry(a, b format.Entry) bool {
 	a.Ref, b.Ref = nil, nil

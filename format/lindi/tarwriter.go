@@ -235,7 +235,7 @@ func (t *tarSink) content(ctx context.Context, e format.Entry, r io.Reader) (str
 // section copies content that lies in one piece elsewhere. Short pieces are
 // cheaper to read than to ask the system to copy.
 func (t *tarSink) section(ctx context.Context, s *format.Section) error {
-	if s.N <= int64(cap(t.gather)-len(t.gather)) {
+	if !s.Far && s.N <= int64(cap(t.gather)-len(t.gather)) {
 		k := len(t.gather)
 		t.gather = t.gather[:k+int(s.N)]
 		if err := s.Object.ReadAt(ctx, t.gather[k:], s.Off); err != nil {

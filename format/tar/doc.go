@@ -1,4 +1,4 @@
-// Package tar reads and writes tar archives, plain or compressed with zstd, so
+// Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so
 // that other formats can be converted from and to what everybody has.
 //
 // It is registered by package format/all; programs that only want archives need
@@ -9,7 +9,8 @@
 //	1024 bytes  zeros
 //
 // Opening one means to go through all its headers. From a plain tar that skips
-// over the contents, and a file is then read where it lies; a compressed one is
-// decoded once to be opened and, from the start, for what is read of it: better
-// convert it.
+// over the contents, and a file is then read where it lies; of a sparse file the holes
+// are known. A compressed one is decoded once to be opened. What is read of it is
+// decoded from the beginning of the frame, or member, that holds it: parallel
+// compressors make many, others one, and such an archive is better converted.
 package tar

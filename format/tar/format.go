@@ -3,6 +3,7 @@ package tar
 import (
 	"bytes"
 	"io"
+	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -11,8 +12,8 @@ import (
 // Format is tar.
 var Format = &format.Format{
 	Name:       "tar",
-	Title:      "tar, plain or zstd",
-	Extensions: []string{".tar", ".tar.zst", ".tzst"},
+	Title:      "tar, plain, zstd or gzip",
+	Extensions: []string{".tar", ".tar.zst", ".tzst", ".tar.gz", ".tgz"},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 	WantsManifest: true, // hard links are found while it is made
@@ -22,15 +23,15 @@ var Format = &format.Format{
 	Verify:        verify,
 }
 
-const blockSize = 512
-
-var zstdMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}
-
 // detect never says Certain: formats that are tars of a special kind must win.
 func detect(p format.Probe) format.Match {
 	head := p.Head
-	if bytes.HasPrefix(head, zstdMagic) {
-		head = firstBlock(head)
+	if name := codecOf(head); name != codec.Raw {
+		// What a probe has of it may be less than a block of zstd, which tells nothing
+		// before it is whole. Then there is the name.
+		if head = firstBlock(head, name); len(head) == 0 && compression(p.Name) == name {
+			return format.Likely
+		}
 	}
 	if isHeader(head) || isEmpty(p.Head, p.Size) {
 		return format.Likely
@@ -38,9 +39,21 @@ func detect(p format.Probe) format.Match {
 	return format.No
 }
 
+// compression returns how an archive of that name is compressed.
+func compression(name string) string {
+	name = strings.ToLower(name)
+	switch {
+	case strings.HasSuffix(name, ".tar.zst"), strings.HasSuffix(name, ".tzst"):
+		return codec.Zstd
+	case strings.HasSuffix(name, ".tar.gz"), strings.HasSuffix(name, ".tgz"):
+		return codec.Gzip
+	}
+	return codec.Raw
+}
+
 // firstBlock decodes the first bytes of a compressed tar.
-func firstBlock(head []byte) []byte {
-	z, _ := codec.Lookup(codec.Zstd)
+func firstBlock(head []byte, name string) []byte {
+	z, _ := codec.Lookup(name)
 	r, err := z.Decode(bytes.NewReader(head))
 	if err != nil {
 		return nil
@@ -61,7 +74,11 @@ func isEmpty(head []byte, size int64) bool {
 	return size >= 2*blockSize && size <= maxEmpty && size%blockSize == 0 && len(bytes.Trim(head, "\x00")) == 0
 }
 
-// isHeader reports whether b begins with a tar header of the kinds that say so.
+// isHeader reports whether b begins with a tar header: one that says so or, of tars
+// older than that, one whose checksum matches.
 func isHeader(b []byte) bool {
-	return len(b) >= blockSize && bytes.Equal(b[257:262], []byte("ustar"))
+	if len(b) < blockSize {
+		return false
+	}
+	return string(b[257:262]) == "ustar" || b[0] != 0 && block(b[:blockSize]).checked()
 }

@@ -1,36 +1,49 @@
 package tar
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
-	"path"
-	"strconv"
-	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
-// reader is an open archive, whose headers have been read.
+// reader is an open archive.
 type reader struct {
-	*format.Index
-	obj     store.Object
-	name    string
-	size    int64
-	zstd    bool
-	entries format.Entries
-	at      []int64 // where contents begin: in the object, or in what it decodes to
-	notes   []format.Problem
+	obj   store.Object
+	name  string
+	size  int64
+	codec string // what decodes it; codec.Raw of a plain one
+	limit int64
+	once  bool
+
+	mu   sync.Mutex
+	held *contents // nil until it is asked for
 }
 
-func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
+// contents are what reading all headers tells.
+type contents struct {
+	table
+	index  *format.Index
+	frames []frame
+	notes  []format.Problem
+}
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+	r, err := openReader(ctx, st, name, o)
+	if err != nil {
+		return nil, err // a nil of its type is no nil
+	}
+	return r, nil
+}
+
+func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
 	obj, err := st.Open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -49,204 +62,397 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{obj: obj, name: name, size: info.Size, zstd: bytes.HasPrefix(head[:k], zstdMagic)}
-	src := &objectReader{ctx: ctx, o: obj, size: info.Size}
-	var in io.Reader = src
-	if r.zstd {
-		z, _ := codec.Lookup(codec.Zstd)
-		d, err := z.Decode(src)
-		if err != nil {
-			return nil, r.corrupt(src, 0, err)
-		}
-		defer d.Close()
-		in = d
+	r := &reader{obj: obj, name: name, size: info.Size, codec: codecOf(head[:k]), limit: o.Limits.OrDefault().Index}
+	// Where a frame ends, which extents say, is known behind all that is in it.
+	if r.once = o.Once && r.codec == codec.Raw; r.once {
+		return r, nil
 	}
-	if err := r.scan(ctx, src, in, o.Limits.OrDefault().Index); err != nil {
+	_, err = r.load(ctx)
+	return r, err
+}
+
+// walk goes through all members. What is wrong behind the first of them is a note:
+// what came before it can be read all the same.
+func (r *reader) walk(ctx context.Context, src *source, each func(*member) error) (note *format.Problem, err error) {
+	s := newScanner(src)
+	for n := 0; ; n++ {
+		if n&0xfff == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		err := s.next()
+		if err == nil {
+			if r.codec != codec.Raw && s.m.fault != nil {
+				s.m.fault.Off = -1 // what was decoded has no place of its own
+			}
+			if r.codec == codec.Raw && s.m.fault == nil && s.m.stored > r.size-s.m.at {
+				s.m.fault = &format.Problem{Code: format.Truncated, Severity: format.Error, Off: min(s.m.at, r.size),
+					Message: fmt.Sprintf("its %d bytes reach behind the archive's end at %d", s.m.stored, r.size)}
+				s.m.sparse = nil
+			}
+			if err = each(&s.m); err != nil {
+				return nil, err
+			}
+			if r.codec == codec.Raw && s.m.stored > r.size-s.m.at {
+				err = io.ErrUnexpectedEOF
+			} else {
+				continue
+			}
+		}
+		if src.in == nil && src.err != nil {
+			return nil, src.err
+		}
+		if err == io.EOF {
+			if !s.any && r.bare(src.at) {
+				err = errors.New("there is no tar header")
+			} else if err = r.drained(src); err == nil {
+				return nil, nil
+			}
+		}
+		if src.in != nil {
+			// Whoever decodes may be reading still.
+			if err := errors.Join(src.in.Close(), src.in.stored.object.err); err != nil {
+				return nil, err
+			}
+		}
+		p := r.problem(format.BadHeader, min(s.head, r.size), err.Error())
+		if r.codec != codec.Raw {
+			p.Off = -1
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			p.Code = format.Truncated
+		}
+		if n == 0 {
+			return nil, &format.CorruptError{Format: "tar", Problem: p}
+		}
+		return &p, nil
+	}
+}
+
+func (r *reader) problem(code format.Code, off int64, msg string) format.Problem {
+	return format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: msg}
+}
+
+// source returns the tar from its beginning.
+func (r *reader) source(ctx context.Context) *source {
+	src := &source{ctx: ctx, obj: r.obj, size: r.size, step: 4 * leastStep}
+	if r.codec != codec.Raw {
+		src.in = newFrames(ctx, r.obj, r.size, r.codec)
+	}
+	return src
+}
+
+func (s *source) close() {
+	if s.in != nil {
+		s.in.Close() // what is wrong with what nobody wants is nobody's matter
+	}
+}
+
+// drained reads what is left of the frame that the tar ends in.
+func (r *reader) drained(src *source) error {
+	if src.in == nil {
+		return nil
+	}
+	return src.in.drain()
+}
+
+// bare reports whether an archive without members is none: without a header, or the
+// zeros of an archive of nothing.
+func (r *reader) bare(read int64) bool {
+	if r.codec != codec.Raw {
+		return read < 2*blockSize
+	}
+	return read <= 2*blockSize && (r.size < 2*blockSize || r.size > maxEmpty || r.size%blockSize != 0)
+}
+
+// load reads all headers, once.
+func (r *reader) load(ctx context.Context) (*contents, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held != nil {
+		return r.held, nil
+	}
+	c := &contents{table: table{volume: r.name}}
+	memory := int64(0)
+	grow := func(n int64) error {
+		if memory += n; memory > r.limit {
+			return &format.CorruptError{Format: "tar", Problem: r.problem(format.Limit, -1,
+				fmt.Sprintf("%d entries take more memory than the limit of %d bytes", c.Len()+1, r.limit))}
+		}
+		return nil
+	}
+	src := r.source(ctx)
+	defer src.close()
+	frames := 0
+	var last member
+	note, err := r.walk(ctx, src, func(m *member) error {
+		before := c.people.Len()
+		c.table.add(m)
+		n := costOf(m) + int64(c.people.Len()-before)*100
+		if src.in != nil {
+			n += int64(len(src.in.all)-frames) * 32
+			frames = len(src.in.all)
+		}
+		last = *m
+		return grow(n)
+	})
+	if err != nil {
 		return nil, err
 	}
-	r.Index = format.NewIndex(r.entries)
-	return r, nil
+	if src.in != nil {
+		c.frames = src.in.known()
+	}
+	if note != nil {
+		c.notes = append(c.notes, *note)
+		if src.in != nil && c.Len() > 0 && last.stored > src.in.at-last.at && last.fault == nil {
+			c.cutShort(&last)
+		}
+	}
+	c.index = format.NewIndex(&c.table)
+	r.held = c
+	return c, nil
 }
 
-// corrupt says that the archive is damaged at off, unless the store is at fault.
-func (r *reader) corrupt(src *objectReader, off int64, err error) error {
-	if src.err != nil {
-		return src.err
-	}
-	code := format.BadHeader
-	if off = min(off, r.size); r.zstd {
-		off = -1 // what was decoded has no place of its own
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		code = format.Truncated
-	}
-	return &format.CorruptError{Format: "tar", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: err.Error()}}
-}
-
-// scan reads all headers.
-func (r *reader) scan(ctx context.Context, src *objectReader, in io.Reader, limit int64) error {
-	count := &counter{r: in, raw: !r.zstd, src: src}
-	t := tar.NewReader(count.reader())
-	memory := int64(0)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		r.mu.Lock()
+		stream := r.once && r.held == nil
+		r.mu.Unlock()
+		if stream {
+			r.stream(ctx, yield)
+			return
 		}
-		h, err := t.Next()
-		if err == io.EOF {
-			if len(r.entries) > 0 || !r.bare(count, src) {
-				return nil
-			}
-			return r.corrupt(src, 0, errors.New("there is no tar header"))
-		}
+		c, err := r.load(ctx)
 		if err != nil {
-			bad := r.corrupt(src, count.off(), err)
-			c, ok := errors.AsType[*format.CorruptError](bad)
-			if !ok || len(r.entries) == 0 {
-				return bad
-			}
-			// What came before it can be read all the same.
-			r.notes = append(r.notes, c.Problem)
-			return nil
+			yield(format.Entry{}, err)
+			return
 		}
-		e, ok := entryOf(h)
-		if !ok {
-			continue
-		}
-		if memory += int64(len(e.Name)+len(e.Link)) + 250; memory > limit {
-			return &format.CorruptError{Format: "tar", Problem: format.Problem{Code: format.Limit, Severity: format.Error, Volume: r.name, Off: count.off(),
-				Message: fmt.Sprintf("%d entries take more memory than the limit of %d bytes", len(r.entries)+1, limit)}}
-		}
-		at := count.off()
-		place := min(at, r.size)
-		if r.zstd {
-			place = -1
-		}
-		if sparse(h) {
-			e.Fault = &format.Problem{Code: format.Unsupported, Class: "sparse", Severity: format.Error, Volume: r.name, Off: place, Entry: e.Name, HasEntry: true, Message: "a sparse file, which is not read"}
-		} else if !r.zstd && at+e.Size > r.size {
-			e.Fault = &format.Problem{Code: format.Truncated, Severity: format.Error, Volume: r.name, Off: place, Entry: e.Name, HasEntry: true,
-				Message: fmt.Sprintf("its %d bytes reach behind the archive's end at %d", e.Size, r.size)}
-		}
-		e.Ref = len(r.entries)
-		r.entries, r.at = append(r.entries, e), append(r.at, at)
+		c.index.Entries(ctx)(yield)
 	}
 }
 
-// bare reports whether an archive without entries is none: without a header that
-// would be an entry, or the zeros of an archive of nothing.
-func (r *reader) bare(count *counter, src *objectReader) bool {
-	if r.zstd {
-		return count.n < 2*blockSize
-	}
-	return src.off <= 2*blockSize && (r.size < 2*blockSize || r.size > maxEmpty || r.size%blockSize != 0)
-}
-
-// sparse reports whether a file's holes are left out of its content.
-func sparse(h *tar.Header) bool {
-	return h.Typeflag == tar.TypeGNUSparse || h.PAXRecords["GNU.sparse.major"] != "" || h.PAXRecords["GNU.sparse.map"] != ""
-}
-
-// entryOf makes an entry of a header; there are headers that are none.
-func entryOf(h *tar.Header) (format.Entry, bool) {
-	e := format.Entry{Name: plain(h.Name), Size: h.Size, Mode: h.FileInfo().Mode() &^ fs.ModeType, HasMode: true,
-		ModTime: h.ModTime.UTC(), Owner: h.Uname, Group: h.Gname}
-	if e.Owner == "" {
-		e.Owner = strconv.Itoa(h.Uid)
-	}
-	if e.Group == "" {
-		e.Group = strconv.Itoa(h.Gid)
-	}
-	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
-	case tar.TypeDir:
-		e.Kind = format.Dir
-		if e.Name == "." || e.Name == "" {
-			return e, false // the folder that was packed
+func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		c, err := r.load(ctx)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
 		}
-	case tar.TypeSymlink:
-		e.Kind, e.Link = format.Symlink, h.Linkname
-	case tar.TypeLink:
-		e.Kind, e.Link = format.HardLink, plain(h.Linkname)
-	case tar.TypeFifo:
-		e.Kind = format.Fifo
-	case tar.TypeChar, tar.TypeBlock:
-		e.Fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Entry: e.Name, HasEntry: true, Message: "a device, which is not read"}
-	default:
-		return e, false
+		c.index.EntriesFrom(ctx, name)(yield)
 	}
-	if e.Kind != format.File {
-		e.Size = 0
-	}
-	return e, true
 }
 
-// plain is a name without what only says that it is relative, or a directory.
-func plain(name string) string {
-	name = strings.TrimSuffix(name, "/")
-	for strings.HasPrefix(name, "./") {
-		name = strings.TrimLeft(name[2:], "/")
+func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		c, err := r.load(ctx)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		c.index.ReadDir(ctx, dir)(yield)
 	}
-	if fs.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
-		return path.Clean(name)
+}
+
+func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	c, err := r.load(ctx)
+	if err != nil {
+		return format.Entry{}, err
 	}
-	return name
+	return c.index.Lookup(ctx, name)
 }
 
 func (r *reader) Close() error { return r.obj.Close() }
 
+// cutShort makes it the last member's fault that a compressed archive ends before it.
+func (c *contents) cutShort(last *member) {
+	i := c.Len() - 1
+	c.rows.At(i).flags = hasFault
+	if c.faults == nil {
+		c.faults = map[int]*format.Problem{}
+	}
+	c.faults[i] = &format.Problem{Code: format.Truncated, Severity: format.Error, Off: -1, Message: fmt.Sprintf("not all of its %d bytes are there", last.stored)}
+}
+
+// A streamed place is where content of a compressed archive lies of which nothing is
+// kept: behind the beginning of a frame.
+type streamed struct {
+	at     int64
+	frame  frame
+	sparse *sparse
+}
+
+// stream yields entries as they are found.
+func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) bool) {
+	src := r.source(ctx)
+	defer src.close()
+	var known format.Words
+	enough := errors.New("enough")
+	_, err := r.walk(ctx, src, func(m *member) error {
+		e := m.entry(r.name, &known)
+		if src.in != nil {
+			e.Ref = &streamed{m.at, src.in.from(m.at), m.sparse}
+		}
+		if !yield(e, nil) {
+			return enough
+		}
+		return nil
+	})
+	if err != nil && err != enough {
+		yield(format.Entry{}, err)
+	}
+}
+
+// Run returns where e lies.
+func (r *reader) Run(e format.Entry) (format.Extent, bool) {
+	at, ok := e.Ref.(int64)
+	return format.Extent{Size: e.Size, Object: r.name, Off: at, Len: e.Size}, ok && r.codec == codec.Raw && e.Fault == nil && e.Kind == format.File && e.Size > 0
+}
+
+// place says where what is stored of e begins, and in which frames.
+func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame, ok bool) {
+	if r.codec != codec.Raw {
+		r.mu.Lock()
+		if r.held != nil {
+			frames = r.held.frames
+		}
+		r.mu.Unlock()
+	}
+	switch ref := e.Ref.(type) {
+	case int64:
+		return ref, nil, frames, true
+	case *sparse:
+		return ref.at, ref, frames, true
+	case *streamed:
+		f := ref.frame
+		if stored := e.Size; f.n >= 0 {
+			if ref.sparse != nil {
+				stored = ref.sparse.stored()
+			}
+			if ref.at+stored > f.at+f.n {
+				f.len, f.n = -1, -1 // it goes on in frames that nobody knows yet
+			}
+		}
+		return ref.at, ref.sparse, []frame{f}, true
+	}
+	return 0, nil, nil, false
+}
+
 func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
-		i, ok := e.Ref.(int)
-		if !ok || e.Fault != nil || !e.Kind.HasContent() || n <= 0 || off >= e.Size {
+		if e.Fault != nil || !e.Kind.HasContent() || n <= 0 || off >= e.Size {
 			return
 		}
-		x := format.Extent{Size: e.Size, Object: r.name, Off: r.at[i], Len: e.Size}
-		if r.zstd {
-			x.Off, x.Len, x.Codec, x.Skip = 0, r.size, codec.Zstd, r.at[i]
+		at, holes, frames, ok := r.place(e)
+		if !ok {
+			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			return
 		}
-		yield(x, nil)
+		spans := []span{{0, e.Size}}
+		if holes != nil {
+			spans = holes.spans
+		}
+		done := int64(0) // of the content
+		for _, x := range spans {
+			if x.off+x.n > off && x.n > 0 || x.off > off {
+				if done >= off+n || x.off > done && !yield(hole(done, x.off), nil) ||
+					x.off >= off+n || !r.run(x, at, frames, off, n, yield) {
+					return
+				}
+			}
+			at += x.n
+			done = x.off + x.n
+		}
+		if done < e.Size && done < off+n {
+			yield(hole(done, e.Size), nil)
+		}
 	}
 }
 
-// Regions are the headers, and the paddings of what precedes them.
-func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
+func hole(from, to int64) format.Extent {
+	return format.Extent{At: from, Size: to - from, Codec: codec.Zero}
+}
+
+// run yields where a span lies of which the beginning is stored at a place, as far as
+// it is in [off, off+n).
+func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(format.Extent, error) bool) bool {
+	if x.n == 0 {
+		return true
+	}
+	if r.codec == codec.Raw {
+		return yield(format.Extent{At: x.off, Size: x.n, Object: r.name, Off: at, Len: x.n}, nil)
+	}
+	lo, hi := max(off, x.off), min(off+n, x.off+x.n)
+	for _, f := range within(frames, at+lo-x.off, hi-lo) {
+		e := format.Extent{Object: r.name, Off: f.off, Len: f.len, Codec: r.codec, Unit: f.n}
+		from, to := max(f.at, at), at+x.n
+		if f.n < 0 {
+			e.Len, e.Unit = r.size-f.off, 0
+		} else {
+			to = min(to, f.at+f.n)
+		}
+		e.At, e.Size, e.Skip = x.off+from-at, to-from, from-f.at
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Regions are what lies between contents: headers, and the paddings of what precedes
+// them.
+func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
-		end, held := int64(0), false
-		for i, e := range r.entries {
-			if e.Fault != nil || e.Size == 0 {
-				continue
-			}
-			held = true
-			if r.zstd {
-				break
-			}
-			if r.at[i] > end && !yield(format.Region{Object: r.name, Off: end, Len: r.at[i] - end, Use: format.Header, Label: "tar headers"}, nil) {
-				return
-			}
-			end = r.at[i] + e.Size
-		}
-		if r.zstd && held {
+		c, err := r.load(ctx)
+		if err != nil {
+			yield(format.Region{}, err)
 			return
 		}
-		if end < r.size {
-			yield(format.Region{Object: r.name, Off: end, Len: r.size - end, Use: format.Header, Label: "tar headers"}, nil)
+		end := int64(0)
+		upTo := func(off int64) bool {
+			return off <= end || yield(format.Region{Object: r.name, Off: end, Len: off - end, Use: format.Header, Label: "tar headers"}, nil)
 		}
+		for i := range c.Len() {
+			e := c.Entry(i)
+			for x, err := range r.Extents(ctx, e, 0, e.Size) {
+				if err != nil {
+					yield(format.Region{}, err)
+					return
+				}
+				if x.Codec == codec.Zero {
+					continue
+				}
+				if !upTo(x.Off) {
+					return
+				}
+				end = max(end, x.Off+x.Len)
+			}
+		}
+		upTo(r.size)
 	}
 }
 
-func (r *reader) About(context.Context) (format.About, error) {
-	about := format.About{Version: "ustar", Volumes: []string{r.name}, Notes: r.notes}
-	if r.zstd {
-		about.Version = "ustar, zstd"
-		about.Notes = append(about.Notes, format.Problem{Code: format.Unsupported, Class: "solid", Severity: format.Note, Volume: r.name, Off: -1,
-			Message: "compressed as one: a file is read by decoding all that precede it"})
+func (r *reader) About(ctx context.Context) (format.About, error) {
+	about := format.About{Version: "ustar", Volumes: []string{r.name}}
+	r.mu.Lock()
+	c := r.held
+	r.mu.Unlock()
+	if c != nil {
+		about.Notes = append(about.Notes, c.notes...)
 	}
-	return about, nil
+	if r.codec == codec.Raw {
+		return about, ctx.Err()
+	}
+	about.Version = "ustar, " + r.codec
+	solid := "compressed as one: a file is read by decoding all that precede it"
+	if c != nil && len(c.frames) > 1 {
+		solid = fmt.Sprintf("compressed in %d pieces: a file is read by decoding what precedes it in its piece", len(c.frames))
+	}
+	about.Notes = append(about.Notes, format.Problem{Code: format.Unsupported, Class: "solid", Severity: format.Note, Volume: r.name, Off: -1, Message: solid})
+	return about, ctx.Err()
 }
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
-	r, err := open(ctx, st, name, o)
+	o.Once = false
+	r, err := openReader(ctx, st, name, o)
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		report(c.Problem)
 		return nil
@@ -255,95 +461,18 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return err
 	}
 	defer r.Close()
-	t := r.(*reader)
-	for _, p := range t.notes {
+	for _, p := range r.held.notes {
 		report(p)
 	}
-	for i, e := range t.entries {
+	for i := range r.held.Len() {
+		e := r.held.Entry(i)
 		if e.Fault != nil {
 			report(*e.Fault)
 		}
-		if p, found := t.NameProblem(i, e); found {
+		if p, found := r.held.index.NameProblem(i, e); found {
 			p.Volume = name
 			report(p)
 		}
 	}
 	return nil
-}
-
-// objectReader reads an object front to back, and skips.
-type objectReader struct {
-	ctx       context.Context
-	o         store.Object
-	off, size int64
-	buf       []byte // of bytes at off
-	spare     []byte
-	err       error
-}
-
-const window = 64 << 10
-
-func (r *objectReader) Read(p []byte) (int, error) {
-	if r.off >= r.size {
-		return 0, io.EOF
-	}
-	if len(r.buf) == 0 {
-		n := min(window, r.size-r.off)
-		if r.spare == nil {
-			r.spare = make([]byte, window)
-		}
-		r.buf = r.spare[:n]
-		if err := r.o.ReadAt(r.ctx, r.buf, r.off); err != nil {
-			r.err = err
-			return 0, err
-		}
-	}
-	n := copy(p, r.buf)
-	r.buf, r.off = r.buf[n:], r.off+int64(n)
-	return n, nil
-}
-
-// Seek skips forward, as package archive/tar does over contents.
-func (r *objectReader) Seek(off int64, whence int) (int64, error) {
-	if whence == io.SeekCurrent {
-		off += r.off
-	}
-	if whence == io.SeekEnd {
-		off += r.size
-	}
-	if skip := off - r.off; skip >= 0 && skip <= int64(len(r.buf)) {
-		r.buf = r.buf[skip:]
-	} else {
-		r.buf = nil
-	}
-	r.off = off
-	return off, nil
-}
-
-// counter knows how far a stream has been read.
-type counter struct {
-	r   io.Reader
-	n   int64
-	raw bool
-	src *objectReader
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-func (c *counter) reader() io.Reader {
-	if c.raw {
-		return c.src // it seeks
-	}
-	return c
-}
-
-func (c *counter) off() int64 {
-	if c.raw {
-		return c.src.off
-	}
-	return c.n
 }

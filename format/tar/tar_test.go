@@ -3,6 +3,9 @@ package tar
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +57,33 @@ func compressed(t testing.TB, b []byte) []byte {
 	return e.EncodeAll(b, nil)
 }
 
+// inFrames compresses b by frames of so many bytes, with one to be skipped in front of
+// each, as parallel compressors write them.
+func inFrames(t testing.TB, b []byte, n int) (all []byte) {
+	t.Helper()
+	for part := range slices.Chunk(b, n) {
+		all = append(all, 0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4)
+		all = append(all, compressed(t, part)...)
+	}
+	return all
+}
+
+// zipped compresses b by members of so many bytes.
+func zipped(t testing.TB, b []byte, n int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for part := range slices.Chunk(b, n) {
+		z := gzip.NewWriter(&out)
+		if _, err := z.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
 func TestOthersTarsConform(t *testing.T) {
 	for name, f := range map[string]tar.Format{"ustar": tar.FormatUSTAR, "pax": tar.FormatPAX, "gnu": tar.FormatGNU} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +92,15 @@ func TestOthersTarsConform(t *testing.T) {
 	}
 	t.Run("zstd", func(t *testing.T) {
 		formattest.RunArchive(t, Format, map[string][]byte{"x.tar.zst": compressed(t, sample(t, tar.FormatPAX))}, "x.tar.zst")
+	})
+	t.Run("gzip", func(t *testing.T) {
+		formattest.RunArchive(t, Format, map[string][]byte{"x.tgz": zipped(t, sample(t, tar.FormatPAX), 1<<20)}, "x.tgz")
+	})
+	t.Run("frames", func(t *testing.T) {
+		formattest.RunArchive(t, Format, map[string][]byte{"x.tar.zst": inFrames(t, sample(t, tar.FormatPAX), 3000)}, "x.tar.zst")
+	})
+	t.Run("members", func(t *testing.T) {
+		formattest.RunArchive(t, Format, map[string][]byte{"x.tgz": zipped(t, sample(t, tar.FormatPAX), 3000)}, "x.tgz")
 	})
 }
 
@@ -89,26 +128,54 @@ func TestEntriesAreWhatTheirHeadersSay(t *testing.T) {
 	}
 }
 
+// A block of zstd that is longer than what a probe has of it cannot be looked into.
+func TestALongFirstBlockIsBelievedByItsName(t *testing.T) {
+	noise := make([]byte, 4*format.ProbeSize)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	z := compressed(t, noise)
+	for name, want := range map[string]format.Match{"x.tar.zst": format.Likely, "x.TZST": format.Likely, "x.zst": format.No, "x": format.No} {
+		if found := detect(format.Probe{Name: name, Size: int64(len(z)), Head: z[:format.ProbeSize]}); found != want {
+			t.Errorf("%s: expected %v, found %v", name, want, found)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {
-		f.Add(sample(f, format))
-		f.Add(compressed(f, sample(f, format)))
+		b := sample(f, format)
+		f.Add(b)
+		f.Add(compressed(f, b))
+		f.Add(inFrames(f, b, 1000))
+		f.Add(zipped(f, b, 1000))
+	}
+	for _, kind := range sparseKinds {
+		f.Add(fixture(f, kind)[:8<<10])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st := &storetest.Mem{}
 		st.Put("x.tar", b)
-		r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Limits: format.Limits{Index: 1 << 20}})
-		if err != nil {
-			return
-		}
-		defer r.Close()
-		for e, err := range r.Entries(t.Context()) {
+		for _, once := range []bool{false, true} {
+			r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Limits: format.Limits{Index: 1 << 20}, Once: once})
 			if err != nil {
-				t.Fatal(err)
+				return
 			}
-			for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
-				if err != nil || x.Off < 0 || x.Off+x.Len > int64(len(b)) || x.Size != e.Size {
-					t.Errorf("%q: %+v, %v", e.Name, x, err)
+			defer r.Close()
+			for e, err := range r.Entries(t.Context()) {
+				if err != nil && once {
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := int64(0)
+				for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+					if err != nil || x.At != at || x.Size <= 0 || x.Off < 0 || x.Len < 0 || x.Off+x.Len > int64(len(b)) || x.Skip < 0 || x.Unit > 0 && x.Skip+x.Size > x.Unit {
+						t.Errorf("%q: %+v, %v", e.Name, x, err)
+					}
+					at += x.Size
+				}
+				if e.Fault == nil && e.Kind.HasContent() && at != e.Size {
+					t.Errorf("%q: extents of %d bytes, it has %d", e.Name, at, e.Size)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/holdall/holdall/format"
@@ -22,7 +23,7 @@ import (
 type writer struct {
 	name    string
 	out     store.Writer
-	z       *zstd.Encoder // nil: plain
+	z       io.WriteCloser // compresses; nil: plain
 	t       *tar.Writer
 	scratch func() (format.Scratch, error)
 	names   map[string]format.Kind
@@ -37,8 +38,15 @@ type writer struct {
 // that breaks off leaves nothing; longer content goes through a scratch.
 const heldContent = 1 << 20
 
-var levels = map[string]zstd.EncoderLevel{
-	"": zstd.SpeedDefault, "fastest": zstd.SpeedFastest, "fast": zstd.SpeedDefault, "better": zstd.SpeedBetterCompression, "best": zstd.SpeedBestCompression,
+var levels = map[string]struct {
+	zstd zstd.EncoderLevel
+	gzip int
+}{
+	"":        {zstd.SpeedDefault, 6},
+	"fastest": {zstd.SpeedFastest, 1},
+	"fast":    {zstd.SpeedDefault, 6},
+	"better":  {zstd.SpeedBetterCompression, 8},
+	"best":    {zstd.SpeedBestCompression, 9},
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -57,10 +65,16 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	}
 	w := &writer{name: name, out: out, scratch: o.Scratch, names: map[string]format.Kind{}, buf: make([]byte, 128<<10)}
 	var to io.Writer = &counted{out, &w.sum.Stored}
-	if lower := strings.ToLower(name); strings.HasSuffix(lower, ".zst") || strings.HasSuffix(lower, ".tzst") {
-		if w.z, err = zstd.NewWriter(to, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(2)); err != nil {
-			return nil, errors.Join(err, out.Abort())
-		}
+	switch lower := strings.ToLower(name); {
+	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
+		w.z, err = zstd.NewWriter(to, zstd.WithEncoderLevel(level.zstd), zstd.WithEncoderConcurrency(2))
+	case strings.HasSuffix(lower, ".gz"), strings.HasSuffix(lower, ".tgz"):
+		w.z, err = gzip.NewWriterLevel(to, level.gzip)
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Abort())
+	}
+	if w.z != nil {
 		to = w.z
 	}
 	w.t = tar.NewWriter(to)
@@ -240,8 +254,8 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 }
 
 func (w *writer) Abort() error {
-	if w.z != nil && !w.done {
-		w.z.Reset(nil)
+	if z, ok := w.z.(*zstd.Encoder); ok && !w.done {
+		z.Reset(nil)
 	}
 	w.done = true
 	return w.out.Abort()

@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
 )
@@ -47,6 +49,7 @@ const (
 	extra64    = 0x0001
 	extraNTFS  = 0x000a
 	extraTime  = 0x5455
+	extraName  = 0x7075
 	extraOwner = 0x7875
 )
 
@@ -108,6 +111,7 @@ type row struct {
 	time     time.Time
 	owner    string
 	group    string
+	renamed  bool // by an extra field
 }
 
 // parseRow reads the row that b begins with, and returns its length. It is 0 if b
@@ -130,6 +134,9 @@ func parseRow(b []byte) (r row, n int, err error) {
 		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
 	}
 	err = r.extra(b[rowLen+name:][:extra])
+	if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
+		r.name = fromDOS(r.name)
+	}
 	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
 		err = fmt.Errorf("%d bytes that become %d, at %d", r.stored, r.size, r.off)
 	}
@@ -162,6 +169,8 @@ func (r *row) extra(b []byte) error {
 			if t := ntfsTime(binary.LittleEndian.Uint64(f[8:])); !t.IsZero() {
 				r.time = t
 			}
+		case id == extraName && n > 5 && f[0] == 1 && r.flags&flagUTF8 == 0 && binary.LittleEndian.Uint32(f[1:]) == crc32.ChecksumIEEE([]byte(r.name)):
+			r.name, r.renamed = string(f[5:]), true // unless somebody renamed it, and left this
 		case id == extraOwner && n >= 3 && f[0] == 1:
 			if uid, rest, ok := sizedNumber(f[1:]); ok {
 				if gid, _, ok := sizedNumber(rest); ok {
@@ -171,6 +180,22 @@ func (r *row) extra(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// beyondASCII is what code page 437, of the first PCs, has from 0x80 on. Names are in it
+// that do not say what they are in, unless they came from where nobody has it.
+var beyondASCII = []rune("ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u00a0")
+
+func fromDOS(name string) string {
+	b := make([]byte, 0, 2*len(name))
+	for i := range len(name) {
+		if c := name[i]; c < utf8.RuneSelf {
+			b = append(b, c)
+		} else {
+			b = utf8.AppendRune(b, beyondASCII[c-utf8.RuneSelf])
+		}
+	}
+	return string(b)
 }
 
 // sizedNumber is a number with its length in front.
@@ -218,9 +243,11 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 	}
 	sys := r.external >> 16
 	m = fs.FileMode(sys & 0o777)
-	for bit, mode := range unixBits {
-		if sys&bit != 0 {
-			m |= mode
+	if sys&0o7000 != 0 {
+		for bit, mode := range unixBits {
+			if sys&bit != 0 {
+				m |= mode
+			}
 		}
 	}
 	switch sys & 0o170000 {

@@ -3,7 +3,6 @@ package zip
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,24 +20,13 @@ import (
 // reader is an open archive, whose directory has been read.
 type reader struct {
 	*format.Index
-	obj     store.Object
-	name    string
-	size    int64
-	entries format.Entries
-	at      []place
-	dirOff  int64
-	dirLen  int64
+	table  table
+	obj    store.Object
+	name   string
+	size   int64
+	dirOff int64
+	dirLen int64
 }
-
-// place is where an entry is stored.
-type place struct {
-	off    int64 // of its header
-	stored int64 // bytes of content
-	codec  string
-}
-
-// costOfEntry is what an entry takes in memory beside its name.
-const costOfEntry = 300
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
 	obj, err := st.Open(ctx, name)
@@ -61,7 +49,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err := r.readLinks(ctx); err != nil {
 		return nil, err
 	}
-	r.Index = format.NewIndex(r.entries)
+	r.Index = format.NewIndex(&r.table)
 	return r, nil
 }
 
@@ -144,11 +132,11 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	for off < end {
 		x, n, err := parseRow(buf)
 		if err != nil {
-			return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", len(r.entries), err)
+			return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", r.table.Len(), err)
 		}
 		if n == 0 {
 			if next == end {
-				return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", len(r.entries), errShort)
+				return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", r.table.Len(), errShort)
 			}
 			k := copy(room, buf)
 			buf = room[:min(int64(len(room)), int64(k)+end-next)]
@@ -159,13 +147,13 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 			continue
 		}
 		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
-			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", len(r.entries)+1, limit)
+			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", r.table.Len()+1, limit)
 		}
 		r.add(x, base, off)
 		buf, off = buf[n:], off+int64(n)
 	}
-	if e.count&math.MaxUint16 != uint64(len(r.entries))&math.MaxUint16 {
-		return r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", len(r.entries), e.count)
+	if e.count&math.MaxUint16 != uint64(r.table.Len())&math.MaxUint16 {
+		return r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", r.table.Len(), e.count)
 	}
 	return nil
 }
@@ -173,26 +161,33 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 // add makes an entry of a row.
 func (r *reader) add(x row, base, rowOff int64) {
 	mode, known := x.mode()
-	e := format.Entry{Name: x.name, Size: int64(x.size), Mode: mode &^ fs.ModeType, HasMode: known, ModTime: x.time, Owner: x.owner, Group: x.group}
-	p := place{off: int64(x.off) + base, stored: int64(x.stored)}
+	name := strings.TrimSuffix(x.name, "/")
+	t := &r.table
+	e := item{off: int64(x.off) + base, stored: int64(x.stored), size: int64(x.size), crc: x.crc, mode: mode &^ fs.ModeType,
+		nameLen: uint32(len(name)), owner: t.people.ID([]byte(x.owner)), group: t.people.ID([]byte(x.group))}
+	e.name = t.names.Add([]byte(name))
+	if known {
+		e.flags |= hasMode
+	}
+	if !x.time.IsZero() {
+		e.sec, e.nsec = x.time.Unix(), int32(x.time.Nanosecond())
+		e.flags |= hasTime
+	}
+	var wrong *format.Problem
 	fault := func(code format.Code, class, msg string, args ...any) {
-		e.Fault = &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: r.name, Off: rowOff, Entry: e.Name, HasEntry: true, Message: fmt.Sprintf(msg, args...)}
+		wrong = &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: r.name, Off: rowOff, Entry: name, HasEntry: true, Message: fmt.Sprintf(msg, args...)}
 	}
 	switch {
-	case strings.HasSuffix(x.name, "/"):
-		e.Kind, e.Name = format.Dir, strings.TrimSuffix(x.name, "/")
-	case mode&fs.ModeType == fs.ModeDir:
-		e.Kind = format.Dir
+	case name != x.name, mode&fs.ModeType == fs.ModeDir:
+		e.kind = format.Dir
 	case mode&fs.ModeType == fs.ModeSymlink:
-		e.Kind = format.Symlink
+		e.kind = format.Symlink
 	case mode&fs.ModeType != 0:
 		fault(format.Unsupported, "device", "no file, which is not read")
 	}
 	switch {
-	case x.method == deflated:
-		p.codec = codec.Deflate
-	case x.method == zstd:
-		p.codec = codec.Zstd
+	case x.method == deflated, x.method == zstd:
+		e.method = uint8(x.method)
 	case x.method != stored:
 		fault(format.Unsupported, "unsupported-compression", "compressed by method %d, which is not known", x.method)
 	case x.stored != x.size:
@@ -201,20 +196,16 @@ func (r *reader) add(x row, base, rowOff int64) {
 	if x.flags&flagEncrypted != 0 {
 		fault(format.Unsupported, "encrypted", "it is encrypted")
 	}
-	if e.Kind == format.File {
-		e.Digest = format.Digest{Algo: "crc32", Sum: string(binary.BigEndian.AppendUint32(nil, x.crc))}
-		if e.Size == 0 {
-			p.stored = 0 // an empty stream
-		}
+	if e.kind == format.File && e.size == 0 {
+		e.stored = 0 // an empty stream
 	}
-	if e.Kind != format.Dir && p.off > r.dirOff-localLen-p.stored {
-		fault(format.OutOfBounds, "", "%d bytes are said to be stored at %d, and the directory begins at %d", p.stored, p.off, r.dirOff)
+	if e.kind != format.Dir && e.off > r.dirOff-localLen-e.stored {
+		fault(format.OutOfBounds, "", "%d bytes are said to be stored at %d, and the directory begins at %d", e.stored, e.off, r.dirOff)
 	}
-	if e.Kind != format.File {
-		e.Size = 0
+	t.items.Add(e)
+	if wrong != nil {
+		t.fault(t.Len()-1, wrong)
 	}
-	e.Ref = len(r.entries)
-	r.entries, r.at = append(r.entries, e), append(r.at, p)
 }
 
 // maxLink is the longest target of a link.
@@ -222,15 +213,14 @@ const maxLink = 64 << 10
 
 // readLinks reads what symlinks lead to, which is their content.
 func (r *reader) readLinks(ctx context.Context) error {
-	for i := range r.entries {
-		e := &r.entries[i]
-		if e.Kind != format.Symlink || e.Fault != nil {
+	for i := range r.table.Len() {
+		if r.table.items.At(i).kind != format.Symlink || !r.table.readable(i) {
 			continue
 		}
-		err := r.readLink(ctx, e, r.at[i])
+		err := r.readLink(ctx, i)
 		if c, damaged := err.(*format.CorruptError); damaged {
-			e.Fault = &c.Problem
-			e.Fault.Entry, e.Fault.HasEntry = e.Name, true
+			c.Entry, c.HasEntry = r.table.Name(i), true
+			r.table.fault(i, &c.Problem)
 		} else if err != nil {
 			return err
 		}
@@ -238,7 +228,8 @@ func (r *reader) readLinks(ctx context.Context) error {
 	return nil
 }
 
-func (r *reader) readLink(ctx context.Context, e *format.Entry, p place) error {
+func (r *reader) readLink(ctx context.Context, i int) error {
+	p := r.table.items.At(i)
 	if p.stored > maxLink {
 		return r.corrupt(format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
 	}
@@ -250,8 +241,8 @@ func (r *reader) readLink(ctx context.Context, e *format.Entry, p place) error {
 	if err := r.obj.ReadAt(ctx, b, off); err != nil {
 		return err
 	}
-	if p.codec != codec.Raw {
-		z, _ := codec.Lookup(p.codec)
+	if p.method != stored {
+		z, _ := codec.Lookup(p.codec())
 		d, err := z.Decode(strings.NewReader(string(b)))
 		if err == nil {
 			b, err = io.ReadAll(io.LimitReader(d, maxLink+1))
@@ -261,13 +252,13 @@ func (r *reader) readLink(ctx context.Context, e *format.Entry, p place) error {
 			return r.corrupt(format.BadData, off, "a link's target cannot be decoded")
 		}
 	}
-	e.Link = string(b)
+	r.table.link(i, string(b))
 	return nil
 }
 
 // contentOff is where an entry's content begins, which only the header in front of
 // it says.
-func (r *reader) contentOff(ctx context.Context, p place) (int64, error) {
+func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	var b [localLen]byte
 	if err := r.obj.ReadAt(ctx, b[:], p.off); err != nil {
 		return 0, err
@@ -290,33 +281,45 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		if !ok || e.Fault != nil || !e.Kind.HasContent() || n <= 0 || off >= e.Size {
 			return
 		}
-		p := r.at[i]
+		p := r.table.items.At(i)
 		at, err := r.contentOff(ctx, p)
 		if c, damaged := err.(*format.CorruptError); damaged {
 			c.Entry, c.HasEntry = e.Name, true
 		}
-		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec}
-		if p.codec != codec.Raw {
+		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
+		if p.method != stored {
 			x.Unit = e.Size
 		}
 		yield(x, err)
 	}
 }
 
+// byPlace returns what can be read, in the order in which it is stored.
+func (r *reader) byPlace() []uint32 {
+	order := make([]uint32, 0, r.table.Len())
+	for i := range r.table.Len() {
+		if r.table.readable(i) {
+			order = append(order, uint32(i))
+		}
+	}
+	place := func(a, b uint32) int { return cmp.Compare(r.table.items.At(int(a)).off, r.table.items.At(int(b)).off) }
+	if !slices.IsSortedFunc(order, place) {
+		slices.SortFunc(order, place)
+	}
+	return order
+}
+
 // Regions are the headers in front of contents and what is behind them, and the
 // directory.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
-		order := make([]int, 0, len(r.at))
-		for i, e := range r.entries {
-			if e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
-				order = append(order, i)
-			}
-		}
-		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(r.at[a].off, r.at[b].off) })
 		end := int64(0)
-		for _, i := range order {
-			off, err := r.contentOff(ctx, r.at[i])
+		for _, i := range r.byPlace() {
+			p := r.table.items.At(int(i))
+			if p.kind != format.File || p.size == 0 {
+				continue
+			}
+			off, err := r.contentOff(ctx, p)
 			if _, damaged := err.(*format.CorruptError); damaged {
 				continue
 			}
@@ -327,7 +330,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 			if off > end && !yield(format.Region{Object: r.name, Off: end, Len: off - end, Use: format.Header, Label: "zip headers"}, nil) {
 				return
 			}
-			end = max(end, off+r.at[i].stored)
+			end = max(end, off+p.stored)
 		}
 		for _, g := range []format.Region{
 			{Off: end, Len: r.dirOff - end, Use: format.Header, Label: "zip headers"},

@@ -1,11 +1,9 @@
 package zip
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -22,7 +20,8 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	defer x.Close()
 	r := x.(*reader)
-	for i, e := range r.entries {
+	for i := range r.table.Len() {
+		e := r.table.Entry(i)
 		if e.Fault != nil {
 			report(*e.Fault)
 		}
@@ -37,19 +36,12 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 // checkPlaces reads the header in front of each content, and tells of contents that
 // lie in others: so are bombs made.
 func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) error {
-	order := make([]int, 0, len(r.at))
-	for i, e := range r.entries {
-		if e.Kind != format.Dir && e.Fault == nil {
-			order = append(order, i)
-		}
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(r.at[a].off, r.at[b].off) })
 	end := int64(0)
-	for _, i := range order {
-		p := r.at[i]
+	for _, i := range r.byPlace() {
+		p, name := r.table.items.At(int(i)), r.table.Name(int(i))
 		off, err := r.contentOff(ctx, p)
 		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = r.entries[i].Name, true
+			c.Entry, c.HasEntry = name, true
 			report(c.Problem)
 			continue
 		}
@@ -57,7 +49,7 @@ func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) e
 			return err
 		}
 		if p.off < end {
-			report(format.Problem{Code: format.Overlap, Severity: format.Warning, Volume: r.name, Off: p.off, Entry: r.entries[i].Name, HasEntry: true,
+			report(format.Problem{Code: format.Overlap, Severity: format.Warning, Volume: r.name, Off: p.off, Entry: name, HasEntry: true,
 				Message: fmt.Sprintf("it begins before another one ends, at %d", end)})
 		}
 		end = max(end, off+p.stored)

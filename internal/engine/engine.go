@@ -53,6 +53,9 @@ func New(open Open, l Limits) *Engine {
 	return &Engine{open: open, limits: l, units: newUnits(cmp.Or(l.Units, usualUnits))}
 }
 
+// Over returns an engine of the same limits that reads other objects.
+func (g *Engine) Over(open Open) *Engine { return New(open, g.limits) }
+
 // Close ends what the engine has open for the next read.
 func (g *Engine) Close() { g.cursors.close() }
 

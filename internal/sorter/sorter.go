@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"slices"
 )
 
@@ -22,6 +23,24 @@ type Scratch interface {
 	io.ReadWriteSeeker
 	io.Closer
 }
+
+// TempFile opens scratch on the disk.
+func TempFile() (Scratch, error) {
+	f, err := os.CreateTemp("", "holdall-scratch-")
+	if err != nil {
+		return nil, err
+	}
+	// Without a name it goes with us, however we end.
+	if os.Remove(f.Name()) == nil {
+		return f, nil
+	}
+	return tempFile{f}, nil
+}
+
+// tempFile is one where an open file cannot be removed.
+type tempFile struct{ *os.File }
+
+func (t tempFile) Close() error { return errors.Join(t.File.Close(), os.Remove(t.Name())) }
 
 // Options of a Sorter. Scratch is needed.
 type Options struct {

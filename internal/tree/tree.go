@@ -164,6 +164,19 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 	return true
 }
 
+// Excluded reports whether a name, or a folder above it, is left out.
+func Excluded(name string, patterns []string) bool {
+	if len(patterns) == 0 {
+		return false
+	}
+	for i, c := range []byte(name) {
+		if c == '/' && excluded(name[:i], patterns) {
+			return true
+		}
+	}
+	return excluded(name, patterns)
+}
+
 func excluded(name string, patterns []string) bool {
 	for _, p := range patterns {
 		subject := name

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Scan gives the rows from key from, up to but without key to, in order; nil is
@@ -24,6 +25,38 @@ func (db *DB) Scan(ctx context.Context, from, to []byte) iter.Seq2[Row, error] {
 			}
 			for i, t := range g.tables {
 				m.add(&stream{rank: rank, order: i, tables: []*table{t}})
+			}
+		}
+		m.run(yield)
+	}
+}
+
+// Merged gives the rows of several directories as Scan does those of one. Of the rows
+// of a key that of the last directory counts. Tables are open while their keys come,
+// and each reads ahead as far as there is memory for all of them.
+func Merged(ctx context.Context, all []*DB, from, to []byte) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		owner := map[*table]*DB{}
+		m := merge{ctx: ctx, from: from, to: to}
+		m.open = func(t *table, m *merge) (rowIter, error) { return owner[t].iterate(t, m) }
+		defer m.close()
+		rank := 0
+		for _, db := range slices.Backward(all) {
+			if len(db.mem.rows) > 0 {
+				m.add(&stream{rank: rank, mem: &db.mem, row: db.mem.search(from) - 1})
+				rank++
+			}
+			for _, g := range db.groups {
+				for i, t := range g.tables {
+					owner[t] = db
+					if g.overlaps {
+						m.add(&stream{rank: rank, order: i, tables: []*table{t}})
+					}
+				}
+				if !g.overlaps {
+					m.add(&stream{rank: rank, tables: g.tables})
+				}
+				rank++
 			}
 		}
 		m.run(yield)

@@ -20,6 +20,7 @@ type WriterOptions struct {
 	BlockSize int   // from which a data block ends; 0 is 4096
 	TableSize int64 // from which a table ends; 0 is 64 MiB
 	Plain     bool  // blocks are not compressed
+	Once      bool  // CURRENT replaces nothing
 }
 
 const (
@@ -188,7 +189,7 @@ func (w *Writer) finish(ctx context.Context) error {
 }
 
 func (w *Writer) put(ctx context.Context, name string, content []byte) (err error) {
-	obj, err := store.Create(ctx, w.st, name)
+	obj, err := store.CreateAs(ctx, w.st, name, store.Wishes{Once: w.o.Once && name == join(w.dir, currentName)})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,105 @@
+package caf
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// hundreds has n rows of 100 bytes each, or, shuffled, in an order that is not theirs.
+func hundreds(n int, shuffled bool) *sparse {
+	b := appendHead(nil, "", false)
+	for i := range n {
+		at := int64(i)
+		if shuffled {
+			at = int64(i ^ 1)
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRow(b, fmt.Sprintf("object-%07d", at), at*100, at*100+100, fmt.Sprintf("%032d", at), `"mime":"x"`)
+	}
+	b = append(b, tailOfIndex...)
+	b = appendFooter(b, int64(len(b)))
+	return &sparse{size: int64(n)*100 + int64(len(b)), end: b}
+}
+
+func entriesOf(t *testing.T, s *sparse, o format.OpenOptions) (all []format.Entry) {
+	t.Helper()
+	r, err := open(t.Context(), s, "x.caf", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, ok := r.(format.Contiguous).Run(e); !ok || x.Len != 100 {
+			t.Fatalf("%q: %+v, %v", e.Name, x, ok)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func TestStreamedRowsAreTheLoadedOnes(t *testing.T) {
+	for _, shuffled := range []bool{false, true} {
+		s := hundreds(40_000, shuffled)
+		once, loaded := entriesOf(t, s, format.OpenOptions{Once: true}), entriesOf(t, s, format.OpenOptions{})
+		if len(once) != 40_000 || !reflect.DeepEqual(once, loaded) {
+			t.Errorf("shuffled %v: %d streamed and %d loaded entries differ", shuffled, len(once), len(loaded))
+		}
+	}
+}
+
+// What is gone through once takes as much memory behind the last row as behind the
+// first few.
+func TestStreamedRowsAreNotKept(t *testing.T) {
+	const n = 200_000
+	r, err := open(t.Context(), hundreds(n, false), "x.caf", format.OpenOptions{Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	count, early := 0, uint64(0)
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil || e.Digest.Sum == "" {
+			t.Fatal(e, err)
+		}
+		switch count++; count {
+		case n / 2: // the block that is read at once has its full length
+			early = liveHeap()
+		case n:
+			if late := liveHeap(); late > early+1<<20 {
+				t.Errorf("%d bytes behind %d rows, %d behind %d", early, n/2, late, n)
+			}
+		}
+	}
+	if count != n {
+		t.Errorf("%d rows, expected %d", count, n)
+	}
+	if e, err := r.Lookup(t.Context(), "object-0000017"); err != nil || e.Size != 100 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func BenchmarkOnce(b *testing.B) {
+	eachMillion(b, func(b *testing.B, st store.Store) {
+		for b.Loop() {
+			r, err := open(b.Context(), st, "x.caf", format.OpenOptions{Once: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, err := range r.Entries(b.Context()) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			r.Close()
+		}
+	})
+}

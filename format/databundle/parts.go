@@ -1,0 +1,429 @@
+package databundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/store"
+)
+
+// A part of a bundle is one shard, and beside it a list, which is an index of that
+// shard alone:
+//
+//	parts/00000003.17/   a directory of the LevelDB family: shard 3, as try 17 wrote it
+//
+// Its rows are those that the bundle's index will have, but for two tables of our own:
+// directories that names only imply, since a row of another part may say more of them,
+// and a row that says how long the shard is. That row is the last of all.
+const (
+	partsDir     = "parts"
+	impliedTable = 64 // directory and "/", file name: BundleFileMetadata
+	partTable    = 65 // one row: partRow
+)
+
+var (
+	impliedPrefix = appendVaruint(nil, impliedTable)
+	partKey       = appendVaruint(nil, partTable)
+)
+
+// partBlock is how long blocks of a list are. It is mostly read through, and the
+// tables of many may be open at the same time.
+const partBlock = 16 << 10
+
+// partRow is what a list knows of its shard: field 1 is its length.
+type partRow struct{ stored uint64 }
+
+func (p partRow) append(b []byte) []byte { return appendNumber(b, 1, p.stored) }
+
+func parsePartRow(b []byte) (p partRow, err error) {
+	err = eachField(b, func(f field) error {
+		if f.is(1, wireVarint) {
+			p.stored = f.v
+		}
+		return nil
+	})
+	if err == nil && p.stored > 1<<63-1 {
+		err = errMessage
+	}
+	return p, err
+}
+
+func partObject(archive string, number int) string {
+	return below(strings.TrimSuffix(archive, "/"), shardName(uint64(number)))
+}
+
+// listsOf is what the names of a part's lists begin with.
+func listsOf(archive string, number int) string {
+	return below(strings.TrimSuffix(archive, "/"), fmt.Sprintf("%s/%08d.", partsDir, number))
+}
+
+func partDir(p format.Part) string {
+	return listsOf(p.Archive, p.Number) + strconv.FormatInt(p.Try, 10)
+}
+
+func checkPart(p format.Part) error {
+	if p.Number < 0 || p.Number >= maxShards || p.Try < 0 {
+		return fmt.Errorf("part %d, try %d: expected a number below %d", p.Number, p.Try, maxShards)
+	}
+	return nil
+}
+
+// checkParts refuses options that say what the shards are.
+func (o options) checkParts() error {
+	if o.shards > 1 || o.shardSize > 0 || o.inline {
+		return errors.New("a bundle that is written in parts has a shard for each, and an index of its own")
+	}
+	return nil
+}
+
+func createPart(ctx context.Context, st store.Store, p format.Part, o format.CreateOptions) (format.Writer, error) {
+	if err := checkPart(p); err != nil {
+		return nil, err
+	}
+	o.Carry = nil
+	return begin(ctx, st, strings.TrimSuffix(p.Archive, "/"), &p, o)
+}
+
+// commitPart makes the list appear, and then the shard. A list whose shard does not
+// come is taken for none.
+func (w *writer) commitPart(ctx context.Context) (err error) {
+	s := w.shards[0]
+	if err := w.pad(s, s.out); err != nil {
+		return err
+	}
+	x, err := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Abort(ctx)) }()
+	add := func(key, value []byte) error { return x.Add(ctx, key, value) }
+	implied := func(row sortedRow) bool { return row.rank == rankImplied }
+	if err := w.eachRow(ctx, implied, add); err != nil {
+		return err
+	}
+	var key []byte
+	for row, err := range lastRows(ctx, w.sorter) {
+		if err == nil && implied(row) {
+			key = append(append(key[:0], impliedPrefix...), row.Key[len(fileTablePrefix):]...)
+			err = add(key, row.Value[1:])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	stored := s.dataOff + s.at
+	if w.o.kind == none {
+		stored = roundUp(stored, w.o.align)
+	}
+	if err := add(partKey, partRow{uint64(stored)}.append(nil)); err != nil {
+		return err
+	}
+	if err := x.Commit(ctx); err != nil {
+		return err
+	}
+	info, err := s.obj.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	names, n := x.Files()
+	w.sum.Stored, w.sum.Volumes = info.Size+n, append(names, s.name)
+	return nil
+}
+
+func triesOf(ctx context.Context, st store.Store, archive string, number int) ([]format.Part, error) {
+	prefix := listsOf(archive, number)
+	var all []format.Part
+	for info, err := range store.List(ctx, st, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		digits, _, ok := strings.Cut(strings.TrimPrefix(info.Name, prefix), "/")
+		p := format.Part{Archive: archive, Number: number}
+		if p.Try, err = strconv.ParseInt(digits, 10, 64); err != nil || !ok || partDir(p) != prefix+digits {
+			continue // nobody's list
+		}
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b format.Part) int { return cmp.Compare(b.Try, a.Try) })
+	return all, nil
+}
+
+// missingPart is the error for a part, or a list, that is not there.
+func missingPart(p format.Part, why string) error {
+	return fmt.Errorf("%s, by %s: %s: %w", partObject(p.Archive, p.Number), partDir(p), why, fs.ErrNotExist)
+}
+
+// openList opens the list of a try, and says how long the shard is that it is of.
+func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Options) (d directoryRows, stored int64, err error) {
+	if err := checkPart(p); err != nil {
+		return d, 0, err
+	}
+	d, err = openDirectory(ctx, st, partDir(p), o)
+	if err == errNoIndex {
+		return d, 0, missingPart(p, "the list is not whole")
+	}
+	if err != nil {
+		return d, 0, err
+	}
+	value, ok, err := d.Get(ctx, partKey)
+	if err == nil && !ok {
+		err = fault(badMetadata, partDir(p), -1, "it has no row that says what it is of")
+	}
+	var row partRow
+	if err == nil {
+		if row, err = parsePartRow(value); err != nil {
+			err = fault(badMetadata, partDir(p), -1, "the row that says what it is of: %v", err)
+		}
+	}
+	if err != nil {
+		return d, 0, errors.Join(err, d.Close())
+	}
+	return d, int64(row.stored), nil
+}
+
+// checkShardOf wants the shard that a list is of.
+func checkShardOf(ctx context.Context, st store.Store, p format.Part, stored int64) error {
+	o, err := st.Open(ctx, partObject(p.Archive, p.Number))
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err == nil && info.Size != stored {
+		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, that of the list %d", info.Size, stored))
+	}
+	return err
+}
+
+func openPart(ctx context.Context, st store.Store, p format.Part, o format.OpenOptions) (format.Reader, error) {
+	d, stored, err := openList(ctx, st, p, sstable.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(checkShardOf(ctx, st, p, stored), d.Close()); err != nil {
+		return nil, err
+	}
+	root := strings.TrimSuffix(p.Archive, "/")
+	a, err := loadAs(ctx, st, &bundle{name: partObject(root, p.Number), root: root, part: &p}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{a}, nil
+}
+
+// merger makes one index of the lists of all parts.
+type merger struct {
+	st    store.Store
+	root  string
+	o     options
+	parts []format.Part
+	lists []*sstable.DB
+	sum   format.Summary
+}
+
+func mergeParts(ctx context.Context, st store.Store, archive string, parts []format.Part, o format.CreateOptions) (_ format.Summary, err error) {
+	m := &merger{root: strings.TrimSuffix(archive, "/"), st: st, parts: parts}
+	if m.o, err = parseOptions(o.Param); err == nil {
+		err = m.o.checkParts()
+	}
+	if err == nil && (len(parts) == 0 || len(parts) > maxShards) {
+		err = fmt.Errorf("%s: %d parts: expected 1 to %d", format.Escape(archive), len(parts), maxShards)
+	}
+	if err != nil {
+		return m.sum, err
+	}
+	defer func() {
+		for _, db := range m.lists {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	for i, p := range parts {
+		if p.Number != i || strings.TrimSuffix(p.Archive, "/") != m.root {
+			return m.sum, fmt.Errorf("%s: expected part %d, found part %d of %s", format.Escape(archive), i, p.Number, format.Escape(p.Archive))
+		}
+		if err := m.open(ctx, p); err != nil {
+			return m.sum, err
+		}
+	}
+	if err := m.vacant(ctx); err != nil {
+		return m.sum, err
+	}
+	return m.sum, m.write(ctx)
+}
+
+// open opens the list of a part, of which little is kept in memory.
+func (m *merger) open(ctx context.Context, p format.Part) error {
+	d, stored, err := openList(ctx, m.st, p, sstable.Options{BlockCache: 1, IndexCache: 1})
+	if err != nil {
+		return err
+	}
+	m.lists = append(m.lists, d.DB)
+	if err := checkShardOf(ctx, m.st, p, stored); err != nil {
+		return err
+	}
+	value, _, err := d.Get(ctx, configKey)
+	if err != nil {
+		return err
+	}
+	if expected := m.o.config(0).append(nil); !bytes.Equal(value, expected) {
+		return fault(badConfig, partDir(p), -1, "it was written with other options: %x, expected %x", value, expected)
+	}
+	m.sum.Stored += stored
+	m.sum.Volumes = append(m.sum.Volumes, partObject(m.root, p.Number))
+	return nil
+}
+
+// vacant refuses to replace an index.
+func (m *merger) vacant(ctx context.Context) error {
+	name := below(m.root, currentName)
+	o, err := m.st.Open(ctx, name)
+	if err == nil {
+		_, err = o.Info(ctx)
+		err = errors.Join(err, o.Close())
+	}
+	switch {
+	case err == nil:
+		return &fs.PathError{Op: "merge", Path: name, Err: fs.ErrExist}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}
+
+// write writes the index. All of it waits until it is whole, so who gives up leaves
+// nothing that is another's: what two write who merge the same parts is the same.
+func (m *merger) write(ctx context.Context) (err error) {
+	stage := store.NewStage(m.st)
+	defer func() { err = errors.Join(err, stage.Discard()) }()
+	x, err := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.abort(ctx)) }()
+	for row, err := range m.rows(ctx) {
+		if err == nil {
+			err = x.add(ctx, row.Key, row.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	names, n, err := x.commit(ctx)
+	if err != nil {
+		return err
+	}
+	m.sum.Volumes, m.sum.Stored = append(m.sum.Volumes, names...), m.sum.Stored+n
+	return stage.Publish(ctx)
+}
+
+// rows yields those of the index, in order, and counts.
+func (m *merger) rows(ctx context.Context) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		if !yield(sstable.Row{Key: configKey, Value: m.o.config(len(m.parts)).append(nil)}, nil) {
+			return
+		}
+		n := 0
+		for row, err := range m.files(ctx) {
+			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(row, indexError(err)) || err != nil {
+				return
+			}
+		}
+		for i, db := range m.lists {
+			from, to := shardKeys(uint64(i))
+			for row, err := range db.Scan(ctx, from, to) {
+				if !yield(row, indexError(err)) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// files yields the rows of names. One that is only implied counts where there is no
+// other of its name.
+func (m *merger) files(ctx context.Context) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		next, stop := iter.Pull2(sstable.Merged(ctx, m.lists, impliedPrefix, after(impliedPrefix)))
+		defer stop()
+		var dir sstable.Row
+		more := true
+		advance := func() (err error) {
+			var row sstable.Row
+			if row, err, more = next(); err == nil && more {
+				dir.Key = append(append(dir.Key[:0], fileTablePrefix...), row.Key[len(impliedPrefix):]...)
+				dir.Value = row.Value
+			}
+			return err
+		}
+		err := advance()
+		for row, rerr := range sstable.Merged(ctx, m.lists, fileTablePrefix, after(fileTablePrefix)) {
+			if err = cmp.Or(err, rerr); err == nil {
+				err = m.count(row)
+			}
+			for err == nil && more && bytes.Compare(dir.Key, row.Key) <= 0 {
+				if !bytes.Equal(dir.Key, row.Key) && !yield(dir, nil) {
+					return
+				}
+				err = advance()
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for err == nil && more {
+			if !yield(dir, nil) {
+				return
+			}
+			err = advance()
+		}
+		if err != nil {
+			yield(sstable.Row{}, err)
+		}
+	}
+}
+
+func (m *merger) count(row sstable.Row) error {
+	f, err := parseMeta(row.Value)
+	if err == nil && f.kind == regularFile && f.shard >= uint64(len(m.parts)) {
+		err = fmt.Errorf("it lies in shard %d, of %d", f.shard, len(m.parts))
+	}
+	if err != nil {
+		return fault(badMetadata, below(m.root, partsDir), -1, "row %x of a list: %v", row.Key, err)
+	}
+	m.sum.Entries++
+	if !f.isLink() {
+		m.sum.Content += int64(f.size)
+	}
+	return nil
+}
+
+func clearParts(ctx context.Context, st store.Store, archive string) error {
+	var names []string
+	for info, err := range store.List(ctx, st, below(strings.TrimSuffix(archive, "/"), partsDir+"/")) {
+		if err != nil {
+			return err
+		}
+		names = append(names, info.Name) // what is listed does not change under the listing
+	}
+	for _, name := range names {
+		if err := store.Remove(ctx, st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package tar
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sort"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/store"
+)
+
+var (
+	zstdMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}
+	gzipMagic = []byte{0x1F, 0x8B, 8}
+)
+
+// codecOf tells from a tar's first bytes how it is compressed.
+func codecOf(head []byte) string {
+	switch {
+	case bytes.HasPrefix(head, zstdMagic):
+		return codec.Zstd
+	case len(head) >= 4 && isSkippable(head):
+		return codec.Zstd // as parallel compressors begin
+	case bytes.HasPrefix(head, gzipMagic):
+		return codec.Gzip
+	}
+	return codec.Raw
+}
+
+// isSkippable reports whether b begins a zstd frame that becomes nothing.
+func isSkippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184D2A50 }
+
+// A frame is a piece of a compressed tar that is decoded without what precedes it: a
+// frame of zstd, a member of gzip.
+type frame struct {
+	off, len int64 // as stored
+	at, n    int64 // as it becomes; both lengths are -1 where the frame was not read to its end
+}
+
+// frames decodes a compressed tar front to back, and finds its frames meanwhile.
+type frames struct {
+	stored stored
+	codec  string
+	zip    *gzip.Reader
+	now    io.ReadCloser // nil between frames
+	block  *zstdFrame    // what it reads, of zstd
+	frame  frame         // the one under way
+	at     int64         // decoded so far
+	all    []frame       // those that have ended, and have content
+	err    error
+}
+
+func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
+	f := &frames{codec: name}
+	f.stored = stored{ctx: ctx, o: o, size: size}
+	f.stored.buf = bufio.NewReaderSize(&f.stored.object, 128<<10)
+	f.stored.object.s = &f.stored
+	return f
+}
+
+// Read decodes. What is behind the last frame and is none ends the tar, if it is
+// of gzip: others do the same.
+func (f *frames) Read(p []byte) (int, error) {
+	for f.err == nil {
+		if f.now == nil {
+			if f.err = f.begin(); f.err != nil {
+				break
+			}
+		}
+		n, err := f.now.Read(p)
+		f.at += int64(n)
+		if err == io.EOF {
+			err = f.end()
+		}
+		if f.err = err; n > 0 {
+			return n, nil
+		}
+	}
+	return 0, f.err
+}
+
+// begin begins the next frame.
+func (f *frames) begin() (err error) {
+	head, err := f.stored.buf.Peek(8)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	for f.codec == codec.Zstd && len(head) == 8 && isSkippable(head) {
+		if err := f.stored.skip(8 + int64(binary.LittleEndian.Uint32(head[4:]))); err != nil {
+			return err
+		}
+		if head, err = f.stored.buf.Peek(8); err != nil && err != io.EOF {
+			return err
+		}
+	}
+	if len(head) == 0 || f.codec == codec.Gzip && f.at > 0 && !bytes.HasPrefix(head, gzipMagic[:2]) {
+		return io.EOF
+	}
+	f.frame = frame{off: f.stored.off(), len: -1, at: f.at, n: -1}
+	if f.codec == codec.Gzip {
+		if f.zip == nil {
+			f.zip = new(gzip.Reader)
+		}
+		if err = f.zip.Reset(&f.stored); err == nil {
+			f.zip.Multistream(false)
+			f.now = io.NopCloser(f.zip)
+		}
+		return unexpected(err)
+	}
+	z, _ := codec.Lookup(f.codec)
+	f.block = &zstdFrame{r: f.stored.buf}
+	f.now, err = z.Decode(f.block)
+	return err
+}
+
+// end ends the frame under way.
+func (f *frames) end() error {
+	err := f.now.Close()
+	f.now = nil
+	if f.block != nil && !f.block.whole() {
+		return io.ErrUnexpectedEOF // there are ends that the decoder takes for good ones
+	}
+	f.frame.len, f.frame.n = f.stored.off()-f.frame.off, f.at-f.frame.at
+	if f.frame.n > 0 {
+		f.all = append(f.all, f.frame)
+	}
+	return err
+}
+
+// drain reads the frame under way to its end, so that its length is known.
+func (f *frames) drain() error {
+	var buf [32 << 10]byte
+	for f.err == nil && f.now != nil {
+		n, err := f.now.Read(buf[:])
+		f.at += int64(n)
+		if err == io.EOF {
+			err = f.end()
+		}
+		f.err = err
+	}
+	if f.err == io.EOF {
+		return nil
+	}
+	return f.err
+}
+
+// known returns all frames; the last one may have no end.
+func (f *frames) known() []frame {
+	if f.frame.n < 0 && f.at > f.frame.at {
+		return append(f.all, f.frame)
+	}
+	return f.all
+}
+
+// from returns the frame that holds the byte at a place, and forgets those before.
+func (f *frames) from(at int64) frame {
+	for len(f.all) > 0 && f.all[0].at+f.all[0].n <= at {
+		f.all = f.all[1:]
+	}
+	if len(f.all) > 0 {
+		return f.all[0]
+	}
+	return f.frame
+}
+
+func (f *frames) Close() error {
+	if f.now == nil {
+		return nil
+	}
+	err := f.now.Close()
+	f.now = nil
+	return err
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// stored reads an object front to back, and knows how much of it somebody took.
+type stored struct {
+	ctx    context.Context
+	o      store.Object
+	size   int64
+	buf    *bufio.Reader
+	object objectReader
+}
+
+func (s *stored) Read(p []byte) (int, error) { return s.buf.Read(p) }
+func (s *stored) ReadByte() (byte, error)    { return s.buf.ReadByte() }
+func (s *stored) off() int64                 { return s.object.at - int64(s.buf.Buffered()) }
+
+func (s *stored) skip(n int64) error {
+	if have := int64(s.buf.Buffered()); n > have {
+		if n -= have; n > s.size-s.object.at {
+			s.object.at = s.size
+			s.buf.Reset(&s.object)
+			return io.ErrUnexpectedEOF
+		}
+		s.object.at += n
+		s.buf.Reset(&s.object)
+		return nil
+	}
+	_, err := s.buf.Discard(int(n))
+	return err
+}
+
+// objectReader is an object without memory.
+type objectReader struct {
+	s   *stored
+	at  int64
+	err error // of the store
+}
+
+func (r *objectReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.s.size-r.at)
+	if n <= 0 {
+		return 0, io.EOF
+	}
+	if r.err = r.s.o.ReadAt(r.s.ctx, p[:n], r.at); r.err != nil {
+		return 0, r.err
+	}
+	r.at += n
+	return int(n), nil
+}
+
+// zstdFrame is one frame of what r has. A frame is a header, blocks of three bytes
+// and what they say follows, and perhaps a checksum.
+type zstdFrame struct {
+	r    *bufio.Reader
+	left int // bytes until a header of a block
+	last bool
+	head []byte // to be read before anything else
+	some bool
+	sum  int
+}
+
+func (z *zstdFrame) whole() bool { return z.last && z.left == 0 && len(z.head) == 0 }
+
+func (z *zstdFrame) Read(p []byte) (n int, err error) {
+	switch {
+	case !z.some:
+		err = z.begin()
+	case len(z.head) > 0 || z.left > 0:
+	case z.last:
+		return 0, io.EOF
+	default:
+		err = z.block()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if n = copy(p, z.head); n > 0 {
+		z.head = z.head[n:]
+		return n, nil
+	}
+	if n, err = z.r.Read(p[:min(len(p), z.left)]); err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	z.left -= n
+	return n, err
+}
+
+// begin reads the frame's header: magic, a byte of flags, a window unless it is as
+// long as the content, the number of a dictionary, the length of the content.
+func (z *zstdFrame) begin() error {
+	z.some = true
+	b, err := z.r.Peek(5)
+	if err != nil {
+		return unexpected(err)
+	}
+	if !bytes.HasPrefix(b, zstdMagic) {
+		return errors.New("not a zstd frame")
+	}
+	flags := b[4]
+	n := 6 + [...]int{0, 1, 2, 4}[flags&3] + [...]int{0, 2, 4, 8}[flags>>6]
+	if flags>>5&1 != 0 {
+		if n--; flags>>6 == 0 {
+			n++
+		}
+	}
+	if flags>>2&1 != 0 {
+		z.sum = 4
+	}
+	z.head = make([]byte, n)
+	_, err = io.ReadFull(z.r, z.head)
+	return unexpected(err)
+}
+
+func (z *zstdFrame) block() error {
+	z.head = make([]byte, 3)
+	if _, err := io.ReadFull(z.r, z.head); err != nil {
+		return unexpected(err)
+	}
+	h := uint32(z.head[0]) | uint32(z.head[1])<<8 | uint32(z.head[2])<<16
+	if z.left = int(h >> 3); h>>1&3 == 1 {
+		z.left = 1
+	}
+	if z.last = h&1 != 0; z.last {
+		z.left += z.sum
+	}
+	return nil
+}
+
+// within returns the frames that hold what becomes bytes [at, at+n).
+func within(all []frame, at, n int64) []frame {
+	i := sort.Search(len(all), func(i int) bool { return all[i].n < 0 || all[i].at+all[i].n > at })
+	j := i + sort.Search(len(all)-i, func(j int) bool { return all[i+j].at >= at+n })
+	return all[i:j]
+}

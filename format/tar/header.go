@@ -1,0 +1,280 @@
+package tar
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io/fs"
+	"math"
+	"path"
+	"strings"
+)
+
+const blockSize = 512
+
+// A block is a header. Its fields are, with their offsets,
+//
+//	  0 name       100 mode  108 uid    116 gid    124 size   136 mtime
+//	148 checksum   156 type  157 link   257 magic  263 version
+//	265 owner      297 group 329 major  337 minor
+//
+// and behind them, as the magic says,
+//
+//	345 prefix of the name, to 500; of star's to 476, whose "tar\0" is at 508
+//	345 atime  357 ctime  386 sparse map  482 it goes on  483 real size; of GNU's
+type block []byte
+
+func (b block) name() []byte  { return text(b[0:100]) }
+func (b block) link() []byte  { return text(b[157:257]) }
+func (b block) owner() []byte { return text(b[265:297]) }
+func (b block) group() []byte { return text(b[297:329]) }
+
+// Types of members.
+const (
+	typeOld       = 0 // a file, or by its name a directory
+	typeFile      = '0'
+	typeHardLink  = '1'
+	typeSymlink   = '2'
+	typeChar      = '3'
+	typeBlock     = '4'
+	typeDir       = '5'
+	typeFifo      = '6'
+	typeCont      = '7'
+	typeLongLink  = 'K'
+	typeLongName  = 'L'
+	typeSparse    = 'S'
+	typeGlobalPax = 'g'
+	typePax       = 'x'
+)
+
+// hasContent reports whether bytes follow a header of the type, if it says so.
+func hasContent(kind byte) bool { return kind < typeHardLink || kind > typeFifo }
+
+// dialect is whose header it is.
+type dialect uint8
+
+const (
+	noDialect dialect = iota // no header at all
+	v7                       // without a magic
+	ustar
+	star
+	gnu
+)
+
+func (b block) dialect() dialect {
+	if !b.checked() {
+		return noDialect
+	}
+	switch string(b[257:263]) {
+	case "ustar\x00":
+		if string(b[508:512]) == "tar\x00" {
+			return star
+		}
+		return ustar
+	case "ustar ":
+		if string(b[263:265]) == " \x00" {
+			return gnu
+		}
+	}
+	return v7
+}
+
+// checked compares the checksum: the sum of all bytes, its own taken for spaces.
+// There were writers that had signed bytes.
+func (b block) checked() bool {
+	want, ok := octal(b[148:156])
+	if !ok {
+		return false
+	}
+	// Every second byte, and the others: 64 of them each make less than 16 bits hold.
+	const half = 0x00ff00ff00ff00ff
+	var even, odd uint64
+	for p := b[:blockSize]; len(p) >= 16; p = p[16:] {
+		x, y := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+		even += x&half + y&half
+		odd += x>>8&half + y>>8&half
+	}
+	sums := even + odd
+	sum := int64(sums&0xffff + sums>>16&0xffff + sums>>32&0xffff + sums>>48)
+	for _, c := range b[148:156] {
+		sum += ' ' - int64(c)
+	}
+	if sum == want {
+		return true
+	}
+	sum = 8 * ' '
+	for i, c := range b[:blockSize] {
+		if i < 148 || i >= 156 {
+			sum += int64(int8(c))
+		}
+	}
+	return sum == want
+}
+
+// prefix is what stands in front of a name, with a slash between.
+func (b block) prefix(d dialect) []byte {
+	switch d {
+	case ustar:
+		return text(b[345:500])
+	case star:
+		return text(b[345:476])
+	case gnu:
+		if b[345] == 0 && b[357] == 0 {
+			return nil
+		}
+		// GNU has times there. There is a writer that had a prefix for a while, which is
+		// one if it is no time.
+		_, atime := number(b[345:357])
+		_, ctime := number(b[357:369])
+		if b[345] != 0 && !atime || b[357] != 0 && !ctime {
+			p := text(b[345:500])
+			if bytes.IndexFunc(p, func(r rune) bool { return r >= 0x80 }) < 0 {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// text is a field up to its NUL.
+func text(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+// number reads a field: octal digits or, if its first bit is set, a number to the
+// base of 256, whose second bit says that it is negative.
+func number(b []byte) (int64, bool) {
+	if b[0]&0x80 == 0 {
+		return octal(b)
+	}
+	var invert byte
+	if b[0]&0x40 != 0 {
+		invert = 0xff
+	}
+	var x uint64
+	for i, c := range b {
+		c ^= invert
+		if i == 0 {
+			c &= 0x7f
+		}
+		if x>>56 > 0 {
+			return 0, false
+		}
+		x = x<<8 | uint64(c)
+	}
+	if x > math.MaxInt64 {
+		return 0, false
+	}
+	if invert != 0 {
+		return ^int64(x), true
+	}
+	return int64(x), true
+}
+
+// octal reads digits among NULs and spaces. Nothing at all is 0.
+func octal(b []byte) (n int64, ok bool) {
+	// Nearly all are digits up to a NUL.
+	for i, c := range b {
+		if d := c - '0'; d <= 7 {
+			n = n<<3 | int64(d)
+		} else if c == 0 && i > 0 {
+			return n, true
+		} else {
+			break
+		}
+	}
+	n = 0
+	for len(b) > 0 && (b[0] == ' ' || b[0] == 0) {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == 0) {
+		b = b[:len(b)-1]
+	}
+	for _, c := range b {
+		if c == 0 {
+			break
+		}
+		if c -= '0'; c > 7 {
+			return 0, false
+		}
+		n = n<<3 | int64(c)
+	}
+	return n, true
+}
+
+// decimal reads a number as pax and sparse maps have it.
+func decimal(b []byte) (n int64, ok bool) {
+	minus := false
+	if len(b) > 1 && (b[0] == '-' || b[0] == '+') {
+		minus, b = b[0] == '-', b[1:]
+	}
+	if len(b) == 0 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c -= '0'; c > 9 || n > (math.MaxInt64-9)/10 {
+			return 0, false
+		}
+		n = 10*n + int64(c)
+	}
+	if minus {
+		n = -n
+	}
+	return n, true
+}
+
+// paxTime reads seconds with a fraction.
+func paxTime(b []byte) (sec int64, nsec int32, ok bool) {
+	whole, fraction, _ := bytes.Cut(b, []byte("."))
+	if sec, ok = decimal(whole); !ok {
+		return 0, 0, false
+	}
+	unit := int32(1e8)
+	for _, c := range fraction {
+		if c -= '0'; c > 9 {
+			return 0, 0, false
+		}
+		nsec += unit * int32(c)
+		unit /= 10
+	}
+	if nsec > 0 && whole[0] == '-' {
+		sec, nsec = sec-1, 1e9-nsec
+	}
+	return sec, nsec, true
+}
+
+// plain is a name without what only says that it is relative, or a directory.
+func plain(name []byte) []byte {
+	b := bytes.TrimSuffix(name, []byte("/"))
+	b = bytes.TrimPrefix(b, []byte("./"))
+	if isPlain(b) {
+		return b // as nearly all are
+	}
+	return []byte(cleaned(string(name)))
+}
+
+// isPlain reports whether cleaning would not change b. Names with a dot behind a slash
+// are looked at closer.
+func isPlain(b []byte) bool {
+	last := byte('/')
+	for _, c := range b {
+		if last == '/' && (c == '/' || c == '.') {
+			return false
+		}
+		last = c
+	}
+	return last != '/'
+}
+
+func cleaned(name string) string {
+	name = strings.TrimSuffix(name, "/")
+	for strings.HasPrefix(name, "./") {
+		name = strings.TrimLeft(name[2:], "/")
+	}
+	if fs.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
+		return path.Clean(name)
+	}
+	return name
+}

@@ -1,0 +1,309 @@
+package tar
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/holdall/holdall/format"
+)
+
+// A member is an entry as its headers have it. Its slices are valid until the next.
+type member struct {
+	name, link   []byte
+	owner, group []byte
+	kind         format.Kind
+	mode         uint16
+	sec          int64
+	nsec         int32
+	size         int64
+	at           int64 // where what is stored begins
+	stored       int64
+	sparse       *sparse
+	fault        *format.Problem // without volume and name
+}
+
+// A scanner goes through a tar, member by member.
+type scanner struct {
+	src    *source
+	m      member
+	behind int64 // bytes from at to the next header, without padding
+	pax    pax
+	global pax
+	name   []byte // of a long name before the next header, empty if there is none
+	link   []byte
+	long   []byte // a name made of its two halves
+	uid    []byte
+	gid    []byte
+	head   int64 // where the header at hand begins
+	any    bool  // there was a header
+	header [blockSize]byte
+}
+
+func newScanner(src *source) *scanner { return &scanner{src: src} }
+
+// next reads the next member into m. It says io.EOF behind the last; any other error
+// is about the bytes at head, or the store's.
+func (s *scanner) next() error {
+	s.pax.reset()
+	s.name, s.link = s.name[:0], s.link[:0]
+	for {
+		if err := s.pass(); err != nil {
+			return err
+		}
+		b, d, err := s.readHeader()
+		if err != nil {
+			return err
+		}
+		kind := b[156]
+		size, ok := number(b[124:136])
+		if !ok || size < 0 && hasContent(kind) {
+			return fmt.Errorf("header: %q is no size", text(b[124:136]))
+		}
+		switch kind {
+		case typePax, typeGlobalPax, typeLongName, typeLongLink:
+			if size > maxSpecial {
+				return fmt.Errorf("header: %d bytes that are about a member, the most is %d", size, maxSpecial)
+			}
+			content, err := s.src.take(int(size))
+			if err != nil {
+				return unexpected(err)
+			}
+			switch kind {
+			case typePax:
+				err = s.pax.parse(content)
+			case typeGlobalPax:
+				err = s.global.parse(content)
+				s.pax.reset()
+				s.name, s.link = s.name[:0], s.link[:0]
+			case typeLongName:
+				s.name = append(s.name[:0], text(content)...)
+			case typeLongLink:
+				s.link = append(s.link[:0], text(content)...)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		listed, err := s.describe(b, d, kind, size)
+		if err != nil || listed {
+			return err
+		}
+		s.pax.reset()
+		s.name, s.link = s.name[:0], s.link[:0]
+	}
+}
+
+// pass goes on behind what is stored of the last member. That its padding is missing
+// is said by nobody.
+func (s *scanner) pass() error {
+	if err := s.src.skip(s.behind); err != nil {
+		return err
+	}
+	s.behind = 0
+	err := s.src.skip(-s.src.at & (blockSize - 1))
+	if err == io.ErrUnexpectedEOF {
+		return io.EOF
+	}
+	return err
+}
+
+// readHeader reads a header. Two blocks of zeros are the end, and so is one before it.
+func (s *scanner) readHeader() (block, dialect, error) {
+	s.head = s.src.at
+	b, err := s.src.take(blockSize)
+	if err != nil {
+		return nil, 0, err
+	}
+	if b[0] == 0 && isZero(b) {
+		if b, err = s.src.take(blockSize); err != nil {
+			return nil, 0, err
+		}
+		if isZero(b) {
+			return nil, 0, io.EOF
+		}
+		return nil, 0, errors.New("header: one block of zeros, and then more")
+	}
+	s.any = true
+	d := block(b).dialect()
+	if d == noDialect {
+		return nil, 0, errors.New("header: its checksum does not match")
+	}
+	return b, d, nil
+}
+
+var zeros [blockSize]byte
+
+func isZero(b []byte) bool { return bytes.Equal(b, zeros[:]) }
+
+// describe makes a member of a header and what was in front of it. There are headers
+// that are none.
+func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bool, err error) {
+	if d == gnu && kind == typeSparse || s.pax.is {
+		// Reading on takes the block away.
+		b = s.header[:copy(s.header[:], b)]
+	}
+	m := &s.m
+	*m = member{at: s.src.at}
+	name := b.name()
+	if p := b.prefix(d); len(p) > 0 {
+		s.long = append(append(append(s.long[:0], p...), '/'), name...)
+		name = s.long
+	}
+	name = or(s.name, or(s.pax.path, name))
+	link := or(s.link, or(s.pax.linkpath, b.link()))
+	s.people(b, d)
+	mode, _ := number(b[100:108])
+	m.mode = uint16(mode & 0o7777)
+	m.sec, _ = number(b[136:148])
+	if t := or(s.pax.mtime, s.global.mtime); len(t) > 0 {
+		sec, nsec, ok := paxTime(t)
+		if !ok {
+			return false, fmt.Errorf("pax record \"mtime\": %q is no time", t)
+		}
+		m.sec, m.nsec = sec, nsec
+	}
+	if kind == typeOld {
+		if kind = typeFile; bytes.HasSuffix(name, []byte("/")) {
+			kind = typeDir
+		}
+	}
+	if len(s.pax.size) > 0 {
+		ok := false
+		if size, ok = decimal(s.pax.size); !ok || size < 0 && hasContent(kind) {
+			return false, fmt.Errorf("pax record \"size\": %q is no size", s.pax.size)
+		}
+	}
+	if hasContent(kind) {
+		m.size, m.stored, s.behind = size, size, size
+	}
+	if hasContent(kind) && (kind == typeSparse || s.pax.is) {
+		if name, err = s.readSparse(b, d, kind, name); err != nil {
+			return false, err
+		}
+	}
+	m.name = plain(name)
+	switch kind {
+	case typeFile, typeSparse, typeCont:
+	case typeDir:
+		m.kind = format.Dir
+		if len(m.name) == 0 || string(m.name) == "." {
+			return false, nil // the folder that was packed
+		}
+	case typeSymlink:
+		m.kind, m.link = format.Symlink, link
+	case typeHardLink:
+		m.kind, m.link = format.HardLink, plain(link)
+	case typeFifo:
+		m.kind = format.Fifo
+	case typeChar, typeBlock:
+		m.fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Message: "a device, which is not read"}
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// people are owner and group: names or, if there are none, numbers.
+func (s *scanner) people(b block, d dialect) {
+	m := &s.m
+	if d != v7 {
+		m.owner, m.group = b.owner(), b.group()
+	}
+	m.owner = or(s.pax.uname, or(s.global.uname, m.owner))
+	m.group = or(s.pax.gname, or(s.global.gname, m.group))
+	if len(m.owner) == 0 {
+		s.uid = appendID(s.uid[:0], or(s.pax.uid, s.global.uid), b[108:116])
+		m.owner = s.uid
+	}
+	if len(m.group) == 0 {
+		s.gid = appendID(s.gid[:0], or(s.pax.gid, s.global.gid), b[116:124])
+		m.group = s.gid
+	}
+}
+
+func appendID(to, record, field []byte) []byte {
+	n, ok := decimal(record)
+	if !ok {
+		n, _ = number(field)
+	}
+	return strconv.AppendInt(to, n, 10)
+}
+
+func or(a, b []byte) []byte {
+	if len(a) > 0 {
+		return a
+	}
+	return b
+}
+
+// readSparse reads the map of a sparse file, and says what the file is called. A map
+// that cannot be read is the file's fault: where the next header is, is known.
+func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte, error) {
+	m, p := &s.m, &s.pax
+	fault := func(code format.Code, msg string) {
+		m.fault = &format.Problem{Code: code, Class: "sparse", Severity: format.Error, Off: s.head, Message: msg}
+	}
+	var spans []span
+	var err error
+	real := m.size
+	version := string(p.sparseMajor) + "." + string(p.sparseMinor)
+	switch {
+	case kind == typeSparse && d != gnu:
+		fault(format.Unsupported, "a sparse file of an unknown kind, which is not read")
+		return name, nil
+	case kind == typeSparse:
+		ok := false
+		if real, ok = number(b[483:495]); !ok {
+			err, real = &mapError{errors.New("sparse map: the file's size is no number")}, 0
+		}
+		var failed error
+		if spans, failed = s.oldMap(b); failed != nil {
+			err = failed
+		}
+		m.at = s.src.at
+	case version == "." && len(p.sparseMap) == 0:
+		return name, nil
+	case version != "." && version != "0.0" && version != "0.1" && version != "1.0":
+		fault(format.Unsupported, fmt.Sprintf("a sparse file of version %q, which is not read", version))
+		return name, nil
+	default:
+		name = or(p.sparseName, name)
+		if size := or(p.sparseSize, p.sparseReal); len(size) > 0 {
+			ok := false
+			if real, ok = decimal(size); !ok {
+				err, real = &mapError{fmt.Errorf("sparse map: %q is no size", size)}, 0
+			}
+		}
+		if version == "1.0" {
+			var read int64
+			var failed error
+			if spans, read, failed = s.leadingMap(m.stored); failed != nil {
+				err = failed
+			}
+			m.at, m.stored, s.behind = m.at+read, m.stored-read, m.stored-read
+		} else if list, failed := listedMap(p.sparseBlocks, p.sparseMap); failed != nil {
+			err = failed
+		} else {
+			spans = list
+		}
+	}
+	if err == nil && real < 0 {
+		err = &mapError{fmt.Errorf("sparse map: the file's size is %d", real)}
+	}
+	m.size = max(real, 0)
+	m.sparse = &sparse{at: m.at, spans: spans}
+	if err == nil {
+		if err = m.sparse.check(m.size, m.stored); err != nil {
+			err = &mapError{err}
+		}
+	}
+	if e, ok := errors.AsType[*mapError](err); ok {
+		fault(format.BadHeader, e.Error())
+		m.sparse, err = nil, nil
+	}
+	return name, unexpected(err)
+}

@@ -1,0 +1,130 @@
+package tar
+
+import (
+	"io/fs"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// row is a member in memory: 56 bytes, and its name with its link behind.
+type row struct {
+	name             uint64
+	at, size         int64
+	sec              int64
+	nameLen, linkLen uint32
+	nsec             int32
+	owner, group     uint32 // which of table.people
+	mode             uint16
+	kind             format.Kind
+	flags            uint8
+}
+
+const (
+	hasFault  = 1 << iota // in table.faults
+	hasSparse             // in table.sparse
+)
+
+// table is the members as columns: a million must not be a million objects.
+type table struct {
+	volume string
+	rows   format.Rows[row]
+	names  format.Strings
+	people format.Words // owners and groups
+	faults map[int]*format.Problem
+	sparse map[int]*sparse
+	both   []byte
+}
+
+// costOf is what a member takes in memory, with its share of the order of names.
+func costOf(m *member) (n int64) {
+	const row, index, fault = 56, 4, 300
+	n = row + index + int64(len(m.name)+len(m.link))
+	if m.sparse != nil {
+		n += 100 + 16*int64(len(m.sparse.spans))
+	}
+	if m.fault != nil {
+		n += fault
+	}
+	return n
+}
+
+func (t *table) add(m *member) {
+	i := t.rows.Len()
+	x := row{at: m.at, size: m.size, sec: m.sec, nsec: m.nsec, mode: m.mode, kind: m.kind,
+		nameLen: uint32(len(m.name)), linkLen: uint32(len(m.link)), owner: t.people.ID(m.owner), group: t.people.ID(m.group)}
+	t.both = append(append(t.both[:0], m.name...), m.link...)
+	x.name = t.names.Add(t.both)
+	if m.fault != nil {
+		if t.faults == nil {
+			t.faults = map[int]*format.Problem{}
+		}
+		t.faults[i] = m.fault
+		x.flags |= hasFault
+	}
+	if m.sparse != nil {
+		if t.sparse == nil {
+			t.sparse = map[int]*sparse{}
+		}
+		t.sparse[i] = m.sparse
+		x.flags |= hasSparse
+	}
+	t.rows.Add(x)
+}
+
+func (t *table) Len() int { return t.rows.Len() }
+
+func (t *table) Name(i int) string {
+	x := t.rows.At(i)
+	return t.names.At(x.name, int(x.nameLen))
+}
+
+func (t *table) Entry(i int) format.Entry {
+	x := t.rows.At(i)
+	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: fileMode(x.mode), HasMode: true,
+		ModTime: time.Unix(x.sec, int64(x.nsec)).UTC(), Owner: t.people.At(x.owner), Group: t.people.At(x.group),
+		Link: t.names.At(x.name+uint64(x.nameLen), int(x.linkLen)), Ref: x.at}
+	if x.flags != 0 {
+		finish(&e, t.volume, t.faults[i], t.sparse[i])
+	}
+	return e
+}
+
+// finish adds to an entry what few have.
+func finish(e *format.Entry, volume string, fault *format.Problem, holes *sparse) {
+	if holes != nil {
+		e.Ref = holes
+	}
+	if fault != nil {
+		p := *fault
+		p.Volume, p.Entry, p.HasEntry = volume, e.Name, true
+		e.Fault = &p
+	}
+}
+
+// entry makes an entry of a member that nobody keeps.
+func (m *member) entry(volume string, p *format.Words) format.Entry {
+	if p.Len() > mostPeople {
+		*p = format.Words{}
+	}
+	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: fileMode(m.mode), HasMode: true,
+		ModTime: time.Unix(m.sec, int64(m.nsec)).UTC(), Owner: p.At(p.ID(m.owner)), Group: p.At(p.ID(m.group)), Link: string(m.link), Ref: m.at}
+	finish(&e, volume, m.fault, m.sparse)
+	return e
+}
+
+func fileMode(m uint16) fs.FileMode {
+	mode := fs.FileMode(m & 0o777)
+	if m&^0o777 == 0 {
+		return mode
+	}
+	for bit, to := range map[uint16]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if m&bit != 0 {
+			mode |= to
+		}
+	}
+	return mode
+}
+
+// mostPeople is how many are remembered of members that are not.
+const mostPeople = 1 << 12

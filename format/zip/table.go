@@ -1,0 +1,104 @@
+package zip
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"time"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// item is an entry in memory: 72 bytes, and its name.
+type item struct {
+	name         uint64
+	off          int64 // of its header
+	stored       int64 // bytes of content
+	size         int64
+	sec          int64
+	nsec         int32
+	nameLen      uint32
+	owner, group uint32 // which of table.people
+	crc          uint32
+	mode         fs.FileMode
+	kind         format.Kind
+	method       uint8 // one that is known
+	flags        uint8
+}
+
+const (
+	hasMode = 1 << iota
+	hasTime
+	isRare // in table.faults or links
+)
+
+// costOfEntry is what an entry takes in memory beside its name, with its share of the
+// order of names.
+const costOfEntry = 72 + 4
+
+// table is the directory as columns: a million entries must not be a million objects.
+type table struct {
+	items  format.Rows[item]
+	names  format.Strings
+	people format.Words // owners and groups
+	faults map[int]*format.Problem
+	links  map[int]string
+}
+
+func (t *table) Len() int { return t.items.Len() }
+
+func (t *table) Name(i int) string {
+	x := t.items.At(i)
+	return t.names.At(x.name, int(x.nameLen))
+}
+
+func (t *table) Entry(i int) format.Entry {
+	x := t.items.At(i)
+	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Mode: x.mode, HasMode: x.flags&hasMode != 0,
+		Owner: t.people.At(x.owner), Group: t.people.At(x.group), Ref: i}
+	if x.flags&hasTime != 0 {
+		e.ModTime = time.Unix(x.sec, int64(x.nsec)).UTC()
+	}
+	if x.kind == format.File {
+		var sum [4]byte
+		binary.BigEndian.PutUint32(sum[:], x.crc)
+		e.Size, e.Digest = x.size, format.Digest{Algo: "crc32", Sum: string(sum[:])}
+	}
+	if x.flags&isRare != 0 {
+		e.Link, e.Fault = t.links[i], t.faults[i]
+	}
+	return e
+}
+
+func (t *table) fault(i int, p *format.Problem) {
+	if t.faults == nil {
+		t.faults = map[int]*format.Problem{}
+	}
+	t.faults[i] = p
+	t.items.At(i).flags |= isRare
+}
+
+func (t *table) link(i int, to string) {
+	if t.links == nil {
+		t.links = map[int]string{}
+	}
+	t.links[i] = to
+	t.items.At(i).flags |= isRare
+}
+
+// readable reports whether there is content, or a link's target, that can be read.
+func (t *table) readable(i int) bool {
+	x := t.items.At(i)
+	return x.kind != format.Dir && (x.flags&isRare == 0 || t.faults[i] == nil)
+}
+
+// codec returns what undoes the compression.
+func (x *item) codec() string {
+	switch x.method {
+	case deflated:
+		return codec.Deflate
+	case zstd:
+		return codec.Zstd
+	}
+	return codec.Raw
+}
