@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
@@ -51,6 +52,10 @@ type OpenOptions struct {
 	// own server. "none" allows nothing, "any" everything; else each is an
 	// address or a folder, and what lies below it is allowed too.
 	External []string `json:"external,omitempty"`
+	// Index says where an index of the archive may be that was kept.
+	Index UseIndex `json:"index"`
+	// once says that all entries are wanted, one after the other, and no more.
+	once bool
 	// CacheBytes bounds what is kept in memory of a remote archive; 0 is 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
@@ -65,7 +70,7 @@ func (o OpenOptions) formats() []*format.Format {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Limits: o.Limits, Param: o.Param}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Limits: o.Limits, Param: o.Param}
 }
 
 // An Archive is an archive open for reading. Its methods may run in parallel.
@@ -76,6 +81,10 @@ type Archive struct {
 	name    string
 	engine  *engine.Engine
 	objects objects
+	index   IndexState
+	proof   *prover // nil if nothing is proven
+	asked   OpenOptions
+	took    time.Duration // to open it
 }
 
 // Open opens the archive at an address.
@@ -94,7 +103,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache))
 		limits = engine.Far
 	}
-	a := &Archive{st: st, name: name}
+	a := &Archive{st: st, name: name, asked: o}
 	a.objects = objects{st: st, name: name, allowed: o.External}
 	a.engine = engine.New(a.objects.open, limits)
 	// Held from the start, so that what recognising fetches is there for reading.
@@ -102,11 +111,27 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	if _, err := a.objects.open(ctx, name, false); err != nil && namesBelow(ctx, st, name) == nil {
 		return nil, err
 	}
+	if o.Index.any() {
+		if x := a.findIndex(ctx, o); x != nil {
+			a.f = format.ByName(o.formats(), x.Format)
+			a.r = &keptReader{x: x, open: func(ctx context.Context) (format.Reader, error) { return openAs(ctx, a.f, st, name, o) }}
+			if x.Chunk > 0 {
+				a.proof = &prover{x: x}
+			}
+			return a, nil
+		}
+		if o.Index.Folder != nil && limits == engine.Far {
+			// All of the list is fetched now, to be kept.
+			o.FewLookups, a.asked.FewLookups = false, false
+		}
+	}
+	start := time.Now()
 	var err error
 	if a.f, a.r, err = recognise(ctx, st, name, o); err != nil {
 		a.objects.close()
 		return nil, err
 	}
+	a.took = time.Since(start)
 	return a, nil
 }
 
@@ -238,11 +263,15 @@ func (a *Archive) Below(ctx context.Context, dir string) iter.Seq2[Entry, error]
 	if dir == "." {
 		return a.Entries(ctx)
 	}
-	if d, ok := a.r.(format.Descender); ok {
+	return entriesBelow(ctx, a.r, dir)
+}
+
+func entriesBelow(ctx context.Context, r format.Reader, dir string) iter.Seq2[Entry, error] {
+	if d, ok := r.(format.Descender); ok {
 		return d.EntriesBelow(ctx, dir)
 	}
 	return func(yield func(Entry, error) bool) {
-		for e, err := range a.Entries(ctx) {
+		for e, err := range r.Entries(ctx) {
 			if err == nil && !strings.HasPrefix(e.Name, dir+"/") {
 				continue
 			}
@@ -288,17 +317,26 @@ func (a *Archive) Regions(ctx context.Context) iter.Seq2[Region, error] { return
 // About says what is known of the archive as a whole.
 func (a *Archive) About(ctx context.Context) (About, error) { return a.r.About(ctx) }
 
+// Volumes returns the objects that the archive is made of.
+func (a *Archive) Volumes(ctx context.Context) ([]string, error) {
+	if k, ok := a.r.(*keptReader); ok {
+		return k.volumes(a.name), nil
+	}
+	about, err := a.r.About(ctx)
+	return about.Volumes, err
+}
+
 // StoredSize returns how many bytes the archive's volumes have.
 func (a *Archive) StoredSize(ctx context.Context) (int64, error) {
 	if d, ok := a.r.(*dirReader); ok {
 		return d.stored, nil
 	}
-	about, err := a.r.About(ctx)
+	volumes, err := a.Volumes(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var n int64
-	for _, v := range about.Volumes {
+	for _, v := range volumes {
 		size, err := a.VolumeSize(ctx, v)
 		if err != nil {
 			return 0, err
@@ -319,7 +357,8 @@ func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) 
 }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then says io.EOF. Nothing is checked against e's digest.
+// end, and then says io.EOF. Nothing is checked against e's digest; by an index
+// that has digests of pieces, each piece is, before any byte of it is in p.
 func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
@@ -331,21 +370,34 @@ func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int
 		return 0, io.EOF
 	}
 	n := min(int64(len(p)), e.Size-off)
-	if x, ok := a.run(e); ok && n <= a.engine.MaxRequest() {
-		o, err := a.engine.Object(ctx, x)
-		if err == nil {
-			err = o.ReadAt(ctx, p[:n], x.Off+off)
+	var err error
+	if a.proves(e) {
+		var k int
+		if k, err = a.readProven(ctx, e, p[:n], off); err != nil {
+			if !saysWhich(err) {
+				err = &fs.PathError{Op: "read", Path: e.Name, Err: err}
+			}
+			return k, err
 		}
-		if err != nil {
-			return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
-		}
-	} else if err := a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, n), p[:max(n, 0)], off); err != nil {
+	} else if err = a.readStored(ctx, e, p[:max(n, 0)], off); err != nil {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
 	}
 	if n < int64(len(p)) {
 		return int(n), io.EOF
 	}
 	return int(n), nil
+}
+
+// readStored fills p with content bytes of e from off, whatever they are.
+func (a *Archive) readStored(ctx context.Context, e Entry, p []byte, off int64) error {
+	if x, ok := a.run(e); ok && int64(len(p)) <= a.engine.MaxRequest() {
+		o, err := a.engine.Object(ctx, x)
+		if err != nil {
+			return err
+		}
+		return o.ReadAt(ctx, p, x.Off+off)
+	}
+	return a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, int64(len(p))), p, off)
 }
 
 // run returns e's content as one raw run, if it is one and the format can say so
@@ -402,6 +454,14 @@ func (a *Archive) expect(ctx context.Context, m *Meter, wanted func(Entry) bool)
 
 // sweep reads the contents of entries; see engine.Sweep.
 func (a *Archive) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
+	if a.proof != nil {
+		each = a.provenEach(ctx, each)
+	}
+	return a.sweepStored(ctx, entries, ordered, each)
+}
+
+// sweepStored is sweep of what is stored, whatever that is.
+func (a *Archive) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
 	return a.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
 			if !yield(engine.Item{Entry: e, Extents: a.r.Extents(ctx, e, 0, e.Size)}, err) || err != nil {

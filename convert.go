@@ -63,18 +63,11 @@ func Convert(ctx context.Context, a *Archive, st store.Store, name string, o Pac
 		if err != nil {
 			return err
 		}
-		return a.sweep(ctx, refers.others(p.source(ctx, a)), true, func(it sweepItem, content io.Reader, err error) error {
-			if err == nil && it.Entry.Fault != nil {
-				err = &format.CorruptError{Format: a.f.Name, Problem: *it.Entry.Fault}
-			}
-			if err != nil {
-				return p.fail(it.Entry.Name, err)
-			}
-			if p.implied(ctx, a, it.Entry) {
-				return nil
-			}
-			return p.add(ctx, it.Entry, &source{Reader: content})
-		})
+		entries := refers.others(p.source(ctx, a))
+		if p.f.Copies && store.CopiesFrom(p.st.Store, store.AddressOf(a.st, a.name)) {
+			return p.convertWithin(ctx, a, entries)
+		}
+		return p.swept(ctx, a, entries)
 	})
 	done := Converted{Summary: sum, Lost: lost(a.f.Keeps &^ f.Keeps)}
 	if p.copies {
@@ -109,6 +102,22 @@ func (p *packer) source(ctx context.Context, a *Archive) iter.Seq2[Entry, error]
 	}
 }
 
+// swept reads the contents of entries, many at once, and adds them in order.
+func (p *packer) swept(ctx context.Context, a *Archive, entries iter.Seq2[Entry, error]) error {
+	return a.sweep(ctx, entries, true, func(it sweepItem, content io.Reader, err error) error {
+		if err == nil && it.Entry.Fault != nil {
+			err = &format.CorruptError{Format: a.f.Name, Problem: *it.Entry.Fault}
+		}
+		if err != nil {
+			return p.fail(it.Entry.Name, err)
+		}
+		if p.implied(ctx, a, it.Entry) {
+			return nil
+		}
+		return p.add(ctx, it.Entry, &source{Reader: content})
+	})
+}
+
 // maxHops is how many hard links may lead to each other before a file.
 const maxHops = 40
 
@@ -138,7 +147,7 @@ func (p *packer) convertNear(ctx context.Context, a *Archive) error {
 			}
 			continue
 		}
-		r := a.engine.NewReader(ctx, a.Extents(ctx, e), e.Size)
+		r := a.reader(ctx, e, 0)
 		err := p.add(ctx, e, &source{Reader: r})
 		r.Close()
 		if err != nil {
@@ -160,8 +169,12 @@ func (p *packer) implied(ctx context.Context, a *Archive, e Entry) bool {
 	return false
 }
 
-// section returns e's content as one run of stored bytes, if it is one.
+// section returns e's content as one run of stored bytes, if it is one that nobody
+// has to look at.
 func (a *Archive) section(ctx context.Context, e Entry) (*format.Section, bool) {
+	if a.proves(e) {
+		return nil, false
+	}
 	var run *Extent
 	for x, err := range a.Extents(ctx, e) {
 		if err != nil || run != nil || x.Codec != codec.Raw || x.At != 0 || x.Size != e.Size {

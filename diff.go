@@ -147,7 +147,7 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 		}
 		return "", nil
 	}
-	same, err := sameContent(a.engine.NewReader(ctx, a.Extents(ctx, ea), ea.Size), b.engine.NewReader(ctx, b.Extents(ctx, eb), eb.Size))
+	same, err := sameContent(a.reader(ctx, ea, 0), b.reader(ctx, eb, 0))
 	if err != nil || same {
 		return "", err
 	}

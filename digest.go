@@ -1,7 +1,6 @@
 package holdall
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -105,10 +104,8 @@ var smallBufs = sync.Pool{New: func() any { return new([]byte) }}
 // whole returns the n bytes that r has: where they lie already, if r is a view
 // of memory, else in spare, which grows.
 func whole(r io.Reader, n int64, spare *[]byte) ([]byte, error) {
-	if v, ok := r.(*bytes.Reader); ok && int64(v.Len()) == n {
-		var b grab
-		_, err := v.WriteTo(&b)
-		return b, err
+	if b, ok := inMemory(r, n); ok {
+		return b, nil
 	}
 	if int64(cap(*spare)) < n {
 		*spare = make([]byte, n)
@@ -126,9 +123,12 @@ func (g *grab) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copyChecked copies e's content from r to w and checks it, if e has a digest.
-// The bytes count for m as they come.
+// copyChecked copies e's content from r to w and checks it, if e has a digest and
+// nothing has proven it. The bytes count for m as they come.
 func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Meter) error {
+	if isProven(r) {
+		e.Digest = Digest{}
+	}
 	if e.Size <= smallContent {
 		spare := smallBufs.Get().(*[]byte)
 		defer smallBufs.Put(spare)
@@ -141,6 +141,9 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Mete
 			_, err = w.Write(b)
 		}
 		return err
+	}
+	if p, ok := r.(*provenReader); ok {
+		return p.copyTo(ctx, w, m)
 	}
 	h := newHash(e.Digest.Algo)
 	buf := make([]byte, 256<<10)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 )
 
@@ -408,6 +409,18 @@ func problemOf(a *Archive, e Entry, err error) Problem {
 		for ext, err := range a.Extents(context.Background(), e) {
 			if err == nil {
 				p.Volume, p.Off = ext.Object, ext.Off
+			}
+			break
+		}
+	}
+	if d, ok := errors.AsType[*ProofError](err); ok {
+		p.Code, p.Message = format.BadChecksum, d.what()
+		for x, err := range a.r.Extents(context.Background(), e, d.Off, d.Len) {
+			if err == nil {
+				p.Volume, p.Off = x.Object, x.Off
+				if x.Codec == codec.Raw {
+					p.Off += max(d.Off-x.At, 0)
+				}
 			}
 			break
 		}

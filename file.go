@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/engine"
 )
 
 // A File is one entry open for reading. ReadAt may be called in parallel; the
@@ -22,7 +21,7 @@ type File struct {
 	e   Entry
 	ctx context.Context
 	off int64
-	seq *engine.Reader // reads ahead from off, while reads are in sequence
+	seq io.ReadCloser // reads ahead from off, while reads are in sequence
 }
 
 // Open opens the file called name.
@@ -58,23 +57,34 @@ func (f *File) Read(p []byte) (int, error) {
 	if f.off >= f.e.Size {
 		return 0, io.EOF
 	}
-	if f.seq == nil {
-		off := f.off
-		rest := func(yield func(Extent, error) bool) {
-			for x, err := range f.a.r.Extents(f.ctx, f.e, off, f.e.Size-off) {
-				if !yield(x, err) {
-					return
-				}
-			}
-		}
-		f.seq = f.a.engine.NewReaderAt(f.ctx, rest, off, f.e.Size)
-	}
-	n, err := f.seq.Read(p)
+	n, err := f.ahead().Read(p)
 	f.off += int64(n)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !saysWhich(err) {
 		err = &fs.PathError{Op: "read", Path: f.e.Name, Err: err}
 	}
 	return n, err
+}
+
+// ahead is what reads on from where the file is.
+func (f *File) ahead() io.Reader {
+	if f.seq == nil {
+		f.seq = f.a.reader(f.ctx, f.e, f.off)
+	}
+	return f.seq
+}
+
+// reader returns e's content from off on, proven if it can be.
+func (a *Archive) reader(ctx context.Context, e Entry, off int64) io.ReadCloser {
+	if a.proves(e) {
+		return a.newProvenReader(ctx, e, off)
+	}
+	return a.engine.NewReaderAt(ctx, func(yield func(Extent, error) bool) {
+		for x, err := range a.r.Extents(ctx, e, off, e.Size-off) {
+			if !yield(x, err) {
+				return
+			}
+		}
+	}, off, e.Size)
 }
 
 // Seek moves as io.Seeker says.
@@ -121,6 +131,9 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 		return err
 	}
 	defer f.Close()
+	if p, ok := f.ahead().(*provenReader); ok {
+		return copyChecked(ctx, w, e, p, nil)
+	}
 	return copyChecked(ctx, w, e, f, nil)
 }
 

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -45,19 +46,39 @@ type PackOptions struct {
 	Time time.Time `json:"time,omitzero"`
 	// Prefix is put in front of every name.
 	Prefix string `json:"prefix,omitempty"`
-	// Jobs is how many files are read at once; 0 suits the machine.
+	// Jobs is how many files are read at once; 0 suits the machine. Of objects in a
+	// bucket it is how many requests are under way, 16 if it is 0.
 	Jobs int `json:"jobs,omitempty"`
 	// Embed writes into the archive what the archive that is converted only
 	// refers to. Refer does the opposite, where the format can: entries refer
 	// to where they lie now, or with an address, where that archive will lie.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
+	// Lenient leaves out also an object that its server does not give now, but may
+	// give later. Without it that is the end.
+	Lenient bool `json:"lenient,omitempty"`
+	// NoEmpty writes no archive if nothing comes to be in it.
+	NoEmpty bool `json:"no_empty,omitempty"`
+	// Stale says that objects were listed a while ago: those that were empty then are
+	// looked at again, as the others are when they are read.
+	Stale bool `json:"stale,omitempty"`
+	// Confirm, if it is not nil, is asked when all is written and nothing of it is
+	// there yet. Its error ends the pack.
+	Confirm func(ctx context.Context) error `json:"-"`
+	// Once refuses to replace what is there: the error wraps fs.ErrExist.
+	Once bool `json:"once,omitempty"`
+	// Resume goes on with what an earlier pack into the same place had sent before it
+	// broke off, and keeps what was sent if this one does. Everything is read again,
+	// and what the store proves to have is not sent again.
+	Resume bool `json:"resume,omitempty"`
 	// Param holds what only the format understands.
 	Param map[string]string `json:"param,omitempty"`
 
 	// OnError is told of each entry that could not be packed; the others are.
 	// Without it the first one ends the pack.
 	OnError func(name string, err error) `json:"-"`
+	// Judge, if it is not nil, is asked instead: its error ends the pack.
+	Judge func(name string, err error) error `json:"-"`
 	// Meter counts.
 	Meter *Meter `json:"-"`
 	// Formats replaces the registered formats.
@@ -81,6 +102,12 @@ type Summary struct {
 	// Older is a chunk that was there before and is no part of this set: what
 	// it belongs to had more chunks.
 	Older string `json:"older,omitempty"`
+	// Of what is stored, Copied bytes were copied by the store itself, and Resumed
+	// bytes it had from an earlier try. The others passed through this program.
+	Copied  int64 `json:"copied,omitempty"`
+	Resumed int64 `json:"resumed,omitempty"`
+	// Kept is what waits in the store for a pack that resumes: only after an error.
+	Kept int64 `json:"kept,omitempty"`
 }
 
 const defaultChunkMax = 32 << 30
@@ -89,8 +116,9 @@ const defaultChunkMax = 32 << 30
 // that is converted lies now.
 const ReferHere = "here"
 
-// Pack makes an archive at address from files and folders of this machine. One
-// folder alone gives its contents; several paths are told apart by their names.
+// Pack makes an archive at address from files and folders of this machine, or from
+// addresses of objects and of what lies below them. One folder alone gives its
+// contents; several paths are told apart by their names.
 // The archive, all its chunks included, appears whole or not at all.
 func Pack(ctx context.Context, address string, paths []string, o PackOptions) (Summary, error) {
 	st, name, err := store.OpenAddress(ctx, address)
@@ -102,6 +130,15 @@ func Pack(ctx context.Context, address string, paths []string, o PackOptions) (S
 
 // PackStore is Pack into a given store.
 func PackStore(ctx context.Context, st store.Store, name string, paths []string, o PackOptions) (Summary, error) {
+	switch far := slices.IndexFunc(paths, isFar); {
+	case far < 0:
+	case o.Listed:
+		return Summary{}, fmt.Errorf("%s: addresses cannot be listed one by one, only what lies below them: %w", store.Redact(paths[far]), errors.ErrUnsupported)
+	case slices.ContainsFunc(paths, func(p string) bool { return !isFar(p) }):
+		return Summary{}, fmt.Errorf("%s: addresses and files of this machine are not packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
+	default:
+		return packObjects(ctx, st, name, o, itemsAt(ctx, paths))
+	}
 	roots, err := tree.Roots(paths, o.Listed)
 	if err != nil {
 		return Summary{}, err
@@ -159,9 +196,11 @@ type packer struct {
 	w        format.Writer
 	chunk    int
 	inChunk  int64
+	added    int64 // entries
 	sum      Summary
 	chunkMax int64
 
+	unread  int          // objects, one after the other
 	perLoad atomic.Int32 // files that are likely to fill a load
 	spare   chan *load
 }
@@ -169,6 +208,7 @@ type packer struct {
 func newPacker(st store.Store, name string, f *format.Format, o PackOptions) (*packer, error) {
 	p := &packer{o: o, f: f, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
+	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume
 	if o.ChunkSize < 0 || o.ChunkMax < 0 {
 		return nil, errors.New("chunk sizes cannot be negative")
 	}
@@ -182,7 +222,11 @@ func newPacker(st store.Store, name string, f *format.Format, o PackOptions) (*p
 }
 
 // run packs what feed adds, and publishes it if all went well.
-func (p *packer) run(ctx context.Context, feed func(context.Context) error) (Summary, error) {
+func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum Summary, err error) {
+	defer func() {
+		sum.Copied, sum.Resumed = p.st.Saved()
+		sum.Kept = p.st.Kept()
+	}()
 	if err := vacant(ctx, p.st.Store, p.name); err != nil {
 		return p.sum, err
 	}
@@ -193,6 +237,12 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (Sum
 		}
 	}()
 	if err := feed(ctx); err != nil {
+		return p.sum, err
+	}
+	if p.o.NoEmpty && p.added == 0 {
+		if p.o.Confirm != nil {
+			err = p.o.Confirm(ctx)
+		}
 		return p.sum, err
 	}
 	if p.w == nil && p.chunk == 0 { // an archive of nothing is an archive
@@ -206,6 +256,11 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (Sum
 	if err := ctx.Err(); err != nil {
 		return p.sum, context.Cause(ctx)
 	}
+	if p.o.Confirm != nil {
+		if err := p.o.Confirm(ctx); err != nil {
+			return p.sum, err
+		}
+	}
 	if err := p.st.Publish(ctx); err != nil {
 		return p.sum, err
 	}
@@ -218,7 +273,7 @@ func (p *packer) older(ctx context.Context) string {
 	if p.o.ChunkSize == 0 {
 		return ""
 	}
-	name := chunkName(p.name, p.chunk+1, p.f.Extensions[0])
+	name := ChunkName(p.name, p.chunk+1, p.f.Extensions[0])
 	o, err := p.st.Open(ctx, name)
 	if err != nil {
 		return ""
@@ -235,7 +290,7 @@ func (p *packer) next(ctx context.Context) error {
 	name := p.name
 	if p.o.ChunkSize > 0 {
 		p.chunk++
-		name = chunkName(p.name, p.chunk, p.f.Extensions[0])
+		name = ChunkName(p.name, p.chunk, p.f.Extensions[0])
 	}
 	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
@@ -245,8 +300,8 @@ func (p *packer) next(ctx context.Context) error {
 	return err
 }
 
-// chunkName numbers a chunk: x.caf is x-00001.caf, x-00002.caf, …
-func chunkName(name string, n int, ext string) string {
+// ChunkName numbers a chunk: x.caf is x-00001.caf, x-00002.caf, …
+func ChunkName(name string, n int, ext string) string {
 	dir, base := path.Split(name)
 	if e := path.Ext(base); strings.EqualFold(e, ext) && e != base {
 		base, ext = strings.TrimSuffix(base, e), e
@@ -255,22 +310,7 @@ func chunkName(name string, n int, ext string) string {
 }
 
 // NewScratch opens temporary room on the disk, for CreateOptions.Scratch.
-func NewScratch() (format.Scratch, error) {
-	f, err := os.CreateTemp("", "holdall-scratch-")
-	if err != nil {
-		return nil, err
-	}
-	// Without a name it goes with us, however we end.
-	if os.Remove(f.Name()) == nil {
-		return f, nil
-	}
-	return scratch{f}, nil
-}
-
-// scratch is a temporary file where an open one cannot be removed.
-type scratch struct{ *os.File }
-
-func (s scratch) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
+func NewScratch() (format.Scratch, error) { return sorter.TempFile() }
 
 func (p *packer) finish(ctx context.Context) error {
 	if p.w == nil {
@@ -356,8 +396,9 @@ func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
 		}
 		return p.fail(e.Name, err)
 	}
+	p.added++
 	switch c := content.(type) {
-	case *readAhead:
+	case *readAhead, *pieceReader:
 		p.o.Meter.Add(1, 0)
 	case *format.Section:
 		if c.Sum == nil {
@@ -413,6 +454,9 @@ func (p *packer) fail(name string, err error) error {
 		p.failed = map[string]bool{}
 	}
 	p.failed[name] = true
+	if p.o.Judge != nil {
+		return p.o.Judge(name, err)
+	}
 	if p.o.OnError == nil {
 		return err
 	}

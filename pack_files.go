@@ -259,13 +259,13 @@ func (p *packer) ownFiles() func(string) bool {
 	if p.o.ChunkSize == 0 {
 		return func(file string) bool { return own.Owns(file, p.name) }
 	}
-	stem, _, _ := strings.Cut(chunkName(p.name, 0, p.f.Extensions[0]), "00000")
+	stem, _, _ := strings.Cut(ChunkName(p.name, 0, p.f.Extensions[0]), "00000")
 	return func(file string) bool {
 		base := filepath.Base(file)
 		if !strings.Contains(base, path.Base(stem)) {
 			return false
 		}
-		return own.Owns(file, path.Join(path.Dir(stem), base)) || own.Owns(file, chunkName(p.name, max(p.chunk, 1), p.f.Extensions[0]))
+		return own.Owns(file, path.Join(path.Dir(stem), base)) || own.Owns(file, ChunkName(p.name, max(p.chunk, 1), p.f.Extensions[0]))
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// VerifyOptions are wishes for a check.
+// VerifyOptions are wishes for a check. An index serves for its digests of pieces, if
+// it has any: then damage is told by its place.
 type VerifyOptions struct {
 	OpenOptions
 	// Quick checks the structure and leaves contents alone.
@@ -57,6 +58,13 @@ func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, r
 	if !store.IsNear(st) {
 		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache)) // for the structure and the contents alike
 	}
+	var by *Archive
+	if !o.Quick {
+		if by = proofIn(ctx, st, name, o.OpenOptions); by != nil {
+			defer by.Close()
+		}
+	}
+	o.Index = UseIndex{} // what is looked at is the archive
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
 	f := (*format.Format)(nil)
 	if a != nil {
@@ -83,6 +91,9 @@ func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, r
 			tell(c.Problem)
 		}
 		return sum, nil
+	}
+	if by != nil {
+		return sum, checkByIndex(ctx, by, o, &sum, tell)
 	}
 	err = checkContents(ctx, a, o, &sum, tell)
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {

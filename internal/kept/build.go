@@ -1,0 +1,504 @@
+package kept
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// A Head says what an index is of.
+type Head struct {
+	Format string            `json:"format"`
+	View   string            `json:"view,omitempty"`
+	Param  map[string]string `json:"param,omitempty"`
+	Bound  Bound             `json:"bound"`
+	// Archive is its address, in an index that is nobody else's.
+	Archive string `json:"archive,omitempty"`
+
+	// What it has, so that nobody has to count.
+	Version string   `json:"version,omitempty"` // of the format
+	Objects []string `json:"objects"`           // the archive's own, as Volume.Name
+	Entries int64    `json:"entries"`
+	Files   int64    `json:"files"`
+	Dirs    int64    `json:"dirs"`
+	Bytes   int64    `json:"bytes"`
+
+	// Volumes are where contents lie.
+	Volumes []Volume `json:"volumes,omitempty"`
+	// Chunk is how many bytes of a content a digest is of; 0 is no digests.
+	Chunk int64 `json:"chunk,omitempty"`
+}
+
+// Bound is the one version of an archive that an index is of. What is not known of it
+// is zero.
+type Bound struct {
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"mtime,omitzero"`
+	Version string    `json:"version,omitempty"` // the store's own word for it
+	Head    string    `json:"head,omitempty"`    // digest of its first bytes
+	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
+}
+
+// A Volume is an object that contents lie in: the archive if its name is empty, what
+// lies below that if it begins with a slash, and anything else if it is External.
+type Volume struct {
+	Name     string `json:"name"`
+	External bool   `json:"external,omitempty"`
+}
+
+// Options of Build.
+type Options struct {
+	Scratch func() (sorter.Scratch, error)
+	Memory  int64 // for rows that are sorted; 0 is 100 MiB
+	// Digests yields those of the pieces of all contents, of Head.Chunk bytes each, in
+	// the order of Entries; zeros for a piece that nothing vouches for. It is not asked
+	// without Head.Chunk.
+	Digests iter.Seq2[[DigestLen]byte, error]
+}
+
+// DigestLen is how long the digest of a piece is: a BLAKE3.
+const DigestLen = 32
+
+const (
+	pageStored = 24 << 10 // about how long a page of rows becomes
+	pageLong   = 1 << 20  // and is at most before it is compressed, but for one row
+	pageRows   = 1024
+	pageNames  = 4 << 20 // bytes of names, of which a page has little where they are alike
+	orderItems = 8192
+	proofItems = 512
+)
+
+// Build writes the index of the archive called name, that r has open, to w.
+func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head Head, o Options) (Head, error) {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return head, err
+	}
+	defer z.Close()
+	memory := o.Memory
+	if memory == 0 {
+		memory = 100 << 20
+	}
+	again := func([]byte) error { return nil } // the last one counts
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{},
+		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
+		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
+	defer b.sort.Close()
+	defer b.implied.Close()
+	if err := b.w.write([]byte(magic)); err != nil {
+		return head, err
+	}
+	if err := b.gather(); err != nil {
+		return head, err
+	}
+	var root rootPage
+	rows, err := b.rows()
+	if err != nil {
+		return head, err
+	}
+	order, err := b.orders()
+	if err != nil {
+		return head, err
+	}
+	proofs, err := b.digests(o.Digests)
+	if err != nil {
+		return head, err
+	}
+	root.Pages = b.w.off
+	for _, t := range []struct {
+		into *tree
+		refs []ref
+	}{{&root.Proofs, proofs}, {&root.Order, order}, {&root.Rows, rows}} {
+		if *t.into, err = b.w.nodes(t.refs); err != nil {
+			return head, err
+		}
+	}
+	root.Head = b.head
+	return b.head, b.finish(root)
+}
+
+// rootPage is what the root has.
+type rootPage struct {
+	Head
+	Pages  int64 `json:"pages"` // where they end
+	Rows   tree  `json:"rows"`
+	Order  tree  `json:"order,omitzero"`
+	Proofs tree  `json:"proofs,omitzero"`
+}
+
+// finish writes the root, and at last
+//
+//	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
+//	u32 CRC-32C of the 20 bytes before, "holdall1"
+func (b *builder) finish(root rootPage) error {
+	text, err := json.Marshal(root)
+	if err != nil {
+		return err
+	}
+	r, err := b.w.page(text, nil, 0, 1)
+	if err != nil {
+		return err
+	}
+	f := binary.LittleEndian.AppendUint64(nil, uint64(r.off))
+	f = binary.LittleEndian.AppendUint32(f, uint32(r.stored))
+	f = binary.LittleEndian.AppendUint32(f, uint32(r.long))
+	f = binary.LittleEndian.AppendUint32(f, r.sum)
+	f = binary.LittleEndian.AppendUint32(f, crc32.Checksum(f, castagnoli))
+	return b.w.write(append(f, endMagic...))
+}
+
+// A builder makes an index.
+type builder struct {
+	ctx  context.Context
+	r    format.Reader
+	name string
+	head Head
+	w    *binder
+	// Entries often come in the order of rows already. What they imply does not, and
+	// would spoil that.
+	sort, implied *sorter.Sorter
+
+	numbers  map[Volume]int
+	lastName string // of the object whose number was asked for last
+	lastOf   int
+
+	xs      []format.Extent // of one entry
+	volumes []int
+
+	rank   int64
+	proof  int64
+	sorted bool     // the order of rows is that of the archive
+	order  []uint32 // by rank, the number of its row and one more; 0 has none
+}
+
+// number is that of the volume of an extent; ok is false if an index cannot lead there.
+func (b *builder) number(x *format.Extent) (n int, ok bool) {
+	if !x.External && b.lastName != "" && x.Object == b.lastName {
+		return b.lastOf, true
+	}
+	v := Volume{x.Object, x.External}
+	if !x.External {
+		rest, ok := strings.CutPrefix(x.Object, b.name)
+		if !ok || rest != "" && rest[0] != '/' {
+			return 0, false
+		}
+		v.Name = rest
+	}
+	n, ok = b.numbers[v]
+	if !ok {
+		n = len(b.head.Volumes)
+		b.head.Volumes = append(b.head.Volumes, v)
+		b.numbers[v] = n
+	}
+	if !x.External {
+		b.lastName, b.lastOf = x.Object, n
+	}
+	return n, true
+}
+
+// gather gives all rows to the sorter.
+func (b *builder) gather() error {
+	contiguous, _ := b.r.(format.Contiguous)
+	var s state
+	var r row
+	var key, value []byte
+	lastDir := ""
+	b.head.Volumes = nil
+	var e format.Entry
+	r.entry = &e
+	for next, err := range b.r.Entries(b.ctx) {
+		e = next
+		if err == nil {
+			err = check(&e)
+		}
+		if err == nil && b.rank == maxRows {
+			err = fmt.Errorf("more than %d entries", int64(maxRows))
+		}
+		if err != nil {
+			return err
+		}
+		r.place, r.implied = placeOf(e.Name), false
+		r.one, r.elsewhere, r.extents = false, false, r.extents[:0]
+		if err := b.locate(&r, contiguous); err != nil {
+			return err
+		}
+		r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(&e, b.head.Chunk)
+		b.rank++
+		b.proof += r.proofs
+		s.reset()
+		key = r.appendKey(key[:0])
+		value = s.appendRow(value[:0], &r)
+		if len(value) > maxPage/4 { // attributes, or a name, of megabytes
+			return fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(e.Name)), len(value))
+		}
+		if err := b.sort.Add(key, value); err != nil {
+			return err
+		}
+		if r.dir != lastDir && r.dir != "" {
+			lastDir = r.dir
+			if err := b.imply(r.dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func clip(s string) string { return s[:min(len(s), 64)] }
+
+// locate sets where a row's content lies.
+func (b *builder) locate(r *row, contiguous format.Contiguous) error {
+	e := *r.entry
+	if contiguous != nil {
+		if x, ok := contiguous.Run(e); ok && isPlain(&x, e.Size) && !x.External {
+			if n, ok := b.number(&x); ok {
+				r.one, r.off, r.volume = true, x.Off, n
+				return nil
+			}
+		}
+	}
+	if e.Fault == nil && (!e.Kind.HasContent() || e.Size == 0) {
+		return nil
+	}
+	b.xs, b.volumes = b.xs[:0], b.volumes[:0]
+	inline := 0
+	for x, err := range b.r.Extents(b.ctx, e, 0, e.Size) {
+		if err != nil {
+			if b.ctx.Err() != nil {
+				return context.Cause(b.ctx)
+			}
+			r.elsewhere = true // whoever reads it shall hear of it
+			return nil
+		}
+		n, ok := b.number(&x)
+		if x.Codec == codec.Inline {
+			inline += len(x.Data)
+		}
+		if r.elsewhere = !ok || inline > maxInline || len(b.xs) == maxExtents || x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 || x.Unit < 0 ||
+			x.Off > math.MaxInt64-x.Len || x.At > math.MaxInt64-x.Size; r.elsewhere {
+			return nil
+		}
+		b.xs, b.volumes = append(b.xs, x), append(b.volumes, n)
+	}
+	if len(b.xs) == 1 && isPlain(&b.xs[0], e.Size) {
+		r.one, r.off, r.volume = true, b.xs[0].Off, b.volumes[0]
+		return nil
+	}
+	r.extents = appendExtents(r.extents, b.xs, b.volumes)
+	return nil
+}
+
+// imply adds dir and all above it as what the names below imply.
+func (b *builder) imply(dir string) error {
+	var key, value []byte
+	var s state
+	for at := 0; ; at++ {
+		k := strings.IndexByte(dir[at:], '/')
+		if at += k; k < 0 {
+			at = len(dir)
+		}
+		r := row{place: placeOf(dir[:at]), implied: true, entry: &format.Entry{Kind: format.Dir}}
+		r.base += "/"
+		s.reset()
+		key, value = r.appendKey(key[:0]), s.appendRow(value[:0], &r)
+		if err := b.implied.Add(key, value); err != nil {
+			return err
+		}
+		if at == len(dir) {
+			return nil
+		}
+	}
+}
+
+// merged yields what both sorters have, in order.
+func (b *builder) merged() iter.Seq2[sorter.Row, error] {
+	return func(yield func(sorter.Row, error) bool) {
+		next, stop := iter.Pull2(b.implied.Sorted())
+		defer stop()
+		dir, err, more := next()
+		for row, rerr := range b.sort.Sorted() {
+			for more && err == nil && rerr == nil && bytes.Compare(dir.Key, row.Key) < 0 {
+				if !yield(dir, nil) {
+					return
+				}
+				dir, err, more = next()
+			}
+			if err = cmp.Or(err, rerr); !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for more && yield(dir, err) && err == nil {
+			dir, err, more = next()
+		}
+	}
+}
+
+// rows writes the pages of rows.
+func (b *builder) rows() ([]ref, error) {
+	b.order = make([]uint32, b.rank)
+	b.sorted = true
+	var (
+		refs         []ref
+		one, s       state
+		r            row
+		e            format.Entry
+		page         []byte
+		key, lastKey []byte
+		first        []byte
+		number, from int64
+		sums, names  int // bytes of digests, and of names, in the page
+		own          []string
+		ownDir       string
+		lastRank     int64 = -1
+	)
+	s.reset()
+	flush := func() error {
+		if number == from {
+			return nil
+		}
+		ref, err := b.w.page(page, first, from, number-from)
+		refs = append(refs, ref)
+		page, sums, names, from = page[:0], 0, 0, number
+		s.reset()
+		return err
+	}
+	for at, err := range b.merged() {
+		if err == nil && number&0xfff == 0 {
+			err = context.Cause(b.ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		one.reset()
+		e = format.Entry{}
+		r.entry = &e
+		if err := one.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
+			return nil, err
+		}
+		if r.dir != string(one.dir) {
+			r.dir = string(one.dir)
+		}
+		r.base = string(one.base)
+		if r.dir != ownDir {
+			own, ownDir = own[:0], r.dir
+		}
+		for len(own) > 0 && !strings.HasPrefix(r.base, own[len(own)-1]) {
+			own = own[:len(own)-1]
+		}
+		if r.implied && slices.Contains(own, r.base[:len(r.base)-1]) {
+			continue // it is there
+		}
+		if number == maxRows {
+			return nil, fmt.Errorf("more than %d rows", int64(maxRows))
+		}
+		key = append(key[:0], at.Key...)
+		if number == from {
+			k := shared(lastKey, string(key))
+			first = slices.Clone(key[:min(k+1, len(key))])
+		}
+		page = s.appendRow(page, &r)
+		names += len(r.dir) + 1 + len(r.base)
+		if number++; !r.implied {
+			if !r.whole {
+				own = append(own, r.base)
+			}
+			b.count(&e)
+			sums += len(r.entry.Digest.Sum)
+			b.order[r.rank] = uint32(number)
+			b.sorted = b.sorted && r.rank > lastRank
+			lastRank = r.rank
+		}
+		key, lastKey = lastKey, key
+		if sums+(len(page)-sums)/3 >= pageStored || len(page) >= pageLong || names >= pageNames || number-from == pageRows {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return refs, flush()
+}
+
+func (b *builder) count(e *format.Entry) {
+	b.head.Entries++
+	switch {
+	case e.Kind == format.Dir:
+		b.head.Dirs++
+	case e.Kind.HasContent():
+		b.head.Files++
+		b.head.Bytes += e.Size
+	}
+}
+
+// orders writes the pages of order, unless rows are in it:
+//
+//	varint the row's number and one more, told apart from that before; 0 has none
+func (b *builder) orders() (refs []ref, err error) {
+	if b.sorted {
+		return nil, nil
+	}
+	var page []byte
+	for from := 0; from < len(b.order); from += orderItems {
+		part := b.order[from:min(from+orderItems, len(b.order))]
+		page = page[:0]
+		last := int64(0)
+		for _, n := range part {
+			page = binary.AppendVarint(page, int64(n)-last)
+			last = int64(n)
+		}
+		r, err := b.w.page(page, nil, int64(from), int64(len(part)))
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
+
+// digests writes the pages of digests.
+func (b *builder) digests(all iter.Seq2[[DigestLen]byte, error]) (refs []ref, err error) {
+	if b.head.Chunk == 0 {
+		return nil, nil
+	}
+	var page []byte
+	n, from := int64(0), int64(0)
+	flush := func() error {
+		if n == from {
+			return nil
+		}
+		r, err := b.w.page(page, nil, from, n-from)
+		refs, page, from = append(refs, r), page[:0], n
+		return err
+	}
+	for d, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, d[:]...)
+		if n++; n-from == proofItems {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n != b.proof {
+		return nil, errors.New("the archive changed while it was indexed")
+	}
+	return refs, flush()
+}

@@ -1,0 +1,18 @@
+// Package kept is an index of an archive in a file of its own, of which little has to
+// be read to find one name among millions.
+//
+// It is for the root, which puts it in the place of a format's reader; formats know
+// nothing of it. An index is a cache: whoever opens one compares [Head.Bound] with the
+// archive first, and asks the archive where the index is damaged.
+//
+//	"holdall index 1\n"
+//	pages of rows        entries, in the order of directory and name
+//	pages of order       which row comes first, second, … in the archive
+//	pages of digests     of pieces of contents, 32 bytes each
+//	nodes                where the pages are, and the first key of each
+//	root                 JSON: what archive it is of, and where the topmost nodes are
+//	32 bytes             where the root is, and "holdall1"
+//
+// A page is compressed with zstd; whoever leads to it has its length before and after
+// that, and its CRC-32C. The bytes are described in docs/index.md.
+package kept

@@ -1,0 +1,152 @@
+package kept
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// ask asks an index all that can be asked, which may be damaged in any way.
+func ask(t *testing.T, x *Index) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var names []string
+	n := int64(0)
+	for e, err := range x.Entries(ctx) {
+		if err != nil {
+			typed(t, err)
+			break
+		}
+		if n++; n > x.count() {
+			t.Fatalf("%d entries in %d rows", n, x.count())
+		}
+		if len(names) < 10 {
+			names = append(names, e.Name)
+		}
+		for v, err := range x.Extents(ctx, e, 0, e.Size) {
+			if _, bad := errors.AsType[*Error](err); err != nil && !bad && !errors.Is(err, ErrElsewhere) {
+				t.Fatal(err)
+			}
+			if err == nil && min(v.Off, v.Len, v.Size, v.At) < 0 {
+				t.Fatalf("%+v", v)
+			}
+		}
+		if _, err := x.Digests(ctx, e, 0, min(Pieces(&e, x.Chunk), 3)); err != nil {
+			typed(t, err)
+		}
+	}
+	for _, name := range append(names, ".", "a", "nothing") {
+		_, err := x.Lookup(ctx, name)
+		if err != nil {
+			typed(t, err)
+		}
+		for _, seq := range []func(func(format.Entry, error) bool){x.ReadDir(ctx, name), x.EntriesBelow(ctx, name), x.EntriesFrom(ctx, name)} {
+			k := int64(0)
+			for _, err := range seq {
+				if err != nil {
+					typed(t, err)
+					break
+				}
+				if k++; k > x.count() {
+					t.Fatal("no end")
+				}
+			}
+		}
+	}
+}
+
+// typed is the check of an error: it is about the index, or says what is not there.
+func typed(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal("an index that takes for ever")
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{0, 3, 40} {
+		entries, xs := anyEntries(rnd, n)
+		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
+		f.Add(b)
+		b, _ = build(f, l, Head{Format: "list", Chunk: MinChunk}, Options{Digests: func(yield func([DigestLen]byte, error) bool) {
+			for e := range l.Entries(f.Context()) {
+				for range Pieces(&e, MinChunk) {
+					if !yield([DigestLen]byte{1}, nil) {
+						return
+					}
+				}
+			}
+		}})
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := openBytes(t.Context(), b)
+		if err != nil {
+			return
+		}
+		defer x.Close()
+		ask(t, x)
+	})
+}
+
+// FuzzRows has what checksums keep from FuzzOpen: pages of rows and nodes.
+func FuzzRows(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 3, 40} {
+		entries, xs := anyEntries(rnd, n)
+		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
+		x, err := openBytes(f.Context(), b)
+		if err != nil {
+			f.Fatal(err)
+		}
+		top := x.all.Top.ref()
+		node, err := x.page(f.Context(), &top, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		refs, err := decodeNode(node)
+		if err != nil {
+			f.Fatal(err)
+		}
+		page, err := x.page(f.Context(), &refs[0], nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(page, node, uint8(len(x.Volumes)))
+	}
+	f.Fuzz(func(t *testing.T, page, node []byte, volumes uint8) {
+		x := &Index{}
+		x.Volumes = make([]Volume, volumes)
+		if refs, err := decodeNode(node); err == nil {
+			for i := range refs {
+				if refs[i].items <= 0 || refs[i].stored > maxPage || i > 0 && refs[i].from != refs[i-1].from+refs[i-1].items {
+					t.Fatalf("%+v", refs)
+				}
+			}
+		}
+		for n := range int64(50) {
+			p, err := x.decodePage(page, &ref{items: n})
+			if err != nil {
+				continue
+			}
+			for i := range p.entries {
+				if e := p.entries[i]; e.Size < 0 || p.place(i).compare(p.place(i)) != 0 {
+					t.Fatalf("%+v", e)
+				}
+				for v, err := range x.Extents(t.Context(), p.entries[i], 0, p.entries[i].Size) {
+					if err == nil && min(v.Off, v.Len, v.Size, v.At) < 0 {
+						t.Fatalf("%+v", v)
+					}
+				}
+			}
+		}
+	})
+}

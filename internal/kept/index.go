@@ -1,0 +1,607 @@
+package kept
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// An Index answers as a format's reader does. Its methods may be called in parallel.
+type Index struct {
+	Head
+	pages
+	archive string // its name, in the place of which volumes stand
+	workers int
+
+	rows, order, proofs shelf
+	all                 tree // rows
+
+	mu     sync.Mutex
+	recent []*page // used last, the last one last
+
+	digests []proofPage // used last, the last one last
+}
+
+// tailGuess is how much of an index's end is read to open it: enough for the nodes of
+// a million rows.
+const tailGuess = 32 << 10
+
+// Open opens an index. Its Head says of what; archive is what that is called now.
+// It closes obj with the index, and if it fails.
+func Open(ctx context.Context, obj store.Object, name, archive string, workers int) (_ *Index, err error) {
+	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1)}
+	defer func() {
+		if err != nil {
+			obj.Close()
+		}
+	}()
+	tail := make([]byte, tailGuess)
+	n, err := store.ReadTail(ctx, obj, tail)
+	if err != nil {
+		return nil, err
+	}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.size, x.tail, x.tailAt = info.Size, tail[:n], info.Size-int64(n)
+	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic {
+		return nil, x.fail(max(x.size-footerLen, 0), errors.New("it does not end as an index does"))
+	}
+	f := tail[n-footerLen : n]
+	at := x.size - footerLen
+	if got, want := crc32.Checksum(f[:20], castagnoli), binary.LittleEndian.Uint32(f[20:]); got != want {
+		return nil, x.fail(at, fmt.Errorf("its end is damaged: expected CRC-32C %08x, found %08x", want, got))
+	}
+	r := ref{off: int64(binary.LittleEndian.Uint64(f)), stored: int(binary.LittleEndian.Uint32(f[8:])), long: int(binary.LittleEndian.Uint32(f[12:])),
+		sum: binary.LittleEndian.Uint32(f[16:])}
+	if r.off < int64(len(magic)) || r.stored > maxPage || r.long > maxPage || r.off > at-int64(r.stored) {
+		return nil, x.fail(at, fmt.Errorf("a root of %d bytes at %d", r.stored, r.off))
+	}
+	text, err := x.page(ctx, &r, nil)
+	if err != nil {
+		return nil, err
+	}
+	var root rootPage
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
+	}
+	x.Head = root.Head
+	if err := x.sane(&root); err != nil {
+		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
+	}
+	x.all = root.Rows
+	x.rows, x.order, x.proofs = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}, shelf{p: &x.pages, t: root.Proofs}
+	return x, nil
+}
+
+// sane says what cannot be about a root.
+func (x *Index) sane(root *rootPage) error {
+	for _, t := range []tree{root.Rows, root.Order, root.Proofs} {
+		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
+			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
+			return errors.New("a tree that is none")
+		}
+	}
+	if root.Rows.Top.Items > maxRows || root.Order.Top.Items > maxRows || root.Head.Entries < 0 || root.Head.Entries > root.Rows.Top.Items || root.Files < 0 || root.Dirs < 0 ||
+		root.Bytes < 0 || root.Chunk < 0 || root.Chunk > 0 && !IsChunk(root.Chunk) {
+		return errors.New("numbers that cannot be")
+	}
+	for _, v := range root.Volumes {
+		if err := v.sane(); err != nil {
+			return err
+		}
+	}
+	for _, name := range root.Objects {
+		if err := (Volume{Name: name}).sane(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bounds of Head.Chunk, which is a power of two: a piece is held in memory to be
+// checked.
+const (
+	MinChunk = 64 << 10
+	MaxChunk = 1 << 20
+)
+
+// IsChunk reports whether digests may be of that many bytes each.
+func IsChunk(n int64) bool { return MinChunk <= n && n <= MaxChunk && n&(n-1) == 0 }
+
+// sane keeps an index from leading anywhere but into its archive; what is External is
+// judged where it is followed.
+func (v Volume) sane() error {
+	if v.External || v.Name == "" {
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(v.Name, "/"); !ok || !fs.ValidPath(rest) {
+		return fmt.Errorf("%q, which is not in the archive", v.Name)
+	}
+	return nil
+}
+
+// Name is where the index lies.
+func (x *Index) Name() string { return x.name }
+
+// Size is how long the index is.
+func (x *Index) Size() int64 { return x.size }
+
+// Close ends the use of the index.
+func (x *Index) Close() error { return x.obj.Close() }
+
+// Object is the name of a volume, as extents have it.
+func (x *Index) object(volume int) (string, bool) {
+	v := &x.Volumes[volume]
+	if v.External {
+		return v.Name, true
+	}
+	if v.Name == "" {
+		return x.archive, false
+	}
+	return x.archive + v.Name, false
+}
+
+// A page is decoded rows.
+type page struct {
+	from    int64
+	entries []format.Entry // with their names; Ref is a *handle
+	marks   []mark
+	ranks   []uint32
+	names   []byte // all of them
+	extents []byte // all of them
+	ends    []int  // where each ends
+}
+
+// A mark is what a row is besides an entry.
+type mark struct {
+	dirLen         int32 // of the name
+	implied, whole bool
+}
+
+// A handle is where an entry's content lies.
+type handle struct {
+	off       int64
+	proof     int64
+	extents   string // if it is not one run
+	volume    int32
+	one       bool
+	elsewhere bool
+}
+
+// spares are pages that are used again.
+var spares = sync.Pool{New: func() any { return new(page) }}
+
+// decodePage decodes the rows in b, of the page at r.
+func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
+	if r.items > pageRows {
+		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
+	}
+	p := spares.Get().(*page)
+	n := int(r.items)
+	p.from = r.from
+	if cap(p.entries) < n {
+		p.entries, p.marks, p.ranks = make([]format.Entry, n), make([]mark, n), make([]uint32, n)
+	}
+	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
+	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
+	handles := make([]handle, n)
+	var s state
+	var w row
+	s.reset()
+	c := &scanner{b: b}
+	for i := range n {
+		w.entry = &p.entries[i]
+		if err := s.decode(c, &w, x.Chunk); err != nil {
+			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+int64(i), err))
+		}
+		h := &handles[i]
+		h.off, h.proof, h.volume, h.one, h.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
+		if w.one && w.volume >= len(x.Volumes) {
+			return nil, x.fail(r.off, errRow)
+		}
+		if !w.implied && !w.one {
+			p.extents = append(p.extents, w.extents...)
+			h.volume = int32(len(w.extents)) // until all are there
+		}
+		w.entry.Ref = h
+		p.names = s.appendName(p.names)
+		if w.implied {
+			p.names = p.names[:len(p.names)-1]
+		}
+		if p.ends = append(p.ends, len(p.names)); len(p.names) > pageNames+maxPage {
+			return nil, x.fail(r.off, errRow)
+		}
+		p.marks[i] = mark{int32(len(s.dir)), w.implied, w.whole}
+		p.ranks[i] = uint32(w.rank)
+	}
+	if c.at != len(b) {
+		return nil, x.fail(r.off, errRow)
+	}
+	names, extents := string(p.names), string(p.extents)
+	at := 0
+	for i, end := range p.ends {
+		p.entries[i].Name = names[at:end]
+		at = end
+		if h := &handles[i]; !h.one && !p.marks[i].implied {
+			h.extents, extents = extents[:h.volume], extents[h.volume:]
+		}
+	}
+	return p, nil
+}
+
+// free gives back a page that nobody has any more.
+func (p *page) free() {
+	clear(p.entries)
+	spares.Put(p)
+}
+
+// place is where a row stands.
+func (p *page) place(i int) place {
+	m, name := &p.marks[i], p.entries[i].Name
+	at := place{base: name, whole: m.whole}
+	if m.dirLen > 0 {
+		at.dir, at.base = name[:m.dirLen], name[m.dirLen+1:]
+	}
+	if m.implied {
+		at.base += "/"
+	}
+	return at
+}
+
+// compare orders a row and a place.
+func (p *page) compare(i int, at place) int { return p.place(i).compare(at) }
+
+// maxRecent is how many rows of pages are kept that were read for single names.
+const maxRecent = 40_000
+
+// page returns a page that is kept for who asks next.
+func (x *Index) at(ctx context.Context, r *ref) (*page, error) {
+	x.mu.Lock()
+	for i, p := range x.recent {
+		if p.from == r.from {
+			copy(x.recent[i:], x.recent[i+1:])
+			x.recent[len(x.recent)-1] = p
+			x.mu.Unlock()
+			return p, nil
+		}
+	}
+	x.mu.Unlock()
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	p, err := x.decodePage(b, r)
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := len(p.entries)
+	keep := len(x.recent)
+	for keep > 0 && n+len(x.recent[keep-1].entries) <= maxRecent {
+		keep--
+		n += len(x.recent[keep].entries)
+	}
+	x.recent = append(x.recent[:0], x.recent[keep:]...) // the collector has the others: somebody may read them
+	x.recent = append(x.recent, p)
+	return p, nil
+}
+
+// A cursor is at a row.
+type cursor struct {
+	x     *Index
+	steps []step
+	p     *page
+	i     int
+}
+
+// seek goes to the first row that is not less than a place.
+func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
+	return x.seekKey(ctx, at.appendKey(nil), at)
+}
+
+func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
+	c := &cursor{x: x}
+	var err error
+	if c.steps, err = x.rows.findKey(ctx, key); err != nil || c.steps == nil {
+		return c, err
+	}
+	if c.p, err = x.at(ctx, leaf(c.steps)); err != nil {
+		return nil, err
+	}
+	lo, hi := 0, len(c.p.entries)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); c.p.compare(mid, at) < 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if c.i = lo; c.i == len(c.p.entries) {
+		_, err = c.turn(ctx)
+	}
+	return c, err
+}
+
+// turn goes to the next page; behind the last one the cursor is at its end.
+func (c *cursor) turn(ctx context.Context) (bool, error) {
+	more, err := c.x.rows.next(ctx, c.steps)
+	if err != nil || !more {
+		c.p = nil
+		return false, err
+	}
+	c.p, err = c.x.at(ctx, leaf(c.steps))
+	c.i = 0
+	return err == nil, err
+}
+
+func (c *cursor) next(ctx context.Context) error {
+	if c.i++; c.i == len(c.p.entries) {
+		_, err := c.turn(ctx)
+		return err
+	}
+	return nil
+}
+
+// find returns the row of a name: an entry, or what other names imply.
+func (x *Index) find(ctx context.Context, name string) (e format.Entry, m mark, row int64, rank uint32, err error) {
+	at := placeOf(name)
+	c, err := x.seek(ctx, at)
+	if err == nil && c.p != nil && c.p.compare(c.i, at) == 0 {
+		return c.p.entries[c.i], c.p.marks[c.i], c.p.from + int64(c.i), c.p.ranks[c.i], nil
+	}
+	if err == nil && !at.whole {
+		at.base += "/"
+		if c, err = x.seek(ctx, at); err == nil && c.p != nil && c.p.compare(c.i, at) == 0 {
+			return c.p.entries[c.i], c.p.marks[c.i], 0, 0, nil
+		}
+	}
+	if err == nil {
+		err = &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+	}
+	return e, m, 0, 0, err
+}
+
+// Lookup returns the entry called name; a directory that names imply counts.
+func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	e, m, _, _, err := x.find(ctx, name)
+	if m.implied {
+		e = format.Entry{Name: name, Kind: format.Dir}
+	}
+	if err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
+		return format.Entry{Name: name, Kind: format.Dir}, nil
+	}
+	return e, err
+}
+
+// ReadDir yields what lies directly in dir, in the order of names.
+func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		fail := func(err error) { yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err}) }
+		at := place{dir: dir}
+		if dir == "." {
+			at.dir = ""
+		} else if !fs.ValidPath(dir) {
+			fail(fs.ErrNotExist)
+			return
+		}
+		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		if dir != "." && !c.in(dir) {
+			e, err := x.Lookup(ctx, dir)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				fail(fs.ErrNotExist)
+			case err != nil:
+				yield(format.Entry{}, err)
+			case e.Kind != format.Dir:
+				fail(format.ErrNotDir)
+			}
+			return
+		}
+		for c.in(at.dir) {
+			e := c.p.entries[c.i]
+			if c.p.marks[c.i].implied {
+				e.Ref = nil
+			}
+			if e.Name != dir && !yield(e, nil) {
+				return
+			}
+			if err := c.next(ctx); err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+// in reports whether the cursor is at a row directly in dir; "" is the root.
+func (c *cursor) in(dir string) bool {
+	if c.p == nil {
+		return false
+	}
+	m := &c.p.marks[c.i]
+	return int(m.dirLen) == len(dir) && c.p.entries[c.i].Name[:m.dirLen] == dir
+}
+
+// Extents yields where e's content bytes [off, off+n) lie.
+func (x *Index) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		h, ok := e.Ref.(*handle)
+		if !ok || n <= 0 || off >= e.Size {
+			return
+		}
+		if h.elsewhere {
+			yield(format.Extent{}, ErrElsewhere)
+			return
+		}
+		if h.one {
+			v := format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
+			v.Object, v.External = x.object(int(h.volume))
+			yield(v, nil)
+			return
+		}
+		xs, err := x.extents(h)
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		for _, v := range xs {
+			if v.At+v.Size <= off {
+				continue
+			}
+			if v.At >= off+n || !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// extents are those of an entry that has no one run.
+func (x *Index) extents(h *handle) (xs []format.Extent, err error) {
+	err = decodeExtents([]byte(h.extents), func(v format.Extent, volume int) {
+		if volume < len(x.Volumes) {
+			v.Object, v.External = x.object(volume)
+			xs = append(xs, v)
+		} else {
+			xs = append(xs, format.Extent{Off: -1})
+		}
+	})
+	if err == nil && slices.ContainsFunc(xs, func(v format.Extent) bool { return v.Off < 0 }) {
+		err = errRow
+	}
+	if err != nil {
+		return nil, x.fail(-1, err)
+	}
+	return xs, nil
+}
+
+// Has reports whether e is an entry of an index that says where its content lies.
+func (x *Index) Has(e format.Entry) bool {
+	h, ok := e.Ref.(*handle)
+	return ok && !h.elsewhere
+}
+
+// IsElsewhere reports whether e is an entry of an index that does not.
+func IsElsewhere(e format.Entry) bool {
+	h, ok := e.Ref.(*handle)
+	return ok && h.elsewhere
+}
+
+// ErrElsewhere says that the archive has to be asked where a content lies.
+var ErrElsewhere = errors.New("the index does not say where this lies")
+
+// Run returns e's content if it is one raw run.
+func (x *Index) Run(e format.Entry) (format.Extent, bool) {
+	h, ok := e.Ref.(*handle)
+	if !ok || e.Fault != nil || e.Size == 0 {
+		return format.Extent{}, false
+	}
+	if !h.one {
+		if xs, err := x.extents(h); err == nil && len(xs) == 1 && isPlain(&xs[0], e.Size) {
+			return xs[0], true
+		}
+		return format.Extent{}, false
+	}
+	v := format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
+	v.Object, v.External = x.object(int(h.volume))
+	return v, true
+}
+
+// FirstDigest is the number of the digest of the first piece of e's content; ok is
+// false if e is no entry of the index.
+func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
+	h, ok := e.Ref.(*handle)
+	if !ok {
+		return 0, false
+	}
+	return h.proof, true
+}
+
+// Digests returns those of n pieces of e's content from one of them on.
+func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][DigestLen]byte, error) {
+	h, ok := e.Ref.(*handle)
+	if all := Pieces(&e, x.Chunk); !ok || from < 0 || n < 0 || from > all || n > all-from {
+		return nil, x.fail(-1, fmt.Errorf("%s: no digests %d+%d of %d", format.Escape(clip(e.Name)), from, n, all))
+	}
+	var out [][DigestLen]byte // it grows by what is found, not by what a row says
+	for at := h.proof + from; int64(len(out)) < n; {
+		from, sums, err := x.proofPage(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		sums = sums[at-from:]
+		sums = sums[:min(int64(len(sums)), n-int64(len(out)))]
+		out = append(out, sums...)
+		at += int64(len(sums))
+	}
+	return out, nil
+}
+
+// A proofPage is a page of digests.
+type proofPage struct {
+	from int64
+	sums [][DigestLen]byte
+}
+
+// maxProofPages is how many pages of digests are kept: of 16 KiB each.
+const maxProofPages = 64
+
+// proofPage returns the page that has a digest, and the number of its first one.
+func (x *Index) proofPage(ctx context.Context, n int64) (from int64, sums [][DigestLen]byte, err error) {
+	x.mu.Lock()
+	for i, p := range x.digests {
+		if k := n - p.from; k >= 0 && k < int64(len(p.sums)) {
+			copy(x.digests[i:], x.digests[i+1:])
+			x.digests[len(x.digests)-1] = p
+			x.mu.Unlock()
+			return p.from, p.sums, nil
+		}
+	}
+	x.mu.Unlock()
+	steps, err := x.proofs.findItem(ctx, n)
+	if err != nil {
+		return 0, nil, err
+	}
+	if n < 0 || n >= x.proofs.t.Top.Items || steps == nil {
+		return 0, nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", n, x.proofs.t.Top.Items))
+	}
+	r := leaf(steps)
+	if n < r.from || n >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
+		return 0, nil, x.fail(r.off, errNode)
+	}
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(b) != r.long {
+		return 0, nil, x.fail(r.off, fmt.Errorf("a page of %d bytes, expected %d", len(b), r.long))
+	}
+	p := proofPage{r.from, make([][DigestLen]byte, r.items)}
+	for i := range p.sums {
+		copy(p.sums[i][:], b[i*DigestLen:])
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.digests) == maxProofPages {
+		x.digests = append(x.digests[:0], x.digests[1:]...)
+	}
+	x.digests = append(x.digests, p)
+	return p.from, p.sums, nil
+}

@@ -1,0 +1,71 @@
+package kept
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// place is where a name stands among the rows: what is directly in a directory stands
+// together. A name that is no path stands in the root as a whole. A directory that only
+// other names imply has a slash behind it, and stands where the first of them would.
+type place struct {
+	dir, base string
+	whole     bool
+}
+
+// placeOf is the place of an entry's name.
+func placeOf(name string) place {
+	if !fs.ValidPath(name) {
+		return place{base: name, whole: true}
+	}
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return place{dir: name[:i], base: name[i+1:]}
+	}
+	return place{base: name}
+}
+
+// appendKey appends the bytes that stand for a place in the order of rows: of a
+// directory "\0" is "\0\xff", and "\0\1" its end.
+func (p place) appendKey(b []byte) []byte {
+	b = appendText(b, p.dir)
+	b = appendText(b, p.base)
+	if p.whole {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func appendText(b []byte, s string) []byte {
+	for {
+		i := strings.IndexByte(s, 0)
+		if i < 0 {
+			break
+		}
+		b = append(append(b, s[:i+1]...), 0xff)
+		s = s[i+1:]
+	}
+	return append(append(b, s...), 0, 1)
+}
+
+// appendDeeper appends what all keys begin with of what is in directories below dir.
+func appendDeeper(b []byte, dir string) []byte {
+	b = appendText(b, dir)
+	return append(b[:len(b)-2], '/')
+}
+
+// compare orders places as their keys are.
+func (p place) compare(q place) int {
+	if c := strings.Compare(p.dir, q.dir); c != 0 {
+		return c
+	}
+	if c := strings.Compare(p.base, q.base); c != 0 {
+		return c
+	}
+	switch {
+	case p.whole == q.whole:
+		return 0
+	case p.whole:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,394 @@
+package kept
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
+)
+
+// Whoever lists pages reads several with one request: few at first, so that something
+// comes soon.
+const (
+	firstRun = 64 << 10
+	longRun  = 1 << 20
+	// runRows is how many rows are decoded at once.
+	runRows = 8 * pageRows
+	// maxWindow is how many entries are looked for at once where the order of rows is
+	// not that of the archive.
+	firstWindow = 512
+	maxWindow   = 32 << 10
+)
+
+// A stretch is pages that lie one behind the other.
+type stretch struct {
+	refs  []ref
+	pages []*page
+	err   error
+}
+
+// stretches yields the pages of rows [from, to) in stretches.
+func (x *Index) stretches(ctx context.Context, from, to int64) iter.Seq2[*stretch, error] {
+	return func(yield func(*stretch, error) bool) {
+		if from >= to {
+			return
+		}
+		steps, err := x.rows.findItem(ctx, from)
+		if err != nil || steps == nil {
+			if err != nil {
+				yield(nil, err)
+			}
+			return
+		}
+		run := firstRun
+		for {
+			s := &stretch{}
+			long, rows, more := 0, int64(0), true
+			for long < run && rows < runRows && more {
+				r := leaf(steps)
+				if r.from >= to || len(s.refs) > 0 && r.off != s.refs[len(s.refs)-1].off+int64(s.refs[len(s.refs)-1].stored) {
+					break
+				}
+				s.refs = append(s.refs, *r)
+				long, rows = long+r.stored, rows+r.items
+				if more, err = x.rows.next(ctx, steps); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+			if len(s.refs) == 0 || !yield(s, nil) || !more {
+				return
+			}
+			run = min(2*run, longRun)
+		}
+	}
+}
+
+// load reads and decodes the pages of a stretch.
+func (x *Index) load(ctx context.Context, s *stretch) {
+	first, last := &s.refs[0], &s.refs[len(s.refs)-1]
+	b, err := x.stored(ctx, first.off, int(last.off-first.off)+last.stored)
+	if err != nil {
+		s.err = err
+		return
+	}
+	var raw []byte
+	for i := range s.refs {
+		r := &s.refs[i]
+		if raw, s.err = x.unpack(r, b[r.off-first.off:][:r.stored], raw); s.err != nil {
+			return
+		}
+		p, err := x.decodePage(raw, r)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.pages = append(s.pages, p)
+	}
+}
+
+// walk calls each with the pages of rows [from, to), in order. A page is used again
+// when each has returned.
+func (x *Index) walk(ctx context.Context, from, to int64, each func(*page) error) error {
+	return pipe.Ordered(ctx, x.stretches(ctx, from, to), x.workers, x.load, func(s *stretch) error {
+		for i, p := range s.pages {
+			if err := each(p); err != nil {
+				return err
+			}
+			s.pages[i] = nil
+			p.free()
+		}
+		return s.err
+	}, func(*stretch) {})
+}
+
+// enough ends a walk whose consumer has had enough.
+type enough struct{}
+
+func (enough) Error() string { return "enough" }
+
+func (x *Index) count() int64 { return x.all.Top.Items }
+
+// Entries yields every entry in the archive's order.
+func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if x.order.t.Depth == 0 {
+			x.yieldRows(ctx, 0, x.count(), yield)
+			return
+		}
+		x.yieldPicked(ctx, x.ordered(ctx, 0), yield)
+	}
+}
+
+// yieldRows yields the entries of rows [from, to) as they are.
+func (x *Index) yieldRows(ctx context.Context, from, to int64, yield func(format.Entry, error) bool) bool {
+	err := x.walk(ctx, from, to, func(p *page) error {
+		for i := range p.entries {
+			if n := p.from + int64(i); n < from || n >= to || p.marks[i].implied {
+				continue
+			}
+			if !yield(p.entries[i], nil) {
+				return enough{}
+			}
+		}
+		return nil
+	})
+	if err == (enough{}) {
+		return false
+	}
+	return err == nil || yield(format.Entry{}, err) && false
+}
+
+// EntriesFrom yields entries in the archive's order, from the named one on.
+func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		_, m, row, rank, err := x.find(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = notFound("entries", name)
+		}
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		switch {
+		case m.implied:
+			yield(format.Entry{}, notFound("entries", name))
+		case x.order.t.Depth == 0:
+			x.yieldRows(ctx, row, x.count(), yield)
+		default:
+			x.yieldPicked(ctx, x.ordered(ctx, int64(rank)), yield)
+		}
+	}
+}
+
+// ordered yields the numbers of rows in the order of the archive, from a rank on.
+func (x *Index) ordered(ctx context.Context, from int64) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		steps, err := x.order.findItem(ctx, from)
+		for more := steps != nil; more && err == nil; more, err = x.order.next(ctx, steps) {
+			r := leaf(steps)
+			b, perr := x.page(ctx, r, nil)
+			if perr != nil {
+				err = perr
+				break
+			}
+			n := int64(0)
+			for i := range r.items {
+				d, k := binary.Varint(b)
+				if n += d; k <= 0 || n < 0 || n > x.count() {
+					yield(0, x.fail(r.off, fmt.Errorf("rank %d: no row", r.from+i)))
+					return
+				}
+				b = b[k:]
+				if n > 0 && r.from+i >= from && !yield(n-1, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(0, err)
+		}
+	}
+}
+
+// yieldPicked yields the entries of rows in any order, window by window.
+func (x *Index) yieldPicked(ctx context.Context, rows iter.Seq2[int64, error], yield func(format.Entry, error) bool) {
+	next, stop := iter.Pull2(rows)
+	defer stop()
+	var want []pick
+	var found []format.Entry
+	for size := firstWindow; ; size = min(2*size, maxWindow) {
+		want = want[:0]
+		for len(want) < size {
+			n, err, ok := next()
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			if !ok {
+				break
+			}
+			want = append(want, pick{n, len(want)})
+		}
+		if len(want) == 0 {
+			return
+		}
+		if cap(found) < len(want) {
+			found = make([]format.Entry, len(want))
+		}
+		found = found[:len(want)]
+		if err := x.pick(ctx, want, found); err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		for i := range found {
+			if !yield(found[i], nil) {
+				return
+			}
+		}
+		clear(found)
+	}
+}
+
+// A pick is a row that is wanted, and where.
+type pick struct {
+	row int64
+	at  int
+}
+
+// pick finds the entries of rows.
+func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) error {
+	slices.SortFunc(want, func(a, b pick) int { return int(a.row - b.row) })
+	return pipe.Each(ctx, x.picks(ctx, want), x.workers, func(ctx context.Context, g group) error {
+		s := &stretch{refs: g.refs}
+		if x.load(ctx, s); s.err != nil {
+			return s.err
+		}
+		k := 0
+		for _, p := range s.pages {
+			few := len(g.want)*2 < len(p.entries)
+			for ; k < len(g.want) && g.want[k].row < p.from+int64(len(p.entries)); k++ {
+				i := int(g.want[k].row - p.from)
+				if p.marks[i].implied {
+					return x.fail(g.refs[0].off, errRow)
+				}
+				e := p.entries[i]
+				if few { // else the names of a page stay for one of them
+					e.Name = strings.Clone(e.Name)
+					h := *e.Ref.(*handle)
+					e.Ref = &h
+				}
+				found[g.want[k].at] = e
+			}
+			p.free()
+		}
+		return nil
+	})
+}
+
+// A group is rows that are wanted of a page, or of some that lie together.
+type group struct {
+	refs []ref
+	want []pick
+}
+
+func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] {
+	return func(yield func(group, error) bool) {
+		var g group
+		long, rows := 0, int64(0)
+		for i := 0; i < len(want); {
+			steps, err := x.rows.findItem(ctx, want[i].row)
+			if err != nil || steps == nil {
+				if err == nil {
+					err = x.fail(-1, errNode)
+				}
+				yield(g, err)
+				return
+			}
+			r := *leaf(steps)
+			n := sort.Search(len(want)-i, func(k int) bool { return want[i+k].row >= r.from+r.items })
+			if n == 0 {
+				yield(g, x.fail(r.off, errNode))
+				return
+			}
+			if last := len(g.refs) - 1; last >= 0 && (r.off != g.refs[last].off+int64(g.refs[last].stored) || long > longRun/4 || rows > runRows) {
+				if !yield(g, nil) {
+					return
+				}
+				g, long, rows = group{}, 0, 0
+			}
+			g.refs, g.want = append(g.refs, r), want[i-len(g.want):i+n]
+			long, rows = long+r.stored, rows+r.items
+			i += n
+		}
+		if len(g.refs) > 0 {
+			yield(g, nil)
+		}
+	}
+}
+
+// EntriesBelow yields the entries below a directory, in the archive's order.
+func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		// What is directly in it stands together, and so do what is further below, and
+		// names that are no paths.
+		here, deeper, none := appendText(nil, dir), appendDeeper(nil, dir), appendDeeper(appendText(nil, ""), dir)
+		var bounds [6]int64
+		for i, key := range [][]byte{none, behind(none), here, behind(here), deeper, behind(deeper)} {
+			n, err := x.rowOf(ctx, key)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			bounds[i] = n
+		}
+		if x.order.t.Depth == 0 {
+			for i := 0; i < len(bounds) && x.yieldRows(ctx, bounds[i], bounds[i+1], yield); i += 2 {
+			}
+			return
+		}
+		type ranked struct{ rank, row uint32 }
+		var all []ranked
+		for i := 0; i < len(bounds); i += 2 {
+			from, to := bounds[i], bounds[i+1]
+			err := x.walk(ctx, from, to, func(p *page) error {
+				for k := range p.entries {
+					if n := p.from + int64(k); n >= from && n < to && !p.marks[k].implied {
+						all = append(all, ranked{p.ranks[k], uint32(n)})
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+		}
+		slices.SortFunc(all, func(a, b ranked) int { return int(int64(a.rank) - int64(b.rank)) })
+		x.yieldPicked(ctx, func(yield func(int64, error) bool) {
+			for _, r := range all {
+				if !yield(int64(r.row), nil) {
+					return
+				}
+			}
+		}, yield)
+	}
+}
+
+// behind is the first key that does not begin with prefix, whose last byte is not 0xff.
+func behind(prefix []byte) []byte {
+	b := slices.Clone(prefix)
+	b[len(b)-1]++
+	return b
+}
+
+// rowOf is the number of the first row whose key is not less than key.
+func (x *Index) rowOf(ctx context.Context, key []byte) (int64, error) {
+	steps, err := x.rows.findKey(ctx, key)
+	if err != nil || steps == nil {
+		return 0, err
+	}
+	r := leaf(steps)
+	p, err := x.at(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	var b []byte
+	n := sort.Search(len(p.entries), func(i int) bool {
+		b = p.place(i).appendKey(b[:0])
+		return string(b) >= string(key)
+	})
+	return p.from + int64(n), nil
+}
+
+func notFound(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}

@@ -1,0 +1,260 @@
+package holdall_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/tar"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// buckets serves the buckets source and target, and returns stores of both.
+func buckets(t *testing.T) (s *s3test.Server, source, target *bucket.Store) {
+	t.Helper()
+	none := t.TempDir() + "/none"
+	for k, v := range map[string]string{
+		"AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.Secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
+		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "HOLDALL_S3_ANONYMOUS": "",
+	} {
+		t.Setenv(k, v)
+	}
+	s = s3test.New("source", "target")
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	open := func(name string) *bucket.Store {
+		st, err := bucket.New(name, "", bucket.Options{Endpoint: srv.URL, Client: srv.Client(), Tries: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	return s, open("source"), open("target")
+}
+
+var objectFormats = []*format.Format{caf.Format, tar.Format}
+
+// numbered is n bytes in which every place can be told from others, and from those of
+// other seeds.
+func numbered(n, seed int) []byte {
+	p := make([]byte, 0, n+8)
+	for i := uint32(0); len(p) < n; i++ {
+		p = binary.BigEndian.AppendUint32(p, i^uint32(seed)<<24)
+	}
+	return p[:n]
+}
+
+func TestObjectIsReadByOneRequestForEachFourMegabytes(t *testing.T) {
+	s, source, target := buckets(t)
+	s.Page = 7
+	want := map[string][]byte{"large": numbered(9<<20, 1), "edge": numbered(4<<20, 2), "empty": nil}
+	for i := range 60 {
+		want[fmt.Sprintf("dir/%02d", i)] = numbered(10_000+i, i)
+	}
+	for name, content := range want {
+		s.Put("source", name, content)
+	}
+	s.Put("source", "folder/", nil)
+	sum, err := holdall.PackObjects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats})
+	if err != nil || sum.Entries != int64(len(want)) || sum.Dropped["dir"] != 1 {
+		t.Fatalf("found %+v, %v", sum, err)
+	}
+	gets := map[string]int{}
+	for _, r := range s.Took() {
+		method, path, _ := strings.Cut(r, " ")
+		if method == http.MethodHead {
+			t.Errorf("found %s", r)
+		}
+		if name, ok := strings.CutPrefix(path, "/source/"); ok && !strings.HasPrefix(name, "?") {
+			name, _, _ = strings.Cut(name, " ")
+			gets[name]++
+		}
+	}
+	for name, content := range want {
+		if n := (len(content) + 4<<20 - 1) / (4 << 20); gets[name] != n {
+			t.Errorf("%s: expected %d requests, found %d", name, n, gets[name])
+		}
+	}
+	a, err := holdall.OpenStore(t.Context(), target, "x.caf", holdall.OpenOptions{Formats: objectFormats})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for name, content := range want {
+		got, err := fs.ReadFile(a.FS(t.Context()), name)
+		if err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: expected its bytes, found %d others or %v", name, len(got), err)
+		}
+	}
+	v, err := holdall.Verify(t.Context(), target, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: objectFormats}}, func(p holdall.Problem) { t.Error(p) })
+	if err != nil || v.Errors != 0 {
+		t.Errorf("found %+v, %v", v, err)
+	}
+}
+
+func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
+	for _, f := range []string{"caf", "tar"} {
+		t.Run(f, func(t *testing.T) {
+			s, source, target := buckets(t)
+			keys := []string{"a", "changed", "gone", "odd/../key", "shorter", "z//y", "zz\x01", "large changed"}
+			for i, key := range keys {
+				s.Put("source", key, numbered(1000+i, i))
+			}
+			s.Put("source", "large changed", numbered(9<<20, 1))
+			var listed []store.Info
+			for info, err := range source.List(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed = append(listed, info)
+			}
+			s.Put("source", "changed", numbered(1001, 7))
+			s.Put("source", "shorter", numbered(7, 7))
+			s.Put("source", "large changed", numbered(9<<20, 2))
+			if err := source.Remove(t.Context(), "gone"); err != nil {
+				t.Fatal(err)
+			}
+			failed := map[string]error{}
+			sum, err := holdall.PackObjects(t.Context(), target, "x."+f, objectsOf(source, func(yield func(store.Info, error) bool) {
+				for _, info := range listed {
+					if !yield(info, nil) {
+						return
+					}
+				}
+			}), holdall.PackOptions{Formats: objectFormats, OnError: func(name string, err error) { failed[name] = err }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, is := range map[string]error{"changed": store.ErrChanged, "shorter": store.ErrChanged, "large changed": store.ErrChanged,
+				"gone": fs.ErrNotExist, "odd/../key": fs.ErrInvalid} {
+				if !errors.Is(failed[name], is) {
+					t.Errorf("%q: expected %v, found %v", name, is, failed[name])
+				}
+			}
+			if sum.Failed != int64(len(failed)) || sum.Entries+sum.Failed != int64(len(keys)) || failed["a"] != nil {
+				t.Errorf("found %+v, %v", sum, failed)
+			}
+		})
+	}
+}
+
+func TestServerThatIsDownEndsThePackOfObjects(t *testing.T) {
+	for what, c := range map[string]struct {
+		status int
+		code   string
+		want   string
+	}{"busy": {503, "SlowDown", "/100"}, "forbidden": {403, "AccessDenied", "more than 100 objects"}} {
+		t.Run(what, func(t *testing.T) {
+			s, source, target := buckets(t)
+			for i := range 300 {
+				s.Put("source", fmt.Sprintf("%03d", i), numbered(100, i))
+			}
+			s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+				down := strings.HasPrefix(r.URL.Path, "/source/") && r.URL.Path >= "/source/100"
+				if down {
+					s3test.Refuse(w, r, c.status, c.code)
+				}
+				return down
+			}
+			_, err := holdall.PackObjects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")),
+				holdall.PackOptions{Formats: objectFormats, OnError: func(string, error) {}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("expected %q, found %v", c.want, err)
+			}
+			if s.Get("target", "x.caf") != nil || s.Uploads() > 0 {
+				t.Error("something is left")
+			}
+		})
+	}
+}
+
+func TestPackThatBrokeOffGoesOnWithWhatWasSent(t *testing.T) {
+	s, source, target := buckets(t)
+	for i := range 22 {
+		s.Put("source", fmt.Sprintf("%02d", i), numbered(1<<20, i))
+	}
+	var left atomic.Int32
+	var onPart atomic.Pointer[context.CancelFunc]
+	s.Hook = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && left.Add(-1) == 0 {
+			(*onPart.Load())()
+		}
+		return false
+	}
+	pack := func(ctx context.Context, name string, resume bool) (holdall.Summary, error) {
+		return holdall.PackObjects(ctx, target, name, objectsOf(source, source.List(ctx, "")), holdall.PackOptions{Formats: objectFormats, Resume: resume, ChunkSize: 12 << 20})
+	}
+	if _, err := pack(t.Context(), "whole.caf", false); err != nil {
+		t.Fatal(err)
+	}
+	for _, resume := range []bool{true, false} {
+		t.Run(fmt.Sprintf("resume %v", resume), func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			left.Store(4)
+			onPart.Store(&cancel)
+			sum, err := pack(ctx, "x.caf", resume)
+			if err == nil || (sum.Kept > 0) != resume || (s.Uploads() > 0) != resume {
+				t.Fatalf("found %+v, %v, %d uploads", sum, err, s.Uploads())
+			}
+			kept := sum.Kept
+			sum, err = pack(t.Context(), "x.caf", true)
+			if err != nil || sum.Resumed < kept || resume && sum.Resumed == 0 || s.Uploads() != 0 {
+				t.Errorf("%d bytes were kept, found %+v, %v, %d uploads", kept, sum, err, s.Uploads())
+			}
+			for i := range 2 {
+				chunk := fmt.Sprintf("-%05d.caf", i+1)
+				if !bytes.Equal(s.Get("target", "x"+chunk), s.Get("target", "whole"+chunk)) {
+					t.Errorf("chunk %d differs", i+1)
+				}
+			}
+		})
+	}
+}
+
+func TestManyEmptyObjectsArePackedWithoutAsking(t *testing.T) {
+	s, source, _ := buckets(t)
+	var names []string
+	for i := range 3000 {
+		names = append(names, fmt.Sprintf("d%02d/%04d", i%50, i))
+		s.Put("source", names[i], nil)
+	}
+	var mem storetest.Mem
+	m := &holdall.Meter{WantTotal: true}
+	sum, err := holdall.PackObjects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats, Meter: m, Once: true})
+	if err != nil || sum.Entries != 3000 {
+		t.Fatalf("found %+v, %v", sum, err)
+	}
+	if n := len(slices.DeleteFunc(s.Took(), func(r string) bool { return strings.Contains(r, "list-type=2") })); n > 0 {
+		t.Errorf("%d requests for nothing", n)
+	}
+	if _, err := holdall.PackObjects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats, Once: true}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("once more: found %v", err)
+	}
+}
+
+// objectsOf are objects of one store, by the names that they have there.
+func objectsOf(st store.Store, listed iter.Seq2[store.Info, error]) iter.Seq2[holdall.Object, error] {
+	return func(yield func(holdall.Object, error) bool) {
+		for info, err := range listed {
+			if !yield(holdall.Object{From: st, Info: info, Name: info.Name}, err) {
+				return
+			}
+		}
+	}
+}

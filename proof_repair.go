@@ -1,0 +1,411 @@
+package holdall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// checkPieces compares all contents with the digests of the index that a is open by.
+// found hears of each piece that is damaged, one at a time, and done of each entry of
+// which none is.
+func (a *Archive) checkPieces(ctx context.Context, m *Meter, found func(Entry, *ProofError), done func(Entry)) error {
+	var mu sync.Mutex
+	entries := func(yield func(Entry, error) bool) {
+		for e, err := range a.Entries(ctx) {
+			if err == nil && !a.proves(e) {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+	return a.sweepStored(ctx, entries, false, func(it sweepItem, content io.Reader, err error) error {
+		bad := 0
+		err = a.piecesOf(ctx, it.Entry, content, err, func(p *ProofError) {
+			mu.Lock()
+			defer mu.Unlock()
+			bad++
+			found(it.Entry, p)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", format.Escape(it.Entry.Name), err)
+		}
+		m.Add(1, it.Entry.Size)
+		if bad == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			done(it.Entry)
+		}
+		return nil
+	})
+}
+
+// piecesOf compares the pieces of e, which content has unless err says why it has not.
+func (a *Archive) piecesOf(ctx context.Context, e Entry, content io.Reader, err error, found func(*ProofError)) error {
+	c := a.proof.x.Chunk
+	var sums []pieceSum
+	compare := func(at int64, n int, got pieceSum, rerr error) error {
+		if len(sums) == 0 {
+			var err error
+			if sums, err = a.proof.sums(ctx, e, at/c, min(sumsAtOnce, (e.Size-at-1)/c+1)); err != nil {
+				return err
+			}
+		}
+		want := sums[0]
+		sums = sums[1:]
+		if rerr != nil {
+			got = pieceSum{}
+		}
+		if bad, ok := errors.AsType[*ProofError](a.proof.check(e, at/c, n, got, want)); ok {
+			found(bad)
+		}
+		return nil
+	}
+	at := int64(0)
+	if err == nil {
+		left := newHashAhead(content, c, e.Size)
+		var last *hashed
+		defer func() { left.end(last) }()
+		for ; at < e.Size && err == nil; at += c {
+			if last != nil {
+				left.give(last)
+			}
+			if last = left.take(); last.err != nil {
+				err = last.err
+				break
+			}
+			if err := compare(at, last.n, last.sum, nil); err != nil {
+				return err
+			}
+		}
+	}
+	// What comes behind something that cannot be read is read piece by piece.
+	var lost *Extent // what is behind damage in it cannot be decoded
+	b := make([]byte, min(c, e.Size))
+	for ; at < e.Size; at += c {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
+			return err
+		}
+		b = b[:min(c, e.Size-at)]
+		x, _ := a.firstExtent(ctx, e, at, int64(len(b)))
+		if lost == nil || x.Codec == codec.Raw || x.Object != lost.Object || x.Off != lost.Off {
+			if err = a.readStored(ctx, e, b, at); err != nil {
+				lost = &x
+			}
+		}
+		if cerr := compare(at, len(b), blake3.Sum256(b), err); cerr != nil {
+			return cerr
+		}
+	}
+	return nil
+}
+
+// firstExtent is where the first of n bytes of e from off lie.
+func (a *Archive) firstExtent(ctx context.Context, e Entry, off, n int64) (Extent, error) {
+	for x, err := range a.r.Extents(ctx, e, off, n) {
+		return x, err
+	}
+	return Extent{}, nil
+}
+
+// Healed says what a repair from another copy took.
+type Healed struct {
+	Damaged int64 `json:"damaged"`       // pieces of contents
+	Healed  int64 `json:"healed"`        // of these
+	Fetched int64 `json:"fetched_bytes"` // from the other copy
+}
+
+// RepairFrom plans what would mend the damaged pieces of an archive by another copy of
+// it. o.Index leads to an index with digests, which tells what is damaged and proves
+// what is fetched; that must be of an archive of the same length, no more. The plan
+// holds on to what was fetched until it is closed. Only an archive that is one object can
+// be mended so.
+func RepairFrom(ctx context.Context, st store.Store, name string, o OpenOptions, mirror store.Store, mirrorName string, m *Meter) (_ Plan, _ Healed, closer io.Closer, err error) {
+	var sum Healed
+	o.Index.sizeOnly = true
+	a, err := OpenStore(ctx, st, name, o)
+	if err != nil {
+		return Plan{}, sum, nil, err
+	}
+	defer a.Close()
+	if a.proof == nil {
+		return Plan{}, sum, nil, errors.Join(ErrNoProof, a.index.Why)
+	}
+	from, err := mirror.Open(ctx, mirrorName)
+	if err != nil {
+		return Plan{}, sum, nil, err
+	}
+	defer from.Close()
+	if info, err := from.Info(ctx); err != nil {
+		return Plan{}, sum, nil, err
+	} else if info.Size != a.proof.x.Bound.Size {
+		return Plan{}, sum, nil, fmt.Errorf("%s is no copy of it: %d bytes, expected %d", mirrorName, info.Size, a.proof.x.Bound.Size)
+	}
+	h := &healing{Store: st, a: a, from: from}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	var wanted []damagedPiece
+	err = a.checkPieces(ctx, m, func(e Entry, p *ProofError) {
+		sum.Damaged++
+		if len(wanted) <= maxWanted {
+			wanted = append(wanted, damagedPiece{e, p})
+		}
+	}, func(Entry) {})
+	if err == nil && len(wanted) > maxWanted {
+		err = fmt.Errorf("more than %d damaged pieces: copy the whole archive", maxWanted)
+	}
+	if err != nil {
+		return Plan{}, sum, nil, err
+	}
+	// The archive with what was fetched laid over it is read as any other.
+	b := &Archive{f: a.f, r: a.r, st: h, name: name, proof: &prover{x: a.proof.x}}
+	b.objects = objects{st: h, name: name, allowed: o.External}
+	b.engine = a.engine.Over(b.objects.open)
+	defer func() {
+		b.engine.Close()
+		b.objects.close()
+	}()
+	slices.SortStableFunc(wanted, func(x, y damagedPiece) int { return cmp.Compare(x.p.Off, y.p.Off) })
+	var plan Plan
+	for _, w := range wanted {
+		before := h.end
+		err := h.fetch(ctx, name, w)
+		if err == nil {
+			_, err = b.readProven(ctx, w.e, make([]byte, w.p.Len), w.p.Off)
+		}
+		switch {
+		case err == nil:
+			sum.Healed++
+			continue
+		case ctx.Err() != nil:
+			return Plan{}, sum, nil, context.Cause(ctx)
+		case store.Temporary(err):
+			return Plan{}, sum, nil, err
+		}
+		h.ranges = slices.DeleteFunc(h.ranges, func(r patch) bool { return r.at >= before })
+		plan.Partial = true
+		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: the other copy does not help: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
+	}
+	sum.Fetched = h.end
+	for _, r := range h.ranges {
+		plan.Edits = append(plan.Edits, format.Edit{Object: name, Off: r.off, Len: r.n, Write: func(w io.Writer) error { return h.copy(w, r) }})
+	}
+	return plan, sum, h, nil
+}
+
+// ErrNoProof says that there is no index that tells what is damaged.
+var ErrNoProof = errors.New("no index with digests of pieces")
+
+// maxWanted is how many damaged pieces are mended: of 64 KiB, a quarter of a terabyte.
+const maxWanted = 1 << 22
+
+type damagedPiece struct {
+	e Entry
+	p *ProofError
+}
+
+// A patch is a range of the archive that was fetched.
+type patch struct {
+	off, n int64
+	at     int64 // in scratch
+}
+
+// healing is a store that shows an archive with what was fetched in its place.
+type healing struct {
+	store.Store
+	a    *Archive
+	from store.Object
+
+	mu     sync.Mutex
+	disk   sorter.Scratch
+	end    int64
+	ranges []patch // by off
+}
+
+func (h *healing) Close() error {
+	if h.disk == nil {
+		return nil
+	}
+	return h.disk.Close()
+}
+
+// fetch gets what the stored bytes of a damaged piece should be.
+func (h *healing) fetch(ctx context.Context, name string, w damagedPiece) error {
+	if w.p.None {
+		return w.p
+	}
+	for x, err := range h.a.r.Extents(ctx, w.e, w.p.Off, w.p.Len) {
+		if err != nil {
+			return err
+		}
+		off, end := x.Off, x.Off+x.Len
+		switch {
+		case x.Codec == codec.Inline || x.Codec == codec.Zero:
+			continue
+		case x.External || x.Object != name:
+			return fmt.Errorf("it lies in %s: %w", x.Object, errors.ErrUnsupported)
+		case x.Codec == codec.Raw:
+			off += max(w.p.Off-x.At, 0)
+			end = x.Off + min(x.Size, w.p.Off+w.p.Len-x.At)
+		}
+		if off < 0 || end > h.a.proof.x.Bound.Size {
+			return fmt.Errorf("it lies at %d to %d of %d bytes", off, end, h.a.proof.x.Bound.Size)
+		}
+		if err := h.fetchRange(ctx, off, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchRange gets what is not there yet of [off, end).
+func (h *healing) fetchRange(ctx context.Context, off, end int64) error {
+	for off < end {
+		to := end
+		i := h.at(off)
+		if i < len(h.ranges) {
+			if r := h.ranges[i]; r.off <= off {
+				off = r.off + r.n
+				continue
+			} else if r.off < to {
+				to = r.off
+			}
+		}
+		to = min(to, off+together)
+		b := make([]byte, to-off)
+		if err := h.from.ReadAt(ctx, b, off); err != nil {
+			return err
+		}
+		if err := h.keep(b, off); err != nil {
+			return err
+		}
+		off = to
+	}
+	return nil
+}
+
+// at is the first range that does not end before off.
+func (h *healing) at(off int64) int {
+	return sort.Search(len(h.ranges), func(i int) bool { return h.ranges[i].off+h.ranges[i].n > off })
+}
+
+func (h *healing) keep(b []byte, off int64) (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.disk == nil {
+		h.disk, err = sorter.TempFile()
+	}
+	if err == nil {
+		_, err = h.disk.Seek(h.end, io.SeekStart)
+	}
+	if err == nil {
+		_, err = h.disk.Write(b)
+	}
+	if err != nil {
+		return err
+	}
+	h.ranges = slices.Insert(h.ranges, h.at(off), patch{off, int64(len(b)), h.end})
+	h.end += int64(len(b))
+	return nil
+}
+
+// read fills b with fetched bytes from a place in scratch.
+func (h *healing) read(b []byte, at int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.disk.Seek(at, io.SeekStart)
+	if err == nil {
+		_, err = io.ReadFull(h.disk, b)
+	}
+	return err
+}
+
+func (h *healing) copy(w io.Writer, r patch) error {
+	b := make([]byte, r.n) // of together at most
+	if err := h.read(b, r.at); err != nil {
+		return err
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// Open opens the archive with what was fetched in its place.
+func (h *healing) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := h.Store.Open(ctx, name)
+	if err == nil && name == h.a.name {
+		o = &mended{o, h}
+	}
+	return o, err
+}
+
+type mended struct {
+	store.Object
+	h *healing
+}
+
+func (o *mended) ReadAt(ctx context.Context, b []byte, off int64) error {
+	if err := o.Object.ReadAt(ctx, b, off); err != nil {
+		return err
+	}
+	end := off + int64(len(b))
+	for _, r := range o.h.ranges[o.h.at(off):] {
+		from, to := max(r.off, off), min(r.off+r.n, end)
+		if from >= to {
+			break
+		}
+		if err := o.h.read(b[from-off:to-off], r.at+from-r.off); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proofIn returns the archive as an index with digests has it, nil if there is none.
+func proofIn(ctx context.Context, st store.Store, name string, o OpenOptions) *Archive {
+	if !o.Index.any() {
+		return nil
+	}
+	a, err := OpenStore(ctx, st, name, o)
+	if err != nil {
+		return nil // whoever opens it without will hear of it
+	}
+	if a.proof == nil {
+		a.Close()
+		return nil
+	}
+	return a
+}
+
+// checkByIndex is checkContents by the digests of an index.
+func checkByIndex(ctx context.Context, a *Archive, o VerifyOptions, sum *Verified, tell func(Problem)) error {
+	for e, err := range a.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		if sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, a.proof.x.Chunk) == 0 && !canHash(e.Digest.Algo) {
+			sum.Unproven++ // it is empty
+		}
+	}
+	return a.checkPieces(ctx, o.Meter, func(e Entry, p *ProofError) { tell(problemOf(a, e, p)) }, func(e Entry) { sum.Bytes += e.Size })
+}
