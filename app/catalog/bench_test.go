@@ -1,0 +1,153 @@
+package catalog
+
+import (
+	"flag"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+var (
+	benchRows    = flag.Int("rows", 1_000_000, "locations of the benchmarks' catalogue")
+	benchMixed   = flag.Bool("mixed", false, "each archive has paths from everywhere, not its own stretch of them")
+	benchArchive = flag.Int("archive-rows", 100_000, "locations of one archive")
+)
+
+// benchPath is the i-th path in byte order: 49 bytes, a hundred files a folder.
+func benchPath(i int) string {
+	return fmt.Sprintf("data/set-%04d/part-%04d/object-%08d-2026.json", i/10_000, i/100%100, i)
+}
+
+// fill adds archives until there are benchRows locations, in an order that is not
+// that of their paths, as workers finish them.
+func fill(b *testing.B, c *Catalog) {
+	n := max(1, *benchRows / *benchArchive)
+	start := time.Now()
+	for _, k := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+		add(b, c, Archive{Address: fmt.Sprintf("s3://out/chunk-%05d.caf", k), Format: "caf", Size: 1 << 40}, benchRowsOf(k, n))
+	}
+	rate := float64(n**benchArchive) / time.Since(start).Seconds()
+	b.Logf("%d rows: %.0f rows/s, %.0f B a row", n**benchArchive, rate, float64(sizeOf(b, c))/float64(n**benchArchive))
+	b.ReportMetric(rate, "rows/s")
+}
+
+func benchRowsOf(k, n int) iter.Seq2[Location, error] {
+	sum := string(make([]byte, 32))
+	return func(yield func(Location, error) bool) {
+		for i := range *benchArchive {
+			at := k**benchArchive + i
+			if *benchMixed {
+				at = i*n + k
+			}
+			l := Location{Path: benchPath(at), Size: 10_000, Raw: true, Off: int64(i) * 10_000}
+			l.Digest.Algo, l.Digest.Sum = "blake3", sum
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// sizeOf is what a catalogue takes on its disk.
+func sizeOf(b *testing.B, c *Catalog) (n int64) {
+	switch db := c.db.(type) {
+	case *sqliteDB:
+		info, err := os.Stat(db.name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return info.Size()
+	case *postgresDB:
+		if err := db.pool.QueryRow(b.Context(), "SELECT pg_database_size(current_database())").Scan(&n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return n
+}
+
+// benchEach runs a benchmark on an empty catalogue of each kind.
+func benchEach(b *testing.B, run func(b *testing.B, empty func() *Catalog)) {
+	for kind, address := range databases {
+		b.Run(kind, func(b *testing.B) {
+			run(b, func() *Catalog {
+				at := address(b)
+				if err := Create(b.Context(), at); err != nil {
+					b.Fatal(err)
+				}
+				return open(b, at)
+			})
+		})
+	}
+}
+
+// BenchmarkAdd adds all archives, one transaction each.
+func BenchmarkAdd(b *testing.B) {
+	benchEach(b, func(b *testing.B, empty func() *Catalog) {
+		for b.Loop() {
+			fill(b, empty())
+		}
+	})
+}
+
+// BenchmarkAddChunks plans chunks of as many members as archives have rows.
+func BenchmarkAddChunks(b *testing.B) {
+	benchEach(b, func(b *testing.B, empty func() *Catalog) {
+		for b.Loop() {
+			c := empty()
+			p := newPlan(b, c, "bench")
+			n := max(1, *benchRows / *benchArchive)
+			before, start := sizeOf(b, c), time.Now()
+			for k := range n {
+				addChunks(b, c, p, NewChunk{Name: fmt.Sprint(k), Members: func(yield func(Member, error) bool) {
+					for i := range *benchArchive {
+						if !yield(Member{Path: benchPath(k**benchArchive + i), Size: 10_000, Version: "\"d41d8cd98f00b204e9800998ecf8427e\""}, nil) {
+							return
+						}
+					}
+				}})
+			}
+			b.ReportMetric(float64(n**benchArchive)/time.Since(start).Seconds(), "rows/s")
+			b.ReportMetric(float64(sizeOf(b, c)-before)/float64(n**benchArchive), "B/row")
+		}
+	})
+}
+
+// BenchmarkRead looks up random paths, and lists folders of ever fewer files.
+func BenchmarkRead(b *testing.B) {
+	benchEach(b, func(b *testing.B, empty func() *Catalog) {
+		c := empty()
+		fill(b, c)
+		benchRead(b, c)
+	})
+}
+
+func benchRead(b *testing.B, c *Catalog) {
+	b.Run("newest", func(b *testing.B) {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		var took []time.Duration
+		for b.Loop() {
+			path := benchPath(rnd.IntN(*benchRows))
+			start := time.Now()
+			if _, err := c.Newest(b.Context(), path); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "p50-µs")
+		b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
+	})
+	for _, prefix := range []string{"", "data/", "data/set-0000/", "data/set-0000/part-0000/"} {
+		b.Run(fmt.Sprintf("list=%q", prefix), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				n = len(list(b, c, prefix))
+			}
+			b.ReportMetric(float64(n), "shown")
+		})
+	}
+}

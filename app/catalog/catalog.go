@@ -1,0 +1,364 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// An Archive is what the catalogue knows of one archive.
+type Archive struct {
+	// ID grows with each archive that is added, and is never given twice: of
+	// several archives that have a path, the one with the highest is newest.
+	ID      int64
+	Address string // where it is, in words that store.OpenAddress takes; any bytes
+	Format  string
+	Size    int64
+	// Version changes when the archive's bytes do: an ETag, or a time. Together
+	// with Size it says whether an archive still is what was added.
+	Version  string
+	Entries  int64 // how many paths it has here
+	Added    time.Time
+	Verified time.Time // when this version was last found sound; zero is never
+}
+
+// Same reports whether b is the same version of an archive as a.
+func (a Archive) Same(b Archive) bool {
+	return a.Address == b.Address && a.Format == b.Format && a.Size == b.Size && a.Version == b.Version
+}
+
+// A Location says where a file is.
+type Location struct {
+	Path    string // as the archive has it, byte for byte
+	Archive int64  // Archive.ID; Add sets it
+	Kind    format.Kind
+	Size    int64 // content bytes
+	// Raw says that the content is one run of the archive's own bytes, Size of
+	// them from Off. Without it, only the archive's format can read the file.
+	Raw    bool
+	Off    int64
+	Digest format.Digest
+}
+
+// check says what is wrong with a location in an archive of that size.
+func (l Location) check(archive int64) error {
+	switch {
+	case l.Size < 0:
+		return fmt.Errorf("%s: expected a size, found %d", format.Escape(l.Path), l.Size)
+	case l.Raw && (l.Off < 0 || l.Off > archive || l.Size > archive-l.Off):
+		return fmt.Errorf("%s: bytes %d+%d: expected them within the archive's %d", format.Escape(l.Path), l.Off, l.Size, archive)
+	}
+	return nil
+}
+
+// A Found is a location and the archive that it is in.
+type Found struct {
+	Location
+	In Archive
+}
+
+// A Listed is what is directly below a prefix: a location, or a folder.
+type Listed struct {
+	Location
+	Folder bool // Path ends in a slash, and is the prefix of what is in it
+}
+
+// An Addition is an archive to be added, and what is in it.
+type Addition struct {
+	Archive
+	// Rows are the archive's locations, any number of them in any order; those in
+	// byte order of their paths take the least time. Of several of one path the last
+	// one counts.
+	Rows iter.Seq2[Location, error]
+}
+
+// checked returns the addition with rows that say what is wrong with them.
+func (a Addition) checked() (Addition, error) {
+	if a.Address == "" || a.Size < 0 {
+		return a, fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
+	}
+	given := a.Rows
+	a.Rows = func(yield func(Location, error) bool) {
+		for l, err := range given {
+			if err == nil {
+				err = l.check(a.Size)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+	return a, nil
+}
+
+// Added says what Add did.
+type Added struct {
+	Archive
+	// Replaced is what was known of the address before; its ID is 0 if nothing was.
+	Replaced Archive
+}
+
+// ErrAway means that the server of a database cannot be reached, or has let go of us:
+// what was asked of it may have been done, or not. It may come back.
+var ErrAway = errors.New("the database is away")
+
+// ErrBusy means that another program was writing for longer than we wait.
+var ErrBusy = errors.New("another program is writing to it")
+
+// ErrBroken is what errors about a damaged database wrap, and about a file that
+// is no catalogue. Such a file is never written to.
+var ErrBroken = errors.New("is no sound catalogue")
+
+// A SchemaError means that a catalogue was made by another holdall than this.
+type SchemaError struct {
+	Database     string
+	Found, Known int
+}
+
+func (e *SchemaError) Error() string {
+	if e.Found > e.Known {
+		return fmt.Sprintf("%s: schema: expected at most version %d, found %d: a newer holdall made it", e.Database, e.Known, e.Found)
+	}
+	return fmt.Sprintf("%s: schema: expected version %d, found %d: an older holdall made it, and it was opened for reading only", e.Database, e.Known, e.Found)
+}
+
+// Options are wishes for a catalogue; the zero value suits most.
+type Options struct {
+	// ReadOnly opens it for reading. Then nothing is brought up to date.
+	ReadOnly bool
+	// Wait is how long to wait for another program that is writing; 0 is a minute.
+	Wait time.Duration
+	// Queue takes part in what is written of chunks; only PostgreSQL has it.
+	Queue Queue
+}
+
+// A database is what the catalogue asks of one kind of database. What is above
+// it, and the tests, are the same for all.
+type database interface {
+	ledger
+	add(ctx context.Context, all []Addition) ([]Added, error)
+	remove(ctx context.Context, address string) (Archive, error)
+	verified(ctx context.Context, id int64, at time.Time) error
+	newest(ctx context.Context, path string) (Found, error)
+	holders(ctx context.Context, path string) ([]Found, error)
+	archive(ctx context.Context, address string) (Archive, error)
+	archives(ctx context.Context) ([]Archive, error)
+	// scan yields the newest location of each path in [from, before), in byte
+	// order; an empty before is no bound. A scan that ends early costs no more than
+	// what it yielded.
+	scan(ctx context.Context, from, before string) iter.Seq2[Location, error]
+	// all yields the locations of one archive, in byte order of their paths.
+	all(ctx context.Context, a Archive) iter.Seq2[Location, error]
+	check(ctx context.Context, report func(string)) error
+	close() error
+}
+
+// A Catalog is an open catalogue. Its methods may be called in parallel, also
+// while one of its iterators is under way; those that write wait for one another.
+type Catalog struct{ db database }
+
+// scheme returns the kind of database that an address is of, and what is behind it.
+func scheme(address string) (kind, rest string) {
+	kind, rest, ok := strings.Cut(address, ":")
+	if ok && (kind == "sqlite" || kind == "postgres" || kind == "postgresql") {
+		return kind, rest
+	}
+	return "sqlite", address
+}
+
+// TakesQueue reports whether the catalogue of an address can have a Queue: one in
+// PostgreSQL can.
+func TakesQueue(address string) bool {
+	kind, _ := scheme(address)
+	return kind != "sqlite"
+}
+
+// file returns the file that an address means, or why it means none.
+func file(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errors.New("catalogue: expected the name of a file")
+	case strings.IndexByte(name, 0) >= 0:
+		return "", fmt.Errorf("%s: the name holds a NUL byte", format.Escape(name))
+	}
+	return name, nil
+}
+
+// Create makes a new catalogue at an address: a file, sqlite:FILE, or
+// postgres://USER@HOST/DATABASE, a database that is there, where it is a schema named
+// holdall, or as a parameter "schema" of the address says. It appears whole or
+// not at all. What is there already is not touched, and is an error that wraps
+// fs.ErrExist.
+func Create(ctx context.Context, address string) error {
+	kind, rest := scheme(address)
+	if kind != "sqlite" {
+		return createPostgres(ctx, address)
+	}
+	name, err := file(rest)
+	if err != nil {
+		return err
+	}
+	return createFile(ctx, name)
+}
+
+// Open opens the catalogue at an address. One of an older schema is brought up to
+// date, one of a newer is refused.
+func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
+	if o.Wait == 0 {
+		o.Wait = time.Minute
+	}
+	kind, rest := scheme(address)
+	if kind != "sqlite" {
+		db, err := openPostgres(ctx, address, o)
+		if err != nil {
+			return nil, err
+		}
+		return &Catalog{db}, nil
+	}
+	name, err := file(rest)
+	if err == nil && o.Queue != nil {
+		err = fmt.Errorf("%s: a queue in an SQLite file: %w", name, errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	db, err := openFile(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Catalog{db}, nil
+}
+
+// Close ends the use of the catalogue. It waits for who is writing; no iterator may be
+// under way.
+func (c *Catalog) Close() error { return c.db.close() }
+
+// Add records archives and what is in them, all at once or not at all: no reader
+// ever sees a part. What was known of their addresses before is replaced.
+func (c *Catalog) Add(ctx context.Context, all ...Addition) ([]Added, error) {
+	all = slices.Clone(all)
+	for i, a := range all {
+		var err error
+		if all[i], err = a.checked(); err != nil {
+			return nil, err
+		}
+	}
+	return c.db.add(ctx, all)
+}
+
+// Remove forgets an archive, and returns what was known of it.
+func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
+	return c.db.remove(ctx, address)
+}
+
+// Verified records that an archive was found sound.
+func (c *Catalog) Verified(ctx context.Context, id int64, at time.Time) error {
+	return c.db.verified(ctx, id, at)
+}
+
+// Newest returns where the newest file of that path is, or an error that wraps
+// fs.ErrNotExist.
+func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
+	return c.db.newest(ctx, path)
+}
+
+// Holders returns all archives that have a path, the newest first.
+func (c *Catalog) Holders(ctx context.Context, path string) ([]Found, error) {
+	return c.db.holders(ctx, path)
+}
+
+// Archive returns what is known of the archive at an address, or an error that
+// wraps fs.ErrNotExist.
+func (c *Catalog) Archive(ctx context.Context, address string) (Archive, error) {
+	return c.db.archive(ctx, address)
+}
+
+// Archives returns all archives, the oldest first.
+func (c *Catalog) Archives(ctx context.Context) ([]Archive, error) { return c.db.archives(ctx) }
+
+// Locations yields all that an archive has, in byte order of the paths.
+func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
+	return c.db.all(ctx, a)
+}
+
+// Below yields the newest location of each path that begins with prefix, in byte
+// order.
+func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, error] {
+	return c.db.scan(ctx, prefix, after(prefix))
+}
+
+// List yields what is directly below a prefix, which is empty or ends in a slash.
+// It goes past folders without looking at what is in them, so it costs what it
+// shows. A path with empty elements ("a//b", "/x") is in folders as it says, and
+// some of these have empty names: what List yields as Path leads to them.
+//
+// While it yields, nothing is open: so listings may be nested as deep as folders are.
+func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		from, before, more := prefix, after(prefix), true
+		var some []Listed
+		for n := 16; more; n = min(4*n, 1024) {
+			some = some[:0]
+			for more && len(some) < n {
+				var err error
+				if some, from, more, err = c.listSome(ctx, prefix, from, before, some, n); err != nil {
+					yield(Listed{}, err)
+					return
+				}
+			}
+			for _, l := range some {
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// listSome appends what is directly below a prefix, from a path on, until there is a
+// folder or are n; and says where to go on, if anywhere.
+func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, some []Listed, n int) (all []Listed, next string, more bool, err error) {
+	for l, err := range c.db.scan(ctx, from, before) {
+		if err != nil {
+			return some, "", false, err
+		}
+		name, _, deeper := strings.Cut(l.Path[len(prefix):], "/")
+		if deeper {
+			folder := prefix + name + "/"
+			return append(some, Listed{Location: Location{Path: folder, Kind: format.Dir}, Folder: true}), after(folder), true, nil
+		}
+		if some = append(some, Listed{Location: l}); len(some) >= n {
+			return some, l.Path + "\x00", true, nil
+		}
+	}
+	return some, "", false, nil
+}
+
+// after returns the first string behind all that begin with prefix, empty if there
+// is none.
+func after(prefix string) string {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return prefix[:i] + string([]byte{prefix[i] + 1})
+		}
+	}
+	return ""
+}
+
+// Check looks for damage in the database itself, and for archives that have more
+// or fewer locations than they had when they were added.
+func (c *Catalog) Check(ctx context.Context, report func(problem string)) error {
+	return c.db.check(ctx, report)
+}
+
+// absent is the error for what is not in the catalogue.
+func absent(what string) error {
+	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
+}

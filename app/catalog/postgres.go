@@ -1,0 +1,309 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// defaultSchema is where a catalogue is in its database unless the address says
+// otherwise, in a parameter of that name that PostgreSQL does not have.
+const (
+	defaultSchema   = "holdall"
+	schemaParameter = "schema"
+)
+
+// migrating is the key of the lock that those hold who make or change a schema.
+const migrating = 0x686f6c6463617400 // "holdcat"
+
+// connections is how many a catalogue opens at most, unless the address says so
+// (pool_max_conns). Half of them may write: what reads while it adds needs another.
+const connections = 16
+
+// A postgresDB is a catalogue in a schema of a PostgreSQL database.
+type postgresDB struct {
+	name     string // the address without what is secret
+	pool     *pgxpool.Pool
+	readOnly bool
+	wait     time.Duration
+	queue    Queue
+	writing  chan struct{} // holds a token for each that may write
+
+	now func() time.Time // by which leases end; nil is the database's clock
+}
+
+// postgresConfig reads an address. Errors do not repeat it: it may have a password
+// in it, and where, one cannot know of an address that cannot be read.
+func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, name string, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE, found an address that cannot be read")
+	}
+	q := u.Query()
+	schema = cmp.Or(q.Get(schemaParameter), defaultSchema)
+	if len(schema) > 63 || schema != words(schema) {
+		return nil, "", "", fmt.Errorf("postgres database: schema: expected a name of at most 63 bytes of UTF-8, found %q", schema)
+	}
+	if q.Has(schemaParameter) {
+		q.Del(schemaParameter)
+		u.RawQuery = q.Encode()
+	}
+	pools := q.Has("pool_max_conns")
+	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
+		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE with parameters of PostgreSQL, found an address that cannot be read")
+	}
+	if !pools {
+		config.MaxConns = connections
+	}
+	c := config.ConnConfig
+	// Names of ours are found without the schema, which may be called anything.
+	c.RuntimeParams["search_path"] = pgx.Identifier{schema}.Sanitize()
+	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "holdall")
+	c.RuntimeParams["lock_timeout"] = strconv.FormatInt(max(o.Wait.Milliseconds(), 1), 10)
+	if o.ReadOnly {
+		c.RuntimeParams["default_transaction_read_only"] = "on"
+	}
+	name = "postgres://" + net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+	if schema != defaultSchema {
+		name += "?" + schemaParameter + "=" + schema
+	}
+	return config, schema, name, nil
+}
+
+func connectPostgres(ctx context.Context, address string, o Options) (*postgresDB, string, error) {
+	config, schema, name, err := postgresConfig(address, o)
+	if err != nil {
+		return nil, "", err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	db := &postgresDB{name: name, pool: pool, readOnly: o.ReadOnly, wait: o.Wait, queue: o.Queue, writing: tokens(max(int(config.MaxConns)/2, 1))}
+	return db, schema, nil
+}
+
+// What is in the schema that a catalogue's address means.
+const (
+	schemaAbsent = -3 // or has nothing in it
+	schemaOthers = -2 // something else
+)
+
+// schemaVersion says what version of ours a schema is, or what else.
+func schemaVersion(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, schema string) (version int, err error) {
+	// The column's name is what tells our table from others.
+	const sql = `SELECT count(*), count(*) FILTER (WHERE c.relname = 'catalogue' AND EXISTS (
+			SELECT 1 FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'holdall_schema'))
+		FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1`
+	var things, ours int
+	if err := q.QueryRow(ctx, sql, schema).Scan(&things, &ours); err != nil {
+		return 0, err
+	}
+	switch {
+	case things == 0:
+		return schemaAbsent, nil
+	case ours == 0:
+		return schemaOthers, nil
+	}
+	err = q.QueryRow(ctx, "SELECT holdall_schema FROM "+pgx.Identifier{schema, "catalogue"}.Sanitize()).Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && version < 1 {
+		return schemaOthers, nil
+	}
+	return version, err
+}
+
+// createPostgres makes a catalogue in a database that is there.
+func createPostgres(ctx context.Context, address string) error {
+	db, schema, err := connectPostgres(ctx, address, Options{Wait: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer db.pool.Close()
+	return db.write(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
+			return err
+		}
+		version, err := schemaVersion(ctx, tx, schema)
+		if err != nil {
+			return err
+		} else if version != schemaAbsent {
+			return &fs.PathError{Op: "create", Path: db.name, Err: fs.ErrExist}
+		}
+		var encoding string
+		if err := tx.QueryRow(ctx, "SHOW server_encoding").Scan(&encoding); err != nil {
+			return err
+		} else if encoding != "UTF8" {
+			return fmt.Errorf("encoding: expected a database of UTF8, found %s", encoding)
+		}
+		var there bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)", schema).Scan(&there); err != nil {
+			return err
+		}
+		if !there { // who may use a schema, may not always make one
+			if _, err := tx.Exec(ctx, "CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize()); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, "CREATE TABLE catalogue (holdall_schema integer NOT NULL)"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO catalogue VALUES (0)"); err != nil {
+			return err
+		}
+		return migratePostgres(ctx, tx, 0)
+	})
+}
+
+// migratePostgres carries out what is missing from version at on.
+func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
+	for ; at < len(postgresMigrations); at++ {
+		if _, err := tx.Exec(ctx, postgresMigrations[at]); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, "UPDATE catalogue SET holdall_schema = $1", at)
+	return err
+}
+
+func openPostgres(ctx context.Context, address string, o Options) (database, error) {
+	db, schema, err := connectPostgres(ctx, address, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.upToDate(ctx, schema); err != nil {
+		db.pool.Close()
+		return nil, err
+	}
+	if o.Queue != nil && !o.ReadOnly {
+		if err := o.Queue.Open(ctx, db.pool); err != nil {
+			db.pool.Close()
+			return nil, db.failed(ctx, "write", err)
+		}
+	}
+	return db, nil
+}
+
+func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
+	found, err := schemaVersion(ctx, db.pool, schema)
+	switch known := len(postgresMigrations); {
+	case err != nil:
+		return db.failed(ctx, "schema", err)
+	case found == schemaAbsent:
+		return &fs.PathError{Op: "open", Path: db.name, Err: fs.ErrNotExist}
+	case found == schemaOthers:
+		return fmt.Errorf("%s: schema %s: expected our tables, found others: it %w", db.name, schema, ErrBroken)
+	case found > known || found < known && db.readOnly:
+		return &SchemaError{Database: db.name, Found: found, Known: known}
+	case found == known:
+		return nil
+	}
+	return db.write(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
+			return err
+		}
+		now, err := schemaVersion(ctx, tx, schema)
+		if err != nil || now != found { // somebody else was faster
+			return err
+		}
+		return migratePostgres(ctx, tx, found)
+	})
+}
+
+// acquire takes a connection of the pool, and waits for one no longer than for a lock.
+func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, db.wait, ErrBusy)
+	defer cancel()
+	conn, err := db.pool.Acquire(waiting)
+	if err != nil {
+		if _, refused := errors.AsType[*pgconn.PgError](err); !refused && waiting.Err() == nil {
+			err = fmt.Errorf("%w: %w", ErrAway, err)
+		}
+		return nil, db.failed(waiting, "connect", err)
+	}
+	return conn, nil
+}
+
+// write calls do within a transaction.
+func (db *postgresDB) write(ctx context.Context, do func(tx pgx.Tx) error) error {
+	if db.readOnly {
+		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened for reading only")}
+	}
+	select {
+	case <-db.writing:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { db.writing <- struct{}{} }()
+	conn, err := db.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return db.failed(ctx, "write", away(conn, pgx.BeginFunc(ctx, conn, do)))
+}
+
+// away tells an error of a connection that is no more from others.
+func away(conn *pgxpool.Conn, err error) error {
+	if err != nil && conn.Conn().IsClosed() {
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return err
+}
+
+// close waits for who is writing.
+func (db *postgresDB) close() error {
+	db.pool.Close()
+	return nil
+}
+
+// failed gives an error of PostgreSQL the name of the database, and our words. What
+// the server says has no password in it.
+func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrBusy) {
+			return fmt.Errorf("%s: %s: %w: all connections are in use", db.name, op, ErrBusy)
+		}
+		return context.Cause(ctx)
+	}
+	for _, ours := range []error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		code := e.Code
+		if op == "write" && strings.HasPrefix(code, "42P") {
+			code = "" // which may be said of a queue's own
+		}
+		switch code {
+		case "57P01", "57P02", "57P03": // it ends, it died, it is about to begin
+			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrAway, e.Message)
+		case "55P03", "40P01", "40001", "53300": // a lock, a deadlock, a conflict, too many connections
+			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrBusy, e.Message)
+		case "XX001", "XX002", "42P01", "42703": // damaged, or a table or column of ours is missing
+			return fmt.Errorf("%s: %s: it %w: %w", db.name, op, ErrBroken, err)
+		case "42501":
+			return fmt.Errorf("%s: %s: %w: %s", db.name, op, fs.ErrPermission, e.Message)
+		}
+	}
+	if err.Error() == "closed pool" {
+		return &fs.PathError{Op: "catalogue", Path: db.name, Err: fs.ErrClosed}
+	}
+	return fmt.Errorf("%s: %s: %w", db.name, op, err)
+}

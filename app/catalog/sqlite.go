@@ -1,0 +1,403 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Where the header of an SQLite file says what it is. See its file format, 1.3.
+const (
+	headerLen   = 100
+	magic       = "SQLite format 3\x00"
+	idOffset    = 68
+	application = 0x686f6c63 // "holc", in the application id: a catalogue of ours
+)
+
+// readerCache and writerCache are KiB of pages that a connection keeps. Rows of an
+// archive go into many pages where other archives have paths between them.
+const (
+	readerCache = 8 << 10
+	writerCache = 64 << 10
+)
+
+// A sqliteDB is a catalogue in an SQLite file: one connection writes, any number
+// read, each what was committed when its query began.
+type sqliteDB struct {
+	name     string
+	readOnly bool
+	wait     time.Duration
+
+	mu     sync.Mutex
+	idle   []*sqlite.Conn // for reading
+	closed bool
+
+	writing chan struct{}  // holds a token for each connection that may be opened for writing
+	staging chan struct{}  // the same for those who write much: the others get one at any time
+	turns   chan struct{}  // holds one token: whose turn it is, of all of them
+	spare   []*sqlite.Conn // for writing
+
+	now  func() time.Time // by which leases end
+	once sync.Once        // closes it
+}
+
+// maxIdle bounds the connections that wait for a reader, writers those that write.
+const (
+	maxIdle = 8
+	writers = 4
+)
+
+// tokens returns a channel that holds n.
+func tokens(n int) chan struct{} {
+	c := make(chan struct{}, n)
+	for range n {
+		c <- struct{}{}
+	}
+	return c
+}
+
+// inspect says what is wrong with a file before SQLite sees it: SQLite may write
+// to a file in order to read it, and it may not be ours.
+func inspect(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: expected a file, found something else: it %w", name, ErrBroken)
+	}
+	header := make([]byte, headerLen)
+	if n, err := io.ReadFull(f, header); err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%s: header: expected %d bytes, found %d: it %w", name, headerLen, n, ErrBroken)
+	} else if err != nil {
+		return err
+	}
+	if string(header[:len(magic)]) != magic {
+		return fmt.Errorf("%s: header: expected that of an SQLite file, found %q: it %w", name, header[:len(magic)], ErrBroken)
+	}
+	if id := binary.BigEndian.Uint32(header[idOffset:]); id != application {
+		return fmt.Errorf("%s: at %d: expected application id %#x, found %#x: it %w", name, idOffset, application, id, ErrBroken)
+	}
+	return nil
+}
+
+func createFile(ctx context.Context, name string) (err error) {
+	name, err = filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
+	// Made beside its place, under a name of its own: two programs may make the
+	// same catalogue, and neither must see the other's half of one.
+	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".holdall-"+rand.Text()[:12])
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, with := range []string{"", "-wal", "-shm"} {
+			os.Remove(tmp + with)
+		}
+	}()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	c, err := sqlite.OpenConn(tmp, sqlite.OpenReadWrite)
+	if err != nil {
+		return failed(name, "create", err)
+	}
+	err = sqlitex.ExecuteTransient(c, "PRAGMA application_id = "+strconv.Itoa(application), nil)
+	if err == nil {
+		err = sqlitex.ExecuteTransient(c, "PRAGMA journal_mode = wal", nil)
+	}
+	if err == nil {
+		err = migrate(c, migrations)
+	}
+	// Closing the last connection takes the journal into the file and removes it.
+	if err = errors.Join(err, c.Close()); err != nil {
+		return failed(name, "create", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := os.Link(tmp, name); !errors.Is(err, fs.ErrExist) && err != nil {
+		// A file system without links. Then two who create it at the same moment
+		// are not told from one another, but each has a whole one.
+		if _, err := os.Lstat(name); err == nil {
+			return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+		}
+		return os.Rename(tmp, name)
+	} else if err != nil {
+		return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
+	return nil
+}
+
+func openFile(ctx context.Context, name string, o Options) (database, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := inspect(name); err != nil {
+		return nil, err
+	}
+	db := &sqliteDB{name: name, readOnly: o.ReadOnly, wait: o.Wait, writing: tokens(writers), staging: tokens(writers - 1), turns: tokens(1), now: time.Now}
+	if err := db.upToDate(ctx); err != nil {
+		db.close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// upToDate compares the file's schema with ours, and brings it up to date.
+func (db *sqliteDB) upToDate(ctx context.Context) error {
+	c, err := db.reader()
+	if err != nil {
+		return err
+	}
+	found, err := schemaOf(c)
+	db.release(c)
+	switch {
+	case err != nil:
+		return failed(db.name, "schema", err)
+	case found > len(migrations) || found < len(migrations) && db.readOnly:
+		return &SchemaError{Database: db.name, Found: found, Known: len(migrations)}
+	case found == len(migrations):
+		return nil
+	}
+	return db.write(ctx, func(c *sqlite.Conn) error {
+		if now, err := schemaOf(c); err != nil || now != found { // somebody else was faster
+			return err
+		}
+		return migrate(c, migrations)
+	})
+}
+
+func schemaOf(c *sqlite.Conn) (int, error) {
+	n, err := sqlitex.ResultInt(c.Prep("PRAGMA user_version"))
+	if err == nil && n < 0 {
+		err = fmt.Errorf("expected a version, found %d: it %w", n, ErrBroken)
+	}
+	return n, err
+}
+
+// migrate carries out what is missing of steps, within the transaction that c is
+// in, or alone in a new file.
+func migrate(c *sqlite.Conn, steps []string) error {
+	at, err := schemaOf(c)
+	for ; err == nil && at < len(steps); at++ {
+		if err = sqlitex.ExecuteScript(c, steps[at], nil); err == nil {
+			err = sqlitex.ExecuteTransient(c, "PRAGMA user_version = "+strconv.Itoa(at+1), nil)
+		}
+	}
+	return err
+}
+
+// connect opens a connection.
+func (db *sqliteDB) connect(settings ...string) (*sqlite.Conn, error) {
+	// Never with OpenCreate: what is not there any more does not come back empty.
+	c, err := sqlite.OpenConn(db.name, sqlite.OpenReadWrite)
+	if err != nil {
+		return nil, failed(db.name, "open", err)
+	}
+	c.SetBusyTimeout(db.wait) // readers wait only while a crash of others is repaired
+	for _, s := range settings {
+		if err := sqlitex.ExecuteTransient(c, "PRAGMA "+s, nil); err != nil {
+			c.Close()
+			return nil, failed(db.name, "open", err)
+		}
+	}
+	return c, nil
+}
+
+// reader returns a connection for reading, which must be released.
+func (db *sqliteDB) reader() (*sqlite.Conn, error) {
+	db.mu.Lock()
+	n, closed := len(db.idle), db.closed
+	if n > 0 {
+		c := db.idle[n-1]
+		db.idle = db.idle[:n-1]
+		db.mu.Unlock()
+		return c, nil
+	}
+	db.mu.Unlock()
+	if closed {
+		return nil, db.errClosed()
+	}
+	return db.connect("query_only = on", "cache_size = -"+strconv.Itoa(readerCache))
+}
+
+func (db *sqliteDB) release(c *sqlite.Conn) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(db.idle) < maxIdle && !db.closed {
+		db.idle = append(db.idle, c)
+		return
+	}
+	c.Close()
+}
+
+// take takes a token.
+func (db *sqliteDB) take(ctx context.Context, from chan struct{}) error {
+	select {
+	case _, open := <-from:
+		if !open {
+			return db.errClosed()
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// connected calls do with a connection for writing, and undoes at the end what is to
+// be undone of it by a script.
+func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error, undo string) error {
+	if db.readOnly {
+		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened for reading only")}
+	}
+	if err := db.take(ctx, db.writing); err != nil {
+		return err
+	}
+	defer func() { db.writing <- struct{}{} }()
+	var c *sqlite.Conn
+	db.mu.Lock()
+	if n := len(db.spare); n > 0 {
+		c, db.spare = db.spare[n-1], db.spare[:n-1]
+	}
+	db.mu.Unlock()
+	if c == nil {
+		// What is committed shall survive a loss of power: there is one commit for
+		// an archive, so that costs little.
+		var err error
+		c, err = db.connect("synchronous = full", "cache_size = -"+strconv.Itoa(writerCache), "journal_size_limit = 67108864")
+		if err != nil {
+			return err
+		}
+	}
+	c.SetInterrupt(ctx.Done())
+	err := do(c)
+	c.SetInterrupt(nil)
+	if undo != "" && sqlitex.ExecuteScript(c, undo, nil) != nil {
+		c.Close() // whatever was done is done all the same
+	} else {
+		db.mu.Lock()
+		db.spare = append(db.spare, c)
+		db.mu.Unlock()
+	}
+	if ctx.Err() != nil && err != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// write calls do within a transaction.
+func (db *sqliteDB) write(ctx context.Context, do func(c *sqlite.Conn) error) error {
+	return db.connected(ctx, func(c *sqlite.Conn) error { return db.transact(ctx, c, do) }, "")
+}
+
+// turn is how long SQLite waits for a lock at a time: it cannot be interrupted while
+// it does.
+const turn = 50 * time.Millisecond
+
+// transact calls do with the file locked for writing, and commits what it did.
+func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func(c *sqlite.Conn) error) error {
+	if err := db.take(ctx, db.turns); err != nil {
+		return err
+	}
+	defer func() { db.turns <- struct{}{} }()
+	c.SetBusyTimeout(turn)
+	defer c.SetBusyTimeout(db.wait)
+	for end := time.Now().Add(db.wait); ; {
+		err := sqlitex.ExecuteTransient(c, "BEGIN IMMEDIATE", nil)
+		if err == nil {
+			break
+		}
+		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || ctx.Err() != nil || time.Now().After(end) {
+			return failed(db.name, "lock", err)
+		}
+	}
+	if err := do(c); err != nil {
+		return db.settle(c, failed(db.name, "write", err))
+	}
+	return db.settle(c, nil)
+}
+
+// settle ends a transaction: it commits where there was no error, else it takes
+// everything back.
+func (db *sqliteDB) settle(c *sqlite.Conn, err error) error {
+	if err == nil {
+		if err = sqlitex.ExecuteTransient(c, "COMMIT", nil); err == nil {
+			return nil
+		}
+		err = failed(db.name, "commit", err)
+	}
+	// Some errors have ended the transaction already; an interrupt must not keep
+	// the others from ending here.
+	if !c.AutocommitEnabled() {
+		c.SetInterrupt(nil)
+		if rerr := sqlitex.ExecuteTransient(c, "ROLLBACK", nil); rerr != nil {
+			err = errors.Join(err, failed(db.name, "roll back", rerr))
+		}
+	}
+	return err
+}
+
+func (db *sqliteDB) close() (err error) {
+	db.once.Do(func() {
+		for range writers {
+			<-db.writing
+		}
+		close(db.writing)
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		var errs []error
+		for _, c := range append(db.idle, db.spare...) {
+			errs = append(errs, c.Close())
+		}
+		db.idle, db.spare, db.closed = nil, nil, true
+		err = errors.Join(errs...)
+	})
+	return err
+}
+
+func (db *sqliteDB) errClosed() error {
+	return &fs.PathError{Op: "catalogue", Path: db.name, Err: fs.ErrClosed}
+}
+
+// failed gives an error of SQLite the name of the file, and our words.
+func failed(name, op string, err error) error {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultOK:
+		return nil
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		return fmt.Errorf("%s: %s: %w", name, op, ErrBusy)
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return fmt.Errorf("%s: %s: it %w: %w", name, op, ErrBroken, err)
+	}
+	for _, ours := range []error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s: %w", name, op, err)
+}

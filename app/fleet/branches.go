@@ -1,0 +1,321 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// lists is how many requests list at once.
+	lists = 16
+
+	// listPage is how many objects are handed over at a time: an answer of a bucket.
+	listPage = 1000
+
+	// listHeld is how many objects wait in memory for those that come before them; more
+	// of them wait in a file.
+	listHeld = 100_000
+
+	// maxBranches is how much one prefix may have directly below it for that to be
+	// listed in parallel. It takes requests one after the other to know.
+	maxBranches = 10_000
+)
+
+// A forest lists a store in parallel, in byte order. It begins with one list of all there
+// is; whenever some of those who list have nothing to do, another, at the end of its
+// page, finds out what is directly below its prefix, goes on with the branch where it is,
+// and leaves the later ones to them.
+type forest struct {
+	st    store.Lister
+	level store.Leveler
+	page  int
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	first   *twig // that is not read to its end
+	idle    int
+	waiting int // twigs that nobody has begun with
+	active  int
+	ended   bool
+	held    int // objects in memory
+	most    int // of these
+
+	scratch format.Scratch
+	size    int64
+}
+
+// A twig is a part of the listing: objects that are known, or what begins with a prefix.
+type twig struct {
+	next   *twig
+	prefix string
+	begun  bool
+	done   bool // all of it is in blocks
+	blocks []block
+	err    error
+}
+
+// A block is a page of objects, in memory or in the file.
+type block struct {
+	all  []store.Info
+	off  int64
+	size int
+}
+
+// branches yields the objects of a store in byte order, listed in parallel where the store
+// can tell what is directly below a prefix.
+func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[store.Info, error] {
+	level, ok := st.(store.Leveler)
+	l, can := st.(store.Lister)
+	if !ok || !can {
+		return store.List(ctx, st, "")
+	}
+	return func(yield func(store.Info, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		f := &forest{st: l, level: level, page: page, most: most, first: &twig{}, waiting: 1}
+		f.changed = sync.NewCond(&f.mu)
+		var wg sync.WaitGroup
+		defer f.discard()
+		defer wg.Wait()
+		defer f.end()
+		defer cancel()
+		for range lists {
+			wg.Go(func() {
+				for w := f.take(); w != nil; w = f.take() {
+					f.list(ctx, w)
+				}
+			})
+		}
+		for {
+			all, err, more := f.read()
+			for _, info := range all {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(store.Info{}, err)
+				return
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// take returns the first twig that nobody has begun with, and nil when there will be
+// none.
+func (f *forest) take() *twig {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle++
+	for f.waiting == 0 && f.active > 0 && !f.ended {
+		f.changed.Wait()
+	}
+	f.idle--
+	if f.waiting == 0 || f.ended {
+		f.changed.Broadcast()
+		return nil
+	}
+	w := f.first
+	for w.begun {
+		w = w.next
+	}
+	w.begun = true
+	f.waiting--
+	f.active++
+	return w
+}
+
+// end has those who list end.
+func (f *forest) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.changed.Broadcast()
+}
+
+// hungry reports whether some have nothing to list.
+func (f *forest) hungry() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.idle > 0 && f.waiting == 0
+}
+
+// list lists a twig, or what is left to it of it.
+func (f *forest) list(ctx context.Context, w *twig) {
+	var page []store.Info
+	end := w.prefix // what a name must begin with to be this twig's
+	whole := false  // it has no branches that others could list
+	var err error
+	for info, lerr := range f.st.List(ctx, w.prefix) {
+		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) {
+			break
+		}
+		if page = append(page, info); len(page) < f.page {
+			continue
+		}
+		if err = f.put(w, page); err != nil {
+			break
+		}
+		page = nil
+		over := false
+		for !whole && !over && f.hungry() {
+			var below string
+			if below, over = f.split(ctx, w, end, info.Name); below == end {
+				whole = !over
+			} else {
+				end = below
+			}
+		}
+		if over {
+			break
+		}
+	}
+	if perr := f.put(w, page); err == nil {
+		err = perr
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.err, w.done = err, true
+	f.active--
+	f.changed.Broadcast()
+}
+
+// split leaves what comes after a name of a twig to others: it returns the prefix of the
+// branch that has the name, which is all that is left of the twig, or that nothing is.
+// The same prefix means that there is nothing to be left.
+func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below string, over bool) {
+	all, more, err := f.level.Level(ctx, prefix, maxBranches)
+	if more || err != nil {
+		return prefix, false // what is listed goes on, and tells what is wrong
+	}
+	below = prefix
+	var twigs []*twig
+	var known *twig
+	for _, b := range all {
+		switch {
+		case b.All && strings.HasPrefix(at, b.Name):
+			below = b.Name
+		case b.Name <= at:
+		case b.All:
+			twigs, known = append(twigs, &twig{prefix: b.Name}), nil
+		default:
+			if known == nil || len(known.blocks[len(known.blocks)-1].all) >= f.page {
+				known = &twig{begun: true, done: true, blocks: []block{{}}}
+				twigs = append(twigs, known)
+			}
+			last := &known.blocks[len(known.blocks)-1]
+			last.all = append(last.all, b.Info)
+		}
+	}
+	branching := false
+	for _, n := range twigs {
+		branching = branching || !n.begun
+	}
+	if !branching && below == prefix {
+		return prefix, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := len(twigs) - 1; i >= 0; i-- {
+		n := twigs[i]
+		n.next, w.next = w.next, n
+		if n.begun {
+			f.held += len(n.blocks[0].all)
+		} else {
+			f.waiting++
+		}
+	}
+	f.changed.Broadcast()
+	return below, below == prefix
+}
+
+// put hands a page over.
+func (f *forest) put(w *twig, page []store.Info) error {
+	if len(page) == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := block{all: page}
+	if f.held+len(page) > f.most {
+		var err error
+		if b, err = f.spill(page); err != nil {
+			return err
+		}
+	} else {
+		f.held += len(page)
+	}
+	w.blocks = append(w.blocks, b)
+	f.changed.Broadcast()
+	return nil
+}
+
+// spill writes a page to the file.
+func (f *forest) spill(page []store.Info) (block, error) {
+	if f.scratch == nil {
+		scratch, err := holdall.NewScratch()
+		if err != nil {
+			return block{}, err
+		}
+		f.scratch = scratch
+	}
+	var p bytes.Buffer
+	if err := gob.NewEncoder(&p).Encode(page); err != nil {
+		return block{}, err
+	}
+	b := block{off: f.size, size: p.Len()}
+	f.size += int64(b.size)
+	_, err := f.scratch.Seek(b.off, io.SeekStart)
+	if err == nil {
+		_, err = f.scratch.Write(p.Bytes())
+	}
+	return b, err
+}
+
+// read returns the next page, and whether there is more.
+func (f *forest) read() (all []store.Info, err error, more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.first != nil {
+		w := f.first
+		switch {
+		case len(w.blocks) > 0:
+			b := w.blocks[0]
+			w.blocks = w.blocks[1:]
+			if b.size == 0 {
+				f.held -= len(b.all)
+				return b.all, nil, true
+			}
+			_, err := f.scratch.Seek(b.off, io.SeekStart)
+			if err == nil {
+				err = gob.NewDecoder(io.LimitReader(f.scratch, int64(b.size))).Decode(&all)
+			}
+			return all, err, true
+		case w.done && w.err != nil:
+			return nil, w.err, false
+		case w.done:
+			f.first = w.next
+		default:
+			f.changed.Wait()
+		}
+	}
+	return nil, nil, false
+}
+
+// discard removes the file.
+func (f *forest) discard() {
+	if f.scratch != nil {
+		f.scratch.Close()
+	}
+}

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket/s3test"
+)
+
+// listing returns what a source lists.
+func listing(t *testing.T, all iter.Seq2[store.Info, error]) (infos []store.Info) {
+	t.Helper()
+	for info, err := range all {
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+	}
+	return infos
+}
+
+// Trees of any shape are listed in parallel as they are one after the other.
+func TestListingInParallelIsTheSame(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	parts := []string{"a", "a-", "a0", "b", "é", "..", "", "x y", "\xff", "c%2F", "~"}
+	for round := range 12 {
+		s := newSite(t)
+		s.s3.Page = 1 + r.IntN(20)
+		for range r.IntN(600) {
+			name := ""
+			for range r.IntN(4) {
+				name += parts[r.IntN(len(parts))] + "/"
+			}
+			s.s3.Put("from", name+fmt.Sprint(parts[r.IntN(len(parts))], r.IntN(40)), []byte{1})
+		}
+		st, err := store.OpenFolder(t.Context(), "s3://from")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := listing(t, store.List(t.Context(), st, ""))
+		most := []int{0, 50, listHeld}[round%3]
+		got := listing(t, branches(t.Context(), st, s.s3.Page, most))
+		if !slices.EqualFunc(want, got, func(a, b store.Info) bool {
+			return a.Name == b.Name && a.Size == b.Size && a.Version == b.Version && a.ModTime.Equal(b.ModTime)
+		}) {
+			t.Fatalf("round %d, pages of %d: expected %d objects in order, found %d, or others", round, s.s3.Page, len(want), len(got))
+		}
+	}
+}
+
+// Where an answer takes its time, many are waited for at once.
+func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.s3.Page = 20
+	for i := range 2000 {
+		s.s3.Put("from", fmt.Sprintf("logs/2026/%02d/%02d/%04d", i%12, i/12%28, i), nil)
+	}
+	var now, most atomic.Int64
+	s.meet(func(http.ResponseWriter, *http.Request) bool {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(5 * time.Millisecond) // as long as it takes
+		return false
+	})
+	st, err := store.OpenFolder(t.Context(), "s3://from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(listing(t, branches(t.Context(), st, 20, listHeld))); n != 2000 {
+		t.Errorf("listed %d objects", n)
+	}
+	if most.Load() < 8 {
+		t.Errorf("at most %d requests were under way at once", most.Load())
+	}
+}
+
+// A listing that fails in the midst has told all that comes before, and one that is left
+// leaves nothing behind.
+func TestListingInParallelEndsInOrder(t *testing.T) {
+	s := newSite(t)
+	s.s3.Page = 10
+	for i := range 600 {
+		s.s3.Put("from", fmt.Sprintf("%02d/%03d", i/20, i), nil)
+	}
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if q := r.URL.Query(); q.Get("prefix") == "17/" {
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	st, err := store.OpenFolder(t.Context(), "s3://from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err = range branches(t.Context(), st, 10, 0) {
+		if err != nil {
+			break
+		}
+		n++
+	}
+	if err == nil || n != 17*20 {
+		t.Errorf("listed %d objects, and then %v", n, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	for range branches(ctx, st, 10, 0) {
+		break
+	}
+	cancel()
+	for _, err = range branches(ctx, st, 10, 0) {
+	}
+	if err == nil {
+		t.Error("a listing that was cancelled ends as if that were all")
+	}
+}
