@@ -11,7 +11,8 @@
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
 // gocaf, the reference tool of CAF, is, and $HOLDALL_LINDI_PYTHON a python with
-// lindi, that of LINDI.
+// lindi, that of LINDI. $HOLDALL_S3_SERVER names the server of buckets; peers there
+// are loops of our own over minio-go, which is what a program would have.
 package main
 
 import (
@@ -50,6 +51,13 @@ type suite struct {
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == measureVerb {
 		os.Exit(measureOne(os.Args[2:]))
+	}
+	if len(os.Args) == 5 && os.Args[1] == peerVerb {
+		if err := bucketPeer(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	s := &suite{made: map[string]bool{}}
 	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "holdall-bench"), "where the data sets are made, or are already")
@@ -121,6 +129,10 @@ var errSkipped = errors.New("skipped")
 
 // prepare builds holdall and finds out what the machine has.
 func (s *suite) prepare() (err error) {
+	// Each run opens an archive as if it were the first.
+	if err := os.Setenv("HOLDALL_CACHE", "none"); err != nil {
+		return err
+	}
 	s.sizes = fullSizes
 	if s.quick {
 		s.sizes = fullSizes.shrunk(20)

@@ -40,9 +40,13 @@ type app struct {
 	external    []string
 	dropOrphans bool
 
+	db    string // --db
+	queue string // how chunks get to workers
+
 	oakRevision   string
 	oakCheckpoint string
 	oakDatastore  string
+	index         string // of an archive, to use
 	maxIndex      sizeFlag
 
 	verb    string // at work, for error lines
@@ -172,15 +176,30 @@ func (a *app) spool(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// open opens an archive, or a folder as if it were one.
+// open opens an archive, by an index if there is one, or a folder as if it were one.
 func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
+	in, err := a.openBy(ctx, address, few, a.useIndex())
+	if err == nil {
+		if s := in.Index(); s.Ignored != "" {
+			a.warn("%s: not used: %v", s.Ignored, s.Why)
+		}
+	}
+	return in, err
+}
+
+// openBare opens an archive for who wants to know of its own index.
+func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
+	return a.openBy(ctx, address, few, holdall.UseIndex{})
+}
+
+func (a *app) openBy(ctx context.Context, address string, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
 	a.address = store.Redact(address)
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	o := a.openOptions()
-	o.FewLookups = few
+	o.FewLookups, o.Index = few, index
 	in, err := holdall.OpenStore(ctx, st, name, o)
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
@@ -193,7 +212,7 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 // openOverview opens an archive in the view that shows it as a whole, even if it can
 // be shown in no other.
 func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
-	in, err := a.open(ctx, address, false)
+	in, err := a.openBare(ctx, address, false)
 	if a.view != "" {
 		return in, err
 	}
@@ -211,7 +230,7 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	}
 	defer func() { a.view = "" }()
 	a.view = f.Overview
-	return a.open(ctx, address, false)
+	return a.openBare(ctx, address, false)
 }
 
 // lookup finds what the user calls name: as it stands, without a slash at its
@@ -275,6 +294,7 @@ is read, a folder will do as well.`,
 	f.StringVar(&a.oakDatastore, "datastore", "", "oak: the folder of a data store, for binaries that are there")
 	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
+	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
 	root.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
@@ -289,10 +309,10 @@ is read, a folder will do as well.`,
 			root.AddCommand(c)
 		}
 	}
-	add("make", a.packCommand(), a.convertCommand(), a.addCommand(), a.rmCommand(), a.mvCommand())
-	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand())
+	add("make", a.packCommand(), a.convertCommand(), a.indexCommand(), a.addCommand(), a.rmCommand(), a.mvCommand(), a.fleetCommand())
+	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand(), a.catalogCommand())
 	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand(), a.oakCommand())
-	add("about", a.formatsCommand(), a.versionCommand())
+	add("about", a.formatsCommand(), a.cacheCommand(), a.versionCommand())
 	return root
 }
 

@@ -58,7 +58,7 @@ it, below which there are names. Other contents are what they are.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(ctx, in)
 			if a.json && a.showsNodes(in) {
 				if r.set {
 					return &usageError{cmd, errors.New("--range: a node as JSON has none")}
@@ -124,7 +124,7 @@ func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged boo
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer a.close(cmd.Context(), in)
 	for _, name := range args[1:] {
 		if err := a.decode(cmd.Context(), in, name, as); err != nil {
 			return err
@@ -140,9 +140,11 @@ func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r b
 	} else {
 		err = catRange(ctx, a.out, in, e, r)
 	}
-	if d, ok := err.(*holdall.DigestError); ok {
+	_, wrong := errors.AsType[*holdall.DigestError](err)
+	_, unproven := errors.AsType[*holdall.ProofError](err)
+	if wrong || unproven {
 		a.out.Flush()
-		a.report(d)
+		a.report(err)
 		return errNo
 	}
 	return err

@@ -121,12 +121,23 @@ func isFolderName(dst string) bool {
 
 // extractTo extracts into a folder, which is made.
 func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	stop := a.showProgress(o.Meter, "extracted")
+	sum, err := a.extractBelow(ctx, in, dir, o)
+	stop()
+	if err != nil {
 		return err
+	}
+	return a.tellExtracted(sum)
+}
+
+// extractBelow extracts into dir, which it makes, and tells what it cannot.
+func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) (holdall.Extracted, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return holdall.Extracted{}, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return holdall.Extracted{}, err
 	}
 	defer root.Close()
 	o.OnError = func(p holdall.Problem, err error) {
@@ -140,12 +151,11 @@ func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o 
 		a.out.Flush()
 		a.stderr.Write([]byte("holdall: " + a.verb + ": " + problemLine(p) + "\n"))
 	}
-	stop := a.showProgress(o.Meter, "extracted")
-	sum, err := holdall.Extract(ctx, in, root, o)
-	stop()
-	if err != nil {
-		return err
-	}
+	return holdall.Extract(ctx, in, root, o)
+}
+
+// tellExtracted tells what an extraction did.
+func (a *app) tellExtracted(sum holdall.Extracted) error {
 	if a.json {
 		a.printJSON(sum)
 	} else if !a.quiet {

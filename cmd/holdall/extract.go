@@ -28,7 +28,7 @@ before they appear. Files that are there already stay, unless --overwrite.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(cmd.Context(), in)
 			o.Meter = &holdall.Meter{}
 			o.Max.Bytes = int64(maxBytes)
 			for _, name := range args[1:] {

@@ -36,7 +36,7 @@ whole. The exit code is 1 if nothing is found.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(ctx, in)
 			print := a.entryPrinter(ctx, in, false)
 			found := false
 			below := "."

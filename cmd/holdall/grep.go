@@ -46,7 +46,7 @@ narrows down the files. The exit code is 1 if nothing matches.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(ctx, in)
 			return g.run(ctx, in)
 		},
 	}

@@ -89,7 +89,7 @@ func (i *infoJSON) cannot(err error) {
 // usualFacts are what is known of an archive in its usual view: more than in the one
 // that shows it as a whole.
 func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error {
-	in, err := a.open(ctx, address, true)
+	in, err := a.openBare(ctx, address, true)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *app) arrays(ctx context.Context, address string) ([]*arrayJSON, error) 
 	was := a.view
 	a.view = zarrView
 	defer func() { a.view = was }()
-	keys, err := a.open(ctx, address, false)
+	keys, err := a.openBare(ctx, address, false)
 	if err != nil {
 		return nil, err
 	}

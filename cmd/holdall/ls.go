@@ -32,7 +32,7 @@ to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(ctx, in)
 			p := a.entryPrinter(ctx, in, long)
 			if len(args) == 1 {
 				args = append(args, ".")
@@ -165,7 +165,7 @@ func (a *app) treeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer a.close(ctx, in)
 			top := "."
 			if len(args) == 2 {
 				e, err := lookup(ctx, in, args[1])

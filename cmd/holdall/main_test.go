@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,11 +18,17 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/store/bucket/s3test"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
 
 func TestMain(m *testing.M) {
+	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
+		os.Setenv("HOLDALL_CACHE", noIndex)
+	}
 	testscript.Main(m, map[string]func(){"holdall": main, "whileopen": whileOpen})
 }
 
@@ -68,6 +75,21 @@ func TestScripts(t *testing.T) {
 			web := httptest.NewServer(http.FileServer(http.Dir(e.WorkDir)))
 			e.Defer(web.Close)
 			e.Setenv("WEB", web.URL)
+			e.Setenv("HOLDALL_CACHE", noIndex)
+			bucket := s3test.New("bucket")
+			e.Values[bucketKey{}] = bucket
+			s3 := httptest.NewServer(bucket)
+			e.Defer(s3.Close)
+			gs := s3test.New("bucket")
+			gs.Google = true
+			google := httptest.NewServer(gs)
+			e.Defer(google.Close)
+			e.Setenv("HOLDALL_GS_ENDPOINT", google.URL)
+			e.Setenv("GS_ACCESS_KEY_ID", s3test.AccessKey)
+			e.Setenv("GS_SECRET_ACCESS_KEY", s3test.Secret)
+			e.Setenv("AWS_ENDPOINT_URL_S3", s3.URL)
+			e.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+			e.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("LINDI", lindi)
 			e.Setenv("RVN", rvn)
@@ -76,14 +98,32 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":  exitCode,
-			"fill":  fill,
-			"flip":  flip,
-			"cut":   cut,
-			"clean": clean,
-			"oak":   unpackOak,
+			"code":   exitCode,
+			"fill":   fill,
+			"flip":   flip,
+			"cut":    cut,
+			"clean":  clean,
+			"oak":    unpackOak,
+			"pg":     newDatabase,
+			"upload": upload,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "postgres" {
+				return pgtest.Available(), nil
+			}
+			return false, fmt.Errorf("%s: no such condition", cond)
 		},
 	})
+}
+
+// pg: sets DB to the address of a new, empty database of PostgreSQL.
+func newDatabase(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: pg")
+	}
+	address, err := pgtest.New()
+	ts.Check(err)
+	ts.Setenv("DB", address)
 }
 
 // code N holdall …: runs a command and compares its exit code.
@@ -99,6 +139,24 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
 	}
+}
+
+type bucketKey struct{}
+
+// upload DIR PREFIX: makes objects of the files in a folder.
+func upload(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(bucketKey{}).(*s3test.Server)
+	dir := ts.MkAbs(args[0])
+	ts.Check(filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if err == nil {
+			s.Put("bucket", args[1]+filepath.ToSlash(strings.TrimPrefix(p, dir)), b)
+		}
+		return err
+	}))
 }
 
 // oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
@@ -32,6 +33,8 @@ type packFlags struct {
 	bundle    bundleFlags
 	plain     bool
 	verify    bool
+	catalog   string
+	resume    bool
 }
 
 func (f *packFlags) register(cmd *cobra.Command) {
@@ -125,19 +128,25 @@ func (a *app) packCommand() *cobra.Command {
 	var filesFrom, prefix, stdinName string
 	cmd := &cobra.Command{
 		Use:   "pack -f FORMAT -o OUT INPUT...",
-		Short: "Make an archive from files and folders",
-		Long: `Makes an archive from files and folders.
+		Short: "Make an archive from files and folders, or from a bucket",
+		Long: `Makes an archive from files and folders, or from what lies below addresses.
 
 One folder alone gives its contents: 'pack -o x.caf docs' has intro.md, not
 docs/intro.md (--prefix docs/ puts it there). Several inputs are told apart by
-their own names. INPUT - is standard input.
+their own names. INPUT - is standard input. Of an address, all objects below
+it are packed as they are listed, or the one that it names.
 
 The archive appears under its name whole, or not at all; one that is there
 already stays until then. A file that cannot be read is reported, the others
-are packed, and the exit code is 1.`,
+are packed, and the exit code is 1.
+
+With --resume, what was sent to a bucket before the pack was interrupted, or
+failed, stays there, and the same command goes on with it: inputs are read
+again, and what the bucket has is not sent again. Without it nothing stays.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall pack -f caf -o photos.caf --chunk-size 30GB /mnt/photos
   find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
+  holdall pack -f caf -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
   pg_dump db | holdall pack -f caf -o dump.caf --stdin-name db.sql -`,
 		RunE: func(cmd *cobra.Command, inputs []string) error {
 			if f.out == "" {
@@ -160,11 +169,14 @@ are packed, and the exit code is 1.`,
 			if err != nil {
 				return &usageError{cmd, err}
 			}
-			o.Exclude, o.Follow, o.Prefix, o.Listed = exclude, follow, prefix, filesFrom != ""
+			o.Exclude, o.Follow, o.Prefix, o.Listed, o.Resume = exclude, follow, prefix, filesFrom != "", f.resume
 			if a.writes(f.out) == rvnFormat {
 				if err := pkg.apply(cmd.Context(), a, inputs, &o); err != nil {
 					return err
 				}
+			}
+			if f.catalog != "" && (unpack || f.out == "-") {
+				return &usageError{cmd, errors.New("--catalog does not go together with --unpack and -o -")}
 			}
 			if unpack {
 				return a.packUnpacked(cmd, inputs, f, o)
@@ -179,32 +191,56 @@ are packed, and the exit code is 1.`,
 				}
 				inputs[i] = file
 			}
+			if store.Scheme(f.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
+				// What waits to be sent, or was read ahead, is most of the memory, and
+				// is used again and again: half as much would be garbage beside it.
+				debug.SetGCPercent(25)
+			}
 			ctx := cmd.Context()
 			st, name, err := a.locateOut(ctx, f.out)
 			if err != nil {
 				return err
 			}
-			stop := a.showProgress(m, "packed")
-			sum, err := holdall.PackStore(ctx, st, name, inputs, o)
-			stop()
-			if err != nil {
-				return err
+			pack := func(c *catalog.Catalog) error {
+				stop := a.showProgress(m, "packed")
+				sum, err := holdall.PackStore(ctx, st, name, inputs, o)
+				stop()
+				if err != nil {
+					a.kept(sum, f)
+					return err
+				}
+				return a.packedInto(ctx, c, st, name, sum, f)
 			}
-			return a.packed(ctx, st, sum, nil, f)
+			if f.catalog == "" {
+				return pack(nil)
+			}
+			a.db = f.catalog
+			// Opened before anything is packed: it would be too late afterwards to
+			// learn that it is not there.
+			return a.withCatalog(ctx, catalog.Options{}, pack)
 		},
 	}
 	f.register(cmd)
 	fs := cmd.Flags()
-	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine)")
+	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine; 16 requests of a bucket)")
 	fs.StringVarP(&f.out, "output", "o", "", "the archive to make; - is standard output")
 	fs.StringArrayVar(&exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
 	fs.BoolVar(&follow, "follow", false, "pack the files that symlinks point to")
 	fs.BoolVar(&unpack, "unpack", false, "the input is an archive: pack what is in it")
 	fs.StringVar(&filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
+	fs.BoolVar(&f.resume, "resume", false, "go on with what was sent before the last try broke off, and keep what was sent if this one does")
+	fs.StringVar(&f.catalog, "catalog", "", "record what was written in this catalogue")
 	fs.StringVar(&prefix, "prefix", "", "put this in front of every name")
 	fs.StringVar(&stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
 	pkg.register(cmd)
 	return cmd
+}
+
+// kept tells what stays in the bucket of a pack that failed.
+func (a *app) kept(sum holdall.Summary, f packFlags) {
+	if f.resume && sum.Kept > 0 {
+		a.warn("%s stay in the bucket, unseen: the same command goes on with them", humanSize(sum.Kept))
+	}
 }
 
 // locateOut finds the store to write into.
@@ -248,6 +284,26 @@ func (a *app) packUnpacked(cmd *cobra.Command, inputs []string, f packFlags, o h
 	return a.convert(cmd.Context(), inputs[0], f.out, f, o, "", false)
 }
 
+// errUnsound ends a pack whose archive was found damaged.
+var errUnsound = fmt.Errorf("%w: what was written is damaged", errNo)
+
+// packedInto tells what was written, and records it in a catalogue if there is one.
+// Entries that could not be packed are no reason not to.
+func (a *app) packedInto(ctx context.Context, c *catalog.Catalog, st store.Store, name string, sum holdall.Summary, f packFlags) error {
+	err := a.packed(ctx, st, sum, nil, f)
+	if c == nil || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
+		return err
+	}
+	volumes := []string{name}
+	if f.chunkSize > 0 {
+		volumes = sum.Volumes
+	}
+	if rerr := a.recordPacked(ctx, c, st, volumes, f.verify); rerr != nil {
+		return fmt.Errorf("the archive is written, but not in the catalogue: 'holdall catalog add' records it: %w", rerr)
+	}
+	return err
+}
+
 // packed tells what was written, and checks it if asked.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, lost []string, f packFlags) error {
 	kinds := make([]string, 0, len(sum.Dropped))
@@ -286,6 +342,9 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 		if w := format.ByName(format.All(), a.writes(f.out)); w != nil && w.Keeps&format.KeepsDirs != 0 {
 			thing = "entry" // folders count too
 		}
+		if sum.Copied > 0 {
+			what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
+		}
 		fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
 	}
 	if f.verify {
@@ -298,7 +357,9 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 			}
 			volumes = []string{name}
 		}
-		if err := a.verifyWritten(ctx, st, volumes); err != nil {
+		if err := a.verifyWritten(ctx, st, volumes); errors.Is(err, errNo) {
+			return errUnsound
+		} else if err != nil {
 			return err
 		}
 	}
@@ -322,6 +383,8 @@ func count(n int64, what string) string {
 	case n == 1:
 	case strings.HasSuffix(what, "y") && !strings.HasSuffix(what, "ay"):
 		what = strings.TrimSuffix(what, "y") + "ies"
+	case strings.HasSuffix(what, "x"):
+		what += "es"
 	default:
 		what += "s"
 	}

@@ -29,7 +29,7 @@ func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	if mode == "none" || a.quiet {
 		return func() {}
 	}
-	m.WantTotal = mode == "bar"
+	m.WantTotal = true
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -57,9 +57,19 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 		case <-t.C:
 			p := m.Snapshot()
 			rate := float64(p.Bytes) / time.Since(start).Seconds()
-			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s %s, %s/s\n", a.verb, count(p.Entries, "entry"), humanSize(p.Bytes), done, humanSize(int64(rate)))
+			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s %s, %s/s%s\n", a.verb, count(p.Entries, "entry"), humanSize(p.Bytes), done,
+				humanSize(int64(rate)), timeLeft(p, time.Since(start)))
 		}
 	}
+}
+
+// timeLeft says how much there is and how long it will take, where that is known.
+func timeLeft(p holdall.Progress, took time.Duration) string {
+	if p.TotalBytes <= 0 || p.Bytes <= 0 || p.Bytes > p.TotalBytes {
+		return ""
+	}
+	left := time.Duration(float64(took) * float64(p.TotalBytes-p.Bytes) / float64(p.Bytes))
+	return fmt.Sprintf(", %v left of %s", left.Round(time.Second), humanSize(p.TotalBytes))
 }
 
 // barProgress draws one line on a terminal: a bar with the time left where the
@@ -71,11 +81,14 @@ func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 	case <-time.After(showAfter):
 	}
 	p := mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(30), mpb.WithRefreshRate(lookEvery))
+	total, start := m.Snapshot().TotalBytes, time.Now().Add(-showAfter)
 	counts := decor.Any(func(decor.Statistics) string {
-		s := m.Snapshot()
-		return fmt.Sprintf("%s %s, %s ", done, thousands(s.Entries), humanSize(s.Bytes))
+		s, left := m.Snapshot(), ""
+		if total <= 0 { // a listing takes longer than the bar waits
+			left = timeLeft(s, time.Since(start))
+		}
+		return fmt.Sprintf("%s %s, %s%s ", done, thousands(s.Entries), humanSize(s.Bytes), left)
 	})
-	total := m.Snapshot().TotalBytes
 	style, appended := mpb.BarFillerBuilder(mpb.SpinnerStyle()), []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
 	if total > 0 {
 		style, appended = mpb.BarStyle(), append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))

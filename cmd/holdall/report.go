@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
@@ -99,6 +100,9 @@ func describe(err error) errorJSON {
 	if d, ok := errors.AsType[*holdall.DigestError](err); ok {
 		e.Path = format.Escape(d.Entry)
 	}
+	if p, ok := errors.AsType[*holdall.ProofError](err); ok {
+		e.Path, e.Offset = format.Escape(p.Entry), &p.Off
+	}
 	for _, k := range []struct {
 		is   error
 		code string
@@ -106,6 +110,9 @@ func describe(err error) errorJSON {
 		{format.ErrCorrupt, string(format.BadChecksum)},
 		{format.ErrUnknown, string(format.BadMagic)},
 		{store.ErrChanged, "changed"},
+		{catalog.ErrBusy, "locked"},
+		{catalog.ErrAway, "network"},
+		{catalog.ErrBroken, string(format.BadData)},
 		{fs.ErrNotExist, "not-found"},
 		{fs.ErrPermission, "permission"},
 		{fs.ErrExist, "exists"},
@@ -119,6 +126,10 @@ func describe(err error) errorJSON {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		e.Code = "usage"
+	} else if _, ok := errors.AsType[*staleError](err); ok {
+		e.Code = "changed"
+	} else if _, ok := errors.AsType[*catalog.SchemaError](err); ok {
+		e.Code = string(format.Unsupported)
 	} else if _, ok := errors.AsType[*store.LockedError](err); ok {
 		e.Code = "locked"
 	} else if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
@@ -155,7 +166,24 @@ func hint(err error) string {
 	if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
 		return "--external allows it"
 	}
+	if p, ok := errors.AsType[*holdall.ProofError](err); ok && p.None {
+		return "--index none reads it as it is"
+	}
+	if _, ok := errors.AsType[*holdall.ProofLostError](err); ok {
+		return "make the index again, or read without proof by --index none"
+	}
+	if _, ok := errors.AsType[*noCatalogError](err); ok {
+		return "'holdall catalog init' makes one"
+	}
+	if _, ok := errors.AsType[*staleError](err); ok {
+		return "'holdall catalog add' looks at it again"
+	}
+	if s, ok := errors.AsType[*catalog.SchemaError](err); ok && s.Found < s.Known {
+		return "'holdall catalog init' brings it up to date"
+	}
 	switch {
+	case errors.Is(err, holdall.ErrNoProof):
+		return "--index leads to one, 'holdall index --chunk-digests' makes it of a sound archive"
 	case errors.Is(err, format.ErrUnknown):
 		return "--format says what it is"
 	case errors.Is(err, holdall.ErrImmutable):

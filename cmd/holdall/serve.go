@@ -69,6 +69,16 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	if a.json {
 		logs = slog.NewJSONHandler(a.stderr, nil)
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	var opened []*holdall.Archive
+	defer func() {
+		stop()
+		keeping.Wait()
+		for _, in := range opened {
+			in.Close()
+		}
+	}()
 	var mounts []serve.Mount
 	taken := map[string]bool{}
 	for _, address := range addresses {
@@ -76,8 +86,10 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		if err != nil {
 			return err
 		}
-		defer in.Close()
+		opened = append(opened, in)
 		h := serve.Handler(in, serve.Options{Version: version, CORS: o.cors, Log: slog.New(logs)})
+		// The next start is not to take as long. Whoever is served now does not wait.
+		keeping.Go(func() { _, _ = in.KeepIndex(ctx) })
 		mounts = append(mounts, serve.Mount{Name: mountName(address, taken), Handler: h})
 	}
 	a.address = "" // of none in particular from here on
@@ -123,11 +135,11 @@ func (a *app) openToServe(ctx context.Context, address string) (*holdall.Archive
 	}
 	// What was the same before and after is what was opened. Of an archive that
 	// is more than this one object it says too little.
-	about, err := in.About(ctx)
+	volumes, err := in.Volumes(ctx)
 	if err != nil {
 		return nil, "", errors.Join(err, in.Close())
 	}
-	if before == "" || before != versionOf(ctx, address) || in.IsDir() || len(about.Volumes) != 1 || about.Volumes[0] != in.Name() {
+	if before == "" || before != versionOf(ctx, address) || in.IsDir() || len(volumes) != 1 || volumes[0] != in.Name() {
 		return in, "", nil
 	}
 	return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, a.view, a.cafEnds, before), nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,20 +17,50 @@ type verifiedJSON struct {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	quick := false
+	quick, sums := false, ""
+	var from, out string
+	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
 		Short: "Check an archive's structure and contents",
 		Long: `Checks structure and every checksum that an archive carries, and lists all that
 is wrong with it. Notes are odd but harmless; with errors or warnings the exit
-code is 1.`,
+code is 1.
+
+By an index with digests of pieces ("holdall index --chunk-digests") damage is told
+by its place, and --repair-from mends it: what is damaged, and no more, is fetched
+from another copy of the archive, compared with the digests, and written with the
+rest as OUT, which appears whole or not at all. With --in-place that takes the
+archive's name, and the damaged one is kept as ARCHIVE.bak.
+
+--sums writes the digest of each file instead, in lines for sha256sum -c or
+b3sum -c: what the archive records is believed, the others are read for it.`,
 		Example: `  holdall verify docs.caf
+  holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --quick *.caf
+  holdall verify --repair-from https://example.org/docs.caf docs.caf -o mended.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bad := false
+			if sums != "" && quick {
+				return &usageError{cmd, errors.New("expected one of --quick and --sums")}
+			}
+			if from != "" || out != "" || inPlace {
+				if from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != "" {
+					return &usageError{cmd, errors.New("expected one archive with --repair-from, and one of -o OUT and --in-place")}
+				}
+				return a.repairFrom(cmd.Context(), args[0], from, out, inPlace)
+			}
 			for _, address := range args {
+				if sums != "" {
+					damaged, err := a.sums(cmd, address, sums)
+					if err != nil {
+						return err
+					}
+					bad = bad || damaged
+					continue
+				}
 				sum, err := a.verify(cmd, address, quick)
 				if err != nil {
 					return err
@@ -43,6 +74,10 @@ code is 1.`,
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "structure only, no contents")
+	cmd.Flags().StringVar(&from, "repair-from", "", "another copy of the archive, to fetch from what is damaged")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: where the result goes")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep it as ARCHIVE.bak")
+	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "write each file's digest, as sha256sum and b3sum do: sha256 or blake3")
 	return cmd
 }
 
@@ -54,7 +89,12 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
-	sum, err := holdall.Verify(ctx, st, name, holdall.VerifyOptions{OpenOptions: a.openOptions(), Quick: quick, Meter: m}, a.tellProblem)
+	o := a.openOptions()
+	if a.index != "" || store.IsNear(st) { // a look beside it would be a request
+		o.Index = a.useIndex()
+		o.Index.Folder = nil // what was kept here has no digests
+	}
+	sum, err := holdall.Verify(ctx, st, name, holdall.VerifyOptions{OpenOptions: o, Quick: quick, Meter: m}, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdall/holdall"
+)
+
+// indexedRows is the archive of many rows, and an index of it that is not beside it.
+func (s *suite) indexedRows() (archive, index string, err error) {
+	if archive, err = s.manyRows(); err != nil {
+		return "", "", err
+	}
+	index, err = s.fresh("rows.holdall", s.bin, "index", "-q", archive, "-o", outputHere)
+	return archive, index, err
+}
+
+func indexMany(s *suite) (row, error) {
+	archive, err := s.manyRows()
+	if err != nil {
+		return row{}, err
+	}
+	out := filepath.Join(s.out, "index.holdall")
+	return s.hold(contest{
+		ours:   command{{s.bin, "index", "-q", archive, "-o", out}},
+		inputs: []string{archive}, outputs: []string{out},
+		goals: []goal{wallUnder(1500 * time.Millisecond), rssUnder(300 << 20)},
+	})
+}
+
+func oneByIndex(s *suite) (row, error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return row{}, err
+	}
+	return s.hold(contest{
+		ours:   command{{s.bin, "--index", index, "cat", archive, rowName(s.sizes.rows / 2)}},
+		inputs: []string{index},
+		goals:  []goal{wallUnder(20 * time.Millisecond), rssUnder(32 << 20)},
+		check:  prints(func(p counter) int64 { return p.bytes }, rowSize, "bytes"),
+	})
+}
+
+func listByIndex(s *suite) (row, error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return row{}, err
+	}
+	return s.hold(contest{
+		ours:   command{{s.bin, "--index", index, "ls", "-R", archive}},
+		inputs: []string{index},
+		goals:  []goal{wallUnder(150 * time.Millisecond), rssUnder(64 << 20)},
+		check:  prints(lines, int64(s.sizes.rows), "lines"),
+	})
+}
+
+// openByIndex opens the archive of many rows by its index, and looks for one name.
+func openByIndex(s *suite) (r row, err error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return r, err
+	}
+	r.ours = "holdall.Open by an index, and Lookup"
+	for range 10 * s.n {
+		start := time.Now()
+		a, err := holdall.Open(s.ctx, archive, holdall.OpenOptions{Index: holdall.UseIndex{At: index}})
+		if err != nil {
+			return r, err
+		}
+		if _, err := a.Lookup(s.ctx, rowName(s.sizes.rows/3)); err != nil {
+			return r, err
+		}
+		took := time.Since(start)
+		if err := a.Close(); err != nil {
+			return r, err
+		}
+		if r.oursTook == nil || took < r.oursTook.wall {
+			r.oursTook = &figures{wall: took}
+		}
+	}
+	r.judge([]goal{wallUnder(5 * time.Millisecond)}, s.quick)
+	return r, nil
+}
+
+// webOneByIndex reads one of many files over HTTP by an index that lies beside them.
+func webOneByIndex(s *suite) (row, error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return row{}, err
+	}
+	dir, err := os.MkdirTemp(s.out, "web-")
+	if err != nil {
+		return row{}, err
+	}
+	for from, to := range map[string]string{archive: "x.caf", index: "x.caf" + holdall.IndexSuffix} {
+		if err := os.Symlink(from, filepath.Join(dir, to)); err != nil {
+			return row{}, err
+		}
+	}
+	v, err := serveSlowly(dir)
+	if err != nil {
+		return row{}, err
+	}
+	r, err := s.hold(contest{
+		ours:   command{{s.bin, "cat", v.url + "x.caf", rowName(s.sizes.rows / 2)}},
+		inputs: []string{archive, index},
+		goals:  []goal{wallUnder(100 * time.Millisecond)},
+		check:  prints(func(p counter) int64 { return p.bytes }, rowSize, "bytes"),
+	})
+	if serr := v.stop(); err == nil {
+		err = serr
+	}
+	return r, err
+}

@@ -1,0 +1,582 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/app/catalog/survey"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) catalogCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "catalog",
+		Short: "Keep a database of which archive has which file, and read by it",
+		Long: `Keeps a catalogue: a database that says which archive has which file, and where in
+it. One file of millions is found by one lookup, and read by one request.
+
+The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder. It may
+be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
+		Example: `  holdall catalog init
+  holdall catalog add https://example.org/docs-00001.caf
+  holdall catalog cat guide/intro.md`,
+	}
+	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
+	cmd.AddCommand(a.catalogInitCommand(), a.catalogAddCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(),
+		a.catalogCheckCommand(), a.catalogExportCommand(), a.catalogCatCommand(), a.catalogExtractCommand())
+	return cmd
+}
+
+// catalogAddress is the catalogue that the user means; usual says that nobody named it.
+func (a *app) catalogAddress() (address string, usual bool, err error) {
+	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
+		return named, false, nil
+	}
+	dir := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(dir) { // the specification says to ignore others
+		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+			dir, err = os.UserConfigDir() // which is for data, too, there
+		} else if dir, err = os.UserHomeDir(); err == nil {
+			dir = filepath.Join(dir, ".local", "share")
+		}
+	}
+	return filepath.Join(dir, "holdall", "catalog.db"), true, err
+}
+
+// shownCatalog is the address of a catalogue as it may be shown: without a password.
+func shownCatalog(address string) string {
+	if strings.HasPrefix(address, "postgres") {
+		address = store.Redact(address)
+	}
+	return format.Escape(address)
+}
+
+// noCatalogError means that the catalogue is not there.
+type noCatalogError struct{ error }
+
+func (e *noCatalogError) Unwrap() error { return e.error }
+
+// openCatalog opens the catalogue that the user means.
+func (a *app) openCatalog(ctx context.Context, o catalog.Options) (*catalog.Catalog, error) {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return nil, err
+	}
+	c, err := catalog.Open(ctx, address, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	}
+	return c, err
+}
+
+// withCatalog calls do with the catalogue that the user means.
+func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
+	c, err := a.openCatalog(ctx, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+var forReading = catalog.Options{ReadOnly: true}
+
+func (a *app) catalogInitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Make a new catalogue",
+		Long: `Makes a new, empty catalogue. One that is there is brought up to date, and keeps
+what is in it; any other file is left as it is.`,
+		Args: args(0, 0, "nothing"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			address, usual, err := a.catalogAddress()
+			if err != nil {
+				return err
+			}
+			if usual {
+				if err := os.MkdirAll(filepath.Dir(address), 0o700); err != nil {
+					return err
+				}
+			}
+			err = catalog.Create(ctx, address)
+			made := err == nil
+			if errors.Is(err, fs.ErrExist) {
+				var c *catalog.Catalog
+				if c, err = catalog.Open(ctx, address, catalog.Options{}); err == nil {
+					err = c.Close()
+				}
+			}
+			switch shownAddress := shownCatalog(address); {
+			case err != nil:
+				return err
+			case a.json:
+				a.printJSON(map[string]any{"catalog": shownAddress, "made": made})
+			case made:
+				fmt.Fprintf(a.out, "%s: made\n", shownAddress)
+			default:
+				fmt.Fprintf(a.out, "%s: is there already\n", shownAddress)
+			}
+			return nil
+		},
+	}
+}
+
+// archiveJSON is what a catalogue knows of an archive.
+type archiveJSON struct {
+	ID       int64      `json:"id"`
+	Archive  string     `json:"archive"`
+	Format   string     `json:"format"`
+	Size     int64      `json:"size"`
+	Version  string     `json:"version,omitempty"`
+	Entries  int64      `json:"entries"`
+	Added    time.Time  `json:"added"`
+	Verified *time.Time `json:"verified,omitempty"`
+}
+
+func archiveAsJSON(x catalog.Archive) archiveJSON {
+	j := archiveJSON{ID: x.ID, Archive: format.Escape(x.Address), Format: x.Format, Size: x.Size, Version: format.Escape(x.Version), Entries: x.Entries, Added: x.Added}
+	if !x.Verified.IsZero() {
+		j.Verified = &x.Verified
+	}
+	return j
+}
+
+// locationJSON is where a catalogue says a file is.
+type locationJSON struct {
+	Path      string     `json:"path"`
+	PathHex   string     `json:"path_hex,omitempty"`
+	Kind      string     `json:"kind"`
+	Size      int64      `json:"size"`
+	Digest    string     `json:"digest,omitempty"`
+	ArchiveID int64      `json:"archive_id,omitempty"`
+	Archive   string     `json:"archive,omitempty"`
+	Format    string     `json:"format,omitempty"`
+	Offset    *int64     `json:"offset,omitempty"`
+	Length    *int64     `json:"length,omitempty"`
+	Newest    bool       `json:"newest,omitempty"`
+	Added     *time.Time `json:"added,omitempty"`
+}
+
+func locationAsJSON(l catalog.Location) locationJSON {
+	j := locationJSON{Kind: l.Kind.String(), Size: l.Size, Digest: l.Digest.String(), ArchiveID: l.Archive}
+	j.Path, j.PathHex = shown(l.Path)
+	if l.Raw {
+		j.Offset, j.Length = &l.Off, &l.Size
+	}
+	return j
+}
+
+func (a *app) catalogAddCommand() *cobra.Command {
+	var again, verify bool
+	cmd := &cobra.Command{
+		Use:   "add ARCHIVE...",
+		Short: "Record what is in archives",
+		Long: `Records what is in archives, each whole or not at all. One that is there in the same
+version is left as it is, unless --again; of another version the new replaces the old.`,
+		Example: `  holdall catalog add photos-*.caf
+  holdall catalog add --verify https://example.org/docs.caf`,
+		Args: args(1, -1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
+				failed := false
+				for _, address := range args {
+					err := a.catalogAdd(ctx, c, address, again, verify)
+					if err != nil && (len(args) == 1 || ctx.Err() != nil) {
+						return err
+					} else if err != nil {
+						if !errors.Is(err, errNo) {
+							a.entryFailed(store.Redact(address), err)
+						}
+						failed = true
+					}
+				}
+				if failed {
+					return errNo
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&again, "again", false, "read archives again that are there in the same version")
+	cmd.Flags().BoolVar(&verify, "verify", false, "check archives first, and record only sound ones")
+	return cmd
+}
+
+func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string, again, verify bool) error {
+	st, name, err := a.locateCatalogued(ctx, address)
+	if err != nil {
+		return err
+	}
+	known, err := c.Archive(ctx, store.AddressOf(st, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if again {
+		known = catalog.Archive{}
+	}
+	o := a.openOptions()
+	o.Index = a.useIndex()
+	s, err := survey.Open(ctx, st, name, known, o)
+	if err != nil {
+		return err
+	}
+	if s.In != nil {
+		defer s.In.Close()
+	}
+	if verify {
+		if err := a.verifyWritten(ctx, st, []string{name}); err != nil {
+			return err
+		}
+		s.Verified = time.Now().UTC()
+	}
+	if s.In == nil {
+		if verify {
+			if err := c.Verified(ctx, s.ID, s.Verified); err != nil {
+				return err
+			}
+		}
+		a.tellAdded("unchanged", s.Archive)
+		return nil
+	}
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "added")
+	done, err := c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+	stop()
+	if err != nil {
+		return err
+	}
+	did := "added"
+	if done[0].Replaced.ID != 0 {
+		did = "replaced"
+	}
+	a.tellAdded(did, done[0].Archive)
+	return nil
+}
+
+// locateCatalogued finds an archive that a catalogue is to know, or knows.
+func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
+	if address == "-" {
+		return nil, "", errors.New("standard input has no address at which it could be found again")
+	}
+	return a.locate(ctx, address)
+}
+
+func (a *app) tellAdded(did string, x catalog.Archive) {
+	if a.json {
+		a.printJSON(struct {
+			Did string `json:"did"`
+			archiveJSON
+		}{did, archiveAsJSON(x)})
+	} else {
+		fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry"))
+	}
+}
+
+// recordPacked records what a pack wrote, all chunks of it together.
+func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
+	var all []catalog.Addition
+	for _, name := range volumes {
+		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
+		if err != nil {
+			return err
+		}
+		defer s.In.Close()
+		if verified {
+			s.Verified = time.Now()
+		}
+		all = append(all, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)})
+	}
+	_, err = c.Add(ctx, all...)
+	return err
+}
+
+// newestOf finds what the user calls path, as lookup does in an archive.
+func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
+	tried := map[string]bool{}
+	for _, p := range []string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)} {
+		if tried[p] {
+			continue
+		}
+		tried[p] = true
+		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
+			return found, err
+		}
+	}
+	return found, absentHere(path)
+}
+
+func (a *app) catalogFindCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "find PATH...",
+		Short: "Say which archives have a file, the newest first",
+		Long:  `Lists the archives that have a file, the newest first. The exit code is 1 if none has.`,
+		Args:  args(1, -1, "a path"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				var no error
+				for _, path := range args {
+					newest, err := newestOf(ctx, c, path)
+					if errors.Is(err, fs.ErrNotExist) {
+						no = errNo
+						continue
+					} else if err != nil {
+						return err
+					}
+					found, err := c.Holders(ctx, newest.Path)
+					if err != nil {
+						return err
+					}
+					for i, f := range found {
+						a.tellFound(f, i == 0)
+					}
+				}
+				return no
+			})
+		},
+	}
+}
+
+func (a *app) tellFound(f catalog.Found, newest bool) {
+	if a.json {
+		j := locationAsJSON(f.Location)
+		j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
+		a.printJSON(j)
+		return
+	}
+	where := "in pieces"
+	if f.Raw {
+		where = "at " + strconv.FormatInt(f.Off, 10)
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s, %s\n", format.Escape(f.In.Address), quoteEmpty(format.Escape(f.Path)), a.humanSize(f.Size), where)
+}
+
+func (a *app) catalogListCommand() *cobra.Command {
+	var long, recursive, archives bool
+	cmd := &cobra.Command{
+		Use:   "ls [FOLDER...]",
+		Short: "List what a catalogue has",
+		Long: `Lists one level of all files together, or of the folders named; -R lists all there
+is. Of a file that several archives have, it is the newest. --archives lists these.`,
+		RunE: func(cmd *cobra.Command, folders []string) error {
+			ctx := cmd.Context()
+			if archives && len(folders) > 0 {
+				return &usageError{cmd, errors.New("--archives: expected no folders")}
+			}
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				if archives {
+					return a.listArchives(ctx, c)
+				}
+				if len(folders) == 0 {
+					folders = []string{"."}
+				}
+				for _, folder := range folders {
+					if err := a.listCatalog(ctx, c, folder, long, recursive); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "size, and number of the archive")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
+	cmd.Flags().BoolVar(&archives, "archives", false, "the archives")
+	return cmd
+}
+
+func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
+	all, err := c.Archives(ctx)
+	for _, x := range all {
+		if a.json {
+			a.printJSON(archiveAsJSON(x))
+			continue
+		}
+		fmt.Fprintf(a.out, "%6d  %-10s %10s  %14s  %s  %s\n", x.ID, x.Format, a.humanSize(x.Size), count(x.Entries, "entry"), x.Added.Format(time.DateTime), format.Escape(x.Address))
+	}
+	return err
+}
+
+// listCatalog lists what is below a folder, or the file of that name.
+func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
+	prefix := folderPrefix(folder)
+	shownAny := false
+	tell := func(l catalog.Location) {
+		shownAny = true
+		switch folder := l.Kind == format.Dir; {
+		case a.json:
+			j := locationAsJSON(l)
+			if folder {
+				j.Path, j.PathHex = shown(strings.TrimSuffix(l.Path, "/"))
+			}
+			a.printJSON(j)
+		case long && folder:
+			fmt.Fprintf(a.out, "%10s  %6s  %s\n", "-", "-", format.Escape(l.Path))
+		case long:
+			fmt.Fprintf(a.out, "%10s  %6d  %s\n", a.humanSize(l.Size), l.Archive, quoteEmpty(format.Escape(l.Path)))
+		default:
+			fmt.Fprintln(a.out, quoteEmpty(format.Escape(l.Path)))
+		}
+	}
+	if recursive {
+		for l, err := range c.Below(ctx, prefix) {
+			if err != nil {
+				return err
+			}
+			tell(l)
+		}
+	} else {
+		for l, err := range c.List(ctx, prefix) {
+			if err != nil {
+				return err
+			}
+			tell(l.Location)
+		}
+	}
+	if !shownAny && prefix != "" {
+		found, err := newestOf(ctx, c, folder)
+		if err != nil {
+			return err
+		}
+		tell(found.Location)
+	}
+	return nil
+}
+
+// folderPrefix is what the paths in a folder begin with.
+func folderPrefix(folder string) string {
+	folder = format.Unescape(strings.TrimPrefix(folder, "./"))
+	if folder == "." || folder == "" {
+		return ""
+	}
+	if strings.HasSuffix(folder, "/") {
+		return folder
+	}
+	return folder + "/"
+}
+
+func (a *app) catalogRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm ARCHIVE...",
+		Short: "Forget archives",
+		Long: `Forgets archives and what is in them; the archives themselves stay as they are. The
+exit code is 1 if the catalogue does not know one.`,
+		Args: args(1, -1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
+				var no error
+				for _, address := range args {
+					x, err := a.knownArchive(ctx, c, address)
+					if err == nil {
+						x, err = c.Remove(ctx, x.Address)
+					}
+					if errors.Is(err, fs.ErrNotExist) {
+						a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
+						no = errNo
+						continue
+					} else if err != nil {
+						return err
+					}
+					a.tellAdded("removed", x)
+				}
+				return no
+			})
+		},
+	}
+}
+
+// knownArchive finds what a catalogue knows of an archive, which need not be there
+// any more: by the address as it is kept, or as it is given.
+func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address string) (catalog.Archive, error) {
+	x, err := c.Archive(ctx, format.Unescape(address))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return x, err
+	}
+	st, name, lerr := a.locateCatalogued(ctx, address)
+	if lerr != nil {
+		return x, lerr
+	}
+	return c.Archive(ctx, store.AddressOf(st, name))
+}
+
+func (a *app) catalogExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export",
+		Short: "Write all locations, as CSV or lines of JSON",
+		Long: `Writes where the newest file of each path is: CSV with the columns file_path and
+caf_file_id, which is the archive's number, or with --json lines with all that is
+known. A path that has no place in the CSV ends it: one that is not UTF-8, has a NUL,
+or has more than 512 characters.`,
+		Args: args(0, 0, "nothing"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				if a.json {
+					return a.exportJSON(ctx, c)
+				}
+				return a.exportCSV(ctx, c)
+			})
+		},
+	}
+}
+
+func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
+	all, err := c.Archives(ctx)
+	if err != nil {
+		return err
+	}
+	archives := make(map[int64]catalog.Archive, len(all))
+	for _, x := range all {
+		archives[x.ID] = x
+	}
+	for l, err := range c.Below(ctx, "") {
+		if err != nil {
+			return err
+		}
+		j := locationAsJSON(l)
+		j.Archive, j.Format = format.Escape(archives[l.Archive].Address), archives[l.Archive].Format
+		a.printJSON(j)
+	}
+	return nil
+}
+
+// longestSeedPath is how many characters file_path has, where it is a VARCHAR.
+const longestSeedPath = 512
+
+func (a *app) exportCSV(ctx context.Context, c *catalog.Catalog) error {
+	w := csv.NewWriter(a.out)
+	w.Write([]string{"file_path", "caf_file_id"})
+	for l, err := range c.Below(ctx, "") {
+		switch {
+		case err != nil:
+			return err
+		case !utf8.ValidString(l.Path) || strings.IndexByte(l.Path, 0) >= 0:
+			return fmt.Errorf("%s: expected a path in UTF-8 without NUL", format.Escape(l.Path))
+		case utf8.RuneCountInString(l.Path) > longestSeedPath:
+			return fmt.Errorf("%s: expected a path of at most %d characters, found %d", format.Escape(l.Path), longestSeedPath, utf8.RuneCountInString(l.Path))
+		}
+		if err := w.Write([]string{l.Path, strconv.FormatInt(l.Archive, 10)}); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}

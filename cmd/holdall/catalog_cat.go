@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/format"
+)
+
+func (a *app) catalogCatCommand() *cobra.Command {
+	var r byteRange
+	cmd := &cobra.Command{
+		Use:   "cat PATH...",
+		Short: "Write files to standard output, wherever they are",
+		Long: `Writes the contents of files to standard output: of each the newest. Where it is one
+run of bytes in its archive, nothing else of that is read. Contents are compared
+with digests as 'holdall cat' does.`,
+		Args: args(1, -1, "a path"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				for _, path := range args {
+					found, err := newestOf(ctx, c, path)
+					if err != nil {
+						return err
+					}
+					if err := a.catFound(ctx, found, r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
+	return cmd
+}
+
+func (a *app) catFound(ctx context.Context, found catalog.Found, r byteRange) error {
+	in, err := a.openFound(ctx, found.In, []catalog.Location{found.Location}, found.Raw)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	e, err := in.Lookup(ctx, found.Path)
+	if err != nil {
+		return err
+	}
+	return a.cat(ctx, in, e, r)
+}
+
+// openFound opens the archive that files are in: as its format reads it, or with
+// these files only.
+func (a *app) openFound(ctx context.Context, x catalog.Archive, files []catalog.Location, raw bool) (*holdall.Archive, error) {
+	st, name, err := a.locate(ctx, x.Address)
+	if err != nil {
+		return nil, err
+	}
+	if raw {
+		return openLocated(ctx, st, name, x, files)
+	}
+	o := a.openOptions()
+	o.Format = cmp.Or(o.Format, x.Format)
+	o.FewLookups = len(files) == 1
+	return holdall.OpenStore(ctx, st, name, o)
+}
+
+func (a *app) catalogExtractCommand() *cobra.Command {
+	var dir string
+	var o holdall.ExtractOptions
+	cmd := &cobra.Command{
+		Use:   "extract PATH... -C DIR",
+		Short: "Write files to disk, wherever they are",
+		Long: `Writes the newest of the files named, and of those in the folders named, below DIR,
+under the same rules as 'holdall extract'. Of archives that keep no modes and times,
+nothing but the files is read.`,
+		Args: args(1, -1, "a path"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				o.Meter = &holdall.Meter{}
+				x := &catalogExtraction{app: a, c: c, dir: dir, o: o, groups: map[int64][]catalog.Location{}}
+				stop := a.showProgress(o.Meter, "extracted")
+				err := x.run(ctx, args)
+				stop()
+				if err != nil {
+					return err
+				}
+				return a.tellExtracted(x.sum)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")
+	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
+	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
+	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
+	return cmd
+}
+
+// catalogExtraction extracts files of many archives, one archive after the other.
+type catalogExtraction struct {
+	app *app
+	c   *catalog.Catalog
+	dir string
+	o   holdall.ExtractOptions
+
+	groups map[int64][]catalog.Location // by archive
+	held   int
+	sum    holdall.Extracted
+}
+
+// extractBatch is how many locations are held before their archives are opened.
+const extractBatch = 50_000
+
+func (x *catalogExtraction) run(ctx context.Context, paths []string) error {
+	for _, path := range paths {
+		found, err := newestOf(ctx, x.c, path)
+		if err == nil {
+			err = x.want(ctx, found.Location)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = x.wantBelow(ctx, path, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return x.flush(ctx)
+}
+
+// wantBelow wants all that is in a folder; of one that is none, absent is the error.
+func (x *catalogExtraction) wantBelow(ctx context.Context, folder string, absent error) error {
+	for l, err := range x.c.Below(ctx, folderPrefix(folder)) {
+		if err == nil {
+			absent, err = nil, x.want(ctx, l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return absent
+}
+
+func (x *catalogExtraction) want(ctx context.Context, l catalog.Location) error {
+	x.groups[l.Archive] = append(x.groups[l.Archive], l)
+	if x.held++; x.held < extractBatch {
+		return nil
+	}
+	return x.flush(ctx)
+}
+
+// flush extracts what is held.
+func (x *catalogExtraction) flush(ctx context.Context) error {
+	if x.held == 0 {
+		return nil
+	}
+	archives, err := x.c.Archives(ctx)
+	if err != nil {
+		return err
+	}
+	for _, in := range archives {
+		if files := x.groups[in.ID]; files != nil {
+			if err := x.extract(ctx, in, files); err != nil {
+				return err
+			}
+		}
+	}
+	clear(x.groups)
+	x.held = 0
+	return nil
+}
+
+func (x *catalogExtraction) extract(ctx context.Context, from catalog.Archive, files []catalog.Location) error {
+	raw := true
+	if f := format.ByName(format.All(), from.Format); f == nil || f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) != 0 {
+		raw = false // the catalogue does not know them
+	}
+	o := x.o
+	for _, l := range files {
+		raw = raw && l.Raw
+		o.Names = append(o.Names, l.Path)
+	}
+	if raw {
+		// In the order in which they are stored. Nothing is larger than its archive.
+		slices.SortFunc(files, func(a, b catalog.Location) int { return cmp.Compare(a.Off, b.Off) })
+		o.Names, o.Max.Ratio = nil, -1
+	}
+	in, err := x.app.openFound(ctx, from, files, raw)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	sum, err := x.app.extractBelow(ctx, in, x.dir, o)
+	x.sum.Entries += sum.Entries
+	x.sum.Bytes += sum.Bytes
+	x.sum.Failed += sum.Failed
+	return err
+}

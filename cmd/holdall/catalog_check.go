@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/app/catalog/survey"
+	"github.com/holdall/holdall/format"
+)
+
+func (a *app) catalogCheckCommand() *cobra.Command {
+	var quick bool
+	cmd := &cobra.Command{
+		Use:   "check [ARCHIVE...]",
+		Short: "Compare a catalogue with what its archives say, both ways",
+		Long: `Compares what the catalogue says with what the archives say, both ways: all of them,
+and the database itself, or those named. The exit code is 1 if anything differs;
+'holdall catalog add --again' mends that. Contents are not read: 'holdall verify' does.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				k := &catalogCheck{app: a, c: c, quick: quick}
+				archives, err := k.which(ctx, args)
+				if err != nil {
+					return err
+				}
+				for _, x := range archives {
+					if err := k.archive(ctx, x); err != nil {
+						return err
+					}
+				}
+				return k.end()
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
+	return cmd
+}
+
+// catalogCheck compares a catalogue with its archives.
+type catalogCheck struct {
+	app   *app
+	c     *catalog.Catalog
+	quick bool
+
+	archives, entries, differences int64
+}
+
+// differenceJSON is one thing that a catalogue and an archive say otherwise.
+type differenceJSON struct {
+	Difference string `json:"difference"`
+	Archive    string `json:"archive,omitempty"`
+	Path       string `json:"path,omitempty"`
+	PathHex    string `json:"path_hex,omitempty"`
+	Message    string `json:"message"`
+}
+
+// differs tells of a difference: missing and extra are seen from the catalogue.
+func (k *catalogCheck) differs(what, archive string, path *string, text string, args ...any) {
+	k.differences++
+	d := differenceJSON{Difference: what, Archive: format.Escape(archive), Message: fmt.Sprintf(text, args...)}
+	line := d.Archive
+	if path != nil {
+		d.Path, d.PathHex = shown(*path)
+		line += ": " + quoteEmpty(d.Path)
+	}
+	if k.app.json {
+		k.app.printJSON(d)
+		return
+	}
+	if line != "" {
+		line += ": "
+	}
+	fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what)
+}
+
+// which returns the archives to check. Where all are, the database is, too.
+func (k *catalogCheck) which(ctx context.Context, addresses []string) (archives []catalog.Archive, err error) {
+	if len(addresses) == 0 {
+		if !k.quick {
+			err = k.c.Check(ctx, func(problem string) { k.differs("damage", "", nil, "%s", problem) })
+		}
+		if err == nil {
+			archives, err = k.c.Archives(ctx)
+		}
+		return archives, err
+	}
+	for _, address := range addresses {
+		x, err := k.app.knownArchive(ctx, k.c, address)
+		if errors.Is(err, fs.ErrNotExist) {
+			k.differs("missing", address, nil, "the catalogue does not know it")
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		archives = append(archives, x)
+	}
+	return archives, nil
+}
+
+func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
+	k.archives++
+	st, name, err := k.app.locate(ctx, x.Address)
+	var s survey.Survey
+	if err == nil {
+		known := x
+		if !k.quick {
+			known = catalog.Archive{} // to have it opened
+		}
+		s, err = survey.Open(ctx, st, name, known, k.app.openOptions())
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist):
+		k.differs("gone", x.Address, nil, "there is no such archive")
+		return nil
+	case err != nil:
+		k.differs("unreadable", x.Address, nil, "%v", err)
+		return nil
+	}
+	if s.In == nil { // the same version
+		return nil
+	}
+	defer s.In.Close()
+	if s.Size != x.Size || s.Version != x.Version || s.Format != x.Format {
+		k.differs("changed", x.Address, nil, "expected %s, %s, found %s, %s", x.Format, shownVersion(x.Size, x.Version), s.Format, shownVersion(s.Size, s.Version))
+	}
+	if k.quick {
+		return nil
+	}
+	return k.compare(ctx, x, s)
+}
+
+// compare looks for every location in the archive. If as many entries are there as
+// were found, there are no others; else it looks for every entry in the catalogue.
+func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.Survey) error {
+	found := int64(0)
+	for l, err := range k.c.Locations(ctx, x) {
+		if err != nil {
+			return err
+		}
+		k.entries++
+		e, err := s.In.Lookup(ctx, l.Path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !survey.Catalogued(e) {
+			k.differs("extra", x.Address, &l.Path, "the archive does not have it")
+			continue
+		}
+		var now catalog.Location
+		if err == nil {
+			now, err = s.Locate(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+		found++
+		if now.Archive = l.Archive; now != l {
+			k.differs("differs", x.Address, &l.Path, "expected %s, found %s", shownLocation(l), shownLocation(now))
+		}
+	}
+	there := int64(0)
+	err := each(s.In.Entries(ctx), func(e holdall.Entry) error {
+		if survey.Catalogued(e) {
+			there++
+		}
+		return nil
+	})
+	if err != nil || there == found {
+		return err
+	}
+	return each(s.In.Entries(ctx), func(e holdall.Entry) error {
+		if !survey.Catalogued(e) {
+			return nil
+		}
+		holders, err := k.c.Holders(ctx, e.Name)
+		for _, h := range holders {
+			if h.Archive == x.ID {
+				return nil
+			}
+		}
+		if err == nil {
+			k.differs("missing", x.Address, &e.Name, "the catalogue does not have it")
+		}
+		return err
+	})
+}
+
+func shownLocation(l catalog.Location) string {
+	s := fmt.Sprintf("%s of %d bytes", l.Kind, l.Size)
+	if l.Raw {
+		s += fmt.Sprintf(" at %d", l.Off)
+	}
+	if d := l.Digest.String(); d != "" {
+		s += " " + d
+	}
+	return s
+}
+
+func (k *catalogCheck) end() error {
+	if k.app.json {
+		k.app.printJSON(map[string]int64{"archives": k.archives, "entries": k.entries, "differences": k.differences})
+	} else if !k.app.quiet {
+		fmt.Fprintf(k.app.out, "%s, %s: %s\n", count(k.archives, "archive"), count(k.entries, "entry"), count(k.differences, "difference"))
+	}
+	if k.differences > 0 {
+		return errNo
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// What reading by a catalogue asks a web server for: what is wanted, and no more.
+func TestCatalogRequests(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOLDALL_CATALOG", filepath.Join(dir, "cat.db"))
+	in := filepath.Join(dir, "in")
+	large := strings.Repeat("z", 3<<20)
+	for name, content := range map[string]string{"a/first": strings.Repeat("x", 300_000), "b/one": "one", "b/two": "two!", "c/large": large, "d/last": strings.Repeat("y", 300_000)} {
+		p := filepath.Join(in, name)
+		os.MkdirAll(filepath.Dir(p), 0o777)
+		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	var asked []string
+	files := http.FileServer(http.Dir(dir))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked = append(asked, r.Method+" "+r.Header.Get("Range"))
+		mu.Unlock()
+		files.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	run := func(args ...string) string {
+		t.Helper()
+		asked = nil
+		var out, errOut bytes.Buffer
+		if code := newApp(nil, &out, &errOut).run(t.Context(), args); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
+		}
+		return out.String()
+	}
+	run("pack", "-o", filepath.Join(dir, "x.caf"), in)
+	run("catalog", "init")
+	run("catalog", "add", web.URL+"/x.caf")
+	requests := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(asked, want) {
+			t.Errorf("asked for %q, want %q", asked, want)
+		}
+	}
+	if got := run("catalog", "cat", "b/one"); got != "one" {
+		t.Errorf("%q", got)
+	}
+	requests("GET bytes=300000-300002")
+	if got := run("catalog", "cat", "--range", "1-3", "b/two"); got != "wo" {
+		t.Errorf("%q", got)
+	}
+	requests("GET bytes=300004-300005")
+	if got := run("catalog", "cat", "c/large"); got != large {
+		t.Errorf("%d bytes", len(got))
+	}
+	for _, r := range asked {
+		if !strings.HasPrefix(r, "GET bytes=") {
+			t.Errorf("asked for %q", asked)
+		}
+	}
+	t.Logf("3 MiB: %q", asked)
+	run("catalog", "extract", "b", "-C", filepath.Join(dir, "out"))
+	requests("GET bytes=300000-300006")
+	if got, err := os.ReadFile(filepath.Join(dir, "out", "b", "two")); string(got) != "two!" {
+		t.Errorf("%q, %v", got, err)
+	}
+	run("catalog", "add", web.URL+"/x.caf") // which is known: one request says that it is the same
+	if len(asked) != 1 {
+		t.Errorf("asked for %q", asked)
+	}
+}

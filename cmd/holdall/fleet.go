@@ -1,0 +1,536 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/app/fleet"
+	"github.com/holdall/holdall/app/fleet/river"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) fleetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Pack millions of objects by many workers, each exactly once",
+		Long: `Packs sources of any size into many archives, by any number of workers, on one
+machine or on many. A plan cuts the source into chunks; workers claim them, pack each
+into one archive, and record it in the catalogue. A worker may be killed at any time:
+another goes on with its chunk.
+
+The plan is kept in the catalogue: --db FILE for the workers of one machine, or
+postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes one.`,
+		Example: `  holdall catalog init
+  holdall fleet plan s3://photos -o s3://packed/photos.caf --chunk-size 30GB
+  holdall fleet work --workers 4
+  holdall fleet status`,
+	}
+	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
+	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetCancelCommand(), a.fleetRetryCommand())
+	return cmd
+}
+
+// What tells workers of chunks.
+const (
+	queueLeases = "leases" // nothing does: they look for themselves
+	queueRiver  = "river"
+)
+
+func (a *app) queueFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.queue, "queue", "", "how chunks get to workers: river, by jobs in PostgreSQL, or leases, by looking for them (default river on PostgreSQL)")
+}
+
+// withFleet calls do with the catalogue that the user means, and with what tells of its
+// chunks, nil for nothing.
+func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return err
+	}
+	o, feed, postgres := catalog.Options{}, fleet.Feed(nil), catalog.TakesQueue(address)
+	switch {
+	case a.queue == queueRiver && !postgres:
+		return &usageError{cmd, errors.New("--queue river: expected a catalogue in PostgreSQL, found a file")}
+	case a.queue == queueRiver, a.queue == "" && postgres:
+		q := &river.Queue{}
+		o.Queue, feed = q, q
+	case a.queue != "" && a.queue != queueLeases:
+		return &usageError{cmd, fmt.Errorf("--queue: expected river or leases, found %q", a.queue)}
+	}
+	return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
+}
+
+func (a *app) fleetPlanCommand() *cobra.Command {
+	var s fleet.Spec
+	var size sizeFlag
+	var level, compression string
+	cmd := &cobra.Command{
+		Use:   "plan SOURCE... -o TARGET",
+		Short: "List sources and cut them into chunks",
+		Long: `Lists sources, which are folders or addresses of buckets and of what is in them, and
+cuts them into chunks, always in the same way. Each will be an archive: TARGET-00001,
+TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
+
+A data bundle is one archive of many shards. Each chunk is a shard of TARGET, and a last
+one makes the index; what is planned later is a bundle of its own, TARGET-00002.
+
+A plan that is there already gets what is new, in chunks of its own: objects that were
+not there before, that are another version, or that could not be packed. So a plan
+that was interrupted is made again, and a source that grows is planned now and then.`,
+		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
+  holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
+  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
+		Args: args(1, -1, "a source"),
+		RunE: func(cmd *cobra.Command, sources []string) error {
+			if s.Target == "" {
+				return &usageError{cmd, errors.New("-o TARGET is missing")}
+			}
+			s.Format, s.ChunkSize = a.format, int64(size)
+			for _, source := range sources {
+				s.Sources = append(s.Sources, everywhere(source))
+			}
+			s.Target = everywhere(s.Target)
+			for key, value := range map[string]string{"level": level, "compression": compression} {
+				if value != "" {
+					if s.Param == nil {
+						s.Param = map[string]string{}
+					}
+					s.Param[key] = value
+				}
+			}
+			ctx := cmd.Context()
+			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+				m := &holdall.Meter{}
+				stop := a.showProgress(m, "planned")
+				var told fleet.Planned
+				p, err := fleet.Plan(ctx, c, s, func(p fleet.Planned) {
+					m.Add(p.Objects-told.Objects, p.Bytes-told.Bytes)
+					told = p
+				})
+				stop()
+				if a.json && (err == nil || p.Chunks > 0) {
+					a.printJSON(plannedJSON{Plan: p.Plan.Name, Target: format.Escape(p.Plan.Target), Chunks: p.Chunks, Objects: p.Objects, Bytes: p.Bytes, Known: p.Known})
+				} else if err == nil || p.Chunks > 0 {
+					known := ""
+					if p.Known > 0 {
+						known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
+					}
+					fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+				}
+				return err
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&s.Target, "output", "o", "", "what the archives are called, but for their numbers: s3://bucket/name.caf")
+	fs.Var(&size, "chunk-size", "how much content an archive, or a shard of one, should hold (default 30GB)")
+	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "most objects of an archive, or of a shard (default 4000000)")
+	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
+	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
+	fs.StringVar(&level, "level", "", "compression level, where the format compresses")
+	fs.StringVar(&compression, "compression", "", "databundle: zlib, snappy, zstd or none (default zlib)")
+	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	a.queueFlag(cmd)
+	return cmd
+}
+
+type plannedJSON struct {
+	Plan    string `json:"plan"`
+	Target  string `json:"target"`
+	Chunks  int    `json:"chunks"`
+	Objects int64  `json:"objects"`
+	Bytes   int64  `json:"bytes"`
+	Known   int64  `json:"known"`
+}
+
+func (a *app) fleetWorkCommand() *cobra.Command {
+	var o fleet.WorkOptions
+	cmd := &cobra.Command{
+		Use:   "work [PLAN]",
+		Short: "Pack chunks until none is left",
+		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left that
+anybody could pack. It may run any number of times at once, here and, with a catalogue
+in PostgreSQL, on other machines. Interrupted, it gives its chunks back.
+
+A chunk that fails is tried again, later each time; after --tries it is set aside. So
+is an object that cannot be read, while the others of its chunk are packed. The exit
+code is 1 if anything was set aside.`,
+		Example: `  holdall fleet work --workers 4
+  holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
+		Args: args(0, 1, "a plan"),
+		RunE: func(cmd *cobra.Command, plan []string) error {
+			if o.Workers < 1 {
+				return &usageError{cmd, fmt.Errorf("--workers: expected at least 1, found %d", o.Workers)}
+			}
+			if o.Tries < 1 {
+				return &usageError{cmd, fmt.Errorf("--tries: expected at least 1, found %d", o.Tries)}
+			}
+			if o.Lease < time.Second {
+				return &usageError{cmd, fmt.Errorf("--lease: expected at least 1s, found %s", o.Lease)}
+			}
+			ctx := cmd.Context()
+			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, feed fleet.Feed) error {
+				o.Feed = feed
+				if len(plan) > 0 {
+					p, err := a.planNamed(ctx, c, plan[0])
+					if err != nil {
+						return err
+					}
+					o.Plan = p.Name
+				}
+				o.Meter = &holdall.Meter{}
+				aside := int64(0)
+				o.Tell = func(e fleet.Event) {
+					for _, m := range e.Left {
+						if m.Outcome == catalog.SetAside {
+							aside++
+						}
+					}
+					a.tellWork(e)
+				}
+				stop := a.showProgress(o.Meter, "packed")
+				sum, err := fleet.Work(ctx, c, o)
+				stop()
+				if a.json {
+					a.printJSON(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes})
+				} else {
+					fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
+				}
+				switch {
+				case err != nil:
+					return err
+				case ctx.Err() != nil:
+					return ctx.Err()
+				case sum.SetAside > 0 || aside > 0:
+					return errNo
+				}
+				return nil
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&o.Workers, "workers", 1, "chunks packed at once")
+	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk read at once (default 16)")
+	fs.IntVar(&o.Tries, "tries", 5, "how often a chunk may fail before it is set aside")
+	fs.DurationVar(&o.Lease, "lease", 45*time.Second, "how long a chunk is kept from others by a worker that does not answer any more")
+	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
+	a.queueFlag(cmd)
+	return cmd
+}
+
+type workedJSON struct {
+	Done     int   `json:"done"`
+	Failed   int   `json:"failed"`
+	Lost     int   `json:"lost"`
+	SetAside int   `json:"set_aside"`
+	Objects  int64 `json:"objects"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// eventJSON is what became of a chunk, a line as it happens.
+type eventJSON struct {
+	Chunk    string  `json:"chunk"`
+	Event    string  `json:"event"`
+	Objects  int64   `json:"objects"`
+	Bytes    int64   `json:"bytes"`
+	Seconds  float64 `json:"seconds,omitempty"`
+	Resumed  int64   `json:"resumed,omitempty"`
+	Vanished int64   `json:"vanished,omitempty"`
+	Changed  int64   `json:"changed,omitempty"`
+	SetAside int64   `json:"set_aside,omitempty"`
+	Problem  string  `json:"problem,omitempty"`
+}
+
+// tellWork tells of a chunk: what is wrong always, the rest if asked for.
+func (a *app) tellWork(e fleet.Event) {
+	j := eventJSON{Chunk: format.Escape(e.Chunk.Name), Event: string(e.What), Objects: e.Chunk.Objects, Bytes: e.Chunk.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Resent}
+	if e.What == fleet.Done {
+		j.Objects, j.Bytes = e.Chunk.Objects-int64(len(e.Left)), e.Bytes
+	}
+	for _, m := range e.Left {
+		switch m.Outcome {
+		case catalog.Vanished:
+			j.Vanished++
+		case catalog.Changed:
+			j.Changed++
+		default:
+			j.SetAside++
+		}
+	}
+	if e.Err != nil && e.What != fleet.Stopped {
+		j.Problem = printable(e.Err.Error())
+	}
+	if a.json {
+		a.printJSON(j)
+		return
+	}
+	switch e.What {
+	case fleet.Failed, fleet.SetAside, fleet.Lost:
+		a.warn("%s: %s: %s", j.Chunk, e.What, j.Problem)
+	case fleet.Done:
+		for _, m := range e.Left {
+			a.warn("%s: %s: %s", j.Chunk, format.Escape(m.Path), m.Outcome)
+		}
+		switch {
+		case a.quiet:
+		case e.Chunk.Last:
+			fmt.Fprintf(a.stderr, "holdall: %s: its parts are one archive, in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
+		default:
+			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s in %s\n", j.Chunk, count(j.Objects, "object"), a.humanSize(j.Bytes), e.Took.Round(100*time.Millisecond))
+		}
+	}
+}
+
+func (a *app) fleetStatusCommand() *cobra.Command {
+	var watch time.Duration
+	cmd := &cobra.Command{
+		Use:   "status [PLAN...]",
+		Short: "Say how far plans are",
+		Long: `Says how far plans are, all of them or those named: chunks and objects by what became
+of them, who is at work, how fast, and how long the rest takes at that rate.`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+				for {
+					if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
+						return err
+					}
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-time.After(watch):
+					}
+				}
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
+	return cmd
+}
+
+func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
+	var plans []catalog.Plan
+	for _, name := range names {
+		p, err := a.planNamed(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, p)
+	}
+	if len(names) == 0 {
+		var err error
+		if plans, err = c.Plans(ctx); err != nil {
+			return err
+		}
+	}
+	for i, p := range plans {
+		s, err := fleet.StatusOf(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			a.printJSON(statusAsJSON(s))
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.tellStatus(s)
+	}
+	return nil
+}
+
+// everywhere is an address that holds wherever a worker is started: a path from the
+// root.
+func everywhere(address string) string {
+	if store.Scheme(address) != "" {
+		return address
+	}
+	if whole, err := filepath.Abs(address); err == nil {
+		return whole
+	}
+	return address
+}
+
+// planNamed finds a plan by its name, or by its target, which is its usual name.
+func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (catalog.Plan, error) {
+	p, err := c.Plan(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if p, aerr := c.Plan(ctx, everywhere(name)); aerr == nil {
+			return p, nil
+		}
+	}
+	if err != nil {
+		return p, fmt.Errorf("plan %w", err)
+	}
+	return p, nil
+}
+
+func (a *app) tellStatus(s fleet.Status) {
+	state := ""
+	if s.Plan.Cancelled {
+		state = ", cancelled"
+	}
+	fmt.Fprintf(a.out, "%s (%s)%s\n", format.Escape(s.Plan.Name), s.Plan.Format, state)
+	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tchunks\tobjects\tbytes\t")
+	for i, t := range s.States {
+		if state := catalog.ChunkState(i); t.Chunks > 0 || state == catalog.ChunkDone {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t\n", chunkWord(state), t.Chunks, t.Objects, a.humanSize(t.Bytes))
+		}
+	}
+	w.Flush()
+	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside} {
+		if n := s.Outcomes[o]; n > 0 {
+			fmt.Fprintf(a.out, "%s: %s\n", o, count(n, "object"))
+		}
+	}
+	if len(s.Running) > 0 {
+		left := ""
+		if s.Left > 0 {
+			left = ", " + s.Left.Round(time.Second).String() + " left"
+		}
+		fmt.Fprintf(a.out, "%s/s%s\n", a.humanSize(int64(s.Rate)), left)
+	}
+	for _, k := range s.Running {
+		fmt.Fprintf(a.out, "  %s: %s of %s, %s\n", format.Escape(k.Name), a.humanSize(k.BytesDone), a.humanSize(k.Bytes), format.Escape(k.Owner))
+	}
+	for _, k := range s.Problems {
+		fmt.Fprintf(a.out, "  %s: %s: %s\n", format.Escape(k.Name), chunkWord(k.State), k.Problem)
+	}
+}
+
+// chunkWord is what a state is called here.
+func chunkWord(s catalog.ChunkState) string {
+	if s == catalog.ChunkLeased {
+		return "at work"
+	}
+	return s.String()
+}
+
+type tallyJSON struct {
+	Chunks  int64 `json:"chunks"`
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+}
+
+type chunkJSON struct {
+	Chunk     string    `json:"chunk"`
+	State     string    `json:"state"`
+	Objects   int64     `json:"objects"`
+	Bytes     int64     `json:"bytes"`
+	BytesDone int64     `json:"bytes_done"`
+	Owner     string    `json:"owner,omitempty"`
+	Attempts  int       `json:"attempts"`
+	Failures  int       `json:"failures"`
+	Started   time.Time `json:"started,omitzero"`
+	Problem   string    `json:"problem,omitempty"`
+}
+
+type statusJSON struct {
+	Plan      string               `json:"plan"`
+	Format    string               `json:"format"`
+	Target    string               `json:"target"`
+	Created   time.Time            `json:"created"`
+	Cancelled bool                 `json:"cancelled,omitempty"`
+	Chunks    map[string]tallyJSON `json:"chunks"`
+	Objects   map[string]int64     `json:"objects"`
+	Rate      float64              `json:"rate"`
+	Left      float64              `json:"seconds_left,omitempty"`
+	Running   []chunkJSON          `json:"running"`
+	Problems  []chunkJSON          `json:"problems"`
+}
+
+func statusAsJSON(s fleet.Status) statusJSON {
+	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
+		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
+	under := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
+	for i, t := range s.States {
+		j.Chunks[under(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
+	}
+	for i, n := range s.Outcomes {
+		j.Objects[under(catalog.Outcome(i).String())] = n
+	}
+	list := func(all []catalog.Chunk, to *[]chunkJSON) {
+		for _, k := range all {
+			*to = append(*to, chunkJSON{Chunk: format.Escape(k.Name), State: under(chunkWord(k.State)), Objects: k.Objects, Bytes: k.Bytes, BytesDone: k.BytesDone,
+				Owner: format.Escape(k.Owner), Attempts: k.Attempts, Failures: k.Failures, Started: k.Started, Problem: k.Problem})
+		}
+	}
+	list(s.Running, &j.Running)
+	list(s.Problems, &j.Problems)
+	return j
+}
+
+func (a *app) fleetCancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel PLAN",
+		Short: "End the work on a plan",
+		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at work on
+them notices, and what was sent of their archives is taken away. Archives that are
+there stay, and stay in the catalogue. 'holdall fleet retry' takes it back.`,
+		Args: args(1, 1, "a plan"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
+				p, err := a.planNamed(ctx, c, args[0])
+				if err != nil {
+					return err
+				}
+				n, err := fleet.Cancel(ctx, c, p)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"plan": p.Name, "uploads": n})
+				} else {
+					fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) fleetRetryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry PLAN",
+		Short: "Have chunks packed that were set aside or cancelled",
+		Long: `Makes chunks that were set aside or cancelled due again, as if they were new. Objects
+that were set aside while their chunk was packed are planned again by 'holdall fleet
+plan', like those that changed.`,
+		Args: args(1, 1, "a plan"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+				p, err := a.planNamed(ctx, c, args[0])
+				if err != nil {
+					return err
+				}
+				n, err := c.RetryPlan(ctx, p.ID)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"plan": p.Name, "chunks": n})
+				} else {
+					fmt.Fprintf(a.out, "%s: %s due again\n", format.Escape(p.Name), count(int64(n), "chunk"))
+				}
+				return nil
+			})
+		},
+	}
+	a.queueFlag(cmd)
+	return cmd
+}

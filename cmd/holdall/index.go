@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// noIndex is what --index and HOLDALL_CACHE say to have none.
+const noIndex = "none"
+
+// useIndex is which indexes archives may be read by.
+func (a *app) useIndex() holdall.UseIndex {
+	switch a.index {
+	case noIndex:
+		return holdall.UseIndex{}
+	case "":
+		return holdall.UseIndex{Beside: true, Folder: a.indexFolder()}
+	}
+	return holdall.UseIndex{At: a.index}
+}
+
+// indexFolder is where indexes are kept, nil for nowhere.
+func (a *app) indexFolder() *holdall.IndexFolder {
+	dir := os.Getenv("HOLDALL_CACHE")
+	if dir == noIndex {
+		return nil
+	}
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil // nobody's home: it is a cache
+		}
+		dir = filepath.Join(user, "holdall")
+	}
+	f := &holdall.IndexFolder{Dir: filepath.Join(dir, "index")}
+	if n, err := parseSize(os.Getenv("HOLDALL_CACHE_SIZE")); err == nil {
+		f.Most = n
+	}
+	return f
+}
+
+// close ends the use of an archive. If it took long to open, an index of it is kept
+// for the next time.
+func (a *app) close(ctx context.Context, in *holdall.Archive) {
+	defer in.Close()
+	if ctx.Err() != nil || a.out.Flush() != nil {
+		return // whoever waits for results has them before that
+	}
+	// It is for the next time: if it cannot be kept, nothing is amiss now.
+	_, _ = in.KeepIndex(ctx)
+}
+
+func (a *app) indexCommand() *cobra.Command {
+	var out string
+	var chunk sizeFlag
+	cmd := &cobra.Command{
+		Use:   "index ARCHIVE",
+		Short: "Write an index of an archive, by which it opens at once",
+		Long: `Writes an index of an archive: ARCHIVE.holdall beside it, or what -o says. Who
+opens the archive finds it there, also over HTTP and in buckets, and then reads
+little of either. An index is of one version of an archive: of another it is not
+believed.
+
+With --chunk-digests it has digests of pieces of all contents, too, which are read
+for that: then every read of the archive is compared with them, before a byte is
+handed out. What is damaged gets none, and the exit code is 1.
+
+Archives that take long to open get one by themselves, in a folder for that:
+see "holdall cache". --index says which one to use, or none.`,
+		Example: `  holdall index big.caf
+  holdall index --chunk-digests big.caf
+  holdall index https://example.org/big.tar -o big.tar.holdall
+  holdall --index big.tar.holdall ls https://example.org/big.tar`,
+		Args: args(1, 1, "an archive"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			st, name, err := a.locate(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			to, toName := st, strings.TrimRight(name, "/")+holdall.IndexSuffix
+			shown := strings.TrimRight(args[0], "/") + holdall.IndexSuffix
+			if out != "" {
+				shown = out
+				if to, toName, err = store.OpenAddress(ctx, out); err != nil {
+					return err
+				}
+			} else if args[0] == "-" {
+				return &usageError{cmd, errors.New("an index of what comes in needs a name: -o FILE")}
+			}
+			m := &holdall.Meter{}
+			stop := a.showProgress(m, "indexed")
+			sum, err := holdall.BuildIndex(ctx, st, name, a.openOptions(), to, toName, holdall.IndexOptions{Chunk: int64(chunk), OnError: a.tellProblem, Meter: m})
+			stop()
+			if err != nil {
+				if errors.Is(err, errors.ErrUnsupported) && out == "" {
+					return fmt.Errorf("%w: say where to write it: -o FILE", err)
+				}
+				return err
+			}
+			if a.json {
+				a.printJSON(struct {
+					Path string `json:"path"`
+					holdall.IndexSummary
+				}{store.Redact(shown), sum})
+			} else if !a.quiet {
+				line := fmt.Sprintf("%s: %s, an index of %s", store.Redact(shown), count(sum.Entries, "entry"), a.humanSize(sum.Index))
+				if chunk != 0 {
+					line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
+				}
+				if sum.Unproven > 0 {
+					line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
+				}
+				fmt.Fprintln(a.stderr, line)
+			}
+			if sum.Unproven > 0 {
+				return errNo
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.holdall)")
+	cmd.Flags().Var(&chunk, "chunk-digests", "digests of each SIZE of content (256KiB), from 64KiB to 1MiB")
+	cmd.Flags().Lookup("chunk-digests").NoOptDefVal = "256KiB"
+	return cmd
+}
+
+func (a *app) cacheCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cache",
+		Short: "Look at the indexes that are kept, or take them away",
+		Long: `Archives that took long to open get an index, which is kept in a folder:
+$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4 GiB,
+or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.`,
+		Example: "  holdall cache ls\n  holdall cache clear",
+	}
+	folder := func(do func(cmd *cobra.Command, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, _ []string) error {
+			f := a.indexFolder()
+			if f == nil {
+				return errors.New("no indexes are kept: HOLDALL_CACHE says none, or there is no folder for them")
+			}
+			return do(cmd, f)
+		}
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "ls",
+		Short: "List the indexes that are kept, what was used last first",
+		Args:  args(0, 0, "nothing"),
+		RunE: folder(func(cmd *cobra.Command, f *holdall.IndexFolder) error {
+			all, err := f.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, k := range all {
+				if a.json {
+					if err := json.NewEncoder(a.out).Encode(k); err != nil {
+						return err
+					}
+					continue
+				}
+				what := format.Escape(k.Archive)
+				if what == "" {
+					what = "(unreadable) " + k.Path
+				}
+				fmt.Fprintf(a.out, "%10s  %s  %10d entries  %s\n", a.humanSize(k.Size), k.Used.UTC().Format(time.DateTime), k.Entries, what)
+			}
+			return nil
+		}),
+	}, &cobra.Command{
+		Use:   "clear",
+		Short: "Take away all indexes that are kept",
+		Args:  args(0, 0, "nothing"),
+		RunE: folder(func(_ *cobra.Command, f *holdall.IndexFolder) error {
+			n, bytes, err := f.Clear()
+			if err == nil && a.json {
+				return json.NewEncoder(a.out).Encode(map[string]int64{"removed": int64(n), "bytes": bytes})
+			}
+			if err == nil && !a.quiet {
+				fmt.Fprintf(a.stderr, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
+			}
+			return err
+		}),
+	})
+	return cmd
+}

@@ -1,0 +1,544 @@
+// Package fleet_test tortures the built command on versitygw, which keeps buckets as
+// folders, and on PostgreSQL, all on this machine.
+//
+// It is a test only; nothing can be imported from here. It runs where
+// HOLDALL_S3_SERVER names the program that ../install s3 makes, and on PostgreSQL
+// where HOLDALL_POSTGRES names its programs; ./check does both. HOLDALL_TORTURE is how
+// many objects there are, 3,000 unless it says more.
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket"
+
+	_ "github.com/holdall/holdall/format/all"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+const (
+	user   = "test"
+	secret = "testsecret"
+)
+
+// program builds the command, once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "holdall-torture-")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "holdall")
+	if said, err := exec.Command("go", "build", "-o", name, "github.com/holdall/holdall/cmd/holdall").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, said)
+	}
+	return name, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if name, err := program(); err == nil {
+		os.RemoveAll(filepath.Dir(name))
+	}
+	os.Exit(code)
+}
+
+// A site is a server of buckets, a proxy before it that makes it worse, and what is in
+// the bucket from.
+type site struct {
+	t       *testing.T
+	dir     string // of the buckets, which are folders
+	direct  string // the server's address
+	proxied string
+	proxy   *proxy
+	seed    uint64
+	sizes   map[string]int // of the objects
+	db, out string         // the catalogue, and the bucket of the archives
+}
+
+func newSite(t *testing.T, seed uint64) *site {
+	gateway := os.Getenv("HOLDALL_S3_SERVER")
+	if gateway == "" {
+		t.Skip("HOLDALL_S3_SERVER is not set: the fleet is not tortured. interop/install s3 prints what to set it to")
+	}
+	s := &site{t: t, dir: t.TempDir(), seed: seed, sizes: map[string]int{}}
+	if err := os.Mkdir(filepath.Join(s.dir, "from"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(gateway, "--port", addr, "--access", user, "--secret", secret, "--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be dead already
+		_ = cmd.Wait()
+	})
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no server after 30 s: %v", err)
+		}
+	}
+	s.direct = "http://" + addr
+	s.proxy = newProxy(addr, seed)
+	server := httptest.NewServer(s.proxy)
+	t.Cleanup(server.Close)
+	s.proxied = server.URL
+	none := filepath.Join(t.TempDir(), "none")
+	for k, v := range map[string]string{
+		"AWS_ENDPOINT_URL_S3": s.direct, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
+		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "", "HOLDALL_S3_ANONYMOUS": "", "HOLDALL_S3_PATH_STYLE": "",
+		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+	} {
+		t.Setenv(k, v)
+	}
+	return s
+}
+
+// A proxy hands requests on to a server, but for those that it refuses, breaks off, or
+// forgets the answers of.
+type proxy struct {
+	httputil.ReverseProxy
+	worse atomic.Bool // it does
+
+	mu sync.Mutex
+	r  *rand.Rand
+
+	refused, cut, forgotten, broken atomic.Int64
+}
+
+var errForgotten = errors.New("forgotten")
+
+func newProxy(addr string, seed uint64) *proxy {
+	p := &proxy{r: rand.New(rand.NewPCG(seed, 1))}
+	// The host is signed, so it stays the proxy's.
+	p.Rewrite = func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = "http", addr
+		r.Out.URL.RawQuery = r.In.URL.RawQuery
+	}
+	p.Transport = &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
+	p.ModifyResponse = func(r *http.Response) error {
+		switch {
+		case p.chance(100):
+			p.forgotten.Add(1)
+			return errForgotten
+		case p.chance(100):
+			p.broken.Add(1)
+			r.Body = &shortBody{r.Body, int64(p.upTo(2000))}
+		}
+		return nil
+	}
+	p.ErrorLog = log.New(io.Discard, "", 0)
+	p.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) { panic(http.ErrAbortHandler) }
+	return p
+}
+
+func (p *proxy) upTo(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.r.IntN(n)
+}
+
+func (p *proxy) chance(one int) bool { return p.worse.Load() && p.upTo(one) == 0 }
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case p.chance(100):
+		p.refused.Add(1)
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		if r.Method != http.MethodHead {
+			io.WriteString(w, "<Error><Code>SlowDown</Code><Message>please reduce your request rate</Message></Error>")
+		}
+	case p.chance(100):
+		p.cut.Add(1)
+		panic(http.ErrAbortHandler)
+	default:
+		p.ReverseProxy.ServeHTTP(w, r)
+	}
+}
+
+// A shortBody breaks off.
+type shortBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *shortBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// content is what an object is made of.
+func (s *site) content(name string) []byte {
+	p := make([]byte, s.sizes[name])
+	rand.NewChaCha8(sha256.Sum256(binary.LittleEndian.AppendUint64([]byte(name), s.seed))).Read(p)
+	return p
+}
+
+// fill puts n objects into the bucket from: most are small, some empty, and some are
+// large enough for an upload in parts.
+func (s *site) fill(n int) {
+	r := rand.New(rand.NewPCG(s.seed, 2))
+	names := make(chan string)
+	var wg sync.WaitGroup
+	for i := range n {
+		name := fmt.Sprintf("d%02d/e%d/%06d", i%17, i%5, i)
+		switch {
+		case i%50 == 0:
+			s.sizes[name] = 0
+		case i%600 == 1 && i < 100_000:
+			s.sizes[name] = 9<<20 + r.IntN(4<<20)
+		default:
+			s.sizes[name] = r.IntN(8000)
+		}
+	}
+	st, err := bucket.New("from", "", bucket.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	defer cancel(nil)
+	for range 8 {
+		wg.Go(func() {
+			for name := range names {
+				w, err := st.Create(ctx, name)
+				if err == nil {
+					_, err = w.Write(s.content(name))
+				}
+				if err == nil {
+					_, err = w.Commit(ctx)
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for name := range s.sizes {
+		names <- name
+	}
+	close(names)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// command is the built one, talking to the proxy.
+func (s *site) command(args ...string) *exec.Cmd {
+	name, err := program()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+s.proxied, "HOLDALL_CATALOG="+s.db)
+	return cmd
+}
+
+// run runs the command to its end.
+func (s *site) run(args ...string) string {
+	s.t.Helper()
+	cmd := s.command(args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	said, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("holdall %s: %v\n%s%s", strings.Join(args, " "), err, said, complaints.Bytes())
+	}
+	return string(said)
+}
+
+// Whatever is killed, each object is in exactly one recorded archive, with its bytes,
+// and nothing else is left.
+func TestFleetUnderTorture(t *testing.T) {
+	objects, every, away := 3000, 300*time.Millisecond, time.Second
+	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > objects {
+		objects, every, away = n, 3*time.Second, 30*time.Second
+	}
+	s := newSite(t, rand.Uint64())
+	t.Logf("seed %d", s.seed)
+	s.fill(objects)
+	t.Run("sqlite", func(t *testing.T) {
+		s.begin(t, filepath.Join(t.TempDir(), "catalog.db"), "packed-one")
+		s.torture(objects, every, nil)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		s.begin(t, pgtest.Database(t), "packed-two")
+		s.torture(objects, every, func() error { return pgtest.Restart(away) })
+	})
+}
+
+// begin makes s one of a test with a catalogue and a target of its own.
+func (s *site) begin(t *testing.T, db, out string) {
+	s.t, s.db, s.out = t, db, out
+	if err := os.Mkdir(filepath.Join(s.dir, out), 0o777); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) torture(objects int, every time.Duration, restart func() error) {
+	t := s.t
+	began := time.Now()
+	s.run("catalog", "init", "--db", s.db)
+	s.proxy.worse.Store(true)
+	planned := s.run("fleet", "plan", "s3://from", "-o", "s3://"+s.out+"/set.caf", "--chunk-objects", strconv.Itoa(max(objects/40, 25)), "--chunk-size", "20MB")
+
+	var said lines
+	defer func() {
+		if t.Failed() {
+			t.Logf("the workers said:\n%s", said.String())
+		}
+	}()
+	type ended struct {
+		i   int
+		err error
+	}
+	ends := make(chan ended)
+	var all [4]*exec.Cmd
+	start := func(i int) {
+		cmd := s.command("fleet", "work", "--workers", "2", "--lease", "2s", "--tries", "30")
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all[i] = cmd
+		go func() { ends <- ended{i, cmd.Wait()} }()
+	}
+	for i := range all {
+		start(i)
+	}
+	r := rand.New(rand.NewPCG(s.seed, 3))
+	kills, working := 0, len(all)
+	restarted := make(chan error, 1)
+	refused := 0 // may be, to begin
+	tick := time.NewTimer(every)
+	patience := time.After(20*time.Second + time.Duration(objects)*10*time.Millisecond)
+	for working > 0 {
+		select {
+		case <-tick.C:
+			i := r.IntN(len(all))
+			if all[i] != nil && (objects > 10_000 || kills < 15) {
+				if all[i].Process.Kill() == nil {
+					kills++
+				}
+			}
+			if kills == 6 && restart != nil {
+				f := restart
+				restart = nil
+				refused = 1000
+				go func() { restarted <- f() }()
+			}
+			tick.Reset(every/2 + time.Duration(r.Int64N(int64(every))))
+		case <-patience:
+			t.Errorf("not done after %v, with %d workers killed:\n%s", time.Since(began), kills, s.run("fleet", "status"))
+			for _, cmd := range all {
+				if cmd != nil {
+					_ = cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
+				}
+			}
+			for ; working > 0; working-- {
+				<-ends
+			}
+			return
+		case e := <-ends:
+			var exit *exec.ExitError
+			if errors.As(e.err, &exit) && (!exit.Exited() || refused > 0 && exit.ExitCode() == 2) {
+				// It was killed, or began while the database was away, which is an error.
+				if exit.Exited() {
+					refused--
+					time.Sleep(200 * time.Millisecond)
+				}
+				start(e.i)
+				continue
+			}
+			if e.err != nil {
+				t.Errorf("a worker that nobody killed: %v", e.err)
+			}
+			all[e.i] = nil
+			working--
+		}
+	}
+	s.proxy.worse.Store(false)
+	if restart == nil && strings.HasPrefix(s.db, "postgres:") {
+		if err := <-restarted; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%s; %d workers killed; %d requests refused, %d cut, %d answers forgotten, %d broken off; in %v", strings.TrimSpace(planned), kills,
+		s.proxy.refused.Load(), s.proxy.cut.Load(), s.proxy.forgotten.Load(), s.proxy.broken.Load(), time.Since(began).Round(100*time.Millisecond))
+	if kills < 5 {
+		t.Errorf("only %d workers were killed: that is no torture", kills)
+	}
+	s.check()
+}
+
+// check compares what is recorded with what there was.
+func (s *site) check() {
+	t, ctx := s.t, s.t.Context()
+	c, err := catalog.Open(ctx, s.db, catalog.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	plans, err := c.Plans(ctx)
+	if err != nil || len(plans) != 1 {
+		t.Fatalf("plans %v, %v", plans, err)
+	}
+	chunks := map[string]bool{}
+	for k, err := range c.Chunks(ctx, plans[0].ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks[k.Name] = true
+		if k.State != catalog.ChunkDone || k.Left != (catalog.Left{}) || k.Archive == 0 {
+			t.Errorf("%s: %v, without %+v, archive %d: %s", k.Name, k.State, k.Left, k.Archive, k.Problem)
+		}
+	}
+	archives, err := c.Archives(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]int, len(s.sizes))
+	for _, a := range archives {
+		if !chunks[a.Address] {
+			t.Errorf("%s is recorded, and no chunk's", a.Address)
+		}
+		name, ok := strings.CutPrefix(a.Address, "s3://")
+		if !ok {
+			t.Fatalf("archive at %s", a.Address)
+		}
+		in, err := holdall.Open(ctx, filepath.Join(s.dir, name), holdall.OpenOptions{})
+		if err != nil {
+			t.Errorf("%s is recorded: %v", a.Address, err)
+			continue
+		}
+		for l, err := range c.Locations(ctx, a) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found[l.Path]++; !s.holds(ctx, in, l.Path) {
+				t.Errorf("%s of %s: expected its bytes", l.Path, a.Address)
+			}
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for name := range s.sizes {
+		if found[name] != 1 {
+			t.Errorf("%s is recorded %d times", name, found[name])
+		}
+	}
+	if len(found) != len(s.sizes) {
+		t.Errorf("%d paths are recorded, of %d", len(found), len(s.sizes))
+	}
+	out, err := bucket.New(s.out, "", bucket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for info, err := range store.List(ctx, out, "") {
+		if err != nil || !chunks["s3://"+s.out+"/"+info.Name] {
+			t.Errorf("%s is in the bucket (%v), and nobody knows of it", info.Name, err)
+		}
+	}
+	for u, err := range out.Unfinished(ctx, "") {
+		t.Errorf("the upload %s of %s is left (%v)", u.ID, u.Name, err)
+	}
+	err = filepath.WalkDir(filepath.Join(s.dir, s.out), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && filepath.Ext(path) != ".caf" {
+			t.Errorf("left over: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if said := s.run("catalog", "check", "-q", "--db", s.db); said != "" {
+		t.Errorf("catalog check says: %s", said)
+	}
+}
+
+// holds reports whether an archive has an object with its bytes.
+func (s *site) holds(ctx context.Context, in *holdall.Archive, name string) bool {
+	e, err := in.Lookup(ctx, name)
+	if err != nil {
+		s.t.Error(err)
+		return false
+	}
+	r, err := in.OpenEntry(ctx, e)
+	if err != nil {
+		s.t.Error(err)
+		return false
+	}
+	defer r.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r); err != nil {
+		s.t.Error(err)
+	}
+	return bytes.Equal(b.Bytes(), s.content(name))
+}
+
+// lines keeps the last of what several say.
+type lines struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = append(l.b, p...)
+	if over := len(l.b) - 64<<10; over > 1<<20 {
+		l.b = append(l.b[:0], l.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.b)
+}
