@@ -1,61 +1,282 @@
 package codec
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // Gzip content is one or more members of gzip, one behind the other.
 const Gzip = "gzip"
 
 func init() {
-	Register(Codec{Name: Gzip, Decode: decodeGzip, Append: appendGzip})
+	Register(Codec{Name: Gzip, Decode: decodeGzip, Append: appendGzip, DecodeFrom: decodeGzipFrom, Points: gzipPoints})
 }
 
-var errGzipClosed = errors.New("gzip: read after close")
+var (
+	errGzipClosed = errors.New("gzip: read after close")
+	errGzipHeader = errors.New("gzip: no header of a member")
+	errGzipPoint  = errors.New("gzip: a point that is none")
+)
 
-// unzippers are readers that nobody uses.
-var unzippers sync.Pool
+// A GzipMember reads the content of one member of gzip, and nothing behind it from
+// what it reads.
+type GzipMember struct {
+	s       *inflateStream
+	r       *bufio.Reader
+	err     error
+	between func(*GzipMember) error // called between blocks
+}
 
-func decodeGzip(r io.Reader) (io.ReadCloser, error) {
-	z, _ := unzippers.Get().(*gzip.Reader)
-	if z == nil {
-		z = new(gzip.Reader)
+// inflateStreams are those that nobody reads.
+var inflateStreams = sync.Pool{New: func() any { return newInflateStream() }}
+
+func newGzipMember(r *bufio.Reader) *GzipMember {
+	m := &GzipMember{s: inflateStreams.Get().(*inflateStream), r: r}
+	m.s.reset(r)
+	return m
+}
+
+// NewGzipMember returns the member that r has next. It is to be closed. The buffer of
+// r must have room for 4 KiB.
+func NewGzipMember(r *bufio.Reader) (*GzipMember, error) {
+	m := newGzipMember(r)
+	if err := m.begin(); err != nil {
+		_ = m.Close()
+		return nil, err
 	}
-	return &gzipStream{z: z, from: r}, nil
+	return m, nil
 }
 
-// gzipStream reads nothing before somebody reads from it.
+// Flags of a member.
+const (
+	gzipHeaderSum = 1 << 1
+	gzipExtra     = 1 << 2
+	gzipName      = 1 << 3
+	gzipComment   = 1 << 4
+)
+
+// begin reads a header:
+//
+//	1F 8B 08, u8 flags, u32 time, u8, u8 system
+//	u16 n, n bytes     if there is something extra
+//	texts with 00      name, comment
+//	u16                sum of the header
+func (m *GzipMember) begin() error {
+	h, err := m.r.Peek(10)
+	if err != nil {
+		return unexpectedEnd(err)
+	}
+	if h[0] != 0x1F || h[1] != 0x8B || h[2] != 8 {
+		return errGzipHeader
+	}
+	flags, taken := h[3], int64(10)
+	_, _ = m.r.Discard(10)
+	skip := func(n int) error {
+		k, err := m.r.Discard(n)
+		taken += int64(k)
+		return unexpectedEnd(err)
+	}
+	if flags&gzipExtra != 0 {
+		n, err := m.r.Peek(2)
+		if err != nil {
+			return unexpectedEnd(err)
+		}
+		if err := skip(2 + int(binary.LittleEndian.Uint16(n))); err != nil {
+			return err
+		}
+	}
+	for _, text := range []byte{gzipName, gzipComment} {
+		for end := flags&text == 0; !end; taken++ {
+			b, err := m.r.ReadByte()
+			if err != nil {
+				return unexpectedEnd(err)
+			}
+			end = b == 0
+		}
+	}
+	if flags&gzipHeaderSum != 0 {
+		if err := skip(2); err != nil {
+			return err
+		}
+	}
+	m.s.read = taken
+	return nil
+}
+
+// fill decodes until there is something that nobody has, and where the content ends
+// compares it with its sum.
+func (m *GzipMember) fill() error {
+	for m.err == nil && m.s.given == m.s.d.out {
+		if m.between != nil && m.s.block == blockNone {
+			if m.err = m.between(m); m.err != nil {
+				break
+			}
+		}
+		if m.err = m.s.more(); m.err == io.EOF {
+			m.err = m.end()
+		}
+	}
+	return m.err
+}
+
+// end reads what is behind a member's content: its CRC-32, and its length modulo 2^32.
+func (m *GzipMember) end() error {
+	b, err := m.r.Peek(8)
+	if err != nil {
+		return unexpectedEnd(err)
+	}
+	sum, size := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	_, _ = m.r.Discard(8)
+	m.s.read += 8
+	if sum != m.s.crc || size != uint32(m.s.size) {
+		return ErrChecksum
+	}
+	return io.EOF
+}
+
+func (m *GzipMember) Read(p []byte) (int, error) {
+	if err := m.fill(); err != nil {
+		return 0, err
+	}
+	n := copy(p, m.s.rest())
+	m.s.given += n
+	return n, nil
+}
+
+// Close ends the use of a member.
+func (m *GzipMember) Close() error {
+	if m.s == nil {
+		return nil
+	}
+	m.s.reset(nil)
+	inflateStreams.Put(m.s)
+	*m = GzipMember{err: errGzipClosed}
+	return nil
+}
+
+// gzipStream reads members, and nothing before somebody reads from it.
 type gzipStream struct {
-	z    *gzip.Reader
-	from io.Reader
-	err  error
+	from  io.Reader
+	point *Point // where to begin, nil for the beginning
+	r     *bufio.Reader
+	m     *GzipMember
+	err   error
+
+	before int64 // read of members that have ended
+	at     int64 // content of those
+	found  func(*gzipStream) error
+}
+
+// gzipBuffers are readers that nobody uses.
+var gzipBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, inflateBuffer) }}
+
+func decodeGzip(r io.Reader) (io.ReadCloser, error) { return &gzipStream{from: r}, nil }
+
+func decodeGzipFrom(r io.Reader, p Point) (io.ReadCloser, error) {
+	return &gzipStream{from: r, point: &p}, nil
 }
 
 func (s *gzipStream) Read(p []byte) (int, error) {
-	if s.from != nil {
-		// A whole header there must be; that it is not there is an early end.
-		if s.err = s.z.Reset(s.from); s.err == io.EOF {
-			s.err = io.ErrUnexpectedEOF
+	for s.err == nil {
+		if s.m == nil {
+			if s.err = s.begin(); s.err != nil {
+				break
+			}
 		}
-		s.from = nil
+		n, err := s.m.Read(p)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if err != io.EOF {
+			s.err = err
+			break
+		}
+		s.before, s.at = s.before+s.m.s.read, s.at+s.m.s.size
+		_ = s.m.Close()
+		s.m = nil
+		if _, err := s.r.Peek(1); err != nil {
+			s.err = err // where members end, the stream may
+		}
 	}
-	if s.err != nil {
-		return 0, s.err
+	return 0, s.err
+}
+
+// begin begins a member, or what comes behind a point of one.
+func (s *gzipStream) begin() (err error) {
+	if s.r == nil {
+		s.r = gzipBuffers.Get().(*bufio.Reader)
+		s.r.Reset(s.from)
+		if s.point != nil {
+			s.m, err = gzipMemberFrom(s.r, s.point)
+			return err
+		}
 	}
-	return s.z.Read(p)
+	s.m, err = NewGzipMember(s.r)
+	if err == nil && s.found != nil {
+		s.m.between = func(*GzipMember) error { return s.found(s) }
+	}
+	return err
 }
 
 func (s *gzipStream) Close() error {
-	if s.z != nil {
-		unzippers.Put(s.z)
+	if s.m != nil {
+		_ = s.m.Close()
 	}
-	s.z, s.from, s.err = nil, nil, errGzipClosed
+	if s.r != nil {
+		s.r.Reset(nil)
+		gzipBuffers.Put(s.r)
+	}
+	*s = gzipStream{err: errGzipClosed}
 	return nil
+}
+
+// The state of a point of gzip is
+//
+//	u8 bits of the first byte that are taken, u32 CRC-32 of the member's content before
+//	it, u64 the length of that, at most 32 KiB of its end
+const gzipStateLen = 1 + 4 + 8
+
+func (s *inflateStream) state() []byte {
+	_, bits := s.place()
+	b := binary.LittleEndian.AppendUint32([]byte{bits}, s.crc)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.size))
+	return append(b, s.window()...)
+}
+
+func gzipMemberFrom(r *bufio.Reader, p *Point) (*GzipMember, error) {
+	b := p.State
+	if len(b) < gzipStateLen || len(b) > gzipStateLen+inflateWindow || b[0] > 7 {
+		return nil, errGzipPoint
+	}
+	m := newGzipMember(r)
+	m.s.crc, m.s.size = binary.LittleEndian.Uint32(b[1:]), int64(binary.LittleEndian.Uint64(b[5:])&(1<<62-1))
+	return m, m.s.goOn(b[0], b[gzipStateLen:])
+}
+
+// gzipPoints finds points between blocks.
+func gzipPoints(r io.Reader, every int64, found func(Point) error) (int64, error) {
+	s := &gzipStream{from: r}
+	defer s.Close()
+	next := every
+	s.found = func(s *gzipStream) error {
+		at := s.at + s.m.s.size
+		if at < next {
+			return nil
+		}
+		next = at + every
+		off, _ := s.m.s.place()
+		return found(Point{At: at, Off: s.before + off, State: s.m.s.state()})
+	}
+	n, err := io.Copy(io.Discard, struct{ io.Reader }{s})
+	if err != nil {
+		return n, fmt.Errorf("behind %d bytes: %w", n, err)
+	}
+	return n, nil
 }
 
 func appendGzip(dst, stored []byte, size int) ([]byte, error) {

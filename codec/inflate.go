@@ -209,9 +209,9 @@ func inflate(dst, src []byte) (used int, err error) {
 		case 0:
 			ok = d.plain()
 		case 1:
-			ok = d.codes(fixedTables())
+			ok = d.codes(fixedTables()) == blockEnds
 		case 2:
-			ok = d.tables() && d.codes(&z.inflateTables)
+			ok = d.tables() && d.codes(&z.inflateTables) == blockEnds
 		}
 		if !ok || d.have < 0 {
 			return 0, errInflate
@@ -275,6 +275,30 @@ type inflateState struct {
 	out  int
 	buf  uint64 // bits that come next, the lowest first
 	have int    // how many of them are there; below 0, the stream went on behind its end
+
+	// A stream pauses where src or dst comes to its end, but goes on to the end of the
+	// last src.
+	stream, last bool
+}
+
+// What can be of a block of codes.
+type outcome int8
+
+const (
+	blockBad outcome = iota
+	blockEnds
+	blockPauses
+)
+
+// A stream pauses where there is less left to read than a turn of the slow loop may
+// take, or less to write than it may make.
+const (
+	leastIn  = 16
+	leastOut = 258
+)
+
+func (d *inflateState) pauses() bool {
+	return d.stream && (len(d.dst)-d.out < leastOut || !d.last && len(d.src)-d.in < leastIn)
 }
 
 // fill makes at least 48 bits be there, of which there may be none.
@@ -382,12 +406,12 @@ const (
 )
 
 // codes decodes a block of codes.
-func (d *inflateState) codes(t *inflateTables) bool {
+func (d *inflateState) codes(t *inflateTables) outcome {
 	src, dst := d.src, d.dst
 	in, out, buf, have := d.in, d.out, d.buf, d.have
 	lit, dist := &t.lit, &t.dist
 	if have < 0 {
-		return false
+		return blockBad
 	}
 	for in+turnIn <= len(src) && out+turnOut <= len(dst) {
 		buf |= binary.LittleEndian.Uint64(src[in:in+8]) << (have & 63)
@@ -428,10 +452,10 @@ func (d *inflateState) codes(t *inflateTables) bool {
 			if e&entryEnd != 0 {
 				d.in, d.out, d.buf, d.have = in, out, buf>>(e&63), have-int(e&255)
 				d.tidy()
-				return true
+				return blockEnds
 			}
 			if e == 0 {
-				return false
+				return blockBad
 			}
 		}
 		n := int(e>>16) + int(buf&(1<<(e&63)-1)>>(e>>8&15))
@@ -445,7 +469,7 @@ func (d *inflateState) codes(t *inflateTables) bool {
 		buf, have = buf>>(e&63), have-int(e&255)
 		from := out - back
 		if e == 0 || from < 0 {
-			return false
+			return blockBad
 		}
 		// What is written too much is written over by what follows.
 		switch {
@@ -487,10 +511,13 @@ func (d *inflateState) tidy() {
 	d.buf &= 1<<d.have - 1
 }
 
-// codesSlowly decodes to the end of a block where there is little left to read or
-// to write.
-func (d *inflateState) codesSlowly(t *inflateTables) bool {
+// codesSlowly decodes on where there is little left to read or to write.
+func (d *inflateState) codesSlowly(t *inflateTables) outcome {
 	for {
+		if d.pauses() {
+			d.tidy()
+			return blockPauses
+		}
 		d.fill()
 		e := t.lit[d.buf&(1<<litBits-1)]
 		if e&entryLink != 0 {
@@ -501,12 +528,12 @@ func (d *inflateState) codesSlowly(t *inflateTables) bool {
 		d.drop(int(e & 255))
 		switch {
 		case e == 0 || d.have < 0:
-			return false
+			return blockBad
 		case e&entryEnd != 0:
-			return true
+			return blockEnds
 		case e&entryLit != 0:
 			if d.out == len(d.dst) {
-				return false
+				return blockBad
 			}
 			d.dst[d.out] = byte(e >> 16)
 			d.out++
@@ -522,7 +549,7 @@ func (d *inflateState) codesSlowly(t *inflateTables) bool {
 		back := int(e>>16) + int(d.buf&(1<<(e&63)-1)>>(e>>8&15))
 		d.drop(int(e & 255))
 		if e == 0 || d.have < 0 || back > d.out || n > len(d.dst)-d.out {
-			return false
+			return blockBad
 		}
 		repeat(d.dst[d.out-back:d.out+n], back)
 		d.out += n

@@ -9,8 +9,6 @@ import (
 	"io"
 	"sort"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/store"
 )
@@ -47,7 +45,6 @@ type frame struct {
 type frames struct {
 	stored stored
 	codec  string
-	zip    *gzip.Reader
 	now    io.ReadCloser // nil between frames
 	block  *zstdFrame    // what it reads, of zstd
 	frame  frame         // the one under way
@@ -104,14 +101,11 @@ func (f *frames) begin() (err error) {
 	}
 	f.frame = frame{off: f.stored.off(), len: -1, at: f.at, n: -1}
 	if f.codec == codec.Gzip {
-		if f.zip == nil {
-			f.zip = new(gzip.Reader)
+		m, err := codec.NewGzipMember(f.stored.buf)
+		if err == nil {
+			f.now = m
 		}
-		if err = f.zip.Reset(&f.stored); err == nil {
-			f.zip.Multistream(false)
-			f.now = io.NopCloser(f.zip)
-		}
-		return unexpected(err)
+		return err
 	}
 	z, _ := codec.Lookup(f.codec)
 	f.block = &zstdFrame{r: f.stored.buf}
@@ -194,9 +188,7 @@ type stored struct {
 	object objectReader
 }
 
-func (s *stored) Read(p []byte) (int, error) { return s.buf.Read(p) }
-func (s *stored) ReadByte() (byte, error)    { return s.buf.ReadByte() }
-func (s *stored) off() int64                 { return s.object.at - int64(s.buf.Buffered()) }
+func (s *stored) off() int64 { return s.object.at - int64(s.buf.Buffered()) }
 
 func (s *stored) skip(n int64) error {
 	if have := int64(s.buf.Buffered()); n > have {
