@@ -25,6 +25,7 @@ type cursor struct {
 	leave  func() bool // the context of whoever uses it
 	in     *stored
 	d      io.ReadCloser
+	from   int64 // where it was opened
 	at     int64
 	err    error
 }
@@ -44,12 +45,12 @@ type cursors struct {
 
 const maxIdle = 4
 
-// damage is a position that cannot be passed. Without it each read beyond would
-// decode all that precedes it to find that out.
+// damage is a position that cannot be passed by who begins between from and there.
+// Without it each read beyond would decode all that precedes it to find that out.
 type damage struct {
-	key unitKey
-	at  int64
-	err error
+	key      unitKey
+	from, at int64
+	err      error
 }
 
 const maxBroken = 16
@@ -57,12 +58,13 @@ const maxBroken = 16
 // cursor returns a cursor at the beginning of e's content, for use under ctx.
 func (g *Engine) cursor(ctx context.Context, e format.Extent) (*cursor, error) {
 	k := keyOf(e)
-	c, err := g.cursors.take(k, e.Skip)
+	from := g.pointBefore(ctx, e)
+	c, err := g.cursors.take(k, e.Skip, from)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil {
-		if c, err = g.openCursor(ctx, k); err != nil {
+		if c, err = g.openCursor(ctx, k, g.point(ctx, e, from)); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +76,44 @@ func (g *Engine) cursor(ctx context.Context, e format.Extent) (*cursor, error) {
 	return c, nil
 }
 
-func (g *Engine) openCursor(ctx context.Context, k unitKey) (*cursor, error) {
+// Points knows places in long units from which they can be read on.
+type Points interface {
+	// Before returns where the last point of the unit of e is that is not behind e.Skip;
+	// 0 is the beginning.
+	Before(ctx context.Context, e format.Extent) (at int64)
+	// Point returns the point of the unit of e at a place that Before told.
+	Point(ctx context.Context, e format.Extent, at int64) (codec.Point, error)
+}
+
+// UsePoints has long units read from points on. It is for an engine that nobody uses
+// yet.
+func (g *Engine) UsePoints(p Points) { g.points = p }
+
+// pointBefore is where reading e can begin.
+func (g *Engine) pointBefore(ctx context.Context, e format.Extent) int64 {
+	if g.points == nil || e.Skip == 0 {
+		return 0
+	}
+	if at := g.points.Before(ctx, e); at <= e.Skip {
+		return at
+	}
+	return 0
+}
+
+// point returns the point at a place. One that cannot be had, or be one, is the
+// beginning.
+func (g *Engine) point(ctx context.Context, e format.Extent, at int64) codec.Point {
+	if at <= 0 {
+		return codec.Point{}
+	}
+	p, err := g.points.Point(ctx, e, at)
+	if err != nil || p.At != at || p.Off <= 0 || p.Off >= e.Len {
+		return codec.Point{}
+	}
+	return p
+}
+
+func (g *Engine) openCursor(ctx context.Context, k unitKey, p codec.Point) (*cursor, error) {
 	coder, ok := codec.Lookup(k.codecName)
 	if !ok {
 		return nil, fmt.Errorf("%s at %d: no codec %q", k.object, k.off, k.codecName)
@@ -83,10 +122,18 @@ func (g *Engine) openCursor(ctx context.Context, k unitKey) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{key: k}
+	if coder.DecodeFrom == nil {
+		p = codec.Point{}
+	}
+	c := &cursor{key: k, from: p.At, at: p.At}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.in = newStored(c.ctx, o, k.off, k.len, g.limits)
-	if c.d, err = coder.Decode(c.in); err != nil {
+	c.in = newStored(c.ctx, o, k.off+p.Off, k.len-p.Off, g.limits)
+	if p.At == 0 {
+		c.d, err = coder.Decode(c.in)
+	} else {
+		c.d, err = coder.DecodeFrom(c.in, p)
+	}
+	if err != nil {
 		c.cancel(nil)
 		c.in.wait()
 		return nil, wrongUnit(k, err)
@@ -148,19 +195,20 @@ func (c *cursor) close() {
 	c.in.wait()
 }
 
-// take returns the idle cursor that is nearest before a position, nil if there
-// is none, or the error that whoever goes there meets.
-func (c *cursors) take(k unitKey, at int64) (*cursor, error) {
+// take returns the idle cursor that is nearest before a position, nil if there is none
+// that is not behind a point that one could begin at, or the error that whoever goes
+// there meets.
+func (c *cursors) take(k unitKey, at, point int64) (*cursor, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.broken {
-		if d.key == k && at >= d.at {
+		if d.key == k && at >= d.at && d.from <= point && point <= d.at {
 			return nil, d.err
 		}
 	}
 	best := -1
 	for i, x := range c.idle {
-		if x.key == k && x.at <= at && (best < 0 || x.at > c.idle[best].at) {
+		if x.key == k && x.at <= at && x.at >= point && (best < 0 || x.at > c.idle[best].at) {
 			best = i
 		}
 	}
@@ -178,7 +226,7 @@ func (c *cursors) put(x *cursor) {
 	if !left || x.err != nil || x.at == x.key.size {
 		x.close()
 		if left && x.err != nil && x.err != io.EOF && c.stays(x.in.failed) {
-			c.remember(damage{x.key, x.at, x.err})
+			c.remember(damage{x.key, x.from, x.at, x.err})
 		}
 		return
 	}

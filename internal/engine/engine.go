@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 
 	"github.com/holdall/holdall/codec"
@@ -45,6 +46,7 @@ type Engine struct {
 	limits  Limits
 	units   *units
 	cursors cursors
+	points  Points
 }
 
 // New returns an engine. It must be closed before its objects are.
@@ -62,6 +64,23 @@ func (g *Engine) Close() { g.cursors.close() }
 // Object returns the object that e lies in, as the engine reads it.
 func (g *Engine) Object(ctx context.Context, e format.Extent) (store.Object, error) {
 	return g.open(ctx, e.Object, e.External)
+}
+
+// Stored reads n stored bytes of an object front to back.
+func (g *Engine) Stored(ctx context.Context, o store.Object, off, n int64) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	return &storedReader{newStream(ctx, o, off, n, g.limits), cancel}
+}
+
+type storedReader struct {
+	*stream
+	cancel context.CancelFunc
+}
+
+func (s *storedReader) Close() error {
+	s.cancel()
+	s.wait()
+	return nil
 }
 
 // MaxRequest is how much is asked for at once.
