@@ -118,6 +118,9 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 			if x.Chunk > 0 {
 				a.proof = &prover{x: x}
 			}
+			if x.HasPoints() {
+				a.engine.UsePoints(x)
+			}
 			return a, nil
 		}
 		if o.Index.Folder != nil && limits == engine.Far {

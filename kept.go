@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -472,11 +473,11 @@ func BuildIndex(ctx context.Context, st store.Store, name string, o OpenOptions,
 		return sum, err
 	}
 	defer a.Close()
-	return a.writeIndex(ctx, o, to, toName, false, w)
+	return a.writeIndex(ctx, o, to, toName, false, true, w)
 }
 
 // writeIndex writes an index of a. Only ours says where the archive is.
-func (a *Archive) writeIndex(ctx context.Context, o OpenOptions, to store.Store, toName string, ours bool, wish IndexOptions) (sum IndexSummary, err error) {
+func (a *Archive) writeIndex(ctx context.Context, o OpenOptions, to store.Store, toName string, ours, points bool, wish IndexOptions) (sum IndexSummary, err error) {
 	was, err := bind(ctx, a.st, a.name)
 	if err != nil {
 		return sum, fmt.Errorf("no index can be told to be of it: %w", err)
@@ -514,7 +515,11 @@ func (a *Archive) writeIndex(ctx context.Context, o OpenOptions, to store.Store,
 	}
 	digests := digester{a: a, chunk: wish.Chunk, o: wish, sum: &sum}
 	defer digests.close()
-	if head, err = kept.Build(ctx, w, metered{a.r, wish.Meter}, a.name, head, kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}); err != nil {
+	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}
+	if points {
+		build.Stored = a.storedBytes
+	}
+	if head, err = kept.Build(ctx, w, metered{a.r, wish.Meter}, a.name, head, build); err != nil {
 		return sum, err
 	}
 	// What was read while the archive changed is of no version.
@@ -528,6 +533,15 @@ func (a *Archive) writeIndex(ctx context.Context, o OpenOptions, to store.Store,
 	info, err := w.Commit(ctx)
 	sum.Entries, sum.Bytes, sum.Index = head.Entries, head.Bytes, info.Size
 	return sum, err
+}
+
+// storedBytes reads stored bytes of one of the archive's objects.
+func (a *Archive) storedBytes(ctx context.Context, object string, off, n int64) (io.ReadCloser, error) {
+	o, err := a.objects.open(ctx, object, false)
+	if err != nil {
+		return nil, err
+	}
+	return a.engine.Stored(ctx, o, off, n), nil
 }
 
 // bindHead adds what is at the beginning of an archive behind a network, which is not

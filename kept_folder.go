@@ -150,8 +150,9 @@ func (f *IndexFolder) trim(most int64) (n int, bytes int64, err error) {
 }
 
 // KeepIndex keeps an index of the archive, if it took long to open it without one and
-// its options have a folder for that. It tells whether it did.
-func (a *Archive) KeepIndex(ctx context.Context) (bool, error) {
+// its options have a folder for that. It tells whether it did. With points it takes the
+// time to decode all that is compressed in long units once more.
+func (a *Archive) KeepIndex(ctx context.Context, points bool) (bool, error) {
 	f := a.asked.Index.Folder
 	if f == nil || a.index.Used != "" || a.f == nil || a.asked.FewLookups || a.took < cmp.Or(f.Expensive, defaultExpensive) {
 		return false, nil
@@ -163,7 +164,7 @@ func (a *Archive) KeepIndex(ctx context.Context) (bool, error) {
 	if err := f.prepare(); err != nil {
 		return false, err
 	}
-	if _, err := a.writeIndex(ctx, a.asked, st, name, true, IndexOptions{}); err != nil {
+	if _, err := a.writeIndex(ctx, a.asked, st, name, true, points, IndexOptions{}); err != nil {
 		return false, err
 	}
 	_, _, err := f.trim(cmp.Or(f.Most, defaultMostKept))

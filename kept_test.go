@@ -1,7 +1,9 @@
 package holdall_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -335,7 +338,7 @@ func TestAnArchiveThatIsSlowToOpenIsIndexedForTheNextTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, err := a.KeepIndex(t.Context())
+		kept, err := a.KeepIndex(t.Context(), false)
 		if err != nil || kept != want || (a.Index().Used == "") != want {
 			t.Errorf("%d: %v, %v, %+v", i, kept, err, a.Index())
 		}
@@ -359,7 +362,7 @@ func TestAnArchiveThatIsSlowToOpenIsIndexedForTheNextTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := a.KeepIndex(t.Context()); !kept || err != nil {
+	if kept, err := a.KeepIndex(t.Context(), false); !kept || err != nil {
 		t.Error(kept, err)
 	}
 	a.Close()
@@ -367,6 +370,64 @@ func TestAnArchiveThatIsSlowToOpenIsIndexedForTheNextTime(t *testing.T) {
 		t.Errorf("%d were left, %v", n, err)
 	}
 }
+
+func TestALongMemberIsReadFromPointsOn(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	contents := map[string][]byte{}
+	for i := range uint64(6) {
+		var c []byte
+		for k := i << 40; len(c) < 4<<20; k++ {
+			c = strconv.AppendUint(append(c, ' '), k*k*2654435761, 36)
+		}
+		name := fmt.Sprintf("d%d/f", i)
+		contents[name] = c
+		if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(c))}), errOf(w.Write(c))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	mem := &storetest.Mem{}
+	mem.Put("x.tar.gz", b.Bytes())
+	var asked atomic.Int64
+	st := storetest.Fault(mem, func(op, name string, _, n int64) error {
+		if op == "read" && name == "x.tar.gz" {
+			asked.Add(n)
+		}
+		return nil
+	})
+	if _, err := holdall.BuildIndex(t.Context(), st, "x.tar.gz", holdall.OpenOptions{}, mem, "x.tar.gz.holdall", holdall.IndexOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"d5/f", "d0/f", "d3/f"} {
+		a, err := holdall.OpenStore(t.Context(), st, "x.tar.gz", holdall.OpenOptions{Index: holdall.UseIndex{Beside: true}})
+		if err != nil || a.Index().Used == "" {
+			t.Fatal(err, a.Index())
+		}
+		e, err := a.Lookup(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Store(0)
+		p := make([]byte, 1000)
+		if _, err := a.ReadAt(t.Context(), e, p, 1<<20); err != nil || !bytes.Equal(p, contents[name][1<<20:][:1000]) {
+			t.Errorf("%s: other content, %v", name, err)
+		}
+		if n := asked.Load(); n > int64(b.Len())/2 {
+			t.Errorf("%s: %d bytes of %d were read", name, n, b.Len())
+		}
+		var whole bytes.Buffer
+		if err := a.WriteContent(t.Context(), &whole, e); err != nil || !bytes.Equal(whole.Bytes(), contents[name]) {
+			t.Errorf("%s: %d bytes, %v", name, whole.Len(), err)
+		}
+		a.Close()
+	}
+}
+
+func errOf(_ int, err error) error { return err }
 
 // manyRows is a CAF of n files of 100 bytes in folders of a thousand, whose contents are
 // a hole.

@@ -59,7 +59,7 @@ func (a *app) close(ctx context.Context, in *holdall.Archive) {
 		return // whoever waits for results has them before that
 	}
 	// It is for the next time: if it cannot be kept, nothing is amiss now.
-	_, _ = in.KeepIndex(ctx)
+	_, _ = in.KeepIndex(ctx, false)
 }
 
 func (a *app) indexCommand() *cobra.Command {

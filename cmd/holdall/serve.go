@@ -89,7 +89,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		opened = append(opened, in)
 		h := serve.Handler(in, serve.Options{Version: version, CORS: o.cors, Log: slog.New(logs)})
 		// The next start is not to take as long. Whoever is served now does not wait.
-		keeping.Go(func() { _, _ = in.KeepIndex(ctx) })
+		keeping.Go(func() { _, _ = in.KeepIndex(ctx, true) })
 		mounts = append(mounts, serve.Mount{Name: mountName(address, taken), Handler: h})
 	}
 	a.address = "" // of none in particular from here on

@@ -24,15 +24,17 @@ func (f *future) wait(ctx context.Context) ([]byte, error) {
 }
 
 // stream reads a range of one object front to back, window by window. It cannot
-// know whether all of the range will be read, so it begins with small windows,
-// one at a time, and goes up to l.Request and l.Ahead as they are used up.
+// know whether all of the range will be read, so it begins with a small window, and
+// asks for no more than twice what was used up; up to windows of l.Request, l.Ahead of
+// them.
 type stream struct {
 	ctx      context.Context
 	o        store.Object
 	off, end int64 // not yet asked for
 	window   int64 // of the next request
 	most     int64
-	used     int // windows
+	used     int64 // bytes
+	asked    int64 // bytes, of the queue
 	ahead    int
 	queue    []*future
 	cur      []byte
@@ -94,7 +96,7 @@ func (s *stream) next() error {
 		s.off += n
 		return nil
 	}
-	for len(s.queue) < min(s.used, s.ahead-1)+1 && s.off < s.end {
+	for s.off < s.end && len(s.queue) < s.ahead && (len(s.queue) == 0 || s.asked+s.window <= 2*s.used) {
 		n := min(s.window, s.end-s.off)
 		f := &future{buf: make([]byte, n), done: make(chan struct{})}
 		off := s.off
@@ -103,10 +105,10 @@ func (s *stream) next() error {
 			f.err = s.o.ReadAt(s.ctx, f.buf, off)
 		}()
 		s.off += n
+		s.asked += n
 		s.grow()
 		s.queue = append(s.queue, f)
 	}
-	s.used++
 	if len(s.queue) == 0 {
 		return io.EOF
 	}
@@ -115,5 +117,6 @@ func (s *stream) next() error {
 		return err // it may still be under way, and is waited for at the end
 	}
 	s.cur, s.queue = b, s.queue[1:]
+	s.used, s.asked = s.used+int64(len(b)), s.asked-int64(len(b))
 	return nil
 }

@@ -71,6 +71,9 @@ type Options struct {
 	// the order of Entries; zeros for a piece that nothing vouches for. It is not asked
 	// without Head.Chunk.
 	Digests iter.Seq2[[DigestLen]byte, error]
+	// Stored is asked for units that are to have points, from which they can be decoded
+	// without what is before. Without it none have.
+	Stored StoredBytes
 }
 
 // DigestLen is how long the digest of a piece is: a BLAKE3.
@@ -97,7 +100,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		memory = 100 << 20
 	}
 	again := func([]byte) error { return nil } // the last one counts
-	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{},
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
 		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
 	defer b.sort.Close()
@@ -121,11 +124,14 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	if err != nil {
 		return head, err
 	}
-	root.Pages = b.w.off
+	points, err := b.points()
+	if err != nil {
+		return head, err
+	}
 	for _, t := range []struct {
 		into *tree
 		refs []ref
-	}{{&root.Proofs, proofs}, {&root.Order, order}, {&root.Rows, rows}} {
+	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Rows, rows}} {
 		if *t.into, err = b.w.nodes(t.refs); err != nil {
 			return head, err
 		}
@@ -137,10 +143,10 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 // rootPage is what the root has.
 type rootPage struct {
 	Head
-	Pages  int64 `json:"pages"` // where they end
-	Rows   tree  `json:"rows"`
-	Order  tree  `json:"order,omitzero"`
-	Proofs tree  `json:"proofs,omitzero"`
+	Rows   tree `json:"rows"`
+	Order  tree `json:"order,omitzero"`
+	Proofs tree `json:"proofs,omitzero"`
+	Points tree `json:"points,omitzero"`
 }
 
 // finish writes the root, and at last
@@ -181,6 +187,10 @@ type builder struct {
 
 	xs      []format.Extent // of one entry
 	volumes []int
+
+	stored   StoredBytes
+	units    map[unit]struct{} // that are to have points
+	lastUnit unit
 
 	rank   int64
 	proof  int64
@@ -296,6 +306,7 @@ func (b *builder) locate(r *row, contiguous format.Contiguous) error {
 			return nil
 		}
 		b.xs, b.volumes = append(b.xs, x), append(b.volumes, n)
+		b.note(&x, n)
 	}
 	if len(b.xs) == 1 && isPlain(&b.xs[0], e.Size) {
 		r.one, r.off, r.volume = true, b.xs[0].Off, b.volumes[0]

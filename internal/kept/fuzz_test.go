@@ -35,6 +35,11 @@ func ask(t *testing.T, x *Index) {
 			if err == nil && min(v.Off, v.Len, v.Size, v.At) < 0 {
 				t.Fatalf("%+v", v)
 			}
+			if at := x.Before(ctx, v); err == nil && at != 0 {
+				if _, err := x.Point(ctx, v, at); err != nil {
+					typed(t, err)
+				}
+			}
 		}
 		if _, err := x.Digests(ctx, e, 0, min(Pieces(&e, x.Chunk), 3)); err != nil {
 			typed(t, err)
@@ -86,6 +91,9 @@ func FuzzOpen(f *testing.F) {
 		}})
 		f.Add(b)
 	}
+	l, stored, _ := solid(f)
+	b, _ := build(f, l, Head{Format: "list"}, Options{Stored: storedIn(stored)})
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := openBytes(t.Context(), b)
 		if err != nil {
@@ -107,7 +115,7 @@ func FuzzRows(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		top := x.all.Top.ref()
+		top := x.rows.t.Top.ref()
 		node, err := x.page(f.Context(), &top, nil)
 		if err != nil {
 			f.Fatal(err)

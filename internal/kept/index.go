@@ -24,8 +24,7 @@ type Index struct {
 	archive string // its name, in the place of which volumes stand
 	workers int
 
-	rows, order, proofs shelf
-	all                 tree // rows
+	rows, order, proofs, points shelf
 
 	mu     sync.Mutex
 	recent []*page // used last, the last one last
@@ -81,14 +80,14 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 	if err := x.sane(&root); err != nil {
 		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
 	}
-	x.all = root.Rows
-	x.rows, x.order, x.proofs = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}, shelf{p: &x.pages, t: root.Proofs}
+	x.rows, x.order = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}
+	x.proofs, x.points = shelf{p: &x.pages, t: root.Proofs}, shelf{p: &x.pages, t: root.Points}
 	return x, nil
 }
 
 // sane says what cannot be about a root.
 func (x *Index) sane(root *rootPage) error {
-	for _, t := range []tree{root.Rows, root.Order, root.Proofs} {
+	for _, t := range []tree{root.Rows, root.Order, root.Proofs, root.Points} {
 		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
 			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
 			return errors.New("a tree that is none")

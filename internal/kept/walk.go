@@ -115,7 +115,7 @@ type enough struct{}
 
 func (enough) Error() string { return "enough" }
 
-func (x *Index) count() int64 { return x.all.Top.Items }
+func (x *Index) count() int64 { return x.rows.t.Top.Items }
 
 // Entries yields every entry in the archive's order.
 func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
