@@ -74,6 +74,8 @@ type Options struct {
 	// Stored is asked for units that are to have points, from which they can be decoded
 	// without what is before. Without it none have.
 	Stored StoredBytes
+
+	listed bool // the archive's order is taken for a scattered one, if it is not that of rows
 }
 
 // DigestLen is how long the digest of a piece is: a BLAKE3.
@@ -100,7 +102,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		memory = 100 << 20
 	}
 	again := func([]byte) error { return nil } // the last one counts
-	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{},
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, memory: memory, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
 		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
 	defer b.sort.Close()
@@ -116,7 +118,12 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	if err != nil {
 		return head, err
 	}
-	order, err := b.orders()
+	var order, listing []ref
+	if !b.sorted && (o.listed || isScattered(b.order)) {
+		listing, err = b.listing()
+	} else {
+		order, err = b.orders()
+	}
 	if err != nil {
 		return head, err
 	}
@@ -131,7 +138,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	for _, t := range []struct {
 		into *tree
 		refs []ref
-	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Rows, rows}} {
+	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Listing, listing}, {&root.Rows, rows}} {
 		if *t.into, err = b.w.nodes(t.refs); err != nil {
 			return head, err
 		}
@@ -143,10 +150,12 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 // rootPage is what the root has.
 type rootPage struct {
 	Head
-	Rows   tree `json:"rows"`
-	Order  tree `json:"order,omitzero"`
-	Proofs tree `json:"proofs,omitzero"`
-	Points tree `json:"points,omitzero"`
+	Rows  tree `json:"rows"`
+	Order tree `json:"order,omitzero"`
+	// Listing has all rows once more, in the order of the archive, where that is scattered.
+	Listing tree `json:"listing,omitzero"`
+	Proofs  tree `json:"proofs,omitzero"`
+	Points  tree `json:"points,omitzero"`
 }
 
 // finish writes the root, and at last
@@ -180,6 +189,8 @@ type builder struct {
 	// Entries often come in the order of rows already. What they imply does not, and
 	// would spoil that.
 	sort, implied *sorter.Sorter
+	memory        int64 // for rows that are sorted
+	scratch       func() (sorter.Scratch, error)
 
 	numbers  map[Volume]int
 	lastName string // of the object whose number was asked for last
@@ -366,30 +377,16 @@ func (b *builder) rows() ([]ref, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
 	var (
-		refs         []ref
-		one, s       state
+		w            = rowPages{w: b.w}
+		one          state
 		r            row
 		e            format.Entry
-		page         []byte
 		key, lastKey []byte
-		first        []byte
-		number, from int64
-		sums, names  int // bytes of digests, and of names, in the page
+		number       int64
 		own          []string
 		ownDir       string
 		lastRank     int64 = -1
 	)
-	s.reset()
-	flush := func() error {
-		if number == from {
-			return nil
-		}
-		ref, err := b.w.page(page, first, from, number-from)
-		refs = append(refs, ref)
-		page, sums, names, from = page[:0], 0, 0, number
-		s.reset()
-		return err
-	}
 	for at, err := range b.merged() {
 		if err == nil && number&0xfff == 0 {
 			err = context.Cause(b.ctx)
@@ -420,30 +417,128 @@ func (b *builder) rows() ([]ref, error) {
 			return nil, fmt.Errorf("more than %d rows", int64(maxRows))
 		}
 		key = append(key[:0], at.Key...)
-		if number == from {
-			k := shared(lastKey, string(key))
-			first = slices.Clone(key[:min(k+1, len(key))])
+		if err := w.add(&r, key[:min(shared(lastKey, string(key))+1, len(key))]); err != nil {
+			return nil, err
 		}
-		page = s.appendRow(page, &r)
-		names += len(r.dir) + 1 + len(r.base)
 		if number++; !r.implied {
 			if !r.whole {
 				own = append(own, r.base)
 			}
 			b.count(&e)
-			sums += len(r.entry.Digest.Sum)
 			b.order[r.rank] = uint32(number)
 			b.sorted = b.sorted && r.rank > lastRank
 			lastRank = r.rank
 		}
 		key, lastKey = lastKey, key
-		if sums+(len(page)-sums)/3 >= pageStored || len(page) >= pageLong || names >= pageNames || number-from == pageRows {
-			if err := flush(); err != nil {
-				return nil, err
-			}
+	}
+	return w.all()
+}
+
+// rowPages writes rows into pages.
+type rowPages struct {
+	w            *binder
+	s            state
+	page         []byte
+	first        []byte // key of its first row
+	number, from int64
+	sums, names  int // bytes of digests, and of names, in the page
+	refs         []ref
+}
+
+// add adds a row. No key of a row before it is as great as first, and its own is not less.
+func (w *rowPages) add(r *row, first []byte) error {
+	if w.number == w.from {
+		w.first = slices.Clone(first)
+		w.s.reset()
+	}
+	w.page = w.s.appendRow(w.page, r)
+	w.names += len(r.dir) + 1 + len(r.base)
+	w.sums += len(r.entry.Digest.Sum)
+	w.number++
+	if w.sums+(len(w.page)-w.sums)/3 >= pageStored || len(w.page) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *rowPages) flush() error {
+	if w.number == w.from {
+		return nil
+	}
+	ref, err := w.w.page(w.page, w.first, w.from, w.number-w.from)
+	w.refs = append(w.refs, ref)
+	w.page, w.sums, w.names, w.from = w.page[:0], 0, 0, w.number
+	return err
+}
+
+// all returns where the pages are.
+func (w *rowPages) all() ([]ref, error) { return w.refs, w.flush() }
+
+// isScattered reports whether an order is such that who goes through it by the numbers
+// of rows would decode all pages again and again.
+func isScattered(order []uint32) bool {
+	const pages, often = 512, 4 // pages of rows are about twice as long
+	touched, last := 0, map[uint32]int{}
+	for rank, row := range order {
+		if row == 0 {
+			continue
+		}
+		window := rank/maxWindow + 1
+		if page := (row - 1) / pages; last[page] != window {
+			last[page] = window
+			touched++
 		}
 	}
-	return refs, flush()
+	return touched > often*(len(order)/pages+1)
+}
+
+// listing writes all rows once more, in the archive's order.
+func (b *builder) listing() ([]ref, error) {
+	byRank := sorter.New(sorter.Options{Memory: b.memory / 2, Scratch: b.scratch})
+	defer byRank.Close()
+	var s state
+	var r row
+	var e format.Entry
+	var key []byte
+	for at, err := range b.sort.Sorted() {
+		if err != nil {
+			return nil, err
+		}
+		s.reset()
+		r.entry = &e
+		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
+			return nil, err
+		}
+		if key = binary.BigEndian.AppendUint32(key[:0], uint32(r.rank)); b.order[r.rank] == 0 {
+			continue
+		}
+		if err := byRank.Add(key, at.Value); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.sort.Close(); err != nil {
+		return nil, err
+	}
+	w := rowPages{w: b.w}
+	for at, err := range byRank.Sorted() {
+		if err == nil && w.number&0xfff == 0 {
+			err = context.Cause(b.ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.reset()
+		e = format.Entry{}
+		r.entry = &e
+		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
+			return nil, err
+		}
+		r.dir, r.base = string(s.dir), string(s.base)
+		if err := w.add(&r, at.Key); err != nil {
+			return nil, err
+		}
+	}
+	return w.all()
 }
 
 func (b *builder) count(e *format.Entry) {

@@ -80,6 +80,8 @@ func FuzzOpen(f *testing.F) {
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
 		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		f.Add(b)
+		b, _ = build(f, l, Head{Format: "list"}, Options{listed: true})
+		f.Add(b)
 		b, _ = build(f, l, Head{Format: "list", Chunk: MinChunk}, Options{Digests: func(yield func([DigestLen]byte, error) bool) {
 			for e := range l.Entries(f.Context()) {
 				for range Pieces(&e, MinChunk) {

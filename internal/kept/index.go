@@ -24,7 +24,7 @@ type Index struct {
 	archive string // its name, in the place of which volumes stand
 	workers int
 
-	rows, order, proofs, points shelf
+	rows, order, listing, proofs, points shelf
 
 	mu     sync.Mutex
 	recent []*page // used last, the last one last
@@ -80,20 +80,20 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 	if err := x.sane(&root); err != nil {
 		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
 	}
-	x.rows, x.order = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}
+	x.rows, x.order, x.listing = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}, shelf{p: &x.pages, t: root.Listing}
 	x.proofs, x.points = shelf{p: &x.pages, t: root.Proofs}, shelf{p: &x.pages, t: root.Points}
 	return x, nil
 }
 
 // sane says what cannot be about a root.
 func (x *Index) sane(root *rootPage) error {
-	for _, t := range []tree{root.Rows, root.Order, root.Proofs, root.Points} {
+	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points} {
 		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
 			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
 			return errors.New("a tree that is none")
 		}
 	}
-	if root.Rows.Top.Items > maxRows || root.Order.Top.Items > maxRows || root.Head.Entries < 0 || root.Head.Entries > root.Rows.Top.Items || root.Files < 0 || root.Dirs < 0 ||
+	if root.Rows.Top.Items > maxRows || root.Order.Top.Items > maxRows || root.Listing.Top.Items > root.Rows.Top.Items || root.Head.Entries < 0 || root.Head.Entries > root.Rows.Top.Items || root.Files < 0 || root.Dirs < 0 ||
 		root.Bytes < 0 || root.Chunk < 0 || root.Chunk > 0 && !IsChunk(root.Chunk) {
 		return errors.New("numbers that cannot be")
 	}

@@ -240,8 +240,9 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 			for range 3 {
 				entries, xs := anyEntries(rnd, n)
 				l := &listed{format.NewIndex(format.Entries(entries)), xs}
-				b, head := build(t, l, Head{Format: "list"}, Options{Memory: int64(rnd.IntN(10)) << 20})
-				if again, _ := build(t, l, Head{Format: "list"}, Options{}); !bytes.Equal(b, again) {
+				listed := rnd.IntN(2) == 0
+				b, head := build(t, l, Head{Format: "list"}, Options{Memory: int64(rnd.IntN(10)) << 20, listed: listed})
+				if again, _ := build(t, l, Head{Format: "list"}, Options{listed: listed}); !bytes.Equal(b, again) {
 					t.Fatal("other bytes the second time")
 				}
 				x := opened(t, b)
@@ -349,5 +350,28 @@ func BenchmarkLookup(b *testing.B) {
 		if _, err := x.Lookup(b.Context(), fmt.Sprintf("data/%04d/member_%07d.txt", i/1000, i)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestOnlyScatteredOrdersAreListed(t *testing.T) {
+	rnd := seeded(t)
+	const n = 300_000
+	order := make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(i + 1)
+	}
+	if isScattered(order) || isScattered(order[:10]) || isScattered(nil) {
+		t.Error("the order of rows is scattered")
+	}
+	// Folder after folder, as a tar has them.
+	for at := 0; at < n; at += 1000 {
+		rnd.Shuffle(1000, func(i, j int) { order[at+i], order[at+j] = order[at+j], order[at+i] })
+	}
+	if isScattered(order) {
+		t.Error("folders are scattered")
+	}
+	rnd.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	if !isScattered(order) {
+		t.Error("no order at all is not scattered")
 	}
 }

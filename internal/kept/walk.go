@@ -25,7 +25,7 @@ const (
 	// maxWindow is how many entries are looked for at once where the order of rows is
 	// not that of the archive.
 	firstWindow = 512
-	maxWindow   = 32 << 10
+	maxWindow   = 1 << windowBits
 )
 
 // A stretch is pages that lie one behind the other.
@@ -35,13 +35,13 @@ type stretch struct {
 	err   error
 }
 
-// stretches yields the pages of rows [from, to) in stretches.
-func (x *Index) stretches(ctx context.Context, from, to int64) iter.Seq2[*stretch, error] {
+// stretches yields the pages of a shelf that have rows [from, to) in stretches.
+func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.Seq2[*stretch, error] {
 	return func(yield func(*stretch, error) bool) {
 		if from >= to {
 			return
 		}
-		steps, err := x.rows.findItem(ctx, from)
+		steps, err := of.findItem(ctx, from)
 		if err != nil || steps == nil {
 			if err != nil {
 				yield(nil, err)
@@ -59,7 +59,7 @@ func (x *Index) stretches(ctx context.Context, from, to int64) iter.Seq2[*stretc
 				}
 				s.refs = append(s.refs, *r)
 				long, rows = long+r.stored, rows+r.items
-				if more, err = x.rows.next(ctx, steps); err != nil {
+				if more, err = of.next(ctx, steps); err != nil {
 					yield(nil, err)
 					return
 				}
@@ -95,10 +95,10 @@ func (x *Index) load(ctx context.Context, s *stretch) {
 	}
 }
 
-// walk calls each with the pages of rows [from, to), in order. A page is used again
-// when each has returned.
-func (x *Index) walk(ctx context.Context, from, to int64, each func(*page) error) error {
-	return pipe.Ordered(ctx, x.stretches(ctx, from, to), x.workers, x.load, func(s *stretch) error {
+// walk calls each with the pages of a shelf that have rows [from, to), in order. A page
+// is used again when each has returned.
+func (x *Index) walk(ctx context.Context, of *shelf, from, to int64, each func(*page) error) error {
+	return pipe.Ordered(ctx, x.stretches(ctx, of, from, to), x.workers, x.load, func(s *stretch) error {
 		for i, p := range s.pages {
 			if err := each(p); err != nil {
 				return err
@@ -120,17 +120,20 @@ func (x *Index) count() int64 { return x.rows.t.Top.Items }
 // Entries yields every entry in the archive's order.
 func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
-		if x.order.t.Depth == 0 {
-			x.yieldRows(ctx, 0, x.count(), yield)
-			return
+		switch {
+		case x.listing.t.Depth > 0:
+			x.yieldRows(ctx, &x.listing, 0, x.listing.t.Top.Items, yield)
+		case x.order.t.Depth == 0:
+			x.yieldRows(ctx, &x.rows, 0, x.count(), yield)
+		default:
+			x.yieldPicked(ctx, x.ordered(ctx, 0), yield)
 		}
-		x.yieldPicked(ctx, x.ordered(ctx, 0), yield)
 	}
 }
 
-// yieldRows yields the entries of rows [from, to) as they are.
-func (x *Index) yieldRows(ctx context.Context, from, to int64, yield func(format.Entry, error) bool) bool {
-	err := x.walk(ctx, from, to, func(p *page) error {
+// yieldRows yields the entries of rows [from, to) of a shelf as they are.
+func (x *Index) yieldRows(ctx context.Context, of *shelf, from, to int64, yield func(format.Entry, error) bool) bool {
+	err := x.walk(ctx, of, from, to, func(p *page) error {
 		for i := range p.entries {
 			if n := p.from + int64(i); n < from || n >= to || p.marks[i].implied {
 				continue
@@ -161,12 +164,39 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.E
 		switch {
 		case m.implied:
 			yield(format.Entry{}, notFound("entries", name))
+		case x.listing.t.Depth > 0:
+			n, err := x.listed(ctx, rank)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			x.yieldRows(ctx, &x.listing, n, x.listing.t.Top.Items, yield)
 		case x.order.t.Depth == 0:
-			x.yieldRows(ctx, row, x.count(), yield)
+			x.yieldRows(ctx, &x.rows, row, x.count(), yield)
 		default:
 			x.yieldPicked(ctx, x.ordered(ctx, int64(rank)), yield)
 		}
 	}
+}
+
+// listed is the number in the listing of the first row whose rank is not less.
+func (x *Index) listed(ctx context.Context, rank uint32) (int64, error) {
+	steps, err := x.listing.findKey(ctx, binary.BigEndian.AppendUint32(nil, rank))
+	if err != nil || steps == nil {
+		return 0, err
+	}
+	r := leaf(steps)
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return 0, err
+	}
+	p, err := x.decodePage(b, r)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(len(p.ranks), func(i int) bool { return p.ranks[i] >= rank })
+	p.free()
+	return r.from + int64(n), nil
 }
 
 // ordered yields the numbers of rows in the order of the archive, from a rank on.
@@ -199,54 +229,71 @@ func (x *Index) ordered(ctx context.Context, from int64) iter.Seq2[int64, error]
 	}
 }
 
-// yieldPicked yields the entries of rows in any order, window by window.
-func (x *Index) yieldPicked(ctx context.Context, rows iter.Seq2[int64, error], yield func(format.Entry, error) bool) {
-	next, stop := iter.Pull2(rows)
-	defer stop()
-	var want []pick
-	var found []format.Entry
-	for size := firstWindow; ; size = min(2*size, maxWindow) {
-		want = want[:0]
-		for len(want) < size {
-			n, err, ok := next()
+// A window is rows that are looked for at once.
+type window struct {
+	want  []pick
+	found []format.Entry
+	err   error
+}
+
+// windows yields windows of rows.
+func windows(rows iter.Seq2[int64, error]) iter.Seq2[*window, error] {
+	return func(yield func(*window, error) bool) {
+		w, size := new(window), firstWindow
+		for n, err := range rows {
 			if err != nil {
-				yield(format.Entry{}, err)
+				if len(w.want) == 0 || yield(w, nil) {
+					yield(nil, err)
+				}
 				return
 			}
-			if !ok {
-				break
-			}
-			want = append(want, pick{n, len(want)})
-		}
-		if len(want) == 0 {
-			return
-		}
-		if cap(found) < len(want) {
-			found = make([]format.Entry, len(want))
-		}
-		found = found[:len(want)]
-		if err := x.pick(ctx, want, found); err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		for i := range found {
-			if !yield(found[i], nil) {
-				return
+			if w.want = append(w.want, pick(n)<<windowBits|pick(len(w.want))); len(w.want) == size {
+				if !yield(w, nil) {
+					return
+				}
+				size = min(2*size, maxWindow)
+				w = &window{want: make([]pick, 0, size)}
 			}
 		}
-		clear(found)
+		if len(w.want) > 0 {
+			yield(w, nil)
+		}
 	}
 }
 
-// A pick is a row that is wanted, and where.
-type pick struct {
-	row int64
-	at  int
+// yieldPicked yields the entries of rows in any order. A window is looked for while
+// that before it is yielded.
+func (x *Index) yieldPicked(ctx context.Context, rows iter.Seq2[int64, error], yield func(format.Entry, error) bool) {
+	err := pipe.Ordered(ctx, windows(rows), 1, func(ctx context.Context, w *window) {
+		w.found = make([]format.Entry, len(w.want))
+		w.err = x.pick(ctx, w.want, w.found)
+	}, func(w *window) error {
+		if w.err != nil {
+			return w.err
+		}
+		for i := range w.found {
+			if !yield(w.found[i], nil) {
+				return enough{}
+			}
+		}
+		return nil
+	}, func(*window) {})
+	if err != nil && err != (enough{}) {
+		yield(format.Entry{}, err)
+	}
 }
+
+// A pick is a row that is wanted, and in its lowest bits where in the window.
+type pick uint64
+
+const windowBits = 14
+
+func (p pick) row() int64 { return int64(p >> windowBits) }
+func (p pick) at() int    { return int(p & (1<<windowBits - 1)) }
 
 // pick finds the entries of rows.
 func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) error {
-	slices.SortFunc(want, func(a, b pick) int { return int(a.row - b.row) })
+	slices.Sort(want)
 	return pipe.Each(ctx, x.picks(ctx, want), x.workers, func(ctx context.Context, g group) error {
 		s := &stretch{refs: g.refs}
 		if x.load(ctx, s); s.err != nil {
@@ -255,8 +302,8 @@ func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) err
 		k := 0
 		for _, p := range s.pages {
 			few := len(g.want)*2 < len(p.entries)
-			for ; k < len(g.want) && g.want[k].row < p.from+int64(len(p.entries)); k++ {
-				i := int(g.want[k].row - p.from)
+			for ; k < len(g.want) && g.want[k].row() < p.from+int64(len(p.entries)); k++ {
+				i := int(g.want[k].row() - p.from)
 				if p.marks[i].implied {
 					return x.fail(g.refs[0].off, errRow)
 				}
@@ -266,7 +313,7 @@ func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) err
 					h := *e.Ref.(*handle)
 					e.Ref = &h
 				}
-				found[g.want[k].at] = e
+				found[g.want[k].at()] = e
 			}
 			p.free()
 		}
@@ -285,7 +332,7 @@ func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] 
 		var g group
 		long, rows := 0, int64(0)
 		for i := 0; i < len(want); {
-			steps, err := x.rows.findItem(ctx, want[i].row)
+			steps, err := x.rows.findItem(ctx, want[i].row())
 			if err != nil || steps == nil {
 				if err == nil {
 					err = x.fail(-1, errNode)
@@ -294,7 +341,7 @@ func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] 
 				return
 			}
 			r := *leaf(steps)
-			n := sort.Search(len(want)-i, func(k int) bool { return want[i+k].row >= r.from+r.items })
+			n := sort.Search(len(want)-i, func(k int) bool { return want[i+k].row() >= r.from+r.items })
 			if n == 0 {
 				yield(g, x.fail(r.off, errNode))
 				return
@@ -330,8 +377,21 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 			}
 			bounds[i] = n
 		}
-		if x.order.t.Depth == 0 {
-			for i := 0; i < len(bounds) && x.yieldRows(ctx, bounds[i], bounds[i+1], yield); i += 2 {
+		rows := int64(0)
+		for i := 0; i < len(bounds); i += 2 {
+			rows += max(0, bounds[i+1]-bounds[i])
+		}
+		switch {
+		case rows == 0:
+			return
+		case x.listing.t.Depth > 0 && rows > x.count()/8:
+			// Picking them would go through all pages more than once.
+			x.yieldRows(ctx, &x.listing, 0, x.listing.t.Top.Items, func(e format.Entry, err error) bool {
+				return err == nil && !strings.HasPrefix(e.Name, dir+"/") || yield(e, err)
+			})
+			return
+		case x.listing.t.Depth == 0 && x.order.t.Depth == 0:
+			for i := 0; i < len(bounds) && x.yieldRows(ctx, &x.rows, bounds[i], bounds[i+1], yield); i += 2 {
 			}
 			return
 		}
@@ -339,7 +399,7 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 		var all []ranked
 		for i := 0; i < len(bounds); i += 2 {
 			from, to := bounds[i], bounds[i+1]
-			err := x.walk(ctx, from, to, func(p *page) error {
+			err := x.walk(ctx, &x.rows, from, to, func(p *page) error {
 				for k := range p.entries {
 					if n := p.from + int64(k); n >= from && n < to && !p.marks[k].implied {
 						all = append(all, ranked{p.ranks[k], uint32(n)})
