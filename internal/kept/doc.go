@@ -8,7 +8,9 @@
 //	"holdall index 1\n"
 //	pages of rows        entries, in the order of directory and name
 //	pages of order       which row comes first, second, … in the archive
+//	                     or, where that order is scattered, all rows in it once more
 //	pages of digests     of pieces of contents, 32 bytes each
+//	points               where long compressed runs can be decoded from
 //	nodes                where the pages are, and the first key of each
 //	root                 JSON: what archive it is of, and where the topmost nodes are
 //	32 bytes             where the root is, and "holdall1"
