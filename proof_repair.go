@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -136,8 +138,7 @@ type Healed struct {
 // RepairFrom plans what would mend the damaged pieces of an archive by another copy of
 // it. o.Index leads to an index with digests, which tells what is damaged and proves
 // what is fetched; that must be of an archive of the same length, no more. The plan
-// holds on to what was fetched until it is closed. Only an archive that is one object can
-// be mended so.
+// holds on to what was fetched until it is closed.
 func RepairFrom(ctx context.Context, st store.Store, name string, o OpenOptions, mirror store.Store, mirrorName string, m *Meter) (_ Plan, _ Healed, closer io.Closer, err error) {
 	var sum Healed
 	o.Index.sizeOnly = true
@@ -149,17 +150,12 @@ func RepairFrom(ctx context.Context, st store.Store, name string, o OpenOptions,
 	if a.proof == nil {
 		return Plan{}, sum, nil, errors.Join(ErrNoProof, a.index.Why)
 	}
-	from, err := mirror.Open(ctx, mirrorName)
-	if err != nil {
-		return Plan{}, sum, nil, err
+	h := &healing{Store: st, a: a, mirror: mirror, mirrorName: strings.TrimSuffix(mirrorName, "/"), fetched: map[string]*patches{}}
+	if len(a.proof.x.Objects) == 1 && a.proof.x.Objects[0] == "" {
+		if _, err := h.of(ctx, name); err != nil {
+			return Plan{}, sum, nil, err
+		}
 	}
-	defer from.Close()
-	if info, err := from.Info(ctx); err != nil {
-		return Plan{}, sum, nil, err
-	} else if info.Size != a.proof.x.Bound.Size {
-		return Plan{}, sum, nil, fmt.Errorf("%s is no copy of it: %d bytes, expected %d", mirrorName, info.Size, a.proof.x.Bound.Size)
-	}
-	h := &healing{Store: st, a: a, from: from}
 	defer func() {
 		if err != nil {
 			h.Close()
@@ -190,7 +186,7 @@ func RepairFrom(ctx context.Context, st store.Store, name string, o OpenOptions,
 	var plan Plan
 	for _, w := range wanted {
 		before := h.end
-		err := h.fetch(ctx, name, w)
+		err := h.fetch(ctx, w)
 		if err == nil {
 			_, err = b.readProven(ctx, w.e, make([]byte, w.p.Len), w.p.Off)
 		}
@@ -203,15 +199,56 @@ func RepairFrom(ctx context.Context, st store.Store, name string, o OpenOptions,
 		case store.Temporary(err):
 			return Plan{}, sum, nil, err
 		}
-		h.ranges = slices.DeleteFunc(h.ranges, func(r patch) bool { return r.at >= before })
+		h.forget(before)
 		plan.Partial = true
 		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: the other copy does not help: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
 	}
 	sum.Fetched = h.end
-	for _, r := range h.ranges {
-		plan.Edits = append(plan.Edits, format.Edit{Object: name, Off: r.off, Len: r.n, Write: func(w io.Writer) error { return h.copy(w, r) }})
+	objects := slices.Sorted(maps.Keys(h.fetched))
+	if len(objects) == 1 && objects[0] == name {
+		plan.Edits = h.edits(name)
+		return plan, sum, h, nil
+	}
+	for _, o := range objects {
+		if len(h.fetched[o].ranges) > 0 {
+			plan.Replaces = append(plan.Replaces, o)
+		}
+	}
+	if len(plan.Replaces) > 0 {
+		plan.Build = h.build
 	}
 	return plan, sum, h, nil
+}
+
+// edits are the changes of one object.
+func (h *healing) edits(object string) (all []format.Edit) {
+	p := h.fetched[object]
+	if p == nil {
+		return nil
+	}
+	for _, r := range p.ranges {
+		all = append(all, format.Edit{Object: object, Off: r.off, Len: r.n, Write: func(w io.Writer) error { return h.copy(w, r) }})
+	}
+	return all
+}
+
+// build writes the objects of an archive that is several: all of them, or in place
+// those that are changed.
+func (h *healing) build(ctx context.Context, st store.Store, name string, inPlace bool) error {
+	own, to := strings.TrimSuffix(h.a.name, "/"), strings.TrimSuffix(name, "/")
+	for info, err := range store.List(ctx, h.Store, own+"/") {
+		if err != nil {
+			return err
+		}
+		edits := h.edits(info.Name)
+		if inPlace && len(edits) == 0 {
+			continue
+		}
+		if _, err := Apply(ctx, h.Store, info.Name, Plan{Edits: edits}, st, to+strings.TrimPrefix(info.Name, own)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ErrNoProof says that there is no index that tells what is damaged.
@@ -225,33 +262,98 @@ type damagedPiece struct {
 	p *ProofError
 }
 
-// A patch is a range of the archive that was fetched.
+// A patch is a range of an object that was fetched.
 type patch struct {
 	off, n int64
 	at     int64 // in scratch
 }
 
-// healing is a store that shows an archive with what was fetched in its place.
-type healing struct {
-	store.Store
-	a    *Archive
-	from store.Object
-
-	mu     sync.Mutex
-	disk   sorter.Scratch
-	end    int64
+// patches are those of one object, and where they come from.
+type patches struct {
+	from   store.Object
+	size   int64
 	ranges []patch // by off
 }
 
+// at is the first range that does not end before off.
+func (p *patches) at(off int64) int {
+	return sort.Search(len(p.ranges), func(i int) bool { return p.ranges[i].off+p.ranges[i].n > off })
+}
+
+// healing is a store that shows an archive with what was fetched in its place.
+type healing struct {
+	store.Store
+	a          *Archive
+	mirror     store.Store
+	mirrorName string
+	fetched    map[string]*patches // by the name of the archive's object
+
+	mu   sync.Mutex
+	disk sorter.Scratch
+	end  int64
+}
+
 func (h *healing) Close() error {
-	if h.disk == nil {
-		return nil
+	var errs []error
+	for _, p := range h.fetched {
+		errs = append(errs, p.from.Close())
 	}
-	return h.disk.Close()
+	if h.disk != nil {
+		errs = append(errs, h.disk.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// of returns the patches of an object of the archive. The other copy must have one that
+// is as long.
+func (h *healing) of(ctx context.Context, object string) (*patches, error) {
+	if p := h.fetched[object]; p != nil {
+		return p, nil
+	}
+	own := strings.TrimSuffix(h.a.name, "/")
+	rest, ok := strings.CutPrefix(object, own)
+	if !ok || rest != "" && rest[0] != '/' {
+		return nil, fmt.Errorf("it lies in %s: %w", object, errors.ErrUnsupported)
+	}
+	size, err := sizeIn(ctx, h.Store, object)
+	if err != nil {
+		return nil, err
+	}
+	from, err := h.mirror.Open(ctx, h.mirrorName+rest)
+	if err != nil {
+		return nil, err
+	}
+	info, err := from.Info(ctx)
+	if err == nil && info.Size != size {
+		err = fmt.Errorf("%s is no copy of it: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, from.Close())
+	}
+	p := &patches{from: from, size: size}
+	h.fetched[object] = p
+	return p, nil
+}
+
+func sizeIn(ctx context.Context, st store.Store, name string) (int64, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	return info.Size, err
+}
+
+// forget drops what was fetched from a place in scratch on.
+func (h *healing) forget(from int64) {
+	for _, p := range h.fetched {
+		p.ranges = slices.DeleteFunc(p.ranges, func(r patch) bool { return r.at >= from })
+	}
 }
 
 // fetch gets what the stored bytes of a damaged piece should be.
-func (h *healing) fetch(ctx context.Context, name string, w damagedPiece) error {
+func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
 	if w.p.None {
 		return w.p
 	}
@@ -263,16 +365,20 @@ func (h *healing) fetch(ctx context.Context, name string, w damagedPiece) error 
 		switch {
 		case x.Codec == codec.Inline || x.Codec == codec.Zero:
 			continue
-		case x.External || x.Object != name:
+		case x.External:
 			return fmt.Errorf("it lies in %s: %w", x.Object, errors.ErrUnsupported)
 		case x.Codec == codec.Raw:
 			off += max(w.p.Off-x.At, 0)
 			end = x.Off + min(x.Size, w.p.Off+w.p.Len-x.At)
 		}
-		if off < 0 || end > h.a.proof.x.Bound.Size {
-			return fmt.Errorf("it lies at %d to %d of %d bytes", off, end, h.a.proof.x.Bound.Size)
+		p, err := h.of(ctx, x.Object)
+		if err != nil {
+			return err
 		}
-		if err := h.fetchRange(ctx, off, end); err != nil {
+		if off < 0 || end > p.size {
+			return fmt.Errorf("it lies at %d to %d of %d bytes", off, end, p.size)
+		}
+		if err := h.fetchRange(ctx, p, off, end); err != nil {
 			return err
 		}
 	}
@@ -280,12 +386,12 @@ func (h *healing) fetch(ctx context.Context, name string, w damagedPiece) error 
 }
 
 // fetchRange gets what is not there yet of [off, end).
-func (h *healing) fetchRange(ctx context.Context, off, end int64) error {
+func (h *healing) fetchRange(ctx context.Context, p *patches, off, end int64) error {
 	for off < end {
 		to := end
-		i := h.at(off)
-		if i < len(h.ranges) {
-			if r := h.ranges[i]; r.off <= off {
+		i := p.at(off)
+		if i < len(p.ranges) {
+			if r := p.ranges[i]; r.off <= off {
 				off = r.off + r.n
 				continue
 			} else if r.off < to {
@@ -294,10 +400,10 @@ func (h *healing) fetchRange(ctx context.Context, off, end int64) error {
 		}
 		to = min(to, off+together)
 		b := make([]byte, to-off)
-		if err := h.from.ReadAt(ctx, b, off); err != nil {
+		if err := p.from.ReadAt(ctx, b, off); err != nil {
 			return err
 		}
-		if err := h.keep(b, off); err != nil {
+		if err := h.keep(p, b, off); err != nil {
 			return err
 		}
 		off = to
@@ -305,12 +411,7 @@ func (h *healing) fetchRange(ctx context.Context, off, end int64) error {
 	return nil
 }
 
-// at is the first range that does not end before off.
-func (h *healing) at(off int64) int {
-	return sort.Search(len(h.ranges), func(i int) bool { return h.ranges[i].off+h.ranges[i].n > off })
-}
-
-func (h *healing) keep(b []byte, off int64) (err error) {
+func (h *healing) keep(p *patches, b []byte, off int64) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.disk == nil {
@@ -325,7 +426,7 @@ func (h *healing) keep(b []byte, off int64) (err error) {
 	if err != nil {
 		return err
 	}
-	h.ranges = slices.Insert(h.ranges, h.at(off), patch{off, int64(len(b)), h.end})
+	p.ranges = slices.Insert(p.ranges, p.at(off), patch{off, int64(len(b)), h.end})
 	h.end += int64(len(b))
 	return nil
 }
@@ -350,26 +451,31 @@ func (h *healing) copy(w io.Writer, r patch) error {
 	return err
 }
 
-// Open opens the archive with what was fetched in its place.
+// Open opens an object of the archive with what was fetched in its place.
 func (h *healing) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := h.Store.Open(ctx, name)
-	if err == nil && name == h.a.name {
-		o = &mended{o, h}
+	if err == nil {
+		o = &mended{o, h, name}
 	}
 	return o, err
 }
 
 type mended struct {
 	store.Object
-	h *healing
+	h    *healing
+	name string
 }
 
 func (o *mended) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := o.Object.ReadAt(ctx, b, off); err != nil {
 		return err
 	}
+	p := o.h.fetched[o.name]
+	if p == nil {
+		return nil
+	}
 	end := off + int64(len(b))
-	for _, r := range o.h.ranges[o.h.at(off):] {
+	for _, r := range p.ranges[p.at(off):] {
 		from, to := max(r.off, off), min(r.off+r.n, end)
 		if from >= to {
 			break

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -523,5 +524,123 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 				t.Errorf("%+v, %+v", sum, plan)
 			}
 		})
+	}
+}
+
+// TestAnArchiveOfSeveralObjectsIsMendedByACopy does the same with one that is a folder.
+func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
+	rnd := seeded(t)
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.Mkdir(in, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]int{"a": 100, "b": 10 * chunk, "c": 3*chunk + 5} {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rnd.IntN(256))
+		}
+		if err := os.WriteFile(filepath.Join(in, name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "x")
+	if _, err := holdall.Pack(t.Context(), path, []string{in}, holdall.PackOptions{Format: "databundle"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "mirror"), os.DirFS(path)); err != nil {
+		t.Fatal(err)
+	}
+	st, name, err := store.OpenAddress(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror, mirrorName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "mirror"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holdall.BuildIndex(t.Context(), st, name, holdall.OpenOptions{}, st, name+".holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	e, err := a.Lookup(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for x, err := range a.Extents(t.Context(), e) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shard := filepath.Join(path, strings.TrimPrefix(x.Object, name))
+		b, err := os.ReadFile(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[x.Off+x.Len/2] ^= 1
+		was, err := os.Stat(shard)
+		if err == nil {
+			err = os.WriteFile(shard, b, 0o666)
+		}
+		if err == nil {
+			err = os.Chtimes(shard, was.ModTime(), was.ModTime())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	o := holdall.OpenOptions{Index: holdall.UseIndex{Beside: true}}
+	plan, sum, held, err := holdall.RepairFrom(t.Context(), st, name, o, mirror, mirrorName, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
+		t.Fatalf("%+v, %+v", sum, plan)
+	}
+	out, outName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "mended"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holdall.Apply(t.Context(), st, name, plan, out, outName); err != nil {
+		t.Fatal(err)
+	}
+	sameFolders(t, filepath.Join(dir, "mended"), filepath.Join(dir, "mirror"))
+	if err := holdall.Backup(t.Context(), st, name, ".bak", plan); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holdall.Apply(t.Context(), st, name, plan, st, name); err != nil {
+		t.Fatal(err)
+	}
+	sameFolders(t, path, filepath.Join(dir, "mirror"))
+	if kept, err := os.ReadDir(path + ".bak"); err != nil || len(kept) != 1 {
+		t.Errorf("%d objects in the backup, %v", len(kept), err)
+	}
+}
+
+func sameFolders(t *testing.T, got, want string) {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(want, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		found, err := os.ReadFile(filepath.Join(got, strings.TrimPrefix(path, want)))
+		if err != nil || !bytes.Equal(found, b) {
+			t.Errorf("%s is not what it was: %v", filepath.Base(path), err)
+		}
+		return nil
+	})
+	if err != nil || n == 0 {
+		t.Errorf("%d files, %v", n, err)
 	}
 }

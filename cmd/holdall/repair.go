@@ -78,14 +78,39 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	if err != nil {
 		return err
 	}
-	r := repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: plan.Notes, Lost: plan.Lost, Output: out}
-	outStore, outName := st, name
-	switch {
-	case out != "":
-		if outStore, outName, err = a.locateOut(ctx, out); err != nil {
+	r := repairedOf(plan, out)
+	if !dryRun {
+		if err := a.carryOut(ctx, st, name, address, plan, &r); err != nil {
 			return err
 		}
-	case inPlace && r.Changed:
+	}
+	if a.json {
+		a.printJSON(r)
+	} else {
+		a.printRepaired(r)
+	}
+	if plan.Partial {
+		return errNo
+	}
+	return nil
+}
+
+func repairedOf(plan holdall.Plan, out string) repairedJSON {
+	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Output: out}
+}
+
+// carryOut writes what a plan makes of an archive to r.Output, or if that is empty in its
+// place, and keeps what was there.
+func (a *app) carryOut(ctx context.Context, st store.Store, name, address string, plan holdall.Plan, r *repairedJSON) (err error) {
+	outStore, outName := st, name
+	switch {
+	case r.Output != "":
+		if outStore, outName, err = a.locateOut(ctx, r.Output); err != nil {
+			return err
+		}
+	case !r.Changed:
+		return nil
+	default:
 		if r.Output = store.Redact(address); !plan.KeepsBackup {
 			r.Backup = r.Output + ".bak"
 		}
@@ -93,29 +118,11 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 			return err
 		}
 	}
-	if !dryRun && (out != "" || r.Changed) {
-		if _, err := holdall.Apply(ctx, st, name, plan, outStore, outName); err != nil {
-			return err
-		}
-	}
-	a.printRepaired(r)
-	if plan.Partial {
-		return errNo
-	}
-	return nil
+	_, err = holdall.Apply(ctx, st, name, plan, outStore, outName)
+	return err
 }
 
 func (a *app) printRepaired(r repairedJSON) {
-	if a.json {
-		if r.Notes == nil {
-			r.Notes = []string{}
-		}
-		if r.Lost == nil {
-			r.Lost = []string{}
-		}
-		a.printJSON(r)
-		return
-	}
 	switch {
 	case r.Changed:
 	case r.Partial:

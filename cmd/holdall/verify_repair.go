@@ -42,35 +42,14 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 		return err
 	}
 	defer held.Close()
-	r := healedJSON{repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Lost: plan.Lost, Output: out}, sum}
+	r := healedJSON{repairedOf(plan, out), sum}
 	if r.Changed {
-		r.Notes = []string{fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched))}
+		r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
 	}
-	outStore, outName := st, name
-	switch {
-	case out != "":
-		if outStore, outName, err = a.locateOut(ctx, out); err != nil {
-			return err
-		}
-	case r.Changed:
-		r.Output = store.Redact(address)
-		r.Backup = r.Output + ".bak"
-		if err := holdall.Backup(ctx, st, name, ".bak", plan); err != nil {
-			return err
-		}
-	}
-	if out != "" || r.Changed {
-		if _, err := holdall.Apply(ctx, st, name, plan, outStore, outName); err != nil {
-			return err
-		}
+	if err := a.carryOut(ctx, st, name, address, plan, &r.repairedJSON); err != nil {
+		return err
 	}
 	if a.json {
-		if r.Notes == nil {
-			r.Notes = []string{}
-		}
-		if r.Lost == nil {
-			r.Lost = []string{}
-		}
 		a.printJSON(r)
 	} else {
 		a.printRepaired(r.repairedJSON)
