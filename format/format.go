@@ -162,6 +162,17 @@ type Seeker interface {
 	EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error]
 }
 
+// A DirSeeker is a Reader that can list a directory from any place in it on, without
+// going through what stands before. It is optional, for directories of millions that
+// are shown page by page. [Index] is one.
+type DirSeeker interface {
+	// ReadDirFrom yields what is directly in dir, in the byte order of places, from
+	// the first place on that is not less than from. The place of an entry is its
+	// name in dir; of a directory that only other names imply, that and a slash. A
+	// file that others lie below is such a directory, too.
+	ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
+}
+
 // About describes an archive as a whole.
 type About struct {
 	Version    string      // of the format

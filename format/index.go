@@ -232,6 +232,17 @@ func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
 // ReadDir yields what lies directly in dir, by name in byte order of the whole
 // names. It skips over whole subdirectories, so it costs what it shows.
 func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	return x.readDir(ctx, dir, "", false)
+}
+
+// ReadDirFrom is ReadDir from a place on: see [DirSeeker].
+func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error] {
+	return x.readDir(ctx, dir, from, true)
+}
+
+// readDir yields what lies in dir from a place on. With both, a file that others lie
+// below comes as a directory, too.
+func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		prefix := ""
 		if dir != "." {
@@ -244,7 +255,7 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 				return
 			}
 		}
-		for i := x.from(prefix); i < len(x.byName); {
+		for i := x.from(prefix + from); i < len(x.byName); {
 			name := x.nameAt(i)
 			rest, ok := strings.CutPrefix(name, prefix)
 			if !ok {
@@ -266,7 +277,11 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 				continue
 			}
 			sub := prefix + first
-			if _, own := x.find(sub); !own && !yield(Entry{Name: sub, Kind: Dir}, nil) {
+			k, own := x.find(sub)
+			if own && both {
+				own = x.t.Entry(int(x.byName[k])).Kind == Dir
+			}
+			if !own && first+"/" >= from && !yield(Entry{Name: sub, Kind: Dir}, nil) {
 				return
 			}
 			// '0' follows '/': the first name after all that begin with sub/.

@@ -197,6 +197,17 @@ func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 	}
 }
 
+// ReadDirFrom is ReadDir from a place on.
+func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if _, err := r.load(ctx); err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		r.index.ReadDirFrom(ctx, dir, from)(yield)
+	}
+}
+
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	r.mu.Lock()
 	search := r.few && !r.looked && r.table == nil

@@ -56,6 +56,11 @@ func (k *keys) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, 
 	return k.index().ReadDir(ctx, dir)
 }
 
+// ReadDirFrom is ReadDir from a place on.
+func (k *keys) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	return k.index().ReadDirFrom(ctx, dir, from)
+}
+
 // keyTable makes an entry of a key when one is asked for.
 type keyTable struct{ *keys }
 

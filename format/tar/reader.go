@@ -252,6 +252,18 @@ func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 	}
 }
 
+// ReadDirFrom is ReadDir from a place on.
+func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		c, err := r.load(ctx)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		c.index.ReadDirFrom(ctx, dir, from)(yield)
+	}
+}
+
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	c, err := r.load(ctx)
 	if err != nil {

@@ -388,6 +388,17 @@ func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
 
 // ReadDir yields what lies directly in dir, in the order of names.
 func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return x.readDir(ctx, dir, "", false)
+}
+
+// ReadDirFrom is ReadDir from a place on: see [format.DirSeeker].
+func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	return x.readDir(ctx, dir, from, true)
+}
+
+// readDir yields what lies in dir from a place on. With both, a file that others lie
+// below comes as a directory, too.
+func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		fail := func(err error) { yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err}) }
 		at := place{dir: dir}
@@ -414,6 +425,14 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry,
 			}
 			return
 		}
+		if from != "" {
+			at.base = from
+			if c, err = x.seek(ctx, at); err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+		}
+		dirs := dirsAbove{x: x}
 		for c.in(at.dir) {
 			e := c.p.entries[c.i]
 			if c.p.marks[c.i].implied {
@@ -422,12 +441,45 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry,
 			if e.Name != dir && !yield(e, nil) {
 				return
 			}
+			if both && e.Kind != format.Dir && !c.p.marks[c.i].whole {
+				is, err := dirs.is(ctx, e.Name)
+				if err != nil {
+					yield(format.Entry{}, err)
+					return
+				}
+				if is && !yield(format.Entry{Name: e.Name, Kind: format.Dir}, nil) {
+					return
+				}
+			}
 			if err := c.next(ctx); err != nil {
 				yield(format.Entry{}, err)
 				return
 			}
 		}
 	}
+}
+
+// dirsAbove tells which of ascending names others lie below.
+type dirsAbove struct {
+	x    *Index
+	next string // the first directory that is not less than the last name asked of
+	none bool   // there is none
+	seen bool
+}
+
+func (d *dirsAbove) is(ctx context.Context, name string) (bool, error) {
+	if d.none || d.seen && name < d.next {
+		return false, nil
+	}
+	c, err := d.x.seekKey(ctx, appendText(nil, name), place{dir: name})
+	if err != nil {
+		return false, err
+	}
+	d.seen, d.none = true, c.p == nil
+	if !d.none {
+		d.next = c.p.place(c.i).dir
+	}
+	return !d.none && d.next == name, nil
 }
 
 // in reports whether the cursor is at a row directly in dir; "" is the root.
