@@ -50,7 +50,7 @@ var floors = map[string]string{
 	"app/fleet/river":                    "app/catalog format",
 	"app/catalog":                        "format internal/sorter",
 	"app/catalog/pgtest":                 "",
-	"app/serve":                          " format store",
+	"app/serve":                          " docs format internal/sorter store",
 	"cmd/holdall":                        " format store codec bytemap zarr app/serve app/catalog app/catalog/survey app/fleet app/fleet/river format/all store/all store/local format/oak format/rvn/recipe",
 	"format/oak":                         "format store codec internal/sorter format/oak/internal/audit format/oak/internal/compact format/oak/internal/newstore format/oak/internal/newtree format/oak/internal/nodejson format/oak/internal/proof format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
 	"format/oak/internal/tarfile":        "store format/oak/internal/segment",

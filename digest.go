@@ -195,3 +195,29 @@ func sameDigest(e Entry, got Digest) error {
 	}
 	return &DigestError{Entry: e.Name, Want: e.Digest, Got: got, Bit: -1}
 }
+
+// Checked returns r, the content of e from its beginning, so that its end is no io.EOF
+// but a [*DigestError] where e has a digest and the content is not of it.
+func Checked(e Entry, r io.Reader) io.Reader {
+	if isProven(r) || !canHash(e.Digest.Algo) {
+		return r
+	}
+	return &checkedReader{r: r, e: e, h: newHash(e.Digest.Algo)}
+}
+
+type checkedReader struct {
+	r io.Reader
+	e Entry
+	h hash.Hash
+}
+
+func (c *checkedReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.h.Write(p[:n])
+	if err == io.EOF {
+		if derr := sameDigest(c.e, Digest{Algo: c.e.Digest.Algo, Sum: string(c.h.Sum(nil))}); derr != nil {
+			err = derr
+		}
+	}
+	return n, err
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -28,14 +29,16 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	head := w.Header()
 	ctype := typeOf(e.Name)
 	head.Set("Content-Type", ctype)
-	if runsScripts(ctype) {
-		// A page in an archive must not act for whoever looks at it: it gets an
-		// origin of its own.
-		head.Set("Content-Security-Policy", "sandbox allow-scripts allow-popups allow-downloads")
+	head.Set("Content-Security-Policy", policyOf(ctype))
+	if r.URL.Query().Has("download") {
+		head.Set("Content-Disposition", attachment(path.Base(e.Name)))
 	}
-	var modTime time.Time
-	if !h.a.IsDir() { // files of a folder change while it is served
-		modTime = e.ModTime
+	var written time.Time
+	if h.bucket {
+		written = modTime(h.served, e)
+		head.Set("ETag", s3Tag(h.served, e))
+	} else if !h.a.IsDir() { // files of a folder change while it is served
+		written = e.ModTime
 		if tag := h.etag(r.Context(), e); tag != "" {
 			head.Set("ETag", tag)
 		}
@@ -46,7 +49,7 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	}
 	src := &source{h: h, ctx: r.Context(), e: e}
 	a := &answer{ResponseWriter: w, src: src}
-	http.ServeContent(a, r, "", modTime, src)
+	http.ServeContent(a, r, "", written, src)
 	err := src.failed()
 	switch {
 	case err == nil && a.gone == nil:

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -19,11 +21,87 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
+// maxLimit is how many entries a page has at the most that was asked for in pages.
+const maxLimit = 10_000
+
+// htmlPage is how many a page for people has.
+const htmlPage = 1000
+
+// A page is what a request wants of a list.
+type page struct {
+	json  bool
+	limit int    // 0 is all
+	after string // the place of the last entry of the page before
+}
+
+// askedPage returns which page is asked for, or answers the request.
+func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
+	p, err := parsePage(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, "400: "+err.Error(), http.StatusBadRequest)
+		return p, false
+	}
+	if accept := r.Header.Get("Accept"); !p.json && !strings.Contains(r.URL.RawQuery, "format=") &&
+		strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+		p.json = true
+	}
+	if !p.json && p.limit == 0 {
+		p.limit = htmlPage
+	}
+	return p, true
+}
+
+func parsePage(query string) (p page, err error) {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return p, errors.New("query: expected NAME=VALUE&…")
+	}
+	switch as := q.Get("format"); as {
+	case "json":
+		p.json = true
+	case "html", "":
+		if q.Has("format") && as == "" {
+			return p, errors.New("format: expected json or html")
+		}
+	default:
+		return p, errors.New("format: expected json or html")
+	}
+	if q.Has("limit") {
+		if p.limit, err = strconv.Atoi(q.Get("limit")); err != nil || p.limit < 1 || p.limit > maxLimit {
+			return p, fmt.Errorf("limit: expected a number from 1 to %d", maxLimit)
+		}
+	}
+	if q.Has("after") {
+		b, err := base64.RawURLEncoding.Strict().DecodeString(q.Get("after"))
+		if err != nil || len(b) == 0 {
+			return p, errors.New("after: expected what a page before has as next")
+		}
+		p.after = string(b)
+	}
+	return p, nil
+}
+
+// next is the word for what comes behind a place.
+func next(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
+
 // list shows what lies in dir, as it comes: a folder may have millions. A file
 // may have something below it, too, where nothing but names makes folders.
 func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry) {
+	p, ok := askedPage(w, r)
+	if !ok {
+		return
+	}
+	from := ""
+	if p.after != "" {
+		from = p.after + "\x00"
+	}
 	var l listing
-	for e, err := range h.a.ReadDir(r.Context(), dir.Name) {
+	begin := func() {
+		l = p.listing(w, r)
+		l.title(path.Base(h.a.Name()), strings.Trim(r.URL.Path, "/"))
+	}
+	n, last, more := 0, "", ""
+	for e, err := range h.a.ReadDirFrom(r.Context(), dir.Name, from) {
 		switch {
 		case err != nil && l == nil:
 			if dir.Kind != format.Dir || errors.Is(err, fs.ErrNotExist) {
@@ -38,58 +116,54 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 			}
 			panic(http.ErrAbortHandler)
 		case l == nil:
-			l = h.listingOf(w, r)
+			begin()
 		}
 		if r.Method == http.MethodHead {
 			break
 		}
-		name := e.Name
-		if dir.Name != "." {
-			name = strings.TrimPrefix(name, dir.Name+"/")
+		if n == p.limit && n > 0 {
+			more = next(last)
+			break
 		}
-		l.entry(name, e)
+		n++
+		last = holdall.PlaceInDir(dir.Name, e)
+		name := strings.TrimSuffix(last, "/")
+		if e.Kind != format.Dir {
+			name = last
+		}
+		l.entry(name, name, e)
 	}
 	if l == nil {
-		l = h.listingOf(w, r)
+		begin()
 	}
-	l.end()
-}
-
-// listingOf begins a listing of the path that was asked for.
-func (h *handler) listingOf(w http.ResponseWriter, r *http.Request) listing {
-	l := listingFor(w, r)
-	l.title(path.Base(h.a.Name()), strings.Trim(r.URL.Path, "/"))
-	return l
+	l.end(more)
 }
 
 // A listing is a page that grows entry by entry.
 type listing interface {
 	// title begins the page of a folder of an archive; "" is its root.
 	title(archive, dir string)
-	// entry adds e under the name that it has in the folder.
-	entry(name string, e holdall.Entry)
-	end()
+	// entry adds e under the name that it has in the folder; it is at a path from there.
+	entry(name, at string, e holdall.Entry)
+	// end ends the page; more is the word for the next one, if there is one.
+	end(more string)
 }
 
-// listingFor returns the kind of listing that a request wants.
-func listingFor(w http.ResponseWriter, r *http.Request) listing {
+// listing returns the kind of listing that a request wants.
+func (p page) listing(w http.ResponseWriter, r *http.Request) listing {
 	head := w.Header()
-	head.Set("Vary", "Accept")
+	head.Add("Vary", "Accept")
 	var out io.Writer = w
 	if r.Method == http.MethodHead {
 		out = io.Discard
 	}
-	as := r.URL.Query().Get("format")
-	if accept := r.Header.Get("Accept"); as == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
-		as = "json"
-	}
-	if as == "json" {
+	if p.json {
 		head.Set("Content-Type", "application/json")
 		return &jsonListing{out: bufio.NewWriter(out)}
 	}
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	return &htmlListing{out: bufio.NewWriter(out)}
+	return &htmlListing{out: bufio.NewWriter(out), limit: p.limit}
 }
 
 // jsonListing is one JSON object, so that half of it is none.
@@ -104,6 +178,9 @@ type listed struct {
 	NameHex string `json:"name_hex,omitempty"` // its bytes, if they are not those of Name
 	Kind    string `json:"kind"`
 	Size    *int64 `json:"size,omitempty"`
+	ModTime string `json:"mtime,omitempty"`
+	Link    string `json:"link,omitempty"`
+	Digest  string `json:"digest,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
@@ -112,8 +189,11 @@ func (l *jsonListing) title(_, dir string) {
 	fmt.Fprintf(l.out, `{"path":%s,"entries":[`, t)
 }
 
-func (l *jsonListing) entry(name string, e holdall.Entry) {
-	x := listed{Name: format.Escape(name), Kind: e.Kind.String()}
+func (l *jsonListing) entry(name, _ string, e holdall.Entry) {
+	x := listed{Name: format.Escape(name), Kind: e.Kind.String(), Link: format.Escape(e.Link), Digest: e.Digest.String()}
+	if !e.ModTime.IsZero() {
+		x.ModTime = e.ModTime.UTC().Format(time.RFC3339Nano)
+	}
 	if x.Name != name {
 		x.NameHex = hex.EncodeToString([]byte(name))
 	}
@@ -131,12 +211,19 @@ func (l *jsonListing) entry(name string, e holdall.Entry) {
 	l.out.Write(b)
 }
 
-func (l *jsonListing) end() {
-	l.out.WriteString("\n]}\n")
+func (l *jsonListing) end(more string) {
+	l.out.WriteString("\n]")
+	if more != "" {
+		fmt.Fprintf(l.out, `,"next":%q`, more)
+	}
+	l.out.WriteString("}\n")
 	l.out.Flush()
 }
 
-type htmlListing struct{ out *bufio.Writer }
+type htmlListing struct {
+	out   *bufio.Writer
+	limit int
+}
 
 const htmlHead = `<!doctype html>
 <html lang="en">
@@ -154,18 +241,23 @@ td + td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-
 `
 
 func (l *htmlListing) title(archive, dir string) {
-	fmt.Fprintf(l.out, htmlHead, html.EscapeString(format.Escape(archive+"/"+dir)))
+	title := archive + "/" + dir
+	if archive == "" {
+		title = "archives"
+	}
+	fmt.Fprintf(l.out, htmlHead, html.EscapeString(format.Escape(title)))
 	if dir != "" {
 		l.row("../", "../", "", "")
 	}
 }
 
-func (l *htmlListing) entry(name string, e holdall.Entry) {
-	shown, link, size, modified := format.Escape(name), reference(name), "", ""
-	switch {
-	case e.Kind == format.Dir:
+func (l *htmlListing) entry(name, at string, e holdall.Entry) {
+	shown, link, size, modified := format.Escape(name), reference(at), "", ""
+	if e.Kind == format.Dir {
 		shown += "/"
 		link += "/"
+	}
+	switch {
 	case e.Kind == format.Symlink || e.Kind == format.HardLink:
 		shown += " → " + format.Escape(e.Link)
 	case e.Fault != nil:
@@ -190,7 +282,11 @@ func (l *htmlListing) row(link, shown, size, modified string) {
 	fmt.Fprintf(l.out, "<tr><td>%s<td>%s<td>%s\n", shown, html.EscapeString(size), modified)
 }
 
-func (l *htmlListing) end() {
-	l.out.WriteString("</table>\n</html>\n")
+func (l *htmlListing) end(more string) {
+	l.out.WriteString("</table>\n")
+	if more != "" {
+		fmt.Fprintf(l.out, "<p><a rel=\"next\" href=\"?format=html&amp;limit=%d&amp;after=%s\">more</a>\n", l.limit, more)
+	}
+	l.out.WriteString("</html>\n")
 	l.out.Flush()
 }

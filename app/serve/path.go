@@ -24,11 +24,13 @@ func isPath(name string) bool {
 
 // reference returns a name as a URL relative to the folder that it lies in. The
 // "./" keeps a colon from making a scheme of what is in front of it.
-func reference(name string) string {
+func reference(name string) string { return escaped([]byte("./"), name) }
+
+// escaped appends s to b with all but letters, digits, -._~ and slashes as %XX.
+func escaped(b []byte, s string) string {
 	const digits = "0123456789ABCDEF"
-	b := []byte("./")
-	for i := 0; i < len(name); i++ {
-		switch c := name[i]; {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
 		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~/", c) >= 0:
 			b = append(b, c)
 		default:

@@ -1,8 +1,11 @@
 // Package serve shows archives over HTTP: each file is a resource that can be
-// asked for whole or in ranges, each folder a listing.
+// asked for whole or in ranges, each folder a listing or a zip. It shows them as
+// buckets of S3, too.
 //
 // It is for programs that let browsers and HTTP clients read archives; a
-// program that reads archives itself needs package holdall only.
+// program that reads archives itself needs package holdall only. A [Set] has the
+// archives, a [Site] answers by HTTP, an [S3] as a bucket; [Handler] is for one archive
+// and its files alone.
 package serve
 
 import (
@@ -14,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 )
 
 // Options are wishes for a handler; the zero value suits most.
@@ -23,13 +27,14 @@ type Options struct {
 	// the same contents. Entries without a digest get their ETag from it, or
 	// none if it is empty.
 	Version string
-	// CORS lets pages of other sites read the archive.
-	CORS bool
+	// CORS are the origins whose pages may read the archive; "*" is all of them.
+	CORS []string
 	// Log is told what went wrong on this side; nil is slog.Default().
 	Log *slog.Logger
 }
 
-// Handler shows an archive, read-only. Links are followed within it.
+// Handler shows one archive, read-only. Links are followed within it. A [Site] shows
+// several, and has more to it.
 //
 // What is asked for whole is compared with the archive's digest, if there is
 // one: up to 1 MiB before the first byte is sent, otherwise on the way, and
@@ -39,6 +44,10 @@ func Handler(a *holdall.Archive, o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	return newHandler(a, o)
+}
+
+func newHandler(a *holdall.Archive, o Options) *handler {
 	return &handler{
 		a: a, version: o.Version, cors: o.CORS, log: o.Log,
 		hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0,
@@ -47,30 +56,25 @@ func Handler(a *holdall.Archive, o Options) http.Handler {
 
 type handler struct {
 	a        *holdall.Archive
+	served   *Archive // nil if it is no site's
 	version  string
-	cors     bool
+	cors     []string
 	log      *slog.Logger
 	hasLinks bool // that could lead to folders
+	bucket   bool // it answers for one
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !begin(w, r, h.cors) {
-		return
+	secure(w.Header(), allows(h.cors, r.Header.Get("Origin")) != "")
+	if begin(w, r, h.cors) {
+		h.serve(w, r)
 	}
-	name := strings.TrimPrefix(r.URL.Path, "/")
-	name, wantsDir := strings.CutSuffix(name, "/")
-	if r.URL.Path == "" || r.URL.Path == "/" {
-		name, wantsDir = ".", true
-	} else if !isPath(name) {
-		http.Error(w, "404: the path is no name that an archive could have", http.StatusNotFound)
-		return
-	}
-	e, err := h.resolve(r.Context(), name)
+}
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	e, wantsDir, ok := h.target(w, r)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		notFound(w)
-	case err != nil:
-		h.fail(w, r, err)
+	case !ok:
 	case wantsDir:
 		h.list(w, r, e)
 	case e.Kind == format.Dir:
@@ -82,26 +86,64 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin sets what every answer has, and answers requests that no path matters
-// for. It reports whether there is something left to do.
-func begin(w http.ResponseWriter, r *http.Request, cors bool) bool {
-	head := w.Header()
+// target returns the entry that a request is for, or answers it.
+func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entry, wantsDir, ok bool) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	name, wantsDir = strings.CutSuffix(name, "/")
+	if r.URL.Path == "" || r.URL.Path == "/" {
+		name, wantsDir = ".", true
+	} else if !isPath(name) {
+		http.Error(w, "404: the path is no name that an archive could have", http.StatusNotFound)
+		return e, false, false
+	}
+	e, err := h.resolve(r.Context(), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		notFound(w)
+	} else if err != nil {
+		h.fail(w, r, err)
+	}
+	return e, wantsDir, err == nil
+}
+
+// What pages may do that are not listed below: nothing.
+const strictPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// secure sets what every answer has, whoever it is from.
+func secure(head http.Header, shared bool) {
 	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Content-Security-Policy", strictPolicy)
+	head.Set("Referrer-Policy", "no-referrer")
+	if shared {
+		head.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	} else {
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
 	// The next archive that is served here may have other bytes under this path.
 	head.Set("Cache-Control", "no-cache")
+}
+
+// begin answers requests that no path matters for. It reports whether there is
+// something left to do.
+func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
+	head := w.Header()
 	allow := "GET, HEAD"
-	if cors {
+	if len(cors) > 0 {
 		allow += ", OPTIONS"
-		head.Set("Access-Control-Allow-Origin", "*")
-		head.Set("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range, ETag, Last-Modified")
+		if origin := allows(cors, r.Header.Get("Origin")); origin != "" {
+			head.Set("Access-Control-Allow-Origin", origin)
+			head.Set("Access-Control-Expose-Headers", "Accept-Ranges, Content-Length, Content-Range, ETag, Last-Modified")
+		}
+		if allows(cors, "") == "" {
+			head.Add("Vary", "Origin")
+		}
 	}
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return true
-	case r.Method == http.MethodOptions && cors:
+	case r.Method == http.MethodOptions && len(cors) > 0:
 		head.Set("Allow", allow)
 		head.Set("Access-Control-Allow-Methods", allow)
-		head.Set("Access-Control-Allow-Headers", "Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Cache-Control")
+		head.Set("Access-Control-Allow-Headers", "Authorization, Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Cache-Control")
 		head.Set("Access-Control-Max-Age", "7200")
 		w.WriteHeader(http.StatusNoContent)
 	default:
@@ -132,9 +174,10 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for it, and to return would send a 200
 	}
-	for _, key := range []string{"Accept-Ranges", "Content-Range", "Content-Security-Policy", "Etag", "Last-Modified"} {
+	for _, key := range []string{"Accept-Ranges", "Content-Disposition", "Content-Range", "Etag", "Last-Modified"} {
 		w.Header().Del(key)
 	}
+	w.Header().Set("Content-Security-Policy", strictPolicy)
 	h.tell(r, err)
 	text := "500: it cannot be read; the server's log says why"
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -146,5 +189,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (h *handler) tell(r *http.Request, err error) {
+	if h.served != nil && errors.Is(err, store.ErrChanged) {
+		h.served.stale() // the next request opens what is there now
+	}
 	h.log.Error("cannot be served", "archive", h.a.Name(), "path", format.Escape(r.URL.Path), "error", err)
 }

@@ -39,3 +39,32 @@ func runsScripts(ctype string) bool {
 	ctype, _, _ = strings.Cut(ctype, ";")
 	return ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
 }
+
+// policyOf is what a browser may do with content of a type. A page in an archive must not
+// act for whoever looks at it: it gets an origin of its own, and neither runs a script
+// nor asks anybody for anything.
+func policyOf(ctype string) string {
+	if runsScripts(ctype) {
+		return "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	}
+	return "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+}
+
+// attachment has a browser save content under a name, whatever characters that has.
+func attachment(name string) string {
+	var plain strings.Builder
+	whole := true
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case c < ' ' || c >= 0x7f || strings.IndexByte("\"\\%/:*?<>|;", c) >= 0:
+			plain.WriteByte('_')
+			whole = false
+		default:
+			plain.WriteByte(c)
+		}
+	}
+	if whole {
+		return "attachment; filename=\"" + name + "\""
+	}
+	return "attachment; filename=\"" + plain.String() + "\"; filename*=UTF-8''" + signedText(strings.ToValidUTF8(name, "_"))
+}

@@ -3,16 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,39 +24,130 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/serve"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 )
 
 func (a *app) serveCommand() *cobra.Command {
 	var o serving
 	cmd := &cobra.Command{
-		Use:   "serve ARCHIVE...",
-		Short: "Show archives to browsers and HTTP clients",
-		Long: `Serves what is in an archive over HTTP, read-only, until it is interrupted:
-files, whole or in ranges, and listings of folders. Several archives are served
-below their names.
+		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
+		Short: "Show archives to browsers, HTTP clients and clients of S3",
+		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
+whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a folder, or
+a prefix in a bucket, that is no archive itself, all archives in it are served; they
+are opened when they are first asked for.
 
-Only this machine is answered, unless --listen says otherwise.`,
+Only this machine is answered, unless --addr says otherwise.`,
 		Example: `  holdall serve docs.caf
-  holdall serve --listen 127.0.0.1:0 a.caf b.caf
-  holdall serve --view zarr --cors brain.lindi.tar`,
+  holdall serve --addr 127.0.0.1:0 a.caf b.caf /data/archives s3://bucket/archives/
+  holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
+  holdall serve --s3 --s3-key ID:SECRET docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, _, err := net.SplitHostPort(o.listen); err != nil {
-				return &usageError{cmd, fmt.Errorf("--listen %s: expected HOST:PORT", o.listen)}
+			if err := a.checkServing(&o); err != nil {
+				return &usageError{cmd, err}
 			}
 			return a.serve(cmd.Context(), args, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "HOST:PORT to answer at; port 0 takes a free one")
-	cmd.Flags().BoolVar(&o.cors, "cors", false, "let web pages of other sites read what is served")
+	f := cmd.Flags()
+	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to answer at; port 0 takes a free one")
+	f.StringSliceVar(&o.cors, "cors", nil, "let web pages of these origins read what is served; --cors alone is all")
+	f.Lookup("cors").NoOptDefVal = "*"
+	f.BoolVar(&o.files, "files", false, "serve the files of a folder that is no archive, not the archives in it")
+	f.BoolVar(&o.s3, "s3", false, "answer clients of S3, too, at --s3-addr")
+	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to answer clients of S3 at")
+	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that clients of S3 must sign with, or @FILE or $HOLDALL_SERVE_S3_KEY (default none: all may read)")
+	f.StringVar(&o.token, "token", "", "TOKEN that requests must bring, or @FILE or $HOLDALL_SERVE_TOKEN")
+	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
+	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
+	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
+	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
+	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
 	return cmd
 }
 
 // serving is what a user wants of serve.
 type serving struct {
-	listen string
-	cors   bool
+	addr        string
+	cors        []string
+	files       bool
+	s3          bool
+	s3Addr      string
+	s3Key       string
+	token       string
+	cert, key   string
+	maxRequests int
+	maxOpen     int
+	logRequests bool
+
+	signed serve.Key
+}
+
+// minToken is how long a token is at least: shorter ones can be tried.
+const minToken = 8
+
+// checkServing looks at flags before anything is opened, and reads secrets that are in files.
+func (a *app) checkServing(o *serving) (err error) {
+	for flag, at := range map[string]string{"addr": o.addr, "s3-addr": o.s3Addr} {
+		if _, _, err := net.SplitHostPort(at); err != nil {
+			return fmt.Errorf("--%s %s: expected HOST:PORT", flag, at)
+		}
+	}
+	for _, origin := range o.cors {
+		if err := serve.CheckOrigin(origin); err != nil {
+			return fmt.Errorf("--cors %s: %w", origin, err)
+		}
+	}
+	if (o.cert == "") != (o.key == "") {
+		return errors.New("--tls-cert and --tls-key: expected both or neither")
+	}
+	if o.maxRequests < 1 || o.maxOpen < 1 {
+		return errors.New("--max-requests and --max-open: expected a number from 1 on")
+	}
+	if o.token, err = secretOf(o.token, "HOLDALL_SERVE_TOKEN"); err != nil {
+		return fmt.Errorf("--token: %w", err)
+	}
+	if o.token != "" && (len(o.token) < minToken || strings.ContainsFunc(o.token, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
+		return fmt.Errorf("--token: expected at least %d letters, digits and signs without spaces", minToken)
+	}
+	key, err := secretOf(o.s3Key, "HOLDALL_SERVE_S3_KEY")
+	if err != nil {
+		return fmt.Errorf("--s3-key: %w", err)
+	}
+	if key != "" {
+		id, secret, ok := strings.Cut(key, ":")
+		if !ok || id == "" || len(secret) < minToken {
+			return fmt.Errorf("--s3-key: expected ID:SECRET, the secret of at least %d characters", minToken)
+		}
+		o.signed = serve.Key{ID: id, Secret: secret}
+	}
+	if o.s3 && o.token != "" && key == "" {
+		return errors.New("--s3 with --token: expected --s3-key, too: clients of S3 bring no token")
+	}
+	return nil
+}
+
+// secretOf returns a secret that a flag has, or a file that it names, or the environment.
+func secretOf(flag, variable string) (string, error) {
+	if flag == "" {
+		return os.Getenv(variable), nil
+	}
+	name, isFile := strings.CutPrefix(flag, "@")
+	if !isFile {
+		return flag, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(b))
+	if text == "" {
+		return "", fmt.Errorf("%s: expected a secret, found nothing", name)
+	}
+	return text, nil
 }
 
 // servedJSON says where an archive can be had.
@@ -69,91 +164,334 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	if a.json {
 		logs = slog.NewJSONHandler(a.stderr, nil)
 	}
+	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	var opened []*holdall.Archive
+	set := serve.NewSet(serve.SetOptions{MaxOpen: o.maxOpen, Log: log})
+	var held []*serve.Archive
 	defer func() {
 		stop()
-		keeping.Wait()
-		for _, in := range opened {
-			in.Close()
+		for _, in := range held {
+			in.Release()
 		}
+		set.Close()
 	}()
-	var mounts []serve.Mount
-	taken := map[string]bool{}
+	var shown []servedJSON // with the path alone
 	for _, address := range addresses {
-		in, version, err := a.openToServe(ctx, address)
+		p, err := a.whatToServe(ctx, address, o.files)
 		if err != nil {
 			return err
 		}
-		opened = append(opened, in)
-		h := serve.Handler(in, serve.Options{Version: version, CORS: o.cors, Log: slog.New(logs)})
-		// The next start is not to take as long. Whoever is served now does not wait.
-		keeping.Go(func() { _, _ = in.KeepIndex(ctx, true) })
-		mounts = append(mounts, serve.Mount{Name: mountName(address, taken), Handler: h})
+		if p.folder != nil {
+			set.AddFolder(*p.folder)
+			shown = append(shown, servedJSON{store.Redact(address), "/"})
+			continue
+		}
+		name := set.Add(p.source)
+		// It is opened now, so that what cannot be served is said before anything is.
+		in, err := set.Use(ctx, name, "")
+		if err != nil {
+			return err
+		}
+		held = append(held, in)
+		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
 	}
 	a.address = "" // of none in particular from here on
-
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
-	if err != nil {
+	if _, err := set.List(ctx); err != nil {
 		return err
 	}
-	at := ln.Addr().(*net.TCPAddr)
-	h := mounts[0].Handler
-	if len(mounts) > 1 {
-		h = serve.Mounts(mounts, serve.Options{CORS: o.cors})
+
+	site := serve.NewSite(set, serve.SiteOptions{CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
+	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
+	if o.s3 {
+		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
 	}
-	if at.IP.IsLoopback() {
-		h = serve.LocalOnly(h)
-	} else {
-		a.warn("listening at %s: whoever reaches this machine can read all that is served", at)
-	}
-	for i, address := range addresses {
-		u := url.URL{Scheme: "http", Host: hostOf(at), Path: "/"}
-		if len(mounts) > 1 {
-			u.Path += mounts[i].Name + "/"
+	scheme := "http"
+	var crypto *tls.Config
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return fmt.Errorf("--tls-cert: %w", err)
 		}
+		crypto = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		scheme = "https"
+	}
+	var opened []net.Listener
+	closeAll := func() (errs error) {
+		for _, ln := range opened {
+			errs = errors.Join(errs, ln.Close())
+		}
+		return errs
+	}
+	for _, d := range doors {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", d.addr)
+		if err != nil {
+			return errors.Join(err, closeAll())
+		}
+		opened = append(opened, ln)
+		d.at = ln.Addr().(*net.TCPAddr)
+		if d.ln = ln; crypto != nil {
+			d.ln = tls.NewListener(ln, crypto)
+		}
+		switch {
+		case d.at.IP.IsLoopback():
+			d.handler = serve.LocalOnly(d.handler)
+		case d.open:
+			a.warn("listening at %s: whoever reaches this machine can read all that is served", d.at)
+		case crypto == nil:
+			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
+		}
+	}
+	for _, x := range shown {
+		x.URL = (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: x.URL}).String()
 		if a.json {
-			a.printJSON(servedJSON{store.Redact(address), u.String()})
+			a.printJSON(x)
 		} else if !a.quiet {
-			fmt.Fprintf(a.stderr, "serving %s at %s\n", printable(store.Redact(address)), u.String())
+			fmt.Fprintf(a.stderr, "serving %s at %s\n", printable(x.Archive), x.URL)
+		}
+	}
+	if o.s3 {
+		at := (&url.URL{Scheme: scheme, Host: hostOf(doors[1].at)}).String()
+		if a.json {
+			a.printJSON(struct {
+				S3 string `json:"s3"`
+			}{at})
+		} else if !a.quiet {
+			fmt.Fprintf(a.stderr, "serving buckets at %s\n", at)
 		}
 	}
 	if err := a.out.Flush(); err != nil {
-		return errors.Join(err, ln.Close())
+		return errors.Join(err, closeAll())
 	}
-	return answerAt(ctx, ln, h, slog.NewLogLogger(logs, slog.LevelWarn))
+	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
-// openToServe opens an archive and returns what stands for its bytes, "" if
-// nothing does.
-func (a *app) openToServe(ctx context.Context, address string) (*holdall.Archive, string, error) {
-	before := versionOf(ctx, address)
-	in, err := a.open(ctx, address, false)
-	if err != nil {
-		return nil, "", err
-	}
-	// What was the same before and after is what was opened. Of an archive that
-	// is more than this one object it says too little.
-	volumes, err := in.Volumes(ctx)
-	if err != nil {
-		return nil, "", errors.Join(err, in.Close())
-	}
-	if before == "" || before != versionOf(ctx, address) || in.IsDir() || len(volumes) != 1 || volumes[0] != in.Name() {
-		return in, "", nil
-	}
-	return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, a.view, a.cafEnds, before), nil
+// An entrance is an address that is answered at.
+type entrance struct {
+	addr    string
+	handler http.Handler
+	open    bool // to all
+	ln      net.Listener
+	at      *net.TCPAddr
 }
 
-// versionOf returns the version of the object at an address, "" if it has none.
-func versionOf(ctx context.Context, address string) string {
+// placed is an archive to be served, or a folder of such.
+type placed struct {
+	source serve.Source
+	folder *serve.Folder
+}
+
+// whatToServe finds out what is at an address.
+func (a *app) whatToServe(ctx context.Context, address string, files bool) (placed, error) {
+	a.address = store.Redact(address)
 	if address == "-" {
-		return ""
+		st, name, err := a.locate(ctx, address)
+		if err != nil {
+			return placed{}, err
+		}
+		return placed{source: a.sourceIn(st, name, "stdin", "-", store.Info{})}, nil
 	}
-	st, name, err := store.OpenAddress(ctx, address)
+	scheme := store.Scheme(address)
+	if scheme == "" || scheme == "file" {
+		return a.localToServe(ctx, address, files)
+	}
+	at, query, _ := strings.Cut(address, "?")
+	if strings.HasSuffix(at, "/") && scheme != "http" && scheme != "https" {
+		st, err := store.OpenFolder(ctx, address)
+		if err != nil {
+			return placed{}, err
+		}
+		return a.prefixToServe(ctx, st, address, at, query)
+	}
+	st, name, err := a.locate(ctx, address)
 	if err != nil {
-		return ""
+		return placed{}, err
 	}
+	return placed{source: a.sourceIn(st, name, mountName(address), store.Redact(address), store.Info{})}, nil
+}
+
+// sourceIn is the archive of that name in a store.
+func (a *app) sourceIn(st store.Store, name, called, address string, info store.Info) serve.Source {
+	src := serve.Source{Name: called, Address: address, View: a.view, ModTime: info.ModTime}
+	if !info.ModTime.IsZero() || info.Version != "" {
+		src.Mark = fmt.Sprintf("%s %d %d", info.Version, info.Size, info.ModTime.UnixNano())
+	}
+	o, index := a.openOptions(), a.useIndex()
+	src.Open = func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		o := o
+		o.View, o.Index = view, index
+		before := versionIn(ctx, st, name)
+		in, err := holdall.OpenStore(ctx, st, name, o)
+		if err != nil {
+			return nil, "", err
+		}
+		if s := in.Index(); s.Ignored != "" {
+			a.warn("%s: not used: %v", s.Ignored, s.Why)
+		}
+		// What was the same before and after is what was opened. Of an archive that
+		// is more than this one object it says too little.
+		volumes, err := in.Volumes(ctx)
+		if err != nil {
+			return nil, "", errors.Join(err, in.Close())
+		}
+		if before == "" || before != versionIn(ctx, st, name) || len(volumes) != 1 || volumes[0] != in.Name() {
+			return in, "", nil
+		}
+		return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, view, a.cafEnds, before), nil
+	}
+	return src
+}
+
+// localToServe is what is at a path.
+func (a *app) localToServe(ctx context.Context, address string, files bool) (placed, error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return placed{}, err
+	}
+	path := filepath.FromSlash(store.AddressOf(st, name))
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() && a.format == "" && !looksLikeOne(ctx, st, name) {
+		if files {
+			return placed{source: serve.Source{Name: mountName(address), Address: address, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+				if view != "" {
+					return nil, "", &holdall.ViewError{Format: "folder", View: view}
+				}
+				in, err := holdall.OpenDir(ctx, path)
+				return in, "", err
+			}}}, nil
+		}
+		return a.folderToServe(path)
+	}
+	return placed{source: a.sourceIn(st, name, mountName(address), address, store.Info{})}, nil
+}
+
+// looksLikeOne reports whether a folder is an archive by the names of what is in it.
+func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
+	const enough = 1000
+	prefix := strings.TrimSuffix(name, "/") + "/"
+	var names []string
+	for info, err := range store.List(ctx, st, prefix) {
+		if err != nil || len(names) == enough {
+			break
+		}
+		names = append(names, strings.TrimPrefix(info.Name, prefix))
+	}
+	if len(names) == 0 {
+		return false
+	}
+	_, err := format.Detect(format.All(), format.Probe{Name: path.Base(name), Size: -1, Names: names})
+	return err == nil
+}
+
+// looksLikeFile reports whether a file may be an archive, by its name: a folder may have
+// others, and to look into all of them would take long.
+func looksLikeFile(name string) bool {
+	return !strings.HasPrefix(name, ".") && format.ByExtension(format.All(), name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
+}
+
+// folderToServe is the archives in a folder. Nothing is opened that is not in it, by
+// whatever links.
+func (a *app) folderToServe(dir string) (placed, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return placed{}, err
+	}
+	a.cleanup = append(a.cleanup, func() { root.Close() })
+	st := local.Within(root)
+	inside := *a
+	if len(inside.external) == 0 {
+		inside.external = []string{"none"} // references know nothing of roots
+	}
+	isArchive := map[string]bool{} // folders that were looked at, with their times
+	list := func(ctx context.Context) (all []serve.Source, err error) {
+		entries, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			info, err := root.Stat(e.Name())
+			if err != nil {
+				continue // gone since, or a link that leads out of it
+			}
+			switch {
+			case info.Mode().IsRegular() && looksLikeFile(e.Name()):
+			case info.IsDir() && !strings.HasPrefix(e.Name(), "."):
+				key := e.Name() + info.ModTime().String()
+				is, seen := isArchive[key]
+				if !seen {
+					if len(isArchive) > maxSeen {
+						clear(isArchive)
+					}
+					is = looksLikeOne(ctx, st, e.Name())
+					isArchive[key] = is
+				}
+				if !is {
+					continue
+				}
+			default:
+				continue
+			}
+			all = append(all, inside.sourceIn(st, e.Name(), e.Name(), filepath.Join(dir, e.Name()), store.Info{Size: info.Size(), ModTime: info.ModTime()}))
+		}
+		return all, nil
+	}
+	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
+}
+
+// maxSeen is how many folders are remembered that were looked at.
+const maxSeen = 100_000
+
+// maxInPrefix is how many archives of a prefix are served.
+const maxInPrefix = 100_000
+
+// prefixToServe is what is below a prefix of a bucket: an archive, or archives.
+func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, query string) (placed, error) {
+	_, name, err := store.OpenAddress(ctx, strings.TrimRight(at, "/")+"/x")
+	if err != nil {
+		return placed{}, err
+	}
+	prefix := strings.TrimSuffix(name, "x")
+	if dir := strings.TrimSuffix(prefix, "/"); dir != "" && looksLikeOne(ctx, st, dir) {
+		return placed{source: a.sourceIn(st, dir, mountName(address), store.Redact(address), store.Info{})}, nil
+	}
+	leveler, ok := st.(store.Leveler)
+	if !ok {
+		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
+	}
+	isArchive := map[string]bool{}
+	list := func(ctx context.Context) (all []serve.Source, err error) {
+		branches, more, err := leveler.Level(ctx, prefix, maxInPrefix)
+		if err != nil {
+			return nil, err
+		}
+		if more {
+			return nil, fmt.Errorf("%s: more than %d objects: expected fewer in one place", store.Redact(address), maxInPrefix)
+		}
+		for _, b := range branches {
+			called := strings.TrimSuffix(strings.TrimPrefix(b.Name, prefix), "/")
+			switch {
+			case called == "":
+				continue
+			case b.All:
+				is, seen := isArchive[called]
+				if !seen {
+					is = looksLikeOne(ctx, st, strings.TrimSuffix(b.Name, "/"))
+					isArchive[called] = is
+				}
+				if !is {
+					continue
+				}
+			case !looksLikeFile(called):
+				continue
+			}
+			all = append(all, a.sourceIn(st, strings.TrimSuffix(b.Name, "/"), called, strings.TrimRight(store.Redact(at), "/")+"/"+called, b.Info))
+		}
+		return all, nil
+	}
+	return placed{folder: &serve.Folder{List: list, Every: 30 * time.Second}}, nil
+}
+
+// versionIn returns the version of an object, "" if it has none.
+func versionIn(ctx context.Context, st store.Store, name string) string {
 	o, err := st.Open(ctx, name)
 	if err != nil {
 		return ""
@@ -166,27 +504,18 @@ func versionOf(ctx context.Context, address string) string {
 	return info.Version
 }
 
-// mountName returns what an archive is called where it is one of several: the
-// last element of its address, which nobody has taken.
-func mountName(address string, taken map[string]bool) string {
-	name := "stdin"
-	if address != "-" {
-		name = filepath.ToSlash(address)
-		if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {
-			name = cmp.Or(u.Path, "/"+u.Host)
-		} else if whole, err := filepath.Abs(address); err == nil {
-			name = filepath.ToSlash(whole) // what is "." called?
-		}
-		if name = path.Base(name); name == "/" || name == "." {
-			name = "archive"
-		}
+// mountName returns what an archive should be called: the last element of its address.
+func mountName(address string) string {
+	name := filepath.ToSlash(address)
+	if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {
+		name = cmp.Or(u.Path, "/"+u.Host)
+	} else if whole, err := filepath.Abs(address); err == nil {
+		name = filepath.ToSlash(whole) // what is "." called?
 	}
-	free := name
-	for n := 2; taken[free]; n++ {
-		free = name + "-" + strconv.Itoa(n)
+	if name = path.Base(name); name == "/" || name == "." {
+		name = "archive"
 	}
-	taken[free] = true
-	return free
+	return name
 }
 
 // hostOf returns how a client on this machine calls a listener.
@@ -200,38 +529,55 @@ func hostOf(at *net.TCPAddr) string {
 
 // answerAt serves until ctx ends, and returns why it did. Requests then have a
 // moment to end by themselves.
-func answerAt(ctx context.Context, ln net.Listener, h http.Handler, errs *log.Logger) error {
+func answerAt(ctx context.Context, doors []*entrance, errs *log.Logger) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var archives sync.RWMutex // read by requests; locked once they are to be closed
-	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !archives.TryRLock() {
-				panic(http.ErrAbortHandler)
-			}
-			defer archives.RUnlock()
-			h.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		// No ReadTimeout: it would end downloads that take longer.
-		IdleTimeout:    2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-		ErrorLog:       errs,
-		BaseContext:    func(net.Listener) context.Context { return requests },
+	failed := make(chan error, len(doors))
+	var servers []*http.Server
+	for _, d := range doors {
+		srv := &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !archives.TryRLock() {
+					panic(http.ErrAbortHandler)
+				}
+				defer archives.RUnlock()
+				d.handler.ServeHTTP(w, r)
+			}),
+			ReadHeaderTimeout: 10 * time.Second,
+			// No ReadTimeout and no WriteTimeout: they would end downloads that take
+			// longer. Each piece of an answer has a time of its own.
+			IdleTimeout:    2 * time.Minute,
+			MaxHeaderBytes: 64 << 10,
+			ErrorLog:       errs,
+			BaseContext:    func(net.Listener) context.Context { return requests },
+		}
+		servers = append(servers, srv)
+		go func() { failed <- srv.Serve(d.ln) }()
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
+	var err error
+	left := len(doors)
 	select {
-	case err := <-failed:
-		return err
+	case err = <-failed:
+		left--
 	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
 	grace, cancel := context.WithTimeout(requests, shutdownGrace)
 	defer cancel()
-	if srv.Shutdown(grace) != nil {
-		end()
-		srv.Close()
+	var shut sync.WaitGroup
+	for _, srv := range servers {
+		shut.Go(func() {
+			if srv.Shutdown(grace) != nil {
+				end()
+				srv.Close()
+			}
+		})
+	}
+	shut.Wait()
+	for range left {
+		<-failed
 	}
 	archives.Lock()
-	return context.Cause(ctx)
+	return err
 }

@@ -1,0 +1,155 @@
+package serve
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// A guarded is an answer of which every piece has to be taken within a time, and that
+// is counted. Whoever reads slowly is waited for as long as he reads.
+type guarded struct {
+	http.ResponseWriter
+	ctl   *http.ResponseController
+	stall time.Duration
+	until time.Time
+	code  int
+	sent  int64
+}
+
+// piece is how much has to be taken within the time.
+const piece = 64 << 10
+
+func (g *guarded) Unwrap() http.ResponseWriter { return g.ResponseWriter }
+
+func (g *guarded) WriteHeader(code int) {
+	if g.code == 0 && code >= 200 {
+		g.code = code
+	}
+	g.extend()
+	g.ResponseWriter.WriteHeader(code)
+}
+
+func (g *guarded) Write(p []byte) (n int, err error) {
+	if g.code == 0 {
+		g.code = http.StatusOK
+	}
+	for {
+		g.extend()
+		k, err := g.ResponseWriter.Write(p[:min(len(p), piece)])
+		n += k
+		g.sent += int64(k)
+		if p = p[k:]; err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// extend moves the deadline. One that was just set will do: to set it takes a lock.
+func (g *guarded) extend() {
+	if now := time.Now(); g.until.Sub(now) < g.stall*3/4 {
+		g.until = now.Add(g.stall)
+		_ = g.ctl.SetWriteDeadline(g.until) // what cannot have one has none
+	}
+}
+
+// A door lets in who knows a token.
+type door struct {
+	token  [sha256.Size]byte
+	cookie string
+	secure bool
+}
+
+const cookieName = "holdall-serve"
+
+func newDoor(token string, secure bool) *door {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("the cookie of holdall serve"))
+	return &door{token: sha256.Sum256([]byte(token)), cookie: hex.EncodeToString(mac.Sum(nil)), secure: secure}
+}
+
+// opensTo compares what somebody says in a time that tells nothing of it.
+func (d *door) opensTo(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return hmac.Equal(sum[:], d.token[:])
+}
+
+// admits reports whether a request may go on; else it is answered. A token in the query
+// becomes a cookie, so that it is in no link and no history.
+func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && d.opensTo(strings.TrimSpace(token)) {
+		return true
+	}
+	if strings.Contains(r.URL.RawQuery, "token=") {
+		q := r.URL.Query()
+		if q.Has("token") && d.opensTo(q.Get("token")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			http.SetCookie(w, &http.Cookie{Name: cookieName, Value: d.cookie, Path: "/", HttpOnly: true, Secure: d.secure, SameSite: http.SameSiteStrictMode})
+			q.Del("token")
+			to := reference(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+			if rest := q.Encode(); rest != "" {
+				to += "?" + rest
+			}
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+			return false
+		}
+	}
+	for _, c := range r.CookiesNamed(cookieName) {
+		if hmac.Equal([]byte(c.Value), []byte(d.cookie)) {
+			return true
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="holdall"`)
+	http.Error(w, "401: a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN once", http.StatusUnauthorized)
+	return false
+}
+
+// A gate lets so many requests in at a time.
+type gate chan struct{}
+
+func newGate(n int) gate { return make(gate, cmp.Or(n, 512)) }
+
+func (g gate) enter() bool {
+	select {
+	case g <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (g gate) leave() { <-g }
+
+// allows returns what Access-Control-Allow-Origin is to say to a page of that origin,
+// "" for nothing.
+func allows(cors []string, origin string) string {
+	for _, o := range cors {
+		if o == "*" {
+			return o
+		}
+		if origin != "" && strings.EqualFold(o, origin) {
+			return origin
+		}
+	}
+	return ""
+}
+
+var errOrigin = errors.New("expected an origin such as https://example.org, or *")
+
+// CheckOrigin says what is wrong with an origin for Options.CORS.
+func CheckOrigin(o string) error {
+	if o == "*" {
+		return nil
+	}
+	u, err := url.Parse(o)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != strings.ToLower(o) {
+		return errOrigin
+	}
+	return nil
+}

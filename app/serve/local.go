@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// LocalOnly refuses requests that call this machine by another name than its
+// own to itself. A page of another site, whose name its owner lets lead here,
+// could otherwise read what is served to this machine only.
+func LocalOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host) {
+			http.Error(w, "403: this is served as localhost only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether hostport is this machine to itself, whatever the port.
+func isLocal(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

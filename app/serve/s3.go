@@ -1,0 +1,552 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// S3Options are wishes for an S3.
+type S3Options struct {
+	// Key is what requests have to be signed with. Without an ID all may read.
+	Key Key
+	// Region is what buckets are said to be in; empty is us-east-1.
+	Region string
+	// Clock is for tests; nil is the time.
+	Clock func() time.Time
+}
+
+// An S3 is a server of the archives of a site that speaks as buckets do, read-only:
+// archives are buckets, paths are keys. Buckets are in the path, not in the host's name.
+type S3 struct {
+	site *Site
+	o    S3Options
+}
+
+// NewS3 returns a server that shares a site's archives, limits and metrics.
+func NewS3(site *Site, o S3Options) *S3 {
+	if o.Region == "" {
+		o.Region = "us-east-1"
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	return &S3{site, o}
+}
+
+func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.site.answer(w, r, "s3", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", "holdall")
+		if !begin3(w, r, s.site.o.CORS) {
+			return
+		}
+		if s.o.Key.ID != "" {
+			if code := s.o.Key.wrong(r, s.o.Clock()); code != "" {
+				s3Error(w, r, code, "")
+				return
+			}
+		}
+		if !s.site.gate.enter() {
+			s.site.meter.refused.Add(1)
+			w.Header().Set("Retry-After", "1")
+			s3Error(w, r, "SlowDown", "")
+			return
+		}
+		defer s.site.gate.leave()
+		s.route(w, r)
+	})
+}
+
+func begin3(w http.ResponseWriter, r *http.Request, cors []string) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		if begin(w, r, cors) {
+			return true
+		}
+		return false
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	s3Error(w, r, "MethodNotAllowed", "")
+	return false
+}
+
+// s3Codes are Amazon's words for what is wrong.
+var s3Codes = map[string]struct {
+	status int
+	text   string
+}{
+	"AccessDenied":                      {http.StatusForbidden, "Access Denied"},
+	"AuthorizationHeaderMalformed":      {http.StatusBadRequest, "The authorization header is not one of AWS4-HMAC-SHA256."},
+	"AuthorizationQueryParametersError": {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
+	"InternalError":                     {http.StatusInternalServerError, "It cannot be read; the server's log says why."},
+	"InvalidAccessKeyId":                {http.StatusForbidden, "There is no such access key."},
+	"InvalidArgument":                   {http.StatusBadRequest, "An argument is not what it should be."},
+	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "There are no such bytes."},
+	"InvalidURI":                        {http.StatusBadRequest, "The address cannot be understood."},
+	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This is read-only."},
+	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive of this name."},
+	"NoSuchKey":                         {http.StatusNotFound, "There is nothing of this name in the archive."},
+	"NotImplemented":                    {http.StatusNotImplemented, "Archives have nothing of this kind."},
+	"PreconditionFailed":                {http.StatusPreconditionFailed, "It is another one."},
+	"RequestTimeTooSkewed":              {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
+	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature is not one of this request and key."},
+	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at a time; try again."},
+	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
+}
+
+// s3Error answers as S3 does when it says no; text is Amazon's usual one if it is empty.
+func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
+	c := s3Codes[code]
+	if text == "" {
+		text = c.text
+	}
+	for _, key := range []string{"Content-Disposition", "Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
+		w.Header().Del(key)
+	}
+	writeXML(w, r, c.status, struct {
+		XMLName  xml.Name `xml:"Error"`
+		Code     string
+		Message  string
+		Resource string
+	}{Code: code, Message: text, Resource: format.Escape(r.URL.Path)})
+}
+
+func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
+	b, err := xml.Marshal(doc)
+	if err != nil { // of types of ours, all text
+		panic(err)
+	}
+	b = append([]byte(xml.Header), b...)
+	w.Header().Set("Content-Type", "application/xml")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		w.Write(b)
+	}
+}
+
+const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
+
+// subresources are what buckets and objects have that archives have not.
+var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "lifecycle", "logging", "metrics", "notification",
+	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "select", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
+
+func (s *S3) route(w http.ResponseWriter, r *http.Request) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		s3Error(w, r, "InvalidURI", "")
+		return
+	}
+	if slices.ContainsFunc(subresources, q.Has) {
+		s3Error(w, r, "NotImplemented", "")
+		return
+	}
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if bucket == "" {
+		if key != "" {
+			s3Error(w, r, "NoSuchBucket", "")
+			return
+		}
+		s.buckets(w, r)
+		return
+	}
+	a, err := s.site.set.Use(r.Context(), bucket, "")
+	if err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if code, text := whyNot(err); code == http.StatusNotFound {
+			s3Error(w, r, "NoSuchBucket", "")
+		} else {
+			s.site.o.Log.Error("cannot be served", "archive", bucket, "error", err)
+			s3Error(w, r, "InternalError", strings.TrimPrefix(text, "500: "))
+		}
+		return
+	}
+	defer a.Release()
+	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
+	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.site.o.CORS, Log: s.site.o.Log})
+	h.served = a
+	switch {
+	case key != "":
+		s.object(w, r, h, key)
+	case r.Method == http.MethodHead:
+		w.WriteHeader(http.StatusOK)
+	case q.Has("location"):
+		type location struct {
+			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ LocationConstraint"`
+			Region  string   `xml:",chardata"`
+		}
+		region := s.o.Region
+		if region == "us-east-1" {
+			region = "" // as Amazon has it
+		}
+		writeXML(w, r, http.StatusOK, location{Region: region})
+	case q.Has("versioning"):
+		writeXML(w, r, http.StatusOK, struct {
+			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ VersioningConfiguration"`
+		}{})
+	default:
+		s.keys(w, r, h, bucket, q)
+	}
+}
+
+func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
+	all, err := s.site.set.List(r.Context())
+	if err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		s.site.o.Log.Error("cannot be listed", "error", err)
+		if len(all) == 0 {
+			s3Error(w, r, "InternalError", "")
+			return
+		}
+	}
+	type bucket struct{ Name, CreationDate string }
+	doc := struct {
+		XMLName xml.Name `xml:"ListAllMyBucketsResult"`
+		Xmlns   string   `xml:"xmlns,attr"`
+		Owner   struct{ ID, DisplayName string }
+		Buckets struct{ Bucket []bucket }
+	}{Xmlns: s3Space}
+	doc.Owner.ID, doc.Owner.DisplayName = "holdall", "holdall"
+	for _, x := range all {
+		doc.Buckets.Bucket = append(doc.Buckets.Bucket, bucket{format.Escape(x.Name), s3Time(x.ModTime)})
+	}
+	writeXML(w, r, http.StatusOK, doc)
+}
+
+func s3Time(t time.Time) string {
+	if t.IsZero() {
+		t = time.Unix(0, 0)
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// object answers a request for what a key stands for.
+func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string) {
+	if !isPath(key) {
+		s3Error(w, r, "NoSuchKey", "")
+		return
+	}
+	e, err := h.resolve(r.Context(), key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !e.Kind.HasContent():
+		s3Error(w, r, "NoSuchKey", "")
+		return
+	case err != nil:
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		h.tell(r, err)
+		s3Error(w, r, "InternalError", "")
+		return
+	}
+	if asked := r.Header.Get("Range"); strings.Contains(asked, ",") {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range") // S3 has no parts of answers
+	} else if e.Size == 0 && strings.HasPrefix(asked, "bytes=") {
+		s3Error(w, r, "InvalidRange", "")
+		return
+	}
+	h.bucket = true
+	x := &s3Writer{ResponseWriter: w, r: r}
+	h.content(x, r, e)
+}
+
+// An s3Writer makes documents of answers that say no.
+type s3Writer struct {
+	http.ResponseWriter
+	r    *http.Request
+	said bool
+}
+
+func (x *s3Writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+func (x *s3Writer) WriteHeader(status int) {
+	code := ""
+	switch {
+	case status == http.StatusRequestedRangeNotSatisfiable:
+		code = "InvalidRange"
+	case status == http.StatusPreconditionFailed:
+		code = "PreconditionFailed"
+	case status >= 400:
+		code = "InternalError"
+	}
+	if code == "" || x.said {
+		x.ResponseWriter.WriteHeader(status)
+		return
+	}
+	x.said = true
+	s3Error(x.ResponseWriter, x.r, code, "")
+}
+
+func (x *s3Writer) Write(p []byte) (int, error) {
+	if x.said {
+		return len(p), nil // the same in other words
+	}
+	return x.ResponseWriter.Write(p)
+}
+
+// s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
+// would compare with the content, unless it is one.
+func s3Tag(a *Archive, e holdall.Entry) string {
+	if e.Digest.Algo == "md5" {
+		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
+	}
+	of := fmt.Sprintf("%s %q %q %d %d", a.once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
+	switch {
+	case len(e.Digest.Sum) >= 16:
+		of = e.Digest.String()
+	case a.Version != "":
+		of = fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size)
+	}
+	sum := sha256.Sum256([]byte(of))
+	return `"` + hex.EncodeToString(sum[:16]) + `-1"`
+}
+
+// modTime is when an entry of a bucket was written, which has to be said of all.
+func modTime(a *Archive, e holdall.Entry) time.Time {
+	switch {
+	case !e.ModTime.IsZero():
+		return e.ModTime
+	case !a.ModTime.IsZero():
+		return a.ModTime
+	}
+	return time.Unix(1, 0)
+}
+
+// A keysQuery is what a listing of keys is asked for.
+type keysQuery struct {
+	v2                bool
+	prefix, delimiter string
+	after             string // what is listed is behind this
+	from              string // or from here
+	most              int
+	encode            bool
+	owner             bool
+}
+
+const maxKeys = 1000
+
+// maxKeyLen bounds what is compared and sent back: no name in an archive is as long.
+const maxKeyLen = 64 << 10
+
+func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
+	k = keysQuery{prefix: q.Get("prefix"), delimiter: q.Get("delimiter"), most: maxKeys, owner: q.Get("fetch-owner") == "true"}
+	switch q.Get("list-type") {
+	case "2":
+		k.v2 = true
+	case "", "1":
+	default:
+		return k, "list-type: expected 2"
+	}
+	switch q.Get("encoding-type") {
+	case "url":
+		k.encode = true
+	case "":
+	default:
+		return k, "encoding-type: expected url"
+	}
+	if s := q.Get("max-keys"); s != "" {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 0 {
+			return k, "max-keys: expected a number from 0 on"
+		}
+		k.most = int(min(n, maxKeys))
+	}
+	if k.v2 {
+		k.after = q.Get("start-after")
+		if q.Has("continuation-token") {
+			b, err := base64.RawURLEncoding.Strict().DecodeString(q.Get("continuation-token"))
+			if err != nil || len(b) == 0 {
+				return k, "continuation-token: expected what a page before has as NextContinuationToken"
+			}
+			k.after, k.from = "", string(b)
+		}
+	} else {
+		k.after = q.Get("marker")
+		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
+			// A marker that is a common prefix has all below it behind it.
+			k.from, k.after = successor(k.after), ""
+		}
+	}
+	if len(k.prefix) > maxKeyLen || len(k.delimiter) > maxKeyLen || len(k.after) > maxKeyLen || len(k.from) > maxKeyLen {
+		return k, "expected shorter words"
+	}
+	if k.after != "" {
+		k.from = max(k.from, k.after+"\x00")
+	}
+	return k, ""
+}
+
+// successor is the first string behind all that begin with s; "" if there is none.
+func successor(s string) string {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] != 0xff {
+			return s[:i] + string([]byte{s[i] + 1})
+		}
+	}
+	return ""
+}
+
+// A found is a key of a listing, or a common prefix.
+type found struct {
+	name   string
+	common bool
+	e      holdall.Entry // what the key stands for
+}
+
+// findKeys lists keys. What is at next is where the listing goes on, "" if it is at its
+// end.
+func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next string, err error) {
+	if k.most == 0 {
+		return nil, "", nil
+	}
+	behind := "" // of the last one
+	from := k.from
+again:
+	n := 0
+	for e, err := range h.a.Keys(ctx, k.prefix, from) {
+		if n++; n&0xff == 0 && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		f := found{name: e.Name}
+		if f.e, err = h.asKey(ctx, e); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, "", err
+		}
+		if i := strings.Index(e.Name[len(k.prefix):], k.delimiter); k.delimiter != "" && i >= 0 {
+			f = found{name: e.Name[:len(k.prefix)+i+len(k.delimiter)], common: true}
+		}
+		if len(all) == k.most {
+			return all, behind, nil
+		}
+		all = append(all, f)
+		if behind = f.name + "\x00"; f.common {
+			if behind = successor(f.name); behind == "" {
+				return all, "", nil
+			}
+			from = behind
+			goto again
+		}
+	}
+	return all, "", nil
+}
+
+// asKey returns what a key stands for: its content, or that of what it links to. Other
+// entries are no keys.
+func (h *handler) asKey(ctx context.Context, e holdall.Entry) (holdall.Entry, error) {
+	if !isPath(e.Name) {
+		return e, fs.ErrNotExist
+	}
+	if e.Kind == format.Symlink || e.Kind == format.HardLink {
+		var err error
+		if e, err = h.resolve(ctx, e.Name); err != nil {
+			return e, err
+		}
+	}
+	if !e.Kind.HasContent() {
+		return e, fs.ErrNotExist
+	}
+	return e, nil
+}
+
+type s3Object struct {
+	Key, LastModified, ETag string
+	Size                    int64
+	StorageClass            string
+	Owner                   *s3Owner `xml:",omitempty"`
+}
+
+type s3Owner struct{ ID, DisplayName string }
+
+type s3Prefix struct{ Prefix string }
+
+// keys answers a request for a list of keys.
+func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
+	k, wrong := parseKeysQuery(q)
+	if wrong != "" {
+		s3Error(w, r, "InvalidArgument", wrong)
+		return
+	}
+	all, next, err := h.findKeys(r.Context(), k)
+	if err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		h.tell(r, err)
+		s3Error(w, r, "InternalError", "")
+		return
+	}
+	text := func(s string) string {
+		if k.encode {
+			return signedPath(s)
+		}
+		return s
+	}
+	doc := struct {
+		XMLName               xml.Name `xml:"ListBucketResult"`
+		Xmlns                 string   `xml:"xmlns,attr"`
+		Name, Prefix          string
+		Marker                *string `xml:",omitempty"`
+		StartAfter            string  `xml:",omitempty"`
+		ContinuationToken     string  `xml:",omitempty"`
+		KeyCount              *int    `xml:",omitempty"`
+		MaxKeys               int
+		Delimiter             string `xml:",omitempty"`
+		EncodingType          string `xml:",omitempty"`
+		IsTruncated           bool
+		NextMarker            string `xml:",omitempty"`
+		NextContinuationToken string `xml:",omitempty"`
+		Contents              []s3Object
+		CommonPrefixes        []s3Prefix
+	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: text(k.prefix), MaxKeys: k.most, Delimiter: text(k.delimiter), IsTruncated: next != ""}
+	if k.encode {
+		doc.EncodingType = "url"
+	}
+	if k.v2 {
+		n := len(all)
+		doc.KeyCount, doc.StartAfter, doc.ContinuationToken = &n, text(q.Get("start-after")), q.Get("continuation-token")
+		if next != "" {
+			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(next))
+		}
+	} else {
+		marker := text(q.Get("marker"))
+		doc.Marker = &marker
+		if next != "" {
+			doc.NextMarker = text(all[len(all)-1].name)
+		}
+	}
+	for _, f := range all {
+		if f.common {
+			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(f.name)})
+			continue
+		}
+		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.served, f.e)), ETag: s3Tag(h.served, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
+		if k.owner || !k.v2 {
+			o.Owner = &s3Owner{"holdall", "holdall"}
+		}
+		doc.Contents = append(doc.Contents, o)
+	}
+	writeXML(w, r, http.StatusOK, doc)
+}

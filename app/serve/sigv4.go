@@ -1,0 +1,176 @@
+package serve
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A signature is what a request says of how it is signed: in its header, or in its query
+// where it was signed beforehand for whoever has the link.
+type signature struct {
+	id, day, region string
+	signed          []string // names of headers
+	sum             []byte
+	at              time.Time
+	payload         string
+	presigned       bool
+	expires         time.Duration
+}
+
+const (
+	signAlgorithm = "AWS4-HMAC-SHA256"
+	signTime      = "20060102T150405Z"
+	noPayload     = "UNSIGNED-PAYLOAD"
+	emptySum      = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	maxSkew       = 15 * time.Minute
+	maxExpires    = 7 * 24 * time.Hour
+)
+
+// parseSignature reads what a request says of its signature. The code is Amazon's word
+// for what is wrong, "" if nothing is.
+func parseSignature(head http.Header, q url.Values) (s signature, code string) {
+	if auth := head.Get("Authorization"); auth != "" {
+		rest, ok := strings.CutPrefix(auth, signAlgorithm+" ")
+		if !ok {
+			return s, "AuthorizationHeaderMalformed"
+		}
+		fields := map[string]string{}
+		for part := range strings.SplitSeq(rest, ",") {
+			k, v, ok := strings.Cut(strings.TrimSpace(part), "=")
+			if _, again := fields[k]; !ok || again {
+				return s, "AuthorizationHeaderMalformed"
+			}
+			fields[k] = v
+		}
+		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), emptySum)
+		if s.payload != noPayload && s.payload != emptySum {
+			return s, "XAmzContentSHA256Mismatch"
+		}
+		return s, s.fill(fields["Credential"], fields["SignedHeaders"], fields["Signature"], head.Get("X-Amz-Date"), "AuthorizationHeaderMalformed")
+	}
+	if !q.Has("X-Amz-Signature") {
+		return s, "AccessDenied"
+	}
+	const bad = "AuthorizationQueryParametersError"
+	for _, vs := range q {
+		if len(vs) > 1 {
+			return s, bad
+		}
+	}
+	n, err := strconv.Atoi(q.Get("X-Amz-Expires"))
+	if q.Get("X-Amz-Algorithm") != signAlgorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
+		return s, bad
+	}
+	s.presigned, s.expires, s.payload = true, time.Duration(n)*time.Second, noPayload
+	return s, s.fill(q.Get("X-Amz-Credential"), q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Signature"), q.Get("X-Amz-Date"), bad)
+}
+
+func (s *signature) fill(credential, headers, sum, at, bad string) (code string) {
+	scope := strings.Split(credential, "/")
+	if len(scope) < 5 {
+		return bad
+	}
+	// An ID may have slashes.
+	n := len(scope) - 4
+	s.id, s.day, s.region = strings.Join(scope[:n], "/"), scope[n], scope[n+1]
+	if scope[n+2] != "s3" || scope[n+3] != "aws4_request" || s.id == "" {
+		return bad
+	}
+	var err error
+	if s.sum, err = hex.DecodeString(sum); err != nil || len(s.sum) != sha256.Size {
+		return bad
+	}
+	if s.at, err = time.Parse(signTime, at); err != nil || s.at.Format("20060102") != s.day {
+		return bad
+	}
+	s.signed = strings.Split(headers, ";")
+	if !slices.IsSorted(s.signed) || len(slices.Compact(slices.Clone(s.signed))) != len(s.signed) || !slices.Contains(s.signed, "host") {
+		return bad
+	}
+	return ""
+}
+
+// A Key is what requests to a bucket are signed with.
+type Key struct{ ID, Secret string }
+
+// wrong says what is wrong with the signature of a request, in Amazon's words, "" if
+// nothing is.
+func (k Key) wrong(r *http.Request, now time.Time) (code string) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "InvalidURI"
+	}
+	s, code := parseSignature(r.Header, q)
+	switch {
+	case code != "":
+		return code
+	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
+		return "InvalidAccessKeyId"
+	case s.at.Sub(now) > maxSkew, !s.presigned && now.Sub(s.at) > maxSkew:
+		return "RequestTimeTooSkewed"
+	case s.presigned && now.Sub(s.at) > s.expires:
+		return "AccessDenied"
+	}
+	for name := range r.Header {
+		// What could change the answer has to be signed.
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-") && !slices.Contains(s.signed, lower) {
+			return "AccessDenied"
+		}
+	}
+	if !hmac.Equal(s.sum, k.sign(r, s, q)) {
+		return "SignatureDoesNotMatch"
+	}
+	return ""
+}
+
+// sign is what the signature of a request should be.
+func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
+	var b strings.Builder
+	b.WriteString(r.Method + "\n" + signedPath(r.URL.Path) + "\n")
+	var pairs []string
+	for name, values := range q {
+		if s.presigned && name == "X-Amz-Signature" {
+			continue
+		}
+		for _, v := range values {
+			pairs = append(pairs, signedText(name)+"="+signedText(v))
+		}
+	}
+	slices.Sort(pairs)
+	b.WriteString(strings.Join(pairs, "&") + "\n")
+	for _, name := range s.signed {
+		value := strings.Join(r.Header.Values(name), ",")
+		switch name {
+		case "host":
+			value = r.Host
+		case "content-length":
+			value = strconv.FormatInt(r.ContentLength, 10)
+		}
+		b.WriteString(name + ":" + strings.Join(strings.Fields(value), " ") + "\n")
+	}
+	b.WriteString("\n" + strings.Join(s.signed, ";") + "\n" + s.payload)
+	sum := sha256.Sum256([]byte(b.String()))
+	scope := []string{s.day, s.region, "s3", "aws4_request"}
+	text := strings.Join([]string{signAlgorithm, s.at.Format(signTime), strings.Join(scope, "/"), hex.EncodeToString(sum[:])}, "\n")
+	key := []byte("AWS4" + k.Secret)
+	for _, part := range append(scope, text) {
+		m := hmac.New(sha256.New, key)
+		m.Write([]byte(part))
+		key = m.Sum(nil)
+	}
+	return key
+}
+
+// signedText escapes as signatures have it: all but letters, digits and -._~
+func signedText(s string) string { return strings.ReplaceAll(signedPath(s), "/", "%2F") }
+
+// signedPath is signedText that leaves slashes.
+func signedPath(s string) string { return escaped(nil, s) }

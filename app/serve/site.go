@@ -1,0 +1,268 @@
+package serve
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/docs"
+	"github.com/holdall/holdall/format"
+)
+
+// SiteOptions are wishes for a Site; the zero value suits most.
+type SiteOptions struct {
+	// Page answers what is below /, /ui/ and /api/. Without one, / lists the archives.
+	Page http.Handler
+	// CORS are the origins whose pages may read what is served; "*" is all of them.
+	CORS []string
+	// Token is what requests have to bring, if it is not empty.
+	Token string
+	// TLS says that what is served is encrypted, so that cookies may be kept to that.
+	TLS bool
+	// MaxRequests is how many requests are answered at a time; 0 is 512. What is
+	// beyond is told to come again.
+	MaxRequests int
+	// Stall is how long a client may take nothing of an answer; 0 is a minute.
+	Stall time.Duration
+	// Log is told what went wrong on this side; nil is slog.Default().
+	Log *slog.Logger
+	// LogRequests logs every request.
+	LogRequests bool
+	// Version is that of the program, for the metrics.
+	Version string
+}
+
+// A Site is a server of archives:
+//
+//	/f/ARCHIVE/PATH    a file, or the list of a folder
+//	/z/ARCHIVE/KEY     the same of the view that Zarr clients read
+//	/zip/ARCHIVE/DIR/  a folder as a zip
+//	/metrics           for Prometheus
+//	/healthz           whether it answers at all
+//	/openapi.yaml      all of this, for programs
+type Site struct {
+	set   *Set
+	o     SiteOptions
+	door  *door // nil lets everybody in
+	gate  gate
+	meter meter
+}
+
+// NewSite returns a server of the archives in a set.
+func NewSite(set *Set, o SiteOptions) *Site {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Stall == 0 {
+		o.Stall = time.Minute
+	}
+	s := &Site{set: set, o: o, gate: newGate(o.MaxRequests)}
+	if o.Token != "" {
+		s.door = newDoor(o.Token, o.TLS)
+	}
+	return s
+}
+
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	switch route {
+	case "f", "z", "zip", "metrics", "healthz", "openapi.yaml", "api", "ui":
+	case "":
+		route = "page"
+	default:
+		route = "other"
+	}
+	s.answer(w, r, route, func(w http.ResponseWriter, r *http.Request) {
+		if route == "healthz" {
+			if begin(w, r, s.o.CORS) {
+				plain(w, "ok\n")
+			}
+			return
+		}
+		// A browser asks whether it may before it asks, and brings no token then.
+		if r.Method == http.MethodOptions && len(s.o.CORS) > 0 {
+			begin(w, r, s.o.CORS)
+			return
+		}
+		if s.door != nil && !s.door.admits(w, r) {
+			return
+		}
+		s.enter(w, r, func() { s.route(w, r, route, rest) })
+	})
+}
+
+// answer has a request answered, watched and counted.
+func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do http.HandlerFunc) {
+	start := time.Now()
+	s.meter.inFlight.Add(1)
+	g := &guarded{ResponseWriter: w, ctl: http.NewResponseController(w), stall: s.o.Stall}
+	done := false
+	defer func() {
+		s.meter.inFlight.Add(-1)
+		took := time.Since(start)
+		if done && g.code == 0 {
+			g.code = http.StatusOK
+		}
+		s.meter.count(route, g.code, g.sent, took)
+		if s.o.LogRequests {
+			s.o.Log.Info("request", "method", r.Method, "path", format.Escape(r.URL.Path), "range", r.Header.Get("Range"), "code", g.code, "bytes", g.sent,
+				"took", took.Round(time.Microsecond), "whole", done, "from", r.RemoteAddr)
+		}
+	}()
+	secure(g.Header(), allows(s.o.CORS, r.Header.Get("Origin")) != "")
+	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodOptions {
+		// Nothing here takes one, and to read it would be to wait for it.
+		g.Header().Set("Connection", "close")
+		http.Error(g, "400: expected a request without a body", http.StatusBadRequest)
+	} else {
+		do(g, r)
+	}
+	done = true
+}
+
+// enter does something if not too many do.
+func (s *Site) enter(w http.ResponseWriter, _ *http.Request, do func()) {
+	if !s.gate.enter() {
+		s.meter.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.gate.leave()
+	do()
+}
+
+func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
+	switch route {
+	case "page", "ui", "api":
+		if s.o.Page != nil {
+			s.o.Page.ServeHTTP(w, r)
+			return
+		}
+	}
+	if !begin(w, r, s.o.CORS) {
+		return
+	}
+	switch {
+	case route == "page" || rest == "" && (route == "f" || route == "z") && strings.HasSuffix(r.URL.Path, "/"):
+		s.list(w, r, route)
+	case rest == "" && (route == "f" || route == "z") && !strings.HasSuffix(r.URL.Path, "/"):
+		redirectToDir(w, r)
+	case route == "f":
+		s.archive(w, r, rest, "", (*handler).serve)
+	case route == "z":
+		s.archive(w, r, rest, "zarr", (*handler).serve)
+	case route == "zip" && rest != "":
+		s.archive(w, r, rest, "", (*handler).zip)
+	case route == "metrics" && rest == "":
+		s.meter.write(w, s.set, s.o.Version)
+	case route == "openapi.yaml" && rest == "":
+		w.Header().Set("Content-Type", "application/yaml")
+		w.Write(docs.OpenAPI)
+	default:
+		http.Error(w, "404: there is nothing here; archives are below /f/", http.StatusNotFound)
+	}
+}
+
+// archive answers a request for what is in an archive.
+func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {
+	name, below, slash := strings.Cut(rest, "/")
+	a, err := s.set.Use(r.Context(), name, view)
+	if err != nil {
+		s.cannotOpen(w, r, name, err)
+		return
+	}
+	defer a.Release()
+	if !slash {
+		redirectToDir(w, r)
+		return
+	}
+	inner := *r
+	inner.URL = &url.URL{Path: "/" + below, RawQuery: r.URL.RawQuery}
+	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.o.CORS, Log: s.o.Log})
+	h.served = a
+	do(h, w, &inner)
+}
+
+// whyNot says why an archive cannot be opened, without names of this machine, and
+// which status that is.
+func whyNot(err error) (code int, text string) {
+	if _, ok := errors.AsType[*holdall.ViewError](err); ok {
+		return http.StatusNotFound, "404: the archive has no such view"
+	}
+	if errors.Is(err, ErrNoArchive) {
+		return http.StatusNotFound, "404: there is no archive of this name"
+	}
+	return http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
+}
+
+// outwardly is what may be told of an error to whoever is served.
+func outwardly(err error) string {
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		return format.Escape(c.Message)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it is not there any more"
+	case errors.Is(err, fs.ErrPermission):
+		return "its owner does not allow it"
+	case errors.Is(err, format.ErrUnknown):
+		return format.ErrUnknown.Error()
+	}
+	return "the server's log says why"
+}
+
+func (s *Site) cannotOpen(w http.ResponseWriter, r *http.Request, name string, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	code, text := whyNot(err)
+	if code >= 500 {
+		s.o.Log.Error("cannot be served", "archive", name, "error", err)
+	}
+	http.Error(w, text, code)
+}
+
+// list shows which archives there are.
+func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
+	p, ok := askedPage(w, r)
+	if !ok {
+		return
+	}
+	all, err := s.set.List(r.Context())
+	if err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		s.o.Log.Error("cannot be listed", "error", err)
+		if len(all) == 0 {
+			http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
+			return
+		}
+	}
+	l := p.listing(w, r)
+	in := ""
+	if route == "page" {
+		in = "f/"
+	}
+	l.title("", "")
+	for _, x := range all {
+		e := holdall.Entry{Name: x.Name, Kind: format.Dir, ModTime: x.ModTime}
+		if x.Err != nil {
+			e.Fault = &format.Problem{Message: outwardly(x.Err)}
+		}
+		l.entry(x.Name, in+x.Name, e)
+	}
+	l.end("")
+}
+
+// plain answers with a line.
+func plain(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte(text))
+}

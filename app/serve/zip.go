@@ -1,0 +1,414 @@
+package serve
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// zip sends what is below a folder as a zip. Once it has begun, what cannot be had
+// breaks the connection off, so that no part of a folder looks like all of it.
+func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
+	dir, _, ok := h.target(w, r)
+	if !ok {
+		return
+	}
+	// Whether there is such a folder is known before anything is sent.
+	found := dir.Kind == format.Dir
+	for _, err := range h.a.ReadDirFrom(r.Context(), dir.Name, "") {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && found {
+			h.fail(w, r, err)
+			return
+		}
+		found = err == nil
+		break
+	}
+	if !found {
+		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
+		return
+	}
+	name := strings.Trim(path.Base(h.a.Name()), "/")
+	if h.served != nil {
+		name = h.served.Name
+	}
+	if dir.Name != "." {
+		name = path.Base(dir.Name)
+	}
+	w.Header().Set("Content-Type", "application/zip")
+	w.Header().Set("Content-Disposition", attachment(name+".zip"))
+	if r.Method == http.MethodHead {
+		return
+	}
+	z := &zipper{out: bufio.NewWriterSize(w, 64<<10), skip: dir.Name + "/"}
+	if dir.Name == "." {
+		z.skip = ""
+	}
+	err := z.write(r.Context(), h.a)
+	if cerr := z.close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		if r.Context().Err() == nil && z.gone == nil {
+			h.tell(r, err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// A zipper writes a zip from front to back. Its directory goes to scratch when it is
+// long.
+type zipper struct {
+	out     *bufio.Writer
+	at      int64
+	skip    string // what is taken off names
+	dir     []byte
+	scratch sorter.Scratch
+	dirLen  int64
+	count   int64
+	left    int64 // out: names that are no paths
+	gone    error // why the client gets no more
+	buf     []byte
+}
+
+// heldDir is how much of a directory is in memory.
+const heldDir = 1 << 20
+
+func (z *zipper) Write(p []byte) (int, error) {
+	n, err := z.out.Write(p)
+	z.at += int64(n)
+	if err != nil {
+		z.gone = err
+	}
+	return n, err
+}
+
+func (z *zipper) write(ctx context.Context, a *holdall.Archive) error {
+	wanted := func(e holdall.Entry) bool {
+		if !strings.HasPrefix(e.Name, z.skip) || e.Name == z.skip || e.Internal {
+			return false
+		}
+		switch e.Kind {
+		case format.File, format.Property, format.Dir, format.Symlink, format.HardLink:
+		default:
+			return false
+		}
+		if !isPath(e.Name) || len(e.Name) > math.MaxUint16-1 {
+			z.left++
+			return false
+		}
+		return true
+	}
+	err := a.Contents(ctx, wanted, func(e holdall.Entry, content io.Reader, err error) error {
+		if err == nil && e.Fault != nil {
+			err = &format.CorruptError{Format: a.Format().Name, Problem: *e.Fault}
+		}
+		if err == nil && e.Kind == format.HardLink {
+			// What it stands for is sent again: a zip has no links of this kind.
+			name := e.Name
+			if e, err = a.Lookup(ctx, e.Link); err == nil {
+				f, ferr := a.OpenEntry(ctx, e)
+				if ferr != nil {
+					return ferr
+				}
+				defer f.Close()
+				content, e.Name = f, name
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return z.add(ctx, e, content)
+	})
+	if err == nil {
+		err = z.finish()
+	}
+	return err
+}
+
+const (
+	zipDeferred = 1 << 3
+	zipUTF8     = 1 << 11
+	zipUnix     = 3 << 8
+	// heldFirst is what is read before its header is sent, which then has all.
+	heldFirst = 1 << 20
+)
+
+func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) error {
+	name := strings.TrimPrefix(e.Name, z.skip)
+	mode := zipMode(e)
+	size, flags := e.Size, uint16(0)
+	switch e.Kind {
+	case format.Dir:
+		name, size, content = name+"/", 0, strings.NewReader("")
+	case format.Symlink:
+		size, content = int64(len(e.Link)), strings.NewReader(e.Link)
+	}
+	ascii := strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 }) < 0
+	if !ascii && utf8.ValidString(name) {
+		flags |= zipUTF8
+	}
+	if e.Kind.HasContent() {
+		content = holdall.Checked(e, content)
+	}
+	var sum uint32
+	var held []byte
+	if size <= heldFirst {
+		if int64(cap(z.buf)) < heldFirst {
+			z.buf = make([]byte, heldFirst)
+		}
+		held = z.buf[:size]
+		if _, err := io.ReadFull(content, held); err != nil {
+			return err
+		}
+		if err := atEnd(content); err != nil {
+			return err
+		}
+		sum = crc32.ChecksumIEEE(held)
+	} else {
+		flags |= zipDeferred
+	}
+	date, clock := zipTime(e.ModTime)
+	begin := z.at
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, 0x04034b50)
+	b = le.AppendUint16(b, 45)
+	b = le.AppendUint16(b, flags)
+	b = le.AppendUint16(b, 0) // stored
+	b = le.AppendUint16(b, clock)
+	b = le.AppendUint16(b, date)
+	b = le.AppendUint32(b, sum)
+	extra := zipTimeExtra(e.ModTime)
+	if flags&zipDeferred != 0 {
+		// With a field of long sizes, so that those behind the content are long, too.
+		b = le.AppendUint32(b, math.MaxUint32)
+		b = le.AppendUint32(b, math.MaxUint32)
+		long := le.AppendUint16(nil, 1)
+		long = le.AppendUint16(long, 16)
+		long = le.AppendUint64(long, uint64(size))
+		long = le.AppendUint64(long, uint64(size))
+		extra = append(long, extra...)
+	} else {
+		b = le.AppendUint32(b, uint32(size))
+		b = le.AppendUint32(b, uint32(size))
+	}
+	b = le.AppendUint16(b, uint16(len(name)))
+	b = le.AppendUint16(b, uint16(len(extra)))
+	b = append(append(b, name...), extra...)
+	if _, err := z.Write(b); err != nil {
+		return err
+	}
+	if flags&zipDeferred == 0 {
+		if _, err := z.Write(held); err != nil {
+			return err
+		}
+	} else {
+		h := crc32.NewIEEE()
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(z, h)}, struct{ io.Reader }{io.LimitReader(content, size)}, z.buffer())
+		if err == nil && n < size {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil {
+			err = atEnd(content)
+		}
+		if err != nil {
+			return err
+		}
+		sum = h.Sum32()
+		b = le.AppendUint32(b[:0], 0x08074b50)
+		b = le.AppendUint32(b, sum)
+		b = le.AppendUint64(b, uint64(size))
+		b = le.AppendUint64(b, uint64(size))
+		if _, err := z.Write(b); err != nil {
+			return err
+		}
+	}
+	return z.row(name, flags, clock, date, sum, size, begin, mode, zipTimeExtra(e.ModTime))
+}
+
+// atEnd reads the end of content, where it is compared with its digest.
+func atEnd(content io.Reader) error {
+	n, err := content.Read(make([]byte, 1))
+	switch {
+	case n > 0:
+		return errors.New("longer than it should be")
+	case err == io.EOF:
+		return nil
+	case err == nil:
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+func (z *zipper) buffer() []byte {
+	if len(z.buf) == 0 {
+		z.buf = make([]byte, heldFirst)
+	}
+	return z.buf[:256<<10]
+}
+
+// row adds an entry to the directory at the end.
+func (z *zipper) row(name string, flags, clock, date uint16, sum uint32, size, begin int64, mode uint32, extra []byte) error {
+	le := binary.LittleEndian
+	var long []byte
+	short := func(n int64) uint32 {
+		if n >= math.MaxUint32 {
+			long = le.AppendUint64(long, uint64(n))
+			return math.MaxUint32
+		}
+		return uint32(n)
+	}
+	size32 := short(size)
+	packed32 := short(size)
+	begin32 := short(begin)
+	if len(long) > 0 {
+		head := le.AppendUint16(nil, 1)
+		head = le.AppendUint16(head, uint16(len(long)))
+		extra = append(append(head, long...), extra...)
+	}
+	n := len(z.dir)
+	b := le.AppendUint32(z.dir, 0x02014b50)
+	b = le.AppendUint16(b, zipUnix|45)
+	b = le.AppendUint16(b, 45)
+	b = le.AppendUint16(b, flags)
+	b = le.AppendUint16(b, 0)
+	b = le.AppendUint16(b, clock)
+	b = le.AppendUint16(b, date)
+	b = le.AppendUint32(b, sum)
+	b = le.AppendUint32(b, packed32)
+	b = le.AppendUint32(b, size32)
+	b = le.AppendUint16(b, uint16(len(name)))
+	b = le.AppendUint16(b, uint16(len(extra)))
+	b = append(b, make([]byte, 6)...) // comment, disk, attributes
+	b = le.AppendUint32(b, mode)
+	b = le.AppendUint32(b, begin32)
+	b = append(append(b, name...), extra...)
+	z.dir = b
+	z.count++
+	z.dirLen += int64(len(b) - n)
+	if len(z.dir) < heldDir {
+		return nil
+	}
+	if z.scratch == nil {
+		var err error
+		if z.scratch, err = sorter.TempFile(); err != nil {
+			return err
+		}
+	}
+	_, err := z.scratch.Write(z.dir)
+	z.dir = z.dir[:0]
+	return err
+}
+
+// finish writes the directory, and where it is.
+func (z *zipper) finish() error {
+	begin := z.at
+	if z.scratch != nil {
+		if _, err := z.scratch.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyBuffer(struct{ io.Writer }{z}, struct{ io.Reader }{io.LimitReader(z.scratch, z.dirLen-int64(len(z.dir)))}, z.buffer()); err != nil {
+			return err
+		}
+	}
+	if _, err := z.Write(z.dir); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	var b []byte
+	at := z.at
+	if z.count >= math.MaxUint16 || z.dirLen >= math.MaxUint32 || begin >= math.MaxUint32 {
+		b = le.AppendUint32(b, 0x06064b50)
+		b = le.AppendUint64(b, 44)
+		b = le.AppendUint16(b, zipUnix|45)
+		b = le.AppendUint16(b, 45)
+		b = le.AppendUint64(b, 0) // disks
+		b = le.AppendUint64(b, uint64(z.count))
+		b = le.AppendUint64(b, uint64(z.count))
+		b = le.AppendUint64(b, uint64(z.dirLen))
+		b = le.AppendUint64(b, uint64(begin))
+		b = le.AppendUint32(b, 0x07064b50)
+		b = le.AppendUint32(b, 0)
+		b = le.AppendUint64(b, uint64(at))
+		b = le.AppendUint32(b, 1)
+	}
+	comment := ""
+	if z.left > 0 {
+		comment = "left out: names that are no paths"
+	}
+	n := uint16(min(z.count, math.MaxUint16))
+	b = le.AppendUint32(b, 0x06054b50)
+	b = le.AppendUint32(b, 0) // disks
+	b = le.AppendUint16(b, n)
+	b = le.AppendUint16(b, n)
+	b = le.AppendUint32(b, uint32(min(z.dirLen, math.MaxUint32)))
+	b = le.AppendUint32(b, uint32(min(begin, math.MaxUint32)))
+	b = le.AppendUint16(b, uint16(len(comment)))
+	if _, err := z.Write(append(b, comment...)); err != nil {
+		return err
+	}
+	err := z.out.Flush()
+	z.gone = cmp.Or(z.gone, err)
+	return err
+}
+
+func (z *zipper) close() error {
+	if z.scratch == nil {
+		return nil
+	}
+	return z.scratch.Close()
+}
+
+// zipMode is a mode as Unix has it, where zips keep such.
+func zipMode(e holdall.Entry) uint32 {
+	perm := uint32(0o644)
+	if e.Kind == format.Dir {
+		perm = 0o755
+	}
+	if e.HasMode {
+		perm = uint32(e.Mode.Perm())
+	}
+	switch e.Kind {
+	case format.Dir:
+		return (0o040000|perm)<<16 | 0x10
+	case format.Symlink:
+		return (0o120000 | 0o777) << 16
+	}
+	return (0o100000 | perm) << 16
+}
+
+// zipTime is a time as MS-DOS had it, in UTC.
+func zipTime(t time.Time) (date, clock uint16) {
+	t = t.UTC()
+	if t.Year() < 1980 {
+		return 1<<5 | 1, 0
+	}
+	if t.Year() > 2107 {
+		return 127<<9 | 12<<5 | 31, 23<<11 | 59<<5 | 29
+	}
+	return uint16(t.Year()-1980)<<9 | uint16(t.Month())<<5 | uint16(t.Day()), uint16(t.Hour())<<11 | uint16(t.Minute())<<5 | uint16(t.Second()/2)
+}
+
+// zipTimeExtra is a time to the second, as Unix has it.
+func zipTimeExtra(t time.Time) []byte {
+	s := t.Unix()
+	if t.IsZero() || s < math.MinInt32 || s > math.MaxInt32 {
+		return nil
+	}
+	b := []byte{'U', 'T', 5, 0, 1}
+	return binary.LittleEndian.AppendUint32(b, uint32(int32(s)))
+}

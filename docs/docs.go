@@ -1,0 +1,10 @@
+// Package docs is what a program has of these pages: the description of what holdall
+// serves, for programs.
+package docs
+
+import _ "embed"
+
+// OpenAPI describes what holdall serves over HTTP.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
