@@ -72,7 +72,7 @@ func parsePage(query string) (p page, err error) {
 		}
 	}
 	if q.Has("after") {
-		b, err := base64.RawURLEncoding.Strict().DecodeString(q.Get("after"))
+		b, err := base64.RawURLEncoding.DecodeString(q.Get("after"))
 		if err != nil || len(b) == 0 {
 			return p, errors.New("after: expected what a page before has as next")
 		}

@@ -45,7 +45,7 @@ func packed(t *testing.T, f *format.Format, more ...holdall.Entry) *storetest.Me
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	entries := more
+	entries := slices.Clone(more)
 	for name := range contents {
 		entries = append(entries, holdall.Entry{Name: name, ModTime: kept})
 	}

@@ -335,8 +335,7 @@ func (s *Set) openOne(o *opened) {
 	s.mu.Unlock()
 	close(o.ready)
 	if err != nil {
-		s.log.Warn("cannot be opened", "archive", o.key.name, "error", err)
-		return
+		return // who asked says so
 	}
 	// The next start is not to take as long. Whoever is served now does not wait.
 	_, _ = a.KeepIndex(s.ctx)

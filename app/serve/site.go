@@ -73,7 +73,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch route {
 	case "f", "z", "zip", "metrics", "healthz", "openapi.yaml", "api", "ui":
 	case "":
-		route = "page"
+		if route = "page"; len(r.URL.Path) > 1 {
+			route = "other" // "//"
+		}
 	default:
 		route = "other"
 	}
@@ -234,6 +236,7 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	if !ok {
 		return
 	}
+	p.limit = 0 // there are not so many
 	all, err := s.set.List(r.Context())
 	if err != nil {
 		if r.Context().Err() != nil {
