@@ -59,6 +59,10 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == filesVerb {
+		fmt.Fprintln(os.Stderr, serveFiles(os.Args[2]))
+		os.Exit(1)
+	}
 	s := &suite{made: map[string]bool{}}
 	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "holdall-bench"), "where the data sets are made, or are already")
 	flag.IntVar(&s.n, "n", 0, "runs of each command (default 5, 1 with -quick)")

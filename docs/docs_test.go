@@ -259,7 +259,7 @@ func sections(page string) map[string]string {
 
 var (
 	verbLine = regexp.MustCompile(`(?m)^  ([a-z]+)  +[A-Z]`)
-	flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
+	flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
 )
 
 func TestEveryVerbAndFlagIsDescribed(t *testing.T) {

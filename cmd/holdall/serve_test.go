@@ -4,8 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -338,4 +347,116 @@ func TestMountNamesAreTheLastElements(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt[0], got, tt[1])
 		}
 	}
+}
+
+// A folder's archives are served by their names, but not what links lead to outside it.
+func TestServeAFolder(t *testing.T) {
+	dir := toServe(t)
+	all := filepath.Join(dir, "all")
+	if err := os.Mkdir(all, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	x := filepath.Join(dir, "x.caf")
+	command(t, "pack", "-o", filepath.Join(all, "one.caf"), filepath.Join(dir, "in"))
+	command(t, "pack", "-o", filepath.Join(all, "two.tar"), filepath.Join(dir, "in"))
+	for name, content := range map[string]string{"notes.txt": "no archive", "broken.caf": "no archive either"} {
+		if err := os.WriteFile(filepath.Join(all, name), []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	linked := os.Symlink(x, filepath.Join(all, "out.caf")) == nil
+	s := startServing(t, "--s3", "--s3-addr", "127.0.0.1:0", all)
+	url := s.url(t)
+	line := <-s.stderr.to
+	s3, ok := strings.CutPrefix(line, "serving buckets at ")
+	if !ok {
+		t.Fatalf("says %q", line)
+	}
+	for path, want := range map[string]int{"f/one.caf/hello.txt": 200, "f/two.tar/hello.txt": 200, "f/broken.caf/": 500, "f/notes.txt/": 404, "f/out.caf/": 404, "f/x.caf/": 404, "zip/two.tar/d/": 200, "openapi.yaml": 200} {
+		if answer, body := fetch(t, url+path); answer.StatusCode != want {
+			t.Errorf("%s: %s, %s", path, answer.Status, body)
+		}
+	}
+	if linked {
+		if _, list := fetch(t, url); strings.Contains(list, "out.caf") {
+			t.Error(list)
+		}
+	}
+	if answer, body := fetch(t, s3+"/two.tar/hello.txt"); answer.StatusCode != 200 || body != "hello, world" {
+		t.Error(answer.Status, body)
+	}
+	command(t, "pack", "-o", filepath.Join(all, "new.caf"), filepath.Join(dir, "in"))
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if answer, _ := fetch(t, url+"f/new.caf/hello.txt"); answer.StatusCode == 200 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a new one never appears")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.end(t)
+}
+
+// With a token and TLS, who brings no token is refused, and who does is answered.
+func TestServeWithTokenAndTLS(t *testing.T) {
+	dir := toServe(t)
+	cert, key, pool := certificate(t, dir)
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("a-long-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServing(t, "--token", "@"+token, "--tls-cert", cert, "--tls-key", key, filepath.Join(dir, "x.caf"))
+	line := <-s.stderr.to
+	at := line[strings.LastIndex(line, " ")+1:]
+	if !strings.HasPrefix(at, "https://127.0.0.1:") {
+		t.Fatal(line)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	for bearer, want := range map[string]int{"": 401, "Bearer wrong-token": 401, "Bearer a-long-token": 200} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", at+"d/big", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", bearer)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != want || err != nil || want == 200 && n != 3<<20 || answer.ProtoMajor != 2 {
+			t.Errorf("%q: %s, %d bytes, %v, %s", bearer, answer.Status, n, err, answer.Proto)
+		}
+	}
+	client.CloseIdleConnections()
+	s.end(t)
+}
+
+// certificate makes one of this machine, and returns files of it and its key.
+func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	signed, err := x509.CreateCertificate(rand.Reader, about, about, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	pool = x509.NewCertPool()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	pool.AppendCertsFromPEM(text)
+	if err := errors.Join(os.WriteFile(cert, text, 0o600), os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return cert, key, pool
 }
