@@ -131,10 +131,27 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 		return err
 	}
 	defer f.Close()
+	if _, ok := a.run(e); ok && e.Size <= smallContent && !a.proves(e) {
+		return copyChecked(ctx, w, e, &runReader{a, ctx, e, 0}, nil)
+	}
 	if p, ok := f.ahead().(*provenReader); ok {
 		return copyChecked(ctx, w, e, p, nil)
 	}
 	return copyChecked(ctx, w, e, f, nil)
+}
+
+// runReader reads short content that lies in one run: nothing is to be read ahead.
+type runReader struct {
+	a   *Archive
+	ctx context.Context
+	e   Entry
+	off int64
+}
+
+func (r *runReader) Read(p []byte) (int, error) {
+	n, err := r.a.ReadAt(r.ctx, r.e, p, r.off)
+	r.off += int64(n)
+	return n, err
 }
 
 // fileInfo shows an Entry as io/fs wants it.

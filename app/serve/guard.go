@@ -24,7 +24,7 @@ type guarded struct {
 }
 
 // piece is how much has to be taken within the time.
-const piece = 64 << 10
+const piece = 256 << 10
 
 func (g *guarded) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
