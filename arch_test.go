@@ -71,6 +71,7 @@ var floors = map[string]string{
 	"interop/lindi":                      "",
 	"interop/databundle":                 " format store format/all store/all format/databundle",
 	"interop/rvn":                        " format store format/all store/all",
+	"interop/serve":                      " app/serve format/all store/all",
 	"bench":                              " app/catalog app/catalog/pgtest format store format/all store/all store/local",
 	"docs":                               "",
 }
@@ -94,6 +95,7 @@ var offThePath = map[string]bool{
 	"interop/oak":         true,
 	"interop/rvn":         true,
 	"interop/s3":          true,
+	"interop/serve":       true,
 	"store/all":           true,
 	"store/azure":         true,
 	"store/bucket":        true,
