@@ -97,6 +97,9 @@ func TestBucketsAsMinioSeesThem(t *testing.T) {
 						}
 					}
 					for _, most := range []int{1, 3, 1000} {
+						if most == 1 && (v1 || k.ID != "" || prefix == "") {
+							continue
+						}
 						got := []string{}
 						tags := map[string]string{}
 						for o := range c.ListObjects(t.Context(), "tiny.x", minio.ListObjectsOptions{Prefix: prefix, Recursive: deep, MaxKeys: most, UseV1: v1}) {
@@ -288,12 +291,12 @@ func TestAListOfAMillionKeysIsInOrder(t *testing.T) {
 	x := format.NewIndex(million{})
 	at, _ := bucketsOf(t, serve.S3Options{}, indexed("mil", x))
 	c := client(t, at, serve.Key{})
-	n := 400_000
+	n := 600_000
 	for o := range c.ListObjects(t.Context(), "mil", minio.ListObjectsOptions{Recursive: true, StartAfter: fmt.Sprintf("d/%07d", n-1)}) {
 		if o.Err != nil || o.Key != fmt.Sprintf("d/%07d", n) || o.Size != int64(n) {
 			t.Fatalf("%+v, expected number %d", o, n)
 		}
-		if n++; n == 420_000 {
+		if n++; n == 603_000 {
 			break
 		}
 	}
