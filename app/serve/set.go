@@ -338,7 +338,7 @@ func (s *Set) openOne(o *opened) {
 		return // who asked says so
 	}
 	// The next start is not to take as long. Whoever is served now does not wait.
-	_, _ = a.KeepIndex(s.ctx)
+	_, _ = a.KeepIndex(s.ctx, true)
 	s.release(o)
 }
 
