@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/people"
 )
 
 // ExtractOptions are wishes for an extraction.
@@ -146,7 +147,7 @@ type extraction struct {
 	run   string       // in temporary names
 	temps atomic.Int64
 
-	people people
+	people people.People
 
 	mu      sync.Mutex
 	sum     Extracted

@@ -13,8 +13,8 @@ func (x *extraction) ownerOf(e Entry) (uid, gid int, ok bool) {
 	if x.o.NoOwner || os.Geteuid() != 0 || e.Owner == "" || e.Group == "" {
 		return 0, 0, false
 	}
-	uid, okUser := x.people.uid(e.Owner)
-	gid, okGroup := x.people.gid(e.Group)
+	uid, okUser := x.people.UID(e.Owner)
+	gid, okGroup := x.people.GID(e.Group)
 	return uid, gid, okUser && okGroup
 }
 

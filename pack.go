@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/people"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
@@ -191,7 +192,7 @@ type packer struct {
 	seen     map[tree.Same]string // first names of files that have several
 	copies   bool                 // hard links became files
 	failed   map[string]bool      // names that could not be packed
-	people   people
+	people   people.People
 
 	w        format.Writer
 	chunk    int

@@ -209,7 +209,7 @@ func (p *packer) entryOf(n tree.Node) Entry {
 	if n.Info != nil {
 		e.Mode, e.HasMode, e.ModTime = n.Info.Mode(), true, n.Info.ModTime()
 		if uid, gid, ok := tree.OwnerOf(n.Info); ok && p.f.Keeps&format.KeepsOwners != 0 {
-			e.Owner, e.Group = p.people.user(uid), p.people.group(gid)
+			e.Owner, e.Group = p.people.User(uid), p.people.Group(gid)
 		}
 	}
 	return e
@@ -318,7 +318,7 @@ func (p *packer) read(l *load) {
 func (p *packer) describe(e *Entry, m tree.Meta) {
 	e.Size, e.Mode, e.HasMode, e.ModTime = m.Size, m.Mode, true, m.ModTime
 	if p.f.Keeps&format.KeepsOwners != 0 && m.UID >= 0 {
-		e.Owner, e.Group = p.people.user(m.UID), p.people.group(m.GID)
+		e.Owner, e.Group = p.people.User(m.UID), p.people.Group(m.GID)
 	}
 }
 

@@ -3,7 +3,7 @@
 // It is a contract for those who implement a store; programs that only want
 // archives need package holdall. A [Store] is a flat namespace of objects.
 // Reading needs only Store and [Object]; everything else a store may be able
-// to do is an optional interface ([Header], [Tailer], [Lister], [Creator],
+// to do is an optional interface ([Header], [Tailer], [Filer], [Lister], [Creator],
 // [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Fetcher], [Near],
 // [Wisher], [Keeper], [Finisher], [Uploader], [Copier], [Pinner]) with a helper that falls back,
 // or says plainly that it cannot.
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"time"
 )
 
@@ -62,6 +63,15 @@ type Header interface {
 	// ReadHead reads the first len(p) bytes, or all of the object if it is
 	// shorter, and returns how many there were.
 	ReadHead(ctx context.Context, p []byte) (n int, err error)
+}
+
+// A Filer is an Object that is an open file of this machine, of which the system can
+// hand on a range without passing the bytes through this program.
+type Filer interface {
+	// File returns the file, or ErrChanged if it is known to have changed. Like ReadAt it
+	// may look for that now and then only; whoever reads of it does not look. It belongs
+	// to the object.
+	File(ctx context.Context) (*os.File, error)
 }
 
 // A Fetcher can read ahead: what is asked for with Fetch is asked for at once, and

@@ -96,6 +96,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errNo):
 		return exitNo
+	case errors.Is(err, errSaid):
+		return exitFailed
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		fmt.Fprintln(a.stderr, "holdall: interrupted")
 		return exitInterrupted
@@ -310,7 +312,7 @@ is read, a folder will do as well.`,
 		}
 	}
 	add("make", a.packCommand(), a.convertCommand(), a.indexCommand(), a.addCommand(), a.rmCommand(), a.mvCommand(), a.fleetCommand())
-	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand(), a.catalogCommand())
+	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand(), a.mountCommand(), a.catalogCommand())
 	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand(), a.oakCommand())
 	add("about", a.formatsCommand(), a.cacheCommand(), a.versionCommand())
 	return root

@@ -29,6 +29,9 @@ var errInterrupted = errors.New("interrupted")
 // errNo ends a verb whose answer is no; what is to be said has been said.
 var errNo = errors.New("no")
 
+// errSaid ends a verb that failed, about which another process has said it.
+var errSaid = errors.New("said already")
+
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

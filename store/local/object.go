@@ -34,7 +34,10 @@ type object struct {
 	changed atomic.Bool
 }
 
-var _ store.Tailer = (*object)(nil)
+var (
+	_ store.Tailer = (*object)(nil)
+	_ store.Filer  = (*object)(nil)
+)
 
 // Open opens a regular file for reading. It never waits: a named pipe is
 // refused, not opened.
@@ -127,13 +130,35 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return o.short("read", off, int64(len(p)), err)
 	}
 	// Looking after the read, not before it, vouches for what was read.
-	if now := ticks(); int64(now) >= o.next.Load() {
-		o.next.Store(int64(now + o.recheck))
-		if err := o.look(); err != nil {
-			return o.fail("read", off, int64(len(p)), err)
-		}
+	if err := o.lookAgain(); err != nil {
+		return o.fail("read", off, int64(len(p)), err)
 	}
 	return nil
+}
+
+// File returns the file. What is read of it afterwards nobody vouches for.
+func (o *object) File(ctx context.Context) (*os.File, error) {
+	err := ctx.Err()
+	if err == nil && o.changed.Load() {
+		err = store.ErrChanged
+	}
+	if err == nil {
+		err = o.lookAgain()
+	}
+	if err != nil {
+		return nil, failed("file", o.path, err)
+	}
+	return o.f, nil
+}
+
+// lookAgain looks if it is time to.
+func (o *object) lookAgain() error {
+	now := ticks()
+	if int64(now) < o.next.Load() {
+		return nil
+	}
+	o.next.Store(int64(now + o.recheck))
+	return o.look()
 }
 
 func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {

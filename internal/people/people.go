@@ -1,4 +1,5 @@
-package holdall
+// Package people gives users and groups their numbers, and numbers their names.
+package people
 
 import (
 	"os/user"
@@ -6,17 +7,17 @@ import (
 	"sync"
 )
 
-// people remembers the names of users and groups by number, and the other way
+// People remembers the names of users and groups by number, and the other way
 // round: systems read a file each time they are asked. It may be used in
 // parallel.
-type people struct {
+type People struct {
 	mu            sync.Mutex
 	users, groups map[int]string
 	uids, gids    map[string]int // -1 where there is none of the name
 }
 
-// user returns a user's name, or the number as text if there is none.
-func (p *people) user(uid int) string {
+// User returns a user's name, or the number as text if there is none.
+func (p *People) User(uid int) string {
 	return p.name(&p.users, uid, func(id string) (string, error) {
 		u, err := user.LookupId(id)
 		if err != nil {
@@ -26,8 +27,8 @@ func (p *people) user(uid int) string {
 	})
 }
 
-// group returns a group's name, or the number as text if there is none.
-func (p *people) group(gid int) string {
+// Group returns a group's name, or the number as text if there is none.
+func (p *People) Group(gid int) string {
 	return p.name(&p.groups, gid, func(id string) (string, error) {
 		g, err := user.LookupGroupId(id)
 		if err != nil {
@@ -37,7 +38,7 @@ func (p *people) group(gid int) string {
 	})
 }
 
-func (p *people) name(known *map[int]string, n int, lookup func(string) (string, error)) string {
+func (p *People) name(known *map[int]string, n int, lookup func(string) (string, error)) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if name, ok := (*known)[n]; ok {
@@ -55,9 +56,9 @@ func (p *people) name(known *map[int]string, n int, lookup func(string) (string,
 	return name
 }
 
-// uid returns the number of a user's name, or of a number, and false if there is
+// UID returns the number of a user's name, or of a number, and false if there is
 // none.
-func (p *people) uid(name string) (int, bool) {
+func (p *People) UID(name string) (int, bool) {
 	return p.number(&p.uids, name, func(n string) (string, error) {
 		u, err := user.Lookup(n)
 		if err != nil {
@@ -67,8 +68,8 @@ func (p *people) uid(name string) (int, bool) {
 	})
 }
 
-// gid is uid for groups.
-func (p *people) gid(name string) (int, bool) {
+// GID is UID for groups.
+func (p *People) GID(name string) (int, bool) {
 	return p.number(&p.gids, name, func(n string) (string, error) {
 		g, err := user.LookupGroup(n)
 		if err != nil {
@@ -78,7 +79,7 @@ func (p *people) gid(name string) (int, bool) {
 	})
 }
 
-func (p *people) number(known *map[string]int, name string, lookup func(string) (string, error)) (int, bool) {
+func (p *People) number(known *map[string]int, name string, lookup func(string) (string, error)) (int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := (*known)[name]

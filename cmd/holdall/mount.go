@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/mount"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) mountCommand() *cobra.Command {
+	var o mounting
+	cmd := &cobra.Command{
+		Use:   "mount ARCHIVE... DIR",
+		Short: "Show archives as a file system",
+		Long: `Mounts an archive at DIR, an empty folder, read-only, until it is interrupted or
+unmounted: any program can then read what is in it. Nothing is unpacked. Several
+archives are in a folder each, below DIR.
+
+This needs FUSE: Linux has it; users other than root also need fusermount3, of
+the package fuse3. "holdall serve" does without.`,
+		Example: `  holdall mount docs.caf /mnt/docs
+  holdall mount --daemon --log mount.log https://example.org/big.tar here
+  fusermount3 -u here
+  holdall mount --follow nightly.caf here`,
+		Args: args(2, -1, "an archive and a folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.log != "" && !o.daemon {
+				return &usageError{cmd, errors.New("--log is for --daemon")}
+			}
+			if slices.Contains(args[:len(args)-1], "-") && o.follow {
+				return &usageError{cmd, errors.New("--follow: standard input comes once")}
+			}
+			if o.daemon && os.Getenv(readyVar) == "" {
+				return a.mountInBackground(cmd.Context(), args[:len(args)-1], o)
+			}
+			return a.mount(cmd.Context(), args[:len(args)-1], args[len(args)-1], o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.daemon, "daemon", false, "go to the background once it is mounted")
+	f.StringVar(&o.log, "log", "", "`file` that a daemon's log is appended to")
+	f.BoolVar(&o.follow, "follow", false, "when an archive has changed, open it again and go on")
+	f.BoolVar(&o.allowOther, "allow-other", false, "let other users in, as far as modes and owners let them")
+	f.Var(&o.owner, "owner", "who owns all files, instead of whom the archive says")
+	f.BoolVar(&o.nonEmpty, "nonempty", false, "mount over a folder that is not empty")
+	return cmd
+}
+
+// mounting is what a user wants of mount.
+type mounting struct {
+	daemon     bool
+	log        string
+	follow     bool
+	allowOther bool
+	owner      ownerFlag
+	nonEmpty   bool
+}
+
+// ownerFlag is UID:GID.
+type ownerFlag struct{ to *mount.Owner }
+
+func (f *ownerFlag) Type() string   { return "uid:gid" }
+func (f *ownerFlag) String() string { return "" }
+
+func (f *ownerFlag) Set(s string) error {
+	user, group, ok := strings.Cut(s, ":")
+	uid, err := strconv.ParseUint(user, 10, 32)
+	gid, gerr := strconv.ParseUint(group, 10, 32)
+	if !ok || err != nil || gerr != nil {
+		return errors.New("expected two numbers, UID:GID")
+	}
+	f.to = &mount.Owner{UID: uint32(uid), GID: uint32(gid)}
+	return nil
+}
+
+// mountedJSON says where archives are.
+type mountedJSON struct {
+	Archive string `json:"archive"`
+	Dir     string `json:"dir"`
+}
+
+func (a *app) mount(ctx context.Context, addresses []string, dir string, o mounting) error {
+	ready, err := a.answerParent()
+	if err != nil {
+		return err
+	}
+	var trees []mount.Tree
+	opened := func() {
+		for _, t := range trees {
+			t.Archive.Close()
+		}
+	}
+	taken := map[string]bool{}
+	for _, address := range addresses {
+		in, err := a.open(ctx, address, false)
+		if err != nil {
+			opened()
+			return err
+		}
+		t := mount.Tree{Name: mountName(address, taken), Archive: in}
+		if o.follow {
+			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
+			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
+				return a.openBy(ctx, address, false, a.useIndex())
+			}
+		}
+		trees = append(trees, t)
+	}
+	a.address = "" // of none in particular from here on
+	var logs slog.Handler = slog.NewTextHandler(a.logTo(), nil)
+	if a.json {
+		logs = slog.NewJSONHandler(a.logTo(), nil)
+	}
+	source := store.Redact(addresses[0])
+	if len(addresses) > 1 {
+		source = "holdall"
+	}
+	m, err := mount.New(dir, trees, mount.Options{
+		Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(logs),
+	})
+	if err != nil {
+		opened()
+		if errors.Is(err, mount.ErrNoFUSE) {
+			err = fmt.Errorf("%w; \"holdall serve\" shows archives without it", err)
+		}
+		return err
+	}
+	// The next start is not to take as long. Whoever looks now does not wait.
+	keep, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	if !o.follow { // those that are opened again are closed by the mount
+		for _, t := range trees {
+			keeping.Go(func() { _, _ = t.Archive.KeepIndex(keep) })
+		}
+	}
+	for i, address := range addresses {
+		at := dir
+		if len(addresses) > 1 {
+			at = strings.TrimSuffix(dir, "/") + "/" + trees[i].Name
+		}
+		if a.json {
+			a.printJSON(mountedJSON{store.Redact(address), at})
+		} else if !a.quiet {
+			fmt.Fprintf(a.stderr, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
+		}
+	}
+	flushed := a.out.Flush()
+	ready()
+	select {
+	case <-m.Done():
+		stop()
+		keeping.Wait()
+		return flushed
+	case <-ctx.Done():
+	}
+	stop()
+	keeping.Wait()
+	lazily, err := m.Unmount()
+	if lazily {
+		a.warn("%s is in use: it is out of sight, and whoever is in it gets errors from now on", printable(dir))
+	}
+	if err != nil {
+		a.warn("%v", err)
+	}
+	return context.Cause(ctx)
+}
+
+// logTo is where a log goes that outlives what is said to whoever waits for the mount.
+func (a *app) logTo() io.Writer {
+	if os.Getenv(readyVar) != "" {
+		return os.Stderr
+	}
+	return a.stderr
+}
+
+// stateOf returns what stands for the bytes at an address, those of a folder too; "" if
+// nothing does.
+func stateOf(ctx context.Context, address string) string {
+	if v := versionOf(ctx, address); v != "" {
+		return v
+	}
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return ""
+	}
+	h := blake3.New()
+	n := 0
+	for info, err := range store.List(ctx, st, strings.TrimSuffix(name, "/")+"/") {
+		if err != nil {
+			return ""
+		}
+		n++
+		fmt.Fprintf(h, "%q %d %s %d\n", info.Name, info.Size, info.Version, info.ModTime.UnixNano())
+	}
+	if n == 0 {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// A daemon is this program once more, which says by a pipe that it is ready. What it
+// says before that, the one in front passes on.
+const (
+	readyVar  = "HOLDALL_MOUNT_READY" // set where there is such a pipe, as file 3
+	readyMark = "\x00"
+)
+
+// answerParent makes what is said go to who waits for the mount, if somebody does, until
+// the function it returns is called.
+func (a *app) answerParent() (ready func(), err error) {
+	if os.Getenv(readyVar) == "" {
+		return func() {}, nil
+	}
+	pipe := os.NewFile(3, "ready")
+	if _, err := pipe.Stat(); err != nil {
+		return nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
+	}
+	a.stderr = pipe
+	return func() {
+		_, _ = io.WriteString(pipe, readyMark)
+		a.stderr = os.Stderr
+		pipe.Close()
+	}, nil
+}
+
+// mountInBackground starts a daemon and waits until it is ready.
+func (a *app) mountInBackground(ctx context.Context, addresses []string, o mounting) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	logFile := o.log
+	if logFile == "" {
+		logFile = os.DevNull
+	}
+	to, err := os.OpenFile(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), readyVar+"=1")
+	cmd.Stderr, cmd.ExtraFiles = to, []*os.File{w}
+	if slices.Contains(addresses, "-") {
+		cmd.Stdin = os.Stdin
+	}
+	var printed bytes.Buffer
+	out, outW, err := os.Pipe() // of which nobody need wait for the end
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	defer out.Close()
+	cmd.Stdout = outW
+	alone(cmd)
+	err = cmd.Start()
+	w.Close()
+	outW.Close()
+	if err != nil {
+		return err
+	}
+	said := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(r)
+		said <- b
+	}()
+	select {
+	case b := <-said:
+		text, ready := bytes.CutSuffix(b, []byte(readyMark))
+		if _, err := a.stderr.Write(text); err != nil {
+			return err
+		}
+		if !ready {
+			err := cmd.Wait()
+			if len(text) == 0 {
+				return fmt.Errorf("the daemon ended before it was ready: %w", err)
+			}
+			return errSaid
+		}
+		if a.json {
+			// One line for each archive, all of which are there.
+			for range addresses {
+				line, err := readLine(out)
+				printed.WriteString(line)
+				if err != nil {
+					break
+				}
+			}
+		}
+		if _, err := a.out.Write(printed.Bytes()); err != nil {
+			return err
+		}
+		return cmd.Process.Release()
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(os.Interrupt)
+		return errors.Join(context.Cause(ctx), cmd.Wait())
+	}
+}
+
+// readLine reads a line, and nothing behind it.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	var b [1]byte
+	for {
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			return string(line), err
+		}
+		if line = append(line, b[0]); b[0] == '\n' {
+			return string(line), nil
+		}
+	}
+}

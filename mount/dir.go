@@ -1,0 +1,260 @@
+//go:build linux || darwin || freebsd
+
+package mount
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// handles are what is open, by number.
+type handles struct {
+	mu   sync.RWMutex
+	m    map[uint64]handle
+	last uint64
+}
+
+// A handle is a file or a folder that is open.
+type handle interface{ Close() error }
+
+func (hs *handles) add(h handle) uint64 {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.last++
+	hs.m[hs.last] = h
+	return hs.last
+}
+
+func (hs *handles) get(n uint64) handle {
+	hs.mu.RLock()
+	defer hs.mu.RUnlock()
+	return hs.m[n]
+}
+
+func (hs *handles) close(n uint64) {
+	hs.mu.Lock()
+	h := hs.m[n]
+	delete(hs.m, n)
+	hs.mu.Unlock()
+	if h != nil {
+		h.Close()
+	}
+}
+
+// A dir is a folder that is being listed: entries are taken from the archive as the
+// system asks for them, page after page, and no page begins anew.
+type dir struct {
+	n *node
+	v *version // nil of the folder that has several archives
+
+	mu     sync.Mutex
+	next   func() (holdall.Entry, error, bool)
+	stop   func()
+	cancel atomic.Pointer[context.CancelFunc]
+	at     uint64 // of what next gives
+	kept   *holdall.Entry
+}
+
+func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	n, v, _, code := f.at(in.NodeId)
+	if code != fuse.OK {
+		return code
+	}
+	out.Fh = f.handles.add(&dir{n: n, v: v})
+	out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
+	return fuse.OK
+}
+
+func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) { f.handles.close(in.Fh) }
+
+func (d *dir) Close() error {
+	d.mu.Lock()
+	d.rewind()
+	d.mu.Unlock()
+	if d.v != nil {
+		d.v.done()
+	}
+	return nil
+}
+
+func (d *dir) rewind() {
+	if d.next != nil {
+		(*d.cancel.Load())()
+		d.stop()
+		d.next, d.kept, d.at = nil, nil, 0
+	}
+}
+
+// The first two entries of every folder.
+const dots = 2
+
+// take returns entry number at, false if there are no more.
+func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
+	if d.next != nil && at < d.at {
+		d.rewind()
+	}
+	if d.next == nil {
+		ctx, cancel := context.WithCancel(f.ctx)
+		d.cancel.Store(&cancel)
+		d.at = dots
+		d.next, d.stop = iter.Pull2(f.list(ctx, d))
+	}
+	if d.kept != nil && at == d.at {
+		return *d.kept, true, nil
+	}
+	for {
+		if d.kept != nil {
+			d.kept, d.at = nil, d.at+1
+		}
+		e, err, ok := d.next()
+		if err != nil || !ok {
+			if err != nil {
+				d.rewind()
+			}
+			return e, false, err
+		}
+		d.kept = &e
+		if d.at == at {
+			return e, true, nil
+		}
+	}
+}
+
+// list yields what is in a folder.
+func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, error] {
+	if d.v == nil {
+		return func(yield func(holdall.Entry, error) bool) {
+			for _, t := range f.trees {
+				if !yield(holdall.Entry{Name: t.Name, Kind: format.Dir}, nil) {
+					return
+				}
+			}
+		}
+	}
+	if d.n.name != "." && !iofs.ValidPath(d.n.name) {
+		return func(func(holdall.Entry, error) bool) {} // what is in it is in the root
+	}
+	return d.v.a.ReadDir(ctx, d.n.name)
+}
+
+func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return f.readDir(cancel, in, out, false)
+}
+
+func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return f.readDir(cancel, in, out, true)
+}
+
+func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList, plus bool) fuse.Status {
+	d, ok := f.handles.get(in.Fh).(*dir)
+	if !ok {
+		return fuse.EBADF
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.v != nil && !d.v.isCurrent() && in.Offset > 0 {
+		return fuse.Status(syscall.ESTALE)
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	// Its entries may take long to come, and go on after this request.
+	if d.v != nil && !d.v.a.IsNear() {
+		stop := context.AfterFunc(ctx, func() {
+			if c := d.cancel.Load(); c != nil {
+				(*c)()
+			}
+		})
+		defer stop()
+	}
+	add := func(name string, ino uint64, mode uint32, e *holdall.Entry, off uint64) bool {
+		x := fuse.DirEntry{Name: name, Ino: ino, Mode: mode, Off: off}
+		if !plus {
+			return out.AddDirEntry(x)
+		}
+		room := out.AddDirLookupEntry(x)
+		if room == nil {
+			return false
+		}
+		if e == nil {
+			return true
+		}
+		if d.v != nil {
+			f.tell(ctx, d.v, d.n, name, *e, room)
+		} else {
+			f.tellRoot(ctx, d.n, name, room)
+		}
+		return true
+	}
+	for at := in.Offset; ; at++ {
+		if at < dots {
+			if !add([]string{".", ".."}[at], d.n.ino, syscall.S_IFDIR, nil, at+1) {
+				return fuse.OK
+			}
+			continue
+		}
+		e, ok, err := d.take(f, at)
+		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			e, ok, err = d.take(f, at) // that was for the request before
+		}
+		if err != nil {
+			if at > in.Offset {
+				return fuse.OK // the next page says so
+			}
+			return f.gone(d.v, d.n, err)
+		}
+		if !ok {
+			return fuse.OK
+		}
+		name, ino, mode := e.Name, uint64(0), typeOf(e.Kind)
+		if d.v != nil {
+			name = shown(d.n.name, e.Name)
+			if ino = d.v.tree.number(e.Name); e.Kind == format.HardLink {
+				if to, err := follow(ctx, d.v.a, e); err == nil {
+					ino, mode = d.v.tree.number(to.Name), typeOf(to.Kind)
+				}
+			}
+		}
+		if !add(name, ino, mode, &e, at+1) {
+			return fuse.OK
+		}
+	}
+}
+
+// tellRoot tells of an archive, which is a folder.
+func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) {
+	for _, t := range f.trees {
+		if v := t.use(); t.Name == name && v != nil {
+			if e, err := v.a.Lookup(ctx, "."); err == nil {
+				e.Name = "."
+				f.tell(ctx, v, in, name, e, out)
+			}
+			v.done()
+			return
+		} else if v != nil {
+			v.done()
+		}
+	}
+}
+
+func typeOf(k format.Kind) uint32 {
+	switch k {
+	case format.Dir:
+		return syscall.S_IFDIR
+	case format.Symlink:
+		return syscall.S_IFLNK
+	case format.Fifo:
+		return syscall.S_IFIFO
+	}
+	return syscall.S_IFREG
+}
+

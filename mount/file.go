@@ -1,0 +1,348 @@
+//go:build linux || darwin || freebsd
+
+package mount
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// A file is open. What is read of it is of the version that it was opened in.
+type file struct {
+	f    *filesystem
+	v    *version
+	e    holdall.Entry
+	run  bool  // its content is a run in a file of this machine
+	off  int64 // there
+	slow bool  // reading ahead is of use
+
+	mu    sync.Mutex
+	end   int64 // of what was read last
+	steps int   // how many reads came one after the other
+	ahead *ahead
+}
+
+func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	n, v, done, code := f.at(in.NodeId)
+	if code != fuse.OK {
+		return code
+	}
+	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+		done()
+		return fuse.EROFS
+	}
+	if v == nil {
+		return fuse.Status(syscall.EISDIR)
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	e, err := f.entry(ctx, v, n)
+	var fd *os.File
+	x := &file{f: f, v: v}
+	if err == nil {
+		x.e = e
+		fd, x.off, x.run, err = v.a.InFile(ctx, e)
+	}
+	if err != nil {
+		code := f.gone(v, n, err)
+		done()
+		return code
+	}
+	x.run = x.run && fd != nil
+	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
+	out.Fh = f.handles.add(x)
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	return fuse.OK
+}
+
+func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { f.handles.close(in.Fh) }
+
+// Close ends what is read ahead.
+func (x *file) Close() error {
+	x.mu.Lock()
+	a := x.ahead
+	x.ahead = nil
+	x.mu.Unlock()
+	if a != nil {
+		x.f.aheads.drop(a)
+		a.close()
+	}
+	x.v.done()
+	return nil
+}
+
+// worthHandingOn is from how many bytes on it is faster to let the system copy from file
+// to file than to read and write. Shorter reads cost more so.
+const worthHandingOn = 64 << 10
+
+func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	x, ok := f.handles.get(in.Fh).(*file)
+	if !ok {
+		return nil, fuse.EBADF
+	}
+	if !x.v.isCurrent() {
+		// The system keeps pages by files, not by who opened them: those of the old version
+		// must not get among the new ones.
+		return nil, fuse.Status(syscall.ESTALE)
+	}
+	off := int64(in.Offset)
+	if off < 0 {
+		return nil, fuse.EINVAL
+	}
+	if x.e.Kind == format.HardLink || x.e.Fault != nil {
+		f.status(x.v, x.e.Name, faultOf(&x.e))
+		return nil, fuse.EIO
+	}
+	n := min(int64(in.Size), int64(len(buf)), x.e.Size-off)
+	if n <= 0 {
+		return fuse.ReadResultData(nil), fuse.OK
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	if x.run && n >= worthHandingOn && canSplice {
+		fd, at, ok, err := x.v.a.InFile(ctx, x.e)
+		if err != nil {
+			return nil, f.status(x.v, x.e.Name, err)
+		}
+		if ok {
+			return fuse.ReadResultFd(fd.Fd(), at+off, int(n)), fuse.OK
+		}
+	}
+	if a := x.sequential(off, n); a != nil {
+		if got, ok := a.read(ctx, buf[:n], off); ok {
+			return fuse.ReadResultData(buf[:got]), fuse.OK
+		}
+	}
+	got, err := x.v.a.ReadAt(ctx, x.e, buf[:n], off)
+	if err != nil && err != io.EOF {
+		return nil, f.status(x.v, x.e.Name, err)
+	}
+	return fuse.ReadResultData(buf[:got]), fuse.OK
+}
+
+// faultOf says why an entry cannot be read.
+func faultOf(e *holdall.Entry) error {
+	if e.Fault != nil {
+		return &faultError{e.Fault}
+	}
+	return errLink
+}
+
+type faultError struct{ p *holdall.Problem }
+
+func (e *faultError) Error() string { return e.p.Message }
+
+const (
+	// worthAhead is from which size on a file may be read ahead.
+	worthAhead = 256 << 10
+	// stepsAhead is how many reads one after the other make a sequence of them.
+	stepsAhead = 3
+	// nearby is how far off reads may be that belong to a sequence: the system has several
+	// under way, and they come in any order.
+	nearby = 2 << 20
+)
+
+// sequential notes a read, and returns what reads ahead if reads are in sequence.
+func (x *file) sequential(off, n int64) *ahead {
+	if !x.slow {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if off < x.end-nearby || off > x.end+nearby {
+		x.steps = 0
+		if x.ahead != nil {
+			x.f.aheads.drop(x.ahead)
+			go x.ahead.close()
+			x.ahead = nil
+		}
+	} else if off >= x.end-n {
+		x.steps++
+	}
+	x.end = off + n
+	if x.ahead != nil && x.ahead.isClosed() {
+		x.ahead, x.steps = nil, 0
+	}
+	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
+		x.ahead = x.f.aheads.begin(x.f.ctx, x.v, x.e, off)
+	}
+	return x.ahead
+}
+
+// aheads are the files that are read ahead, those that were read last.
+type aheads struct {
+	mu  sync.Mutex
+	all []*ahead // the one used last at the end
+}
+
+const mostAheads = 8
+
+func (as *aheads) begin(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
+	a := newAhead(ctx, v, e, off)
+	as.mu.Lock()
+	as.all = append(as.all, a)
+	var old *ahead
+	if len(as.all) > mostAheads {
+		old, as.all = as.all[0], append(as.all[:0], as.all[1:]...)
+	}
+	as.mu.Unlock()
+	if old != nil {
+		go old.close()
+	}
+	return a
+}
+
+func (as *aheads) drop(a *ahead) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	for i, o := range as.all {
+		if o == a {
+			as.all = append(as.all[:i], as.all[i+1:]...)
+			return
+		}
+	}
+}
+
+// An ahead reads a file front to back before it is asked, by holdall.File, which joins and
+// decodes on several goroutines.
+type ahead struct {
+	v      *version
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	blocks []block // one behind the other
+	from   int64   // of the first one
+	end    int64   // of the last one
+	wanted int64   // how far somebody has asked
+	err    error   // behind end
+	closed bool
+	more   chan struct{} // closed when there is another block
+	room   chan struct{} // has a token when there is room again
+}
+
+type block []byte
+
+const (
+	aheadBlock  = 256 << 10
+	aheadWindow = 2 << 20 // before what was asked
+	aheadBehind = 1 << 20 // that is kept, for what comes late
+)
+
+func newAhead(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
+	ctx, cancel := context.WithCancel(ctx)
+	off -= off % 4096
+	a := &ahead{v: v, cancel: cancel, done: make(chan struct{}), from: off, end: off, wanted: off, more: make(chan struct{}), room: make(chan struct{}, 1)}
+	v.uses.Add(1)
+	go a.run(ctx, e)
+	return a
+}
+
+func (a *ahead) run(ctx context.Context, e holdall.Entry) {
+	defer close(a.done)
+	in, err := a.v.a.OpenEntry(ctx, e)
+	if err == nil {
+		defer in.Close()
+		_, err = in.Seek(a.end, io.SeekStart)
+	}
+	for err == nil {
+		var b block
+		a.mu.Lock()
+		full := a.end-a.wanted >= aheadWindow
+		for len(a.blocks) > 0 && a.from+int64(len(a.blocks[0])) < a.wanted-aheadBehind {
+			b = a.blocks[0][:cap(a.blocks[0])]
+			a.from += int64(len(a.blocks[0]))
+			a.blocks = a.blocks[1:]
+		}
+		a.mu.Unlock()
+		if full {
+			select {
+			case <-a.room:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+			continue
+		}
+		if b == nil {
+			b = make(block, aheadBlock)
+		}
+		var n int
+		n, err = io.ReadFull(in, b)
+		a.mu.Lock()
+		a.blocks = append(a.blocks, b[:n])
+		a.end += int64(n)
+		close(a.more)
+		a.more = make(chan struct{})
+		a.mu.Unlock()
+	}
+	a.mu.Lock()
+	a.err = err
+	close(a.more)
+	a.more = make(chan struct{})
+	a.mu.Unlock()
+}
+
+// read fills p from off, and reports false if it has not what is there: then it must be
+// read by itself, which also says what is wrong with it.
+func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
+	end := off + int64(len(p))
+	for {
+		a.mu.Lock()
+		if a.closed || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
+			a.mu.Unlock()
+			return 0, false
+		}
+		if end > a.wanted {
+			a.wanted = end
+			select {
+			case a.room <- struct{}{}:
+			default:
+			}
+		}
+		if end <= a.end {
+			at := a.from
+			for _, b := range a.blocks {
+				if next := at + int64(len(b)); next > off && at < end {
+					copy(p[max(at-off, 0):], b[max(off-at, 0):])
+				}
+				at += int64(len(b))
+			}
+			a.mu.Unlock()
+			return len(p), true
+		}
+		more := a.more
+		a.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
+}
+
+func (a *ahead) isClosed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed
+}
+
+// close ends it, and waits for that.
+func (a *ahead) close() {
+	a.mu.Lock()
+	was := a.closed
+	a.closed = true
+	a.mu.Unlock()
+	a.cancel()
+	<-a.done
+	if !was {
+		a.v.done()
+	}
+}

@@ -1,0 +1,413 @@
+//go:build linux || darwin || freebsd
+
+package mount
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/people"
+	"github.com/holdall/holdall/store"
+)
+
+// A filesystem answers what the system asks.
+type filesystem struct {
+	fuse.RawFileSystem // that says ENOSYS
+	trees              []*tree
+	alone              *tree // that is the root, if there is one only
+	o                  Options
+	owner              Owner
+	mounted            time.Time
+	ctx                context.Context // ends with the mount
+	people             people.People
+	nodes              nodes
+	handles            handles
+	aheads             aheads
+	quiet              quiet
+}
+
+// Of a version of an archive all stays as it is.
+const forever = time.Hour
+
+func (f *filesystem) String() string { return "holdall" }
+
+// fresh is how long the system may believe what it was told of a tree's root: of one that
+// is watched, names that were not there may come.
+func (t *tree) fresh() time.Duration {
+	if t.Reopen != nil {
+		return time.Second
+	}
+	return forever
+}
+
+// status is what err is to who asked, and a line in the log.
+func (f *filesystem) status(v *version, name string, err error) fuse.Status {
+	switch {
+	case err == nil:
+		return fuse.OK
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		if f.ctx.Err() != nil {
+			return fuse.Status(syscall.ENOTCONN)
+		}
+		return fuse.EINTR
+	case errors.Is(err, store.ErrChanged):
+		f.changed(v)
+		return fuse.Status(syscall.ESTALE)
+	}
+	// Of an object that is not there it is said in the same words.
+	if _, far := errors.AsType[*store.Error](err); !far && errors.Is(err, iofs.ErrNotExist) {
+		return fuse.ENOENT
+	}
+	f.quiet.say(f.o.Log, "cannot be read", slog.String("archive", v.tree.shownName()), slog.String("entry", format.Escape(name)), slog.String("error", err.Error()))
+	return fuse.EIO
+}
+
+func (t *tree) shownName() string { return store.Redact(t.Archive.Name()) }
+
+// entry returns the entry of a node.
+func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.Entry, error) {
+	if k := n.found.Load(); k != nil && k.v == v {
+		return k.e, nil
+	}
+	e, err := v.a.Lookup(ctx, n.name)
+	if err != nil {
+		return e, err
+	}
+	f.nodes.remember(n, &found{v, e})
+	return e, nil
+}
+
+// attr says what an entry is. It must be no hard link that leads somewhere.
+func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr) {
+	mode := e.FileMode()
+	*a = fuse.Attr{Ino: ino, Mode: uint32(mode.Perm()), Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
+	for bit, is := range map[iofs.FileMode]uint32{iofs.ModeSetuid: syscall.S_ISUID, iofs.ModeSetgid: syscall.S_ISGID, iofs.ModeSticky: syscall.S_ISVTX} {
+		if mode&bit != 0 {
+			a.Mode |= is
+		}
+	}
+	switch e.Kind {
+	case format.Dir:
+		a.Mode |= syscall.S_IFDIR
+	case format.Symlink:
+		a.Mode = syscall.S_IFLNK | 0o777
+		a.Size = uint64(len(e.Link))
+	case format.Fifo:
+		a.Mode |= syscall.S_IFIFO
+	default:
+		a.Mode |= syscall.S_IFREG
+		a.Size = uint64(max(e.Size, 0))
+		a.Blocks = (a.Size + 511) / 512
+	}
+	if e.Kind != format.Dir {
+		if n := v.linked()[e.Name]; n > 0 {
+			a.Nlink = n
+		}
+	}
+	when := e.ModTime
+	if when.IsZero() {
+		when = v.modTime
+	}
+	a.SetTimes(&when, &when, &when)
+	if f.o.Owner == nil {
+		if uid, ok := f.people.UID(e.Owner); ok && e.Owner != "" {
+			a.Uid = uint32(uid)
+		}
+		if gid, ok := f.people.GID(e.Group); ok && e.Group != "" {
+			a.Gid = uint32(gid)
+		}
+	}
+}
+
+// rootAttr is of the folder that has several archives.
+func (f *filesystem) rootAttr(a *fuse.Attr) {
+	*a = fuse.Attr{Ino: rootIno, Mode: syscall.S_IFDIR | 0o555, Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
+	a.SetTimes(&f.mounted, &f.mounted, &f.mounted)
+}
+
+// tell fills in what the system is told of an entry that it found as name in a folder.
+// From then on it knows the node.
+func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string, e holdall.Entry, out *fuse.EntryOut) *node {
+	by := link{}
+	several := false
+	if e.Kind == format.HardLink {
+		by, several = link{in.ino, name}, true
+		if target, err := follow(ctx, v.a, e); err == nil {
+			e = target
+		} else if e.Fault == nil {
+			e.Fault = &format.Problem{Message: err.Error()}
+		}
+	}
+	n := f.nodes.know(v.tree, e.Name, by)
+	if v.isCurrent() {
+		f.nodes.remember(n, &found{v, e})
+	}
+	f.attr(v, &e, n.ino, &out.Attr)
+	if several {
+		out.Nlink = max(out.Nlink, 2)
+	}
+	out.NodeId, out.Ino = n.ino, n.ino
+	out.SetEntryTimeout(forever)
+	out.SetAttrTimeout(forever)
+	return n
+}
+
+// at returns the node of a request and the version of its archive, which is nil of the
+// folder that has several. Without an error done must be called.
+func (f *filesystem) at(ino uint64) (n *node, v *version, done func(), code fuse.Status) {
+	if n = f.nodes.get(ino); n == nil {
+		return nil, nil, nil, fuse.Status(syscall.ESTALE)
+	}
+	if n.tree == nil {
+		return n, nil, func() {}, fuse.OK
+	}
+	if v = n.tree.use(); v == nil {
+		return nil, nil, nil, fuse.Status(syscall.ENOTCONN)
+	}
+	return n, v, v.done, fuse.OK
+}
+
+func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	ctx := f.request(cancel)
+	defer ctx.end()
+	in, v, done, code := f.at(h.NodeId)
+	if code != fuse.OK {
+		return code
+	}
+	defer done()
+	if v == nil {
+		for _, t := range f.trees {
+			if t.Name == name {
+				v := t.use()
+				if v == nil {
+					return fuse.Status(syscall.ENOTCONN)
+				}
+				defer v.done()
+				e, err := v.a.Lookup(ctx, ".")
+				if err != nil {
+					return f.status(v, ".", err)
+				}
+				e.Name = "."
+				f.tell(ctx, v, in, name, e, out)
+				return fuse.OK
+			}
+		}
+		out.SetEntryTimeout(forever)
+		return fuse.OK // of a node 0: there is none
+	}
+	e, err := f.find(ctx, v, in, name)
+	if code := f.status(v, in.name+"/"+name, err); code == fuse.ENOENT {
+		out.SetEntryTimeout(v.tree.fresh())
+		return fuse.OK
+	} else if code != fuse.OK {
+		return code
+	}
+	f.tell(ctx, v, in, name, e, out)
+	return fuse.OK
+}
+
+// find returns the entry that is shown as name in a folder.
+func (f *filesystem) find(ctx context.Context, v *version, in *node, name string) (holdall.Entry, error) {
+	missing := &iofs.PathError{Op: "lookup", Path: name, Err: iofs.ErrNotExist}
+	if isCut(name) {
+		for e, err := range v.a.ReadDir(ctx, in.name) {
+			if err != nil || shown(in.name, e.Name) == name {
+				return e, err
+			}
+		}
+		return holdall.Entry{}, missing
+	}
+	whole, ok := named(in.name, name)
+	if !ok || len(name) > mostName {
+		return holdall.Entry{}, missing
+	}
+	return v.a.Lookup(ctx, whole)
+}
+
+func (f *filesystem) Forget(ino, times uint64) { f.nodes.forget(ino, times) }
+
+func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n, v, done, code := f.at(in.NodeId)
+	if code != fuse.OK {
+		return code
+	}
+	defer done()
+	out.SetTimeout(forever)
+	if v == nil {
+		f.rootAttr(&out.Attr)
+		return fuse.OK
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	e, err := f.entry(ctx, v, n)
+	if err != nil {
+		return f.gone(v, n, err)
+	}
+	f.attr(v, &e, n.ino, &out.Attr)
+	return fuse.OK
+}
+
+// gone is the status of an entry that the system knows, and that is not there.
+func (f *filesystem) gone(v *version, n *node, err error) fuse.Status {
+	code := f.status(v, n.name, err)
+	if code == fuse.ENOENT {
+		return fuse.Status(syscall.ESTALE)
+	}
+	return code
+}
+
+func (f *filesystem) Readlink(cancel <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
+	n, v, done, code := f.at(h.NodeId)
+	if code != fuse.OK {
+		return nil, code
+	}
+	defer done()
+	if v == nil {
+		return nil, fuse.EINVAL
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	e, err := f.entry(ctx, v, n)
+	if err != nil {
+		return nil, f.gone(v, n, err)
+	}
+	if e.Kind != format.Symlink {
+		return nil, fuse.EINVAL
+	}
+	return []byte(e.Link), fuse.OK
+}
+
+func (f *filesystem) StatFs(cancel <-chan struct{}, h *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	const block = 4096
+	out.Bsize, out.Frsize, out.NameLen = block, block, mostName
+	ctx := f.request(cancel)
+	defer ctx.end()
+	for _, t := range f.trees {
+		if v := t.use(); v != nil {
+			if n, err := v.a.StoredSize(ctx); err == nil {
+				out.Blocks += uint64(n+block-1) / block
+			}
+			v.done()
+		}
+	}
+	return fuse.OK
+}
+
+// A quiet log says at most so many lines in a while: who reads a damaged archive from one
+// end to the other need not hear of each file.
+type quiet struct {
+	mu    sync.Mutex
+	since time.Time
+	said  int
+}
+
+const (
+	quietLines = 20
+	quietTime  = 10 * time.Second
+)
+
+func (q *quiet) say(log *slog.Logger, what string, args ...any) {
+	if log == nil {
+		return
+	}
+	q.mu.Lock()
+	if time.Since(q.since) > quietTime {
+		q.since, q.said = time.Now(), 0
+	}
+	q.said++
+	n := q.said
+	q.mu.Unlock()
+	if n <= quietLines {
+		log.Warn(what, args...)
+	}
+	if n == quietLines {
+		log.Warn("more errors are not shown for " + strconv.Itoa(int(quietTime.Seconds())) + " s")
+	}
+}
+
+// A request is the context of one. It ends with the mount, and some time after the
+// process that asked was interrupted: any signal does that, also one that the process
+// goes on after, to which an answer in time is no error.
+type request struct {
+	cancel <-chan struct{}
+	parent context.Context
+	once   sync.Once
+	mu     sync.Mutex
+	err    error
+	done   chan struct{}
+	over   chan struct{}
+}
+
+const patience = 250 * time.Millisecond
+
+func (f *filesystem) request(cancel <-chan struct{}) *request {
+	return &request{cancel: cancel, parent: f.ctx}
+}
+
+// end is called when the request is answered.
+func (r *request) end() {
+	r.once.Do(func() {}) // nobody begins to wait any more
+	if r.over != nil {
+		close(r.over)
+	}
+}
+
+func (r *request) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (r *request) Value(any) any               { return nil }
+
+// Done waits only if somebody else does.
+func (r *request) Done() <-chan struct{} {
+	r.once.Do(func() {
+		r.done, r.over = make(chan struct{}), make(chan struct{})
+		go r.wait()
+	})
+	return r.done
+}
+
+func (r *request) wait() {
+	select {
+	case <-r.over:
+		return
+	case <-r.parent.Done():
+	case <-r.cancel:
+		select {
+		case <-r.over:
+			return
+		case <-r.parent.Done():
+		case <-time.After(patience):
+		}
+	}
+	r.mu.Lock()
+	r.err = context.Canceled
+	r.mu.Unlock()
+	close(r.done)
+}
+
+func (r *request) Err() error {
+	if r.parent.Err() != nil {
+		return context.Canceled
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// whoMounts is the owner of what has none.
+func whoMounts(o Options) Owner {
+	if o.Owner != nil {
+		return *o.Owner
+	}
+	return Owner{uint32(os.Getuid()), uint32(os.Getgid())}
+}
+

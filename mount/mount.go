@@ -1,0 +1,303 @@
+//go:build linux || darwin || freebsd
+
+package mount
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A Mount is a file system of archives.
+type Mount struct {
+	dir    string
+	fs     *filesystem
+	server *fuse.Server
+	cancel context.CancelFunc
+	done   chan struct{}
+	work   sync.WaitGroup
+}
+
+// New mounts archives at dir: one as it is, several in a folder each. It takes them over
+// and closes them when nothing is mounted any more; if it fails they are still the
+// caller's. It returns when the mount is ready.
+func New(dir string, trees []Tree, o Options) (*Mount, error) {
+	dir, err := target(dir, o.NonEmpty)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &filesystem{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: whoMounts(o), mounted: time.Now(), ctx: ctx,
+		nodes: nodes{m: map[uint64]*node{}}, handles: handles{m: map[uint64]handle{}},
+	}
+	for _, tr := range trees {
+		t := &tree{Tree: tr, salt: hashStart, root: rootIno, again: make(chan struct{}, 1)}
+		if len(trees) > 1 {
+			t.salt = hash(t.salt, tr.Name+"\x00")
+			t.root = mix(t.salt)
+		}
+		t.cur = t.newVersion(ctx, tr.Archive, f.mounted)
+		f.trees = append(f.trees, t)
+	}
+	root := &node{ino: rootIno, refs: 1}
+	if len(f.trees) == 1 {
+		root.tree, root.name = f.trees[0], "."
+	}
+	f.nodes.m[rootIno] = root
+	m := &Mount{dir: dir, fs: f, cancel: cancel, done: make(chan struct{})}
+	if m.server, err = fuse.NewServer(f, dir, m.options()); err != nil {
+		cancel()
+		return nil, mountError(dir, err)
+	}
+	m.work.Go(m.server.Serve)
+	if err := m.server.WaitMount(); err != nil {
+		cancel()
+		_, uerr := m.detach()
+		return nil, errors.Join(mountError(dir, err), uerr)
+	}
+	readAheadMore(dir)
+	for _, t := range f.trees {
+		if t.Reopen != nil {
+			m.work.Go(func() { m.watch(t) })
+		}
+	}
+	go func() {
+		m.server.Wait()
+		cancel()
+		m.work.Wait()
+		f.handles.closeAll()
+		for _, t := range f.trees {
+			t.turn(nil)
+		}
+		close(m.done)
+	}()
+	return m, nil
+}
+
+// closeAll ends what is open once nobody asks any more.
+func (hs *handles) closeAll() {
+	hs.mu.Lock()
+	all := hs.m
+	hs.m = map[uint64]handle{}
+	hs.mu.Unlock()
+	for _, h := range all {
+		h.Close()
+	}
+}
+
+// maxRead is how much is read at once. With 1 MiB the answer's head would not fit into
+// the pipe that it goes through.
+const maxRead = 512 << 10
+
+func (m *Mount) options() *fuse.MountOptions {
+	log := log.New(silence{}, "", 0)
+	o := &fuse.MountOptions{
+		Name: "holdall", FsName: cmp.Or(m.fs.o.Source, "holdall"), AllowOther: m.fs.o.AllowOther,
+		MaxWrite: maxRead, MaxBackground: 64, EnableSymlinkCaching: true,
+		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO,
+		Logger:            log,
+		PanicHandler: func(what any) fuse.Status {
+			if l := m.fs.o.Log; l != nil {
+				l.Error("a bug in holdall", slog.Any("panic", what), slog.String("stack", string(debug.Stack())))
+			}
+			return fuse.EIO
+		},
+	}
+	if m.fs.o.AllowOther {
+		// Whom modes and owners keep out, the system keeps out.
+		o.Options = append(o.Options, "default_permissions")
+	}
+	direct(o)
+	return o
+}
+
+// silence is told what the library has to say of requests that nobody waits for any more.
+type silence struct{}
+
+func (silence) Write(p []byte) (int, error) { return len(p), nil }
+
+// target looks at the folder that is to be mounted at.
+func target(dir string, nonEmpty bool) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	if errors.Is(err, syscall.ENOTCONN) {
+		return "", fmt.Errorf("%s %w: %s clears it", dir, ErrStale, howToUnmount(dir))
+	}
+	if errors.Is(err, iofs.ErrNotExist) {
+		return "", fmt.Errorf("%s: expected a folder to mount at, found nothing", dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("%s: expected a folder to mount at, found a file", dir)
+	}
+	if nonEmpty {
+		return abs, nil
+	}
+	d, err := os.Open(abs)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	if names, _ := d.Readdirnames(1); len(names) > 0 {
+		return "", fmt.Errorf("%s: expected an empty folder to mount at, found %s in it", dir, names[0])
+	}
+	return abs, nil
+}
+
+// Done is closed when nothing is mounted any more, whoever ended it.
+func (m *Mount) Done() <-chan struct{} { return m.done }
+
+// Unmount ends the mount, and what is being read of it. If somebody is in it still, it
+// goes out of sight at once, lazily, and ends with the last who uses it, or with this
+// program.
+func (m *Mount) Unmount() (lazily bool, err error) {
+	m.cancel()
+	select {
+	case <-m.done:
+		return false, nil
+	default:
+	}
+	if lazily, err = m.detach(); err != nil || lazily {
+		return lazily, err
+	}
+	<-m.done
+	return false, nil
+}
+
+// detach takes it out of sight.
+func (m *Mount) detach() (lazily bool, err error) {
+	for try := range 4 {
+		if try > 0 {
+			time.Sleep(time.Duration(try) * 10 * time.Millisecond) // of files that are being closed
+		}
+		if err = unmount(m.dir, false); err == nil {
+			return false, nil
+		}
+		select {
+		case <-m.done:
+			return false, nil // somebody else did it
+		default:
+		}
+	}
+	if uerr := unmount(m.dir, true); uerr != nil {
+		return false, fmt.Errorf("%s: %w", m.dir, errors.Join(err, uerr))
+	}
+	return true, nil
+}
+
+// changed is called when a read finds that the archive is another one.
+func (f *filesystem) changed(v *version) {
+	t := v.tree
+	if t.Reopen != nil && v.isCurrent() {
+		select {
+		case t.again <- struct{}{}:
+		default:
+		}
+		return
+	}
+	if t.Reopen == nil && !t.stale.Swap(true) && f.o.Log != nil {
+		f.o.Log.Error("the archive has changed: what is read of it fails from now on, until it is mounted again", slog.String("archive", t.shownName()))
+	}
+}
+
+// watch opens an archive again once it has changed.
+func (m *Mount) watch(t *tree) {
+	f := m.fs
+	every := f.o.Poll
+	if every == 0 {
+		if every = 30 * time.Second; t.Archive.IsNear() {
+			every = 2 * time.Second
+		}
+	}
+	if t.Version != nil {
+		t.lastSaw = t.Version(f.ctx)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	must, said := false, false
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-t.again:
+			must = true
+		case <-tick.C:
+		}
+		saw := ""
+		if t.Version != nil {
+			saw = t.Version(f.ctx)
+		}
+		if !must && (saw == "" || saw == t.lastSaw) {
+			continue
+		}
+		a, err := t.Reopen(f.ctx)
+		if err != nil {
+			if f.o.Log != nil && !said && f.ctx.Err() == nil {
+				f.o.Log.Warn("the archive has changed and cannot be opened yet", slog.String("archive", t.shownName()), slog.String("error", err.Error()))
+			}
+			must, said = true, true // it may be on its way
+			continue
+		}
+		must, said, t.lastSaw = false, false, saw
+		select {
+		case <-t.again: // of the old one
+		default:
+		}
+		t.turn(t.newVersion(f.ctx, a, time.Now()))
+		m.invalidate(t)
+		if f.o.Log != nil {
+			f.o.Log.Info("the archive has changed: mounted again", slog.String("archive", t.shownName()))
+		}
+	}
+}
+
+// invalidate makes the system forget what it was told of an archive.
+func (m *Mount) invalidate(t *tree) {
+	inos, names := m.fs.nodes.all(t)
+	for _, l := range names {
+		if m.fs.ctx.Err() != nil {
+			return
+		}
+		_ = m.server.EntryNotify(l.parent, l.name) // what it does not know it need not forget
+	}
+	for _, ino := range inos {
+		if m.fs.ctx.Err() != nil {
+			return
+		}
+		_ = m.server.InodeNotify(ino, 0, 0)
+	}
+}
+
+// mountError says why nothing could be mounted.
+func mountError(dir string, err error) error {
+	if _, serr := os.Stat(device); errors.Is(serr, iofs.ErrNotExist) {
+		return fmt.Errorf("%s: %w (%s is missing)", store.Redact(dir), ErrNoFUSE, device)
+	}
+	if errors.Is(err, iofs.ErrPermission) {
+		return fmt.Errorf("%s: %s may not be opened: %w", dir, device, err)
+	}
+	if helperMissing(err) {
+		return fmt.Errorf("%s: %w for users other than root without fusermount3, which is in the package fuse3", dir, ErrNoFUSE)
+	}
+	return fmt.Errorf("%s: %w", dir, err)
+}

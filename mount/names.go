@@ -1,0 +1,100 @@
+package mount
+
+import (
+	"encoding/hex"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/zeebo/blake3"
+)
+
+// Names that a file system can hold are shown as they are, whatever their bytes. Others
+// are shown with escapes: of an archive's entry "../x" there is a file ..\x2fx in the
+// root, where [holdall.Archive.ReadDir] has the names that are no paths. So that this can
+// be taken back, a \x that a name has itself becomes \x5cx.
+//
+// A name of over 255 bytes is cut, and has a digest of the whole behind its beginning.
+// The attribute user.holdall.name has all of it.
+
+const (
+	mostName = 255
+	cutMark  = `\x~`
+	cutSum   = 16 // bytes of the digest
+)
+
+// shown returns what the entry called name is called in the folder dir.
+func shown(dir, name string) string {
+	if dir != "." {
+		name = strings.TrimPrefix(name, dir+"/")
+	}
+	if isPlain(name) {
+		return name
+	}
+	return cut(escape(name), name)
+}
+
+func isPlain(name string) bool {
+	return name != "" && len(name) <= mostName && name != "." && name != ".." && strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0 && !strings.Contains(name, `\x`)
+}
+
+var escapes = strings.NewReplacer("/", `\x2f`, "\x00", `\x00`, `\x`, `\x5cx`)
+
+func escape(name string) string {
+	switch name {
+	case "":
+		return `\x`
+	case ".", "..":
+		return strings.Repeat(`\x2e`, len(name))
+	}
+	return escapes.Replace(name)
+}
+
+var unescapes = strings.NewReplacer(`\x2f`, "/", `\x00`, "\x00", `\x5cx`, `\x`, `\x2e`, ".")
+
+// unescape is the inverse of escape.
+func unescape(s string) string {
+	if s == `\x` {
+		return ""
+	}
+	return unescapes.Replace(s)
+}
+
+// cut shortens what is shown of a name, if it is too long.
+func cut(s, name string) string {
+	if len(s) <= mostName {
+		return s
+	}
+	n := mostName - len(cutMark) - 2*cutSum
+	if i := strings.LastIndexByte(s[:n], '\\'); i >= 0 && n-i < len(`\x5cx`) {
+		n = i // not within an escape
+	}
+	for k := n; k > n-utf8.UTFMax && k > 0; k-- {
+		if utf8.RuneStart(s[k]) {
+			n = k // nor within a letter
+			break
+		}
+	}
+	sum := blake3.Sum256([]byte(name))
+	return s[:n] + cutMark + hex.EncodeToString(sum[:cutSum])
+}
+
+// isCut reports whether only a list of the folder can tell what is meant.
+func isCut(s string) bool { return len(s) > len(cutMark)+2*cutSum && strings.Contains(s, cutMark) }
+
+// named returns the name of the entry that is shown as s in the folder dir, and false if
+// none can be shown so.
+func named(dir, s string) (string, bool) {
+	name := s
+	if !isPlain(s) {
+		if name = unescape(s); escape(name) != s {
+			return "", false
+		}
+	}
+	if dir == "." {
+		// What has slashes and is a path is in another folder.
+		return name, strings.IndexByte(name, '/') < 0 || !fs.ValidPath(name)
+	}
+	name = dir + "/" + name
+	return name, fs.ValidPath(name)
+}

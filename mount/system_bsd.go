@@ -1,0 +1,31 @@
+//go:build darwin || freebsd
+
+package mount
+
+import (
+	"os/exec"
+	"runtime"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// device is what FUSE is where it is installed: macFUSE has a folder.
+var device = map[bool]string{true: "/Library/Filesystems/macfuse.fs", false: "/dev/fuse"}[runtime.GOOS == "darwin"]
+
+const canSplice = false
+
+func direct(o *fuse.MountOptions) { o.Options = append(o.Options, "ro") }
+
+func helperMissing(error) bool { return false }
+
+func unmount(dir string, lazily bool) error {
+	args := []string{dir}
+	if lazily {
+		args = []string{"-f", dir}
+	}
+	return exec.Command("umount", args...).Run()
+}
+
+func howToUnmount(dir string) string { return "umount " + dir }
+
+func readAheadMore(string) {}

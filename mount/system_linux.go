@@ -1,0 +1,86 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+const device = "/dev/fuse"
+
+// canSplice says that the system copies from file to device by itself.
+const canSplice = true
+
+// direct mounts by ourselves where we may, which needs no other program.
+func direct(o *fuse.MountOptions) {
+	if os.Geteuid() == 0 {
+		o.DirectMountStrict = true
+		o.DirectMountFlags = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_RDONLY
+		return
+	}
+	o.Options = append(o.Options, "ro")
+}
+
+// helper is the program that mounts and unmounts for users.
+func helper() (string, error) {
+	path, err := exec.LookPath("fusermount3")
+	if err != nil {
+		path, err = exec.LookPath("fusermount")
+	}
+	return path, err
+}
+
+func helperMissing(err error) bool {
+	if os.Geteuid() == 0 || err == nil {
+		return false
+	}
+	_, herr := helper()
+	return herr != nil
+}
+
+func unmount(dir string, lazily bool) error {
+	if os.Geteuid() == 0 {
+		flags := 0
+		if lazily {
+			flags = syscall.MNT_DETACH
+		}
+		return os.NewSyscallError("umount", syscall.Unmount(dir, flags))
+	}
+	path, err := helper()
+	if err != nil {
+		return err
+	}
+	args := "-u"
+	if lazily {
+		args = "-uz"
+	}
+	out, err := exec.Command(path, args, "--", dir).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		return errors.New(strings.TrimSpace(string(out)))
+	}
+	return err
+}
+
+// howToUnmount is what to type.
+func howToUnmount(dir string) string {
+	if _, err := helper(); err != nil {
+		return "umount " + dir
+	}
+	return "fusermount3 -u " + dir
+}
+
+// readAheadMore lets the system ask for more than 128 KiB at once, which only root may say
+// and only after mounting. It is a hint.
+func readAheadMore(dir string) {
+	var st syscall.Stat_t
+	if os.Geteuid() != 0 || syscall.Stat(dir, &st) != nil {
+		return
+	}
+	major, minor := st.Dev>>8&0xfff, st.Dev&0xff|st.Dev>>12&0xfff00
+	_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", major, minor), []byte("1024"), 0)
+}

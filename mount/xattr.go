@@ -1,0 +1,181 @@
+//go:build linux || darwin || freebsd
+
+package mount
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall"
+)
+
+// What an archive knows of an entry beyond what stat says are extended attributes.
+const (
+	attrPrefix = "user.holdall."
+	attrDigest = attrPrefix + "digest" // "blake3:…"
+	attrStored = attrPrefix + "stored" // VOLUME:OFFSET+LENGTH, a line each
+	attrCodec  = attrPrefix + "codec"  // names, with a comma between them
+	attrName   = attrPrefix + "name"   // in the archive, where it is shown in another way
+	attrFault  = attrPrefix + "fault"  // why it cannot be read
+	attrOwn    = attrPrefix + "attr."  // before those that the format keeps
+)
+
+// mostStored bounds the list of ranges: a file in small pieces has many.
+const mostStored = 4096
+
+// stored says where an entry lies, and by which codecs.
+func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs string, err error) {
+	if !e.Kind.HasContent() || e.Fault != nil {
+		return "", "", nil
+	}
+	var b strings.Builder
+	names := map[string]bool{}
+	left := 0
+	for x, err := range v.a.Extents(ctx, e) {
+		if err != nil {
+			return "", "", err
+		}
+		names[x.Codec] = true
+		line := fmt.Sprintf("%s:%d+%d", x.Object, x.Off, x.Len)
+		if b.Len()+1+len(line) > mostStored {
+			// What there are more is not worth waiting for.
+			if left++; left > 1000 {
+				break
+			}
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line)
+	}
+	if left > 0 {
+		b.WriteString("\n…")
+	}
+	if names[""] {
+		delete(names, "")
+		names["raw"] = true
+	}
+	return b.String(), strings.Join(slices.Sorted(maps.Keys(names)), ","), nil
+}
+
+// xattr returns one attribute; ok is false if the entry has none of the name.
+func (f *filesystem) xattr(ctx context.Context, v *version, n *node, attr string) (value string, ok bool, err error) {
+	e, err := f.entry(ctx, v, n)
+	if err != nil {
+		return "", false, err
+	}
+	switch attr {
+	case attrDigest:
+		value = e.Digest.String()
+	case attrStored:
+		value, _, err = stored(ctx, v, e)
+	case attrCodec:
+		_, value, err = stored(ctx, v, e)
+	case attrName:
+		if shown(folderOf(e.Name), e.Name) != lastOf(e.Name) {
+			return e.Name, true, nil
+		}
+	case attrFault:
+		if e.Fault != nil {
+			value = e.Fault.Message
+		}
+	default:
+		key, own := strings.CutPrefix(attr, attrOwn)
+		if own {
+			value, ok = e.Attr[key]
+			return value, ok, nil
+		}
+	}
+	return value, value != "", err
+}
+
+// lastOf is what an entry would be called in its folder if that could hold it.
+func lastOf(name string) string {
+	if dir := folderOf(name); dir != "." {
+		return name[len(dir)+1:]
+	}
+	return name
+}
+
+func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr string, dest []byte) (uint32, fuse.Status) {
+	if !strings.HasPrefix(attr, attrPrefix) {
+		if strings.HasPrefix(attr, "user.") {
+			return 0, fuse.ENOATTR
+		}
+		// So that whoever asks of access lists and labels of one file does not of the others.
+		return 0, fuse.Status(syscall.EOPNOTSUPP)
+	}
+	n, v, done, code := f.at(h.NodeId)
+	if code != fuse.OK {
+		return 0, code
+	}
+	defer done()
+	if v == nil {
+		return 0, fuse.ENOATTR
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	value, ok, err := f.xattr(ctx, v, n, attr)
+	if err != nil {
+		return 0, f.gone(v, n, err)
+	}
+	if !ok {
+		return 0, fuse.ENOATTR
+	}
+	return answer(value, dest)
+}
+
+func (f *filesystem) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
+	n, v, done, code := f.at(h.NodeId)
+	if code != fuse.OK {
+		return 0, code
+	}
+	defer done()
+	if v == nil {
+		return 0, fuse.OK
+	}
+	ctx := f.request(cancel)
+	defer ctx.end()
+	e, err := f.entry(ctx, v, n)
+	if err != nil {
+		return 0, f.gone(v, n, err)
+	}
+	var b strings.Builder
+	list := func(name string) { b.WriteString(name + "\x00") }
+	if e.Digest.Algo != "" {
+		list(attrDigest)
+	}
+	if e.Kind.HasContent() && e.Size > 0 && e.Fault == nil {
+		list(attrStored)
+		list(attrCodec)
+	}
+	for _, attr := range []string{attrName, attrFault} {
+		if _, ok, _ := f.xattr(ctx, v, n, attr); ok {
+			list(attr)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.Attr)) {
+		if strings.IndexByte(key, 0) < 0 && len(attrOwn)+len(key) <= mostName {
+			list(attrOwn + key)
+		}
+	}
+	return answer(b.String(), dest)
+}
+
+// answer gives a value, or says how long it is.
+func answer(value string, dest []byte) (uint32, fuse.Status) {
+	if len(value) > 64<<10 {
+		return 0, fuse.Status(syscall.E2BIG)
+	}
+	if len(dest) < len(value) {
+		return uint32(len(value)), fuse.ERANGE
+	}
+	return uint32(copy(dest, value)), fuse.OK
+}
