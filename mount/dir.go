@@ -234,8 +234,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) {
 	for _, t := range f.trees {
 		if v := t.use(); t.Name == name && v != nil {
-			if e, err := v.a.Lookup(ctx, "."); err == nil {
-				e.Name = "."
+			if e, err := v.lookup(ctx, "."); err == nil {
 				f.tell(ctx, v, in, name, e, out)
 			}
 			v.done()

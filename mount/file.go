@@ -48,6 +48,9 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	var fd *os.File
 	x := &file{f: f, v: v}
 	if err == nil {
+		err = faultOf(&e)
+	}
+	if err == nil {
 		x.e = e
 		fd, x.off, x.run, err = v.a.InFile(ctx, e)
 	}
@@ -97,10 +100,6 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	if off < 0 {
 		return nil, fuse.EINVAL
 	}
-	if x.e.Kind == format.HardLink || x.e.Fault != nil {
-		f.status(x.v, x.e.Name, faultOf(&x.e))
-		return nil, fuse.EIO
-	}
 	n := min(int64(in.Size), int64(len(buf)), x.e.Size-off)
 	if n <= 0 {
 		return fuse.ReadResultData(nil), fuse.OK
@@ -128,12 +127,15 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	return fuse.ReadResultData(buf[:got]), fuse.OK
 }
 
-// faultOf says why an entry cannot be read.
+// faultOf says why an entry cannot be read, nil if it can.
 func faultOf(e *holdall.Entry) error {
-	if e.Fault != nil {
+	switch {
+	case e.Fault != nil:
 		return &faultError{e.Fault}
+	case e.Kind == format.HardLink:
+		return errLink
 	}
-	return errLink
+	return nil
 }
 
 type faultError struct{ p *holdall.Problem }

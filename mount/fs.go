@@ -80,7 +80,7 @@ func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.En
 	if k := n.found.Load(); k != nil && k.v == v {
 		return k.e, nil
 	}
-	e, err := v.a.Lookup(ctx, n.name)
+	e, err := v.lookup(ctx, n.name)
 	if err != nil {
 		return e, err
 	}
@@ -88,14 +88,32 @@ func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.En
 	return e, nil
 }
 
+// lookup is the archive's, but that the root is a folder, whatever else has its name.
+func (v *version) lookup(ctx context.Context, name string) (holdall.Entry, error) {
+	e, err := v.a.Lookup(ctx, name)
+	if name == "." {
+		if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+			return e, err
+		}
+		if e.Name = "."; err != nil || e.Kind != format.Dir {
+			return holdall.Entry{Name: ".", Kind: format.Dir}, nil
+		}
+	}
+	return e, err
+}
+
 // attr says what an entry is. It must be no hard link that leads somewhere.
 func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr) {
 	mode := e.FileMode()
 	*a = fuse.Attr{Ino: ino, Mode: uint32(mode.Perm()), Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
-	for bit, is := range map[iofs.FileMode]uint32{iofs.ModeSetuid: syscall.S_ISUID, iofs.ModeSetgid: syscall.S_ISGID, iofs.ModeSticky: syscall.S_ISVTX} {
-		if mode&bit != 0 {
-			a.Mode |= is
-		}
+	if mode&iofs.ModeSetuid != 0 {
+		a.Mode |= syscall.S_ISUID
+	}
+	if mode&iofs.ModeSetgid != 0 {
+		a.Mode |= syscall.S_ISGID
+	}
+	if mode&iofs.ModeSticky != 0 {
+		a.Mode |= syscall.S_ISVTX
 	}
 	switch e.Kind {
 	case format.Dir:
@@ -194,11 +212,10 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name strin
 					return fuse.Status(syscall.ENOTCONN)
 				}
 				defer v.done()
-				e, err := v.a.Lookup(ctx, ".")
+				e, err := v.lookup(ctx, ".")
 				if err != nil {
 					return f.status(v, ".", err)
 				}
-				e.Name = "."
 				f.tell(ctx, v, in, name, e, out)
 				return fuse.OK
 			}

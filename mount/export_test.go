@@ -1,0 +1,4 @@
+package mount
+
+// Shown is what an entry is called in a folder.
+var Shown = shown
