@@ -256,4 +256,3 @@ func typeOf(k format.Kind) uint32 {
 	}
 	return syscall.S_IFREG
 }
-

@@ -29,6 +29,8 @@ type Tree struct {
 	// is asked from time to time if there is a Reopen, so that a change is noticed that
 	// no read meets.
 	Version func(context.Context) string
+	// Opened is what Version said before the archive was opened.
+	Opened string
 }
 
 // Options are wishes for a mount; the zero value suits most.

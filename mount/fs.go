@@ -427,4 +427,3 @@ func whoMounts(o Options) Owner {
 	}
 	return Owner{uint32(os.Getuid()), uint32(os.Getgid())}
 }
-

@@ -52,6 +52,9 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 			t.root = mix(t.salt)
 		}
 		t.cur = t.newVersion(ctx, tr.Archive, f.mounted)
+		if t.lastSaw = tr.Opened; tr.Reopen != nil && tr.Version != nil && tr.Opened == "" {
+			t.lastSaw = tr.Version(ctx)
+		}
 		f.trees = append(f.trees, t)
 	}
 	root := &node{ino: rootIno, refs: 1}
@@ -228,9 +231,6 @@ func (m *Mount) watch(t *tree) {
 		if every = 30 * time.Second; t.Archive.IsNear() {
 			every = 2 * time.Second
 		}
-	}
-	if t.Version != nil {
-		t.lastSaw = t.Version(f.ctx)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -930,7 +930,7 @@ func TestAMountFollowsItsArchive(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond) // what was not there may be believed so long
 			b, err := os.ReadFile(at("changes"))
 			if err != nil || len(b) != 3_000_000 || strings.Trim(string(b), "1") != "" {
-				t.Errorf("%d bytes, %v", len(b), err)
+				t.Errorf("%d bytes, %v; the log says %s", len(b), err, log.b.String())
 			}
 			if _, err := io.ReadAll(old); !errors.Is(err, syscall.ESTALE) && err != nil {
 				t.Errorf("what was open reads as %v", err)

@@ -108,12 +108,16 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	}
 	taken := map[string]bool{}
 	for _, address := range addresses {
+		before := ""
+		if o.follow {
+			before = stateOf(ctx, address)
+		}
 		in, err := a.open(ctx, address, false)
 		if err != nil {
 			opened()
 			return err
 		}
-		t := mount.Tree{Name: mountName(address, taken), Archive: in}
+		t := mount.Tree{Name: mountName(address, taken), Archive: in, Opened: before}
 		if o.follow {
 			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
 			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
