@@ -141,6 +141,16 @@ func target(dir string, nonEmpty bool) (string, error) {
 		return "", err
 	}
 	info, err := os.Stat(abs)
+	if err == nil && info.IsDir() {
+		// The system may know still what a folder was whose process is gone. It opens none.
+		var d *os.File
+		if d, err = os.Open(abs); err == nil {
+			defer d.Close()
+			if names, _ := d.Readdirnames(1); len(names) > 0 && !nonEmpty {
+				return "", fmt.Errorf("%s: expected an empty folder to mount at, found %s in it", dir, names[0])
+			}
+		}
+	}
 	if errors.Is(err, syscall.ENOTCONN) {
 		return "", fmt.Errorf("%s %w: %s clears it", dir, ErrStale, howToUnmount(dir))
 	}
@@ -152,17 +162,6 @@ func target(dir string, nonEmpty bool) (string, error) {
 	}
 	if !info.IsDir() {
 		return "", fmt.Errorf("%s: expected a folder to mount at, found a file", dir)
-	}
-	if nonEmpty {
-		return abs, nil
-	}
-	d, err := os.Open(abs)
-	if err != nil {
-		return "", err
-	}
-	defer d.Close()
-	if names, _ := d.Readdirnames(1); len(names) > 0 {
-		return "", fmt.Errorf("%s: expected an empty folder to mount at, found %s in it", dir, names[0])
 	}
 	return abs, nil
 }
