@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -68,10 +69,11 @@ func unmount(dir string, lazily bool) error {
 
 // howToUnmount is what to type.
 func howToUnmount(dir string) string {
-	if _, err := helper(); err != nil {
+	path, err := helper()
+	if err != nil {
 		return "umount " + dir
 	}
-	return "fusermount3 -u " + dir
+	return filepath.Base(path) + " -u " + dir
 }
 
 // readAheadMore lets the system ask for more than 128 KiB at once, which only root may say

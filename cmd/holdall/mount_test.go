@@ -163,7 +163,7 @@ func TestMountEndsCleanly(t *testing.T) {
 		cmd.Process.Kill()
 		<-ended
 		_, text, code := holdallIn(t, dir, "mount", "x.caf", "mnt")
-		if code != 2 || !strings.Contains(text, "mnt is a mount point whose process has ended: ") || !strings.Contains(text, "umount") || strings.Count(text, "\n") != 1 {
+		if code != 2 || !strings.Contains(text, " mnt clears it\n") || !strings.Contains(text, "mnt is a mount point whose process has ended: ") || strings.Count(text, "\n") != 1 {
 			t.Errorf("exit code %d, says %q", code, text)
 		}
 	})
