@@ -25,7 +25,6 @@ import (
 type filesystem struct {
 	fuse.RawFileSystem // that says ENOSYS
 	trees              []*tree
-	alone              *tree // that is the root, if there is one only
 	o                  Options
 	owner              Owner
 	mounted            time.Time

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -292,11 +293,16 @@ func mountError(dir string, err error) error {
 	if _, serr := os.Stat(device); errors.Is(serr, iofs.ErrNotExist) {
 		return fmt.Errorf("%s: %w (%s is missing)", store.Redact(dir), ErrNoFUSE, device)
 	}
-	if errors.Is(err, iofs.ErrPermission) {
-		return fmt.Errorf("%s: %s may not be opened: %w", dir, device, err)
-	}
 	if helperMissing(err) {
 		return fmt.Errorf("%s: %w for users other than root without fusermount3, which is in the package fuse3", dir, ErrNoFUSE)
+	}
+	if d, derr := os.OpenFile(device, os.O_RDWR, 0); errors.Is(derr, iofs.ErrPermission) {
+		return fmt.Errorf("%s: %w for this user: %w", dir, ErrNoFUSE, derr)
+	} else if derr == nil {
+		d.Close()
+	}
+	if strings.HasPrefix(err.Error(), "fusermount exited") {
+		return fmt.Errorf("%s: fusermount3 has not mounted it, for the reason that it gives", dir)
 	}
 	return fmt.Errorf("%s: %w", dir, err)
 }

@@ -96,7 +96,7 @@ type mountedJSON struct {
 }
 
 func (a *app) mount(ctx context.Context, addresses []string, dir string, o mounting) error {
-	ready, err := a.answerParent()
+	logTo, ready, err := a.answerParent()
 	if err != nil {
 		return err
 	}
@@ -127,9 +127,9 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		trees = append(trees, t)
 	}
 	a.address = "" // of none in particular from here on
-	var logs slog.Handler = slog.NewTextHandler(a.logTo(), nil)
+	var logs slog.Handler = slog.NewTextHandler(logTo, nil)
 	if a.json {
-		logs = slog.NewJSONHandler(a.logTo(), nil)
+		logs = slog.NewJSONHandler(logTo, nil)
 	}
 	source := store.Redact(addresses[0])
 	if len(addresses) > 1 {
@@ -185,14 +185,6 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	return context.Cause(ctx)
 }
 
-// logTo is where a log goes that outlives what is said to whoever waits for the mount.
-func (a *app) logTo() io.Writer {
-	if os.Getenv(readyVar) != "" {
-		return os.Stderr
-	}
-	return a.stderr
-}
-
 // stateOf returns what stands for the bytes at an address, those of a folder too; "" if
 // nothing does.
 func stateOf(ctx context.Context, address string) string {
@@ -226,19 +218,19 @@ const (
 )
 
 // answerParent makes what is said go to who waits for the mount, if somebody does, until
-// the function it returns is called.
-func (a *app) answerParent() (ready func(), err error) {
+// ready is called, also what fusermount3 says. The log goes elsewhere, as it outlives that.
+func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	if os.Getenv(readyVar) == "" {
-		return func() {}, nil
+		return a.stderr, func() {}, nil
 	}
-	pipe := os.NewFile(3, "ready")
+	pipe, log := os.NewFile(3, "ready"), os.Stderr
 	if _, err := pipe.Stat(); err != nil {
-		return nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
+		return nil, nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
 	}
-	a.stderr = pipe
-	return func() {
+		a.stderr, os.Stderr = pipe, pipe
+	return log, func() {
 		_, _ = io.WriteString(pipe, readyMark)
-		a.stderr = os.Stderr
+		a.stderr, os.Stderr = log, log
 		pipe.Close()
 	}, nil
 }
