@@ -11,7 +11,7 @@
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
 // gocaf, the reference tool of CAF, is, and $HOLDALL_LINDI_PYTHON a python with
-// lindi, that of LINDI. $HOLDALL_S3_SERVER names the server of buckets; peers there
+// lindi, that of LINDI. $HOLDALL_RATARMOUNT names ratarmount. $HOLDALL_S3_SERVER names the server of buckets; peers there
 // are loops of our own over minio-go, which is what a program would have.
 package main
 
@@ -48,20 +48,22 @@ type suite struct {
 	made  map[string]bool
 }
 
+// verbs are what else this program can be: peers of its own.
+var verbs = map[string]func(args []string) error{
+	peerVerb:  bucketPeer,
+	filesVerb: func(args []string) error { return serveFiles(args[0]) },
+}
+
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == measureVerb {
 		os.Exit(measureOne(os.Args[2:]))
 	}
-	if len(os.Args) == 5 && os.Args[1] == peerVerb {
-		if err := bucketPeer(os.Args[2:]); err != nil {
+	if len(os.Args) > 1 && verbs[os.Args[1]] != nil {
+		if err := verbs[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == filesVerb {
-		fmt.Fprintln(os.Stderr, serveFiles(os.Args[2]))
-		os.Exit(1)
 	}
 	s := &suite{made: map[string]bool{}}
 	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "holdall-bench"), "where the data sets are made, or are already")

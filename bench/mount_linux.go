@@ -1,0 +1,450 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+func init() {
+	comparisons = append(comparisons,
+		comparison{"mount: one large file, the archive in the cache", mountLarge(warmArchive)},
+		comparison{"mount: one large file, nothing in the cache", mountLarge(coldArchive)},
+		comparison{"mount: one large file, once more", mountLarge(warmMount)},
+		comparison{"mount: random reads of 4 KiB, against a loopback of plain files", mountRandom(loopbackPeer, 1.5)},
+		comparison{"mount: random reads of 4 KiB, against squashfuse", mountRandom(squashPeer, 1)},
+		comparison{"mount: random reads of 4 KiB of a tar, against ratarmount", mountRandom(ratarPeer, 1.0/3)},
+		comparison{"mount: a tar for the first time, against ratarmount", mountFirst},
+		comparison{"mount: ls -l of 100,000", mountList},
+		comparison{"mount: ready, by an index of many rows", mountReady},
+	)
+	verbs[loopbackVerb] = loopback
+}
+
+// loopbackVerb makes this program show a folder as a file system, by the same library.
+const loopbackVerb = "loopback"
+
+func loopback(args []string) error {
+	root, err := fs.NewLoopbackRoot(args[0])
+	if err != nil {
+		return err
+	}
+	hour := time.Hour
+	server, err := fs.Mount(args[1], root, &fs.Options{
+		AttrTimeout: &hour, EntryTimeout: &hour, NegativeTimeout: &hour,
+		MountOptions: fuse.MountOptions{DirectMount: true, MaxWrite: 512 << 10},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("mounted")
+	server.Wait()
+	return nil
+}
+
+// A mountpoint is where a program has mounted something.
+type mountpoint struct {
+	dir  string
+	cmd  *exec.Cmd
+	took time.Duration // until it was ready
+}
+
+// mount runs a program that mounts at the folder it is given last, and says so in a line
+// of what it prints.
+func (s *suite) mount(args ...string) (*mountpoint, error) {
+	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
+		return nil, fmt.Errorf("%w: %w", errSkipped, err)
+	} else if err := f.Close(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(s.out, "mnt-")
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(s.ctx, args[0], append(args[1:], dir)...)
+	cmd.Stdout, cmd.Stderr = w, w
+	start := time.Now()
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(r).ReadString('\n')
+	m := &mountpoint{dir: dir, cmd: cmd, took: time.Since(start)}
+	if err != nil || !strings.Contains(line, "mounted") {
+		return nil, errors.Join(fmt.Errorf("%s: %q", args[0], line), err, cmd.Process.Kill(), cmd.Wait())
+	}
+	return m, nil
+}
+
+func (m *mountpoint) stop() error {
+	return errors.Join(syscall.Unmount(m.dir, 0), m.cmd.Wait(), os.Remove(m.dir))
+}
+
+// rss is how much memory the program that mounted has.
+func (m *mountpoint) rss() (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(n), "kB")), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("no VmHWM")
+}
+
+// What is in the cache when a large file is read.
+type cached int
+
+const (
+	warmArchive cached = iota
+	coldArchive
+	warmMount
+)
+
+// readThrough reads a file front to back, 1 MiB at a time.
+func readThrough(path string) (figures, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return figures{}, 0, err
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	start := time.Now()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
+	return figures{wall: time.Since(start)}, n, err
+}
+
+// mountLarge reads the one file of an archive through a mount, and the archive itself.
+func mountLarge(which cached) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.bigFile()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		if err != nil {
+			return r, err
+		}
+		prepare := warm
+		if which == coldArchive {
+			syncDisks()
+			prepare = evict
+		}
+		for range s.n {
+			if err := prepare(archive); err != nil {
+				return r, err
+			}
+			took, n, err := readThrough(archive)
+			if err != nil {
+				return r, err
+			}
+			r.peerTook = r.peerTook.best(took)
+			if err := prepare(archive); err != nil {
+				return r, err
+			}
+			m, err := s.mount(s.bin, "mount", archive)
+			if err != nil {
+				return r, err
+			}
+			got := int64(0)
+			took, got, err = readThrough(filepath.Join(m.dir, filepath.Base(in)))
+			if err == nil && which == warmMount {
+				took, got, err = readThrough(filepath.Join(m.dir, filepath.Base(in)))
+			}
+			if err := errors.Join(err, m.stop()); err != nil {
+				return r, err
+			}
+			if got != s.sizes.big || n < got {
+				return r, fmt.Errorf("read %d bytes, of an archive of %d", got, n)
+			}
+			r.oursTook = r.oursTook.best(took)
+		}
+		speed := func(f *figures) float64 { return float64(s.sizes.big) / (1 << 20) / f.wall.Seconds() }
+		r.peer, r.ours = "reading the archive, 1 MiB at a time", "holdall mount, and reading the file"
+		r.notes = append(r.notes, fmt.Sprintf("%.0f and %.0f MiB/s", speed(r.peerTook), speed(r.oursTook)))
+		r.judge([]goal{wallRatio(1 / 0.7)}, s.quick)
+		return r, nil
+	}
+}
+
+// filesOfS are 10,000 files of S, and where 4 KiB of each are read, in an order by chance.
+type somewhere struct {
+	name string
+	off  int64
+}
+
+func (s *suite) filesOfS() (all []somewhere) {
+	rnd := rand.New(rand.NewPCG(seed, 4))
+	for range s.count(10_000) {
+		i := rnd.IntN(s.sizes.sFiles / 2)
+		all = append(all, somewhere{fmt.Sprintf("dir_%03d/file_%05d.dat", i%s.sizes.sFolders, i), int64(rnd.IntN(s.sizes.sBytes - 4096))})
+	}
+	return all
+}
+
+// readRandomly opens, reads and closes, and returns how long each took, sorted.
+func readRandomly(dir string, all []somewhere) (took []time.Duration, sum uint64, err error) {
+	buf := make([]byte, 4096)
+	for _, x := range all {
+		start := time.Now()
+		f, err := os.Open(filepath.Join(dir, x.name))
+		if err != nil {
+			return nil, 0, err
+		}
+		_, err = f.ReadAt(buf, x.off)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, 0, err
+		}
+		took = append(took, time.Since(start))
+		for _, b := range buf {
+			sum = sum*31 + uint64(b)
+		}
+	}
+	slices.Sort(took)
+	return took, sum, nil
+}
+
+// A mountPeer mounts the files of S in its own way; our archive is of that format.
+type mountPeer struct {
+	title, archive string
+	mount          func(s *suite, in, archive string) (*mountpoint, error)
+}
+
+var (
+	loopbackPeer = mountPeer{"go-fuse's loopback of plain files", "S.caf", func(s *suite, in, _ string) (*mountpoint, error) {
+		return s.mount(s.self, loopbackVerb, in)
+	}}
+	squashPeer = mountPeer{"squashfuse", "S.caf", mountSquash}
+	ratarPeer  = mountPeer{"ratarmount", "S.tar", mountRatar}
+)
+
+func mountSquash(s *suite, in, _ string) (*mountpoint, error) {
+	for _, tool := range []string{"mksquashfs", "squashfuse"} {
+		if !have(tool) {
+			return nil, fmt.Errorf("%w: %s is not on this machine", errSkipped, tool)
+		}
+	}
+	image, err := s.fresh("S.squashfs", "mksquashfs", in, outputHere, "-noI", "-noD", "-noF", "-noX", "-no-progress", "-quiet")
+	if err != nil {
+		return nil, err
+	}
+	return s.mountByShell(`exec squashfuse -f "$0" "$1"`, image)
+}
+
+// ratarmount is named by an environment variable, as other references are.
+func ratarmount() (string, error) {
+	path := os.Getenv("HOLDALL_RATARMOUNT")
+	if path == "" {
+		return "", fmt.Errorf("%w: $HOLDALL_RATARMOUNT does not say where ratarmount is", errSkipped)
+	}
+	return exec.LookPath(path)
+}
+
+func mountRatar(s *suite, _, archive string) (*mountpoint, error) {
+	program, err := ratarmount()
+	if err != nil {
+		return nil, err
+	}
+	return s.mountByShell(`exec "`+program+`" -f --index-file :memory: "$0" "$1" >/dev/null 2>&1`, archive)
+}
+
+// mountByShell mounts by a program that does not say when it is ready.
+func (s *suite) mountByShell(script, what string) (*mountpoint, error) {
+	return s.mount("sh", "-c", `before=$(stat -c %d "$1")
+while [ "$(stat -c %d "$1" 2>/dev/null || echo $before)" = "$before" ]; do sleep 0.005; done && echo mounted &
+`+script, what)
+}
+
+// mountRandom reads small pieces of many files at random.
+func mountRandom(peer mountPeer, most float64) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.setS()
+		if err != nil {
+			return r, err
+		}
+		pack := []string{s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in}
+		archive, err := s.fresh(peer.archive, pack...)
+		if err != nil {
+			return r, err
+		}
+		for _, p := range []string{in, archive} {
+			if err := warm(p); err != nil {
+				return r, err
+			}
+		}
+		all := s.filesOfS()
+		var late [2]time.Duration
+		var sums [2]uint64
+		for range s.n {
+			for i, mount := range []func() (*mountpoint, error){
+				func() (*mountpoint, error) { return peer.mount(s, in, archive) },
+				func() (*mountpoint, error) { return s.mount(s.bin, "mount", archive) },
+			} {
+				m, err := mount()
+				if err != nil {
+					return r, err
+				}
+				took, sum, err := readRandomly(m.dir, all)
+				if err := errors.Join(err, m.stop()); err != nil {
+					return r, err
+				}
+				side := []**figures{&r.peerTook, &r.oursTook}[i]
+				*side = (*side).best(figures{wall: took[len(took)/2]})
+				if p99 := took[len(took)*99/100]; late[i] == 0 || p99 < late[i] {
+					late[i] = p99
+				}
+				sums[i] = sum
+			}
+		}
+		if sums[0] != sums[1] {
+			return r, errors.New("the two do not read the same")
+		}
+		r.peer, r.ours = peer.title+": open, read 4 KiB, close; the one in the middle", "holdall mount "+peer.archive+": the same"
+		r.notes = append(r.notes, fmt.Sprintf("99 of 100 take less than %v and %v", late[0], late[1]))
+		r.judge([]goal{wallRatio(most)}, s.quick)
+		return r, nil
+	}
+}
+
+// mountFirst mounts a tar that neither has an index of.
+func mountFirst(s *suite) (r row, err error) {
+	if _, err := ratarmount(); err != nil {
+		return r, err
+	}
+	archive, err := s.tarA()
+	if err != nil {
+		return r, err
+	}
+	if archive == "" {
+		return r, fmt.Errorf("%w: no tar on this machine", errSkipped)
+	}
+	if err := warm(archive); err != nil {
+		return r, err
+	}
+	for range s.n {
+		theirs, err := mountRatar(s, "", archive)
+		if err != nil {
+			return r, err
+		}
+		r.peerTook = r.peerTook.best(figures{wall: theirs.took})
+		if err := theirs.stop(); err != nil {
+			return r, err
+		}
+		ours, err := s.mount(s.bin, "mount", archive)
+		if err != nil {
+			return r, err
+		}
+		r.oursTook = r.oursTook.best(figures{wall: ours.took})
+		if err := ours.stop(); err != nil {
+			return r, err
+		}
+	}
+	r.peer, r.ours = "ratarmount --index-file :memory: A.tar", "holdall mount A.tar"
+	r.judge([]goal{wallRatio(0.1)}, s.quick)
+	return r, nil
+}
+
+// mountList is ls -l of one large folder, right after it was mounted.
+func mountList(s *suite) (r row, err error) {
+	n := s.count(100_000)
+	in, err := s.have(fmt.Sprintf("L-%d.tar", n), func(path string) error { return flatTar(path, n) })
+	if err != nil {
+		return r, err
+	}
+	for range s.n {
+		m, err := s.mount(s.bin, "mount", in)
+		if err != nil {
+			return r, err
+		}
+		var printed counter
+		took, err := s.measure([]string{"ls", "-l", filepath.Join(m.dir, "d")}, &printed)
+		if err := errors.Join(err, m.stop()); err != nil {
+			return r, err
+		}
+		if printed.lines != int64(n)+1 {
+			return r, fmt.Errorf("ls printed %d lines", printed.lines)
+		}
+		r.oursTook = r.oursTook.best(took)
+	}
+	r.ours = fmt.Sprintf("ls -l of %d files, once they are mounted", n)
+	r.judge([]goal{wallUnder(2 * time.Second)}, s.quick)
+	return r, nil
+}
+
+// flatTar is a tar of n small files in one folder.
+func flatTar(path string, n int) error {
+	return writeFile(path, func(w io.Writer) error {
+		var head [512]byte
+		for i := range n {
+			clear(head[:])
+			copy(head[0:], fmt.Sprintf("d/file_%06d.txt", i))
+			copy(head[100:], "0000644\x000001750\x000001750\x0000000000000\x00")
+			copy(head[136:], fmt.Sprintf("%011o\x00        0", 1_700_000_000+i))
+			copy(head[257:], "ustar\x0000")
+			sum := 0
+			for _, b := range head {
+				sum += int(b)
+			}
+			copy(head[148:], fmt.Sprintf("%06o\x00 ", sum))
+			if _, err := w.Write(head[:]); err != nil {
+				return err
+			}
+		}
+		_, err := w.Write(bytes.Repeat([]byte{0}, 1024))
+		return err
+	})
+}
+
+// mountReady is how long it takes until an archive of many rows can be looked into, and
+// how much memory that takes.
+func mountReady(s *suite) (r row, err error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return r, err
+	}
+	if err := warm(index); err != nil {
+		return r, err
+	}
+	bare, err := s.measure([]string{s.bin, "version"}, nil)
+	if err != nil {
+		return r, err
+	}
+	for range 2 * s.n {
+		m, err := s.mount(s.bin, "--index", index, "mount", archive)
+		if err != nil {
+			return r, err
+		}
+		rss, err := m.rss()
+		if err := errors.Join(err, m.stop()); err != nil {
+			return r, err
+		}
+		r.oursTook = r.oursTook.best(figures{wall: m.took, rss: rss})
+	}
+	r.ours = "holdall --index rows.holdall mount rows.caf, until it says so"
+	r.notes = append(r.notes, "the bare program has "+mib(bare.rss))
+	r.judge([]goal{wallUnder(20 * time.Millisecond), rssUnder(bare.rss + 32<<20)}, s.quick)
+	return r, nil
+}
