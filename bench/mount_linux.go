@@ -254,8 +254,8 @@ func mountSquash(s *suite, in, _ string) (*mountpoint, error) {
 	return s.mountByShell(`exec squashfuse -f "$0" "$1"`, image)
 }
 
-// ratarmount is named by an environment variable, as other references are.
-func ratarmount() (string, error) {
+// ratarProgram is named by an environment variable, as other references are.
+func ratarProgram() (string, error) {
 	path := os.Getenv("HOLDALL_RATARMOUNT")
 	if path == "" {
 		return "", fmt.Errorf("%w: $HOLDALL_RATARMOUNT does not say where ratarmount is", errSkipped)
@@ -264,7 +264,7 @@ func ratarmount() (string, error) {
 }
 
 func mountRatar(s *suite, _, archive string) (*mountpoint, error) {
-	program, err := ratarmount()
+	program, err := ratarProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func mountRandom(peer mountPeer, most float64) func(*suite) (row, error) {
 
 // mountFirst mounts a tar that neither has an index of.
 func mountFirst(s *suite) (r row, err error) {
-	if _, err := ratarmount(); err != nil {
+	if _, err := ratarProgram(); err != nil {
 		return r, err
 	}
 	archive, err := s.tarA()
