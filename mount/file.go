@@ -27,6 +27,7 @@ type file struct {
 	mu    sync.Mutex
 	end   int64 // of what was read last
 	steps int   // how many reads came one after the other
+	asked int64 // how far the disk was asked
 	ahead *ahead
 }
 
@@ -112,6 +113,9 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return nil, f.status(x.v, x.e.Name, err)
 		}
 		if ok {
+			if from, n := x.next(off, n); n > 0 {
+				willNeed(fd, at+from, n)
+			}
 			return fuse.ReadResultFd(fd.Fd(), at+off, int(n)), fuse.OK
 		}
 	}
@@ -151,6 +155,29 @@ const (
 	// under way, and they come in any order.
 	nearby = 2 << 20
 )
+
+// next notes a read of a file of this machine, and returns what had better be on its way
+// from the disk already, if reads are in sequence: the system's own guess is spoilt by
+// several reads at once.
+func (x *file) next(off, n int64) (from, size int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if off < x.end-nearby || off > x.end+nearby {
+		x.steps, x.asked = 0, 0
+	} else {
+		x.steps++
+	}
+	x.end = max(x.end, off+n)
+	if x.steps == 0 {
+		x.end = off + n
+	}
+	if x.steps < stepsAhead || x.asked > x.end+nearby {
+		return 0, 0
+	}
+	from = max(x.asked, x.end)
+	x.asked = min(x.end+2*nearby, x.e.Size)
+	return from, x.asked - from
+}
 
 // sequential notes a read, and returns what reads ahead if reads are in sequence.
 func (x *file) sequential(off, n int64) *ahead {

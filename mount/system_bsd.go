@@ -3,6 +3,7 @@
 package mount
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 
@@ -13,6 +14,8 @@ import (
 var device = map[bool]string{true: "/Library/Filesystems/macfuse.fs", false: "/dev/fuse"}[runtime.GOOS == "darwin"]
 
 const canSplice = false
+
+func willNeed(*os.File, int64, int64) {}
 
 func direct(o *fuse.MountOptions) { o.Options = append(o.Options, "ro") }
 

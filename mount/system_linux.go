@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 const device = "/dev/fuse"
@@ -25,6 +26,11 @@ func direct(o *fuse.MountOptions) {
 		return
 	}
 	o.Options = append(o.Options, "ro")
+}
+
+// willNeed asks for a part of a file that will be read soon. It is a hint.
+func willNeed(f *os.File, off, n int64) {
+	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_WILLNEED)
 }
 
 // helper is the program that mounts and unmounts for users.
