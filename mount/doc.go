@@ -29,6 +29,9 @@ type Tree struct {
 	// is asked from time to time if there is a Reopen, so that a change is noticed that
 	// no read meets.
 	Version func(context.Context) string
+	// Aside, if it is not nil, is called beside the mount with each version of the archive,
+	// which is not closed before it returns. Its context ends with the mount.
+	Aside func(context.Context, *holdall.Archive)
 	// Opened is what Version said before the archive was opened.
 	Opened string
 }

@@ -76,6 +76,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	}
 	readAheadMore(dir)
 	for _, t := range f.trees {
+		m.aside(t)
 		if t.Reopen != nil {
 			m.work.Go(func() { m.watch(t) })
 		}
@@ -264,10 +265,23 @@ func (m *Mount) watch(t *tree) {
 		default:
 		}
 		t.turn(t.newVersion(f.ctx, a, time.Now()))
+		m.aside(t)
 		m.invalidate(t)
 		if f.o.Log != nil {
 			f.o.Log.Info("the archive has changed: mounted again", slog.String("archive", t.shownName()))
 		}
+	}
+}
+
+// aside begins what is to be done beside the mount.
+func (m *Mount) aside(t *tree) {
+	if v := t.use(); v != nil && t.Aside != nil {
+		m.work.Go(func() {
+			defer v.done()
+			t.Aside(m.fs.ctx, v.a)
+		})
+	} else if v != nil {
+		v.done()
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/zeebo/blake3"
@@ -118,6 +117,8 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			return err
 		}
 		t := mount.Tree{Name: mountName(address, taken), Archive: in, Opened: before}
+		// The next start is not to take as long. Whoever looks now does not wait.
+		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx) }
 		if o.follow {
 			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
 			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
@@ -145,14 +146,6 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		}
 		return err
 	}
-	// The next start is not to take as long. Whoever looks now does not wait.
-	keep, stop := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	if !o.follow { // those that are opened again are closed by the mount
-		for _, t := range trees {
-			keeping.Go(func() { _, _ = t.Archive.KeepIndex(keep) })
-		}
-	}
 	for i, address := range addresses {
 		at := dir
 		if len(addresses) > 1 {
@@ -168,13 +161,9 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	ready()
 	select {
 	case <-m.Done():
-		stop()
-		keeping.Wait()
 		return flushed
 	case <-ctx.Done():
 	}
-	stop()
-	keeping.Wait()
 	lazily, err := m.Unmount()
 	if lazily {
 		a.warn("%s is in use: it is out of sight, and whoever is in it gets errors from now on", printable(dir))
