@@ -216,7 +216,7 @@ func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	if _, err := pipe.Stat(); err != nil {
 		return nil, nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
 	}
-		a.stderr, os.Stderr = pipe, pipe
+	a.stderr, os.Stderr = pipe, pipe
 	return log, func() {
 		_, _ = io.WriteString(pipe, readyMark)
 		a.stderr, os.Stderr = log, log
