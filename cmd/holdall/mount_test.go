@@ -72,7 +72,7 @@ func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *sai
 		_ = syscall.Unmount(filepath.Join(dir, "mnt"), syscall.MNT_DETACH)
 	})
 	waitFor(t, func() bool {
-		return strings.Contains(text.String(), "mounted ") || cmd.ProcessState != nil || len(ended) > 0
+		return strings.Contains(text.String(), "mounted ") || len(ended) > 0
 	})
 	return cmd, text, ended
 }
