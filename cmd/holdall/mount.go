@@ -39,6 +39,9 @@ the package fuse3. "holdall serve" does without.`,
   holdall mount --follow nightly.caf here`,
 		Args: args(2, -1, "an archive and a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.daemon && o.foreground {
+				return &usageError{cmd, errors.New("expected one of --daemon and --foreground")}
+			}
 			if o.log != "" && !o.daemon {
 				return &usageError{cmd, errors.New("--log is for --daemon")}
 			}
@@ -53,6 +56,7 @@ the package fuse3. "holdall serve" does without.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.daemon, "daemon", false, "go to the background once it is mounted")
+	f.BoolVar(&o.foreground, "foreground", false, "stay until it is unmounted or interrupted, as it does without --daemon")
 	f.StringVar(&o.log, "log", "", "`file` that a daemon's log is appended to")
 	f.BoolVar(&o.follow, "follow", false, "when an archive has changed, open it again and go on")
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users in, as far as modes and owners let them")
@@ -64,11 +68,22 @@ the package fuse3. "holdall serve" does without.`,
 // mounting is what a user wants of mount.
 type mounting struct {
 	daemon     bool
+	foreground bool
 	log        string
 	follow     bool
 	allowOther bool
 	owner      ownerFlag
 	nonEmpty   bool
+}
+
+// freeName returns a name that nobody has taken.
+func freeName(name string, taken map[string]bool) string {
+	free := name
+	for n := 2; taken[free]; n++ {
+		free = name + "-" + strconv.Itoa(n)
+	}
+	taken[free] = true
+	return free
 }
 
 // ownerFlag is UID:GID.
@@ -116,9 +131,9 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			opened()
 			return err
 		}
-		t := mount.Tree{Name: mountName(address, taken), Archive: in, Opened: before}
+		t := mount.Tree{Name: freeName(archiveName(address), taken), Archive: in, Opened: before}
 		// The next start is not to take as long. Whoever looks now does not wait.
-		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx) }
+		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }
 		if o.follow {
 			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
 			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
@@ -177,12 +192,15 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 // stateOf returns what stands for the bytes at an address, those of a folder too; "" if
 // nothing does.
 func stateOf(ctx context.Context, address string) string {
-	if v := versionOf(ctx, address); v != "" {
-		return v
+	if address == "-" {
+		return ""
 	}
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
 		return ""
+	}
+	if v := versionIn(ctx, st, name); v != "" {
+		return v
 	}
 	h := blake3.New()
 	n := 0

@@ -288,7 +288,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 		if err != nil {
 			return placed{}, err
 		}
-		return placed{source: a.sourceIn(st, name, "stdin", "-", store.Info{})}, nil
+		return placed{source: a.sourceIn(st, name, archiveName(address), "-", store.Info{})}, nil
 	}
 	scheme := store.Scheme(address)
 	if scheme == "" || scheme == "file" {
@@ -306,7 +306,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	if err != nil {
 		return placed{}, err
 	}
-	return placed{source: a.sourceIn(st, name, mountName(address), store.Redact(address), store.Info{})}, nil
+	return placed{source: a.sourceIn(st, name, archiveName(address), store.Redact(address), store.Info{})}, nil
 }
 
 // sourceIn is the archive of that name in a store.
@@ -351,7 +351,7 @@ func (a *app) localToServe(ctx context.Context, address string, files bool) (pla
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() && a.format == "" && !looksLikeOne(ctx, st, name) {
 		if files {
-			return placed{source: serve.Source{Name: mountName(address), Address: address, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+			return placed{source: serve.Source{Name: archiveName(address), Address: address, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 				if view != "" {
 					return nil, "", &holdall.ViewError{Format: "folder", View: view}
 				}
@@ -361,7 +361,7 @@ func (a *app) localToServe(ctx context.Context, address string, files bool) (pla
 		}
 		return a.folderToServe(path)
 	}
-	return placed{source: a.sourceIn(st, name, mountName(address), address, store.Info{})}, nil
+	return placed{source: a.sourceIn(st, name, archiveName(address), address, store.Info{})}, nil
 }
 
 // looksLikeOne reports whether a folder is an archive by the names of what is in it.
@@ -451,7 +451,7 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 	}
 	prefix := strings.TrimSuffix(name, "x")
 	if dir := strings.TrimSuffix(prefix, "/"); dir != "" && looksLikeOne(ctx, st, dir) {
-		return placed{source: a.sourceIn(st, dir, mountName(address), store.Redact(address), store.Info{})}, nil
+		return placed{source: a.sourceIn(st, dir, archiveName(address), store.Redact(address), store.Info{})}, nil
 	}
 	leveler, ok := st.(store.Leveler)
 	if !ok {
@@ -504,8 +504,11 @@ func versionIn(ctx context.Context, st store.Store, name string) string {
 	return info.Version
 }
 
-// mountName returns what an archive should be called: the last element of its address.
-func mountName(address string) string {
+// archiveName returns what an archive should be called: the last element of its address.
+func archiveName(address string) string {
+	if address == "-" {
+		return "stdin"
+	}
 	name := filepath.ToSlash(address)
 	if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {
 		name = cmp.Or(u.Path, "/"+u.Host)

@@ -343,7 +343,7 @@ func TestMountNamesAreTheLastElements(t *testing.T) {
 		{"a/x.caf", "x.caf"}, {"https://me:pw@example.org/data/y.caf?sig=1", "y.caf"}, {"s3://b/data/", "data"},
 		{"https://example.org", "example.org"}, {"file:///data/z.caf", "z.caf"}, {"dir/", "dir"}, {".", filepath.Base(here)}, {"/", "archive"},
 	} {
-		if got := mountName(tt[0]); got != tt[1] {
+		if got := archiveName(tt[0]); got != tt[1] {
 			t.Errorf("%s: %s, want %s", tt[0], got, tt[1])
 		}
 	}
