@@ -1,0 +1,375 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/zarr"
+)
+
+// keys gives the values of keys out of an archive.
+type keys struct{ in *holdall.Archive }
+
+// Get is that of zarr.Source.
+func (k keys) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	e, err := k.in.Lookup(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.Kind.HasContent():
+		return nil, &fs.PathError{Op: "lookup", Path: key, Err: fs.ErrNotExist}
+	case e.Size > limit:
+		return nil, fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)
+	}
+	b := bytes.NewBuffer(make([]byte, 0, e.Size))
+	if err := k.in.WriteContent(ctx, b, e); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func keyIn(dir, key string) string {
+	if dir == "." {
+		return key
+	}
+	return dir + "/" + key
+}
+
+// limits of what is read of an array for a picture.
+const (
+	maxChunk   = 256 << 20 // bytes of a row of chunks, decoded
+	maxDecoded = 1 << 30   // bytes that are decoded for one answer
+	maxPoints  = 1 << 20   // elements of an answer
+)
+
+func (q *question) opened() (*zarr.Array, error) {
+	v, err := q.view()
+	if err != nil {
+		return nil, err
+	}
+	if v.name != zarrView {
+		return nil, bad("view: expected %s", zarrView)
+	}
+	name := q.path()
+	if name == "." {
+		name = ""
+	}
+	a, err := zarr.Open(q.ctx(), keys{v.in}, name)
+	if err != nil {
+		return nil, err
+	}
+	a.Limit = maxChunk
+	return a, nil
+}
+
+// arrayJSON is what is known of an array.
+type arrayJSON struct {
+	Path     string          `json:"path"`
+	Shape    []int64         `json:"shape"`
+	Chunks   []int64         `json:"chunks"`
+	DType    string          `json:"dtype"`
+	Codecs   string          `json:"codecs"`
+	Elements int64           `json:"elements"`
+	Attrs    json.RawMessage `json:"attrs,omitempty"`
+	Numbers  bool            `json:"numbers"` // it can be drawn
+	Text     string          `json:"text,omitempty"`
+	Cut      bool            `json:"cut,omitempty"` // there is more text
+}
+
+// array answers with what an array is; of one that is no numbers with the beginning of its text.
+func (q *question) array() error {
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	a, err := q.opened()
+	if err != nil {
+		return err
+	}
+	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric()}
+	if attrs, err := json.Marshal(a.Attrs); err == nil && len(a.Attrs) > 0 && len(attrs) <= 1<<20 {
+		j.Attrs = attrs
+	}
+	if !j.Numbers || j.Elements <= 64 {
+		w := &firstBytes{most: 16 << 10}
+		if bytes, known := a.Bytes(); known && bytes <= maxChunk {
+			err = a.WriteText(q.ctx(), w)
+		}
+		if err != nil && !w.full {
+			return err
+		}
+		j.Text, j.Cut = strings.ToValidUTF8(string(w.b), "\uFFFD"), w.full
+	}
+	return q.json(j)
+}
+
+// firstBytes keeps the first bytes that are written, and then wants no more.
+type firstBytes struct {
+	b    []byte
+	most int
+	full bool
+}
+
+var errEnough = fmt.Errorf("enough was written")
+
+func (w *firstBytes) Write(p []byte) (int, error) {
+	n := min(len(p), w.most-len(w.b))
+	w.b = append(w.b, p[:n]...)
+	if n < len(p) {
+		w.full = true
+		return n, errEnough
+	}
+	return n, nil
+}
+
+// windowJSON says what elements an answer has.
+type windowJSON struct {
+	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns
+	From  []int64 `json:"from"`
+	Count []int64 `json:"count"` // elements that are answered, along each axis
+	Step  []int64 `json:"step"`
+	Min   float64 `json:"min"`
+	Max   float64 `json:"max"`
+	DType string  `json:"type"` // "float32" or "float64"
+	Cut   bool    `json:"cut,omitempty"`
+}
+
+// numbers are numbers with commas between them.
+func (q *question) numbers(key string, usual []int64, most []int64) ([]int64, error) {
+	s := q.q.Get(key)
+	if s == "" {
+		return usual, nil
+	}
+	words := strings.Split(s, ",")
+	if len(words) != len(most) {
+		return nil, bad("%s: expected %d numbers, found %d", key, len(most), len(words))
+	}
+	list := make([]int64, len(words))
+	for i, w := range words {
+		n, err := strconv.ParseInt(w, 10, 64)
+		if err != nil || n < 0 || n > most[i] {
+			return nil, bad("%s: expected a number from 0 to %d, found %q", key, most[i], cut(w, 40))
+		}
+		list[i] = n
+	}
+	return list, nil
+}
+
+// arrayData answers with elements of an array as floats, least byte first. What they are is
+// told in the header Holdall-Window. An array of one axis is a line, of which each
+// stretch is told by its least and largest element; of others it is the last two axes
+// at an index of the axes before them.
+func (q *question) arrayData() error {
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	a, err := q.opened()
+	if err != nil {
+		return err
+	}
+	if !a.Numeric() {
+		return bad("its elements are no numbers")
+	}
+	if a.Elements() == 0 {
+		return bad("it has no elements")
+	}
+	points, err := q.number("points", 2000, 1, maxPoints)
+	if err != nil {
+		return err
+	}
+	shape := a.Shape
+	if len(shape) == 0 {
+		shape = []int64{}
+	}
+	from, err := q.numbers("from", make([]int64, len(shape)), shape)
+	if err != nil {
+		return err
+	}
+	to, err := q.numbers("to", shape, shape)
+	if err != nil {
+		return err
+	}
+	from, to = slices.Clone(from), slices.Clone(to)
+	w := windowJSON{Kind: "image", From: from, Count: make([]int64, len(shape)), Step: make([]int64, len(shape))}
+	for i := range shape {
+		if i < len(shape)-2 {
+			to[i] = from[i] + 1
+		}
+		if from[i] >= to[i] || to[i] > shape[i] {
+			return bad("from, to: expected places from 0 to %d along axis %d, found %d to %d", shape[i], i, from[i], to[i])
+		}
+		w.Count[i], w.Step[i] = to[i]-from[i], 1
+	}
+	var values []float64
+	if len(shape) <= 1 {
+		values, err = q.line(a, &w, points)
+	} else {
+		values, err = q.image(a, &w, points)
+	}
+	if err != nil {
+		return err
+	}
+	w.Min, w.Max = math.Inf(1), math.Inf(-1)
+	for _, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			w.Min, w.Max = min(w.Min, v), max(w.Max, v)
+		}
+	}
+	if w.Min > w.Max {
+		w.Min, w.Max = 0, 0
+	}
+	w.DType = "float64"
+	out := make([]byte, 0, 8*len(values))
+	if d := a.DType; d.Kind == 'f' && d.Size <= 4 || d.Kind != 'f' && d.Size <= 2 {
+		w.DType = "float32"
+		for _, v := range values {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
+		}
+	} else {
+		for _, v := range values {
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
+		}
+	}
+	head, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("Holdall-Window", string(head))
+	q.w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = q.w.Write(out) // who is gone gets nothing
+	return nil
+}
+
+// line reads a stretch of an array of one axis, and tells it in at most so many points.
+func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
+	w.Kind = "line"
+	if len(a.Shape) == 0 {
+		return a.Sample(q.ctx(), nil, nil, nil)
+	}
+	n := w.Count[0]
+	if n <= points {
+		return a.Sample(q.ctx(), w.From, w.Count, w.Step)
+	}
+	if most := maxDecoded / max(1, a.DType.Size); n > most {
+		// Too much to look at: elements far apart stand for the others.
+		w.Cut = true
+		w.Step[0] = (n + points - 1) / points
+		w.Count[0] = (n + w.Step[0] - 1) / w.Step[0]
+		return a.Sample(q.ctx(), w.From, w.Count, w.Step)
+	}
+	w.Kind = "range"
+	buckets := max(1, points/2)
+	w.Step[0] = (n + buckets - 1) / buckets
+	buckets = (n + w.Step[0] - 1) / w.Step[0]
+	w.Count[0] = 2 * buckets
+	values := make([]float64, 2*buckets)
+	for i := range values {
+		values[i] = math.NaN()
+	}
+	chunk := a.Chunks[0]
+	step := max(1, (1<<18)/chunk) * chunk // whole chunks at a time
+	end := w.From[0] + n
+	for at := w.From[0]; at < end; {
+		next := min((at/chunk)*chunk+step, end)
+		part, err := a.Sample(q.ctx(), []int64{at}, []int64{next - at}, []int64{1})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range part {
+			b := (at + int64(i) - w.From[0]) / w.Step[0]
+			low, high := &values[2*b], &values[2*b+1]
+			if !(v >= *low) && !math.IsNaN(v) {
+				*low = v
+			}
+			if !(v <= *high) && !math.IsNaN(v) {
+				*high = v
+			}
+		}
+		at = next
+	}
+	return values, nil
+}
+
+// image reads the last two axes at an index of the others, in at most so many elements.
+func (q *question) image(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
+	y, x := len(w.Count)-2, len(w.Count)-1
+	side := int64(math.Sqrt(float64(points)))
+	for {
+		rows, cols := w.Count[y], w.Count[x]
+		chunks := (rows/a.Chunks[y] + 2) * (cols/a.Chunks[x] + 2)
+		size := max(1, a.DType.Size)
+		for _, n := range a.Chunks {
+			size *= max(1, n)
+		}
+		if float64(chunks)*float64(size) <= maxDecoded || rows <= a.Chunks[y] && cols <= a.Chunks[x] {
+			break
+		}
+		w.Cut = true // no more than that is decoded: the beginning
+		if rows/a.Chunks[y] >= cols/a.Chunks[x] {
+			w.Count[y] = (rows + 1) / 2
+		} else {
+			w.Count[x] = (cols + 1) / 2
+		}
+	}
+	for _, axis := range []int{y, x} {
+		n := w.Count[axis]
+		w.Step[axis] = (n + side - 1) / side
+		w.Count[axis] = (n + w.Step[axis] - 1) / w.Step[axis]
+	}
+	return a.Sample(q.ctx(), w.From, w.Count, w.Step)
+}
+
+// arrays answers with the arrays of an archive: the first ones, by name.
+func (q *question) arrays() error {
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	if v.name != zarrView {
+		return bad("view: expected %s", zarrView)
+	}
+	const most = 300
+	list, more := []arrayJSON{}, false
+	for e, err := range v.in.Entries(q.ctx()) {
+		if err != nil {
+			return err
+		}
+		if path.Base(e.Name) != ".zarray" {
+			continue
+		}
+		if len(list) == most {
+			more = true
+			break
+		}
+		j := arrayJSON{Path: format.Escape(strings.TrimSuffix(strings.TrimSuffix(e.Name, ".zarray"), "/"))}
+		text, err := keys{v.in}.Get(q.ctx(), e.Name, 1<<20)
+		if err == nil {
+			var m *zarr.Meta
+			if m, err = zarr.ParseMeta(text); err == nil {
+				j.Shape, j.Chunks, j.DType, j.Codecs, j.Elements = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.Elements()
+			}
+		}
+		list = append(list, j)
+	}
+	slices.SortFunc(list, func(a, b arrayJSON) int { return strings.Compare(a.Path, b.Path) })
+	return q.json(map[string]any{"arrays": list, "more": more})
+}

@@ -1,0 +1,308 @@
+package explore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// archiveJSON is what is known of an archive at once.
+type archiveJSON struct {
+	Name    string     `json:"name"`
+	Address string     `json:"address,omitempty"`
+	Error   string     `json:"error,omitempty"`
+	Format  string     `json:"format,omitempty"`
+	Title   string     `json:"title,omitempty"`
+	Views   []string   `json:"views,omitempty"`
+	View    string     `json:"view,omitempty"`
+	Usual   string     `json:"usual,omitempty"` // the view that /f/ serves
+	Stored  int64      `json:"stored"`
+	Survey  surveyJSON `json:"survey"`
+	Verify  verifyJSON `json:"verify"`
+	Can     []string   `json:"can"` // "map", "verify", "arrays", "node", "history"
+
+	Version string     `json:"version,omitempty"`
+	Index   int64      `json:"index_bytes,omitempty"`
+	Volumes int        `json:"volumes,omitempty"`
+	Facts   []factJSON `json:"facts,omitempty"`
+	Notes   []string   `json:"notes,omitempty"`
+	ByIndex string     `json:"by_index,omitempty"`
+}
+
+type factJSON struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+const zarrView = "zarr"
+
+func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
+	f := v.in.Format()
+	j := archiveJSON{Name: v.of.Name, Address: format.Escape(v.of.Address), Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: usualView(v.of.Archive),
+		Survey: v.survey.json(), Verify: h.verification(v.of.Name).json(), Can: []string{}}
+	if v.of.Store == nil {
+		j.Views = nil
+	}
+	j.Stored, _ = v.in.StoredSize(ctx)
+	if !v.in.IsDir() {
+		j.Can = append(j.Can, "map")
+		if v.of.Store != nil {
+			j.Can = append(j.Can, "verify")
+		}
+	}
+	if v.name == zarrView {
+		j.Can = append(j.Can, "arrays")
+	}
+	if v.isNode() {
+		j.Can = append(j.Can, "node")
+		if v.of.History != nil {
+			j.Can = append(j.Can, "history")
+		}
+	}
+	return j
+}
+
+const maxListed = 500
+
+// archives answers with the list of archives. Those that nobody looked at are names only: the
+// page asks for each of them as it shows it.
+func (q *question) archives() error {
+	all, err := q.h.src.Names(q.ctx())
+	if err != nil {
+		return err
+	}
+	list := []archiveJSON{}
+	for _, name := range all[:min(len(all), maxListed)] {
+		list = append(list, archiveJSON{Name: name, Can: []string{}, Survey: surveyJSON{}, Verify: q.h.verification(name).json()})
+	}
+	return q.json(map[string]any{"archives": list, "total": len(all)})
+}
+
+// archive answers with what is known of an archive, and has it gone through.
+func (q *question) archive() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	full, err := q.word("about", "no", "yes")
+	if err != nil {
+		return err
+	}
+	q.h.startSurvey(v)
+	j := q.h.describe(q.ctx(), v)
+	if full == "yes" {
+		about, err := v.in.About(q.ctx())
+		if err != nil {
+			return err
+		}
+		j.Version, j.Index, j.Volumes = format.Escape(about.Version), about.IndexBytes, len(about.Volumes)
+		for _, f := range about.Facts {
+			j.Facts = append(j.Facts, factJSON{format.Escape(f.Key), format.Escape(f.Value)})
+		}
+		for _, p := range about.Notes {
+			j.Notes = append(j.Notes, format.Escape(p.Message))
+		}
+		j.ByIndex = format.Escape(v.in.Index().Used)
+	}
+	return q.json(j)
+}
+
+// extentJSON is where a part of an entry lies.
+type extentJSON struct {
+	Volume string `json:"volume"`
+	Off    int64  `json:"off"`
+	Len    int64  `json:"len"`
+	Codec  string `json:"codec,omitempty"`
+	Away   bool   `json:"external,omitempty"`
+}
+
+// entryJSON is what is known of an entry.
+type entryJSON struct {
+	Path    string            `json:"path"`
+	Kind    string            `json:"kind"`
+	Size    int64             `json:"size"`
+	Time    *int64            `json:"t,omitempty"`
+	Mode    string            `json:"mode,omitempty"`
+	Owner   string            `json:"owner,omitempty"`
+	Group   string            `json:"group,omitempty"`
+	Link    string            `json:"link,omitempty"`
+	Digest  string            `json:"digest,omitempty"`
+	Attr    map[string]string `json:"attr,omitempty"`
+	Fault   string            `json:"fault,omitempty"`
+	Own     bool              `json:"own,omitempty"`
+	Odd     bool              `json:"odd,omitempty"` // no URL leads to it
+	Array   bool              `json:"array,omitempty"`
+	Extents []extentJSON      `json:"extents,omitempty"`
+	More    bool              `json:"more_extents,omitempty"`
+}
+
+const shownExtents = 32
+
+func (q *question) found() (*view, holdall.Entry, error) {
+	v, err := q.view()
+	if err != nil {
+		return nil, holdall.Entry{}, err
+	}
+	name := q.path()
+	if name == "." {
+		return v, holdall.Entry{Name: ".", Kind: format.Dir}, nil
+	}
+	e, err := v.in.Lookup(q.ctx(), name)
+	return v, e, err
+}
+
+// entry answers with what is known of an entry.
+func (q *question) entry() error {
+	v, e, err := q.found()
+	if err != nil {
+		return err
+	}
+	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(validated(e.Name))}
+	if e.HasMode {
+		j.Mode = e.FileMode().String()
+	}
+	if !e.ModTime.IsZero() {
+		t := e.ModTime.UnixMilli()
+		j.Time = &t
+	}
+	for k, value := range e.Attr {
+		if j.Attr == nil {
+			j.Attr = map[string]string{}
+		}
+		j.Attr[format.Escape(k)] = format.Escape(value)
+	}
+	if e.Fault != nil {
+		j.Fault = format.Escape(e.Fault.Message)
+	}
+	if e.Kind.HasContent() && e.Fault == nil {
+		for x, err := range v.in.Extents(q.ctx(), e) {
+			if err != nil {
+				break
+			}
+			if len(j.Extents) == shownExtents {
+				j.More = true
+				break
+			}
+			j.Extents = append(j.Extents, extentJSON{format.Escape(x.Object), x.Off, x.Len, x.Codec, x.External})
+		}
+	}
+	if e.Kind == format.Dir && v.name == zarrView {
+		_, err := v.in.Lookup(q.ctx(), keyIn(e.Name, ".zarray"))
+		j.Array = err == nil
+	}
+	return q.json(j)
+}
+
+// validated is name with bytes that are not UTF-8 replaced, which may be in a path.
+func validated(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		if c >= 0x80 {
+			b[i] = 'x'
+		}
+	}
+	return string(b)
+}
+
+const maxContent = 1 << 20
+
+// content answers with some bytes of an entry, whatever it is called: for views and names that
+// no address below /f/ leads to.
+func (q *question) content() error {
+	off, err := q.number("off", 0, 0, 1<<62)
+	if err != nil {
+		return err
+	}
+	n, err := q.number("n", 64<<10, 0, maxContent)
+	if err != nil {
+		return err
+	}
+	v, e, err := q.found()
+	if err != nil {
+		return err
+	}
+	if !e.Kind.HasContent() {
+		return bad("a %s has no content", e.Kind)
+	}
+	if e.Fault != nil {
+		return &format.CorruptError{Format: v.in.Format().Name, Problem: *e.Fault}
+	}
+	n = max(0, min(n, e.Size-off))
+	b := make([]byte, n)
+	k, err := v.in.ReadAt(q.ctx(), e, b, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	head := q.w.Header()
+	head.Set("Content-Type", "application/octet-stream")
+	head.Set("Content-Length", strconv.Itoa(k))
+	head.Set("Content-Disposition", "attachment")
+	_, _ = q.w.Write(b[:k]) // who is gone gets nothing
+	return nil
+}
+
+// node answers with what a folder has besides entries.
+func (q *question) node() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	if !v.isNode() {
+		return bad("its folders are no nodes")
+	}
+	w := &bounded{most: 4 << 20}
+	if err := v.of.Node(q.ctx(), w, q.path()); err != nil {
+		return err
+	}
+	return q.json(json.RawMessage(w.b))
+}
+
+// bounded keeps what is written, up to a limit.
+type bounded struct {
+	b    []byte
+	most int
+}
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if len(w.b)+len(p) > w.most {
+		return 0, bad("it has more than %d bytes of properties", w.most)
+	}
+	w.b = append(w.b, p...)
+	return len(p), nil
+}
+
+// history answers with what revisions did to a node.
+func (q *question) history() error {
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	most, err := q.number("last", 50, 1, 500)
+	if err != nil {
+		return err
+	}
+	if v.of.History == nil || !slices.Contains(q.h.describe(q.ctx(), v).Can, "history") {
+		return bad("this archive has no revisions")
+	}
+	steps := []any{}
+	for s, err := range v.of.History(q.ctx(), q.path(), int(most)) {
+		if err != nil {
+			return err
+		}
+		steps = append(steps, s)
+	}
+	return q.json(map[string]any{"steps": steps})
+}

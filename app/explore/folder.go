@@ -1,0 +1,401 @@
+package explore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// A folder is what lies directly in a directory, in columns, so that a page of it can be
+// shown from anywhere and in any order. Somebody reads it; who asks meanwhile gets what
+// is there.
+type folder struct {
+	key folderKey
+	v   *view
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed when there is more
+	complete bool
+	err      error
+	waiting  int
+	idle     *time.Timer // ends the reading when nobody waits
+
+	names names
+	size  format.Rows[int64]
+	time  format.Rows[int64] // in ms; noTime if there is none
+	kind  format.Rows[uint8]
+	dirs  int
+	bytes int64
+
+	orders map[folderOrder][]uint32 // nil is as they were read
+	latest folderOrder
+	used   int64
+}
+
+type folderKey struct {
+	v   *view
+	dir string
+}
+
+type folderOrder struct {
+	by   string
+	desc bool
+}
+
+const (
+	noTime     = -1 << 63
+	faultBit   = 0x80 // in a kind: it cannot be read
+	wholeBit   = 0x40 // the name is whole, and no path
+	internBit  = 0x20
+	kindMask   = 0x0f
+	idleFolder = 10 * time.Second
+	pageWait   = 250 * time.Millisecond
+	rowCost    = 8 + 8 + 1 + 4
+)
+
+// folderCache keeps folders that were asked for last.
+type folderCache struct {
+	mu    sync.Mutex
+	list  map[folderKey]*folder
+	clock int64
+}
+
+// folder returns the folder of a directory, which somebody reads or has read.
+func (h *Handler) folder(v *view, dir string) *folder {
+	c := &h.folders
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	key := folderKey{v, dir}
+	f := c.list[key]
+	if f == nil {
+		f = &folder{key: key, v: v, changed: make(chan struct{}), orders: map[folderOrder][]uint32{}}
+		c.list[key] = f
+		ctx, cancel := context.WithCancel(h.ctx)
+		f.idle = time.AfterFunc(idleFolder, cancel)
+		h.wg.Go(func() {
+			defer cancel()
+			f.read(ctx)
+			if f.err != nil {
+				c.drop(f)
+			}
+		})
+	}
+	f.used = c.clock
+	c.trim(f)
+	return f
+}
+
+func (c *folderCache) drop(f *folder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.list[f.key] == f {
+		delete(c.list, f.key)
+	}
+}
+
+// trim forgets what was not asked for longest, while too much is kept.
+func (c *folderCache) trim(keep *folder) {
+	for {
+		var sum int64
+		var oldest *folder
+		for _, f := range c.list {
+			cost, ready := f.cost()
+			sum += cost
+			if f != keep && ready && (oldest == nil || f.used < oldest.used) {
+				oldest = f
+			}
+		}
+		if oldest == nil || sum <= maxFolders && len(c.list) <= 256 {
+			return
+		}
+		delete(c.list, oldest.key)
+	}
+}
+
+// cost is how many bytes f takes, and whether it has been read.
+func (f *folder) cost() (n int64, ready bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n = 4096 + f.names.bytes + int64(f.names.len())*rowCost
+	for _, o := range f.orders {
+		n += 4 * int64(len(o))
+	}
+	return n, f.complete && f.waiting == 0
+}
+
+// read reads the directory.
+func (f *folder) read(ctx context.Context) {
+	prefix := ""
+	if f.key.dir != "." {
+		prefix = f.key.dir + "/"
+	}
+	const step = 2048
+	batch := make([]holdall.Entry, 0, step)
+	flush := func(end bool, err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, e := range batch {
+			f.row(prefix, e)
+		}
+		batch = batch[:0]
+		if end {
+			f.complete, f.err = err == nil, err
+			if err == nil {
+				f.foldersFirst()
+			}
+		}
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+	for e, err := range f.v.in.ReadDir(ctx, f.key.dir) {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			flush(true, err)
+			return
+		}
+		if batch = append(batch, e); len(batch) == step {
+			flush(false, nil)
+		}
+	}
+	flush(true, context.Cause(ctx))
+}
+
+func (f *folder) row(prefix string, e holdall.Entry) {
+	kind := uint8(e.Kind)
+	name, below := strings.CutPrefix(e.Name, prefix)
+	if !below || prefix == "" && strings.Contains(name, "/") {
+		name = e.Name
+		kind |= wholeBit
+	}
+	if e.Fault != nil {
+		kind |= faultBit
+	}
+	if e.Internal {
+		kind |= internBit
+	}
+	f.names.add(name)
+	f.size.Add(e.Size)
+	t := int64(noTime)
+	if !e.ModTime.IsZero() {
+		t = e.ModTime.UnixMilli()
+	}
+	f.time.Add(t)
+	f.kind.Add(kind)
+	if e.Kind == format.Dir {
+		f.dirs++
+	}
+	f.bytes += e.Size
+}
+
+// foldersFirst makes the usual order, unless it is the one in which entries came.
+func (f *folder) foldersFirst() {
+	n := f.names.len()
+	mixed := false
+	for i := range f.dirs {
+		if format.Kind(*f.kind.At(i)&kindMask) != format.Dir {
+			mixed = true
+		}
+	}
+	if !mixed {
+		f.orders[folderOrder{by: "name"}] = nil
+		return
+	}
+	order := make([]uint32, 0, n)
+	for _, dirs := range []bool{true, false} {
+		for i := range n {
+			if (format.Kind(*f.kind.At(i)&kindMask) == format.Dir) == dirs {
+				order = append(order, uint32(i))
+			}
+		}
+	}
+	f.orders[folderOrder{by: "name"}] = order
+}
+
+// wait waits until f has row upTo, or all, or until a moment has passed and it has
+// something. all waits for all of it.
+func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
+	f.mu.Lock()
+	f.waiting++
+	f.idle.Stop()
+	defer func() {
+		if f.waiting--; f.waiting == 0 && !f.complete {
+			f.idle.Reset(idleFolder)
+		}
+		f.mu.Unlock()
+	}()
+	soon := time.NewTimer(pageWait)
+	defer soon.Stop()
+	passed := false
+	for !f.complete && f.err == nil && (all || !passed || int64(f.names.len()) < upTo) {
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-soon.C:
+			passed = true
+		case <-ctx.Done():
+			f.mu.Lock()
+			return context.Cause(ctx)
+		}
+		f.mu.Lock()
+	}
+	return f.err
+}
+
+// order returns the rows in an order. f is complete, and its lock held.
+func (f *folder) order(o folderOrder) []uint32 {
+	if order, ok := f.orders[o]; ok {
+		return order
+	}
+	byName := f.orders[folderOrder{by: "name"}]
+	order := make([]uint32, f.names.len())
+	for i := range order {
+		order[i] = uint32(i)
+		if byName != nil {
+			order[i] = byName[i]
+		}
+	}
+	less := func(a, b uint32) int { return 0 }
+	switch o.by {
+	case "size":
+		sums := f.v.survey.sums(f.key.dir)
+		at := func(i uint32) int64 {
+			if sums != nil && format.Kind(*f.kind.At(int(i))&kindMask) == format.Dir {
+				n, _ := sums(f.names.at(int(i)))
+				return n
+			}
+			return *f.size.At(int(i))
+		}
+		less = func(a, b uint32) int { return compare(at(a), at(b)) }
+	case "time":
+		less = func(a, b uint32) int { return compare(*f.time.At(int(a)), *f.time.At(int(b))) }
+	}
+	files := order[f.dirs:]
+	for _, part := range [][]uint32{order[:f.dirs], files} {
+		if o.by == "name" {
+			if o.desc {
+				slices.Reverse(part)
+			}
+			continue
+		}
+		slices.SortStableFunc(part, func(a, b uint32) int {
+			if o.desc {
+				a, b = b, a
+			}
+			return less(a, b)
+		})
+	}
+	if f.latest != (folderOrder{}) {
+		delete(f.orders, f.latest)
+	}
+	f.orders[o], f.latest = order, o
+	return order
+}
+
+func compare(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// rowJSON is a row of a page.
+type rowJSON struct {
+	Name     string `json:"n"`
+	Kind     string `json:"k,omitempty"` // a file has none
+	Size     *int64 `json:"s,omitempty"`
+	Time     *int64 `json:"t,omitempty"`
+	Files    int64  `json:"c,omitempty"` // below a folder
+	Fault    bool   `json:"bad,omitempty"`
+	Whole    bool   `json:"whole,omitempty"`
+	Internal bool   `json:"own,omitempty"`
+}
+
+func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON {
+	kind := *f.kind.At(i)
+	name := f.names.at(i)
+	r := rowJSON{Name: format.Escape(name), Fault: kind&faultBit != 0, Whole: kind&wholeBit != 0, Internal: kind&internBit != 0}
+	k := format.Kind(kind & kindMask)
+	if k != format.File {
+		r.Kind = k.String()
+	}
+	switch {
+	case k.HasContent():
+		size := *f.size.At(i)
+		r.Size = &size
+	case k == format.Dir && sums != nil:
+		size, files := sums(name)
+		r.Size, r.Files = &size, files
+	}
+	if t := *f.time.At(i); t != noTime {
+		r.Time = &t
+	}
+	return r
+}
+
+const maxPage = 2000
+
+// ls answers with a page of a folder.
+func (q *question) ls() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	offset, err := q.number("offset", 0, 0, 1<<40)
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", 200, 0, maxPage)
+	if err != nil {
+		return err
+	}
+	by, err := q.word("sort", "name", "size", "time")
+	if err != nil {
+		return err
+	}
+	dir, err := q.word("dir", "asc", "desc")
+	if err != nil {
+		return err
+	}
+	only, err := q.word("only", "all", "dirs")
+	if err != nil {
+		return err
+	}
+	f := q.h.folder(v, q.path())
+	o := folderOrder{by, dir == "desc"}
+	sorted := o != folderOrder{by: "name"}
+	if err := f.wait(q.ctx(), offset+limit, sorted || only == "dirs"); err != nil {
+		return err
+	}
+	sums := v.survey.sums(q.path())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	total := int64(f.names.len())
+	var order []uint32
+	if f.complete {
+		order = f.order(o)
+	}
+	if only == "dirs" {
+		total = int64(f.dirs)
+	}
+	items := []rowJSON{}
+	for i := offset; i < min(offset+limit, total); i++ {
+		row := int(i)
+		if order != nil {
+			row = int(order[i])
+		}
+		items = append(items, f.rowJSON(row, sums))
+	}
+	return q.json(map[string]any{"total": total, "dirs": f.dirs, "bytes": f.bytes, "complete": f.complete, "items": items})
+}

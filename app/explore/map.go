@@ -1,0 +1,520 @@
+package explore
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"iter"
+	"sort"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/bytemap"
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+)
+
+// A spanMap says what each byte of an archive is for. Its volumes lie one behind the
+// other: an address counts from the first byte of the first one.
+type spanMap struct {
+	volumes []volume
+	base    map[string]int
+	size    int64
+
+	content, regions spans
+	words            format.Words
+	coarse           *bytemap.Map // if there are too many spans to keep
+}
+
+type volume struct {
+	Name string `json:"name"`
+	Base int64  `json:"base"`
+	Size int64  `json:"size"`
+}
+
+const (
+	maxSpans   = 6 << 20
+	maxVolumes = 2000 // that are told to the page
+	uses       = int(bytemap.Gap) + 1
+)
+
+// spans are runs of bytes in columns, in the order of their addresses.
+type spans struct {
+	off    format.Rows[int64]
+	len    format.Rows[uint32]
+	ref    format.Rows[uint32] // of content the entry; of regions the use and the label
+	long   map[int64]int64     // lengths that are longer, by address
+	most   int64               // the longest
+	sorted bool
+}
+
+const longSpan = 1<<32 - 1
+
+func (s *spans) add(off, n int64, ref uint32) {
+	last := s.off.Len() - 1
+	if last >= 0 {
+		at := *s.off.At(last)
+		if at == off && s.length(last) == n {
+			return // what several entries share is one run
+		}
+		if at > off {
+			s.sorted = false
+		}
+	} else {
+		s.sorted = true
+	}
+	s.off.Add(off)
+	if n >= longSpan {
+		if s.long == nil {
+			s.long = map[int64]int64{}
+		}
+		s.long[off] = max(n, s.long[off])
+		s.len.Add(longSpan)
+	} else {
+		s.len.Add(uint32(n))
+	}
+	s.ref.Add(ref)
+	s.most = max(s.most, n)
+}
+
+func (s *spans) length(i int) int64 {
+	if n := *s.len.At(i); n != longSpan {
+		return int64(n)
+	}
+	return s.long[*s.off.At(i)]
+}
+
+// Len, Less and Swap sort by address.
+func (s *spans) Len() int           { return s.off.Len() }
+func (s *spans) Less(i, j int) bool { return *s.off.At(i) < *s.off.At(j) }
+func (s *spans) Swap(i, j int) {
+	a, b := s.off.At(i), s.off.At(j)
+	*a, *b = *b, *a
+	c, d := s.len.At(i), s.len.At(j)
+	*c, *d = *d, *c
+	e, f := s.ref.At(i), s.ref.At(j)
+	*e, *f = *f, *e
+}
+
+// first returns the first span that may reach beyond from.
+func (s *spans) first(from int64) int {
+	return sort.Search(s.Len(), func(i int) bool { return *s.off.At(i) > from-s.most })
+}
+
+// within yields the spans that touch [from, to).
+func (s *spans) within(from, to int64) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := s.first(from); i < s.Len(); i++ {
+			off := *s.off.At(i)
+			if off >= to {
+				return
+			}
+			if off+s.length(i) > from && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
+	m := &spanMap{base: map[string]int{}}
+	list, err := in.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range list {
+		size, err := in.VolumeSize(ctx, name)
+		if err != nil {
+			size = 0 // it is not there: verify says so
+		}
+		if _, twice := m.base[name]; twice {
+			continue
+		}
+		m.base[name] = len(m.volumes)
+		m.volumes = append(m.volumes, volume{name, m.size, size})
+		m.size += size
+	}
+	return m, nil
+}
+
+// place returns the address of a run of a volume, cut to it.
+func (m *spanMap) place(name string, off, n int64) (int64, int64) {
+	i, ok := m.base[name]
+	if !ok || off < 0 || n <= 0 {
+		return 0, 0
+	}
+	v := m.volumes[i]
+	if off >= v.Size {
+		return 0, 0
+	}
+	return v.Base + off, min(n, v.Size-off)
+}
+
+func (m *spanMap) addContent(x holdall.Extent, row uint32) {
+	// What is inline lies in the index, which has a region.
+	if x.External || x.Codec == codec.Inline || m.content.Len() > maxSpans {
+		return
+	}
+	if off, n := m.place(x.Object, x.Off, x.Len); n > 0 {
+		m.content.add(off, n, row)
+	}
+}
+
+func (m *spanMap) addRegion(r holdall.Region) {
+	if m.content.Len()+m.regions.Len() > maxSpans {
+		return
+	}
+	if off, n := m.place(r.Object, r.Off, r.Len); n > 0 {
+		word := m.words.ID([]byte(r.Label))
+		m.regions.add(off, n, uint32(r.Use)<<24|min(word, 1<<24-1))
+	}
+}
+
+// finish sorts what was added. If that was too much, a map of a few thousand cells takes
+// its place.
+func (m *spanMap) finish(ctx context.Context, in *holdall.Archive, d *surveyed) error {
+	if m.content.Len()+m.regions.Len() > maxSpans {
+		m.content, m.regions = spans{}, spans{}
+		return m.draw(ctx, in)
+	}
+	for _, s := range []*spans{&m.content, &m.regions} {
+		if !s.sorted {
+			sort.Sort(s)
+		}
+	}
+	return nil
+}
+
+func (m *spanMap) draw(ctx context.Context, in *holdall.Archive) error {
+	var volumes []bytemap.Volume
+	for _, v := range m.volumes {
+		volumes = append(volumes, bytemap.Volume{Name: v.Name, Size: v.Size})
+	}
+	m.coarse = bytemap.Build(volumes, func(yield func(bytemap.Span) bool) {
+		for e, err := range in.Entries(ctx) {
+			if err != nil {
+				return
+			}
+			if !e.Kind.HasContent() || e.Fault != nil {
+				continue
+			}
+			for x, err := range in.Extents(ctx, e) {
+				if err == nil && x.Len > 0 && !x.External && x.Codec != codec.Inline && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len}) {
+					return
+				}
+			}
+		}
+		for r, err := range in.Regions(ctx) {
+			if err != nil || !yield(bytemap.Span{Volume: r.Object, Off: r.Off, Len: r.Len, Use: bytemap.Use(r.Use)}) {
+				return
+			}
+		}
+	})
+	return context.Cause(ctx)
+}
+
+// A picture is a part of an archive in cells.
+type picture struct {
+	from, to int64
+	cells    int
+	share    [uses][]float64 // bytes of each use, cell by cell
+	full     [uses][]int32   // where spans begin and end to cover cells wholly
+	spans    []uint32        // that begin in the cell
+	parity   []byte
+	problem  []bool
+}
+
+func newPicture(from, to int64, cells int) *picture {
+	p := &picture{from: from, to: to, cells: cells, spans: make([]uint32, cells), parity: make([]byte, cells), problem: make([]bool, cells)}
+	for u := range p.share {
+		p.share[u] = make([]float64, cells)
+		p.full[u] = make([]int32, cells+1)
+	}
+	return p
+}
+
+func (p *picture) cellSize() float64 { return float64(p.to-p.from) / float64(p.cells) }
+
+// where returns the cell of an address, and how far into it that is.
+func (p *picture) where(at int64) (cell int, into float64) {
+	size := p.cellSize()
+	cell = min(int(float64(at-p.from)/size), p.cells-1)
+	return cell, float64(at-p.from) - float64(cell)*size
+}
+
+// add takes in a span in time that does not depend on its length.
+func (p *picture) add(use int, off, end int64, i int) {
+	begins := off >= p.from
+	off, end = max(off, p.from), min(end, p.to)
+	first, into := p.where(off)
+	last, upTo := p.where(end)
+	if begins {
+		p.spans[first]++
+	}
+	if first == last {
+		p.share[use][first] += upTo - into
+	} else {
+		p.share[use][first] += p.cellSize() - into
+		p.share[use][last] += upTo
+		p.full[use][first+1]++
+		p.full[use][last]--
+	}
+	if use == int(bytemap.Content) && i&1 == 1 && p.cellSize() < 2*float64(end-off) {
+		for c := first; c <= last && c < p.cells; c++ {
+			p.parity[c] = 1
+		}
+	}
+}
+
+// mark marks where a problem is.
+func (p *picture) mark(off, n int64) {
+	end := off + max(n, 1)
+	if end <= p.from || off >= p.to {
+		return
+	}
+	first, _ := p.where(max(off, p.from))
+	last, _ := p.where(min(end, p.to) - 1)
+	for c := first; c <= last; c++ {
+		p.problem[c] = true
+	}
+}
+
+func (m *spanMap) picture(from, to int64, cells int) *picture {
+	p := newPicture(from, to, cells)
+	if m.coarse != nil {
+		for i, v := range m.coarse.Volumes {
+			base := m.volumes[i].Base
+			for c, cell := range v.Cells {
+				at := base + int64(c)*v.CellSize
+				for u := range uses {
+					if n := cell.Bytes[u]; n > 0 && at+n > from && at < to {
+						p.add(u, at, at+n, 0)
+						at += n
+					}
+				}
+			}
+		}
+	}
+	for i := range m.content.within(from, to) {
+		off := *m.content.off.At(i)
+		p.add(int(bytemap.Content), off, off+m.content.length(i), i)
+	}
+	for i := range m.regions.within(from, to) {
+		off := *m.regions.off.At(i)
+		p.add(min(int(*m.regions.ref.At(i)>>24), int(bytemap.Unknown)), off, off+m.regions.length(i), i)
+	}
+	size := p.cellSize()
+	for u := range uses {
+		depth := int32(0)
+		for c := range cells {
+			depth += p.full[u][c]
+			p.share[u][c] += float64(depth) * size
+		}
+	}
+	for c := range cells {
+		sum := 0.0
+		for u := range uses - 1 {
+			sum += p.share[u][c]
+		}
+		p.share[bytemap.Gap][c] += max(0, size-sum)
+	}
+	return p
+}
+
+// cellLen is how many bytes a cell is told in:
+//
+//	u8   the use that takes most of it
+//	u8   how much of it that is, of 255
+//	u8   1 an entry whose neighbours look otherwise, 2 a problem
+//	u8   the use that takes most of the rest, 255 for none
+//	u32  how many spans begin in it
+const cellLen = 8
+
+func (p *picture) bytes(out []byte) []byte {
+	size := p.cellSize()
+	for c := range p.cells {
+		best, second := 0, 255
+		for u := 1; u < uses; u++ {
+			if p.share[u][c] > p.share[best][c] {
+				best = u
+			}
+		}
+		for u := range uses {
+			if u != best && p.share[u][c] > size/64 && (second == 255 || p.share[u][c] > p.share[second][c]) {
+				second = u
+			}
+		}
+		flags := p.parity[c]
+		if p.problem[c] {
+			flags |= 2
+		}
+		out = append(out, byte(best), byte(min(255, 255*p.share[best][c]/size)), flags, byte(second))
+		out = binary.LittleEndian.AppendUint32(out, p.spans[c])
+	}
+	return out
+}
+
+// totals is how many bytes of each use are shown.
+func (p *picture) totals() map[string]int64 {
+	t := map[string]int64{}
+	for u := range uses {
+		sum := 0.0
+		for _, n := range p.share[u] {
+			sum += n
+		}
+		if sum >= 0.5 {
+			t[bytemap.Use(u).String()] = int64(sum + 0.5)
+		}
+	}
+	return t
+}
+
+// drawn returns the map of the archive that is asked about, and what is known of it.
+func (q *question) drawn() (*view, *surveyed, error) {
+	v, err := q.view()
+	if err != nil {
+		return nil, nil, err
+	}
+	if v, err = q.h.mapView(q.ctx(), v); err != nil {
+		return nil, nil, err
+	}
+	d, err := q.h.surveyed(q.ctx(), v)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.spans == nil || d.spans.size == 0 {
+		return nil, nil, bad("this archive has no bytes of its own to show")
+	}
+	return v, d, nil
+}
+
+// span is the part of an archive that is asked for.
+func (q *question) span(m *spanMap) (from, to int64, err error) {
+	if from, err = q.number("from", 0, 0, m.size-1); err != nil {
+		return 0, 0, err
+	}
+	to, err = q.number("to", m.size, from+1, m.size)
+	return from, to, err
+}
+
+// byteMap answers with cells: the length of a JSON object, that, and the cells.
+func (q *question) byteMap() error {
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	cells, err := q.number("cells", 4096, 1, 1<<16)
+	if err != nil {
+		return err
+	}
+	v, d, err := q.drawn()
+	if err != nil {
+		return err
+	}
+	m := d.spans
+	from, to, err := q.span(m)
+	if err != nil {
+		return err
+	}
+	p := m.picture(from, to, int(min(cells, to-from)))
+	for _, at := range q.h.verify.marks(v.of.Name, m) {
+		p.mark(at[0], at[1])
+	}
+	shown := m.volumes[:min(len(m.volumes), maxVolumes)]
+	volumes := make([]volume, len(shown))
+	for i, v := range shown {
+		volumes[i] = volume{format.Escape(v.Name), v.Base, v.Size}
+	}
+	head, err := json.Marshal(map[string]any{
+		"from": from, "to": to, "size": m.size, "cells": p.cells, "uses": useNames(), "totals": p.totals(),
+		"volumes": volumes, "coarse": m.coarse != nil, "spans": m.content.Len() + m.regions.Len(), "view": v.name,
+	})
+	if err != nil {
+		return err
+	}
+	for len(head)%4 != 0 {
+		head = append(head, ' ')
+	}
+	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(head)+p.cells*cellLen), uint32(len(head)))
+	out = p.bytes(append(out, head...))
+	q.w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = q.w.Write(out) // who is gone gets nothing
+	return nil
+}
+
+func useNames() (all []string) {
+	for u := range uses {
+		all = append(all, bytemap.Use(u).String())
+	}
+	return all
+}
+
+// spanJSON is a span for people.
+type spanJSON struct {
+	Use    string `json:"use"`
+	Name   string `json:"name"` // of the entry, or what it is
+	Entry  bool   `json:"entry,omitempty"`
+	At     int64  `json:"at"`
+	Len    int64  `json:"len"`
+	Volume string `json:"volume"`
+	Off    int64  `json:"off"`
+}
+
+// mapAt answers with the spans that touch a part of the archive, and their number.
+func (q *question) mapAt() error {
+	limit, err := q.number("limit", 20, 1, maxPage)
+	if err != nil {
+		return err
+	}
+	_, d, err := q.drawn()
+	if err != nil {
+		return err
+	}
+	m := d.spans
+	from, to, err := q.span(m)
+	if err != nil {
+		return err
+	}
+	list, count := []spanJSON{}, 0
+	take := func(s *spans, i int, use, name string, entry bool) {
+		if count++; len(list) >= int(limit) {
+			return
+		}
+		at := *s.off.At(i)
+		v := m.volumes[sort.Search(len(m.volumes), func(k int) bool { return m.volumes[k].Base+m.volumes[k].Size > at })]
+		list = append(list, spanJSON{use, format.Escape(name), entry, at, s.length(i), format.Escape(v.Name), at - v.Base})
+	}
+	for i := range m.content.within(from, to) {
+		name, row := "", int(*m.content.ref.At(i))
+		if len(list) < int(limit) && row < d.names.len() {
+			name = d.names.at(row)
+		}
+		take(&m.content, i, bytemap.Content.String(), name, row < d.names.len())
+	}
+	for i := range m.regions.within(from, to) {
+		ref := *m.regions.ref.At(i)
+		take(&m.regions, i, bytemap.Use(ref>>24).String(), m.words.At(ref&(1<<24-1)), false)
+	}
+	return q.json(map[string]any{"count": count, "spans": list})
+}
+
+// mapOf answers where an entry lies.
+func (q *question) mapOf() error {
+	v, d, err := q.drawn()
+	if err != nil {
+		return err
+	}
+	list := [][2]int64{}
+	e, err := v.in.Lookup(q.ctx(), q.path())
+	if err == nil && e.Kind.HasContent() && e.Fault == nil {
+		for x, err := range v.in.Extents(q.ctx(), e) {
+			if err != nil || len(list) >= 1000 {
+				break
+			}
+			if off, n := d.spans.place(x.Object, x.Off, x.Len); n > 0 && !x.External {
+				list = append(list, [2]int64{off, n})
+			}
+		}
+	}
+	return q.json(map[string]any{"spans": list})
+}

@@ -1,0 +1,109 @@
+package explore
+
+import (
+	"encoding/binary"
+
+	"github.com/holdall/holdall/format"
+)
+
+// nameBlock is how many names share one beginning: any of them is found by
+// decoding that many at most.
+const nameBlock = 16
+
+// A names is a list of names that only grows. A name is kept as what it does not
+// share with the one before it: names in the order in which archives have them
+// take a fifth of their length.
+//
+// A block is kept whole, nameBlock names at a time:
+//
+//	uvar  bytes shared with the name before it in the block
+//	uvar  bytes of its own
+//	...   these
+type names struct {
+	text   format.Strings
+	blocks format.Rows[placed]
+	open   []byte // the block that is not full yet
+	last   []byte
+	n      int
+	bytes  int64 // taken by blocks
+}
+
+// placed is where a block is.
+type placed struct {
+	at  uint64
+	len uint32
+}
+
+func (l *names) add(name string) {
+	shared := 0
+	if l.n%nameBlock != 0 {
+		for shared < len(l.last) && shared < len(name) && l.last[shared] == name[shared] {
+			shared++
+		}
+	}
+	l.open = binary.AppendUvarint(l.open, uint64(shared))
+	l.open = binary.AppendUvarint(l.open, uint64(len(name)-shared))
+	l.open = append(l.open, name[shared:]...)
+	l.last = append(l.last[:0], name...)
+	if l.n++; l.n%nameBlock == 0 {
+		l.blocks.Add(placed{l.text.Add(l.open), uint32(len(l.open))})
+		l.bytes += int64(len(l.open)) + 16
+		l.open = l.open[:0]
+	}
+}
+
+func (l *names) len() int { return l.n }
+
+// at returns a name.
+func (l *names) at(i int) string {
+	c := l.from(i)
+	return string(c.next())
+}
+
+// A nameCursor goes through names in their order.
+type nameCursor struct {
+	l    *names
+	i    int
+	rest string
+	name []byte
+}
+
+// from returns a cursor whose next name is the i-th.
+func (l *names) from(i int) *nameCursor {
+	c := &nameCursor{l: l, i: i - i%nameBlock}
+	for c.i < i {
+		c.next()
+	}
+	return c
+}
+
+// next returns the next name. It changes with the next call.
+func (c *nameCursor) next() []byte {
+	if c.i%nameBlock == 0 {
+		if b := c.i / nameBlock; b < c.l.blocks.Len() {
+			p := c.l.blocks.At(b)
+			c.rest = c.l.text.At(p.at, int(p.len))
+		} else {
+			c.rest = string(c.l.open)
+		}
+		c.name = c.name[:0]
+	}
+	shared := c.uvar()
+	n := c.uvar()
+	c.name = append(c.name[:shared], c.rest[:n]...)
+	c.rest = c.rest[n:]
+	c.i++
+	return c.name
+}
+
+func (c *nameCursor) uvar() int {
+	v, shift := uint64(0), 0
+	for i := 0; ; i++ {
+		b := c.rest[i]
+		v |= uint64(b&0x7f) << shift
+		if shift += 7; b < 0x80 {
+			c.rest = c.rest[i+1:]
+			return int(v)
+		}
+	}
+}

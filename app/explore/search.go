@@ -1,0 +1,173 @@
+package explore
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
+)
+
+const (
+	maxQuery   = 200
+	maxHits    = 1000
+	searchStep = 8192
+)
+
+// hitJSON is an entry that was found.
+type hitJSON struct {
+	Path string `json:"p"`
+	Kind string `json:"k,omitempty"`
+	Size int64  `json:"s"`
+}
+
+// A pattern is words that a name must have, whatever their case.
+type pattern struct {
+	words [][]byte
+	ascii bool
+	low   []byte
+}
+
+func newPattern(s string) *pattern {
+	p := &pattern{ascii: true}
+	for w := range strings.FieldsSeq(s) {
+		w = strings.ToLower(format.Unescape(w))
+		p.words = append(p.words, []byte(w))
+		for i := range len(w) {
+			p.ascii = p.ascii && w[i] < utf8.RuneSelf
+		}
+	}
+	return p
+}
+
+func (p *pattern) matches(name []byte) bool {
+	p.low = p.low[:0]
+	if p.ascii {
+		for _, c := range name {
+			if 'A' <= c && c <= 'Z' {
+				c |= 0x20
+			}
+			p.low = append(p.low, c)
+		}
+	} else {
+		for i := 0; i < len(name); {
+			r, n := utf8.DecodeRune(name[i:])
+			if r == utf8.RuneError && n == 1 {
+				p.low = append(p.low, name[i])
+			} else {
+				p.low = utf8.AppendRune(p.low, unicode.ToLower(r))
+			}
+			i += n
+		}
+	}
+	for _, w := range p.words {
+		if !bytes.Contains(p.low, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// search answers with names that have all the words of q, as they are found: a line of
+// JSON for each, and one at the end that says how many there are.
+func (q *question) search() error {
+	text := q.q.Get("q")
+	if len(text) > maxQuery {
+		return bad("q: expected at most %d bytes, found %d", maxQuery, len(text))
+	}
+	limit, err := q.number("limit", 200, 1, maxHits)
+	if err != nil {
+		return err
+	}
+	p := newPattern(text)
+	if len(p.words) == 0 {
+		return bad("q: expected words, found none")
+	}
+	done, err := q.busy()
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	below := ""
+	if dir := q.path(); dir != "." {
+		below = dir + "/"
+	}
+	q.w.Header().Set("Content-Type", "application/x-ndjson")
+	out := bufio.NewWriterSize(q.w, 16<<10)
+	flush := func() {
+		out.Flush()
+		if f, ok := q.w.(interface{ Flush() }); ok {
+			f.Flush()
+		}
+	}
+	var seen, found int64
+	last := time.Now()
+	try := func(name []byte, kind format.Kind, size int64) (err error) {
+		if seen++; seen%searchStep == 0 {
+			if err := q.ctx().Err(); err != nil {
+				return err
+			}
+			if time.Since(last) > 150*time.Millisecond {
+				line, _ := json.Marshal(map[string]int64{"seen": seen, "found": found})
+				out.Write(append(line, '\n'))
+				flush()
+				last = time.Now()
+			}
+		}
+		if len(name) < len(below) || string(name[:len(below)]) != below || !p.matches(name[len(below):]) {
+			return nil
+		}
+		if found++; found > limit {
+			return nil
+		}
+		hit := hitJSON{Path: format.Escape(string(name)), Size: size}
+		if kind != format.File {
+			hit.Kind = kind.String()
+		}
+		line, err := json.Marshal(hit)
+		out.Write(append(line, '\n'))
+		return err
+	}
+	v.survey.mu.Lock()
+	d := v.survey.data
+	v.survey.mu.Unlock()
+	if d != nil && !d.full && d.names.len() > 0 {
+		c := d.names.from(0)
+		for i := range d.names.len() {
+			if err = try(c.next(), format.Kind(*d.kind.At(i)), *d.size.At(i)); err != nil {
+				break
+			}
+		}
+	} else {
+		for e, eerr := range v.in.Entries(q.ctx()) {
+			if err = eerr; err == nil {
+				err = try([]byte(e.Name), e.Kind, e.Size)
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	end := map[string]any{"end": true, "seen": seen, "found": found}
+	if err != nil {
+		if q.r.Context().Err() != nil && q.ctx().Err() != nil {
+			return nil // typing went on
+		}
+		end["error"] = surveyUnasked
+	}
+	line, err := json.Marshal(end)
+	if err != nil {
+		return err
+	}
+	out.Write(append(line, '\n'))
+	flush()
+	return nil
+}

@@ -1,0 +1,328 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// A survey is one way through all entries of a view: how many there are, how much is below
+// each folder, and where everything lies. It goes on while the page shows already what it
+// has. What it found is forgotten if it takes too much beside that of others, and looked
+// for again when somebody asks.
+type survey struct {
+	mu    sync.Mutex
+	state string // "" before the first, "running", "complete", "failed"
+	err   error
+	count counts
+	data  *surveyed
+	done  chan struct{} // closed when it does not run any more
+	used  time.Time
+}
+
+// counts are what is told of a survey while it goes on.
+type counts struct {
+	Entries    int64 `json:"entries"`
+	Files      int64 `json:"files"`
+	Folders    int64 `json:"folders"`
+	Bytes      int64 `json:"bytes"`
+	Unreadable int64 `json:"unreadable,omitempty"`
+}
+
+// surveyed is what a survey found. It does not change any more.
+type surveyed struct {
+	names names // in stored order
+	size  format.Rows[int64]
+	kind  format.Rows[uint8]
+	full  bool // there were more names than are kept
+
+	ids    map[string]uint32 // folders by their paths; 0 is the root
+	paths  []string
+	parent []uint32
+	bytes  []int64 // below the folder
+	files  []int64
+
+	spans *spanMap // nil if the view is not one to draw
+}
+
+const (
+	maxNames      = 256 << 20 // bytes of names that are kept of a survey
+	maxSurveys    = 384 << 20 // bytes of all surveys
+	maxDirs       = 300_000   // what lies deeper counts for the folder above
+	surveyStep    = 4096
+	surveyUnasked = "the archive was not gone through to its end"
+)
+
+// cost is about how many bytes s takes.
+func (s *surveyed) cost() int64 {
+	n := s.names.bytes + 9*int64(s.size.Len()) + 120*int64(len(s.paths))
+	if s.spans != nil {
+		n += 16 * int64(s.spans.content.off.Len()+s.spans.regions.off.Len())
+	}
+	return n
+}
+
+// surveyed returns what a survey of v found; where none was made it is, and waited for.
+func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
+	for {
+		h.startSurvey(v)
+		s := &v.survey
+		s.mu.Lock()
+		data, err, done := s.data, s.err, s.done
+		s.used = time.Now()
+		s.mu.Unlock()
+		if data != nil {
+			return data, nil
+		}
+		select {
+		case <-done:
+			if err != nil {
+				return nil, err
+			}
+			s.mu.Lock()
+			data, err = s.data, s.err
+			s.mu.Unlock()
+			if data != nil || err != nil {
+				return data, err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// startSurvey goes through v, unless that is under way or done.
+func (h *Handler) startSurvey(v *view) {
+	s := &v.survey
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == "running" || s.data != nil || h.ctx.Err() != nil {
+		return
+	}
+	if s.err != nil && time.Since(s.used) < 5*time.Second {
+		return // it failed just now
+	}
+	s.state, s.err, s.count, s.done, s.used = "running", nil, counts{}, make(chan struct{}), time.Now()
+	h.wg.Go(func() {
+		data, err := h.makeSurvey(h.ctx, v)
+		s.mu.Lock()
+		s.data, s.err, s.state, s.used = data, err, "complete", time.Now()
+		if err != nil {
+			s.state = "failed"
+			if corrupt, ok := errors.AsType[*format.CorruptError](err); !ok {
+				h.log.Error("cannot be gone through", "archive", format.Escape(v.of.Name), "error", err)
+			} else {
+				s.err = corrupt
+			}
+		}
+		close(s.done)
+		s.mu.Unlock()
+		h.trimSurveys(v)
+	})
+}
+
+// trimSurveys forgets what surveys found that were not asked for longest.
+func (h *Handler) trimSurveys(keep *view) {
+	for {
+		var sum int64
+		var oldest *view
+		var at time.Time
+		for _, v := range h.views() {
+			v.survey.mu.Lock()
+			if v.survey.data != nil {
+				sum += v.survey.data.cost()
+				if v != keep && (oldest == nil || v.survey.used.Before(at)) {
+					oldest, at = v, v.survey.used
+				}
+			}
+			v.survey.mu.Unlock()
+		}
+		if oldest == nil || sum <= maxSurveys {
+			return
+		}
+		oldest.survey.mu.Lock()
+		oldest.survey.data = nil
+		oldest.survey.mu.Unlock()
+	}
+}
+
+func (h *Handler) views() (all []*view) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.shown {
+		for _, v := range s.views {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// makeSurvey goes through v. Of a damaged archive it returns what it found as well.
+func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
+	d := &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, bytes: []int64{0}, files: []int64{0}}
+	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
+		m, err := newSpanMap(ctx, v.in)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		d.spans = m // of an archive that does not tell its volumes there is no map
+	}
+	var c counts
+	lastDir, lastID := "", uint32(0)
+	var failed error
+	for e, err := range v.in.Entries(ctx) {
+		if err == nil && c.Entries%surveyStep == 0 {
+			err = context.Cause(ctx)
+			v.survey.mu.Lock()
+			v.survey.count = c
+			v.survey.mu.Unlock()
+		}
+		if err != nil {
+			failed = err
+			break
+		}
+		row := c.Entries
+		c.Entries++
+		if e.Kind.HasContent() {
+			c.Files++
+			c.Bytes += e.Size
+		}
+		if e.Fault != nil {
+			c.Unreadable++
+		}
+		dir := parentOf(e.Name)
+		if e.Kind == format.Dir {
+			dir = e.Name
+		}
+		if format.NameFault(e.Name) != "" {
+			dir = ""
+		}
+		if dir != lastDir {
+			lastDir, lastID = dir, d.folder(dir)
+		}
+		if e.Kind.HasContent() {
+			d.bytes[lastID] += e.Size
+			d.files[lastID]++
+		}
+		if !d.full {
+			if d.full = d.names.bytes > maxNames || row >= 1<<28; !d.full {
+				d.names.add(e.Name)
+				d.size.Add(e.Size)
+				d.kind.Add(uint8(e.Kind))
+			}
+		}
+		if d.spans != nil && e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+			for x, err := range v.in.Extents(ctx, e) {
+				if err != nil {
+					break // verify says what is wrong with it
+				}
+				d.spans.addContent(x, uint32(min(row, 1<<28)))
+			}
+		}
+	}
+	if context.Cause(ctx) != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
+		d.bytes[d.parent[i]] += d.bytes[i]
+		d.files[d.parent[i]] += d.files[i]
+	}
+	c.Folders = int64(len(d.paths) - 1)
+	v.survey.mu.Lock()
+	v.survey.count = c
+	v.survey.mu.Unlock()
+	if d.spans != nil {
+		for r, err := range v.in.Regions(ctx) {
+			if err != nil {
+				break
+			}
+			d.spans.addRegion(r)
+		}
+		if err := d.spans.finish(ctx, v.in, d); err != nil {
+			return nil, err
+		}
+	}
+	_, corrupt := errors.AsType[*format.CorruptError](failed)
+	if failed != nil && !corrupt {
+		return nil, failed
+	}
+	return d, failed
+}
+
+func parentOf(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i > 0 {
+		return name[:i]
+	}
+	return ""
+}
+
+// folder returns the number of a folder, or of one above it if there are too many.
+func (d *surveyed) folder(path string) uint32 {
+	if id, ok := d.ids[path]; ok {
+		return id
+	}
+	up := d.folder(parentOf(path))
+	if len(d.paths) >= maxDirs {
+		return up
+	}
+	id := uint32(len(d.paths))
+	path = strings.Clone(path)
+	d.ids[path] = id
+	d.paths, d.parent = append(d.paths, path), append(d.parent, up)
+	d.bytes, d.files = append(d.bytes, 0), append(d.files, 0)
+	return id
+}
+
+// sums returns what says how much is below the folders in dir, nil if that is not known.
+func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
+	s.mu.Lock()
+	d := s.data
+	s.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	if dir == "." {
+		dir = ""
+	} else {
+		dir += "/"
+	}
+	return func(name string) (int64, int64) {
+		id, ok := d.ids[dir+name]
+		if !ok {
+			return 0, 0
+		}
+		return d.bytes[id], d.files[id]
+	}
+}
+
+// surveyJSON is what is told of a survey.
+type surveyJSON struct {
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+	counts
+}
+
+func (s *survey) json() surveyJSON {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := surveyJSON{State: s.state, counts: s.count}
+	if s.err != nil {
+		j.Error = surveyUnasked
+		if corrupt, ok := errors.AsType[*format.CorruptError](s.err); ok {
+			j.Error = format.Escape(corrupt.Message)
+		}
+	}
+	return j
+}
+
+// mapView is the view of an archive that is drawn: some show it as a whole in another one.
+func (h *Handler) mapView(ctx context.Context, v *view) (*view, error) {
+	if over := v.in.Format().Overview; over != "" && over != v.name && v.of.Store != nil {
+		return h.view(ctx, v.of.Name, over)
+	}
+	return v, nil
+}

@@ -1,0 +1,230 @@
+// The page: what its address says is shown, and what is done changes the address.
+import { $, el, ask, say, problem, base, parent, fileURL } from './base.js';
+import { showArchives } from './archives.js';
+import { Files } from './files.js';
+import { Tree } from './tree.js';
+import { Detail } from './detail.js';
+import { ByteMap } from './map.js';
+import { Treemap } from './treemap.js';
+import { Check } from './verify.js';
+import { showAbout } from './about.js';
+
+const tabs = [
+  ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
+];
+
+/** Where the page is: an archive, a view of it, a path, and what is shown of that. */
+export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '' };
+export let archive; // what the server says of it
+let entry;          // of the path, if it is no folder
+let screen, detail, tree, turn = 0;
+
+const part = s => encodeURIComponent(s).replaceAll('%5C', '\\');
+export function address(to) {
+  if (!to.archive) return '#/';
+  const q = new URLSearchParams();
+  if (to.tab && to.tab !== 'list') q.set('tab', to.tab);
+  for (const k of ['view', 'sort', 'q']) if (to[k]) q.set(k, to[k]);
+  if (to.from !== undefined) { q.set('from', to.from); q.set('to', to.to); }
+  return '#/' + part(to.archive) + (to.path ? '/' + to.path.split('/').map(part).join('/') : '') + (q.size ? '?' + q : '');
+}
+function read() {
+  const [where, query] = location.hash.replace(/^#\/?/, '').split('?');
+  const [name, ...path] = where.split('/');
+  const text = s => { try { return decodeURIComponent(s); } catch { return s; } };
+  const q = new URLSearchParams(query ?? '');
+  const n = k => /^\d{1,15}$/.test(q.get(k) ?? '') ? Number(q.get(k)) : undefined;
+  const tab = tabs.some(t => t[0] === q.get('tab')) ? q.get('tab') : 'list';
+  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', from: n('from'), to: n('to') });
+  if (here.to === undefined) here.from = undefined;
+}
+/** Goes where change says. replace keeps the way back short: for what changes step by step. */
+export function go(change, { replace = false } = {}) {
+  const to = { ...here, q: '', ...change };
+  if ('path' in change && !('from' in change) && to.tab !== 'map') to.from = to.to = undefined;
+  const hash = address(to);
+  if (hash === (location.hash || '#/')) return;
+  history[replace ? 'replaceState' : 'pushState'](null, '', hash);
+  show();
+}
+/** Notes in the address what is shown already. */
+export function note(change) {
+  Object.assign(here, change);
+  history.replaceState(null, '', address(here));
+}
+
+let shown = {}; // what the screen shows now
+async function show() {
+  const mine = ++turn;
+  read();
+  document.body.dataset.ready = '';
+  try {
+    if (!here.archive) {
+      leave();
+      await showArchives($('main'));
+    } else {
+      if (shown.archive !== here.archive || shown.view !== here.view) {
+        leave();
+        archive = await ask.json('archive', { a: here.archive, view: here.view });
+        if (mine !== turn) return;
+        shown.archive = here.archive; shown.view = here.view;
+        $('find').hidden = false;
+        detail = new Detail($('detail'));
+        tree = new Tree($('tree'));
+        follow();
+      }
+      entry = here.path ? await find(here.path) : undefined;
+      if (mine !== turn) return;
+      frame();
+      await fill();
+    }
+    if (mine !== turn) return;
+  } catch (err) {
+    if (err.name === 'AbortError' || mine !== turn) return;
+    leaveScreen();
+    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'This cannot be shown'), problem(err),
+      el('p', {}, el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
+    say('');
+  }
+  document.body.dataset.ready = '1';
+}
+
+let known = {};
+async function find(path) {
+  const key = here.archive + '\n' + here.view + '\n' + path;
+  if (known.key !== key) known = { key, entry: await ask.json('entry', { a: here.archive, view: here.view, path }) };
+  return known.entry;
+}
+
+/** The folder that is shown: the path, or where the file is. */
+export const folder = () => entry && entry.kind !== 'dir' ? (entry.odd ? '' : parent(here.path)) : here.path;
+export const args = more => ({ a: here.archive, view: here.view, ...more });
+export const usual = () => !here.view || here.view === archive.usual;
+export const urlOf = path => fileURL(here.archive, path);
+export const hasKind = what => archive.can.includes(what);
+
+function leaveScreen() { screen?.close?.(); screen = undefined; shown.tab = undefined; shown.folder = undefined; }
+function leave() {
+  leaveScreen();
+  clearTimeout(timer);
+  detail?.close(); detail = undefined; tree?.close(); tree = undefined; archive = undefined; entry = undefined; known = {};
+  shown = {};
+  for (const id of ['tabs', 'side', 'detail', 'find']) $(id).hidden = true;
+  $('crumbs').replaceChildren(); $('q').value = '';
+  document.title = 'holdall';
+  document.body.dataset.tab = 'archives';
+}
+
+function frame() {
+  document.title = (here.path ? base(here.path) + ' · ' : '') + here.archive + ' · holdall';
+  const crumbs = [el('a', { href: address({ archive: here.archive, view: here.view, tab: here.tab }) }, here.archive)];
+  const parts = entry?.odd ? [here.path] : here.path.split('/').filter(Boolean);
+  parts.forEach((p, i) => {
+    const path = parts.slice(0, i + 1).join('/');
+    crumbs.push(el('span', { class: 'sep', 'aria-hidden': 'true' }, '/'), i === parts.length - 1
+      ? el('span', { class: 'here', 'aria-current': 'page', title: p }, p)
+      : el('a', { href: address({ ...here, path, q: '', from: undefined }) }, p));
+  });
+  $('crumbs').replaceChildren(...crumbs);
+  $('crumbs').scrollLeft = 1e6;
+  const nav = $('tabs');
+  nav.hidden = false;
+  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' ? hasKind(id) : true).map(([id, name, key]) =>
+    el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
+  el('span', { class: 'grow' }));
+  if (archive.views?.length > 1) {
+    const pick = el('select', { id: 'views', 'aria-label': 'View of the archive', onchange: e => go({ view: e.target.value === archive.usual ? '' : e.target.value, path: '', from: undefined }) },
+      archive.views.map(v => el('option', { value: v, selected: v === archive.view }, v)));
+    nav.append(el('label', { class: 'pick' }, el('span', {}, 'View '), pick));
+  }
+  $('side').hidden = here.tab !== 'list' && here.tab !== 'treemap';
+  document.body.dataset.tab = here.tab;
+  document.body.dataset.path = here.path;
+}
+
+async function fill() {
+  const dir = folder();
+  if (shown.tab !== here.tab) {
+    leaveScreen();
+    const main = $('main');
+    main.replaceChildren();
+    shown.tab = here.tab;
+    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), verify: () => new Check(main), about: () => ({ show: () => showAbout(main) }) }[here.tab]();
+  }
+  tree.select(dir);
+  const isFile = entry && entry.kind !== 'dir';
+  const special = entry && (entry.array || hasKind('node')) && here.tab === 'list';
+  const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
+  await Promise.all([screen.show(dir, isFile ? here.path : undefined), panel ? detail.show(here.path, entry ?? { kind: 'dir', path: '' }) : detail.hide()]);
+}
+
+/** Asks how far the archive has been gone through. */
+let timer;
+function follow() {
+  clearTimeout(timer);
+  if (!archive || archive.survey.state !== 'running') return;
+  timer = setTimeout(async () => {
+    try {
+      const now = await ask.json('archive', args({}));
+      if (!archive || now.name !== archive.name) return;
+      archive = now;
+      screen?.surveyed?.(archive);
+    } catch { /* the next one tells */ }
+    follow();
+  }, 400);
+}
+
+// Keys of the whole page.
+const keys = [
+  ['/', 'search all names'], ['l m t v i', 'files, byte map, treemap, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
+  ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
+  ['d', 'download what is chosen'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
+  ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, end a search'], ['?', 'these keys'],
+];
+function help() {
+  const d = $('keys');
+  if (d.open) return d.close();
+  d.replaceChildren(el('h2', { id: 'keys-title' }, 'Keys'),
+    el('dl', {}, keys.map(([k, what]) => [el('dt', {}, k.split(' ').map(x => el('kbd', {}, x))), el('dd', {}, what)]).flat()),
+    el('form', { method: 'dialog' }, el('button', { type: 'submit', autofocus: true }, 'Close')));
+  // A dialog's form is no request: it is closed here, since pages may send none.
+  d.querySelector('form').addEventListener('submit', e => { e.preventDefault(); d.close(); });
+  d.showModal();
+}
+addEventListener('keydown', e => {
+  const typing = e.target.closest?.('input, select, textarea, dialog');
+  if (e.key === 'Escape' && !e.target.closest?.('dialog')) {
+    if ($('q').value) { $('q').value = ''; $('q').dispatchEvent(new Event('input')); screen?.focus?.(); e.preventDefault(); return; }
+    if (document.activeElement === $('q')) { screen?.focus?.(); return; }
+    if (!$('detail').hidden && entry) { e.preventDefault(); closeDetail(); }
+    return;
+  }
+  if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
+  const tab = tabs.find(t => t[2] === e.key);
+  if (e.key === '?') { e.preventDefault(); help(); }
+  else if (!archive) return;
+  else if (e.key === '/') { e.preventDefault(); $('q').focus(); $('q').select(); }
+  else if (tab && document.querySelector(`#tabs a[data-tab=${tab[0]}]`)) { e.preventDefault(); go({ tab: tab[0], from: undefined, to: undefined }); }
+  else if (e.key === 'Backspace' && here.path) { e.preventDefault(); go({ path: entry?.kind !== 'dir' ? folder() : parent(here.path) }); }
+  else if ('123'.includes(e.key) && here.tab === 'list') screen?.sortBy?.(['name', 'size', 'time'][e.key - 1]);
+});
+export function closeDetail() {
+  if (entry && entry.kind !== 'dir') go({ path: folder() }); else detail.hide();
+  screen?.focus?.();
+}
+
+$('help').addEventListener('click', help);
+$('theme').addEventListener('click', () => window.toggleTheme());
+$('skip').addEventListener('click', e => { e.preventDefault(); (screen?.focus ? screen : $('main')).focus(); });
+$('q').addEventListener('input', () => {
+  if (here.tab !== 'list') { const q = $('q').value; go({ tab: 'list' }); $('q').value = q; }
+  const wait = () => screen?.search ? screen.search($('q').value) : setTimeout(wait, 50);
+  wait();
+});
+$('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); screen?.focus?.(); } });
+addEventListener('theme', () => screen?.repaint?.());
+addEventListener('popstate', show);
+addEventListener('hashchange', () => { if (address(here) !== location.hash) show(); });
+addEventListener('error', e => { document.body.dataset.error = e.message; });
+addEventListener('unhandledrejection', e => { if (e.reason?.name === 'AbortError') e.preventDefault(); else document.body.dataset.error = String(e.reason); });
+show();

@@ -1,0 +1,104 @@
+// What all modules use: elements, words for numbers, names, and questions to the server.
+
+/** Makes an element. Text comes in as text only: names of an archive are never markup. */
+export function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(props)) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else if (k === 'class') e.className = v;
+    else if (k === 'data') Object.assign(e.dataset, v);
+    else e.setAttribute(k, v === true ? '' : v);
+  }
+  e.append(...children.flat().filter(c => c !== undefined && c !== null && c !== false));
+  return e;
+}
+
+export const $ = id => document.getElementById(id);
+
+const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+export function size(n) {
+  if (n === undefined || n === null) return '';
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
+  return (i ? n.toFixed(n < 10 ? 2 : n < 100 ? 1 : 0) : n) + ' ' + units[i];
+}
+const numbers = new Intl.NumberFormat('en');
+export const num = n => numbers.format(n);
+export const count = (n, one, many = one + 's') => `${num(n)} ${n === 1 ? one : many}`;
+export const hex = n => '0x' + n.toString(16);
+export function time(ms) {
+  if (ms === undefined) return '';
+  return new Date(ms).toISOString().replace('T', ' ').slice(0, 16);
+}
+export function duration(s) {
+  return s < 10 ? s.toFixed(1) + ' s' : s < 90 ? Math.round(s) + ' s' : Math.round(s / 60) + ' min';
+}
+
+/** A long name, cut in its middle. */
+export function middle(s, most) {
+  if (s.length <= most) return s;
+  const tail = Math.floor(most * 0.55);
+  return s.slice(0, most - tail - 1) + '…' + s.slice(-tail);
+}
+
+export class Failed extends Error {
+  constructor(code, message) { super(message); this.code = code; }
+}
+
+const question = (path, args) => {
+  const q = new URLSearchParams();
+  for (const [k, v] of Object.entries(args)) if (v !== undefined && v !== null && v !== '') q.set(k, v);
+  return 'api/' + path + (q.size ? '?' + q : '');
+};
+export const ask = {
+  url: question,
+  async raw(path, args = {}, o = {}) {
+    let r;
+    try {
+      r = await fetch(question(path, args), o);
+    } catch (err) {
+      if (err.name === 'AbortError') throw err;
+      throw new Failed('offline', 'the server does not answer');
+    }
+    if (!r.ok) {
+      let e;
+      try { e = (await r.json()).error; } catch { /* no answer of ours */ }
+      throw new Failed(e?.code ?? 'http', e?.message ?? 'the server answers ' + r.status);
+    }
+    return r;
+  },
+  async json(path, args, o) { return (await ask.raw(path, args, o)).json(); },
+};
+
+/** The bytes of a name as the server shows it: \xNN stands for a byte. */
+export function bytesOf(name) {
+  const out = [], enc = new TextEncoder();
+  for (const part of name.split(/(\\x[0-9a-f]{2})/)) {
+    if (/^\\x[0-9a-f]{2}$/.test(part)) out.push(parseInt(part.slice(2), 16));
+    else out.push(...enc.encode(part));
+  }
+  return out;
+}
+const plain = c => c >= 97 && c <= 122 || c >= 65 && c <= 90 || c >= 48 && c <= 57 || c === 45 || c === 46 || c === 95 || c === 126 || c === 47;
+const encoded = name => bytesOf(name).map(c => plain(c) ? String.fromCharCode(c) : '%' + c.toString(16).toUpperCase().padStart(2, '0')).join('');
+export const fileURL = (archive, path) => 'f/' + encoded(archive).replaceAll('/', '%2F') + '/' + encoded(path);
+export const zipURL = (archive, dir) => 'zip/' + encoded(archive).replaceAll('/', '%2F') + '/' + (dir ? encoded(dir) + '/' : '');
+
+export const base = path => path.slice(path.lastIndexOf('/') + 1);
+export const parent = path => path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : '';
+export const join = (dir, row) => row.whole || !dir ? row.n : dir + '/' + row.n;
+
+/** Calls f when nobody asked for a while. */
+export function later(f, ms) {
+  let t;
+  return (...args) => { clearTimeout(t); t = setTimeout(() => f(...args), ms); };
+}
+
+export const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export function say(text, aside) {
+  $('status').textContent = text;
+  if (aside !== undefined) $('aside').textContent = aside;
+}
+export const problem = err => el('p', { class: 'fault', role: 'alert' }, err.message);
+export const quiet = err => { if (err.name !== 'AbortError') throw err; };

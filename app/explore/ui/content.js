@@ -1,0 +1,34 @@
+// The bytes of an entry, by ranges.
+import { ask, Failed } from './base.js';
+import { args, urlOf, usual } from './app.js';
+
+export class Content {
+  constructor(entry) {
+    this.entry = entry; this.size = entry.size; this.dead = new AbortController();
+    // Names that no URL leads to, and other views, are read through the API.
+    this.url = usual() && !entry.odd ? urlOf(entry.path) : undefined;
+  }
+  close() { this.dead.abort(); }
+  async read(off, n) {
+    n = Math.min(n, this.size - off);
+    if (n <= 0) return new Uint8Array();
+    const signal = this.dead.signal;
+    if (!this.url) return new Uint8Array(await (await ask.raw('content', args({ path: this.entry.path, off, n }), { signal })).arrayBuffer());
+    const r = await fetch(this.url, { headers: { Range: `bytes=${off}-${off + n - 1}` }, signal });
+    if (r.status !== 206 && !(r.status === 200 && off === 0 && n === this.size)) {
+      r.body?.cancel();
+      const why = r.status >= 500 || r.status === 422 ? 'it cannot be read: it is damaged, or its archive is' : 'the server answers ' + r.status;
+      throw new Failed('unreadable', why);
+    }
+    return new Uint8Array(await r.arrayBuffer());
+  }
+  /** All of it, if it is no longer than most. */
+  async all(most) {
+    if (this.size > most) throw new Failed('large', 'too large to be shown as a whole');
+    const b = new Uint8Array(this.size), step = 1 << 20;
+    for (let at = 0; at < this.size; at += step) b.set(await this.read(at, step), at);
+    return b;
+  }
+  /** An address for <img> and the like. */
+  async address(type, most) { return this.url ?? URL.createObjectURL(new Blob([await this.all(most)], { type })); }
+}

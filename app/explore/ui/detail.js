@@ -1,0 +1,173 @@
+// The panel of an entry: what is in it, and what is known of it.
+import { el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
+import { here, args, urlOf, usual, hasKind, closeDetail, address } from './app.js';
+import { Content } from './content.js';
+import { Text, Hex } from './text.js';
+import { jsonTree } from './json.js';
+import { ArrayView } from './array.js';
+
+const types = {
+  image: ['png', 'jpg', 'jpeg', 'gif', 'webp', 'avif', 'bmp', 'ico', 'svg'],
+  audio: ['mp3', 'ogg', 'oga', 'wav', 'flac', 'm4a', 'aac', 'opus'],
+  video: ['mp4', 'webm', 'mov', 'mkv', 'ogv'],
+  json: ['json', 'geojson', 'jsonld', 'zarray', 'zattrs', 'zgroup', 'zmetadata', 'ipynb', 'map'],
+  text: ['txt', 'md', 'csv', 'tsv', 'log', 'xml', 'html', 'htm', 'css', 'js', 'mjs', 'ts', 'go', 'py', 'c', 'h', 'cc', 'rs', 'java', 'sh', 'yaml', 'yml', 'toml', 'ini', 'conf', 'jsonl', 'ndjson', 'ucl', 'rst', 'tex', 'sql', 'diff', 'patch'],
+};
+const mimes = { svg: 'image/svg+xml', jpg: 'image/jpeg' };
+const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0 ? '' : b.slice(i + 1).toLowerCase(); };
+const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
+const most = { json: 4 << 20, image: 64 << 20 };
+
+/** Whether bytes look like text: no NUL, whole characters, few controls. */
+function isText(b) {
+  if (!b.length) return true;
+  if (b.includes(0)) return false;
+  let t;
+  try { t = new TextDecoder('utf-8', { fatal: true }).decode(b.subarray(0, Math.max(0, b.length - 4))); } catch { return false; }
+  let odd = 0;
+  for (let i = 0; i < t.length; i++) { const c = t.charCodeAt(i); if (c < 32 && c !== 9 && c !== 10 && c !== 13 && c !== 27) odd++; }
+  return odd <= t.length / 100;
+}
+
+export class Detail {
+  constructor(box) { this.box = box; this.turn = 0; }
+  close() { this.hide(); }
+  hide() {
+    this.turn++;
+    this.drop(); this.path = undefined;
+    this.box.hidden = true; this.box.replaceChildren();
+    document.body.dataset.preview = '';
+    document.body.classList.remove('detailed');
+  }
+  drop() { this.body?.close?.(); this.body = undefined; this.content?.close(); this.content = undefined; if (this.blob) URL.revokeObjectURL(this.blob); this.blob = undefined; }
+  async show(path, entry) {
+    const key = here.archive + '\n' + here.view + '\n' + path;
+    if (this.path === key) return;
+    this.path = key;
+    const mine = ++this.turn;
+    this.drop();
+    this.entry = entry;
+    this.box.hidden = false;
+    document.body.classList.add('detailed');
+    document.body.dataset.preview = 'loading';
+    const isDir = entry.kind === 'dir', file = entry.kind === 'file' || entry.kind === 'property';
+    const kind = isDir ? (entry.array ? 'array' : 'node') : kindOf(entry.path);
+    this.tabs = el('div', { class: 'modes', role: 'group', 'aria-label': 'How to show it' });
+    this.area = el('div', { class: 'area' });
+    const name = base(entry.path) || here.archive;
+    const links = [];
+    if (file && usual() && !entry.odd) links.push(el('a', { class: 'button', id: 'download', href: urlOf(entry.path) + '?download', download: '' }, 'Download'));
+    if (isDir && usual()) links.push(el('a', { class: 'button', href: zipURL(here.archive, entry.path) }, 'Download zip'));
+    if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'On the map'));
+    this.box.replaceChildren(
+      el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: closeDetail }, '×')),
+      el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
+    let modes;
+    if (entry.fault) modes = ['info'];
+    else if (isDir) modes = entry.array ? ['array', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
+    else if (!file) modes = ['info'];
+    else {
+      let first = kind;
+      if (!first || first === 'text' || first === 'json') {
+        this.content = new Content(entry);
+        try {
+          const head = await this.content.read(0, 4096);
+          if (mine !== this.turn) return;
+          if (!isText(head)) first = 'hex';
+          else if (kind !== 'json') first = 'text';
+        } catch (err) {
+          if (err.name === 'AbortError') return;
+          this.wrong = err; first = 'hex';
+        }
+      } else this.content = new Content(entry);
+      modes = [...new Set([first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
+    }
+    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', node: 'Node', history: 'Revisions' };
+    if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
+    await this.mode(modes[0]);
+  }
+  async mode(m) {
+    this.body?.close?.();
+    this.body = undefined;
+    for (const b of this.tabs.children) b.setAttribute('aria-pressed', String(b.dataset.mode === m));
+    const area = this.area, mine = this.turn;
+    area.className = 'area ' + m;
+    area.replaceChildren();
+    document.body.dataset.preview = 'loading';
+    try {
+      await this['show_' + m](area, this.entry);
+    } catch (err) {
+      if (err.name === 'AbortError' || mine !== this.turn) return;
+      area.replaceChildren(problem(err));
+      document.body.dataset.preview = 'failed';
+      return;
+    }
+    if (mine === this.turn) document.body.dataset.preview = m;
+  }
+  async show_text(area) { this.body = new Text(area, this.content); await this.body.show(); }
+  async show_hex(area) { this.body = new Hex(area, this.content); await this.body.show(); }
+  async show_json(area, e) {
+    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a tree here; this is its text.')); return this.show_text(area); }
+    const text = new TextDecoder().decode(await this.content.all(most.json));
+    let v;
+    try { v = JSON.parse(text); } catch (err) {
+      area.append(el('p', { class: 'hint' }, 'It is no JSON: ' + err.message));
+      return this.show_text(area);
+    }
+    area.append(jsonTree(v));
+  }
+  async show_image(area, e) {
+    const img = el('img', { alt: base(e.path), class: 'picture' }), noted = el('p', { class: 'hint' });
+    area.append(el('div', { class: 'ground' }, img), noted);
+    await this.source(img, e, 'image');
+    await new Promise((ok, no) => {
+      img.onload = ok;
+      img.onerror = () => no(new Error('it is no image that this browser shows'));
+      if (img.complete && img.naturalWidth) ok();
+    });
+    noted.textContent = `${num(img.naturalWidth)} × ${num(img.naturalHeight)} pixels`;
+  }
+  async show_audio(area, e) { await this.media(area, el('audio', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'audio'); }
+  async show_video(area, e) { await this.media(area, el('video', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'video'); }
+  async media(area, m, e, kind) {
+    if (!this.content.url) throw new Error('it can only be played in the usual view');
+    area.append(m);
+    await this.source(m, e, kind);
+    await new Promise((ok, no) => { m.onloadedmetadata = ok; m.onerror = () => no(new Error('it is nothing that this browser plays')); });
+  }
+  async source(x, e, kind) {
+    if (e.size > most.image && kind === 'image') throw new Error('it is too large to be shown: ' + size(e.size));
+    x.src = await this.content.address(mimes[ext(e.path)] ?? kind + '/' + ext(e.path), 16 << 20);
+    if (x.src.startsWith('blob:')) this.blob = x.src;
+  }
+  async show_info(area, e) {
+    const row = (k, v) => v === undefined || v === '' ? [] : [el('dt', {}, k), el('dd', {}, v)];
+    const fault = e.fault && el('p', { class: 'fault' }, 'It cannot be read: ' + e.fault);
+    area.append(el('div', { class: 'pad' }, fault, el('dl', { class: 'list' },
+      row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : `${num(e.size)} bytes`), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
+      row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Leads to', e.link), row('Digest', e.digest), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
+    e.extents?.length && el('h3', {}, 'Where it lies'),
+    e.extents?.length && el('ul', { class: 'extents' }, e.extents.map(x => el('li', {}, `${size(x.len)} at ${hex(x.off)}`, el('span', { class: 'hint' }, ` of ${base(x.volume)}${x.codec ? ', ' + x.codec : ''}${x.external ? ', outside the archive' : ''}`)))),
+    e.more_extents && el('p', { class: 'hint' }, 'and in more pieces')));
+  }
+  async show_array(area, e) { this.body = new ArrayView(area, e); await this.body.show(); }
+  async show_node(area, e) {
+    const n = await ask.json('node', args({ path: e.path }));
+    const props = Object.entries(n.properties ?? {});
+    const text = p => {
+      const v = p.value ?? p.values ?? p;
+      const one = x => typeof x === 'string' ? x : JSON.stringify(x);
+      return Array.isArray(v) ? v.slice(0, 50).map(one).join('\n') + (v.length > 50 ? `\n… ${count(v.length - 50, 'more', 'more')}` : '') : one(v);
+    };
+    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, `${count(props.length, 'property', 'properties')}, ${count(n.child_count ?? n.children?.length ?? 0, 'child', 'children')}`),
+      el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Property', 'Type', 'Value'].map(t => el('th', { scope: 'col' }, t)))),
+        el('tbody', {}, props.map(([k, p]) => el('tr', {}, el('td', {}, k), el('td', { class: 'hint' }, (p.type ?? '') + (p.values ? '[]' : '')), el('td', { class: 'value' }, text(p).slice(0, 4000))))))));
+  }
+  async show_history(area, e) {
+    const { steps } = await ask.json('history', args({ path: e.path }));
+    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'What the revisions did to this node, the newest first.'), el('ol', { class: 'steps' }, steps.map(s => el('li', {},
+      el('strong', {}, s.change), s.revisions > 1 ? ` in ${num(s.revisions)} revisions` : '', s.millis >= 0 ? el('span', { class: 'hint' }, ' ' + time(s.millis)) : '',
+      el('div', { class: 'rev' }, s.revision), s.lost && el('div', { class: 'fault' }, s.lost),
+      [...(s.properties ?? []).map(c => ['property', c]), ...(s.children ?? []).map(c => ['child', c])].map(([of, c]) => el('div', {}, `${c.change} ${of} `, el('code', {}, c.name))))))));
+  }
+}

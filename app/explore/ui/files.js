@@ -1,0 +1,216 @@
+// What is in a folder, or what a search found: a table of any length.
+import { $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
+import { go, here, args, archive, urlOf, usual, note } from './app.js';
+import { Rows, Pages } from './rows.js';
+
+const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];
+const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
+
+export class Files {
+  constructor(main) {
+    this.dir = undefined; this.hits = undefined; this.sel = -1;
+    this.head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, columns.map(([id, name]) => {
+      const c = el('div', { role: 'columnheader', class: id }, el('button', { type: 'button', tabindex: '-1', onclick: () => this.sortBy(id) }, name));
+      c.key = id;
+      return c;
+    }));
+    this.grid = el('div', { id: 'grid', role: 'grid', tabindex: '0', 'aria-label': 'Files', 'aria-multiselectable': 'false' }, this.head);
+    this.empty = el('p', { class: 'empty', hidden: true });
+    this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
+    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), this.zip);
+    main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
+    this.rows = new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => this.hits ? undefined : this.pages.need(a, b) });
+    this.pages = new Pages((o, n, signal) => this.get(o, n, signal), err => { if (err) say(err.message); this.rows.draw(); this.mark(); });
+    this.grid.addEventListener('keydown', e => this.key(e));
+    this.grid.addEventListener('click', e => {
+      const r = e.target.closest('.row');
+      if (r && !e.target.closest('a')) { this.select(r.i); this.open(r.i); }
+    });
+    this.find = later(q => this.ask(q), 90);
+  }
+  close() { this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
+  focus() { this.grid.focus(); }
+  get order() { const [by, dir] = (here.sort || 'name').split('-'); return { by: columns.some(c => c[0] === by) ? by : 'name', desc: dir === 'desc' }; }
+  sortBy(id) {
+    const { by, desc } = this.order;
+    const down = by === id ? !desc : id !== 'name'; // the largest and the newest first
+    go({ sort: id === 'name' && !down ? '' : id + (down ? '-desc' : '') }, { replace: true });
+  }
+  async show(dir, file) {
+    const sort = here.sort;
+    if (this.dir !== dir || this.sort !== sort) {
+      const moved = this.dir !== dir, from = this.dir;
+      this.dir = dir; this.sort = sort; this.hits = undefined; $('q').value = '';
+      this.asking?.abort();
+      this.pages.clear(); clearTimeout(this.timer);
+      this.first = this.load();
+      await this.first;
+      if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1, true);
+    }
+    if (here.q && here.q !== $('q').value) { $('q').value = here.q; await this.ask(here.q); }
+    if (file) { const i = this.index(file); if (i >= 0) this.select(i); }
+    if (!document.activeElement || document.activeElement === document.body) this.grid.focus({ preventScroll: true });
+  }
+  index(path) {
+    if (this.hits) return this.hits.findIndex(h => h.p === path);
+    for (const [p, items] of this.pages.pages) {
+      const k = items.findIndex(r => join(this.dir, r) === path);
+      if (k >= 0) return p * this.pages.page + k;
+    }
+    return -1;
+  }
+  async get(offset, limit, signal) {
+    const { by, desc } = this.order;
+    const r = await ask.json('ls', args({ path: this.dir, offset, limit, sort: by, dir: desc ? 'desc' : 'asc' }), { signal });
+    this.took(r);
+    return r.items;
+  }
+  took(r) {
+    this.state = r;
+    const were = this.rows.total;
+    this.rows.grow(r.total);
+    this.grid.setAttribute('aria-rowcount', r.total + 1);
+    document.body.dataset.total = r.total;
+    if (were !== r.total) this.tell();
+    clearTimeout(this.timer);
+    if (!r.complete) this.timer = setTimeout(() => this.more(), 300);
+  }
+  /** Asks how many there are by now; when all are known, folders come first. */
+  async more() {
+    try {
+      const mine = this.first, r = await ask.json('ls', args({ path: this.dir, limit: 0 }));
+      if (mine !== this.first || this.hits) return;
+      this.took(r);
+      if (r.complete) { this.pages.clear(); this.rows.draw(); }
+      this.tell();
+    } catch { /* the next page tells */ }
+  }
+  async load() {
+    this.rows.set(0);
+    this.empty.hidden = true;
+    for (const c of this.head.children) {
+      const { by, desc } = this.order;
+      c.setAttribute('aria-sort', c.key === by ? (desc ? 'descending' : 'ascending') : 'none');
+    }
+    this.zip.hidden = !usual();
+    this.zip.href = zipURL(here.archive, this.dir);
+    const signal = this.pages.under;
+    const items = await this.get(0, this.pages.page);
+    if (signal !== this.pages.under) return;
+    this.pages.pages.set(0, items);
+    this.tell();
+    this.rows.draw();
+  }
+  tell() {
+    const s = this.state;
+    if (this.hits || !s) return;
+    const more = s.complete ? '' : '…';
+    this.what.textContent = [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && count(s.total - s.dirs, 'file')].filter(Boolean).join(', ') + more;
+    this.empty.hidden = s.total > 0;
+    this.empty.textContent = 'This folder is empty.';
+    this.surveyed(archive);
+  }
+  surveyed(a) {
+    const v = a.survey, soFar = v.state === 'running' ? '…' : '';
+    say(`${count(v.entries, 'entry', 'entries')}${soFar} · ${size(v.bytes)}${soFar} of content · ${size(a.stored)} stored${v.error ? ' · ' + v.error : ''}`, a.title);
+    document.body.dataset.survey = v.state;
+    if (v.state !== 'running' && !this.summed) { // folders have sizes now
+      this.summed = true;
+      if (!this.hits && this.state?.dirs && this.dir !== undefined) { this.pages.clear(); this.rows.draw(); }
+    }
+  }
+  make() {
+    const name = el('div', { role: 'gridcell', class: 'name' }, el('i', { class: 'icon', 'aria-hidden': 'true' }), el('span', { class: 'word' }), el('span', { class: 'note' }));
+    return el('div', { role: 'row', class: 'row' }, name, el('div', { role: 'gridcell', class: 'size' }), el('div', { role: 'gridcell', class: 'time' }));
+  }
+  at(i) { return this.hits ? this.hits[i] : this.pages.at(i); }
+  pathAt(i) { const r = this.at(i); return r && (this.hits ? r.p : join(this.dir, r)); }
+  fill(row, i) {
+    const r = this.at(i), [name, bytes, when] = row.children, [icon, word, noted] = name.children;
+    row.i = i; row.id = 'row-' + i;
+    row.setAttribute('aria-rowindex', i + 2);
+    row.setAttribute('aria-selected', String(i === this.sel));
+    row.classList.toggle('waiting', !r);
+    if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; icon.className = 'icon'; return; }
+    icon.className = 'icon ' + (r.k ?? 'file');
+    word.textContent = this.hits ? r.p : r.n;
+    word.title = word.textContent;
+    noted.textContent = r.bad ? 'unreadable' : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
+    noted.classList.toggle('bad', !!r.bad);
+    bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
+    bytes.title = r.s === undefined ? '' : num(r.s) + ' bytes' + (r.c ? ', ' + count(r.c, 'file') : '');
+    when.textContent = this.hits ? '' : time(r.t);
+  }
+  mark() {
+    if (this.sel >= 0) this.grid.setAttribute('aria-activedescendant', 'row-' + this.sel); else this.grid.removeAttribute('aria-activedescendant');
+    document.body.dataset.sel = this.sel < 0 ? '' : this.pathAt(this.sel) ?? '';
+  }
+  select(i, still) {
+    this.sel = Math.max(-1, Math.min(i, this.rows.total - 1));
+    if (this.sel >= 0) this.rows.show(this.sel); else if (!still) this.rows.draw(); else this.rows.draw();
+    this.mark();
+  }
+  open(i) {
+    const path = this.pathAt(i);
+    if (path === undefined || path === '') return;
+    if (this.hits) note({ q: $('q').value });
+    go({ path });
+  }
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const page = this.rows.fits - 1;
+    const to = { ArrowDown: this.sel + 1, ArrowUp: this.sel - 1, PageDown: this.sel + page, PageUp: this.sel - page, Home: 0, End: this.rows.total - 1 }[e.key];
+    if (to !== undefined) { e.preventDefault(); this.select(Math.max(0, to)); return; }
+    if (e.key === 'Enter' && !e.target.closest('button') && this.sel >= 0) { e.preventDefault(); this.open(this.sel); }
+    else if (e.key === 'd' && this.sel >= 0 && usual()) {
+      const r = this.at(this.sel), path = this.pathAt(this.sel);
+      if (path) el('a', { href: r.k === 'dir' ? zipURL(here.archive, path) : urlOf(path) + '?download', download: '' }).click();
+    }
+  }
+
+  /** Searches as one types: what was asked before is not waited for. */
+  search(q) { this.asking?.abort(); if (q.trim()) this.find(q); else { this.find(''); } }
+  async ask(q) {
+    this.asking?.abort();
+    document.body.dataset.search = '';
+    if (!q.trim()) {
+      if (this.hits) { this.hits = undefined; this.sel = -1; note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
+      return;
+    }
+    const stop = this.asking = new AbortController();
+    const hits = [];
+    let seen = 0, found = 0, failed = '', fresh = true;
+    const paint = end => {
+      if (stop.signal.aborted) return;
+      if (fresh) { this.rows.top = 0; this.sel = -1; fresh = false; }
+      this.hits = hits;
+      this.grid.classList.add('found');
+      this.rows.grow(hits.length);
+      this.grid.setAttribute('aria-rowcount', hits.length + 1);
+      this.what.textContent = end ? `${num(found)} found` + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
+      this.empty.hidden = !end || hits.length > 0;
+      this.empty.textContent = `No name has “${q.trim()}” in it.`;
+      this.zip.hidden = true;
+    };
+    try {
+      const r = await ask.raw('search', args({ q, limit: 500 }), { signal: stop.signal });
+      let rest = '';
+      const text = r.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await text.read();
+        if (done) break;
+        const lines = (rest + value).split('\n');
+        rest = lines.pop();
+        for (const line of lines) {
+          const x = JSON.parse(line);
+          if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; }
+        }
+        paint(false);
+      }
+      paint(true);
+      note({ q });
+      if (hits.length) this.select(0);
+      document.body.dataset.search = q;
+    } catch (err) { if (!stop.signal.aborted) { say(err.message); } quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
+  }
+}

@@ -1,0 +1,270 @@
+// The byte map: the whole archive as a picture, from all of it down to single entries.
+import { el, ask, say, size, num, count, hex, css, later, middle, base, problem } from './base.js';
+import { go, here, args, archive, note } from './app.js';
+
+const words = { content: 'contents', header: 'headers', index: 'index', journal: 'journal', padding: 'padding', trash: 'trash', unknown: 'unknown', gap: 'holes', overlap: 'overlaps' };
+const px = 8, gap = 1; // of a cell
+
+const rgb = s => { const m = /^#(..)(..)(..)$/.exec(s); return m ? m.slice(1).map(x => parseInt(x, 16)) : [128, 128, 128]; };
+
+async function fetchMap(q, signal) {
+  const b = await (await ask.raw('map', args(q), { signal })).arrayBuffer();
+  const n = new DataView(b).getUint32(0, true);
+  const m = JSON.parse(new TextDecoder().decode(new Uint8Array(b, 4, n)));
+  return { ...m, bytes: new Uint8Array(b, 4 + n, 8 * m.cells), spans32: new DataView(b, 4 + n) };
+}
+
+export class ByteMap {
+  constructor(main) {
+    this.canvas = el('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-label': 'Byte map. Arrow keys go from cell to cell, plus and minus zoom, Enter opens.', 'aria-describedby': 'map-told' });
+    this.strip = el('canvas', { class: 'strip', 'aria-hidden': 'true' });
+    this.told = el('p', { id: 'map-told', class: 'told', role: 'status' });
+    this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
+    this.tip = el('div', { class: 'tip', hidden: true });
+    const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
+    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'The whole archive', () => this.go(0, this.size))));
+    this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
+    main.append(el('div', { class: 'mapped' }, this.bar, this.strip, this.stage, this.legend));
+    this.cursor = -1;
+    this.watch = new ResizeObserver(() => this.resized());
+    this.watch.observe(this.stage);
+    this.resized = later(() => { if (this.size) { this.overview(); this.load(); } }, 60);
+    this.look = later(i => this.at(i), 40);
+    this.noteSoon = later(() => { if (here.tab === 'map') note(this.from === 0 && this.to === this.size ? { from: undefined, to: undefined } : { from: this.from, to: this.to }); }, 200);
+    this.events();
+  }
+  close() { this.watch.disconnect(); this.under?.abort(); this.looking?.abort(); this.closed = true; }
+  focus() { this.canvas.focus(); }
+  async show(_, file) {
+    this.chosen = undefined;
+    if (!this.size) {
+      this.stage.classList.add('loading');
+      this.told.textContent = 'Going through the archive…';
+      let first;
+      try {
+        first = await fetchMap({ cells: 1 });
+      } catch (err) {
+        this.stage.classList.remove('loading');
+        this.told.textContent = '';
+        this.stage.replaceChildren(problem(err));
+        return;
+      }
+      this.stage.classList.remove('loading');
+      this.size = first.size; this.volumes = first.volumes;
+    }
+    const to = Math.min(here.to ?? this.size, this.size), from = Math.min(here.from ?? 0, to - 1);
+    this.from = Math.max(0, from); this.to = Math.max(this.from + 1, to);
+    await Promise.all([this.overview(), this.load(), file !== undefined && this.mark(file)]);
+    if (file !== undefined && here.from === undefined && this.chosen?.length) this.reach();
+    this.canvas.focus({ preventScroll: true });
+    say(`${count(archive.survey.entries, 'entry', 'entries')} · ${size(this.size)}`, this.map?.coarse ? 'There is too much to show single entries.' : '');
+  }
+  /** Marks where an entry lies. */
+  async mark(path) {
+    try { this.chosen = (await ask.json('map/of', args({ path }))).spans; } catch { this.chosen = []; }
+    this.paint();
+  }
+  /** Goes near to what is chosen, unless it is seen well. */
+  reach() {
+    const [off, n] = this.chosen[0];
+    const per = (this.to - this.from) / this.cells;
+    if (off >= this.from && off < this.to && n > 2 * per) return;
+    const want = Math.min(this.size, Math.max(n * 12, 4096));
+    const from = Math.max(0, Math.min(this.size - want, off + n / 2 - want / 2));
+    return this.go(Math.floor(from), Math.ceil(from + want));
+  }
+  repaint() { this.colours = undefined; this.paint(); this.paintStrip(); this.tell(); }
+  palette() {
+    return this.colours ??= { use: Object.keys(words).map(u => rgb(css('--map-' + u))), other: rgb(css('--map-content-2')), bad: rgb(css('--map-problem')), ink: css('--ink'), ground: rgb(css('--map-ground')) };
+  }
+  layout() {
+    const W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight);
+    this.cols = Math.max(8, Math.floor(W / px)); this.lines = Math.max(4, Math.floor(H / px));
+    this.cells = this.cols * this.lines;
+  }
+  async overview() {
+    const cells = Math.max(16, Math.floor(this.strip.clientWidth));
+    try { this.all = await fetchMap({ cells }); } catch { return; }
+    this.paintStrip();
+  }
+  async load() {
+    this.layout();
+    this.under?.abort();
+    const stop = this.under = new AbortController(), began = performance.now();
+    let map;
+    try {
+      map = await fetchMap({ from: this.from, to: this.to, cells: this.cells }, stop.signal);
+    } catch (err) {
+      if (err.name !== 'AbortError') say(err.message);
+      return;
+    }
+    if (this.closed) return;
+    this.map = map;
+    this.cursor = Math.min(this.cursor, map.cells - 1);
+    this.paint(); this.paintStrip(); this.tell();
+    this.noteSoon();
+    document.body.dataset.map = `${this.from}-${this.to}`;
+    document.body.dataset.redraw = (performance.now() - began).toFixed(1);
+  }
+  go(from, to) {
+    const least = Math.min(this.size, 64);
+    let w = Math.max(least, Math.min(this.size, Math.round(to - from)));
+    this.from = Math.max(0, Math.min(this.size - w, Math.round(from)));
+    this.to = this.from + w;
+    this.tip.hidden = true;
+    return this.load();
+  }
+  zoom(f, at) {
+    const mid = at ?? (this.cursor >= 0 ? this.place(this.cursor) : (this.from + this.to) / 2), t = (mid - this.from) / (this.to - this.from), w = (this.to - this.from) * f;
+    const to = Math.max(Math.min(64, this.size), Math.min(this.size, w));
+    const place = mid;
+    return this.go(mid - t * to, mid + (1 - t) * to).then(() => { if (this.cursor >= 0) { this.cursor = this.cellOf(place); this.paint(); } });
+  }
+  place(cell) { return this.from + (this.to - this.from) * (cell + 0.5) / this.map.cells; }
+  cellOf(at) { return Math.max(0, Math.min(this.map.cells - 1, Math.floor((at - this.from) / (this.to - this.from) * this.map.cells))); }
+  /** How many pixels a cell takes: few cells of a small part grow. */
+  grid() {
+    const m = this.map;
+    if (m.cells >= this.cells) return [this.cols, px];
+    const W = this.stage.clientWidth, H = this.stage.clientHeight;
+    let side = px;
+    while (side < 64 && Math.ceil(m.cells / Math.floor(W / (side + 1))) * (side + 1) <= H) side++;
+    return [Math.max(1, Math.floor(W / side)), side];
+  }
+  paint() {
+    const m = this.map, c = this.canvas;
+    if (!m || this.closed) return;
+    const began = performance.now(), dpr = Math.min(2, devicePixelRatio || 1), W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight), [cols, side] = this.grid(), P = this.palette();
+    this.gridNow = [cols, side];
+    c.width = W * dpr; c.height = H * dpr; c.style.width = W + 'px'; c.style.height = H + 'px';
+    const g = c.getContext('2d'), img = g.createImageData(c.width, c.height), out = new Uint32Array(img.data.buffer), pack = ([r, q, b]) => (255 << 24 | b << 16 | q << 8 | r) >>> 0;
+    const mix = (a, b, t) => a.map((x, i) => x + (b[i] - x) * t | 0);
+    const memo = new Map(), full = Math.round(side * dpr), hole = Math.max(1, Math.round((side > 4 ? gap : 0) * dpr));
+    const chosen = (this.chosen ?? []).map(([off, n]) => [off, off + n]).filter(([a, b]) => b > m.from && a < m.to);
+    const per = (m.to - m.from) / m.cells;
+    for (let i = 0; i < m.cells; i++) {
+      const at = 8 * i, use = m.bytes[at], share = m.bytes[at + 1], flags = m.bytes[at + 2], second = m.bytes[at + 3];
+      const key = use | share >> 4 << 8 | (flags & 1) << 16 | second << 20;
+      let v = memo.get(key);
+      if (v === undefined) {
+        let base = use === 0 && flags & 1 ? P.other : P.use[use];
+        if (second !== 255) base = mix(base, P.use[second], Math.min(0.5, (255 - share) / 255));
+        memo.set(key, v = pack(base));
+      }
+      const x0 = Math.round((i % cols) * side * dpr), y0 = Math.round(Math.floor(i / cols) * side * dpr), bad = flags & 2;
+      if (bad) v = pack(P.bad);
+      for (let y = y0; y < Math.min(c.height, y0 + full - hole); y++) out.fill(v, y * c.width + x0, y * c.width + Math.min(c.width, x0 + full - hole));
+    }
+    g.putImageData(img, 0, 0);
+    g.scale(dpr, dpr);
+    const frame = (i, colour, width) => { g.strokeStyle = colour; g.lineWidth = width; g.strokeRect((i % cols) * side - 0.5, Math.floor(i / cols) * side - 0.5, side, side); };
+    for (const [a, b] of chosen.slice(0, 200)) for (let i = Math.max(0, Math.floor((a - m.from) / per)), end = Math.min(m.cells, Math.ceil((b - m.from) / per), i + 4000); i < end; i++) frame(i, P.ink, 1.5);
+    if (this.brush) { const [a, b] = this.brush; g.fillStyle = P.ink; g.globalAlpha = 0.25; for (let i = Math.min(a, b); i <= Math.max(a, b); i++) g.fillRect((i % cols) * side, Math.floor(i / cols) * side, side, side); g.globalAlpha = 1; }
+    if (this.cursor >= 0) { frame(this.cursor, css('--panel'), 4); frame(this.cursor, P.ink, 2); }
+    document.body.dataset.paint = (performance.now() - began).toFixed(1);
+  }
+  paintStrip() {
+    const m = this.all, c = this.strip;
+    if (!m || this.closed) return;
+    const dpr = devicePixelRatio || 1, W = c.clientWidth, H = c.clientHeight, P = this.palette();
+    c.width = W * dpr; c.height = H * dpr;
+    const g = c.getContext('2d');
+    g.scale(dpr, dpr);
+    for (let i = 0; i < m.cells; i++) {
+      const bad = m.bytes[8 * i + 2] & 2;
+      g.fillStyle = `rgb(${(bad ? P.bad : P.use[m.bytes[8 * i]]).join(' ')})`;
+      g.fillRect(i * W / m.cells, bad ? 0 : 4, W / m.cells + 0.5, bad ? H : H - 8);
+    }
+    const a = this.from / this.size * W, b = Math.max(a + 3, this.to / this.size * W);
+    if (this.to - this.from < this.size) { g.fillStyle = css('--ground'); g.globalAlpha = 0.55; g.fillRect(0, 0, a, H); g.fillRect(b, 0, W - b, H); g.globalAlpha = 1; g.strokeStyle = P.ink; g.lineWidth = 2; g.strokeRect(a, 1, b - a, H - 2); }
+  }
+  tell() {
+    const m = this.map;
+    const cell = (m.to - m.from) / m.cells;
+    this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? num(Math.round(cell * 10) / 10) + ' bytes' : size(cell)} a cell`;
+    const all = this.all?.totals ?? m.totals;
+    const bad = archive.verify?.counts ?? {};
+    this.legend.replaceChildren(...Object.keys(words).filter(u => m.totals[u] || all[u]).map(u => el('li', {}, swatch(css('--map-' + u)), words[u] + ' ', el('span', { class: 'hint' }, size(m.totals[u] ?? 0)))),
+      ...bad.error || bad.warning ? [el('li', {}, swatch(css('--map-problem')), 'problems ', el('span', { class: 'hint' }, num((bad.error ?? 0) + (bad.warning ?? 0))))] : []);
+  }
+  cellAt(e) {
+    if (!this.map) return -1;
+    const [cols, side] = this.gridNow, x = Math.floor(e.offsetX / side), y = Math.floor(e.offsetY / side), i = y * cols + x;
+    return x < 0 || x >= cols || y < 0 || i >= this.map.cells ? -1 : i;
+  }
+  range(i) {
+    const m = this.map, per = (m.to - m.from) / m.cells, from = Math.floor(m.from + i * per);
+    return [from, Math.max(from + 1, Math.min(m.to, Math.ceil(m.from + (i + 1) * per)))];
+  }
+  async ask(i) {
+    const [from, to] = this.range(i);
+    this.looking?.abort();
+    this.looking = new AbortController();
+    return ask.json('map/at', args({ from, to, limit: 3 }), { signal: this.looking.signal });
+  }
+  async at(i) {
+    if (i < 0 || this.closed) return;
+    let r;
+    try { r = await this.ask(i); } catch { return; }
+    if (this.over !== i) return;
+    const [cols, side] = this.gridNow, [from] = this.range(i), lines = [];
+    const s = r.spans[0];
+    if (!s) lines.push(el('b', {}, 'a hole'), el('span', {}, `at ${hex(from)}: nothing refers to it`));
+    else {
+      lines.push(el('b', {}, s.entry ? middle(s.name, 60) : words[s.use] ?? s.use));
+      if (!s.entry && s.name) lines.push(el('span', {}, s.name));
+      lines.push(el('span', {}, `${size(s.len)} at ${hex(s.off)}` + (this.volumes.length > 1 ? ` of ${base(s.volume)}` : '')));
+      if (r.count > 1) lines.push(el('span', {}, `and ${count(r.count - 1, 'other', 'others')} in this cell`));
+    }
+    this.tip.replaceChildren(...lines);
+    this.tip.hidden = false;
+    const x = (i % cols) * side, y = Math.floor(i / cols) * side, W = this.stage.clientWidth, H = this.stage.clientHeight, w = this.tip.offsetWidth, h = this.tip.offsetHeight;
+    this.tip.style.left = Math.max(0, Math.min(W - w - 4, x + side + 6)) + 'px';
+    this.tip.style.top = (y + side + 6 + h > H ? Math.max(0, y - h - 6) : y + side + 6) + 'px';
+    document.body.dataset.over = s ? s.name : 'hole';
+  }
+  async open(i) {
+    let r;
+    try { r = await this.ask(i); } catch { return; }
+    const s = r.spans.find(x => x.entry);
+    if (r.count > 3 && this.map.coarse !== true) { const [from, to] = this.range(i), w = (this.to - this.from) / 16; return this.go((from + to) / 2 - w / 2, (from + to) / 2 + w / 2); }
+    if (s) go({ path: s.name, view: archive.views && this.map.view !== archive.view ? this.map.view : here.view, from: this.from || undefined, to: this.from || this.to < this.size ? this.to : undefined });
+  }
+  events() {
+    const c = this.canvas;
+    c.addEventListener('wheel', e => { e.preventDefault(); const i = this.cellAt(e); if (i >= 0) { const at = this.place(i); this.cursor = -1; this.zoom(Math.exp(Math.sign(e.deltaY) * Math.min(0.6, Math.abs(e.deltaY) / 250)), at); } }, { passive: false });
+    c.addEventListener('pointermove', e => {
+      const i = this.cellAt(e);
+      if (this.down !== undefined && i >= 0) { if (i !== this.down) { this.brush = [this.down, i]; this.tip.hidden = true; this.paint(); } return; }
+      if (i !== this.over) { this.over = i; if (i < 0) this.tip.hidden = true; this.look(i); }
+    });
+    c.addEventListener('pointerleave', () => { this.over = -1; this.tip.hidden = true; });
+    c.addEventListener('pointerdown', e => { if (e.button === 0 && e.pointerType !== 'touch') { this.down = this.cellAt(e); if (this.down < 0) this.down = undefined; else c.setPointerCapture(e.pointerId); } });
+    c.addEventListener('pointerup', e => {
+      const i = this.cellAt(e), brush = this.brush;
+      const clicked = this.down !== undefined || e.pointerType === 'touch';
+      this.down = this.brush = undefined;
+      if (brush && Math.abs(brush[0] - brush[1]) > 1) { const a = this.range(Math.min(...brush))[0], b = this.range(Math.max(...brush))[1]; this.go(a, b); } else if (clicked && i >= 0) { this.cursor = i; this.open(i); }
+    });
+    c.addEventListener('keydown', e => {
+      if (!this.map || e.ctrlKey || e.metaKey || e.altKey) return;
+      const [cols] = this.gridNow, w = this.to - this.from, last = this.map.cells - 1;
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: cols, ArrowUp: -cols }[e.key];
+      if (step && e.shiftKey) { e.preventDefault(); this.go(this.from + Math.sign(step) * w / 4, this.to + Math.sign(step) * w / 4); return; }
+      if (step || e.key === 'Home' || e.key === 'End') {
+        e.preventDefault();
+        this.cursor = e.key === 'Home' ? 0 : e.key === 'End' ? last : Math.max(0, Math.min(last, (this.cursor < 0 ? 0 : this.cursor) + (this.cursor < 0 ? 0 : step)));
+        this.paint();
+        this.over = this.cursor; this.look(this.cursor);
+        return;
+      }
+      const f = { '+': () => this.zoom(0.5), '=': () => this.zoom(0.5), '-': () => this.zoom(2), 0: () => this.go(0, this.size), PageDown: () => this.go(this.from + w, this.to + w), PageUp: () => this.go(this.from - w, this.to - w), Enter: () => this.cursor >= 0 && this.open(this.cursor) }[e.key];
+      if (f) { e.preventDefault(); e.stopPropagation(); f(); }
+    });
+    const slide = e => { const at = e.offsetX / this.strip.clientWidth * this.size, w = this.to - this.from; if (w < this.size) this.go(at - w / 2, at + w / 2); };
+    this.strip.addEventListener('pointerdown', e => { this.strip.setPointerCapture(e.pointerId); this.sliding = true; slide(e); });
+    this.strip.addEventListener('pointermove', e => { if (this.sliding) slide(e); });
+    this.strip.addEventListener('pointerup', () => { this.sliding = false; });
+  }
+}
+function swatch(colour) { const i = el('i', { class: 'swatch', 'aria-hidden': 'true' }); i.style.background = colour; return i; }

@@ -1,0 +1,308 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// maxProblems is how many problems of a check are kept; the others are counted.
+const maxProblems = 10_000
+
+// verifies are the checks of archives, the last one of each.
+type verifies struct {
+	mu      sync.Mutex
+	of      map[string]*verification
+	running int
+}
+
+// A verification is a check of an archive. It goes on when the page is left.
+type verification struct {
+	cancel context.CancelCauseFunc
+	meter  holdall.Meter
+	begun  time.Time
+
+	mu       sync.Mutex
+	changed  chan struct{}
+	state    string // "running", "complete", "cancelled", "failed"
+	quick    bool
+	problems []problemJSON
+	counts   map[string]int64 // by severity
+	sum      holdall.Verified
+	why      string
+	ended    time.Time
+}
+
+// problemJSON is a problem for the page.
+type problemJSON struct {
+	Severity string  `json:"severity"`
+	Code     string  `json:"code"`
+	Class    string  `json:"class,omitempty"`
+	Volume   string  `json:"volume,omitempty"`
+	Off      *int64  `json:"off,omitempty"`
+	Path     *string `json:"path,omitempty"`
+	Message  string  `json:"message"`
+
+	volume string
+	spans  []mark // where it is
+}
+
+type mark struct {
+	volume   string
+	off, len int64
+}
+
+var errCancelled = errors.New("the check was cancelled")
+
+// startVerify starts a check of an archive.
+func (q *question) startVerify() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	depth, err := q.word("depth", "full", "quick")
+	if err != nil {
+		return err
+	}
+	if v.of.Store == nil || v.in.IsDir() {
+		return bad("a folder has nothing that it could be checked by")
+	}
+	h := q.h
+	h.verify.mu.Lock()
+	defer h.verify.mu.Unlock()
+	if old := h.verify.of[v.of.Name]; old != nil && old.is("running") {
+		return q.json(old.json())
+	}
+	if h.verify.running >= h.o.Verifies {
+		return &busyError{fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running)}
+	}
+	ctx, cancel := context.WithCancelCause(h.ctx)
+	x := &verification{cancel: cancel, begun: time.Now(), state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
+	x.meter.WantTotal = true
+	h.verify.of[v.of.Name] = x
+	h.verify.running++
+	h.wg.Go(func() {
+		x.run(ctx, h, v)
+		cancel(nil)
+		h.verify.mu.Lock()
+		h.verify.running--
+		h.verify.mu.Unlock()
+	})
+	return q.json(x.json())
+}
+
+func (x *verification) run(ctx context.Context, h *Handler, v *view) {
+	ctx, stop := context.WithTimeoutCause(ctx, h.o.VerifyTime, fmt.Errorf("it took longer than %v", h.o.VerifyTime))
+	defer stop()
+	o := v.of.Archive.Open
+	o.View, o.Format = usualView(v.of.Archive), v.in.Format().Name
+	sum, err := holdall.Verify(ctx, v.of.Store, v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
+		x.found(ctx, v, p)
+	})
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sum, x.ended = sum, time.Now()
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errCancelled):
+		x.state = "cancelled"
+	case err == nil:
+		x.state = "complete"
+	default:
+		x.state = "failed"
+		x.why = "it could not be checked; the server's log says why"
+		if cause != nil {
+			x.why = cause.Error()
+		}
+		h.log.Error("cannot be verified", "archive", format.Escape(v.of.Name), "error", err)
+	}
+	x.tell()
+}
+
+// tell wakes who waits. x.mu is held.
+func (x *verification) tell() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// found takes a problem in, and finds out where it is on the map.
+func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
+	j := problemJSON{Severity: p.Severity.String(), Code: string(p.Code), Class: string(p.Class), Message: format.Escape(p.Message), Volume: format.Escape(p.Volume), volume: p.Volume}
+	if p.HasEntry {
+		name := format.Escape(p.Entry)
+		j.Path = &name
+	}
+	if p.Off >= 0 {
+		off := p.Off
+		j.Off = &off
+		j.spans = []mark{{p.Volume, p.Off, 1}}
+	} else if p.HasEntry {
+		if e, err := v.in.Lookup(ctx, p.Entry); err == nil && e.Kind.HasContent() && e.Fault == nil {
+			for s, err := range v.in.Extents(ctx, e) {
+				if err != nil || len(j.spans) == 16 {
+					break
+				}
+				if !s.External && s.Len > 0 {
+					j.spans = append(j.spans, mark{s.Object, s.Off, s.Len})
+				}
+			}
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.counts[j.Severity]++
+	if len(x.problems) < maxProblems {
+		x.problems = append(x.problems, j)
+	}
+}
+
+func (x *verification) is(state string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state == state
+}
+
+// verifyJSON is how a check stands.
+type verifyJSON struct {
+	State    string           `json:"state"` // "none": there was none
+	Quick    bool             `json:"quick,omitempty"`
+	Begun    int64            `json:"begun,omitempty"`
+	Seconds  float64          `json:"seconds"`
+	Entries  int64            `json:"entries"`
+	Bytes    int64            `json:"bytes"`
+	Of       int64            `json:"of_entries,omitempty"`
+	OfBytes  int64            `json:"of_bytes,omitempty"`
+	Unproven int64            `json:"unproven,omitempty"`
+	Counts   map[string]int64 `json:"counts,omitempty"`
+	Why      string           `json:"why,omitempty"`
+	Health   string           `json:"health"` // "unknown", "good", "odd", "damaged"
+}
+
+func (x *verification) json() verifyJSON {
+	if x == nil {
+		return verifyJSON{State: "none", Health: "unknown"}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.locked()
+}
+
+func (x *verification) locked() verifyJSON {
+	p := x.meter.Snapshot()
+	j := verifyJSON{State: x.state, Quick: x.quick, Begun: x.begun.UnixMilli(), Entries: p.Entries, Bytes: p.Bytes, Of: p.TotalEntries, OfBytes: p.TotalBytes,
+		Counts: map[string]int64{}, Why: format.Escape(x.why), Health: "unknown"}
+	for k, n := range x.counts {
+		j.Counts[k] = n
+	}
+	end := x.ended
+	if x.state == "running" {
+		end = time.Now()
+	} else if x.state == "complete" {
+		j.Entries, j.Bytes, j.Unproven = x.sum.Entries, x.sum.Bytes, x.sum.Unproven
+		j.Health = "good"
+	}
+	if x.counts["warning"] > 0 {
+		j.Health = "odd"
+	}
+	if x.counts["error"] > 0 {
+		j.Health = "damaged"
+	}
+	j.Seconds = end.Sub(x.begun).Seconds()
+	return j
+}
+
+func (h *Handler) verification(archive string) *verification {
+	h.verify.mu.Lock()
+	defer h.verify.mu.Unlock()
+	return h.verify.of[archive]
+}
+
+func (q *question) cancelVerify() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	if x := q.h.verification(v.of.Name); x != nil {
+		x.cancel(errCancelled)
+	}
+	return q.json(map[string]bool{"cancelled": true})
+}
+
+// marks returns where the last check of an archive found problems.
+func (c *verifies) marks(archive string, m *spanMap) (list [][2]int64) {
+	c.mu.Lock()
+	x := c.of[archive]
+	c.mu.Unlock()
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range x.problems {
+		for _, s := range p.spans {
+			if off, n := m.place(s.volume, s.off, max(s.len, 1)); n > 0 {
+				list = append(list, [2]int64{off, n})
+			}
+		}
+	}
+	return list
+}
+
+// verifyEvents sends how a check goes on, as events: "progress", "problems" and at the
+// end "done".
+func (q *question) verifyEvents() error {
+	v, err := q.view()
+	if err != nil {
+		return err
+	}
+	x := q.h.verification(v.of.Name)
+	head := q.w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("X-Accel-Buffering", "no")
+	flush := http.NewResponseController(q.w)
+	send := func(event string, value any) {
+		fmt.Fprintf(q.w, "event: %s\ndata: ", event)
+		writeJSON(q.w, value)
+		fmt.Fprint(q.w, "\n")
+		_ = flush.Flush()
+	}
+	told := 0
+	for {
+		j := x.json()
+		var news []problemJSON
+		if x != nil {
+			x.mu.Lock()
+			j, news = x.locked(), x.problems[told:min(len(x.problems), told+500)]
+			x.mu.Unlock()
+		}
+		if told += len(news); len(news) > 0 {
+			send("problems", news)
+			if len(news) == 500 {
+				continue
+			}
+		}
+		if j.State != "running" {
+			send("done", j)
+			return nil
+		}
+		send("progress", j)
+		x.mu.Lock()
+		changed, running := x.changed, x.state == "running"
+		x.mu.Unlock()
+		if !running {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-time.After(200 * time.Millisecond):
+		case <-q.ctx().Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package zarr
+
+import (
+	"context"
+	"math"
+	"path"
+)
+
+// Numeric reports whether the elements are numbers that [Array.Sample] gives.
+func (a *Array) Numeric() bool {
+	switch a.DType.Kind {
+	case 'b', 'i', 'u', 'M', 'm':
+		return a.DType.Size >= 1 && a.DType.Size <= 8
+	case 'f':
+		return a.DType.Size == 2 || a.DType.Size == 4 || a.DType.Size == 8
+	}
+	return false
+}
+
+// Sample gives elements as floats: along each axis count of them from from on, step apart, in C
+// order. Only chunks are read that hold one of them. Moments and spans are what they
+// count, and NaN where they are none.
+func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float64, error) {
+	if !a.Numeric() {
+		return nil, &KeyError{a.name(), unsupported("elements of type %s are no numbers", a.DType)}
+	}
+	r, err := a.newReader()
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Shape) == 0 {
+		from, count, step = []int64{0}, []int64{1}, []int64{1}
+	}
+	if len(from) != len(r.shape) || len(count) != len(r.shape) || len(step) != len(r.shape) {
+		return nil, &KeyError{a.name(), corrupt("expected a window of %d axes", len(r.shape))}
+	}
+	total := int64(1)
+	for i, n := range count {
+		if n <= 0 || step[i] <= 0 || from[i] < 0 || from[i] >= r.shape[i] || n > (r.shape[i]-1-from[i])/step[i]+1 {
+			return nil, &KeyError{a.name(), corrupt("expected a window within %d elements along axis %d, found %d from %d on, %d apart", r.shape[i], i, n, from[i], step[i])}
+		}
+		if total, _ = multiply(total, n); total > a.Limit/8 {
+			return nil, &KeyError{a.name(), overLimit("a window", total, a.Limit/8)}
+		}
+	}
+	if chunk, err := a.chunkBytes(a.Limit); err != nil {
+		return nil, &KeyError{a.name(), err}
+	} else if chunk > a.Limit {
+		return nil, &KeyError{a.name(), overLimit("a chunk", chunk, a.Limit)}
+	}
+	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: cStrides(count), in: cStrides(r.chunks)}
+	if a.Order == 'F' {
+		s.in = fStrides(r.chunks)
+	}
+	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
+}
+
+// A sampler picks elements out of chunks.
+type sampler struct {
+	r                 *reader
+	from, count, step []int64
+	out               []float64
+	to, in            []int64 // strides
+}
+
+// A run is which samples along an axis lie in a chunk.
+type run struct{ first, end int64 }
+
+// axis goes through the chunks along an axis that hold samples.
+func (s *sampler) axis(ctx context.Context, axis int, index []int64, runs []run) error {
+	if axis == len(index) {
+		return s.chunk(ctx, index, runs)
+	}
+	size := s.r.chunks[axis]
+	for k := int64(0); k < s.count[axis]; {
+		index[axis] = (s.from[axis] + k*s.step[axis]) / size
+		// The first sample that lies behind this chunk.
+		end := min(((index[axis]+1)*size-s.from[axis]+s.step[axis]-1)/s.step[axis], s.count[axis])
+		runs[axis] = run{k, end}
+		if err := s.axis(ctx, axis+1, index, runs); err != nil {
+			return err
+		}
+		k = end
+	}
+	return nil
+}
+
+func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	r := s.r
+	key := path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
+	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
+	if err != nil {
+		return err
+	}
+	var raw []byte
+	if ok {
+		if raw, err = r.pipe.bytes(stored); err == nil {
+			raw, err = r.whole(raw)
+		}
+		if err != nil {
+			return &KeyError{key, err}
+		}
+	}
+	s.pick(raw, index, runs, 0, 0, 0)
+	return nil
+}
+
+// pick copies the samples of a chunk; without one they are the fill value.
+func (s *sampler) pick(raw []byte, index []int64, runs []run, axis int, to, in int64) {
+	for k := runs[axis].first; k < runs[axis].end; k++ {
+		at := s.from[axis] + k*s.step[axis] - index[axis]*s.r.chunks[axis]
+		t, i := to+k*s.to[axis], in+at*s.in[axis]
+		if axis+1 < len(runs) {
+			s.pick(raw, index, runs, axis+1, t, i)
+			continue
+		}
+		b := s.r.fill
+		if raw != nil {
+			b = raw[i*s.r.unit : (i+1)*s.r.unit]
+		}
+		s.out[t] = s.r.a.DType.sample(b)
+	}
+}
+
+// sample reads an element as a float.
+func (d DType) sample(b []byte) float64 {
+	if d.Kind == 'M' || d.Kind == 'm' {
+		v := int64(d.whole(b))
+		if v == math.MinInt64 {
+			return math.NaN()
+		}
+		return float64(v)
+	}
+	return d.number(b)
+}
