@@ -109,7 +109,7 @@ function leave() {
   clearTimeout(timer);
   detail?.close(); detail = undefined; tree?.close(); tree = undefined; archive = undefined; entry = undefined; known = {};
   shown = {};
-  for (const id of ['tabs', 'side', 'detail', 'find']) $(id).hidden = true;
+  for (const id of ['tabs', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
   $('crumbs').replaceChildren(); $('q').value = '';
   document.title = 'holdall';
   document.body.dataset.tab = 'archives';
@@ -137,6 +137,7 @@ function frame() {
       archive.views.map(v => el('option', { value: v, selected: v === archive.view }, v)));
     nav.append(el('label', { class: 'pick' }, el('span', {}, 'View '), pick));
   }
+  $('title').textContent = here.archive; $('title').hidden = here.tab === 'verify' || here.tab === 'about';
   $('side').hidden = here.tab !== 'list' && here.tab !== 'treemap';
   document.body.dataset.tab = here.tab;
   document.body.dataset.path = here.path;

@@ -10,7 +10,7 @@ export function el(tag, props = {}, ...children) {
     else if (k === 'data') Object.assign(e.dataset, v);
     else e.setAttribute(k, v === true ? '' : v);
   }
-  e.append(...children.flat().filter(c => c !== undefined && c !== null && c !== false));
+  e.append(...children.flat(9).filter(c => c !== undefined && c !== null && c !== false));
   return e;
 }
 

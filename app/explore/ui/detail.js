@@ -91,7 +91,7 @@ export class Detail {
     this.body = undefined;
     for (const b of this.tabs.children) b.setAttribute('aria-pressed', String(b.dataset.mode === m));
     const area = this.area, mine = this.turn;
-    area.className = 'area ' + m;
+    area.className = 'area as-' + m;
     area.replaceChildren();
     document.body.dataset.preview = 'loading';
     try {

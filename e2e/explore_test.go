@@ -1,0 +1,353 @@
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdall/holdall"
+)
+
+func sortedKeys(m map[string][]byte) []string { return slices.Sorted(maps.Keys(m)) }
+
+func TestArchivesAreListedAndOpened(t *testing.T) {
+	started(t)
+	sound := albumFile(t, "album.caf")
+	srv := served(t, shown(t, sound, holdall.OpenOptions{}), shown(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar", holdall.OpenOptions{}), shown(t, "../format/rvn/testdata/basic.rvn", holdall.OpenOptions{}))
+	b := open(t, srv)
+	b.visit("")
+	b.wait("document.querySelectorAll('.archives tbody tr[data-state=complete]').length === 3")
+	b.accessible("list of archives")
+	b.shot("archives-1280-light")
+	if got := b.text("document.querySelector('.archives tbody tr td.format').innerText"); got != "caf" {
+		t.Errorf("the first archive's format is told as %q", got)
+	}
+	b.key(kb.Enter) // the first has the focus
+	b.wait("document.body.dataset.tab === 'list' && document.body.dataset.ready === '1'")
+	b.wait("document.body.dataset.survey === 'complete'")
+	b.shot("files-1280-light")
+	b.accessible("files")
+	// The browser's own way back.
+	b.run("history.back()")
+	b.wait("document.querySelector('.archives')")
+	b.size(360, 740)
+	b.wait("document.querySelectorAll('.archives tbody tr[data-state=complete]').length === 3")
+	b.shot("archives-360-light")
+}
+
+func TestFilesAreFoundByKeysAlone(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b.visit("") // a single archive is opened at once
+	b.wait("document.body.dataset.tab === 'list' && document.body.dataset.ready === '1'")
+	if got := b.text("document.activeElement.id"); got != "grid" {
+		t.Fatalf("the focus is at %q, expected the list", got)
+	}
+	b.key(kb.End)
+	b.wait("document.body.dataset.sel === 'empty'")
+	b.key(kb.Home)
+	b.wait("document.body.dataset.sel === 'data'")
+	b.down(1)
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.path === 'logs' && document.body.dataset.ready === '1'")
+	b.down(1)
+	b.wait("document.body.dataset.sel === 'logs/long.log'")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.preview === 'text'")
+	b.key(kb.Escape)
+	b.wait("document.body.dataset.path === 'logs' && document.body.dataset.preview === ''")
+	b.key(kb.Backspace)
+	b.wait("document.body.dataset.path === '' && document.body.dataset.sel === 'logs'")
+	// By size, the largest first: folders before files.
+	b.key("2")
+	b.wait("location.hash.includes('sort=size-desc') && document.body.dataset.ready === '1'")
+	b.wait("document.getElementById('row-0')?.querySelector('.word').textContent === 'logs'")
+	b.find("tree JSON")
+	b.wait("document.body.dataset.search === 'tree JSON' && document.body.dataset.sel === 'data/tree.json'")
+	b.shot("search-1280-light")
+	b.accessible("search")
+	b.key(kb.Enter)
+	b.wait("document.activeElement.id === 'grid'")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.preview === 'json'")
+	b.key("?")
+	b.wait("document.getElementById('keys').open")
+	b.accessible("keys")
+	b.shot("keys-1280-light")
+	b.key(kb.Escape)
+	b.wait("!document.getElementById('keys').open")
+	for key, tab := range map[string]string{"m": "map", "t": "treemap", "v": "verify", "i": "about", "l": "list"} {
+		b.key(key)
+		b.wait("document.body.dataset.tab === '" + tab + "' && document.body.dataset.ready === '1'")
+	}
+}
+
+func TestEachKindIsPreviewed(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	for _, c := range []struct{ path, mode, says string }{
+		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3' && document.querySelector('.text .words').textContent === 'one'"},
+		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
+		{"data/broken.json", "json", "document.querySelector('.area').innerText.includes('no JSON')"},
+		{"data/random.bin", "hex", "document.querySelector('.hex').dataset.rows === '18750'"},
+		{"sounds/tone.wav", "audio", "Math.round(document.querySelector('audio').duration) === 2"},
+		{"pictures/mark.svg", "image", "document.querySelector('.picture').naturalWidth === 80"},
+		{"pages/page.html", "text", "document.querySelector('.text').innerText.includes('<script>')"},
+		{"odd/<img src=x onerror=window.evil=1>.txt", "text", "document.querySelector('#detail h2').textContent.startsWith('<img')"},
+		{"odd/a b?#%.txt", "text", "document.querySelector('.text').innerText.includes('signs')"},
+		{"odd/naïve été.txt", "text", "document.querySelector('.text').innerText.includes('accents')"},
+		{"empty", "text", "true"},
+		{"pictures/sunset.png", "image", "document.querySelector('.picture').naturalWidth === 320"},
+	} {
+		b.run("document.body.dataset.preview = ''")
+		b.visit("#/album.caf/" + escaped(c.path))
+		b.wait("document.body.dataset.preview === '" + c.mode + "'")
+		b.wait(c.says)
+	}
+	b.shot("image-1280-light")
+	b.accessible("image")
+	if eval[bool](b, "!!window.evil") {
+		t.Error("something of the archive was executed")
+	}
+	// A long text is read piece by piece, and its lines keep their numbers.
+	b.visit("#/album.caf/logs/long.log")
+	b.wait("document.body.dataset.preview === 'text' && +document.querySelector('.text').dataset.lines > 500")
+	b.shot("text-1280-light")
+	b.accessible("text")
+	if n := eval[int](b, "+document.querySelector('.text').dataset.lines"); n > 6000 {
+		t.Errorf("%d lines were read for the first ones", n)
+	}
+	for range 60 {
+		b.run("(e => { e.scrollTop = e.scrollHeight })(document.querySelector('.text'))")
+		if eval[bool](b, "document.querySelector('.text').dataset.lines === '30000'") {
+			break
+		}
+		n := b.text("document.querySelector('.text').dataset.lines")
+		b.wait("document.querySelector('.text').dataset.lines !== '" + n + "'")
+	}
+	b.run("(e => { e.scrollTop = e.scrollHeight })(document.querySelector('.text'))")
+	b.wait("[...document.querySelectorAll('.text .line')].some(l => !l.hidden && l.innerText.includes('line 30000 of') && l.innerText.trim().startsWith('30000'))")
+	b.run("document.querySelector('.text').scrollTop = 0") // the beginning was forgotten
+	b.wait("[...document.querySelectorAll('.text .line')].some(l => !l.hidden && l.innerText.includes('line 1 of'))")
+	b.run("document.querySelector('[data-mode=hex]').click()")
+	b.wait("document.body.dataset.preview === 'hex'")
+	b.shot("hex-1280-light")
+	b.media("dark")
+	b.wait("document.documentElement.dataset.theme === 'dark'")
+	b.shot("hex-1280-dark")
+	b.accessible("bytes in the dark")
+}
+
+func escaped(path string) string {
+	r := strings.NewReplacer("%", "%25", "<", "%3C", ">", "%3E", " ", "%20", "?", "%3F", "#", "%23")
+	return r.Replace(path)
+}
+
+func TestLinksLeadDeepAndBack(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b.visit("#/album.caf/pictures/2026/raw/IMG_0042.dng?sort=size-desc")
+	b.wait("document.body.dataset.preview === 'hex'")
+	if got := b.text("document.querySelector('#crumbs').innerText.replaceAll('\\n', '')"); got != "album.caf/pictures/2026/raw/IMG_0042.dng" {
+		t.Errorf("crumbs say %q", got)
+	}
+	b.wait("document.querySelector('[role=treeitem][aria-selected]').innerText.trim() === 'raw'")
+	b.click("#crumbs a:nth-of-type(2)")
+	b.wait("document.body.dataset.path === 'pictures' && document.body.dataset.preview === ''")
+	b.run("history.back()")
+	b.wait("document.body.dataset.path.endsWith('IMG_0042.dng') && document.body.dataset.preview === 'hex'")
+	b.run("history.forward()")
+	b.wait("document.body.dataset.path === 'pictures'")
+	b.expect("404")
+	b.visit("#/album.caf/no/such/file")
+	b.wait("document.querySelector('[role=alert]')?.innerText.includes('nothing of this name')")
+	b.visit("#/no-such-archive")
+	b.wait("document.querySelector('[role=alert]')?.innerText.includes('nothing of this name')")
+	b.shot("missing-1280-light")
+}
+
+func TestTheMapNamesAndOpens(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.tar"), holdall.OpenOptions{})))
+	b.visit("#/album.tar?tab=map")
+	b.wait("document.body.dataset.map")
+	b.shot("map-1280-light")
+	b.accessible("map")
+	for _, what := range []string{"contents", "headers"} {
+		if !eval[bool](b, "document.querySelector('.legend').innerText.includes('"+what+"')") {
+			t.Errorf("the legend does not say %s: %s", what, b.text("document.querySelector('.legend').innerText"))
+		}
+	}
+	whole := b.text("document.body.dataset.map")
+	c := b.rect(".map")
+	b.wheel(c.X+c.W/2, c.Y+c.H/2, -240)
+	b.wait("document.body.dataset.map !== '" + whole + "'")
+	b.wait("location.hash.includes('from=')") // the address says where one is
+	for range 3 {
+		was := b.text("document.body.dataset.map")
+		b.wheel(c.X+c.W/2, c.Y+40, -240)
+		b.wait("document.body.dataset.map !== '" + was + "'")
+	}
+	b.hover(c.X+c.W/2, c.Y+44)
+	b.wait("document.body.dataset.over && !document.querySelector('.tip').hidden")
+	b.shot("map-zoomed-1280-light")
+	// By keys: from cell to cell to one that is an entry's, and into it.
+	b.key("0")
+	b.wait("document.body.dataset.map === '" + whole + "'")
+	b.visit("#/album.tar/data/random.bin?tab=map")
+	b.wait("document.body.dataset.preview === 'hex'")
+	b.wait("document.body.dataset.map !== '" + whole + "'") // it goes to where the file lies
+	b.shot("map-file-1280-light")
+	b.run("document.querySelector('.map').focus()")
+	b.key(strings.Repeat(kb.ArrowDown, 20))
+	b.wait("document.body.dataset.over")
+	b.key("+")
+	b.key("0")
+	b.wait("document.body.dataset.map === '" + whole + "'")
+	// A click opens what is there: random.bin is long enough to be clicked at.
+	b.visit("#/album.tar?tab=map")
+	b.wait("document.body.dataset.path === ''")
+	spans := eval[[]float64](b, "fetch('api/map/of?a=album.tar&path=data/random.bin').then(r => r.json()).then(r => [r.spans[0][0] + r.spans[0][1] / 2])")
+	size := eval[float64](b, "+document.body.dataset.map.split('-')[1]")
+	cols := int(c.W) / 8
+	lines := int(c.H) / 8
+	cell := int(spans[0] / size * float64(cols*lines))
+	b.hover(c.X+float64(cell%cols*8)+3, c.Y+float64(cell/cols*8)+3)
+	b.wait("document.body.dataset.over === 'data/random.bin'")
+	b.do(clickAt(c.X+float64(cell%cols*8)+3, c.Y+float64(cell/cols*8)+3))
+	b.wait("document.body.dataset.path === 'data/random.bin' && document.body.dataset.preview === 'hex'")
+	b.media("dark")
+	b.shot("map-1280-dark")
+	b.accessible("map in the dark")
+}
+
+func TestTheTreemapGoesDownAndUp(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 4")
+	b.shot("treemap-1280-light")
+	b.accessible("treemap")
+	b.wait("document.activeElement.classList.contains('box')")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.path !== '' && document.body.dataset.ready === '1'")
+	first := b.text("document.body.dataset.path")
+	b.key(kb.Backspace)
+	b.wait("document.body.dataset.path === '' && document.activeElement.innerText.startsWith('" + first + "')")
+	b.key(kb.ArrowRight)
+	b.wait("!document.activeElement.innerText.startsWith('" + first + "')")
+	b.media("dark")
+	b.shot("treemap-1280-dark")
+	b.accessible("treemap in the dark")
+}
+
+func TestACheckListsProblemsAndMarksThem(t *testing.T) {
+	started(t)
+	sound := albumFile(t, "album.caf")
+	bad := damaged(t, sound, album()["data/random.bin"])
+	b := open(t, served(t, shown(t, sound, holdall.OpenOptions{}), shown(t, bad, holdall.OpenOptions{})))
+	b.visit("#/damaged.caf?tab=verify")
+	b.wait("document.body.dataset.check === 'none'")
+	b.key(kb.Enter) // the first button has the focus
+	b.wait("document.body.dataset.check === 'complete'")
+	b.wait("document.querySelectorAll('.problems li.error').length === 1")
+	if !eval[bool](b, "document.querySelector('.problems li').innerText.includes('data/random.bin')") {
+		t.Errorf("the problem is listed as %q", b.text("document.querySelector('.problems li').innerText"))
+	}
+	b.shot("check-1280-light")
+	b.accessible("check")
+	b.click(".problems .button")
+	b.wait("document.body.dataset.tab === 'map' && document.body.dataset.map")
+	b.wait("document.querySelector('.legend').innerText.includes('problems')")
+	marked := eval[int](b, "fetch('api/map?a=damaged.caf&cells=2000').then(r => r.arrayBuffer()).then(b => { const n = new DataView(b).getUint32(0, true), c = new Uint8Array(b, 4 + n); let k = 0; for (let i = 2; i < c.length; i += 8) k += c[i] >> 1 & 1; return k; })")
+	if marked == 0 {
+		t.Error("no cell of the map is marked")
+	}
+	b.shot("check-map-1280-light")
+	b.visit("#/")
+	b.wait("document.querySelector('[data-health=damaged]')")
+	b.visit("#/album.caf?tab=verify")
+	b.wait("document.body.dataset.check === 'none'")
+	b.click("#check-full")
+	b.wait("document.body.dataset.check === 'complete' && document.body.dataset.health === 'good'")
+	b.media("dark")
+	b.shot("check-1280-dark")
+	b.accessible("check in the dark")
+}
+
+func TestArraysAreDrawn(t *testing.T) {
+	b := open(t, served(t, shown(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar", holdall.OpenOptions{})))
+	b.visit("#/p07_from_hdf5.lindi.tar?tab=about&view=zarr")
+	b.wait("document.querySelectorAll('.props tbody tr').length > 5")
+	b.shot("about-1280-light")
+	b.accessible("about")
+	b.visit("#/p07_from_hdf5.lindi.tar/gz?view=zarr")
+	b.wait("document.body.dataset.preview === 'array' && document.body.dataset.plot?.startsWith('line')")
+	b.shot("array-1280-light")
+	b.visit("#/p07_from_hdf5.lindi.tar/chunked?view=zarr")
+	b.wait("document.body.dataset.plot?.startsWith('image')")
+	b.shot("image-array-1280-light")
+	b.accessible("array")
+	b.visit("#/p07_from_hdf5.lindi.tar/names?view=zarr")
+	b.wait("document.querySelector('.elements')")
+	b.visit("#/p07_from_hdf5.lindi.tar/gz/.zarray?view=zarr")
+	b.wait("document.body.dataset.preview === 'json'")
+	b.visit("#/p07_from_hdf5.lindi.tar/lindi.json")
+	b.wait("document.body.dataset.preview === 'json'")
+}
+
+func TestNodesHavePropertiesAndRevisions(t *testing.T) {
+	b := open(t, served(t, shown(t, unpacked(t, "types"), holdall.OpenOptions{}), shown(t, "../format/rvn/testdata/basic.rvn", holdall.OpenOptions{})))
+	b.visit("#/segmentstore/types/all")
+	b.wait("document.body.dataset.preview === 'node' && document.querySelectorAll('.props tbody tr').length > 3")
+	b.shot("node-1280-light")
+	b.accessible("node")
+	b.run("document.querySelector('[data-mode=history]').click()")
+	b.wait("document.body.dataset.preview === 'history' && document.querySelectorAll('.steps li').length > 0")
+	b.shot("history-1280-light")
+	b.visit("#/segmentstore?tab=map")
+	b.wait("document.body.dataset.map")
+	b.visit("#/basic.rvn?tab=about")
+	b.wait("document.querySelector('.about').innerText.includes('RVN')")
+	b.visit("#/basic.rvn?view=meta")
+	b.wait("+document.body.dataset.total > 0")
+}
+
+func TestItFitsNarrowAndWideScreens(t *testing.T) {
+	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	for _, s := range []struct {
+		name string
+		w, h int64
+	}{{"360", 360, 740}, {"1920", 1920, 1080}} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.size(s.w, s.h)
+			b.media(scheme)
+			for _, at := range []struct{ name, hash, ready string }{
+				{"files", "#/album.caf/pictures", "document.body.dataset.survey === 'complete'"},
+				{"text", "#/album.caf/logs/long.log", "document.body.dataset.preview === 'text'"},
+				{"map", "#/album.caf?tab=map", "document.body.dataset.map"},
+				{"treemap", "#/album.caf?tab=treemap", "+document.body.dataset.boxes > 4"},
+				{"check", "#/album.caf?tab=verify", "document.body.dataset.check"},
+			} {
+				b.visit(at.hash)
+				b.wait(at.ready)
+				if over := eval[int](b, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
+					t.Errorf("%s at %s pixels sticks out by %d", at.name, s.name, over)
+				}
+				b.shot(at.name + "-" + s.name + "-" + scheme)
+			}
+		}
+	}
+	b.accessible("check at 1920")
+	b.size(360, 740)
+	b.visit("#/album.caf/logs/long.log")
+	b.wait("document.body.dataset.preview === 'text'")
+	b.accessible("text at 360")
+	b.run("document.querySelector('.close').click()")
+	b.wait("document.body.dataset.preview === ''")
+	b.accessible("files at 360")
+	// The toggle overrules the system, and is remembered.
+	b.media("light")
+	b.click("#theme")
+	b.wait("document.documentElement.dataset.theme === 'dark' && localStorage.getItem('theme') === 'dark'")
+	b.click("#theme")
+	b.wait("document.documentElement.dataset.theme === 'light' && localStorage.getItem('theme') === null")
+}
