@@ -113,7 +113,7 @@ func open(t *testing.T, srv *httptest.Server) *tab {
 				return
 			}
 			if m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleException {
-				b.wrong("the console says: " + m.Text)
+				b.wrong("the console says: " + m.Text + " at " + m.URL)
 			}
 		}
 	})

@@ -10,8 +10,6 @@ import (
 	"github.com/holdall/holdall"
 )
 
-func clickAt(x, y float64) chromedp.Action[chromedp.Void] { return chromedp.MouseClickXY(x, y) }
-
 // frames turns the page's own clock into how long frames took while something scrolls.
 const frames = `(async () => {
 	const g = document.getElementById('grid'), times = [];

@@ -28,6 +28,8 @@ type question struct {
 	w http.ResponseWriter
 	r *http.Request
 	q url.Values
+
+	asked context.Context // of the request itself, without limits of ours
 }
 
 func (h *Handler) routes() {
@@ -114,7 +116,7 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(h.ctx, cancel)()
-		q := &question{h, w, r.WithContext(ctx), r.URL.Query()}
+		q := &question{h, w, r.WithContext(ctx), r.URL.Query(), r.Context()}
 		if err := f(q); err != nil {
 			q.fail(err)
 		}
@@ -124,7 +126,7 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 // fail answers that something went wrong. Errors may name paths of this machine: only
 // those that are about the archive are told.
 func (q *question) fail(err error) {
-	if q.r.Context().Err() != nil && q.h.ctx.Err() == nil && !errors.Is(err, errSlow) {
+	if q.asked.Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for it
 	}
 	corrupt, isCorrupt := errors.AsType[*format.CorruptError](err)

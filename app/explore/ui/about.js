@@ -1,5 +1,5 @@
 // What is known of the archive as a whole.
-import { el, ask, size, num, count, say } from './base.js';
+import { el, ask, size, num, count } from './base.js';
 import { here, args, address, hasKind } from './app.js';
 import { health } from './archives.js';
 
@@ -14,7 +14,6 @@ export async function showAbout(main) {
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Cut off', s.error),
     (a.facts ?? []).map(f => row(f.key, f.value)), (a.notes ?? []).map(n => row('Unusual', n))));
   main.replaceChildren(box);
-  say('', a.title);
   if (!hasKind('arrays')) return;
   const { arrays, more } = await ask.json('arrays', args({}));
   box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Array', 'Type', 'Shape', 'Stored by'].map(t => el('th', { scope: 'col' }, t)))),

@@ -1,5 +1,5 @@
 // The page: what its address says is shown, and what is done changes the address.
-import { $, el, ask, say, problem, base, parent, fileURL } from './base.js';
+import { $, el, ask, say, size, count, problem, base, parent, fileURL } from './base.js';
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
@@ -143,6 +143,13 @@ function frame() {
   document.body.dataset.path = here.path;
 }
 
+/** Says at the foot of the page how much there is. */
+export function tell() {
+  const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
+  say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, archive.title);
+  document.body.dataset.survey = s.state;
+}
+
 async function fill() {
   const dir = folder();
   if (shown.tab !== here.tab) {
@@ -156,6 +163,7 @@ async function fill() {
   const isFile = entry && entry.kind !== 'dir';
   const special = entry && (entry.array || hasKind('node')) && here.tab === 'list';
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
+  tell();
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), panel ? detail.show(here.path, entry ?? { kind: 'dir', path: '' }) : detail.hide()]);
 }
 
@@ -169,6 +177,7 @@ function follow() {
       const now = await ask.json('archive', args({}));
       if (!archive || now.name !== archive.name) return;
       archive = now;
+      tell();
       screen?.surveyed?.(archive);
     } catch { /* the next one tells */ }
     follow();

@@ -68,8 +68,8 @@ export class ArrayView {
     if (this.range) { q.from = this.range[0]; q.to = this.range[1]; } else if (this.from.length) q.from = this.from.join(',');
     try {
       const r = await ask.raw('array/data', args(q), { signal: stop.signal });
-      this.w = JSON.parse(r.headers.get('Holdall-Window'));
       const b = await r.arrayBuffer();
+      this.w = JSON.parse(r.headers.get('Holdall-Window'));
       this.values = this.w.type === 'float32' ? new Float32Array(b) : new Float64Array(b);
       this.paint();
       document.body.dataset.plot = this.w.kind + ' ' + this.w.count.join('×');

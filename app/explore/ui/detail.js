@@ -1,5 +1,5 @@
 // The panel of an entry: what is in it, and what is known of it.
-import { el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
+import { $, el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
 import { here, args, urlOf, usual, hasKind, closeDetail, address } from './app.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
@@ -16,6 +16,7 @@ const types = {
 const mimes = { svg: 'image/svg+xml', jpg: 'image/jpeg' };
 const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0 ? '' : b.slice(i + 1).toLowerCase(); };
 const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
+const covering = matchMedia('(max-width: 860px)');
 const most = { json: 4 << 20, image: 64 << 20 };
 
 /** Whether bytes look like text: no NUL, whole characters, few controls. */
@@ -30,14 +31,21 @@ function isText(b) {
 }
 
 export class Detail {
-  constructor(box) { this.box = box; this.turn = 0; }
-  close() { this.hide(); }
+  constructor(box) { this.box = box; this.turn = 0; this.wide = () => this.cover(); covering.addEventListener('change', this.wide); }
+  close() { this.hide(); covering.removeEventListener('change', this.wide); }
   hide() {
     this.turn++;
     this.drop(); this.path = undefined;
     this.box.hidden = true; this.box.replaceChildren();
     document.body.dataset.preview = '';
     document.body.classList.remove('detailed');
+    this.cover();
+  }
+  /** On a narrow screen the panel covers the rest, which then cannot be reached by keys either. */
+  cover() {
+    const covers = covering.matches && !this.box.hidden;
+    for (const c of $('main').children) c.inert = covers; // it stays a landmark
+    if (covers && !this.box.contains(document.activeElement)) this.box.querySelector('.close')?.focus();
   }
   drop() { this.body?.close?.(); this.body = undefined; this.content?.close(); this.content = undefined; if (this.blob) URL.revokeObjectURL(this.blob); this.blob = undefined; }
   async show(path, entry) {
@@ -62,6 +70,7 @@ export class Detail {
     this.box.replaceChildren(
       el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: closeDetail }, '×')),
       el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
+    this.cover();
     let modes;
     if (entry.fault) modes = ['info'];
     else if (isDir) modes = entry.array ? ['array', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
@@ -93,6 +102,8 @@ export class Detail {
     const area = this.area, mine = this.turn;
     area.className = 'area as-' + m;
     area.replaceChildren();
+    const scrolls = ['text', 'hex'].includes(m) ? undefined : { tabindex: '0', role: 'region', 'aria-label': this.entry.path || 'Root' };
+    for (const k of ['tabindex', 'role', 'aria-label']) if (scrolls) area.setAttribute(k, scrolls[k]); else area.removeAttribute(k);
     document.body.dataset.preview = 'loading';
     try {
       await this['show_' + m](area, this.entry);

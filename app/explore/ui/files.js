@@ -19,7 +19,7 @@ export class Files {
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
     this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), this.zip);
     main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
-    this.rows = new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => this.hits ? undefined : this.pages.need(a, b) });
+    this.rows = new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => { this.point(); if (!this.hits) this.pages.need(a, b); } });
     this.pages = new Pages((o, n, signal) => this.get(o, n, signal), err => { if (err) say(err.message); this.rows.draw(); this.mark(); });
     this.grid.addEventListener('keydown', e => this.key(e));
     this.grid.addEventListener('click', e => {
@@ -45,7 +45,7 @@ export class Files {
       this.pages.clear(); clearTimeout(this.timer);
       this.first = this.load();
       await this.first;
-      if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1, true);
+      if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1);
     }
     if (here.q && here.q !== $('q').value) { $('q').value = here.q; await this.ask(here.q); }
     if (file) { const i = this.index(file); if (i >= 0) this.select(i); }
@@ -111,9 +111,7 @@ export class Files {
     this.surveyed(archive);
   }
   surveyed(a) {
-    const v = a.survey, soFar = v.state === 'running' ? '…' : '';
-    say(`${count(v.entries, 'entry', 'entries')}${soFar} · ${size(v.bytes)}${soFar} of content · ${size(a.stored)} stored${v.error ? ' · ' + v.error : ''}`, a.title);
-    document.body.dataset.survey = v.state;
+    const v = a.survey;
     if (v.state !== 'running' && !this.summed) { // folders have sizes now
       this.summed = true;
       if (!this.hits && this.state?.dirs && this.dir !== undefined) { this.pages.clear(); this.rows.draw(); }
@@ -142,12 +140,16 @@ export class Files {
     when.textContent = this.hits ? '' : time(r.t);
   }
   mark() {
-    if (this.sel >= 0) this.grid.setAttribute('aria-activedescendant', 'row-' + this.sel); else this.grid.removeAttribute('aria-activedescendant');
+    this.point();
     document.body.dataset.sel = this.sel < 0 ? '' : this.pathAt(this.sel) ?? '';
   }
-  select(i, still) {
+  /** Tells who cannot see it which row is chosen, if that row exists now. */
+  point() {
+    if (this.sel >= 0 && $('row-' + this.sel)) this.grid.setAttribute('aria-activedescendant', 'row-' + this.sel); else this.grid.removeAttribute('aria-activedescendant');
+  }
+  select(i) {
     this.sel = Math.max(-1, Math.min(i, this.rows.total - 1));
-    if (this.sel >= 0) this.rows.show(this.sel); else if (!still) this.rows.draw(); else this.rows.draw();
+    if (this.sel >= 0) this.rows.show(this.sel); else this.rows.draw();
     this.mark();
   }
   open(i) {

@@ -1,5 +1,5 @@
 // The byte map: the whole archive as a picture, from all of it down to single entries.
-import { el, ask, say, size, num, count, hex, css, later, middle, base, problem } from './base.js';
+import { $, el, ask, say, size, num, count, hex, css, later, middle, base, problem } from './base.js';
 import { go, here, args, archive, note } from './app.js';
 
 const words = { content: 'contents', header: 'headers', index: 'index', journal: 'journal', padding: 'padding', trash: 'trash', unknown: 'unknown', gap: 'holes', overlap: 'overlaps' };
@@ -22,7 +22,7 @@ export class ByteMap {
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
     this.tip = el('div', { class: 'tip', hidden: true });
     const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
-    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'The whole archive', () => this.go(0, this.size))));
+    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
     this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
     main.append(el('div', { class: 'mapped' }, this.bar, this.strip, this.stage, this.legend));
     this.cursor = -1;
@@ -57,7 +57,7 @@ export class ByteMap {
     await Promise.all([this.overview(), this.load(), file !== undefined && this.mark(file)]);
     if (file !== undefined && here.from === undefined && this.chosen?.length) this.reach();
     this.canvas.focus({ preventScroll: true });
-    say(`${count(archive.survey.entries, 'entry', 'entries')} · ${size(this.size)}`, this.map?.coarse ? 'There is too much to show single entries.' : '');
+    if (this.map?.coarse) $('aside').textContent = 'There is too much to show single entries.';
   }
   /** Marks where an entry lies. */
   async mark(path) {
@@ -136,6 +136,7 @@ export class ByteMap {
     if (!m || this.closed) return;
     const began = performance.now(), dpr = Math.min(2, devicePixelRatio || 1), W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight), [cols, side] = this.grid(), P = this.palette();
     this.gridNow = [cols, side];
+    Object.assign(c.dataset, { cols, side, cells: m.cells });
     c.width = W * dpr; c.height = H * dpr; c.style.width = W + 'px'; c.style.height = H + 'px';
     const g = c.getContext('2d'), img = g.createImageData(c.width, c.height), out = new Uint32Array(img.data.buffer), pack = ([r, q, b]) => (255 << 24 | b << 16 | q << 8 | r) >>> 0;
     const mix = (a, b, t) => a.map((x, i) => x + (b[i] - x) * t | 0);

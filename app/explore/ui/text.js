@@ -88,7 +88,7 @@ export class Hex {
     this.box = el('div', { class: 'hex', tabindex: '0', role: 'region', 'aria-label': 'Bytes' });
     box.append(this.box);
     this.parts = new Map(); // 4 KiB each
-    this.per = box.clientWidth < 520 ? 8 : 16;
+    this.per = box.clientWidth < 610 ? 8 : 16;
     this.digits = Math.max(6, content.size.toString(16).length);
     this.rows = new Rows(this.box, { height: 20, make: () => el('div', { class: 'line' }, el('span', { class: 'no' }), el('span', { class: 'code' }), el('span', { class: 'chars' })), fill: (r, i) => this.fill(r, i), need: (a, b) => this.need(a, b) });
     scrollKeys(this.box, this.rows);

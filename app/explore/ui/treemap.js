@@ -1,6 +1,6 @@
 // What takes the room in a folder, as boxes.
-import { el, ask, say, size, num, count, join, problem, parent } from './base.js';
-import { go, args, archive } from './app.js';
+import { el, ask, size, num, count, join, problem, parent } from './base.js';
+import { go, args } from './app.js';
 
 /** Lays boxes of these sizes out in a rectangle, as square as they can be (Bruls and others). */
 function squarify(sizes, W, H) {
@@ -8,6 +8,7 @@ function squarify(sizes, W, H) {
   let x = 0, y = 0, w = W, h = H, i = 0;
   while (i < area.length) {
     const side = Math.min(w, h);
+    if (side < 1) { out.push({ x, y, w: 0, h: 0 }); i++; continue; } // too little to be seen
     let sum = 0, k = i, worst = Infinity;
     while (k < area.length) {
       const s = sum + area[k], now = Math.max(side * side * area[i] / (s * s), s * s / (side * side * Math.max(area[k], 1e-9)));
@@ -52,7 +53,6 @@ export class Treemap {
     } catch (err) { if (err.name !== 'AbortError') { this.what.textContent = ''; this.box.replaceChildren(problem(err)); } return; }
     const d = this.data;
     this.what.textContent = `${size(d.bytes)} in ${count(d.files, 'file')}`;
-    say(`${count(archive.survey.entries, 'entry', 'entries')} · ${size(archive.survey.bytes)} of content`, archive.title);
     this.make();
     this.paint();
     const back = from !== undefined && parent(from) === dir ? this.items.find(b => b.path === from) : undefined;
@@ -76,6 +76,7 @@ export class Treemap {
     squarify(this.items.map(b => b.size), W, H).forEach((r, i) => {
       const s = this.items[i].el.style;
       s.left = r.x + 'px'; s.top = r.y + 'px'; s.width = Math.max(1, r.w - 2) + 'px'; s.height = Math.max(1, r.h - 2) + 'px';
+      this.items[i].el.hidden = r.w * r.h < 3;
       this.items[i].rect = r;
       this.items[i].el.classList.toggle('tiny', r.w < 46 || r.h < 20);
       this.items[i].el.classList.toggle('flat', r.h < 40);
@@ -91,7 +92,7 @@ export class Treemap {
     let best, least = Infinity;
     for (const b of this.items) {
       const [u, v] = mid(b.rect), along = (u - x) * d[0] + (v - y) * d[1], across = Math.abs((u - x) * d[1]) + Math.abs((v - y) * d[0]);
-      if (along > 1 && !b.el.disabled && along + 2 * across < least) { least = along + 2 * across; best = b; }
+      if (along > 1 && !b.el.disabled && !b.el.hidden && along + 2 * across < least) { least = along + 2 * across; best = b; }
     }
     best?.el.focus();
   }

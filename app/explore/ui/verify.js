@@ -1,5 +1,5 @@
 // A check of the archive: how far it is, and what it found.
-import { el, ask, say, size, num, count, hex, duration, problem } from './base.js';
+import { el, ask, size, num, count, hex, duration, problem } from './base.js';
 import { here, args, address, archive, hasKind } from './app.js';
 import { health } from './archives.js';
 
@@ -22,7 +22,7 @@ export class Check {
   }
   close() { this.events?.close(); }
   focus() { (this.full.hidden ? this.stop : this.full).focus(); }
-  async show() { if (!this.events) this.listen(); say(`${size(archive.stored)} stored`, archive.title); this.focus(); }
+  async show() { if (!this.events) this.listen(); this.focus(); }
   listen() {
     this.events?.close();
     this.problems = []; this.list.replaceChildren(); this.shown = 0;
