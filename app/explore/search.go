@@ -35,18 +35,32 @@ type pattern struct {
 func newPattern(s string) *pattern {
 	p := &pattern{ascii: true}
 	for w := range strings.FieldsSeq(s) {
-		w = strings.ToLower(format.Unescape(w))
-		p.words = append(p.words, []byte(w))
-		for i := range len(w) {
-			p.ascii = p.ascii && w[i] < utf8.RuneSelf
+		word := lower(nil, []byte(format.Unescape(w)))
+		p.words = append(p.words, word)
+		for _, c := range word {
+			p.ascii = p.ascii && c < utf8.RuneSelf
 		}
 	}
 	return p
 }
 
+// lower appends name in small letters. Bytes that are no UTF-8 stay what they are.
+func lower(to, name []byte) []byte {
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRune(name[i:])
+		if r == utf8.RuneError && n == 1 {
+			to = append(to, name[i])
+		} else {
+			to = utf8.AppendRune(to, unicode.ToLower(r))
+		}
+		i += n
+	}
+	return to
+}
+
 func (p *pattern) matches(name []byte) bool {
-	p.low = p.low[:0]
-	if p.ascii {
+	if p.ascii { // letters of others than ASCII are not asked for
+		p.low = p.low[:0]
 		for _, c := range name {
 			if 'A' <= c && c <= 'Z' {
 				c |= 0x20
@@ -54,15 +68,7 @@ func (p *pattern) matches(name []byte) bool {
 			p.low = append(p.low, c)
 		}
 	} else {
-		for i := 0; i < len(name); {
-			r, n := utf8.DecodeRune(name[i:])
-			if r == utf8.RuneError && n == 1 {
-				p.low = append(p.low, name[i])
-			} else {
-				p.low = utf8.AppendRune(p.low, unicode.ToLower(r))
-			}
-			i += n
-		}
+		p.low = lower(p.low[:0], name)
 	}
 	for _, w := range p.words {
 		if !bytes.Contains(p.low, w) {

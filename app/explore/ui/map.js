@@ -159,7 +159,15 @@ export class ByteMap {
     g.putImageData(img, 0, 0);
     g.scale(dpr, dpr);
     const frame = (i, colour, width) => { g.strokeStyle = colour; g.lineWidth = width; g.strokeRect((i % cols) * side - 0.5, Math.floor(i / cols) * side - 0.5, side, side); };
-    for (const [a, b] of chosen.slice(0, 200)) for (let i = Math.max(0, Math.floor((a - m.from) / per)), end = Math.min(m.cells, Math.ceil((b - m.from) / per), i + 4000); i < end; i++) frame(i, P.ink, 1.5);
+    for (const [a, b] of chosen.slice(0, 200)) {
+      // A frame around each line of cells of it.
+      for (let i = Math.max(0, Math.floor((a - m.from) / per)), end = Math.min(m.cells, Math.ceil((b - m.from) / per)); i < end;) {
+        const n = Math.min(end - i, cols - i % cols);
+        g.strokeStyle = P.ink; g.lineWidth = 2;
+        g.strokeRect((i % cols) * side, Math.floor(i / cols) * side, n * side - 1, side - 1);
+        i += n;
+      }
+    }
     if (this.brush) { const [a, b] = this.brush; g.fillStyle = P.ink; g.globalAlpha = 0.25; for (let i = Math.min(a, b); i <= Math.max(a, b); i++) g.fillRect((i % cols) * side, Math.floor(i / cols) * side, side, side); g.globalAlpha = 1; }
     if (this.cursor >= 0) { frame(this.cursor, css('--panel'), 4); frame(this.cursor, P.ink, 2); }
     document.body.dataset.paint = (performance.now() - began).toFixed(1);
