@@ -28,9 +28,9 @@ export class ByteMap {
     this.cursor = -1;
     this.watch = new ResizeObserver(() => this.resized());
     this.watch.observe(this.stage);
-    this.resized = later(() => { if (this.size) { this.overview(); this.load(); } }, 60);
+    this.resized = later(() => { if (this.size && !this.closed) { this.overview(); this.load(); } }, 60);
     this.look = later(i => this.at(i), 40);
-    this.noteSoon = later(() => { if (here.tab === 'map') note(this.from === 0 && this.to === this.size ? { from: undefined, to: undefined } : { from: this.from, to: this.to }); }, 200);
+    this.noteSoon = later(() => { if (here.tab === 'map' && !this.closed) note(this.from === 0 && this.to === this.size ? { from: undefined, to: undefined } : { from: this.from, to: this.to }); }, 200);
     this.events();
   }
   close() { this.watch.disconnect(); this.under?.abort(); this.looking?.abort(); this.closed = true; }
@@ -88,6 +88,7 @@ export class ByteMap {
     this.paintStrip();
   }
   async load() {
+    if (this.closed) return;
     this.layout();
     this.under?.abort();
     const stop = this.under = new AbortController(), began = performance.now();
