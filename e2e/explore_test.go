@@ -79,6 +79,12 @@ func TestFilesAreFoundByKeysAlone(t *testing.T) {
 	b.shot("keys-1280-light")
 	b.key(kb.Escape)
 	b.wait("!document.getElementById('keys').open")
+	b.key("m")
+	b.wait("document.body.dataset.tab === 'map' && document.body.dataset.ready === '1'")
+	b.find("img_0042") // leads to the list, and nothing of what is typed is lost
+	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
+	b.key(kb.Escape)
+	b.wait("document.getElementById('q').value === '' && document.activeElement.id === 'grid'")
 	for key, tab := range map[string]string{"m": "map", "t": "treemap", "v": "verify", "i": "about", "l": "list"} {
 		b.key(key)
 		b.wait("document.body.dataset.tab === '" + tab + "' && document.body.dataset.ready === '1'")
@@ -340,6 +346,7 @@ func TestItFitsNarrowAndWideScreens(t *testing.T) {
 	b.accessible("files at 360")
 	// The toggle overrules the system, and is remembered.
 	b.media("light")
+	b.wait("document.documentElement.dataset.theme === 'light'")
 	b.click("#theme")
 	b.wait("document.documentElement.dataset.theme === 'dark' && localStorage.getItem('theme') === 'dark'")
 	b.click("#theme")

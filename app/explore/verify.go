@@ -141,8 +141,8 @@ func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	if p.Off >= 0 {
 		off := p.Off
 		j.Off = &off
-		j.spans = []mark{{p.Volume, p.Off, 1}}
-	} else if p.HasEntry {
+	}
+	if p.HasEntry { // all of its content is in doubt
 		if e, err := v.in.Lookup(ctx, p.Entry); err == nil && e.Kind.HasContent() && e.Fault == nil {
 			for s, err := range v.in.Extents(ctx, e) {
 				if err != nil || len(j.spans) == 16 {
@@ -153,6 +153,9 @@ func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 				}
 			}
 		}
+	}
+	if len(j.spans) == 0 && p.Off >= 0 {
+		j.spans = []mark{{p.Volume, p.Off, 1}}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -139,6 +139,7 @@ function frame() {
   }
   $('title').textContent = here.archive; $('title').hidden = here.tab === 'verify' || here.tab === 'about';
   $('side').hidden = here.tab !== 'list' && here.tab !== 'treemap';
+  if (here.tab !== 'list') $('q').value = '';
   document.body.dataset.tab = here.tab;
   document.body.dataset.path = here.path;
 }
@@ -227,8 +228,8 @@ $('help').addEventListener('click', help);
 $('theme').addEventListener('click', () => window.toggleTheme());
 $('skip').addEventListener('click', e => { e.preventDefault(); (screen?.focus ? screen : $('main')).focus(); });
 $('q').addEventListener('input', () => {
-  if (here.tab !== 'list') { const q = $('q').value; go({ tab: 'list' }); $('q').value = q; }
-  const wait = () => screen?.search ? screen.search($('q').value) : setTimeout(wait, 50);
+  if (here.tab !== 'list') go({ tab: 'list', path: folder() });
+  const wait = () => screen?.search && document.body.dataset.ready ? screen.search($('q').value) : setTimeout(wait, 50);
   wait();
 });
 $('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); screen?.focus?.(); } });

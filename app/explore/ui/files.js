@@ -40,7 +40,8 @@ export class Files {
     const sort = here.sort;
     if (this.dir !== dir || this.sort !== sort) {
       const moved = this.dir !== dir, from = this.dir;
-      this.dir = dir; this.sort = sort; this.hits = undefined; $('q').value = '';
+      this.dir = dir; this.sort = sort; this.hits = undefined;
+      if (document.activeElement !== $('q')) $('q').value = ''; // who types goes on
       this.asking?.abort();
       this.pages.clear(); clearTimeout(this.timer);
       this.first = this.load();
