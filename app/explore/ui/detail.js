@@ -166,7 +166,7 @@ export class Detail {
     const n = await ask.json('node', args({ path: e.path }));
     const props = Object.entries(n.properties ?? {});
     const text = p => {
-      const v = p.value ?? p.values ?? p;
+      const { type: _, ...rest } = p, v = p.value ?? p.values ?? rest;
       const one = x => typeof x === 'string' ? x : JSON.stringify(x);
       return Array.isArray(v) ? v.slice(0, 50).map(one).join('\n') + (v.length > 50 ? `\n… ${count(v.length - 50, 'more', 'more')}` : '') : one(v);
     };

@@ -1,6 +1,6 @@
 // What is in a folder, or what a search found: a table of any length.
 import { $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
-import { go, here, args, archive, urlOf, usual, note } from './app.js';
+import { go, here, args, archive, urlOf, usual, hasKind, note } from './app.js';
 import { Rows, Pages } from './rows.js';
 
 const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];
@@ -106,7 +106,7 @@ export class Files {
     const s = this.state;
     if (this.hits || !s) return;
     const more = s.complete ? '' : '…';
-    this.what.textContent = [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && count(s.total - s.dirs, 'file')].filter(Boolean).join(', ') + more;
+    this.what.textContent = [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && (hasKind('node') ? count(s.total - s.dirs, 'property', 'properties') : count(s.total - s.dirs, 'file'))].filter(Boolean).join(', ') + more;
     this.empty.hidden = s.total > 0;
     this.empty.textContent = 'This folder is empty.';
     this.surveyed(archive);
