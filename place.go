@@ -12,6 +12,18 @@ import (
 // round trips.
 func (a *Archive) IsNear() bool { return store.IsNear(a.st) }
 
+// Store returns the store that the archive is in, by its [Archive.Name]; nil of a folder of
+// files.
+func (a *Archive) Store() store.Store {
+	if a.IsDir() {
+		return nil
+	}
+	return a.st
+}
+
+// Options are how the archive was asked to be opened.
+func (a *Archive) Options() OpenOptions { return a.asked }
+
 // ModTime returns when the archive was written, zero if that is not known: of a folder
 // it is not.
 func (a *Archive) ModTime(ctx context.Context) time.Time {

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/app/explore"
 	"github.com/holdall/holdall/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -200,7 +201,13 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		return err
 	}
 
-	site := serve.NewSite(set, serve.SiteOptions{CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
+	source := &pageSource{set: set}
+	page := explore.New(source, explore.Options{Log: log})
+	defer func() {
+		page.Close()
+		source.release()
+	}()
+	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
 	if o.s3 {
 		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
