@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
@@ -234,52 +235,108 @@ func (b *builder) number(x *format.Extent) (n int, ok bool) {
 	return n, true
 }
 
-// gather gives all rows to the sorter.
+// A batch is rows on their way to the sorter.
+type batch struct {
+	rows    []row
+	entries []format.Entry
+	keys    [][]byte
+	values  [][]byte
+	room    []byte // of both
+	err     error
+}
+
+const batchRows = 512
+
+// newBatch has room for all its entries: rows lead to them.
+func newBatch() *batch {
+	return &batch{rows: make([]row, 0, batchRows), entries: make([]format.Entry, 0, batchRows)}
+}
+
+// gather gives all rows to the sorter. The archive is gone through, rows are encoded, and
+// sorted, each on a goroutine of its own.
 func (b *builder) gather() error {
-	contiguous, _ := b.r.(format.Contiguous)
-	var s state
-	var r row
-	var key, value []byte
-	lastDir := ""
 	b.head.Volumes = nil
-	var e format.Entry
-	r.entry = &e
-	for next, err := range b.r.Entries(b.ctx) {
-		e = next
-		if err == nil {
-			err = check(&e)
+	lastDir := ""
+	return pipe.Ordered(b.ctx, b.batches(), 1, func(_ context.Context, t *batch) { t.encode() }, func(t *batch) error {
+		if t.err != nil {
+			return t.err
 		}
-		if err == nil && b.rank == maxRows {
-			err = fmt.Errorf("more than %d entries", int64(maxRows))
-		}
-		if err != nil {
-			return err
-		}
-		r.place, r.implied = placeOf(e.Name), false
-		r.one, r.elsewhere, r.extents = false, false, r.extents[:0]
-		if err := b.locate(&r, contiguous); err != nil {
-			return err
-		}
-		r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(&e, b.head.Chunk)
-		b.rank++
-		b.proof += r.proofs
-		s.reset()
-		key = r.appendKey(key[:0])
-		value = s.appendRow(value[:0], &r)
-		if len(value) > maxPage/4 { // attributes, or a name, of megabytes
-			return fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(e.Name)), len(value))
-		}
-		if err := b.sort.Add(key, value); err != nil {
-			return err
-		}
-		if r.dir != lastDir && r.dir != "" {
-			lastDir = r.dir
-			if err := b.imply(r.dir); err != nil {
+		for i := range t.rows {
+			if err := b.sort.Add(t.keys[i], t.values[i]); err != nil {
 				return err
 			}
+			if dir := t.rows[i].dir; dir != lastDir && dir != "" {
+				lastDir = dir
+				if err := b.imply(dir); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, func(*batch) {})
+}
+
+// batches yields the rows of all entries.
+func (b *builder) batches() iter.Seq2[*batch, error] {
+	return func(yield func(*batch, error) bool) {
+		contiguous, _ := b.r.(format.Contiguous)
+		t := newBatch()
+		for e, err := range b.r.Entries(b.ctx) {
+			if err == nil {
+				err = check(&e)
+			}
+			if err == nil && b.rank == maxRows {
+				err = fmt.Errorf("more than %d entries", int64(maxRows))
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			t.entries = append(t.entries, e)
+			t.rows = append(t.rows, row{place: placeOf(e.Name), entry: &t.entries[len(t.rows)]})
+			r := &t.rows[len(t.rows)-1]
+			if err := b.locate(r, contiguous); err != nil {
+				yield(nil, err)
+				return
+			}
+			r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(r.entry, b.head.Chunk)
+			b.rank++
+			b.proof += r.proofs
+			if len(t.rows) == batchRows {
+				if !yield(t, nil) {
+					return
+				}
+				t = newBatch()
+			}
+		}
+		if len(t.rows) > 0 {
+			yield(t, nil)
 		}
 	}
-	return nil
+}
+
+// encode makes keys and values of rows.
+func (t *batch) encode() {
+	var s state
+	ends := make([]int, 0, 2*len(t.rows))
+	for i := range t.rows {
+		r := &t.rows[i]
+		s.reset()
+		from := len(t.room)
+		t.room = r.appendKey(t.room)
+		ends = append(ends, len(t.room))
+		t.room = s.appendRow(t.room, r)
+		ends = append(ends, len(t.room))
+		if n := len(t.room) - from; n > maxPage/4 { // attributes, or a name, of megabytes
+			t.err = fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(r.entry.Name)), n)
+			return
+		}
+	}
+	t.keys, t.values = make([][]byte, len(t.rows)), make([][]byte, len(t.rows))
+	at := 0
+	for i := range t.rows {
+		t.keys[i], t.values[i], at = t.room[at:ends[2*i]], t.room[ends[2*i]:ends[2*i+1]], ends[2*i+1]
+	}
 }
 
 func clip(s string) string { return s[:min(len(s), 64)] }
@@ -323,7 +380,7 @@ func (b *builder) locate(r *row, contiguous format.Contiguous) error {
 		r.one, r.off, r.volume = true, b.xs[0].Off, b.volumes[0]
 		return nil
 	}
-	r.extents = appendExtents(r.extents, b.xs, b.volumes)
+	r.extents = appendExtents(nil, b.xs, b.volumes)
 	return nil
 }
 
