@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
@@ -81,18 +78,12 @@ func appendMember(b []byte, i, size int) []byte {
 }
 
 // manyMembers writes an archive of n members, most of them small.
-func manyMembers(t testing.TB, n int, wrap func(io.Writer) io.WriteCloser) disk {
+func manyMembers(t testing.TB, n int) disk {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.tar")
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var to io.Writer = f
-	var z io.WriteCloser
-	if wrap != nil {
-		z = wrap(f)
-		to = z
 	}
 	var b []byte
 	for i := range n {
@@ -101,30 +92,16 @@ func manyMembers(t testing.TB, n int, wrap func(io.Writer) io.WriteCloser) disk 
 			if i == n-1 {
 				b = append(b, make([]byte, 2*blockSize)...)
 			}
-			if _, err := to.Write(b); err != nil {
+			if _, err := f.Write(b); err != nil {
 				t.Fatal(err)
 			}
 			b = b[:0]
-		}
-	}
-	if z != nil {
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return disk{path: path}
-}
-
-var wraps = map[string]func(io.Writer) io.WriteCloser{
-	"plain": nil,
-	"gzip":  func(w io.Writer) io.WriteCloser { z, _ := gzip.NewWriterLevel(w, 1); return z },
-	"zstd": func(w io.Writer) io.WriteCloser {
-		z, _ := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
-		return z
-	},
 }
 
 func heap() uint64 {
@@ -138,7 +115,7 @@ func heap() uint64 {
 // first few, and extents that are asked for meanwhile are those of a loaded archive.
 func TestStreamedEntriesAreNotKept(t *testing.T) {
 	const n = 60_000
-	st := manyMembers(t, n, nil)
+	st := manyMembers(t, n)
 	r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Once: true})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +152,7 @@ func TestStreamedEntriesAreNotKept(t *testing.T) {
 
 // Streamed or loaded, entries are the same.
 func TestStreamedEntriesAreTheLoadedOnes(t *testing.T) {
-	st := manyMembers(t, 3000, nil)
+	st := manyMembers(t, 3000)
 	var lists [2][]format.Entry
 	for i := range lists {
 		r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Once: i == 1})
@@ -200,7 +177,7 @@ func TestStreamedEntriesAreTheLoadedOnes(t *testing.T) {
 
 func BenchmarkOpen(b *testing.B) {
 	b.Run("1000000", func(b *testing.B) {
-		st := manyMembers(b, 1_000_000, nil)
+		st := manyMembers(b, 1_000_000)
 		for b.Loop() {
 			r, err := open(b.Context(), st, "x.tar", format.OpenOptions{})
 			if err != nil {
@@ -221,7 +198,7 @@ func BenchmarkOpen(b *testing.B) {
 
 func BenchmarkOnce(b *testing.B) {
 	b.Run("1000000", func(b *testing.B) {
-		st := manyMembers(b, 1_000_000, nil)
+		st := manyMembers(b, 1_000_000)
 		for b.Loop() {
 			r, err := open(b.Context(), st, "x.tar", format.OpenOptions{Once: true})
 			if err != nil {
