@@ -51,6 +51,9 @@ type Options struct {
 	Poll time.Duration
 	// Log is told what goes wrong; nil is nobody.
 	Log *slog.Logger
+
+	// opens has the system say what is opened and closed, as old ones do anyway. For tests.
+	opens bool
 }
 
 // An Owner is a user and a group.

@@ -5,9 +5,10 @@ package mount
 import (
 	"context"
 	"io"
-	"os"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -15,23 +16,50 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A file is open. What is read of it is of the version that it was opened in.
+// A file is being read: one that is open, or, where the system does not say what is open,
+// a sequence of reads. What is read of it is of the version that it was begun in.
 type file struct {
 	f    *filesystem
+	n    *node
 	v    *version
 	e    holdall.Entry
-	run  bool  // its content is a run in a file of this machine
-	off  int64 // there
-	slow bool  // reading ahead is of use
+	run  bool // its content is a run in a file of this machine
+	slow bool // reading ahead is of use
 
-	mu    sync.Mutex
-	end   int64 // of what was read last
-	steps int   // how many reads came one after the other
-	asked int64 // how far the disk was asked
-	ahead *ahead
+	mu     sync.Mutex
+	end    int64 // of what was read last
+	steps  int   // how many reads came one after the other
+	asked  int64 // how far the disk was asked
+	ahead  *ahead
+	closed bool
+	used   time.Time // last; of readings
+}
+
+// newFile takes a use of v over if it succeeds.
+func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
+	fd, _, run, err := v.a.InFile(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	x := &file{f: f, n: n, v: v, e: e, run: run && fd != nil}
+	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
+	return x, nil
+}
+
+// Init looks at what the system can do, before it asks for anything. Where it can go
+// without, it is not to say what is opened and closed, which takes longer than most reads
+// do. Then all who read a file read the same, so nothing may change below them.
+func (f *filesystem) Init(s *fuse.Server) {
+	f.unopened = mayGoUnopened && !f.o.opens && s.KernelSettings().Flags64()&fuse.CAP_NO_OPEN_SUPPORT != 0
+	for _, t := range f.trees {
+		f.unopened = f.unopened && t.Reopen == nil
+	}
 }
 
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if f.unopened {
+		return fuse.ENOSYS // it is opened all the same, and nobody asks again
+	}
 	n, v, done, code := f.at(in.NodeId)
 	if code != fuse.OK {
 		return code
@@ -45,23 +73,19 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	}
 	ctx := f.request(cancel)
 	defer ctx.end()
+	var x *file
 	e, err := f.entry(ctx, v, n)
-	var fd *os.File
-	x := &file{f: f, v: v}
 	if err == nil {
 		err = faultOf(&e)
 	}
 	if err == nil {
-		x.e = e
-		fd, x.off, x.run, err = v.a.InFile(ctx, e)
+		x, err = f.newFile(ctx, n, v, e)
 	}
 	if err != nil {
 		code := f.gone(v, n, err)
 		done()
 		return code
 	}
-	x.run = x.run && fd != nil
-	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
 	out.Fh = f.handles.add(x)
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return fuse.OK
@@ -69,11 +93,17 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { f.handles.close(in.Fh) }
 
+// Write is asked for only where somebody has made the mount writable behind our back and
+// has opened a file without asking.
+func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse.Status) {
+	return 0, fuse.EROFS
+}
+
 // Close ends what is read ahead.
 func (x *file) Close() error {
 	x.mu.Lock()
 	a := x.ahead
-	x.ahead = nil
+	x.ahead, x.closed = nil, true
 	x.mu.Unlock()
 	if a != nil {
 		x.f.aheads.drop(a)
@@ -88,6 +118,30 @@ func (x *file) Close() error {
 const worthHandingOn = 64 << 10
 
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	ctx := f.request(cancel)
+	defer ctx.end()
+	if f.unopened {
+		n, v, done, code := f.at(in.NodeId)
+		if code != fuse.OK {
+			return nil, code
+		}
+		defer done()
+		if v == nil {
+			return nil, fuse.Status(syscall.EISDIR)
+		}
+		e, err := f.entry(ctx, v, n)
+		if err == nil {
+			err = faultOf(&e)
+		}
+		var x *file
+		if err == nil && e.Size > worthAhead {
+			x, err = f.readings.of(ctx, f, n, v, e, int64(in.Offset))
+		}
+		if err != nil {
+			return nil, f.gone(v, n, err)
+		}
+		return f.read(ctx, v, e, x, in, buf)
+	}
 	x, ok := f.handles.get(in.Fh).(*file)
 	if !ok {
 		return nil, fuse.EBADF
@@ -97,20 +151,23 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		// must not get among the new ones.
 		return nil, fuse.Status(syscall.ESTALE)
 	}
+	return f.read(ctx, x.v, x.e, x, in, buf)
+}
+
+// read reads an entry; x is what else is known of who reads it, nil if that is nothing.
+func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	off := int64(in.Offset)
 	if off < 0 {
 		return nil, fuse.EINVAL
 	}
-	n := min(int64(in.Size), int64(len(buf)), x.e.Size-off)
+	n := min(int64(in.Size), int64(len(buf)), e.Size-off)
 	if n <= 0 {
 		return fuse.ReadResultData(nil), fuse.OK
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
-	if x.run && n >= worthHandingOn && canSplice {
-		fd, at, ok, err := x.v.a.InFile(ctx, x.e)
+	if n >= worthHandingOn && canSplice && (x == nil || x.run) {
+		fd, at, ok, err := v.a.InFile(ctx, e)
 		if err != nil {
-			return nil, f.status(x.v, x.e.Name, err)
+			return nil, f.status(v, e.Name, err)
 		}
 		if ok {
 			if from, n := x.next(off, n); n > 0 {
@@ -124,11 +181,122 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return fuse.ReadResultData(buf[:got]), fuse.OK
 		}
 	}
-	got, err := x.v.a.ReadAt(ctx, x.e, buf[:n], off)
+	got, err := v.a.ReadAt(ctx, e, buf[:n], off)
 	if err != nil && err != io.EOF {
-		return nil, f.status(x.v, x.e.Name, err)
+		return nil, f.status(v, e.Name, err)
 	}
 	return fuse.ReadResultData(buf[:got]), fuse.OK
+}
+
+// readings are the sequences of reads of large files, those that went on last, where the
+// system does not say what is open. Several may be of one file, at different places.
+type readings struct {
+	mu     sync.Mutex
+	all    []*file // the one used last at the end
+	sweep  *time.Timer
+	closed bool
+}
+
+const (
+	mostReadings = 64 // of all files
+	mostOfOne    = 4  // of one file
+	// restAfter is how long nobody reads on before what was read ahead is given up.
+	restAfter = 5 * time.Second
+)
+
+// of returns the sequence that a read of a file belongs to, or a new one. It may be closed
+// before it is used.
+func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, e holdall.Entry, off int64) (*file, error) {
+	if x := rs.find(n, off); x != nil {
+		return x, nil
+	}
+	v.uses.Add(1)
+	x, err := f.newFile(ctx, n, v, e)
+	if err != nil {
+		v.done()
+		return nil, err
+	}
+	x.end, x.used = off, time.Now()
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	// Another may have come meanwhile that this read is near to: they are two then.
+	if rs.all = append(rs.all, x); len(rs.all) > mostReadings {
+		rs.close(0)
+	}
+	if rs.sweep == nil {
+		rs.sweep = time.AfterFunc(restAfter, rs.rest)
+	}
+	return x, nil
+}
+
+// find returns the sequence that a read goes on with, or the one that it takes the place
+// of where a file has as many as it may have; nil if there is neither.
+func (rs *readings) find(n *node, off int64) *file {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	at, oldest, many := -1, -1, 0
+	for i, x := range rs.all {
+		if x.n != n {
+			continue
+		}
+		if many++; oldest < 0 {
+			oldest = i
+		}
+		if x.isNear(off) {
+			at = i
+		}
+	}
+	if at < 0 && many >= mostOfOne {
+		at = oldest
+	}
+	if at < 0 {
+		return nil
+	}
+	x := rs.all[at]
+	x.used = time.Now()
+	rs.all = append(append(rs.all[:at], rs.all[at+1:]...), x)
+	return x
+}
+
+// close ends one, which mu must be held for. It is waited for at the end of the mount.
+func (rs *readings) close(i int) {
+	x := rs.all[i]
+	rs.all = slices.Delete(rs.all, i, i+1)
+	x.f.aheads.ending.Go(func() { x.Close() })
+}
+
+// rest closes what nobody goes on with.
+func (rs *readings) rest() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for len(rs.all) > 0 && (rs.closed || time.Since(rs.all[0].used) >= restAfter) {
+		rs.close(0)
+	}
+	if rs.sweep = nil; len(rs.all) > 0 {
+		rs.sweep = time.AfterFunc(restAfter, rs.rest)
+	}
+}
+
+// drop ends those of a node that the system has forgotten.
+func (rs *readings) drop(n *node) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for i := len(rs.all) - 1; i >= 0; i-- {
+		if rs.all[i].n == n {
+			rs.close(i)
+		}
+	}
+}
+
+// closeAll ends all once nobody asks any more.
+func (rs *readings) closeAll() {
+	rs.mu.Lock()
+	rs.closed = true
+	if rs.sweep != nil {
+		rs.sweep.Stop()
+	}
+	rs.mu.Unlock()
+	rs.rest()
 }
 
 // faultOf says why an entry cannot be read, nil if it can.
@@ -156,13 +324,25 @@ const (
 	nearby = 2 << 20
 )
 
+// near reports whether a read may be the next one; mu must be held.
+func (x *file) near(off int64) bool { return off >= x.end-nearby && off <= x.end+nearby }
+
+func (x *file) isNear(off int64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.near(off)
+}
+
 // next notes a read of a file of this machine, and returns what had better be on its way
 // from the disk already, if reads are in sequence: the system's own guess is spoilt by
 // several reads at once.
 func (x *file) next(off, n int64) (from, size int64) {
+	if x == nil {
+		return 0, 0
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if off < x.end-nearby || off > x.end+nearby {
+	if !x.near(off) {
 		x.steps, x.asked = 0, 0
 	} else {
 		x.steps++
@@ -181,16 +361,19 @@ func (x *file) next(off, n int64) (from, size int64) {
 
 // sequential notes a read, and returns what reads ahead if reads are in sequence.
 func (x *file) sequential(off, n int64) *ahead {
-	if !x.slow {
+	if x == nil || !x.slow {
 		return nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if off < x.end-nearby || off > x.end+nearby {
+	if x.closed {
+		return nil
+	}
+	if !x.near(off) {
 		x.steps = 0
 		if x.ahead != nil {
 			x.f.aheads.drop(x.ahead)
-			go x.ahead.close()
+			x.f.aheads.ending.Go(x.ahead.close)
 			x.ahead = nil
 		}
 	} else if off >= x.end-n {
@@ -210,6 +393,8 @@ func (x *file) sequential(off, n int64) *ahead {
 type aheads struct {
 	mu  sync.Mutex
 	all []*ahead // the one used last at the end
+	// ending are those that nobody uses any more, until they have ended.
+	ending sync.WaitGroup
 }
 
 const mostAheads = 8
@@ -224,7 +409,7 @@ func (as *aheads) begin(ctx context.Context, v *version, e holdall.Entry, off in
 	}
 	as.mu.Unlock()
 	if old != nil {
-		go old.close()
+		as.ending.Go(old.close)
 	}
 	return a
 }

@@ -32,7 +32,9 @@ type filesystem struct {
 	people             people.People
 	nodes              nodes
 	handles            handles
+	readings           readings
 	aheads             aheads
+	unopened           bool // the system does not say what is opened and closed
 	quiet              quiet
 }
 
@@ -125,6 +127,10 @@ func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr
 	default:
 		a.Mode |= syscall.S_IFREG
 		a.Size = uint64(max(e.Size, 0))
+		if a.Size == 0 && faultOf(e) != nil {
+			// Of nothing nobody would read anything, and hear that it cannot be read.
+			a.Size = 1
+		}
 		a.Blocks = (a.Size + 511) / 512
 	}
 	if e.Kind != format.Dir {
@@ -251,7 +257,11 @@ func (f *filesystem) find(ctx context.Context, v *version, in *node, name string
 	return v.a.Lookup(ctx, whole)
 }
 
-func (f *filesystem) Forget(ino, times uint64) { f.nodes.forget(ino, times) }
+func (f *filesystem) Forget(ino, times uint64) {
+	if n := f.nodes.forget(ino, times); n != nil && f.unopened {
+		f.readings.drop(n)
+	}
+}
 
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n, v, done, code := f.at(in.NodeId)

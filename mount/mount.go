@@ -86,6 +86,8 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		cancel()
 		m.work.Wait()
 		f.handles.closeAll()
+		f.readings.closeAll()
+		f.aheads.ending.Wait()
 		for _, t := range f.trees {
 			t.turn(nil)
 		}

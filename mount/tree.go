@@ -246,16 +246,19 @@ func (ns *nodes) get(ino uint64) *node {
 	return ns.m[ino]
 }
 
-func (ns *nodes) forget(ino, times uint64) {
+// forget returns the node if the system does not know it any more.
+func (ns *nodes) forget(ino, times uint64) *node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	n := ns.m[ino]
 	if n == nil || ino == rootIno {
-		return
+		return nil
 	}
-	if n.refs -= min(times, n.refs); n.refs == 0 {
-		delete(ns.m, ino)
+	if n.refs -= min(times, n.refs); n.refs > 0 {
+		return nil
 	}
+	delete(ns.m, ino)
+	return n
 }
 
 // remember keeps a node's entry until others have been used.
