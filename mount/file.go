@@ -93,6 +93,9 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { f.handles.close(in.Fh) }
 
+// Flush is what closing a file asks for, once: there is nothing to write.
+func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
+
 // Write is asked for only where somebody has made the mount writable behind our back and
 // has opened a file without asking.
 func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse.Status) {
@@ -178,15 +181,20 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 	}
 	if a := x.sequential(off, n); a != nil {
 		if got, ok := a.read(ctx, buf[:n], off); ok {
-			return fuse.ReadResultData(buf[:got]), fuse.OK
+			return filled(buf[:got]), fuse.OK
 		}
 	}
 	got, err := v.a.ReadAt(ctx, e, buf[:n], off)
 	if err != nil && err != io.EOF {
 		return nil, f.status(v, e.Name, err)
 	}
-	return fuse.ReadResultData(buf[:got]), fuse.OK
+	return filled(buf[:got]), fuse.OK
 }
+
+// filled is an answer that is in memory. As a list of pieces it is written as it is; as
+// anything else the library would put it into a pipe first, at the cost of three calls of
+// the system, and then find that it had better not.
+func filled(b []byte) fuse.ReadResult { return fuse.ReadResultVector([][]byte{b}) }
 
 // readings are the sequences of reads of large files, those that went on last, where the
 // system does not say what is open. Several may be of one file, at different places.
