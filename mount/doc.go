@@ -52,8 +52,10 @@ type Options struct {
 	// Log is told what goes wrong; nil is nobody.
 	Log *slog.Logger
 
-	// opens has the system say what is opened and closed, as old ones do anyway. For tests.
+	// For tests: opens has the system say what is opened and closed, as old ones do
+	// anyway, and rest is for restAfter.
 	opens bool
+	rest  time.Duration
 }
 
 // An Owner is a user and a group.

@@ -1,7 +1,39 @@
 package mount
 
+import "time"
+
 // Shown is what an entry is called in a folder.
 var Shown = shown
 
-// Opening returns options by which the system says what is opened and closed.
-func Opening(o Options) Options { o.opens = true; return o }
+// Opening returns options by which the system says what is opened and closed, if that is
+// wanted, and by which nothing is read ahead after rest that nobody reads.
+func Opening(o Options, opens bool, rest time.Duration) Options {
+	o.opens, o.rest = opens, rest
+	return o
+}
+
+// Opened is how much has been opened.
+func (m *Mount) Opened() uint64 {
+	m.fs.handles.mu.RLock()
+	defer m.fs.handles.mu.RUnlock()
+	return m.fs.handles.last
+}
+
+// Forget makes the system forget all that it was told.
+func (m *Mount) Forget() {
+	for _, t := range m.fs.trees {
+		m.invalidate(t)
+	}
+}
+
+// Readings is how many sequences of reads go on, and how many files are read ahead.
+func (m *Mount) Readings() (all, ahead int) {
+	m.fs.readings.mu.Lock()
+	defer m.fs.readings.mu.Unlock()
+	m.fs.aheads.mu.Lock()
+	defer m.fs.aheads.mu.Unlock()
+	return len(m.fs.readings.all), len(m.fs.aheads.all)
+}
+
+// MostReadings is how many there may be.
+const MostReadings = mostReadings

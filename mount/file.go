@@ -199,6 +199,7 @@ func filled(b []byte) fuse.ReadResult { return fuse.ReadResultVector([][]byte{b}
 // readings are the sequences of reads of large files, those that went on last, where the
 // system does not say what is open. Several may be of one file, at different places.
 type readings struct {
+	after  time.Duration // until one that nobody goes on with is closed
 	mu     sync.Mutex
 	all    []*file // the one used last at the end
 	sweep  *time.Timer
@@ -232,7 +233,7 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 		rs.close(0)
 	}
 	if rs.sweep == nil {
-		rs.sweep = time.AfterFunc(restAfter, rs.rest)
+		rs.sweep = time.AfterFunc(rs.after, rs.rest)
 	}
 	return x, nil
 }
@@ -277,11 +278,11 @@ func (rs *readings) close(i int) {
 func (rs *readings) rest() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for len(rs.all) > 0 && (rs.closed || time.Since(rs.all[0].used) >= restAfter) {
+	for len(rs.all) > 0 && (rs.closed || time.Since(rs.all[0].used) >= rs.after) {
 		rs.close(0)
 	}
 	if rs.sweep = nil; len(rs.all) > 0 {
-		rs.sweep = time.AfterFunc(restAfter, rs.rest)
+		rs.sweep = time.AfterFunc(rs.after, rs.rest)
 	}
 }
 

@@ -45,6 +45,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	f := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: whoMounts(o), mounted: time.Now(), ctx: ctx,
 		nodes: nodes{m: map[uint64]*node{}}, handles: handles{m: map[uint64]handle{}},
+		readings: readings{after: cmp.Or(o.rest, restAfter)},
 	}
 	for _, tr := range trees {
 		t := &tree{Tree: tr, salt: hashStart, root: rootIno, again: make(chan struct{}, 1)}

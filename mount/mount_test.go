@@ -86,6 +86,14 @@ func mounted(t *testing.T, o mount.Options, trees ...mount.Tree) string {
 	return dir
 }
 
+// bothWays runs a test where the system says what is opened, and where it does not.
+func bothWays(t *testing.T, test func(*testing.T, mount.Options)) {
+	needFUSE(t)
+	for way, opens := range map[string]bool{"opening": true, "unopened": false} {
+		t.Run(way, func(t *testing.T) { test(t, mount.Opening(mount.Options{}, opens, 0)) })
+	}
+}
+
 func open(t *testing.T, address string, o holdall.OpenOptions) *holdall.Archive {
 	t.Helper()
 	a, err := holdall.Open(t.Context(), address, o)
@@ -351,11 +359,12 @@ func kinds(t *testing.T) string {
 	return p
 }
 
-func TestEntriesOfAllKinds(t *testing.T) {
-	needFUSE(t)
+func TestEntriesOfAllKinds(t *testing.T) { bothWays(t, entriesOfAllKinds) }
+
+func entriesOfAllKinds(t *testing.T, o mount.Options) {
 	p := kinds(t)
 	a := open(t, p, holdall.OpenOptions{})
-	dir := mounted(t, mount.Options{}, mount.Tree{Archive: a})
+	dir := mounted(t, o, mount.Tree{Archive: a})
 	stat := func(name string) *syscall.Stat_t {
 		t.Helper()
 		info, err := os.Lstat(filepath.Join(dir, name))
@@ -608,9 +617,10 @@ func openIn(t *testing.T, st store.Store, o holdall.OpenOptions) *holdall.Archiv
 }
 
 // Eight read at random while little is cached, and others list. HOLDALL_LONG makes it 30 s.
-func TestManyReadAtRandom(t *testing.T) {
-	needFUSE(t)
-	long := 1500 * time.Millisecond
+func TestManyReadAtRandom(t *testing.T) { bothWays(t, manyReadAtRandom) }
+
+func manyReadAtRandom(t *testing.T, o mount.Options) {
+	long := time.Second
 	if os.Getenv("HOLDALL_LONG") != "" {
 		long = 30 * time.Second
 	}
@@ -618,7 +628,7 @@ func TestManyReadAtRandom(t *testing.T) {
 		t.Run(formatName, func(t *testing.T) {
 			t.Parallel()
 			st, all := far(t, formatName, 40, 700_000)
-			dir := mounted(t, mount.Options{}, mount.Tree{Archive: openIn(t, st, holdall.OpenOptions{CacheBytes: 1 << 20})})
+			dir := mounted(t, o, mount.Tree{Archive: openIn(t, st, holdall.OpenOptions{CacheBytes: 1 << 20})})
 			var wg sync.WaitGroup
 			end := time.Now().Add(long)
 			var reads atomic.Int64
@@ -666,7 +676,10 @@ func TestManyReadAtRandom(t *testing.T) {
 }
 
 func TestAFailingSourceIsAnErrorOfThatRead(t *testing.T) {
-	needFUSE(t)
+	bothWays(t, aFailingSourceIsAnErrorOfThatRead)
+}
+
+func aFailingSourceIsAnErrorOfThatRead(t *testing.T, o mount.Options) {
 	st, all := far(t, "caf", 8, 300_000)
 	var broken atomic.Bool
 	wrong := errors.New("the cable is out")
@@ -678,7 +691,8 @@ func TestAFailingSourceIsAnErrorOfThatRead(t *testing.T) {
 	})
 	log := &journal{}
 	a := openIn(t, faulty, holdall.OpenOptions{CacheBytes: 1 << 16})
-	dir := mounted(t, mount.Options{Log: slog.New(slog.NewTextHandler(log, nil))}, mount.Tree{Archive: a})
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	dir := mounted(t, o, mount.Tree{Archive: a})
 	if b, err := os.ReadFile(filepath.Join(dir, "f000")); err != nil || !bytes.Equal(b, all["f000"]) {
 		t.Fatal(len(b), err)
 	}
@@ -732,14 +746,15 @@ func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 // Who is waiting for a read can be interrupted at once. The read is cancelled where the
 // system tells of it, which it does not of what it reads into its own cache.
-func TestAnInterruptedReadIsCancelled(t *testing.T) {
-	needFUSE(t)
+func TestAnInterruptedReadIsCancelled(t *testing.T) { bothWays(t, anInterruptedReadIsCancelled) }
+
+func anInterruptedReadIsCancelled(t *testing.T, o mount.Options) {
 	if _, err := exec.LookPath("dd"); err != nil {
 		t.Skip(err)
 	}
 	st, all := far(t, "caf", 4, 300_000)
 	s := &slow{Store: st, waiting: make(chan struct{}, 100), givenUp: make(chan error, 100)}
-	dir := mounted(t, mount.Options{}, mount.Tree{Archive: openIn(t, s, holdall.OpenOptions{CacheBytes: 1 << 16})})
+	dir := mounted(t, o, mount.Tree{Archive: openIn(t, s, holdall.OpenOptions{CacheBytes: 1 << 16})})
 	s.on.Store(true)
 	for _, args := range [][]string{{"dd", "iflag=direct", "bs=4096", "count=1", "of=/dev/null", "if=" + filepath.Join(dir, "f002")}, {"cat", filepath.Join(dir, "f001")}} {
 		cmd := exec.Command(args[0], args[1:]...)
@@ -772,12 +787,13 @@ func TestAnInterruptedReadIsCancelled(t *testing.T) {
 }
 
 // A mount that is to end ends, whoever still waits for a read.
-func TestAnUnmountEndsReads(t *testing.T) {
-	needFUSE(t)
+func TestAnUnmountEndsReads(t *testing.T) { bothWays(t, anUnmountEndsReads) }
+
+func anUnmountEndsReads(t *testing.T, o mount.Options) {
 	st, _ := far(t, "caf", 4, 300_000)
 	s := &slow{Store: st, waiting: make(chan struct{}, 100), givenUp: make(chan error, 100)}
 	dir := t.TempDir()
-	m, err := mount.New(dir, []mount.Tree{{Archive: openIn(t, s, holdall.OpenOptions{CacheBytes: 1 << 16})}}, mount.Options{})
+	m, err := mount.New(dir, []mount.Tree{{Archive: openIn(t, s, holdall.OpenOptions{CacheBytes: 1 << 16})}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -842,13 +858,15 @@ func versions(t *testing.T) (one, two []byte) {
 	return one, two
 }
 
-func TestAnArchiveThatChangedIsStale(t *testing.T) {
-	needFUSE(t)
+func TestAnArchiveThatChangedIsStale(t *testing.T) { bothWays(t, anArchiveThatChangedIsStale) }
+
+func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 	one, two := versions(t)
 	p := filepath.Join(t.TempDir(), "x.caf")
 	rewritten(t, p, one)
 	log := &journal{}
-	dir := mounted(t, mount.Options{Log: slog.New(slog.NewTextHandler(log, nil))}, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	dir := mounted(t, o, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
 	if b, err := os.ReadFile(filepath.Join(dir, "same")); err != nil || string(b) != "same" {
 		t.Fatal(string(b), err)
 	}
