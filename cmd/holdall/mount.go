@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +162,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		}
 		return err
 	}
+	moreToRun()
 	for i, address := range addresses {
 		at := dir
 		if len(addresses) > 1 {
@@ -187,6 +189,16 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		a.warn("%v", err)
 	}
 	return context.Cause(ctx)
+}
+
+// moreToRun lets more threads run than there are processors, unless the user has said how
+// many. Each of those that wait for what the system asks counts as one that runs, for a
+// while, and the library has one more of them than there are processors. So a request had
+// to wait until somebody saw that others did nothing.
+func moreToRun() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
 }
 
 // stateOf returns what stands for the bytes at an address, those of a folder too; "" if
