@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -66,6 +67,13 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 	}
 	x.m[key] = o
 	return o, nil
+}
+
+// held returns those that are open.
+func (x *objects) held() []store.Object {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Collect(maps.Values(x.m))
 }
 
 func (x *objects) close() error {

@@ -59,3 +59,17 @@ func (a *Archive) InFile(ctx context.Context, e Entry) (f *os.File, off int64, o
 	f, err = filer.File(ctx)
 	return f, x.Off, err == nil, err
 }
+
+// Look finds out whether the files of this machine that a is being read from are still
+// what they were; if one is not, it returns an error that is store.ErrChanged. Objects
+// elsewhere are not asked, and those not that nothing has been read of.
+func (a *Archive) Look(ctx context.Context) error {
+	for _, o := range a.objects.held() {
+		if filer, ok := o.(store.Filer); ok {
+			if _, err := filer.File(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

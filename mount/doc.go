@@ -46,8 +46,8 @@ type Options struct {
 	Owner *Owner
 	// NonEmpty mounts over a folder that is not empty. What is in it is out of sight.
 	NonEmpty bool
-	// Poll is how often archives that can be opened again are looked at; 0 is every 2 s
-	// on this machine, and every 30 s behind a network.
+	// Poll is how often archives are looked at that can be opened again, and others of
+	// this machine; 0 is every 2 s on this machine, and every 30 s behind a network.
 	Poll time.Duration
 	// Log is told what goes wrong; nil is nobody.
 	Log *slog.Logger

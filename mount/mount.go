@@ -80,6 +80,8 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		m.aside(t)
 		if t.Reopen != nil {
 			m.work.Go(func() { m.watch(t) })
+		} else if f.unopened && t.Archive.IsNear() {
+			m.work.Go(func() { m.look(t) })
 		}
 	}
 	go func() {
@@ -227,16 +229,47 @@ func (f *filesystem) changed(v *version) {
 	}
 }
 
+// every is how often an archive is looked at.
+func (f *filesystem) every(t *tree) time.Duration {
+	switch {
+	case f.o.Poll != 0:
+		return f.o.Poll
+	case t.Archive.IsNear():
+		return 2 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// look has the system forget an archive of this machine that has changed, so that it asks
+// again and hears of that: it opens files without asking, and reads what it has.
+func (m *Mount) look(t *tree) {
+	f := m.fs
+	tick := time.NewTicker(f.every(t))
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		v := t.use()
+		if v == nil {
+			return
+		}
+		err := v.a.Look(f.ctx)
+		v.done()
+		if errors.Is(err, store.ErrChanged) {
+			f.changed(v)
+			m.invalidate(t)
+			return
+		}
+	}
+}
+
 // watch opens an archive again once it has changed.
 func (m *Mount) watch(t *tree) {
 	f := m.fs
-	every := f.o.Poll
-	if every == 0 {
-		if every = 30 * time.Second; t.Archive.IsNear() {
-			every = 2 * time.Second
-		}
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(f.every(t))
 	defer tick.Stop()
 	must, said := false, false
 	for {

@@ -865,6 +865,7 @@ func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 	p := filepath.Join(t.TempDir(), "x.caf")
 	rewritten(t, p, one)
 	log := &journal{}
+	o.Poll = 50 * time.Millisecond
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	dir := mounted(t, o, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
 	if b, err := os.ReadFile(filepath.Join(dir, "same")); err != nil || string(b) != "same" {
@@ -890,6 +891,16 @@ func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 	for range 3 {
 		if _, err := os.ReadFile(filepath.Join(dir, "dir/x")); !errors.Is(err, syscall.ESTALE) {
 			t.Errorf("%v", err)
+		}
+	}
+	// What the system had in memory it is to forget.
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(filepath.Join(dir, "same"))
+		if errors.Is(err, syscall.ESTALE) {
+			break
+		}
+		if err != nil || string(b) != "same" || time.Now().After(deadline) {
+			t.Fatalf("%q, %v", b, err)
 		}
 	}
 	if n := log.count("\n"); n != 1 {
