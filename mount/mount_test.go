@@ -72,17 +72,7 @@ func (j *journal) count(s string) int {
 // mounted mounts archives for a test.
 func mounted(t *testing.T, o mount.Options, trees ...mount.Tree) string {
 	t.Helper()
-	needFUSE(t)
-	dir := t.TempDir()
-	m, err := mount.New(dir, trees, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if lazily, err := m.Unmount(); lazily || err != nil {
-			t.Errorf("unmounted lazily: %v, %v", lazily, err)
-		}
-	})
+	_, dir := whole(t, o, trees...)
 	return dir
 }
 
