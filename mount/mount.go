@@ -195,9 +195,10 @@ func (m *Mount) Unmount() (lazily bool, err error) {
 
 // detach takes it out of sight.
 func (m *Mount) detach() (lazily bool, err error) {
-	for try := range 4 {
+	for try := range 10 {
 		if try > 0 {
-			time.Sleep(time.Duration(try) * 10 * time.Millisecond) // of files that are being closed
+			// Whoever was just told that a read has ended still has to close the file.
+			time.Sleep(time.Duration(try) * 10 * time.Millisecond)
 		}
 		if err = unmount(m.dir, false); err == nil {
 			return false, nil
