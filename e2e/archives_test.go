@@ -146,7 +146,7 @@ func shown(t *testing.T, address string, o holdall.OpenOptions) explore.Archive 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close() })
-	return nodes.Add(explore.Archive{Name: filepath.Base(address), Address: filepath.Base(address), Archive: in, Store: st, Open: o})
+	return nodes.Add(explore.Archive{Name: filepath.Base(address), Address: filepath.Base(address), Archive: in})
 }
 
 // served serves archives with their explorer.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -30,6 +31,7 @@ type question struct {
 	q url.Values
 
 	asked context.Context // of the request itself, without limits of ours
+	about *shown          // held until it is answered
 }
 
 func (h *Handler) routes() {
@@ -113,11 +115,28 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 			fail(w, http.StatusForbidden, "forbidden", "pages of other sites get no answers")
 			return
 		}
+		h.mu.Lock()
+		if h.closed {
+			h.mu.Unlock()
+			fail(w, http.StatusServiceUnavailable, "closed", errClosed.Error())
+			return
+		}
+		h.wg.Add(1) // Close waits for it
+		h.mu.Unlock()
+		defer h.wg.Done()
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(h.ctx, cancel)()
-		q := &question{h, w, r.WithContext(ctx), r.URL.Query(), r.Context()}
+		q := &question{h: h, w: w, r: r.WithContext(ctx), q: r.URL.Query(), asked: r.Context()}
+		defer func() {
+			if q.about != nil {
+				h.letGo(q.about)
+			}
+		}()
 		if err := f(q); err != nil {
+			if q.about != nil {
+				h.changed(q.about, err)
+			}
 			q.fail(err)
 		}
 	}
@@ -149,8 +168,8 @@ func (q *question) fail(err error) {
 		fail(q.w, http.StatusBadRequest, "not-a-folder", "it is not a folder")
 	case errors.Is(err, errSlow):
 		fail(q.w, http.StatusGatewayTimeout, "slow", errSlow.Error())
-	case errors.Is(err, errMany):
-		fail(q.w, http.StatusServiceUnavailable, "busy", errMany.Error())
+	case errors.Is(err, store.ErrChanged):
+		fail(q.w, http.StatusConflict, "changed", "the archive was replaced or changed while it was read")
 	case isCorrupt:
 		fail(q.w, http.StatusUnprocessableEntity, string(corrupt.Code), corrupt.Message)
 	case isDigest:
@@ -209,7 +228,17 @@ func (q *question) view() (*view, error) {
 	if !q.q.Has("a") {
 		return nil, bad("a: expected the name of an archive")
 	}
-	return q.h.view(q.ctx(), q.q.Get("a"), q.q.Get("view"))
+	if q.about == nil {
+		s, err := q.h.take(q.ctx(), q.q.Get("a"))
+		if s != nil {
+			q.about = s
+		}
+		if err != nil {
+			return nil, err
+		}
+		q.w.Header().Set("Holdall-Archive", s.id) // another one if it was replaced since
+	}
+	return q.h.view(q.ctx(), q.about, q.q.Get("view"))
 }
 
 // path is the name that is asked about: as archives have it, any bytes.

@@ -47,15 +47,12 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	f := v.in.Format()
 	j := archiveJSON{Name: v.of.Name, Address: format.Escape(v.of.Address), Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: usualView(v.of.Archive),
 		Survey: v.survey.json(), Verify: h.verification(v.of.Name).json(), Can: []string{}}
-	if v.of.Store == nil {
+	if v.in.Store() == nil {
 		j.Views = nil
 	}
 	j.Stored, _ = v.in.StoredSize(ctx)
 	if !v.in.IsDir() {
-		j.Can = append(j.Can, "map")
-		if v.of.Store != nil {
-			j.Can = append(j.Can, "verify")
-		}
+		j.Can = append(j.Can, "map", "verify")
 	}
 	if v.name == zarrView {
 		j.Can = append(j.Can, "arrays")

@@ -8,6 +8,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -21,8 +22,6 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/store"
 )
 
 //go:embed ui
@@ -36,11 +35,16 @@ type Archive struct {
 	Address string
 	// Archive is open, in its usual view or the one its user wants.
 	Archive *holdall.Archive
-	// Store has it, under the name that Archive has. Without one nothing can be verified,
-	// and no other view be opened.
-	Store store.Store
-	// Open is how it was opened.
-	Open holdall.OpenOptions
+	// Version stands for its bytes, if that is known: what a check found is kept for as long
+	// as it is the same.
+	Version string
+	// Current, if not nil, says whether it is still what the source has by its name. It is
+	// asked with every question, so it should take no time.
+	Current func(ctx context.Context) bool
+	// Changed, if not nil, is told that reading it found its bytes to be others.
+	Changed func()
+	// Release, if not nil, is called once, when it is not used any more.
+	Release func()
 	// Node, if not nil, writes what a folder has besides entries as an object of JSON:
 	// the properties of a node, by type.
 	Node func(ctx context.Context, w io.Writer, path string) error
@@ -53,12 +57,12 @@ type Archive struct {
 type Source interface {
 	// Names lists them. It is asked again now and then: archives may come and go.
 	Names(ctx context.Context) ([]string, error)
-	// Open returns one of them, or an error that wraps fs.ErrNotExist. It stays open as long as
-	// the handler.
+	// Open returns one of them, or an error that wraps fs.ErrNotExist. It is open until it is
+	// released.
 	Open(ctx context.Context, name string) (Archive, error)
 }
 
-// List is a Source of archives that are open.
+// List is a Source of archives that are open, and stay so.
 type List []Archive
 
 // Names returns the names in their order.
@@ -87,14 +91,18 @@ type Options struct {
 	// one may take; 0 is 6 hours.
 	Verifies   int
 	VerifyTime time.Duration
+	// MaxOpen is how many archives are held that nobody asks about; 0 is 32. Idle is how long
+	// one of them is; 0 is five minutes.
+	MaxOpen int
+	Idle    time.Duration
 }
 
 // limits of what is held and answered.
 const (
-	maxFolders   = 96 << 20        // bytes of listings that are kept
-	maxWork      = 8               // requests that work at the same time
-	maxOpenViews = 64              // archives and views that are known at the same time
-	answerTime   = 2 * time.Minute // for a request
+	maxFolders = 96 << 20        // bytes of listings that are kept
+	maxWork    = 8               // requests that work at the same time
+	maxInUse   = 512             // archives that are in use at the same time
+	answerTime = 2 * time.Minute // for a request
 )
 
 // A Handler shows archives: the page at /, its parts below /ui/, and what it asks below
@@ -105,13 +113,16 @@ type Handler struct {
 	log *slog.Logger
 	mux *http.ServeMux
 
-	ctx  context.Context
-	stop context.CancelCauseFunc
-	wg   sync.WaitGroup
-	work chan struct{}
+	ctx       context.Context
+	stop      context.CancelCauseFunc
+	wg        sync.WaitGroup
+	work      chan struct{}
+	surveying chan struct{}
 
 	mu      sync.Mutex
+	closed  bool
 	shown   map[string]*shown
+	opens   int64
 	folders folderCache
 	verify  verifies
 }
@@ -120,123 +131,38 @@ var errClosed = errors.New("the explorer is closed")
 
 // New returns a handler that shows what src has.
 func New(src Source, o Options) *Handler {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Verifies == 0 {
-		o.Verifies = 2
-	}
-	if o.VerifyTime == 0 {
-		o.VerifyTime = 6 * time.Hour
-	}
-	h := &Handler{src: src, o: o, log: o.Log, work: make(chan struct{}, maxWork), shown: map[string]*shown{}}
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Verifies = cmp.Or(o.Verifies, 2)
+	o.VerifyTime = cmp.Or(o.VerifyTime, 6*time.Hour)
+	o.MaxOpen = cmp.Or(o.MaxOpen, 32)
+	o.Idle = cmp.Or(o.Idle, 5*time.Minute)
+	h := &Handler{src: src, o: o, log: o.Log, work: make(chan struct{}, maxWork), surveying: make(chan struct{}, maxSurveying), shown: map[string]*shown{}}
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.folders.list = map[folderKey]*folder{}
 	h.verify.of = map[string]*verification{}
 	h.routes()
+	h.wg.Go(h.dropIdle)
 	return h
 }
 
-// Close ends what is under way and waits for it. The archives stay open, but for views
-// that the handler opened itself.
+// Close ends what is under way, waits for it, and releases all archives. It may be called
+// again.
 func (h *Handler) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 	h.stop(errClosed)
 	h.wg.Wait()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	var errs []error
+	var all []*shown
 	for _, s := range h.shown {
-		for _, v := range s.views {
-			if v.ours {
-				errs = append(errs, v.in.Close())
-			}
-		}
+		all = append(all, s)
 	}
-	h.shown = map[string]*shown{}
+	clear(h.shown)
+	h.mu.Unlock()
+	var errs []error
+	for _, s := range all {
+		errs = append(errs, s.close())
+	}
 	return errors.Join(errs...)
-}
-
-// shown is an archive that somebody looked at.
-type shown struct {
-	Archive
-	opening sync.Mutex // one view at a time
-	views   map[string]*view
-}
-
-// A view is an archive in one of the ways to look at it.
-type view struct {
-	of   *shown
-	name string
-	in   *holdall.Archive
-	ours bool
-
-	survey survey
-}
-
-var errMany = errors.New("too many archives are looked at: expected fewer, or another server")
-
-// view returns an archive in a view; "" is the one that it is served in.
-func (h *Handler) view(ctx context.Context, archive, name string) (*view, error) {
-	h.mu.Lock()
-	s := h.shown[archive]
-	count := len(h.shown)
-	h.mu.Unlock()
-	if s == nil {
-		if count >= maxOpenViews {
-			return nil, errMany
-		}
-		a, err := h.src.Open(ctx, archive)
-		if err != nil {
-			return nil, err
-		}
-		h.mu.Lock()
-		if s = h.shown[archive]; s == nil {
-			s = &shown{Archive: a, views: map[string]*view{}}
-			h.shown[archive] = s
-		}
-		h.mu.Unlock()
-	}
-	usual := usualView(s.Archive)
-	if name == "" {
-		name = usual
-	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if v := s.views[name]; v != nil {
-		return v, nil
-	}
-	v := &view{of: s, name: name, in: s.Archive.Archive}
-	if name != usual {
-		f := v.in.Format()
-		if s.Store == nil || !slices.Contains(f.Views, name) {
-			return nil, &holdall.ViewError{Format: f.Name, View: name, Has: f.Views}
-		}
-		o := s.Archive.Open
-		o.View, o.Format = name, f.Name
-		in, err := holdall.OpenStore(ctx, s.Store, v.in.Name(), o)
-		if err != nil {
-			return nil, err
-		}
-		v.in, v.ours = in, true
-	}
-	h.mu.Lock()
-	s.views[name] = v
-	h.mu.Unlock()
-	return v, nil
-}
-
-// usualView is the name of the view that an archive is served in.
-func usualView(a Archive) string {
-	if a.Open.View != "" {
-		return a.Open.View
-	}
-	if v := a.Archive.Format().Views; len(v) > 0 {
-		return v[0]
-	}
-	return ""
-}
-
-// isNode reports whether an archive's folders may have more than entries.
-func (v *view) isNode() bool {
-	return v.of.Node != nil && v.name == usualView(v.of.Archive) && v.in.Format().Keeps&format.KeepsProperties != 0
 }

@@ -91,7 +91,7 @@ func opened(t testing.TB, st store.Store, name string, f *format.Format) explore
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close() })
-	return explore.Archive{Name: "x", Archive: in, Store: st, Open: o}
+	return explore.Archive{Name: "x", Archive: in}
 }
 
 func (s *site) get(path string, args ...string) (int, []byte, http.Header) {

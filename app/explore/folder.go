@@ -78,10 +78,13 @@ func (h *Handler) folder(v *view, dir string) *folder {
 		c.list[key] = f
 		ctx, cancel := context.WithCancel(h.ctx)
 		f.idle = time.AfterFunc(idleFolder, cancel)
+		h.hold(v.of)
 		h.wg.Go(func() {
+			defer h.letGo(v.of)
 			defer cancel()
 			f.read(ctx)
 			if f.err != nil {
+				h.changed(v.of, f.err)
 				c.drop(f)
 			}
 		})
@@ -96,6 +99,17 @@ func (c *folderCache) drop(f *folder) {
 	defer c.mu.Unlock()
 	if c.list[f.key] == f {
 		delete(c.list, f.key)
+	}
+}
+
+// forget forgets the folders of an archive.
+func (c *folderCache) forget(s *shown) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.list {
+		if key.v.of == s {
+			delete(c.list, key)
+		}
 	}
 }
 

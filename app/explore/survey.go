@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 )
 
 // A survey is one way through all entries of a view: how many there are, how much is below
@@ -53,6 +54,7 @@ const (
 	maxNames      = 256 << 20 // bytes of names that are kept of a survey
 	maxSurveys    = 384 << 20 // bytes of all surveys
 	maxDirs       = 300_000   // what lies deeper counts for the folder above
+	maxSurveying  = 4         // archives that are gone through at the same time
 	surveyStep    = 4096
 	surveyUnasked = "the archive was not gone through to its end"
 )
@@ -106,17 +108,30 @@ func (h *Handler) startSurvey(v *view) {
 	if s.err != nil && time.Since(s.used) < 5*time.Second {
 		return // it failed just now
 	}
+	if !h.hold(v.of) {
+		return
+	}
 	s.state, s.err, s.count, s.done, s.used = "running", nil, counts{}, make(chan struct{}), time.Now()
 	h.wg.Go(func() {
-		data, err := h.makeSurvey(h.ctx, v)
+		defer h.letGo(v.of)
+		var data *surveyed
+		var err error
+		select {
+		case h.surveying <- struct{}{}:
+			data, err = h.makeSurvey(h.ctx, v)
+			<-h.surveying
+		case <-h.ctx.Done():
+			err = errClosed
+		}
+		h.changed(v.of, err)
 		s.mu.Lock()
 		s.data, s.err, s.state, s.used = data, err, "complete", time.Now()
 		if err != nil {
 			s.state = "failed"
-			if corrupt, ok := errors.AsType[*format.CorruptError](err); !ok {
-				h.log.Error("cannot be gone through", "archive", format.Escape(v.of.Name), "error", err)
-			} else {
+			if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
 				s.err = corrupt
+			} else if h.ctx.Err() == nil && !errors.Is(err, store.ErrChanged) {
+				h.log.Error("cannot be gone through", "archive", format.Escape(v.of.Name), "error", err)
 			}
 		}
 		close(s.done)
@@ -321,8 +336,8 @@ func (s *survey) json() surveyJSON {
 
 // mapView is the view of an archive that is drawn: some show it as a whole in another one.
 func (h *Handler) mapView(ctx context.Context, v *view) (*view, error) {
-	if over := v.in.Format().Overview; over != "" && over != v.name && v.of.Store != nil {
-		return h.view(ctx, v.of.Name, over)
+	if over := v.in.Format().Overview; over != "" && over != v.name && v.in.Store() != nil {
+		return h.view(ctx, v.of, over)
 	}
 	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 )
 
 // maxProblems is how many problems of a check are kept; the others are counted.
@@ -24,9 +25,10 @@ type verifies struct {
 
 // A verification is a check of an archive. It goes on when the page is left.
 type verification struct {
-	cancel context.CancelCauseFunc
-	meter  holdall.Meter
-	begun  time.Time
+	cancel  context.CancelCauseFunc
+	meter   holdall.Meter
+	begun   time.Time
+	version string // of the archive
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -58,7 +60,51 @@ type mark struct {
 	off, len int64
 }
 
-var errCancelled = errors.New("the check was cancelled")
+var (
+	errCancelled = errors.New("the check was cancelled")
+	errReplaced  = errors.New("the archive was replaced or changed while it was checked")
+)
+
+// maxChecks is how many checks are remembered that have ended.
+const maxChecks = 256
+
+// reopened forgets what a check found in other bytes.
+func (c *verifies) reopened(archive, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.of[archive]; x != nil && x.is("complete") && x.version != version {
+		delete(c.of, archive)
+	}
+}
+
+// forget forgets what a check found in an archive that is another now. One that is under way
+// ends, and says why.
+func (c *verifies) forget(archive string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch x := c.of[archive]; {
+	case x == nil || x.is("failed"):
+	case x.is("running"):
+		x.cancel(errReplaced)
+	default:
+		delete(c.of, archive)
+	}
+}
+
+// trim forgets the check that ended first, if there are too many.
+func (c *verifies) trim() {
+	oldest, at := "", time.Time{}
+	for name, x := range c.of {
+		x.mu.Lock()
+		if !x.ended.IsZero() && (oldest == "" || x.ended.Before(at)) {
+			oldest, at = name, x.ended
+		}
+		x.mu.Unlock()
+	}
+	if len(c.of) > maxChecks && oldest != "" {
+		delete(c.of, oldest)
+	}
+}
 
 // startVerify starts a check of an archive.
 func (q *question) startVerify() error {
@@ -70,7 +116,7 @@ func (q *question) startVerify() error {
 	if err != nil {
 		return err
 	}
-	if v.of.Store == nil || v.in.IsDir() {
+	if v.in.IsDir() {
 		return bad("a folder has nothing that it could be checked by")
 	}
 	h := q.h
@@ -83,11 +129,14 @@ func (q *question) startVerify() error {
 		return &busyError{fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running)}
 	}
 	ctx, cancel := context.WithCancelCause(h.ctx)
-	x := &verification{cancel: cancel, begun: time.Now(), state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
+	x := &verification{cancel: cancel, begun: time.Now(), version: v.of.Version, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
 	x.meter.WantTotal = true
 	h.verify.of[v.of.Name] = x
 	h.verify.running++
+	h.verify.trim()
+	h.hold(v.of)
 	h.wg.Go(func() {
+		defer h.letGo(v.of)
 		x.run(ctx, h, v)
 		cancel(nil)
 		h.verify.mu.Lock()
@@ -100,11 +149,15 @@ func (q *question) startVerify() error {
 func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	ctx, stop := context.WithTimeoutCause(ctx, h.o.VerifyTime, fmt.Errorf("it took longer than %v", h.o.VerifyTime))
 	defer stop()
-	o := v.of.Archive.Open
+	o := v.of.Archive.Archive.Options()
 	o.View, o.Format = usualView(v.of.Archive), v.in.Format().Name
-	sum, err := holdall.Verify(ctx, v.of.Store, v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
+	sum, err := holdall.Verify(ctx, v.in.Store(), v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
 		x.found(ctx, v, p)
 	})
+	if err == nil && v.of.Current != nil && !v.of.Current(ctx) {
+		err = store.ErrChanged // what was looked at last may be the new one
+	}
+	h.changed(v.of, err)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sum, x.ended = sum, time.Now()
@@ -112,8 +165,13 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	switch {
 	case errors.Is(cause, errCancelled):
 		x.state = "cancelled"
+	case errors.Is(cause, errReplaced), errors.Is(err, store.ErrChanged):
+		// What was found is true of neither.
+		x.state, x.why, x.problems, x.counts = "failed", errReplaced.Error(), nil, map[string]int64{}
 	case err == nil:
 		x.state = "complete"
+	case h.ctx.Err() != nil:
+		x.state, x.why = "failed", errClosed.Error()
 	default:
 		x.state = "failed"
 		x.why = "it could not be checked; the server's log says why"

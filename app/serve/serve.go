@@ -190,7 +190,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 func (h *handler) tell(r *http.Request, err error) {
 	if h.served != nil && errors.Is(err, store.ErrChanged) {
-		h.served.stale() // the next request opens what is there now
+		h.served.Stale() // the next request opens what is there now
 	}
 	h.log.Error("cannot be served", "archive", h.a.Name(), "path", format.Escape(r.URL.Path), "error", err)
 }

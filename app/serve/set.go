@@ -54,8 +54,19 @@ type Archive struct {
 // Release ends the use of the archive.
 func (a *Archive) Release() { a.done.Do(func() { a.set.release(a.o) }) }
 
-// stale says that what was opened is not what is there any more.
-func (a *Archive) stale() {
+// Current reports whether what is served by its name is still this archive.
+func (a *Archive) Current(ctx context.Context) bool {
+	s := a.set
+	if s.isOld() {
+		_ = s.look(ctx, always) // what cannot be listed stays what it was
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !a.o.retired
+}
+
+// Stale says that what was opened is not what is there any more.
+func (a *Archive) Stale() {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
 	a.set.retire(a.o)
@@ -226,6 +237,13 @@ func (s *Set) look(ctx context.Context, most time.Duration) error {
 
 const always = time.Duration(1<<63 - 1)
 
+// isOld reports whether a list of a folder is.
+func (s *Set) isOld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.folders, func(f *listedFolder) bool { return time.Since(f.at) > f.Every })
+}
+
 // List returns what is served, in the order in which it was added, that of a folder by
 // name. Where a folder cannot be listed, what it had before is in it, and the error
 // says why.
@@ -255,12 +273,8 @@ var ErrNoArchive = fmt.Errorf("there is no archive of this name: %w", fs.ErrNotE
 func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	s.mu.Lock()
 	src, ok := s.known[name]
-	old := !ok
-	for _, f := range s.folders {
-		old = old || time.Since(f.at) > f.Every
-	}
 	s.mu.Unlock()
-	if old {
+	if !ok || s.isOld() {
 		most := always
 		if !ok {
 			most = time.Second // it may have come since

@@ -201,12 +201,10 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		return err
 	}
 
-	source := &pageSource{set: set}
-	page := explore.New(source, explore.Options{Log: log})
-	defer func() {
-		page.Close()
-		source.release()
-	}()
+	page := explore.New(&pageSource{set: set, log: log}, explore.Options{Log: log, MaxOpen: o.maxOpen})
+	defer page.Close()
+	// What it tells as it goes on, as that of a check, would otherwise be waited for.
+	defer context.AfterFunc(ctx, func() { page.Close() })()
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
 	if o.s3 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/holdall/holdall/app/explore"
@@ -9,13 +10,13 @@ import (
 	"github.com/holdall/holdall/app/serve"
 )
 
-// pageSource gives the explorer the archives that are served. They stay open for it until
-// it is released.
+// pageSource gives the explorer the archives that are served.
 type pageSource struct {
 	set *serve.Set
+	log *slog.Logger
 
 	mu   sync.Mutex
-	held []*serve.Archive
+	told string // what was wrong when they were listed last
 }
 
 func (s *pageSource) Names(ctx context.Context) ([]string, error) {
@@ -24,10 +25,27 @@ func (s *pageSource) Names(ctx context.Context) ([]string, error) {
 	for i, x := range all {
 		names[i] = x.Name
 	}
+	if ctx.Err() == nil {
+		s.tell(err)
+	}
 	if len(names) > 0 {
-		err = nil // of those that are there; the log has it
+		err = nil // of those that are there
 	}
 	return names, err
+}
+
+// tell logs why archives cannot be listed, once for as long as it is the same.
+func (s *pageSource) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text != s.told && text != "" {
+		s.log.Error("cannot be listed", "error", err)
+	}
+	s.told = text
 }
 
 func (s *pageSource) Open(ctx context.Context, name string) (explore.Archive, error) {
@@ -35,17 +53,5 @@ func (s *pageSource) Open(ctx context.Context, name string) (explore.Archive, er
 	if err != nil {
 		return explore.Archive{}, err
 	}
-	s.mu.Lock()
-	s.held = append(s.held, in)
-	s.mu.Unlock()
-	return nodes.Add(explore.Archive{Name: in.Name, Address: in.Address, Archive: in.Archive, Store: in.Archive.Store(), Open: in.Archive.Options()}), nil
-}
-
-func (s *pageSource) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, in := range s.held {
-		in.Release()
-	}
-	s.held = nil
+	return nodes.Add(explore.Archive{Name: in.Name, Address: in.Address, Archive: in.Archive, Version: in.Version, Current: in.Current, Changed: in.Stale, Release: in.Release}), nil
 }

@@ -17,11 +17,12 @@ import (
 
 // Add gives a what only its format has; of most that is nothing.
 func Add(a explore.Archive) explore.Archive {
-	if a.Store == nil || a.Archive.Format().Name != "oak" {
+	if a.Archive.Format().Name != "oak" {
 		return a
 	}
+	o := a.Archive.Options()
 	open := func(ctx context.Context) (*oak.Store, error) {
-		return oak.OpenStore(ctx, a.Store, a.Archive.Name(), format.OpenOptions{Limits: a.Open.Limits})
+		return oak.OpenStore(ctx, a.Archive.Store(), a.Archive.Name(), format.OpenOptions{Limits: o.Limits})
 	}
 	a.Node = func(ctx context.Context, w io.Writer, path string) (err error) {
 		s, err := open(ctx)
@@ -29,7 +30,7 @@ func Add(a explore.Archive) explore.Archive {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		t, err := s.Tree(ctx, a.Open.Param)
+		t, err := s.Tree(ctx, o.Param)
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func TestANodeHasPropertiesAndRevisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	a := nodes.Add(explore.Archive{Name: "x", Archive: in, Store: st, Open: o})
+	a := nodes.Add(explore.Archive{Name: "x", Archive: in})
 	for path, child := range map[string]string{".": "types", "types": "all"} {
 		var b bytes.Buffer
 		if err := a.Node(t.Context(), &b, path); err != nil {
@@ -97,7 +97,7 @@ func TestOtherFormatsGetNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if a := nodes.Add(explore.Archive{Archive: in, Store: local.New(".")}); a.Node != nil || a.History != nil {
+	if a := nodes.Add(explore.Archive{Archive: in}); a.Node != nil || a.History != nil {
 		t.Error("a folder has nodes")
 	}
 }

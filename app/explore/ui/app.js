@@ -144,10 +144,22 @@ function frame() {
   document.body.dataset.path = here.path;
 }
 
+/** What was shown is of an archive that is not there any more: all of it is asked for again. */
+let again = 0, news = '';
+addEventListener('replaced', () => {
+  if (!archive || Date.now() - again < 1500) return;
+  again = Date.now();
+  leave();
+  news = 'The archive was replaced; this is what it is now.';
+  setTimeout(() => { news = ''; if (archive) tell(); }, 15000);
+  show();
+});
+
 /** Says at the foot of the page how much there is. */
 export function tell() {
   const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
-  say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, archive.title);
+  say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, news || archive.title);
+  document.body.dataset.news = news;
   document.body.dataset.survey = s.state;
 }
 

@@ -45,6 +45,7 @@ async function watch(r, mine) {
     try {
       a = await ask.json('archive', { a: r.a.name });
     } catch (err) {
+      if (err.code === 'busy' && mine === round && r.tr.isConnected) { await new Promise(ok => setTimeout(ok, 2000)); continue; }
       r.cells.format.replaceChildren(problem(err));
       r.cells.format.colSpan = 5;
       for (const k of ['entries', 'content', 'stored', 'health']) r.cells[k].remove();

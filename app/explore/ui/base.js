@@ -46,6 +46,15 @@ export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
 }
 
+/** Tells the page when an archive is not the one any more that it asked about before. */
+const bytes = new Map();
+function noteBytes(archive, id) {
+  if (!id) return;
+  const was = bytes.get(archive);
+  bytes.set(archive, id);
+  if (was && was !== id) dispatchEvent(new Event('replaced'));
+}
+
 const question = (path, args) => {
   const q = new URLSearchParams();
   for (const [k, v] of Object.entries(args)) if (v !== undefined && v !== null && v !== '') q.set(k, v);
@@ -61,9 +70,11 @@ export const ask = {
       if (err.name === 'AbortError') throw err;
       throw new Failed('offline', 'the server does not answer');
     }
+    noteBytes(args.a, r.headers.get('Holdall-Archive'));
     if (!r.ok) {
       let e;
       try { e = (await r.json()).error; } catch { /* no answer of ours */ }
+      if (e?.code === 'changed') dispatchEvent(new Event('replaced'));
       throw new Failed(e?.code ?? 'http', e?.message ?? 'the server answers ' + r.status);
     }
     return r;
