@@ -62,16 +62,20 @@ func (g *guarded) extend() {
 // A door lets in who knows a token.
 type door struct {
 	token  [sha256.Size]byte
+	name   string
 	cookie string
 	secure bool
 }
 
+// cookieName begins the name of a cookie. Browsers keep those of all ports of a machine
+// together, so each token has a name of its own.
 const cookieName = "holdall-serve"
 
 func newDoor(token string, secure bool) *door {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("the cookie of holdall serve"))
-	return &door{token: sha256.Sum256([]byte(token)), cookie: hex.EncodeToString(mac.Sum(nil)), secure: secure}
+	sum := mac.Sum(nil)
+	return &door{token: sha256.Sum256([]byte(token)), name: cookieName + "-" + hex.EncodeToString(sum[len(sum)-4:]), cookie: hex.EncodeToString(sum[:len(sum)-4]), secure: secure}
 }
 
 // opensTo compares what somebody says in a time that tells nothing of it.
@@ -89,7 +93,7 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "token=") {
 		q := r.URL.Query()
 		if q.Has("token") && d.opensTo(q.Get("token")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			http.SetCookie(w, &http.Cookie{Name: cookieName, Value: d.cookie, Path: "/", HttpOnly: true, Secure: d.secure, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{Name: d.name, Value: d.cookie, Path: "/", HttpOnly: true, Secure: d.secure, SameSite: http.SameSiteStrictMode})
 			q.Del("token")
 			to := reference(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 			if rest := q.Encode(); rest != "" {
@@ -100,7 +104,7 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 			return false
 		}
 	}
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(d.name) {
 		if hmac.Equal([]byte(c.Value), []byte(d.cookie)) {
 			return true
 		}

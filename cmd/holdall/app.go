@@ -312,7 +312,7 @@ is read, a folder will do as well.`,
 		}
 	}
 	add("make", a.packCommand(), a.convertCommand(), a.indexCommand(), a.addCommand(), a.rmCommand(), a.mvCommand(), a.fleetCommand())
-	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.serveCommand(), a.mountCommand(), a.catalogCommand())
+	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.browseCommand(), a.serveCommand(), a.mountCommand(), a.catalogCommand())
 	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand(), a.oakCommand())
 	add("about", a.formatsCommand(), a.cacheCommand(), a.versionCommand())
 	return root

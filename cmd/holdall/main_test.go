@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
 		os.Setenv("HOLDALL_CACHE", noIndex)
 	}
-	testscript.Main(m, map[string]func(){"holdall": main, "whileopen": whileOpen})
+	testscript.Main(m, map[string]func(){"holdall": main, "whileopen": whileOpen, "fakebrowser": fakeBrowser})
 }
 
 // whileopen STORE ARGS…: runs holdall as another process while this one has the lock of

@@ -83,6 +83,7 @@ type serving struct {
 	maxRequests int
 	maxOpen     int
 	logRequests bool
+	browse      bool // a browser is to be started
 
 	signed serve.Key
 }
@@ -149,6 +150,12 @@ func secretOf(flag, variable string) (string, error) {
 		return "", fmt.Errorf("%s: expected a secret, found nothing", name)
 	}
 	return text, nil
+}
+
+// exploreJSON says where the explorer is.
+type exploreJSON struct {
+	Explore string `json:"explore"`
+	Token   string `json:"token,omitempty"` // "needed": in the query, once
 }
 
 // servedJSON says where an archive can be had.
@@ -246,6 +253,8 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
 		}
 	}
+	door := (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: "/"}).String()
+	a.sayWhere(door, o)
 	for _, x := range shown {
 		x.URL = (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: x.URL}).String()
 		if a.json {
@@ -267,7 +276,29 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	if err := a.out.Flush(); err != nil {
 		return errors.Join(err, closeAll())
 	}
+	var browser sync.WaitGroup
+	defer browser.Wait()
+	if o.browse {
+		browser.Go(func() { a.openBrowser(ctx, door+"?token="+o.token) })
+	}
 	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
+}
+
+// sayWhere says where the explorer is, and how to come in. A token that its user chose is
+// not shown; one that nobody knows is.
+func (a *app) sayWhere(door string, o serving) {
+	said, how := exploreJSON{Explore: door}, ""
+	switch {
+	case o.browse:
+		said.Explore += "?token=" + o.token
+	case o.token != "":
+		said.Token, how = "needed", " (the first time with ?token=...)"
+	}
+	if a.json {
+		a.printJSON(said)
+	} else if !a.quiet || o.browse {
+		fmt.Fprintf(a.stderr, "explore at %s%s\n", said.Explore, how)
+	}
 }
 
 // An entrance is an address that is answered at.

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,16 +65,40 @@ type served struct {
 	stdout, stderr *lineWriter
 	interrupt      func()
 	code           chan int
+	explore        string // where it says that the explorer is
 }
 
 func startServing(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := starting(t, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	if !slices.Contains(args, "--json") {
+		s.hasBegun(t)
+	}
+	return s
+}
+
+// starting runs a command line that goes on until it is interrupted.
+func starting(t *testing.T, args ...string) *served {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s := &served{newLines(), newLines(), func() { cancel(errInterrupted) }, make(chan int, 1)}
-	go func() {
-		s.code <- newApp(nil, s.stdout, s.stderr).run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...))
-	}()
+	s := &served{stdout: newLines(), stderr: newLines(), interrupt: func() { cancel(errInterrupted) }, code: make(chan int, 1)}
+	go func() { s.code <- newApp(nil, s.stdout, s.stderr).run(ctx, args) }()
 	t.Cleanup(s.interrupt)
 	return s
+}
+
+// hasBegun waits for it to say where the explorer is.
+func (s *served) hasBegun(t *testing.T) {
+	t.Helper()
+	select {
+	case line := <-s.stderr.to:
+		if s.explore, _, _ = strings.Cut(strings.TrimPrefix(line, "explore at "), " "); !strings.HasPrefix(line, "explore at http") {
+			t.Fatalf("says %q", line)
+		}
+	case code := <-s.code:
+		t.Fatalf("exit code %d: %s", code, s.stderr)
+	case <-time.After(20 * time.Second):
+		t.Fatal("it never began")
+	}
 }
 
 // url waits for the next address that is served.
@@ -220,6 +245,13 @@ func TestServeSeveralBelowTheirNames(t *testing.T) {
 func TestServeSaysWhereForPrograms(t *testing.T) {
 	x := filepath.Join(toServe(t), "x.caf")
 	s := startServing(t, "--json", x)
+	var page struct{ Explore string }
+	if err := json.Unmarshal([]byte(<-s.stdout.to), &page); err != nil || !strings.HasPrefix(page.Explore, "http://127.0.0.1:") {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if answer, body := fetch(t, page.Explore); answer.StatusCode != 200 || !strings.Contains(body, "ui/app.js") {
+		t.Error(answer.Status, body)
+	}
 	var got struct{ Archive, URL string }
 	if err := json.Unmarshal([]byte(<-s.stdout.to), &got); err != nil || got.Archive != x {
 		t.Fatalf("%+v, %v", got, err)
@@ -291,6 +323,9 @@ func TestServeWarnsWhereOthersCanRead(t *testing.T) {
 	if line := <-stderr.to; !strings.Contains(line, "whoever reaches this machine can read") {
 		t.Errorf("says %q", line)
 	}
+	if line := <-stderr.to; !strings.HasPrefix(line, "explore at http://localhost:") {
+		t.Errorf("says %q", line)
+	}
 	if line := <-stderr.to; !strings.Contains(line, " at http://localhost:") {
 		t.Errorf("says %q", line)
 	}
@@ -317,7 +352,7 @@ func TestServeEndsWithTheProcessSignals(t *testing.T) {
 		}
 		defer cmd.Process.Kill()
 		lines := bufio.NewScanner(stderr)
-		if !lines.Scan() || !strings.HasPrefix(lines.Text(), "serving ") {
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), "explore at http://127.0.0.1:") || !lines.Scan() || !strings.HasPrefix(lines.Text(), "serving ") {
 			t.Fatalf("says %q", lines.Text())
 		}
 		url := lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]
@@ -408,6 +443,9 @@ func TestServeWithTokenAndTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startServing(t, "--token", "@"+token, "--tls-cert", cert, "--tls-key", key, filepath.Join(dir, "x.caf"))
+	if first, _, _ := strings.Cut(s.stderr.String(), "\n"); !strings.HasPrefix(s.explore, "https://") || !strings.HasSuffix(first, " (the first time with ?token=...)") || strings.Contains(first, "a-long-token") {
+		t.Errorf("says %q", first)
+	}
 	line := <-s.stderr.to
 	at := line[strings.LastIndex(line, " ")+1:]
 	if !strings.HasPrefix(at, "https://127.0.0.1:") {
