@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"image/png"
 	"io"
 	"math"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +20,6 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/app/explore"
-	"github.com/holdall/holdall/app/explore/nodes"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/store"
@@ -134,36 +130,6 @@ func damaged(t *testing.T, path string, content []byte) string {
 	return out
 }
 
-// shown opens an archive for the explorer.
-func shown(t *testing.T, address string, o holdall.OpenOptions) explore.Archive {
-	t.Helper()
-	st, name, err := store.OpenAddress(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := holdall.OpenStore(t.Context(), st, name, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close() })
-	return nodes.Add(explore.Archive{Name: filepath.Base(address), Address: filepath.Base(address), Archive: in})
-}
-
-// served serves archives with their explorer.
-func served(t *testing.T, list ...explore.Archive) *httptest.Server {
-	t.Helper()
-	h := explore.New(explore.List(list), explore.Options{})
-	srv := httptest.NewServer(Mux(h, list))
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return srv
-}
-
 // unpacked unpacks a store of Oak out of the fixtures of its format.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
@@ -193,17 +159,5 @@ func unpacked(t *testing.T, name string) string {
 		if err = errors.Join(err, os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, b, 0o644)); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// indexed keeps an index beside an archive.
-func indexed(t *testing.T, path string) {
-	t.Helper()
-	st, name, err := store.OpenAddress(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holdall.BuildIndex(context.Background(), st, name, holdall.OpenOptions{}, st, name+holdall.IndexSuffix, holdall.IndexOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }

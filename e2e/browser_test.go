@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,11 +52,14 @@ func TestMain(m *testing.M) {
 	if browser.stop != nil {
 		browser.stop()
 	}
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
+	}
 	os.Exit(code)
 }
 
-// started returns the browser of all tests: each has a tab of its own.
-func started(t *testing.T) context.Context {
+// chromium returns the browser of all tests: each has a tab of its own.
+func chromium(t *testing.T) context.Context {
 	t.Helper()
 	path := findChromium(t)
 	browser.once.Do(func() {
@@ -88,10 +90,10 @@ type tab struct {
 	expected []string // parts of errors that are meant
 }
 
-func open(t *testing.T, srv *httptest.Server) *tab {
+func open(t *testing.T, srv *server) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(started(t))
-	b := &tab{t: t, ctx: ctx, url: srv.URL}
+	ctx, cancel := chromedp.NewContext(chromium(t))
+	b := &tab{t: t, ctx: ctx, url: srv.url}
 	var watching sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
@@ -122,7 +124,7 @@ func open(t *testing.T, srv *httptest.Server) *tab {
 			if err != nil {
 				return
 			}
-			if u := r.Request.URL; !strings.HasPrefix(u, srv.URL+"/") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") && u != "about:blank" {
+			if u := r.Request.URL; !strings.HasPrefix(u, srv.url+"/") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") && u != "about:blank" {
 				b.wrong("it asks another host: " + u)
 			}
 		}

@@ -8,16 +8,14 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/holdall/holdall"
 )
 
 func sortedKeys(m map[string][]byte) []string { return slices.Sorted(maps.Keys(m)) }
 
 func TestArchivesAreListedAndOpened(t *testing.T) {
-	started(t)
+	chromium(t)
 	sound := albumFile(t, "album.caf")
-	srv := served(t, shown(t, sound, holdall.OpenOptions{}), shown(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar", holdall.OpenOptions{}), shown(t, "../format/rvn/testdata/basic.rvn", holdall.OpenOptions{}))
+	srv := served(t, sound, "../format/lindi/testdata/p07_from_hdf5.lindi.tar", "../format/rvn/testdata/basic.rvn")
 	b := open(t, srv)
 	b.visit("")
 	b.wait("document.querySelectorAll('.archives tbody tr[data-state=complete]').length === 3")
@@ -40,7 +38,7 @@ func TestArchivesAreListedAndOpened(t *testing.T) {
 }
 
 func TestFilesAreFoundByKeysAlone(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.caf")))
 	b.visit("") // a single archive is opened at once
 	b.wait("document.body.dataset.tab === 'list' && document.body.dataset.ready === '1'")
 	if got := b.text("document.activeElement.id"); got != "grid" {
@@ -92,7 +90,7 @@ func TestFilesAreFoundByKeysAlone(t *testing.T) {
 }
 
 func TestEachKindIsPreviewed(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.caf")))
 	for _, c := range []struct{ path, mode, says string }{
 		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3' && document.querySelector('.text .words')?.textContent === 'one'"},
 		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
@@ -145,7 +143,7 @@ func escaped(path string) string {
 }
 
 func TestLinksLeadDeepAndBack(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.caf")))
 	b.visit("#/album.caf/pictures/2026/raw/IMG_0042.dng?sort=size-desc")
 	b.wait("document.body.dataset.preview === 'hex'")
 	if got := b.text("document.querySelector('#crumbs').innerText.replaceAll('\\n', '')"); got != "album.caf/pictures/2026/raw/IMG_0042.dng" {
@@ -167,7 +165,7 @@ func TestLinksLeadDeepAndBack(t *testing.T) {
 }
 
 func TestTheMapNamesAndOpens(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.tar"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.tar")))
 	b.visit("#/album.tar?tab=map")
 	b.wait("document.body.dataset.map")
 	b.shot("map-1280-light")
@@ -221,7 +219,7 @@ func TestTheMapNamesAndOpens(t *testing.T) {
 }
 
 func TestTheTreemapGoesDownAndUp(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.caf")))
 	b.visit("#/album.caf?tab=treemap")
 	b.wait("+document.body.dataset.boxes > 4")
 	b.shot("treemap-1280-light")
@@ -240,10 +238,10 @@ func TestTheTreemapGoesDownAndUp(t *testing.T) {
 }
 
 func TestACheckListsProblemsAndMarksThem(t *testing.T) {
-	started(t)
+	chromium(t)
 	sound := albumFile(t, "album.caf")
 	bad := damaged(t, sound, album()["data/random.bin"])
-	b := open(t, served(t, shown(t, sound, holdall.OpenOptions{}), shown(t, bad, holdall.OpenOptions{})))
+	b := open(t, served(t, sound, bad))
 	b.visit("#/damaged.caf?tab=verify")
 	b.wait("document.body.dataset.check === 'none'")
 	b.key(kb.Enter) // the first button has the focus
@@ -273,46 +271,8 @@ func TestACheckListsProblemsAndMarksThem(t *testing.T) {
 	b.accessible("check in the dark")
 }
 
-func TestArraysAreDrawn(t *testing.T) {
-	b := open(t, served(t, shown(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar", holdall.OpenOptions{})))
-	b.visit("#/p07_from_hdf5.lindi.tar?tab=about&view=zarr")
-	b.wait("document.querySelectorAll('.props tbody tr').length > 5")
-	b.shot("about-1280-light")
-	b.accessible("about")
-	b.visit("#/p07_from_hdf5.lindi.tar/gz?view=zarr")
-	b.wait("document.body.dataset.preview === 'array' && document.body.dataset.plot?.startsWith('range')")
-	b.shot("array-1280-light")
-	b.visit("#/p07_from_hdf5.lindi.tar/chunked?view=zarr")
-	b.wait("document.body.dataset.plot?.startsWith('image')")
-	b.shot("image-array-1280-light")
-	b.accessible("array")
-	b.visit("#/p07_from_hdf5.lindi.tar/names?view=zarr")
-	b.wait("document.querySelector('.elements')")
-	b.visit("#/p07_from_hdf5.lindi.tar/gz/.zarray?view=zarr")
-	b.wait("document.body.dataset.preview === 'json'")
-	b.visit("#/p07_from_hdf5.lindi.tar/lindi.json")
-	b.wait("document.body.dataset.preview === 'json'")
-}
-
-func TestNodesHavePropertiesAndRevisions(t *testing.T) {
-	b := open(t, served(t, shown(t, unpacked(t, "types"), holdall.OpenOptions{}), shown(t, "../format/rvn/testdata/basic.rvn", holdall.OpenOptions{})))
-	b.visit("#/segmentstore/types/all")
-	b.wait("document.body.dataset.preview === 'node' && document.querySelectorAll('.props tbody tr').length > 3")
-	b.shot("node-1280-light")
-	b.accessible("node")
-	b.run("document.querySelector('[data-mode=history]').click()")
-	b.wait("document.body.dataset.preview === 'history' && document.querySelectorAll('.steps li').length > 0")
-	b.shot("history-1280-light")
-	b.visit("#/segmentstore?tab=map")
-	b.wait("document.body.dataset.map")
-	b.visit("#/basic.rvn?tab=about")
-	b.wait("document.querySelector('.about').innerText.includes('rvn')")
-	b.visit("#/basic.rvn?view=meta")
-	b.wait("+document.body.dataset.total > 0")
-}
-
 func TestItFitsNarrowAndWideScreens(t *testing.T) {
-	b := open(t, served(t, shown(t, albumFile(t, "album.caf"), holdall.OpenOptions{})))
+	b := open(t, served(t, albumFile(t, "album.caf")))
 	for _, s := range []struct {
 		name string
 		w, h int64

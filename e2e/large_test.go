@@ -2,12 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
-
-	"github.com/holdall/holdall"
 )
 
 // frames turns the page's own clock into how long frames took while something scrolls.
@@ -26,7 +25,7 @@ const frames = `(async () => {
 })()`
 
 func TestAMillionEntriesInOneFolder(t *testing.T) {
-	started(t)
+	chromium(t)
 	const n = 1_000_000
 	began := time.Now()
 	path := written(t, "million.caf", func(add func(string, []byte)) {
@@ -34,13 +33,9 @@ func TestAMillionEntriesInOneFolder(t *testing.T) {
 			add(fmt.Sprintf("all/img_%07d.txt", i), []byte("0123456789abcdef")[:i%17])
 		}
 	})
-	indexed(t, path)
+	run(t, "index", path)
 	t.Logf("made in %.1f s", time.Since(began).Seconds())
-	a := shown(t, path, holdall.OpenOptions{Index: holdall.UseIndex{Beside: true}})
-	if a.Archive.Index().Used == "" {
-		t.Fatal("the index is not used")
-	}
-	b := open(t, served(t, a))
+	b := open(t, served(t, path))
 	began = time.Now()
 	b.do(chromedp.Navigate(b.url + "/#/million.caf/all"))
 	b.wait("document.getElementById('row-0')?.innerText.includes('img_0000000')")
@@ -50,6 +45,9 @@ func TestAMillionEntriesInOneFolder(t *testing.T) {
 		t.Errorf("useful after %v", paint)
 	}
 	b.ready()
+	if by := eval[string](b, "fetch('api/archive?about=yes&a=million.caf').then(r => r.json()).then(r => r.by_index ?? '')"); !strings.Contains(by, "million.caf") {
+		t.Errorf("it is read by %q, expected its index", by)
+	}
 	b.wait("document.body.dataset.total === '1000000'")
 	b.key("\u0305") // End, before everything is surveyed
 	b.wait("document.body.dataset.sel === 'all/img_0999999.txt'")
@@ -79,7 +77,7 @@ func TestAMillionEntriesInOneFolder(t *testing.T) {
 }
 
 func TestTheMapOfManyEntriesIsFast(t *testing.T) {
-	started(t)
+	chromium(t)
 	const n = 100_000
 	path := written(t, "many.tar", func(add func(string, []byte)) {
 		content := noise(1500)
@@ -87,7 +85,7 @@ func TestTheMapOfManyEntriesIsFast(t *testing.T) {
 			add(fmt.Sprintf("part-%02d/set-%03d/%06d.bin", i/20_000, i/500, i), content[:i*31%1500])
 		}
 	})
-	b := open(t, served(t, shown(t, path, holdall.OpenOptions{})))
+	b := open(t, served(t, path))
 	b.visit("#/many.tar?tab=map")
 	b.wait("document.body.dataset.map")
 	c := b.rect(".map")

@@ -20,7 +20,7 @@ export class Check {
       el('div', { class: 'group' }, this.full, this.quick, this.stop), this.bar, this.told, this.list, this.moreButton));
     this.problems = [];
   }
-  close() { this.events?.close(); }
+  close() { this.events?.close(); document.body.dataset.check = ''; }
   focus() { (this.full.hidden ? this.stop : this.full).focus(); }
   async show() { if (!this.events) this.listen(); this.focus(); }
   listen() {

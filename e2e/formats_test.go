@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+)
+
+func TestAPackageSaysWhatItIs(t *testing.T) {
+	chromium(t)
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.MkdirAll(filepath.Join(in, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"in/bin/tool": "#!/bin/sh\n", "meta.ucl": `namebase = "zlib"
+subpackage = "complete"
+variant = "std"
+version = "1.3.1"
+comment = "a library <b>of compression</b>"
+www = "https://example.org"
+maintainer = "someone@example.org"
+prefix = "/usr/local"
+desc = "Several lines\nof description"
+`} {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "pack", "-f", "rvn", "--metadata", filepath.Join(dir, "meta.ucl"), "--abi", "linux:6:x86-64", "-o", filepath.Join(dir, "zlib.rvn"), in)
+	b := open(t, served(t, filepath.Join(dir, "zlib.rvn")))
+	b.visit("#/zlib.rvn?tab=about")
+	for _, what := range []string{"zlib", "1.3.1", "linux:6:x86-64", "/usr/local", "a library <b>of compression</b>", "https://example.org"} {
+		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
+	}
+	b.shot("package-1280-light")
+	b.accessible("a package")
+	b.visit("#/zlib.rvn?view=meta")
+	b.wait("+document.body.dataset.total > 0")
+	b.visit("#/zlib.rvn/metadata.json?view=meta")
+	b.wait("document.body.dataset.preview === 'json' && document.querySelector('.json').innerText.includes('1.3.1')")
+}
+
+func TestNodesHavePropertiesAndRevisions(t *testing.T) {
+	b := open(t, served(t, unpacked(t, "types")))
+	b.visit("#/segmentstore/types/all")
+	b.wait("document.body.dataset.preview === 'node' && document.querySelectorAll('.props tbody tr').length > 3")
+	rows := b.text("[...document.querySelectorAll('.props tbody tr')].map(r => [...r.children].map(c => c.innerText).join('|')).join('\\n')")
+	for _, want := range []string{"|Long|", "|Name|", "|Boolean|", "|String[]|"} {
+		if !strings.Contains(rows, want) {
+			t.Errorf("no property is %s: %s", want, rows)
+		}
+	}
+	b.shot("node-1280-light")
+	b.accessible("node")
+	b.run("document.querySelector('[data-mode=history]').click()")
+	b.wait("document.body.dataset.preview === 'history' && document.querySelectorAll('.steps li').length > 0")
+	if step := b.text("document.querySelector('.steps').innerText"); !strings.Contains(step, "changed property") {
+		t.Errorf("the revisions are told as %q", step)
+	}
+	b.shot("history-1280-light")
+	b.accessible("revisions")
+	b.visit("#/segmentstore?tab=map")
+	b.wait("document.body.dataset.map")
+}
+
+func TestArraysAreDrawn(t *testing.T) {
+	b := open(t, served(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar"))
+	b.visit("#/p07_from_hdf5.lindi.tar?tab=about&view=zarr")
+	b.wait("document.querySelectorAll('.props tbody tr').length > 5")
+	b.shot("about-1280-light")
+	b.accessible("about")
+	colours := "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.plot'))"
+	b.visit("#/p07_from_hdf5.lindi.tar/gz?view=zarr")
+	b.wait("document.body.dataset.preview === 'array' && document.body.dataset.plot?.startsWith('range')")
+	if n := eval[int](b, colours); n < 2 {
+		t.Errorf("the line is drawn in %d colours", n)
+	}
+	b.shot("array-1280-light")
+	r := b.rect(".plot")
+	b.hover(r.X+r.W/2, r.Y+r.H/2)
+	was := b.text("document.body.dataset.plot")
+	b.wheel(r.X+r.W/2, r.Y+r.H/2, -200)
+	b.wait("document.body.dataset.plot !== " + quote(was))
+	b.visit("#/p07_from_hdf5.lindi.tar/chunked?view=zarr")
+	b.wait("document.body.dataset.plot?.startsWith('image')")
+	if n := eval[int](b, colours); n < 8 {
+		t.Errorf("the image has %d colours", n)
+	}
+	b.shot("image-array-1280-light")
+	b.accessible("array")
+	b.visit("#/p07_from_hdf5.lindi.tar/names?view=zarr")
+	b.wait("document.querySelector('.elements')")
+	b.visit("#/p07_from_hdf5.lindi.tar/gz/.zarray?view=zarr")
+	b.wait("document.body.dataset.preview === 'json'")
+	b.visit("#/p07_from_hdf5.lindi.tar/lindi.json")
+	b.wait("document.body.dataset.preview === 'json'")
+}
+
+// What others packed is looked at in the same way.
+func TestGuestsAreShown(t *testing.T) {
+	chromium(t)
+	tar := albumFile(t, "album.tar")
+	dir := t.TempDir()
+	args := []string{}
+	for _, name := range []string{"album.zip", "album.tar.gz", "album.tar.zst"} {
+		run(t, "convert", tar, filepath.Join(dir, name))
+		args = append(args, filepath.Join(dir, name))
+	}
+	b := open(t, served(t, append(args, tar)...))
+	b.visit("#/")
+	b.wait("document.querySelectorAll('.archives tbody tr[data-state=complete]').length === 4")
+	for _, name := range []string{"album.zip", "album.tar.gz", "album.tar.zst", "album.tar"} {
+		b.visit("#/" + name + "/pictures/sunset.png")
+		b.wait("document.body.dataset.preview === 'image' && document.querySelector('.picture').naturalWidth === 320")
+		b.visit("#/" + name + "?tab=map")
+		b.wait("document.body.dataset.tab === 'map' && document.body.dataset.map && document.querySelector('.legend').innerText.includes('contents')")
+		b.visit("#/" + name + "?tab=verify")
+		b.wait("document.body.dataset.check === 'none'")
+		b.click("#check-full")
+		b.wait("document.body.dataset.check === 'complete' && document.body.dataset.health !== 'damaged'")
+		b.run("document.body.dataset.check = ''")
+	}
+}
+
+// drag presses a button, moves and lets go.
+func (b *tab) drag(fromX, fromY, toX, toY float64) {
+	b.t.Helper()
+	left := func(p *input.DispatchMouseEventParams) {
+		p.Button, p.ClickCount, p.Buttons = input.MouseButtonLeft, 1, 1
+	}
+	b.hover(fromX, fromY)
+	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, fromX, fromY, left))
+	for i := 1; i <= 5; i++ {
+		f := float64(i) / 5
+		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, fromX+(toX-fromX)*f, fromY+(toY-fromY)*f, left))
+	}
+	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, toX, toY, left))
+}
+
+func TestTheMapIsDragged(t *testing.T) {
+	b := open(t, served(t, albumFile(t, "album.caf")))
+	b.visit("#/album.caf?tab=map")
+	b.wait("document.body.dataset.map && document.querySelector('.strip')")
+	size := eval[float64](b, "+document.body.dataset.map.split('-')[1]")
+	c := b.rect(".map")
+	b.drag(c.X+c.W*0.3, c.Y+c.H*0.25, c.X+c.W*0.6, c.Y+c.H*0.5)
+	b.wait("+document.body.dataset.map.split('-')[0] > 0")
+	at := eval[[]float64](b, "document.body.dataset.map.split('-').map(Number)")
+	if at[0] < size*0.2 || at[0] > size*0.3 || at[1] < size*0.48 || at[1] > size*0.56 {
+		t.Errorf("dragging from a quarter to a half leads to %.2f to %.2f of it", at[0]/size, at[1]/size)
+	}
+	b.shot("map-dragged-1280-light")
+	s := b.rect(".strip")
+	b.drag(s.X+s.W*0.4, s.Y+s.H/2, s.X+s.W*0.8, s.Y+s.H/2)
+	b.wait(fmt.Sprintf("(([a, z]) => (a + z) / 2 > 0.78 * %f)(document.body.dataset.map.split('-').map(Number))", size))
+	was := at[1] - at[0]
+	at = eval[[]float64](b, "document.body.dataset.map.split('-').map(Number)")
+	if mid := (at[0] + at[1]) / 2 / size; at[1]-at[0] != was || mid < 0.78 || mid > 0.82 {
+		t.Errorf("dragging on the strip leads to %.3f, %f bytes of it, expected 0.8 and %f", mid, at[1]-at[0], was)
+	}
+	if q := b.text("location.hash"); strings.Contains(q, "album.caf/") {
+		t.Errorf("something was opened: %s", q)
+	}
+}
