@@ -1,8 +1,10 @@
 package holdall
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -138,6 +140,26 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 		return copyChecked(ctx, w, e, p, nil)
 	}
 	return copyChecked(ctx, w, e, f, nil)
+}
+
+// Get returns the whole content of the entry of that name, compared with its digest as
+// [Archive.WriteContent] does. Content longer than limit is an error, and no memory is taken
+// for it. By it an Archive is a source of keys for package zarr.
+func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	e, err := a.Lookup(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.Kind.HasContent():
+		return nil, &fs.PathError{Op: "get", Path: name, Err: fs.ErrNotExist}
+	case e.Size > limit:
+		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)}
+	}
+	b := bytes.NewBuffer(make([]byte, 0, e.Size))
+	if err := a.WriteContent(ctx, b, e); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // runReader reads short content that lies in one run: nothing is to be read ahead.

@@ -3,6 +3,7 @@ package holdall_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -468,4 +469,23 @@ func TestLookupsInALongIndexRunInParallel(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestGetTakesNoMoreThanIsAllowed(t *testing.T) {
+	a, err := holdall.OpenDir(t.Context(), tree(t, map[string]string{"d/x": "content"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if b, err := a.Get(t.Context(), "d/x", 7); err != nil || string(b) != "content" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := a.Get(t.Context(), "d/x", 6); err == nil || !strings.Contains(err.Error(), "7 bytes, of which no more than 6 are believed") {
+		t.Error(err)
+	}
+	for _, name := range []string{"d", "y"} {
+		if _, err := a.Get(t.Context(), name, 7); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -146,4 +146,7 @@ func TestWhatCannotBeOpenedIsSaid(t *testing.T) {
 	b.wait("document.querySelector('#main [role=alert]')?.innerText.includes('does not answer')")
 	b.shot("gone-1280-light")
 	b.accessible("a server that is gone")
+	if b.text("document.getElementById('again').innerText") != "Try again" {
+		t.Error("it cannot be tried again")
+	}
 }

@@ -1,43 +1,18 @@
 package explore
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"math"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/zarr"
 )
-
-// keys gives the values of keys out of an archive.
-type keys struct{ in *holdall.Archive }
-
-// Get is that of zarr.Source.
-func (k keys) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
-	e, err := k.in.Lookup(ctx, key)
-	switch {
-	case err != nil:
-		return nil, err
-	case !e.Kind.HasContent():
-		return nil, &fs.PathError{Op: "lookup", Path: key, Err: fs.ErrNotExist}
-	case e.Size > limit:
-		return nil, fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)
-	}
-	b := bytes.NewBuffer(make([]byte, 0, e.Size))
-	if err := k.in.WriteContent(ctx, b, e); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
 
 func keyIn(dir, key string) string {
 	if dir == "." {
@@ -65,7 +40,7 @@ func (q *question) opened() (*zarr.Array, error) {
 	if name == "." {
 		name = ""
 	}
-	a, err := zarr.Open(q.ctx(), keys{v.in}, name)
+	a, err := zarr.Open(q.ctx(), v.in, name)
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +336,7 @@ func (q *question) arrays() error {
 			break
 		}
 		j := arrayJSON{Path: format.Escape(strings.TrimSuffix(strings.TrimSuffix(e.Name, ".zarray"), "/"))}
-		text, err := keys{v.in}.Get(q.ctx(), e.Name, 1<<20)
+		text, err := v.in.Get(q.ctx(), e.Name, 1<<20)
 		if err == nil {
 			var m *zarr.Meta
 			if m, err = zarr.ParseMeta(text); err == nil {

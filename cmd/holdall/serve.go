@@ -208,7 +208,8 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		return err
 	}
 
-	page := explore.New(&pageSource{set: set, log: log}, explore.Options{Log: log, MaxOpen: o.maxOpen})
+	source := &pageSource{set: set, log: log}
+	page := explore.New(source, explore.Options{Log: log, MaxOpen: o.maxOpen})
 	defer page.Close()
 	// What it tells as it goes on, as that of a check, would otherwise be waited for.
 	defer context.AfterFunc(ctx, func() { page.Close() })()
@@ -253,6 +254,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
 		}
 	}
+	source.near = doors[0].at.IP.IsLoopback()
 	door := (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: "/"}).String()
 	a.sayWhere(door, o)
 	for _, x := range shown {

@@ -12,8 +12,9 @@ import (
 
 // pageSource gives the explorer the archives that are served.
 type pageSource struct {
-	set *serve.Set
-	log *slog.Logger
+	set  *serve.Set
+	log  *slog.Logger
+	near bool // only people at this machine see it: they may know where archives lie
 
 	mu   sync.Mutex
 	told string // what was wrong when they were listed last
@@ -53,5 +54,9 @@ func (s *pageSource) Open(ctx context.Context, name string) (explore.Archive, er
 	if err != nil {
 		return explore.Archive{}, err
 	}
-	return nodes.Add(explore.Archive{Name: in.Name, Address: in.Address, Archive: in.Archive, Version: in.Version, Current: in.Current, Changed: in.Stale, Release: in.Release}), nil
+	address := ""
+	if s.near {
+		address = in.Address
+	}
+	return nodes.Add(explore.Archive{Name: in.Name, Address: address, Archive: in.Archive, Version: in.Version, Current: in.Current, Changed: in.Stale, Release: in.Release}), nil
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -18,27 +16,6 @@ import (
 // zarrView is the view of an archive whose files are the keys of a Zarr
 // hierarchy.
 const zarrView = "zarr"
-
-// zarrKeys gives the values of keys out of an archive.
-type zarrKeys struct{ in *holdall.Archive }
-
-// Get is that of zarr.Source.
-func (z zarrKeys) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
-	e, err := z.in.Lookup(ctx, key)
-	switch {
-	case err != nil:
-		return nil, err
-	case !e.Kind.HasContent():
-		return nil, &fs.PathError{Op: "lookup", Path: key, Err: fs.ErrNotExist}
-	case e.Size > limit:
-		return nil, fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)
-	}
-	b := bytes.NewBuffer(make([]byte, 0, e.Size))
-	if err := z.in.WriteContent(ctx, b, e); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
 
 // openKeys opens an archive by its keys, if it has such a view and no other was
 // asked for.
@@ -55,7 +32,7 @@ func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.
 
 // decode writes the elements of an array.
 func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) error {
-	array, err := zarr.Open(ctx, zarrKeys{in}, strings.Trim(name, "/"))
+	array, err := zarr.Open(ctx, in, strings.Trim(name, "/"))
 	if err != nil {
 		return err
 	}
@@ -93,7 +70,7 @@ func gatherArrays(ctx context.Context, in *holdall.Archive) ([]*arrayJSON, error
 			continue
 		}
 		x := &arrayJSON{Path: strings.TrimSuffix(dir, "/")}
-		text, err := zarrKeys{in}.Get(ctx, e.Name, 4<<20)
+		text, err := in.Get(ctx, e.Name, 4<<20)
 		var m *zarr.Meta
 		if err == nil {
 			m, err = zarr.ParseMeta(text)

@@ -82,8 +82,8 @@ async function show() {
   } catch (err) {
     if (err.name === 'AbortError' || mine !== turn) return;
     leaveScreen();
-    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'This cannot be shown'), problem(err),
-      el('p', {}, el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
+    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'This cannot be shown'), problem(err), err.code === 'offline' && el('p', {}, 'Was it ended? Its archives are shown again once it is back.'),
+      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
     say('');
   }
   document.body.dataset.ready = '1';
