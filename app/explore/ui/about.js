@@ -1,5 +1,5 @@
 // What is known of the archive as a whole.
-import { el, ask, size, num, count } from './base.js';
+import { plainName, el, ask, size, num, count } from './base.js';
 import { here, args, address, hasKind } from './app.js';
 import { health } from './archives.js';
 
@@ -7,7 +7,7 @@ export async function showAbout(main) {
   const a = await ask.json('archive', args({ about: 'yes' }));
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
-  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, a.name, ' ', health(a.verify)), el('dl', { class: 'list' },
+  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), el('dl', { class: 'list' },
     row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? ', version ' + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),

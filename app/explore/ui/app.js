@@ -1,5 +1,5 @@
 // The page: what its address says is shown, and what is done changes the address.
-import { $, el, ask, say, size, count, problem, base, parent, fileURL } from './base.js';
+import { plainName, $, el, ask, say, size, count, problem, base, parent, fileURL } from './base.js';
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
@@ -116,8 +116,8 @@ function leave() {
 }
 
 function frame() {
-  document.title = (here.path ? base(here.path) + ' · ' : '') + here.archive + ' · holdall';
-  const crumbs = [el('a', { href: address({ archive: here.archive, view: here.view, tab: here.tab }) }, here.archive)];
+  document.title = (here.path ? base(here.path) + ' · ' : '') + plainName(here.archive) + ' · holdall';
+  const crumbs = [el('a', { href: address({ archive: here.archive, view: here.view, tab: here.tab }) }, plainName(here.archive))];
   const parts = entry?.odd ? [here.path] : here.path.split('/').filter(Boolean);
   parts.forEach((p, i) => {
     const path = parts.slice(0, i + 1).join('/');
@@ -137,7 +137,7 @@ function frame() {
       archive.views.map(v => el('option', { value: v, selected: v === archive.view }, v)));
     nav.append(el('label', { class: 'pick' }, el('span', {}, 'View '), pick));
   }
-  $('title').textContent = here.archive; $('title').hidden = here.tab === 'verify' || here.tab === 'about';
+  $('title').textContent = plainName(here.archive); $('title').hidden = here.tab === 'verify' || here.tab === 'about';
   $('side').hidden = here.tab !== 'list' && here.tab !== 'treemap';
   if (here.tab !== 'list') $('q').value = '';
   document.body.dataset.tab = here.tab;

@@ -1,5 +1,5 @@
 // The list of archives.
-import { el, ask, say, size, num, count, problem } from './base.js';
+import { plainName, el, ask, say, size, num, count, problem } from './base.js';
 import { address } from './app.js';
 
 export const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], odd: ['odd', 'warn'], damaged: ['damaged', 'bad'] };
@@ -18,7 +18,7 @@ export async function showArchives(main) {
   }
   const rows = archives.map(a => {
     const cells = Object.fromEntries(['format', 'entries', 'content', 'stored', 'health'].map(k => [k, el('td', { class: k, 'data-label': k })]));
-    const name = el('td', { class: 'name' }, el('a', { href: address({ archive: a.name }) }, a.name));
+    const name = el('td', { class: 'name' }, el('a', { href: address({ archive: a.name }) }, plainName(a.name)));
     const tr = el('tr', {}, name, cells.format, cells.entries, cells.content, cells.stored, cells.health);
     return { a, tr, cells, name };
   });
@@ -52,7 +52,7 @@ async function watch(r, mine) {
       return;
     }
     if (mine !== round || !r.tr.isConnected) return;
-    if (a.address && a.address !== a.name && r.name.childElementCount === 1) r.name.append(el('span', { class: 'where' }, a.address));
+    if (a.address && a.address !== plainName(a.name) && r.name.childElementCount === 1) r.name.append(el('span', { class: 'where', title: a.address }, a.address));
     r.cells.format.replaceChildren(el('span', { title: a.title }, a.format));
     r.cells.stored.textContent = size(a.stored);
     const s = a.survey, soFar = s.state === 'running' ? '…' : '';

@@ -42,6 +42,18 @@ export function middle(s, most) {
   return s.slice(0, most - tail - 1) + '…' + s.slice(-tail);
 }
 
+/** Shows a name so that one that is too long loses its middle: what it ends in often matters. */
+export function showName(e, name) {
+  const tail = 12;
+  if (name.length < 28 || !/^[\x20-\x7e]*$/.test(name)) e.textContent = name; // others may run the other way
+  else e.replaceChildren(el('span', { class: 'start' }, name.slice(0, -tail)), el('span', { class: 'end' }, name.slice(-tail)));
+  e.classList.toggle('parted', e.childElementCount > 0);
+}
+
+/** The name of an archive for people: signs that would turn or break a line are told as bytes. */
+export const plainName = name => name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+  c => [...new TextEncoder().encode(c)].map(b => '\\x' + b.toString(16).padStart(2, '0')).join(''));
+
 export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
 }

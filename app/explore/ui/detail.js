@@ -1,5 +1,5 @@
 // The panel of an entry: what is in it, and what is known of it.
-import { $, el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
+import { plainName, $, el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
 import { here, args, urlOf, usual, hasKind, closeDetail, address } from './app.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
@@ -62,7 +62,7 @@ export class Detail {
     const kind = isDir ? (entry.array ? 'array' : 'node') : kindOf(entry.path);
     this.tabs = el('div', { class: 'modes', role: 'group', 'aria-label': 'How to show it' });
     this.area = el('div', { class: 'area' });
-    const name = base(entry.path) || here.archive;
+    const name = base(entry.path) || plainName(here.archive);
     const links = [];
     if (file && usual() && !entry.odd) links.push(el('a', { class: 'button', id: 'download', href: urlOf(entry.path) + '?download', download: '' }, 'Download'));
     if (isDir && usual()) links.push(el('a', { class: 'button', href: zipURL(here.archive, entry.path) }, 'Download zip'));

@@ -1,5 +1,5 @@
 // What is in a folder, or what a search found: a table of any length.
-import { $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
+import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
 import { go, here, args, archive, urlOf, usual, hasKind, note } from './app.js';
 import { Rows, Pages } from './rows.js';
 
@@ -132,8 +132,8 @@ export class Files {
     row.classList.toggle('waiting', !r);
     if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; icon.className = 'icon'; return; }
     icon.className = 'icon ' + (r.k ?? 'file');
-    word.textContent = this.hits ? r.p : r.n;
-    word.title = word.textContent;
+    word.title = this.hits ? r.p : r.n;
+    showName(word, word.title);
     noted.textContent = r.bad ? 'unreadable' : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
     noted.classList.toggle('bad', !!r.bad);
     bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);

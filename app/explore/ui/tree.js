@@ -1,5 +1,5 @@
 // The tree of folders beside a list: a branch is read when it is opened.
-import { el, ask, count, join } from './base.js';
+import { plainName, el, ask, count, join } from './base.js';
 import { go, here, args } from './app.js';
 
 const most = 300; // folders of a branch that are listed at once
@@ -7,7 +7,7 @@ const most = 300; // folders of a branch that are listed at once
 export class Tree {
   constructor(box) {
     this.box = box; this.nodes = new Map(); this.dead = new AbortController();
-    this.root = this.node('', here.archive, 1);
+    this.root = this.node('', plainName(here.archive), 1);
     box.replaceChildren(this.root.el);
     box.onkeydown = e => this.key(e);
     box.onclick = e => {
