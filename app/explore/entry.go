@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -82,6 +83,9 @@ func (q *question) archives() error {
 	return q.json(map[string]any{"archives": list, "total": len(all)})
 }
 
+// soon is how long an answer waits for what a small archive has at once.
+const soon = 50 * time.Millisecond
+
 // archive answers with what is known of an archive, and has it gone through.
 func (q *question) archive() error {
 	v, err := q.view()
@@ -93,6 +97,7 @@ func (q *question) archive() error {
 		return err
 	}
 	q.h.startSurvey(v)
+	v.survey.wait(q.ctx(), soon)
 	j := q.h.describe(q.ctx(), v)
 	if full == "yes" {
 		about, err := v.in.About(q.ctx())

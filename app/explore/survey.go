@@ -314,6 +314,23 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	}
 }
 
+// wait waits for a survey that is under way, for a while at most.
+func (s *survey) wait(ctx context.Context, most time.Duration) {
+	s.mu.Lock()
+	done, runs := s.done, s.state == "running"
+	s.mu.Unlock()
+	if !runs {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // surveyJSON is what is told of a survey.
 type surveyJSON struct {
 	State string `json:"state"`

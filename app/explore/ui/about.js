@@ -12,7 +12,8 @@ export async function showAbout(main) {
     row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Cut off', s.error),
-    (a.facts ?? []).map(f => row(f.key, f.value)), (a.notes ?? []).map(n => row('Unusual', n))));
+    (a.notes ?? []).map(n => row('Unusual', n))));
+  if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
   main.replaceChildren(box);
   if (!hasKind('arrays')) return;
   const { arrays, more } = await ask.json('arrays', args({}));

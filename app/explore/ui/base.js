@@ -32,7 +32,7 @@ export function time(ms) {
   return new Date(ms).toISOString().replace('T', ' ').slice(0, 16);
 }
 export function duration(s) {
-  return s < 10 ? s.toFixed(1) + ' s' : s < 90 ? Math.round(s) + ' s' : Math.round(s / 60) + ' min';
+  return s < 0.05 ? 'less than 0.1 s' : s < 10 ? s.toFixed(1) + ' s' : s < 90 ? Math.round(s) + ' s' : Math.round(s / 60) + ' min';
 }
 
 /** A long name, cut in its middle. */

@@ -191,7 +191,7 @@ export class ByteMap {
   tell() {
     const m = this.map;
     const cell = (m.to - m.from) / m.cells;
-    this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? num(Math.round(cell * 10) / 10) + ' bytes' : size(cell)} a cell`;
+    this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? count(Math.round(cell * 10) / 10, 'byte') : size(cell)} a cell`;
     const all = this.all?.totals ?? m.totals;
     const bad = archive.verify?.counts ?? {};
     this.legend.replaceChildren(...Object.keys(words).filter(u => m.totals[u] || all[u]).map(u => el('li', {}, swatch(css('--map-' + u)), words[u] + ' ', el('span', { class: 'hint' }, size(m.totals[u] ?? 0)))),
