@@ -47,7 +47,10 @@ func (s *suite) startServer(args ...string) (*served, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, from := "", bufio.NewReader(said)
+	for err == nil && !strings.HasPrefix(line, "serving ") {
+		line, err = from.ReadString('\n')
+	}
 	_, url, ok := strings.Cut(strings.TrimSpace(line), " at ")
 	if err != nil || !ok {
 		return nil, errors.Join(fmt.Errorf("%s: expected an address, found %q", args[0], line), cmd.Process.Kill(), cmd.Wait())
