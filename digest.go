@@ -7,7 +7,9 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zeebo/blake3"
 
@@ -123,6 +125,38 @@ func (g *grab) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// copyingAhead counts contents that are read, hashed and written side by side. That takes
+// 2 MiB each, and is of use for as many as there are processors.
+var copyingAhead atomic.Int32
+
+// copyAhead is copyChecked of long content.
+func copyAhead(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Meter) error {
+	in := newReadAhead(io.LimitReader(r, e.Size), e.Digest.Algo, m)
+	defer in.Close()
+	n, err := in.WriteTo(&wanted{ctx, w})
+	if err == nil && n < e.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	got, _ := in.ContentDigest()
+	return sameDigest(e, got)
+}
+
+// wanted writes until a context ends.
+type wanted struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w *wanted) Write(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.w.Write(p)
+}
+
 // copyChecked copies e's content from r to w and checks it, if e has a digest and
 // nothing has proven it. The bytes count for m as they come.
 func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Meter) error {
@@ -144,6 +178,13 @@ func copyChecked(ctx context.Context, w io.Writer, e Entry, r io.Reader, m *Mete
 	}
 	if p, ok := r.(*provenReader); ok {
 		return p.copyTo(ctx, w, m)
+	}
+	if canHash(e.Digest.Algo) {
+		if copyingAhead.Add(1) <= int32(runtime.GOMAXPROCS(0)) {
+			defer copyingAhead.Add(-1)
+			return copyAhead(ctx, w, e, r, m)
+		}
+		copyingAhead.Add(-1)
 	}
 	h := newHash(e.Digest.Algo)
 	buf := make([]byte, 256<<10)
