@@ -31,6 +31,11 @@ type Source struct {
 	Mark string
 	// ModTime is when it was written, if that is known.
 	ModTime time.Time
+	// State, if not nil, says what stands for its bytes now, "" if that is not known. It is
+	// asked when the archive is, but no more often than Every, 0 being 2 s; one that has
+	// changed is opened again.
+	State func(ctx context.Context) string
+	Every time.Duration
 	// Open opens it in a view, and returns what stands for its bytes and the view;
 	// see Options.Version.
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
@@ -62,6 +67,7 @@ func (a *Archive) Current(ctx context.Context) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lookAgain(ctx, a.o)
 	return !a.o.retired
 }
 
@@ -137,6 +143,9 @@ type opened struct {
 	refs    int
 	last    time.Time
 	retired bool
+
+	state  string // before it was opened
+	looked time.Time
 }
 
 // setCounts are for the metrics.
@@ -292,6 +301,9 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	}
 	key := openKey{name, cmp.Or(view, src.View)}
 	s.mu.Lock()
+	if o := s.open[key]; o != nil {
+		s.lookAgain(ctx, o)
+	}
 	o := s.open[key]
 	if o != nil && o.isReady() && o.err != nil && time.Since(o.last) > errKept {
 		s.retire(o)
@@ -326,6 +338,21 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, once: o.once, set: s, o: o}, nil
 }
 
+// lookAgain retires what is open if its source has changed since. It holds mu, but not
+// while it asks.
+func (s *Set) lookAgain(ctx context.Context, o *opened) {
+	if o.src.State == nil || o.retired || !o.isReady() || o.err != nil || o.state == "" || time.Since(o.looked) < cmp.Or(o.src.Every, 2*time.Second) {
+		return
+	}
+	o.looked = time.Now() // who comes meanwhile does not wait
+	s.mu.Unlock()
+	now := o.src.State(ctx)
+	s.mu.Lock()
+	if now != "" && now != o.state && !o.retired {
+		s.retire(o)
+	}
+}
+
 func (o *opened) isReady() bool {
 	select {
 	case <-o.ready:
@@ -336,10 +363,15 @@ func (o *opened) isReady() bool {
 }
 
 func (s *Set) openOne(o *opened) {
+	state := ""
+	if o.src.State != nil {
+		state = o.src.State(s.ctx)
+	}
 	a, version, err := o.src.Open(s.ctx, o.key.view)
 	var once [16]byte
 	rand.Read(once[:])
 	s.mu.Lock()
+	o.state, o.looked = state, time.Now()
 	o.a, o.version, o.err, o.last, o.once = a, version, err, time.Now(), hex.EncodeToString(once[:])
 	if err != nil {
 		s.counts.failures++

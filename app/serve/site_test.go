@@ -569,3 +569,54 @@ func TestTLSCookiesStayWithIt(t *testing.T) {
 		t.Fatal(r, err)
 	}
 }
+
+// An archive that has another's place is seen without a list: by what its source says.
+func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
+	var state atomic.Value
+	state.Store("one")
+	var opens, asked atomic.Int64
+	set := serve.NewSet(serve.SetOptions{})
+	defer set.Close()
+	src := sourceOf(packed(t, caf.Format), "x.caf", &opens)
+	src.Every = time.Nanosecond
+	src.State = func(context.Context) string { asked.Add(1); return state.Load().(string) }
+	set.Add(src)
+	use := func() *serve.Archive {
+		t.Helper()
+		a, err := set.Use(t.Context(), "x.caf", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	one := use()
+	defer one.Release()
+	use().Release()
+	state.Store("") // nobody knows: it stays what it was
+	use().Release()
+	if opens.Load() != 1 || !one.Current(t.Context()) {
+		t.Errorf("opened %d times, though nothing had changed", opens.Load())
+	}
+	state.Store("two")
+	if one.Current(t.Context()) {
+		t.Error("it has changed, and is said to be current")
+	}
+	two := use()
+	defer two.Release()
+	if opens.Load() != 2 || !two.Current(t.Context()) || two.Archive == one.Archive {
+		t.Errorf("opened %d times", opens.Load())
+	}
+	src.Name, src.Every = "y.caf", time.Hour
+	set.Add(src)
+	before := asked.Load()
+	for range 5 {
+		a, err := set.Use(t.Context(), "y.caf", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Release()
+	}
+	if n := asked.Load() - before; n != 1 {
+		t.Errorf("asked %d times in an hour", n)
+	}
+}

@@ -211,6 +211,11 @@ func stateOf(ctx context.Context, address string) string {
 	if err != nil {
 		return ""
 	}
+	return stateIn(ctx, st, name)
+}
+
+// stateIn is stateOf what has a name in a store.
+func stateIn(ctx context.Context, st store.Store, name string) string {
 	if v := versionIn(ctx, st, name); v != "" {
 		return v
 	}

@@ -353,6 +353,10 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 	if !info.ModTime.IsZero() || info.Version != "" {
 		src.Mark = fmt.Sprintf("%s %d %d", info.Version, info.Size, info.ModTime.UnixNano())
 	}
+	src.State = func(ctx context.Context) string { return stateIn(ctx, st, name) }
+	if !store.IsNear(st) {
+		src.Every = 30 * time.Second
+	}
 	o, index := a.openOptions(), a.useIndex()
 	src.Open = func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		o := o
