@@ -26,6 +26,8 @@ type Source struct {
 	Address string
 	// View is what it is opened in where a request does not say.
 	View string
+	// Keep has it stay open though nobody asks for it.
+	Keep bool
 	// Mark tells its states apart: a source that comes again with another is
 	// opened again.
 	Mark string
@@ -433,7 +435,7 @@ func (s *Set) makeRoom() {
 	for len(s.open) > s.max {
 		var oldest *opened
 		for _, o := range s.open {
-			if o.refs == 0 && o.isReady() && (oldest == nil || o.last.Before(oldest.last)) {
+			if o.refs == 0 && o.isReady() && !o.src.Keep && (oldest == nil || o.last.Before(oldest.last)) {
 				oldest = o
 			}
 		}
@@ -456,7 +458,7 @@ func (s *Set) closeIdle() {
 		s.mu.Lock()
 		for _, o := range s.open {
 			// What could not be opened stays, so that lists say so.
-			if o.refs == 0 && o.isReady() && o.err == nil && time.Since(o.last) > s.idle {
+			if o.refs == 0 && o.isReady() && o.err == nil && !o.src.Keep && time.Since(o.last) > s.idle {
 				s.retire(o)
 			}
 		}

@@ -606,7 +606,7 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 	if opens.Load() != 2 || !two.Current(t.Context()) || two.Archive == one.Archive {
 		t.Errorf("opened %d times", opens.Load())
 	}
-	src.Name, src.Every = "y.caf", time.Hour
+	src.Name, src.Every, src.Keep = "y.caf", time.Hour, true
 	set.Add(src)
 	before := asked.Load()
 	for range 5 {
@@ -618,5 +618,27 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 	}
 	if n := asked.Load() - before; n != 1 {
 		t.Errorf("asked %d times in an hour", n)
+	}
+}
+
+func TestWhatIsKeptStaysOpen(t *testing.T) {
+	var opens atomic.Int64
+	set := serve.NewSet(serve.SetOptions{MaxOpen: 1, Idle: 4 * time.Millisecond})
+	defer set.Close()
+	for _, name := range []string{"kept.caf", "other.caf", "kept.caf"} {
+		if opens.Load() == 0 || name == "other.caf" {
+			src := sourceOf(packed(t, caf.Format), name, &opens)
+			src.Keep = name == "kept.caf"
+			set.Add(src)
+		}
+		a, err := set.Use(t.Context(), name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Release()
+		time.Sleep(30 * time.Millisecond)
+	}
+	if n := opens.Load(); n != 2 {
+		t.Errorf("opened %d times, expected twice", n)
 	}
 }

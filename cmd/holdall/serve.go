@@ -175,12 +175,8 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)
 	set := serve.NewSet(serve.SetOptions{MaxOpen: o.maxOpen, Log: log})
-	var held []*serve.Archive
 	defer func() {
 		stop()
-		for _, in := range held {
-			in.Release()
-		}
 		set.Close()
 	}()
 	var shown []servedJSON // with the path alone
@@ -194,13 +190,14 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 			shown = append(shown, servedJSON{store.Redact(address), "/"})
 			continue
 		}
+		p.source.Keep = true
 		name := set.Add(p.source)
 		// It is opened now, so that what cannot be served is said before anything is.
 		in, err := set.Use(ctx, name, "")
 		if err != nil {
 			return err
 		}
-		held = append(held, in)
+		in.Release()
 		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
 	}
 	a.address = "" // of none in particular from here on
