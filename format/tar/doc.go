@@ -12,5 +12,9 @@
 // over the contents, and a file is then read where it lies; of a sparse file the holes
 // are known. A compressed one is decoded once to be opened. What is read of it is
 // decoded from the beginning of the frame, or member, that holds it: parallel
-// compressors make many, others one, and such an archive is better converted.
+// compressors make many, others one, and such an archive is better converted, or
+// indexed: an index has points in members of gzip.
+//
+// A header that is damaged ends the list: what is behind it is in none. Verify says so,
+// and listing does not.
 package tar
