@@ -11,8 +11,9 @@
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
 // gocaf, the reference tool of CAF, is, and $HOLDALL_LINDI_PYTHON a python with
-// lindi, that of LINDI. $HOLDALL_RATARMOUNT names ratarmount. $HOLDALL_S3_SERVER names the server of buckets; peers there
-// are loops of our own over minio-go, which is what a program would have.
+// lindi, that of LINDI. $HOLDALL_RATARMOUNT and $HOLDALL_ARX name ratarmount and arx
+// where $PATH does not. $HOLDALL_S3_SERVER names the server of buckets; peers there are
+// loops of our own over minio-go, which is what a program would have.
 package main
 
 import (

@@ -254,21 +254,11 @@ func mountSquash(s *suite, in, _ string) (*mountpoint, error) {
 	return s.mountByShell(`exec squashfuse -f "$0" "$1"`, image)
 }
 
-// ratarProgram is named by an environment variable, as other references are.
-func ratarProgram() (string, error) {
-	path := os.Getenv("HOLDALL_RATARMOUNT")
-	if path == "" {
-		return "", fmt.Errorf("%w: $HOLDALL_RATARMOUNT does not say where ratarmount is", errSkipped)
-	}
-	return exec.LookPath(path)
-}
-
 func mountRatar(s *suite, _, archive string) (*mountpoint, error) {
-	program, err := ratarProgram()
-	if err != nil {
-		return nil, err
+	if !have(ratarmount) {
+		return nil, fmt.Errorf("%w: %s is not on this machine", errSkipped, ratarmount)
 	}
-	return s.mountByShell(`exec "`+program+`" -f --index-file :memory: "$0" "$1" >/dev/null 2>&1`, archive)
+	return s.mountByShell(`exec "`+ratarmount+`" -f --index-file :memory: "$0" "$1" >/dev/null 2>&1`, archive)
 }
 
 // mountByShell mounts by a program that does not say when it is ready.
@@ -331,8 +321,8 @@ func mountRandom(peer mountPeer, most float64) func(*suite) (row, error) {
 
 // mountFirst mounts a tar that neither has an index of.
 func mountFirst(s *suite) (r row, err error) {
-	if _, err := ratarProgram(); err != nil {
-		return r, err
+	if !have(ratarmount) {
+		return r, fmt.Errorf("%w: %s is not on this machine", errSkipped, ratarmount)
 	}
 	archive, err := s.tarA()
 	if err != nil {
