@@ -2,12 +2,11 @@ package holdall
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
+	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -27,23 +26,23 @@ type Amendment struct {
 // Amended says what a Commit changed.
 type Amended = format.Amended
 
-// ErrImmutable means that archives of a format cannot be changed in place. It is
-// an errors.ErrUnsupported.
-var ErrImmutable error = immutable{}
-
-type immutable struct{}
-
-func (immutable) Error() string        { return "immutable format" }
-func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// Amend opens the archive called name in st for changes: of its entries as
+// Amend opens the archive at an address for changes: of its entries as
 // OpenOptions.View shows them.
-func Amend(ctx context.Context, st store.Store, name string, o OpenOptions) (*Amendment, error) {
+func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return AmendStore(ctx, st, name, o)
+}
+
+// AmendStore is Amend of the archive called name in st.
+func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Amendment, error) {
 	a, err := OpenStore(ctx, st, name, o)
 	if err != nil {
 		return nil, err
 	}
-	f := a.f
+	f := a.Format()
 	if err := a.Close(); err != nil {
 		return nil, err
 	}
@@ -112,20 +111,12 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 }
 
 func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) error {
-	e := Entry{Name: o.Prefix + n.Name, Link: n.Link}
-	switch {
-	case n.Type.IsDir():
-		e.Kind = format.Dir
-	case n.Type == fs.ModeSymlink:
-		e.Kind = format.Symlink
-	case n.Type == fs.ModeNamedPipe:
-		e.Kind = format.Fifo
-	case !n.Type.IsRegular():
-		return errSpecial
+	e, ok := pack.EntryOf(n)
+	if !ok {
+		return tree.ErrSpecial
 	}
-	if e.Kind != format.File {
-		e.Mode, e.HasMode, e.ModTime = n.Info.Mode(), true, n.Info.ModTime()
-		return m.Put(ctx, e, eof{})
+	if e.Name = o.Prefix + n.Name; e.Kind != format.File {
+		return m.Put(ctx, e, strings.NewReader(""))
 	}
 	info, _, file, err := tree.Load(n.Path, nil, o.Follow || n.Root)
 	if err != nil {
@@ -139,8 +130,3 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 	o.Meter.Add(1, e.Size)
 	return nil
 }
-
-// eof is content that is empty.
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }

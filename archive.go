@@ -1,12 +1,9 @@
 package holdall
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"path"
 	"slices"
@@ -16,7 +13,10 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
-	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -29,6 +29,17 @@ type (
 	Plan    = format.Plan
 	About   = format.About
 	Digest  = format.Digest
+)
+
+// Meter and Progress count what is done, for whoever wants to show it.
+type (
+	// A Meter counts the work done: the library adds, others look with Snapshot, at their
+	// own pace. With WantTotal the work is counted before it is done, or meanwhile. The
+	// zero value is ready.
+	Meter = meter.Meter
+	// Progress is what a Meter says at one moment: Entries and Bytes done, and
+	// TotalEntries and TotalBytes, zero as long as they are unknown.
+	Progress = meter.Progress
 )
 
 // OpenOptions are wishes for reading; the zero value suits most.
@@ -60,13 +71,15 @@ type OpenOptions struct {
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
-const defaultCache = 32 << 20
-
 func (o OpenOptions) formats() []*format.Format {
 	if o.Formats != nil {
 		return o.Formats
 	}
 	return format.All()
+}
+
+func (o OpenOptions) wanted() kept.Wanted {
+	return kept.Wanted{Format: o.Format, View: o.View, Param: o.Param, Formats: o.formats()}
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
@@ -75,16 +88,10 @@ func (o OpenOptions) inner() format.OpenOptions {
 
 // An Archive is an archive open for reading. Its methods may run in parallel.
 type Archive struct {
-	f       *format.Format
-	r       format.Reader
-	st      store.Store
-	name    string
-	engine  *engine.Engine
-	objects objects
-	index   IndexState
-	proof   *prover // nil if nothing is proven
-	asked   OpenOptions
-	took    time.Duration // to open it
+	src   *content.Source
+	index kept.State
+	asked OpenOptions
+	took  time.Duration // to open it
 }
 
 // Open opens the archive at an address.
@@ -98,43 +105,34 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 
 // OpenStore opens the archive called name in st.
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
-	limits := engine.Near
-	if !store.IsNear(st) {
-		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache))
-		limits = engine.Far
-	}
-	a := &Archive{st: st, name: name, asked: o}
-	a.objects = objects{st: st, name: name, allowed: o.External}
-	a.engine = engine.New(a.objects.open, limits)
+	st = cache.Far(st, o.CacheBytes)
+	a := &Archive{src: content.New(st, name, o.External), asked: o}
 	// Held from the start, so that what recognising fetches is there for reading.
 	// A folder has none; its format will find what lies in it.
-	if _, err := a.objects.open(ctx, name, false); err != nil && namesBelow(ctx, st, name) == nil {
+	if _, err := a.src.Object(ctx, name); err != nil && namesBelow(ctx, st, name) == nil {
 		return nil, err
 	}
-	if o.Index.any() {
-		if x := a.findIndex(ctx, o); x != nil {
-			a.f = format.ByName(o.formats(), x.Format)
-			a.r = &keptReader{x: x, open: func(ctx context.Context) (format.Reader, error) { return openAs(ctx, a.f, st, name, o) }}
-			if x.Chunk > 0 {
-				a.proof = &prover{x: x}
-			}
-			if x.HasPoints() {
-				a.engine.UsePoints(x)
-			}
+	if u := o.Index.inner(); u.Any() {
+		x, state := kept.Find(ctx, st, name, u, o.wanted())
+		if a.index = state; x != nil {
+			f := format.ByName(o.formats(), x.Format)
+			a.src.Format = f
+			a.src.Reader = kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) })
+			a.src.UseIndex(x)
 			return a, nil
 		}
-		if o.Index.Folder != nil && limits == engine.Far {
+		if u.Folder != nil && !store.IsNear(st) {
 			// All of the list is fetched now, to be kept.
 			o.FewLookups, a.asked.FewLookups = false, false
 		}
 	}
 	start := time.Now()
-	var err error
-	if a.f, a.r, err = recognise(ctx, st, name, o); err != nil {
-		a.objects.close()
+	f, r, err := recognise(ctx, st, name, o)
+	if err != nil {
+		a.src.CloseObjects()
 		return nil, err
 	}
-	a.took = time.Since(start)
+	a.src.Format, a.src.Reader, a.took = f, r, time.Since(start)
 	return a, nil
 }
 
@@ -142,9 +140,9 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 // a format's files only says where to look first: its bytes decide.
 func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
 	if o.Format != "" {
-		f := format.ByName(o.formats(), o.Format)
-		if f == nil {
-			return nil, nil, unknownFormat(o.Format, o.formats())
+		f, err := format.Named(o.formats(), o.Format)
+		if err != nil {
+			return nil, nil, err
 		}
 		r, err := openAs(ctx, f, st, name, o)
 		return f, r, err
@@ -184,27 +182,6 @@ func openAs(ctx context.Context, f *format.Format, st store.Store, name string, 
 		return nil, &ViewError{Format: f.Name, View: o.View, Has: f.Views}
 	}
 	return f.Open(ctx, st, name, o.inner())
-}
-
-// A ViewError says that an archive has no such view.
-type ViewError struct {
-	Format, View string
-	Has          []string
-}
-
-func (e *ViewError) Error() string {
-	if len(e.Has) == 0 {
-		return fmt.Sprintf("%s has one view only, not %q", e.Format, e.View)
-	}
-	return fmt.Sprintf("%s has no view %q: it has %s", e.Format, e.View, strings.Join(e.Has, ", "))
-}
-
-func unknownFormat(name string, among []*format.Format) error {
-	var names []string
-	for _, f := range among {
-		names = append(names, f.Name)
-	}
-	return fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // probe reads both ends of an object, at the same time.
@@ -251,225 +228,114 @@ func namesBelow(ctx context.Context, st store.Store, name string) (names []strin
 	return names
 }
 
+// Source is the archive as the other packages of this module read it.
+func (a *Archive) Source() *content.Source { return a.src }
+
 // Format returns the archive's format.
-func (a *Archive) Format() *format.Format { return a.f }
+func (a *Archive) Format() *format.Format { return a.src.Format }
 
 // Name returns the archive's name within its store.
-func (a *Archive) Name() string { return a.name }
+func (a *Archive) Name() string { return a.src.Name }
+
+// Store returns the store that the archive is in, by its [Archive.Name]; nil of a folder of
+// files.
+func (a *Archive) Store() store.Store {
+	if a.IsDir() {
+		return nil
+	}
+	return a.src.Store
+}
+
+// IsNear reports whether the archive is on this machine, so that reading it takes no
+// round trips.
+func (a *Archive) IsNear() bool { return store.IsNear(a.src.Store) }
+
+// Options are how the archive was asked to be opened.
+func (a *Archive) Options() OpenOptions { return a.asked }
+
+// ModTime returns when the archive was written, zero if that is not known: of a folder
+// it is not.
+func (a *Archive) ModTime(ctx context.Context) time.Time {
+	if o, err := a.src.Object(ctx, a.src.Name); err == nil {
+		if info, err := o.Info(ctx); err == nil {
+			return info.ModTime
+		}
+	}
+	return time.Time{}
+}
 
 // Entries yields every entry in stored order.
-func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] { return a.r.Entries(ctx) }
+func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] {
+	return a.src.Reader.Entries(ctx)
+}
 
 // Below yields every entry below a directory, in stored order; "." is the root. It
 // goes through all entries where the format cannot do without.
 func (a *Archive) Below(ctx context.Context, dir string) iter.Seq2[Entry, error] {
-	if dir == "." {
-		return a.Entries(ctx)
-	}
-	return entriesBelow(ctx, a.r, dir)
-}
-
-func entriesBelow(ctx context.Context, r format.Reader, dir string) iter.Seq2[Entry, error] {
-	if d, ok := r.(format.Descender); ok {
-		return d.EntriesBelow(ctx, dir)
-	}
-	return func(yield func(Entry, error) bool) {
-		for e, err := range r.Entries(ctx) {
-			if err == nil && !strings.HasPrefix(e.Name, dir+"/") {
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// packed yields the entries that somebody packed: all but the archive's own.
-func (a *Archive) packed(ctx context.Context) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		for e, err := range a.Entries(ctx) {
-			if err == nil && e.Internal {
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
+	return a.src.Below(ctx, dir)
 }
 
 // Lookup returns the entry called name, or an error wrapping fs.ErrNotExist.
 func (a *Archive) Lookup(ctx context.Context, name string) (Entry, error) {
-	return a.r.Lookup(ctx, name)
+	return a.src.Reader.Lookup(ctx, name)
 }
 
 // ReadDir yields the entries directly in dir; "." is the root.
 func (a *Archive) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
-	return a.r.ReadDir(ctx, dir)
+	return a.src.Reader.ReadDir(ctx, dir)
+}
+
+// Keys yields what has a name that begins with prefix and is no directory, in the byte
+// order of names, from the first name on that is not less than from: as a bucket would
+// list it.
+func (a *Archive) Keys(ctx context.Context, prefix, from string) iter.Seq2[Entry, error] {
+	return listing.ReadDir(a.src.ReadDirFrom).Keys(ctx, prefix, from)
 }
 
 // Extents yields where e's content is stored.
 func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error] {
-	return a.r.Extents(ctx, e, 0, e.Size)
+	return a.src.Extents(ctx, e)
 }
 
 // Regions yields what the bytes that are not content are for.
-func (a *Archive) Regions(ctx context.Context) iter.Seq2[Region, error] { return a.r.Regions(ctx) }
+func (a *Archive) Regions(ctx context.Context) iter.Seq2[Region, error] {
+	return a.src.Reader.Regions(ctx)
+}
 
 // About says what is known of the archive as a whole.
-func (a *Archive) About(ctx context.Context) (About, error) { return a.r.About(ctx) }
+func (a *Archive) About(ctx context.Context) (About, error) { return a.src.Reader.About(ctx) }
 
 // Volumes returns the objects that the archive is made of.
-func (a *Archive) Volumes(ctx context.Context) ([]string, error) {
-	if k, ok := a.r.(*keptReader); ok {
-		return k.volumes(a.name), nil
-	}
-	about, err := a.r.About(ctx)
-	return about.Volumes, err
-}
-
-// StoredSize returns how many bytes the archive's volumes have.
-func (a *Archive) StoredSize(ctx context.Context) (int64, error) {
-	if d, ok := a.r.(*dirReader); ok {
-		return d.stored, nil
-	}
-	volumes, err := a.Volumes(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for _, v := range volumes {
-		size, err := a.VolumeSize(ctx, v)
-		if err != nil {
-			return 0, err
-		}
-		n += size
-	}
-	return n, nil
-}
+func (a *Archive) Volumes(ctx context.Context) ([]string, error) { return a.src.Volumes(ctx) }
 
 // VolumeSize returns how long one of the archive's volumes is.
 func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) {
-	o, err := a.objects.open(ctx, volume, false)
-	if err != nil {
-		return 0, err
-	}
-	info, err := o.Info(ctx)
-	return info.Size, err
+	return a.src.VolumeSize(ctx, volume)
 }
+
+// StoredSize returns how many bytes the archive's volumes have.
+func (a *Archive) StoredSize(ctx context.Context) (int64, error) { return a.src.StoredSize(ctx) }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then says io.EOF. Nothing is checked against e's digest; by an index
+// end, and then returns io.EOF. Nothing is checked against e's digest; by an index
 // that has digests of pieces, each piece is, before any byte of it is in p.
 func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
-	}
-	if e.Fault == nil && off >= e.Size {
-		if len(p) == 0 {
-			return 0, nil
-		}
-		return 0, io.EOF
-	}
-	n := min(int64(len(p)), e.Size-off)
-	var err error
-	if a.proves(e) {
-		var k int
-		if k, err = a.readProven(ctx, e, p[:n], off); err != nil {
-			if !saysWhich(err) {
-				err = &fs.PathError{Op: "read", Path: e.Name, Err: err}
-			}
-			return k, err
-		}
-	} else if err = a.readStored(ctx, e, p[:max(n, 0)], off); err != nil {
-		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: err}
-	}
-	if n < int64(len(p)) {
-		return int(n), io.EOF
-	}
-	return int(n), nil
-}
-
-// readStored fills p with content bytes of e from off, whatever they are.
-func (a *Archive) readStored(ctx context.Context, e Entry, p []byte, off int64) error {
-	if x, ok := a.run(e); ok && int64(len(p)) <= a.engine.MaxRequest() {
-		o, err := a.engine.Object(ctx, x)
-		if err != nil {
-			return err
-		}
-		return o.ReadAt(ctx, p, x.Off+off)
-	}
-	return a.engine.ReadAt(ctx, a.r.Extents(ctx, e, off, int64(len(p))), p, off)
-}
-
-// run returns e's content as one raw run, if it is one and the format can say so
-// at once.
-func (a *Archive) run(e Entry) (Extent, bool) {
-	if c, ok := a.r.(format.Contiguous); ok {
-		return c.Run(e)
-	}
-	return Extent{}, false
-}
-
-// Close ends the use of the archive.
-func (a *Archive) Close() error {
-	a.engine.Close() // it may have objects in use
-	return errors.Join(a.r.Close(), a.objects.close())
+	return a.src.ReadAt(ctx, e, p, off)
 }
 
 // Contents calls each, one by one and in stored order, with the content of every
 // entry that is wanted, or with the error that keeps it from being read. Many
 // are fetched at once, neighbours together.
 func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each func(e Entry, content io.Reader, err error) error) error {
-	entries := func(yield func(Entry, error) bool) {
-		for e, err := range a.Entries(ctx) {
-			if err == nil && !wanted(e) {
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-	return a.sweep(ctx, entries, true, func(it engine.Item, content io.Reader, err error) error {
-		return each(it.Entry, content, err)
-	})
+	return a.ContentsOf(ctx, listing.Only(a.Entries(ctx), wanted), each)
 }
 
-// expect tells m how much the wanted entries are.
-func (a *Archive) expect(ctx context.Context, m *Meter, wanted func(Entry) bool) error {
-	if !m.wantsTotal() {
-		return nil
-	}
-	var n, bytes int64
-	for e, err := range a.Entries(ctx) {
-		if err != nil {
-			return err
-		}
-		if wanted(e) {
-			n, bytes = n+1, bytes+e.Size
-		}
-	}
-	m.expect(n, bytes)
-	return nil
+// ContentsOf is Contents for entries that somebody else enumerates, in their order:
+// a list, or [Archive.Shuffled]. What lies together is fetched together, as far as
+// it comes together.
+func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
+	return a.src.Sweep(ctx, entries, true, func(c content.Content, err error) error { return each(c.Entry, c, err) })
 }
 
-// sweep reads the contents of entries; see engine.Sweep.
-func (a *Archive) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
-	if a.proof != nil {
-		each = a.provenEach(ctx, each)
-	}
-	return a.sweepStored(ctx, entries, ordered, each)
-}
-
-// sweepStored is sweep of what is stored, whatever that is.
-func (a *Archive) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each engine.Each) error {
-	return a.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
-		for e, err := range entries {
-			if !yield(engine.Item{Entry: e, Extents: a.r.Extents(ctx, e, 0, e.Size)}, err) || err != nil {
-				return
-			}
-		}
-	}, ordered, each)
-}
+// Close ends the use of the archive: reads fail from then on.
+func (a *Archive) Close() error { return a.src.Close() }

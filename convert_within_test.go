@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -47,7 +48,7 @@ func TestAStoreCopiesLongRunsItself(t *testing.T) {
 			for name, b := range contents {
 				mem.Put(name, b)
 			}
-			if _, err := holdall.PackObjects(t.Context(), source, c.from, objectsOf(&mem, store.List(t.Context(), &mem, "")), c.o); err != nil {
+			if _, err := pack.Objects(t.Context(), source, c.from, objectsOf(&mem, store.List(t.Context(), &mem, "")), pack.Options{Formats: objectFormats, Plain: c.o.Plain}); err != nil {
 				t.Fatal(err)
 			}
 			a, err := holdall.OpenStore(t.Context(), source, c.from, holdall.OpenOptions{Formats: objectFormats})
@@ -56,7 +57,7 @@ func TestAStoreCopiesLongRunsItself(t *testing.T) {
 			}
 			defer a.Close()
 			s.Took()
-			sum, err := holdall.Convert(t.Context(), a, target, c.to, c.o)
+			sum, err := holdall.ConvertStore(t.Context(), a, target, c.to, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -95,7 +95,7 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 // since the other side may imply it.
 func byName(ctx context.Context, a *Archive) ([]Entry, error) {
 	var es []Entry
-	for e, err := range a.packed(ctx) {
+	for e, err := range a.src.Packed(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 		}
 		return "", nil
 	}
-	same, err := sameContent(a.reader(ctx, ea, 0), b.reader(ctx, eb, 0))
+	same, err := sameContent(a.src.Open(ctx, ea, 0), b.src.Open(ctx, eb, 0))
 	if err != nil || same {
 		return "", err
 	}

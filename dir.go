@@ -9,7 +9,8 @@ import (
 	"os"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -32,47 +33,34 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	if !info.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("is not a folder")}
 	}
-	d := &dirReader{}
+	var stored int64
 	var entries format.Entries
 	for n := range tree.Walk(ctx, []tree.Root{{Path: dir}}, tree.Options{Stat: true}) {
 		if n.Err != nil && n.Info == nil {
 			return nil, n.Err
 		}
-		e := Entry{Name: n.Name, Link: n.Link, Mode: n.Info.Mode() &^ fs.ModeType, HasMode: true, ModTime: n.Info.ModTime(), Ref: n.Path}
-		switch {
-		case n.Type.IsRegular():
-			e.Size = n.Info.Size()
-		case n.Type.IsDir():
-			e.Kind = format.Dir
-		case n.Type == fs.ModeSymlink:
-			e.Kind = format.Symlink
-		case n.Type == fs.ModeNamedPipe:
-			e.Kind = format.Fifo
-		default:
+		e, ok := pack.EntryOf(n)
+		if !ok {
 			continue // sockets and devices are in no archive either
 		}
-		d.stored += e.Size
+		if e.Mode, e.Ref = e.Mode&^fs.ModeType, n.Path; n.Type.IsRegular() {
+			e.Size = n.Info.Size()
+		}
+		stored += e.Size
 		entries = append(entries, e)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	d.Index = format.NewIndex(entries)
-	a := &Archive{f: dirFormat, r: d, st: dirStore{}, name: dir}
-	a.objects.st = dirStore{}
-	a.engine = engine.New(func(ctx context.Context, name string, _ bool) (store.Object, error) {
-		return dirStore{}.Open(ctx, name)
-	}, engine.Near)
-	return a, nil
+	src := content.New(dirStore{}, dir, nil)
+	src.Format, src.Reader, src.Loose = dirFormat, &dirReader{format.NewIndex(entries)}, stored
+	return &Archive{src: src}, nil
 }
 
 // IsDir reports whether the archive is a folder of this machine.
-func (a *Archive) IsDir() bool { return a.f == dirFormat }
+func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
-type dirReader struct {
-	*format.Index
-	stored int64 // bytes of all files
-}
+type dirReader struct{ *format.Index }
 
 func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Extent, error] {
 	return func(yield func(Extent, error) bool) {

@@ -19,11 +19,12 @@ import (
 // others belong to one goroutine. Reads go on under the context that it was
 // opened with.
 type File struct {
-	a   *Archive
-	e   Entry
-	ctx context.Context
-	off int64
-	seq io.ReadCloser // reads ahead from off, while reads are in sequence
+	a      *Archive
+	e      Entry
+	ctx    context.Context
+	off    int64
+	seq    io.ReadCloser // reads ahead from off, while reads are in sequence
+	closed bool
 }
 
 // Open opens the file called name.
@@ -40,8 +41,8 @@ func (a *Archive) OpenEntry(ctx context.Context, e Entry) (*File, error) {
 	if !e.Kind.HasContent() {
 		return nil, &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + e.Kind.String())}
 	}
-	if e.Fault != nil {
-		return nil, &format.CorruptError{Format: a.f.Name, Problem: *e.Fault}
+	if err := a.src.Fault(e); err != nil {
+		return nil, err
 	}
 	return &File{a: a, e: e, ctx: ctx}, nil
 }
@@ -52,53 +53,56 @@ func (f *File) Entry() Entry { return f.e }
 // Size returns how many bytes the file has.
 func (f *File) Size() int64 { return f.e.Size }
 
+// fail is err of an operation on the file, or fs.ErrClosed.
+func (f *File) fail(op string, err error) error {
+	if f.closed {
+		err = fs.ErrClosed
+	}
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: f.e.Name, Err: err}
+}
+
 // ReadAt reads as io.ReaderAt says.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.a.ReadAt(f.ctx, f.e, p, off) }
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.fail("read", nil); err != nil {
+		return 0, err
+	}
+	return f.a.src.ReadAt(f.ctx, f.e, p, off)
+}
 
 func (f *File) Read(p []byte) (int, error) {
+	if err := f.fail("read", nil); err != nil {
+		return 0, err
+	}
 	if f.off >= f.e.Size {
 		return 0, io.EOF
 	}
-	n, err := f.ahead().Read(p)
-	f.off += int64(n)
-	if err != nil && err != io.EOF && !saysWhich(err) {
-		err = &fs.PathError{Op: "read", Path: f.e.Name, Err: err}
-	}
-	return n, err
-}
-
-// ahead is what reads on from where the file is.
-func (f *File) ahead() io.Reader {
 	if f.seq == nil {
-		f.seq = f.a.reader(f.ctx, f.e, f.off)
+		f.seq = f.a.src.Open(f.ctx, f.e, f.off)
 	}
-	return f.seq
-}
-
-// reader returns e's content from off on, proven if it can be.
-func (a *Archive) reader(ctx context.Context, e Entry, off int64) io.ReadCloser {
-	if a.proves(e) {
-		return a.newProvenReader(ctx, e, off)
-	}
-	return a.engine.NewReaderAt(ctx, func(yield func(Extent, error) bool) {
-		for x, err := range a.r.Extents(ctx, e, off, e.Size-off) {
-			if !yield(x, err) {
-				return
-			}
-		}
-	}, off, e.Size)
+	n, err := f.seq.Read(p)
+	f.off += int64(n)
+	return n, err
 }
 
 // Seek moves as io.Seeker says.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
+	if err := f.fail("seek", nil); err != nil {
+		return 0, err
+	}
 	switch whence {
+	case io.SeekStart:
 	case io.SeekCurrent:
 		offset += f.off
 	case io.SeekEnd:
 		offset += f.e.Size
+	default:
+		return 0, f.fail("seek", fs.ErrInvalid)
 	}
 	if offset < 0 {
-		return 0, &fs.PathError{Op: "seek", Path: f.e.Name, Err: fs.ErrInvalid}
+		return 0, f.fail("seek", fs.ErrInvalid)
 	}
 	if offset != f.off {
 		f.stop()
@@ -117,12 +121,18 @@ func (f *File) stop() {
 // Close ends the use of the file.
 func (f *File) Close() error {
 	f.stop()
-	f.off = 1<<63 - 1
-	return nil
+	err := f.fail("close", nil)
+	f.closed = true
+	return err
 }
 
 // Stat says what io/fs wants to know.
-func (f *File) Stat() (fs.FileInfo, error) { return fileInfo{f.e}, nil }
+func (f *File) Stat() (fs.FileInfo, error) {
+	if err := f.fail("stat", nil); err != nil {
+		return nil, err
+	}
+	return fileInfo{f.e}, nil
+}
 
 // WriteContent copies the whole content of e to w and checks it against its
 // digest, if it has one: content of up to 1 MiB before the first byte is
@@ -133,13 +143,7 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 		return err
 	}
 	defer f.Close()
-	if _, ok := a.run(e); ok && e.Size <= smallContent && !a.proves(e) {
-		return copyChecked(ctx, w, e, &runReader{a, ctx, e, 0}, nil)
-	}
-	if p, ok := f.ahead().(*provenReader); ok {
-		return copyChecked(ctx, w, e, p, nil)
-	}
-	return copyChecked(ctx, w, e, f, nil)
+	return a.src.Copy(ctx, w, e)
 }
 
 // Get returns the whole content of the entry of that name, compared with its digest as
@@ -153,27 +157,13 @@ func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, er
 	case !e.Kind.HasContent():
 		return nil, &fs.PathError{Op: "get", Path: name, Err: fs.ErrNotExist}
 	case e.Size > limit:
-		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes, of which no more than %d are believed", e.Size, limit)}
+		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes, over the limit of %d", e.Size, limit)}
 	}
 	b := bytes.NewBuffer(make([]byte, 0, e.Size))
 	if err := a.WriteContent(ctx, b, e); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// runReader reads short content that lies in one run: nothing is to be read ahead.
-type runReader struct {
-	a   *Archive
-	ctx context.Context
-	e   Entry
-	off int64
-}
-
-func (r *runReader) Read(p []byte) (int, error) {
-	n, err := r.a.ReadAt(r.ctx, r.e, p, r.off)
-	r.off += int64(n)
-	return n, err
 }
 
 // fileInfo shows an Entry as io/fs wants it.

@@ -116,7 +116,7 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 	if err := fstest.TestFS(a.FS(ctx), "a", "d/e/c", "ü/€"); err != nil {
 		t.Error(err)
 	}
-	found, err := holdall.Verify(ctx, st, "x.tiny", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) })
+	found, err := holdall.VerifyStore(ctx, st, "x.tiny", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) })
 	if err != nil || found.Entries != 10 {
 		t.Errorf("verify: %+v, %v", found, err)
 	}
@@ -132,7 +132,7 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 	same(t, dir, out)
 
 	// Into the house's own format, and back.
-	conv, err := holdall.Convert(ctx, a, st, "x.caf", holdall.PackOptions{Formats: both, OnError: func(n string, err error) { t.Error(n, err) }})
+	conv, err := holdall.ConvertStore(ctx, a, st, "x.caf", holdall.PackOptions{Formats: both, OnError: func(n string, err error) { t.Error(n, err) }})
 	if err != nil || conv.Entries != 6 || !slices.Equal(conv.Lost, []string{"modes", "times"}) || conv.Dropped["symlink"] != 1 {
 		t.Errorf("convert: %+v, %v", conv, err)
 	}
@@ -390,7 +390,7 @@ func TestPackGoesOnWithoutWhatFails(t *testing.T) {
 	if err != nil || sum.Entries < 4 {
 		t.Fatalf("%+v, %v", sum, err)
 	}
-	if _, err := holdall.Verify(t.Context(), st, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) }); err != nil {
+	if _, err := holdall.VerifyStore(t.Context(), st, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -480,7 +480,7 @@ func TestGetTakesNoMoreThanIsAllowed(t *testing.T) {
 	if b, err := a.Get(t.Context(), "d/x", 7); err != nil || string(b) != "content" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := a.Get(t.Context(), "d/x", 6); err == nil || !strings.Contains(err.Error(), "7 bytes, of which no more than 6 are believed") {
+	if _, err := a.Get(t.Context(), "d/x", 6); err == nil || !strings.Contains(err.Error(), "7 bytes, over the limit of 6") {
 		t.Error(err)
 	}
 	for _, name := range []string{"d", "y"} {

@@ -199,7 +199,7 @@ func buildIndex(t *testing.T, path string, o holdall.OpenOptions, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.BuildIndex(t.Context(), st, name, o, toStore, toName, holdall.IndexOptions{}); err != nil {
+	if _, err := holdall.BuildIndexStore(t.Context(), st, name, toStore, toName, holdall.IndexOptions{OpenOptions: o}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -292,7 +292,7 @@ func TestADamagedIndexIsHarmless(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.Put("x.caf", b)
-	if _, err := holdall.BuildIndex(t.Context(), st, "x.caf", holdall.OpenOptions{}, st, "x.caf.holdall", holdall.IndexOptions{}); err != nil {
+	if _, err := holdall.BuildIndexStore(t.Context(), st, "x.caf", st, "x.caf.holdall", holdall.IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	obj, err := st.Open(t.Context(), "x.caf.holdall")
@@ -399,7 +399,7 @@ func TestALongMemberIsReadFromPointsOn(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := holdall.BuildIndex(t.Context(), st, "x.tar.gz", holdall.OpenOptions{}, mem, "x.tar.gz.holdall", holdall.IndexOptions{}); err != nil {
+	if _, err := holdall.BuildIndexStore(t.Context(), st, "x.tar.gz", mem, "x.tar.gz.holdall", holdall.IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"d5/f", "d0/f", "d3/f"} {

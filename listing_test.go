@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -168,11 +169,11 @@ func TestKeysAndDirectoriesAreInOrderFromAnywhere(t *testing.T) {
 
 func placesIn(t *testing.T, a *holdall.Archive, dir, from string) (places []string, ok bool) {
 	t.Helper()
-	for e, err := range a.ReadDirFrom(t.Context(), dir, from) {
+	for e, err := range a.Source().ReadDirFrom(t.Context(), dir, from) {
 		if err != nil {
 			return nil, false
 		}
-		places = append(places, holdall.PlaceInDir(dir, e))
+		places = append(places, listing.Place(dir, e))
 	}
 	return places, true
 }
@@ -200,7 +201,7 @@ func TestALargeDirectoryWithoutOrder(t *testing.T) {
 	}
 	defer a.Close()
 	i := 123
-	for e, err := range a.ReadDirFrom(t.Context(), "d", "00123") {
+	for e, err := range a.Source().ReadDirFrom(t.Context(), "d", "00123") {
 		if err != nil || e.Name != fmt.Sprintf("d/%05d", i) {
 			t.Fatalf("%q, %v, expected number %d", e.Name, err, i)
 		}

@@ -1,22 +1,12 @@
 package holdall
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"path"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/people"
-	"github.com/holdall/holdall/internal/sorter"
-	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -55,17 +45,6 @@ type PackOptions struct {
 	// to where they lie now, or with an address, where that archive will lie.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
-	// Lenient leaves out also an object that its server does not give now, but may
-	// give later. Without it that is the end.
-	Lenient bool `json:"lenient,omitempty"`
-	// NoEmpty writes no archive if nothing comes to be in it.
-	NoEmpty bool `json:"no_empty,omitempty"`
-	// Stale says that objects were listed a while ago: those that were empty then are
-	// looked at again, as the others are when they are read.
-	Stale bool `json:"stale,omitempty"`
-	// Confirm, if it is not nil, is asked when all is written and nothing of it is
-	// there yet. Its error ends the pack.
-	Confirm func(ctx context.Context) error `json:"-"`
 	// Once refuses to replace what is there: the error wraps fs.ErrExist.
 	Once bool `json:"once,omitempty"`
 	// Resume goes on with what an earlier pack into the same place had sent before it
@@ -78,8 +57,6 @@ type PackOptions struct {
 	// OnError is told of each entry that could not be packed; the others are.
 	// Without it the first one ends the pack.
 	OnError func(name string, err error) `json:"-"`
-	// Judge, if it is not nil, is asked instead: its error ends the pack.
-	Judge func(name string, err error) error `json:"-"`
 	// Meter counts.
 	Meter *Meter `json:"-"`
 	// Formats replaces the registered formats.
@@ -111,11 +88,21 @@ type Summary struct {
 	Kept int64 `json:"kept,omitempty"`
 }
 
-const defaultChunkMax = 32 << 30
-
 // ReferHere is what PackOptions.Refer is for references to where the archive
 // that is converted lies now.
-const ReferHere = "here"
+const ReferHere = pack.ReferHere
+
+func (o PackOptions) inner() pack.Options {
+	attrs := make(map[string]pack.Attr, len(o.Attrs))
+	for name, a := range o.Attrs {
+		attrs[name] = pack.Attr(a)
+	}
+	return pack.Options{
+		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
+		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
+		Once: o.Once, Resume: o.Resume, Param: o.Param, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
+	}
+}
 
 // Pack makes an archive at address from files and folders of this machine, or from
 // addresses of objects and of what lies below them. One folder alone gives its
@@ -131,346 +118,32 @@ func Pack(ctx context.Context, address string, paths []string, o PackOptions) (S
 
 // PackStore is Pack into a given store.
 func PackStore(ctx context.Context, st store.Store, name string, paths []string, o PackOptions) (Summary, error) {
-	switch far := slices.IndexFunc(paths, isFar); {
-	case far < 0:
-	case o.Listed:
-		return Summary{}, fmt.Errorf("%s: addresses cannot be listed one by one, only what lies below them: %w", store.Redact(paths[far]), errors.ErrUnsupported)
-	case slices.ContainsFunc(paths, func(p string) bool { return !isFar(p) }):
-		return Summary{}, fmt.Errorf("%s: addresses and files of this machine are not packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
-	default:
-		return packObjects(ctx, st, name, o, itemsAt(ctx, paths))
-	}
-	roots, err := tree.Roots(paths, o.Listed)
+	sum, err := pack.Pack(ctx, st, name, paths, o.inner())
+	return Summary(sum), err
+}
+
+// Converted says what a conversion wrote, and what the new format had no place
+// for.
+type Converted struct {
+	Summary
+	// Lost names what entries carried that the new format does not keep:
+	// "modes", "times".
+	Lost []string `json:"lost,omitempty"`
+}
+
+// Convert writes the entries of a into a new archive at address, in stored order.
+// Content that lies raw in one piece is copied as it is, by the file system itself
+// where it can; digests that a records are taken over.
+func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Converted, error) {
+	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
-		return Summary{}, err
+		return Converted{}, err
 	}
-	if err := tree.CheckPatterns(o.Exclude); err != nil {
-		return Summary{}, err
-	}
-	f, err := o.format(name)
-	if err != nil {
-		return Summary{}, err
-	}
-	p, err := newPacker(st, name, f, o)
-	if err != nil {
-		return Summary{}, err
-	}
-	return p.run(ctx, func(ctx context.Context) error { return p.files(ctx, roots) })
+	return ConvertStore(ctx, a, st, name, o)
 }
 
-func (o PackOptions) format(name string) (*format.Format, error) {
-	among := o.Formats
-	if among == nil {
-		among = format.All()
-	}
-	f := format.ByExtension(among, name)
-	if o.Format != "" {
-		if f = format.ByName(among, o.Format); f == nil {
-			return nil, unknownFormat(o.Format, among)
-		}
-	}
-	if f == nil {
-		return nil, fmt.Errorf("%s: the name does not say which format to write: name one", name)
-	}
-	if f.Create == nil {
-		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
-	}
-	return f, nil
-}
-
-// packer writes entries, in the order in which it gets them, into one archive
-// or one chunk after the other.
-type packer struct {
-	o        PackOptions
-	f        *format.Format
-	st       *store.Stage
-	name     string
-	carry    [][2]string
-	manifest []Entry
-	nodes    []tree.Node          // what the manifest was made of
-	folders  map[string]bool      // above what PackOptions.Only names
-	seen     map[tree.Same]string // first names of files that have several
-	copies   bool                 // hard links became files
-	failed   map[string]bool      // names that could not be packed
-	people   people.People
-
-	w        format.Writer
-	chunk    int
-	inChunk  int64
-	added    int64 // entries
-	sum      Summary
-	chunkMax int64
-
-	unread  int          // objects, one after the other
-	perLoad atomic.Int32 // files that are likely to fill a load
-	spare   chan *load
-}
-
-func newPacker(st store.Store, name string, f *format.Format, o PackOptions) (*packer, error) {
-	p := &packer{o: o, f: f, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
-	p.perLoad.Store(8)
-	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume
-	if o.ChunkSize < 0 || o.ChunkMax < 0 {
-		return nil, errors.New("chunk sizes cannot be negative")
-	}
-	if o.ChunkSize > 0 && !f.Chunked {
-		return nil, fmt.Errorf("%s does not roll over into chunks: %w", f.Name, errors.ErrUnsupported)
-	}
-	if p.chunkMax == 0 && o.ChunkSize > 0 && o.ChunkSize < defaultChunkMax {
-		p.chunkMax = defaultChunkMax
-	}
-	return p, nil
-}
-
-// run packs what feed adds, and publishes it if all went well.
-func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum Summary, err error) {
-	defer func() {
-		sum.Copied, sum.Resumed = p.st.Saved()
-		sum.Kept = p.st.Kept()
-	}()
-	if err := vacant(ctx, p.st.Store, p.name); err != nil {
-		return p.sum, err
-	}
-	defer p.st.Discard()
-	defer func() {
-		if p.w != nil {
-			p.w.Abort()
-		}
-	}()
-	if err := feed(ctx); err != nil {
-		return p.sum, err
-	}
-	if p.o.NoEmpty && p.added == 0 {
-		if p.o.Confirm != nil {
-			err = p.o.Confirm(ctx)
-		}
-		return p.sum, err
-	}
-	if p.w == nil && p.chunk == 0 { // an archive of nothing is an archive
-		if err := p.next(ctx); err != nil {
-			return p.sum, err
-		}
-	}
-	if err := p.finish(ctx); err != nil {
-		return p.sum, err
-	}
-	if err := ctx.Err(); err != nil {
-		return p.sum, context.Cause(ctx)
-	}
-	if p.o.Confirm != nil {
-		if err := p.o.Confirm(ctx); err != nil {
-			return p.sum, err
-		}
-	}
-	if err := p.st.Publish(ctx); err != nil {
-		return p.sum, err
-	}
-	p.sum.Older = p.older(ctx)
-	return p.sum, nil
-}
-
-// older finds the chunk behind the last of this set, if there is one.
-func (p *packer) older(ctx context.Context) string {
-	if p.o.ChunkSize == 0 {
-		return ""
-	}
-	name := ChunkName(p.name, p.chunk+1, p.f.Extensions[0])
-	o, err := p.st.Open(ctx, name)
-	if err != nil {
-		return ""
-	}
-	defer o.Close()
-	if _, err := o.Info(ctx); err != nil {
-		return ""
-	}
-	return name
-}
-
-// next begins the archive, or its next chunk.
-func (p *packer) next(ctx context.Context) error {
-	name := p.name
-	if p.o.ChunkSize > 0 {
-		p.chunk++
-		name = ChunkName(p.name, p.chunk, p.f.Extensions[0])
-	}
-	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
-		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
-		Scratch: NewScratch,
-	})
-	p.w, p.inChunk = w, 0
-	return err
-}
-
-// ChunkName numbers a chunk: x.caf is x-00001.caf, x-00002.caf, …
-func ChunkName(name string, n int, ext string) string {
-	dir, base := path.Split(name)
-	if e := path.Ext(base); strings.EqualFold(e, ext) && e != base {
-		base, ext = strings.TrimSuffix(base, e), e
-	}
-	return fmt.Sprintf("%s%s-%05d%s", dir, base, n, ext)
-}
-
-// NewScratch opens temporary room on the disk, for CreateOptions.Scratch.
-func NewScratch() (format.Scratch, error) { return sorter.TempFile() }
-
-func (p *packer) finish(ctx context.Context) error {
-	if p.w == nil {
-		return nil
-	}
-	w := p.w
-	sum, err := w.Commit(ctx)
-	if err != nil {
-		return err
-	}
-	p.w = nil
-	p.sum.Entries += sum.Entries
-	p.sum.Content += sum.Content
-	p.sum.Stored += sum.Stored
-	p.sum.Volumes = append(p.sum.Volumes, sum.Volumes...)
-	return nil
-}
-
-// vacant refuses to write where a folder is. An archive that is one object
-// replaces another at once; one that is a folder of them cannot, and what is left
-// of the older one beside it would be neither.
-func vacant(ctx context.Context, st store.Store, name string) error {
-	for info, err := range store.List(ctx, st, strings.TrimSuffix(name, "/")+"/") {
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-			return nil
-		case err != nil:
-			return err
-		}
-		return fmt.Errorf("%s is a folder with %s in it, which is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
-	}
-	return nil
-}
-
-// source is content whose own failure can be told from the archive's.
-type source struct {
-	io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		s.err = err
-	}
-	return n, err
-}
-
-// add writes one entry. An entry that cannot be read or has no place in the
-// archive is reported and left out; an archive that cannot be written is the
-// end.
-func (p *packer) add(ctx context.Context, e Entry, content io.Reader) error {
-	if kept, kind := p.keeps(e); !kept {
-		if p.sum.Dropped == nil {
-			p.sum.Dropped = map[string]int64{}
-		}
-		p.sum.Dropped[kind]++
-		return nil
-	}
-	p.adjust(&e)
-	if e.Kind == format.HardLink && p.failed[e.Link] {
-		return p.fail(e.Name, fmt.Errorf("a further name of %s, which could not be packed", format.Escape(e.Link)))
-	}
-	if p.w == nil {
-		if err := p.next(ctx); err != nil {
-			return err
-		}
-	}
-	err := p.w.Add(ctx, e, content)
-	if errors.Is(err, format.ErrFull) && p.o.ChunkSize > 0 {
-		if err = p.finish(ctx); err == nil {
-			if err = p.next(ctx); err == nil {
-				err = p.w.Add(ctx, e, content)
-			}
-		}
-		if err != nil && !p.entryFault(err, content) {
-			return err
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil || !p.entryFault(err, content) {
-			return err
-		}
-		return p.fail(e.Name, err)
-	}
-	p.added++
-	switch c := content.(type) {
-	case *readAhead, *pieceReader:
-		p.o.Meter.Add(1, 0)
-	case *format.Section:
-		if c.Sum == nil {
-			p.o.Meter.Add(0, e.Size)
-		}
-		p.o.Meter.Add(1, 0)
-	default:
-		p.o.Meter.Add(1, e.Size)
-	}
-	return nil
-}
-
-// adjust makes of an entry as it was found what it shall be in the archive.
-func (p *packer) adjust(e *Entry) {
-	if a, ok := p.o.Attrs[e.Name]; ok {
-		e.Owner, e.Group = cmp.Or(a.Owner, e.Owner), cmp.Or(a.Group, e.Group)
-		if a.HasMode {
-			e.Mode, e.HasMode = a.Mode, true
-		}
-	}
-	if e.Kind == format.Property && p.f.Keeps&format.KeepsProperties == 0 {
-		e.Kind = format.File
-	}
-	e.Name = p.o.Prefix + e.Name
-	if e.Kind == format.HardLink {
-		e.Link = p.o.Prefix + e.Link
-	}
-	if !p.o.Time.IsZero() {
-		e.ModTime = p.o.Time
-	}
-}
-
-// entryFault reports whether err is about one entry and not about the archive.
-func (p *packer) entryFault(err error, content io.Reader) bool {
-	if s, ok := content.(interface{ failed() error }); ok && s.failed() != nil {
-		return true
-	}
-	if _, ok := errors.AsType[*format.SizeError](err); ok {
-		return true
-	}
-	if errors.Is(err, store.ErrChanged) {
-		return true // what is written does not change under us, what is read may
-	}
-	_, ok := errors.AsType[format.EntryError](err)
-	return ok
-}
-
-func (s *source) failed() error { return s.err }
-
-func (p *packer) fail(name string, err error) error {
-	p.sum.Failed++
-	if p.failed == nil {
-		p.failed = map[string]bool{}
-	}
-	p.failed[name] = true
-	if p.o.Judge != nil {
-		return p.o.Judge(name, err)
-	}
-	if p.o.OnError == nil {
-		return err
-	}
-	p.o.OnError(name, err)
-	return nil
-}
-
-// keeps reports whether the format has a place for e, else the word for what it
-// is. A folder with something in it is no loss: names imply it.
-func (p *packer) keeps(e Entry) (bool, string) {
-	need := map[format.Kind]format.Keeps{
-		format.Dir: format.KeepsDirs, format.Symlink: format.KeepsSymlinks,
-		format.HardLink: format.KeepsHardLinks, format.Fifo: format.KeepsFifos,
-	}[e.Kind]
-	return p.f.Keeps&need == need, e.Kind.String()
+// ConvertStore is Convert into a given store.
+func ConvertStore(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Converted, error) {
+	done, err := pack.Convert(ctx, a.src, st, name, o.inner())
+	return Converted{Summary: Summary(done.Summary), Lost: done.Lost}, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/tar"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/bucket/s3test"
@@ -71,7 +72,7 @@ func TestObjectIsReadByOneRequestForEachFourMegabytes(t *testing.T) {
 		s.Put("source", name, content)
 	}
 	s.Put("source", "folder/", nil)
-	sum, err := holdall.PackObjects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats})
+	sum, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats})
 	if err != nil || sum.Entries != int64(len(want)) || sum.Dropped["dir"] != 1 {
 		t.Fatalf("found %+v, %v", sum, err)
 	}
@@ -102,7 +103,7 @@ func TestObjectIsReadByOneRequestForEachFourMegabytes(t *testing.T) {
 			t.Errorf("%s: expected its bytes, found %d others or %v", name, len(got), err)
 		}
 	}
-	v, err := holdall.Verify(t.Context(), target, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: objectFormats}}, func(p holdall.Problem) { t.Error(p) })
+	v, err := holdall.VerifyStore(t.Context(), target, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: objectFormats}}, func(p holdall.Problem) { t.Error(p) })
 	if err != nil || v.Errors != 0 {
 		t.Errorf("found %+v, %v", v, err)
 	}
@@ -131,13 +132,13 @@ func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := map[string]error{}
-			sum, err := holdall.PackObjects(t.Context(), target, "x."+f, objectsOf(source, func(yield func(store.Info, error) bool) {
+			sum, err := pack.Objects(t.Context(), target, "x."+f, objectsOf(source, func(yield func(store.Info, error) bool) {
 				for _, info := range listed {
 					if !yield(info, nil) {
 						return
 					}
 				}
-			}), holdall.PackOptions{Formats: objectFormats, OnError: func(name string, err error) { failed[name] = err }})
+			}), pack.Options{Formats: objectFormats, OnError: func(name string, err error) { failed[name] = err }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,8 +173,8 @@ func TestServerThatIsDownEndsThePackOfObjects(t *testing.T) {
 				}
 				return down
 			}
-			_, err := holdall.PackObjects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")),
-				holdall.PackOptions{Formats: objectFormats, OnError: func(string, error) {}})
+			_, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")),
+				pack.Options{Formats: objectFormats, OnError: func(string, error) {}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("expected %q, found %v", c.want, err)
 			}
@@ -197,8 +198,8 @@ func TestPackThatBrokeOffGoesOnWithWhatWasSent(t *testing.T) {
 		}
 		return false
 	}
-	pack := func(ctx context.Context, name string, resume bool) (holdall.Summary, error) {
-		return holdall.PackObjects(ctx, target, name, objectsOf(source, source.List(ctx, "")), holdall.PackOptions{Formats: objectFormats, Resume: resume, ChunkSize: 12 << 20})
+	pack := func(ctx context.Context, name string, resume bool) (pack.Summary, error) {
+		return pack.Objects(ctx, target, name, objectsOf(source, source.List(ctx, "")), pack.Options{Formats: objectFormats, Resume: resume, ChunkSize: 12 << 20})
 	}
 	if _, err := pack(t.Context(), "whole.caf", false); err != nil {
 		t.Fatal(err)
@@ -236,23 +237,23 @@ func TestManyEmptyObjectsArePackedWithoutAsking(t *testing.T) {
 	}
 	var mem storetest.Mem
 	m := &holdall.Meter{WantTotal: true}
-	sum, err := holdall.PackObjects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats, Meter: m, Once: true})
+	sum, err := pack.Objects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, Meter: m, Once: true})
 	if err != nil || sum.Entries != 3000 {
 		t.Fatalf("found %+v, %v", sum, err)
 	}
 	if n := len(slices.DeleteFunc(s.Took(), func(r string) bool { return strings.Contains(r, "list-type=2") })); n > 0 {
 		t.Errorf("%d requests for nothing", n)
 	}
-	if _, err := holdall.PackObjects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), holdall.PackOptions{Formats: objectFormats, Once: true}); !errors.Is(err, fs.ErrExist) {
+	if _, err := pack.Objects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, Once: true}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("once more: found %v", err)
 	}
 }
 
 // objectsOf are objects of one store, by the names that they have there.
-func objectsOf(st store.Store, listed iter.Seq2[store.Info, error]) iter.Seq2[holdall.Object, error] {
-	return func(yield func(holdall.Object, error) bool) {
+func objectsOf(st store.Store, listed iter.Seq2[store.Info, error]) iter.Seq2[pack.Object, error] {
+	return func(yield func(pack.Object, error) bool) {
 		for info, err := range listed {
-			if !yield(holdall.Object{From: st, Info: info, Name: info.Name}, err) {
+			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
 				return
 			}
 		}

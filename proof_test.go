@@ -83,7 +83,7 @@ func prove(t *testing.T, files map[string]string, damage func(b []byte)) *proven
 		damage(b)
 	}
 	p.Put("x.caf", b)
-	p.sum, err = holdall.BuildIndex(t.Context(), p, "x.caf", holdall.OpenOptions{}, p, "x.caf.holdall",
+	p.sum, err = holdall.BuildIndexStore(t.Context(), p, "x.caf", p, "x.caf.holdall",
 		holdall.IndexOptions{Chunk: chunk, OnError: func(f holdall.Problem) { p.found = append(p.found, f) }})
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestAnIndexWithDigestsOfOtherContentRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.BuildIndex(t.Context(), st, name, holdall.OpenOptions{}, st, name+".holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
+	if _, err := holdall.BuildIndexStore(t.Context(), st, name, st, name+".holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
 		t.Fatal(err)
 	}
 	bytesOf, err := os.ReadFile(path)
@@ -390,7 +390,7 @@ func TestEveryFormatIsProvenAlike(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := map[string]bool{}
-			if _, err := holdall.BuildIndex(t.Context(), st, name, holdall.OpenOptions{}, to, toName,
+			if _, err := holdall.BuildIndexStore(t.Context(), st, name, to, toName,
 				holdall.IndexOptions{Chunk: chunk, OnError: func(p holdall.Problem) { bad[p.Entry] = true }}); err != nil {
 				t.Fatal(err)
 			}
@@ -462,7 +462,7 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 			}
 			st := &storetest.Mem{}
 			st.Put("x.caf", sound)
-			if _, err := holdall.BuildIndex(t.Context(), st, "x.caf", holdall.OpenOptions{}, st, "x.caf.holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
+			if _, err := holdall.BuildIndexStore(t.Context(), st, "x.caf", st, "x.caf.holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
 				t.Fatal(err)
 			}
 			a := open(t, st, holdall.UseIndex{})
@@ -493,12 +493,12 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 			st.Put("mirror", sound)
 			var trace bytes.Buffer
 			o := holdall.OpenOptions{Index: holdall.UseIndex{Beside: true}}
-			plan, sum, held, err := holdall.RepairFrom(t.Context(), st, "x.caf", o, storetest.Trace(st, &trace), "mirror", nil)
+			plan, err := holdall.RepairStore(t.Context(), st, "x.caf", holdall.RepairOptions{OpenOptions: o, FromStore: storetest.Trace(st, &trace), From: "mirror"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer held.Close()
-			fetched := int64(0)
+			defer plan.Close()
+			sum, fetched := plan.Healed, int64(0)
 			for line := range strings.Lines(trace.String()) {
 				var off, n int64
 				if _, err := fmt.Sscanf(line, "read mirror at %d+%d", &off, &n); err == nil {
@@ -508,20 +508,20 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 			if sum.Healed == 0 || sum.Healed != sum.Damaged || plan.Partial || fetched != sum.Fetched || fetched > most || fetched == 0 {
 				t.Fatalf("%+v, lost %q; fetched %d, expected at most %d", sum, plan.Lost, fetched, most)
 			}
-			if _, err := holdall.Apply(t.Context(), st, "x.caf", plan, st, "mended"); err != nil {
+			if err := plan.ApplyStore(t.Context(), st, "mended"); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(st.Get("mended"), sound) {
 				t.Error("it is not what it was")
 			}
 			// A copy with the same damage does not help, and nothing of it is taken.
-			plan, sum, again, err := holdall.RepairFrom(t.Context(), st, "x.caf", o, st, "x.caf", nil)
+			again, err := holdall.RepairStore(t.Context(), st, "x.caf", holdall.RepairOptions{OpenOptions: o, FromStore: st, From: "x.caf"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if sum.Healed != 0 || len(plan.Edits) != 0 || int64(len(plan.Lost)) != sum.Damaged || !plan.Partial {
-				t.Errorf("%+v, %+v", sum, plan)
+			if again.Healed.Healed != 0 || len(again.Edits) != 0 || int64(len(again.Lost)) != again.Healed.Damaged || !again.Partial {
+				t.Errorf("%+v", again)
 			}
 		})
 	}
@@ -559,7 +559,7 @@ func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.BuildIndex(t.Context(), st, name, holdall.OpenOptions{}, st, name+".holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
+	if _, err := holdall.BuildIndexStore(t.Context(), st, name, st, name+".holdall", holdall.IndexOptions{Chunk: chunk}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{})
@@ -594,26 +594,26 @@ func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
 		break
 	}
 	o := holdall.OpenOptions{Index: holdall.UseIndex{Beside: true}}
-	plan, sum, held, err := holdall.RepairFrom(t.Context(), st, name, o, mirror, mirrorName, nil)
+	plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{OpenOptions: o, FromStore: mirror, From: mirrorName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
-	if sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
-		t.Fatalf("%+v, %+v", sum, plan)
+	defer plan.Close()
+	if sum := plan.Healed; sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
+		t.Fatalf("%+v", plan)
 	}
 	out, outName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "mended"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.Apply(t.Context(), st, name, plan, out, outName); err != nil {
+	if err := plan.ApplyStore(t.Context(), out, outName); err != nil {
 		t.Fatal(err)
 	}
 	sameFolders(t, filepath.Join(dir, "mended"), filepath.Join(dir, "mirror"))
-	if err := holdall.Backup(t.Context(), st, name, ".bak", plan); err != nil {
+	if err := plan.Backup(t.Context(), ".bak"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.Apply(t.Context(), st, name, plan, st, name); err != nil {
+	if err := plan.ApplyStore(t.Context(), st, name); err != nil {
 		t.Fatal(err)
 	}
 	sameFolders(t, path, filepath.Join(dir, "mirror"))

@@ -1,140 +1,136 @@
 package holdall
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 )
 
-// Repair finds out what is wrong with an archive and what would mend it. It
-// changes nothing; [Apply] does. A plan without edits says that nothing needs
-// mending.
-func Repair(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, *format.Format, error) {
-	if !store.IsNear(st) {
-		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache))
+// RepairOptions are wishes for a repair.
+type RepairOptions struct {
+	OpenOptions
+	// From is the address of another copy of the archive, from which damaged pieces are
+	// fetched. An index with digests, to which Index leads, tells what is damaged and
+	// proves what is fetched; it must be of an archive of the same length, no more.
+	// Without it, what is wrong is mended from the archive itself.
+	From string `json:"from,omitempty"`
+	// FromStore, if it is not nil, has the other copy: From is its name there.
+	FromStore store.Store `json:"-"`
+	// Report hears of what is wrong, without From.
+	Report func(Problem) `json:"-"`
+	// Meter counts.
+	Meter *Meter `json:"-"`
+}
+
+// Healed says what a repair from another copy took.
+type Healed struct {
+	Damaged int64 `json:"damaged"`       // pieces of contents
+	Healed  int64 `json:"healed"`        // of these
+	Fetched int64 `json:"fetched_bytes"` // from the other copy
+}
+
+// A RepairPlan says what would mend an archive. One without changes says that nothing
+// needs mending. It holds on to what was fetched until it is closed.
+type RepairPlan struct {
+	Plan
+	Healed Healed // with RepairOptions.From
+
+	st      store.Store
+	name    string
+	fetched io.Closer
+}
+
+// Repair finds out what is wrong with the archive at an address and what would mend it. It
+// changes nothing; [RepairPlan.Apply] does.
+func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return nil, err
 	}
-	var f *format.Format
-	a, err := OpenStore(ctx, st, name, o)
+	return RepairStore(ctx, st, name, o)
+}
+
+// RepairStore is Repair of the archive called name in st.
+func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptions) (*RepairPlan, error) {
+	p := &RepairPlan{st: st, name: name}
+	if o.From != "" {
+		return p, p.from(ctx, o)
+	}
+	st = cache.Far(st, o.CacheBytes)
+	a, err := OpenStore(ctx, st, name, o.OpenOptions)
+	f := formatOf(a, o.OpenOptions, err)
 	if a != nil {
-		f = a.f
 		a.Close()
-	} else if f = formatOfBroken(name, o, err); f == nil {
-		return Plan{}, nil, err
+	}
+	if f == nil {
+		return nil, err
 	}
 	if f.Repair == nil {
-		return Plan{}, f, fmt.Errorf("%s archives cannot be repaired: %w", f.Name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s archives cannot be repaired: %w", f.Name, errors.ErrUnsupported)
 	}
-	p, err := f.Repair(ctx, st, name, o.inner(), report)
-	return p, f, err
+	report := o.Report
+	if report == nil {
+		report = func(Problem) {}
+	}
+	p.Plan, err = f.Repair(ctx, st, name, o.inner(), report)
+	return p, err
 }
 
-// Apply writes what plan makes of the archive called name as a new object
-// called out, which may be in another store. It appears whole or not at all.
-func Apply(ctx context.Context, st store.Store, name string, plan Plan, outStore store.Store, out string) (int64, error) {
-	if plan.Build != nil {
-		return 0, build(ctx, plan, outStore, out, outStore == st && out == name)
-	}
-	obj, err := st.Open(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer obj.Close()
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	w, err := store.Create(ctx, outStore, out)
-	if err != nil {
-		return 0, err
-	}
-	defer w.Abort()
-	at := int64(0)
-	for _, e := range plan.Edits {
-		if e.Object != name {
-			return 0, fmt.Errorf("plan changes %s, not only %s: %w", e.Object, name, errors.ErrUnsupported)
-		}
-		if e.Off < at || e.Len < 0 || e.Off+e.Len > info.Size {
-			return 0, fmt.Errorf("plan replaces bytes %d+%d of an object of %d, behind %d", e.Off, e.Len, info.Size, at)
-		}
-		if err := store.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
-			return 0, err
-		}
-		if e.Write != nil {
-			if err := e.Write(writerOnly{w}); err != nil {
-				return 0, err
-			}
-		}
-		at = e.Off + e.Len
-	}
-	if err := store.WriteRange(ctx, w, obj, at, info.Size-at); err != nil {
-		return 0, err
-	}
-	done, err := w.Commit(ctx)
-	return done.Size, err
-}
-
-// build writes an archive of several objects, which appear together.
-func build(ctx context.Context, plan Plan, st store.Store, name string, inPlace bool) error {
-	if !inPlace {
-		if err := vacant(ctx, st, name); err != nil {
+// from plans by another copy.
+func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
+	mirror, mirrorName := o.FromStore, o.From
+	if mirror == nil {
+		var err error
+		if mirror, mirrorName, err = store.OpenAddress(ctx, o.From); err != nil {
 			return err
 		}
 	}
-	stage := store.NewStage(st)
-	defer stage.Discard()
-	if err := plan.Build(ctx, stage, name, inPlace); err != nil {
+	o.Index.sizeOnly = true
+	a, err := OpenStore(ctx, p.st, p.name, o.OpenOptions)
+	if err != nil {
 		return err
 	}
-	made, err := stage.Names(), stage.Publish(ctx)
-	if err != nil || !inPlace {
-		return err
+	defer a.Close()
+	if a.src.Proof() == nil {
+		return errors.Join(ErrNoProof, a.index.Why)
 	}
-	for _, n := range plan.Drops {
-		if !slices.Contains(made, n) {
-			err = errors.Join(err, store.Remove(ctx, st, n))
-		}
-	}
+	var sum mend.Healed
+	p.Plan, sum, p.fetched, err = mend.From(ctx, a.src, mirror, mirrorName, o.Meter)
+	p.Healed = Healed(sum)
 	return err
 }
 
-// Backup copies what a plan changes of an archive beside it, under its name and
-// suffix, where nothing may be yet: a backup is never the price of another. A plan
-// that keeps a backup itself needs none.
-func Backup(ctx context.Context, st store.Store, name, suffix string, plan Plan) error {
-	if plan.KeepsBackup {
-		return nil
-	}
-	name = strings.TrimSuffix(name, "/")
-	backup := name + suffix
-	if o, err := st.Open(ctx, backup); err == nil {
-		_, err := o.Info(ctx)
-		o.Close()
-		if err == nil {
-			return fmt.Errorf("%s is there already: move it away first", backup)
-		}
-	}
-	if plan.Build == nil {
-		_, err := Apply(ctx, st, name, Plan{}, st, backup)
+// Apply writes what the plan makes of the archive to an address. It appears whole or not
+// at all.
+func (p *RepairPlan) Apply(ctx context.Context, address string) error {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
 		return err
 	}
-	if err := vacant(ctx, st, backup); err != nil {
-		return err
-	}
-	for _, n := range plan.Replaces {
-		if _, err := Apply(ctx, st, n, Plan{}, st, backup+strings.TrimPrefix(n, name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.ApplyStore(ctx, st, name)
 }
 
-// writerOnly keeps a plan from committing.
-type writerOnly struct{ io.Writer }
+// ApplyStore is Apply to a given store. The archive itself may be replaced.
+func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string) error {
+	return mend.Apply(ctx, p.st, p.name, p.Plan, st, name)
+}
+
+// Backup copies what the plan changes of the archive beside it, under its name and
+// suffix, where nothing may be yet: a backup is never the price of another. A plan
+// that keeps a backup itself needs none.
+func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
+	return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
+}
+
+// Close gives up what was fetched.
+func (p *RepairPlan) Close() error {
+	if p.fetched == nil {
+		return nil
+	}
+	return p.fetched.Close()
+}

@@ -5,23 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/engine"
 )
-
-// ContentsOf is Contents for entries that somebody else enumerates, in their order:
-// a list, or [Archive.Shuffled]. What lies together is fetched together, as far as
-// it comes together.
-func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
-	return a.sweep(ctx, entries, true, func(it engine.Item, content io.Reader, err error) error {
-		return each(it.Entry, content, err)
-	})
-}
 
 // ShuffleOptions say in which of all orders [Archive.Shuffled] comes. The zero value
 // is one of them.
@@ -64,9 +52,9 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 			yield(Entry{}, fmt.Errorf("shuffle: reader %d of %d, blocks of %d, %d mixed, %d left out: these cannot be", o.Reader, o.Readers, o.Block, o.Mix, o.Skip))
 			return
 		}
-		from, ok := a.r.(format.Seeker)
+		from, ok := a.src.Reader.(format.Seeker)
 		if !ok {
-			yield(Entry{}, fmt.Errorf("%s archives cannot be read from the middle: %w", a.f.Name, errors.ErrUnsupported))
+			yield(Entry{}, fmt.Errorf("%s archives cannot be read from the middle: %w", a.src.Format.Name, errors.ErrUnsupported))
 			return
 		}
 		blocks, err := a.blocks(ctx, o.Block)
@@ -81,7 +69,8 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 			own = append(own, blocks[i])
 		}
 		skip := o.Skip
-		for n, some := range enumerate(slices.Chunk(own, o.Mix)) {
+		for n := 0; n*o.Mix < len(own); n++ {
+			some := own[n*o.Mix : min((n+1)*o.Mix, len(own))]
 			all := 0
 			for _, b := range some {
 				all += b.n
@@ -116,18 +105,6 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 				}
 			}
 			skip = 0
-		}
-	}
-}
-
-func enumerate[T any](seq iter.Seq[T]) iter.Seq2[int, T] {
-	return func(yield func(int, T) bool) {
-		n := 0
-		for x := range seq {
-			if !yield(n, x) {
-				return
-			}
-			n++
 		}
 	}
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/listing"
 )
 
 // Sums calls each, one by one, with the digest of every file by an algorithm, "sha256"
@@ -19,51 +18,42 @@ func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e E
 	if algo != "sha256" && algo != "blake3" {
 		return fmt.Errorf("digests by %q: %w", algo, errors.ErrUnsupported)
 	}
-	wanted := func(e Entry) bool { return e.Kind.HasContent() && !e.Internal }
-	known := func(e Entry) bool { return e.Fault == nil && e.Digest.Algo == algo }
+	rest := func(e Entry) bool {
+		return e.Kind.HasContent() && !e.Internal && e.Fault == nil && e.Digest.Algo != algo
+	}
 	unknown := false
-	for e, err := range a.Entries(ctx) {
+	for e, err := range a.src.Packed(ctx) {
+		switch {
+		case err != nil:
+			return err
+		case !e.Kind.HasContent():
+		case rest(e):
+			unknown = true
+		case e.Fault != nil:
+			err = each(e, Digest{}, a.src.Fault(e))
+		default:
+			err = each(e, e.Digest, nil)
+		}
 		if err != nil {
 			return err
-		}
-		switch {
-		case !wanted(e):
-		case known(e):
-			if err := each(e, e.Digest, nil); err != nil {
-				return err
-			}
-		case e.Fault != nil:
-			if err := each(e, Digest{}, &format.CorruptError{Format: a.f.Name, Problem: *e.Fault}); err != nil {
-				return err
-			}
-		default:
-			unknown = true
 		}
 	}
 	if !unknown {
 		return nil
 	}
-	rest := func(e Entry) bool { return wanted(e) && e.Fault == nil && !known(e) }
-	if err := a.expect(ctx, m, rest); err != nil {
+	if err := a.src.Expect(ctx, m, rest); err != nil {
 		return err
 	}
-	var entries iter.Seq2[Entry, error] = func(yield func(Entry, error) bool) {
-		for e, err := range a.Entries(ctx) {
-			if (err != nil || rest(e)) && !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-	return a.sweep(ctx, entries, true, func(it sweepItem, content io.Reader, err error) error {
-		e, h := it.Entry, newHash(algo)
+	return a.src.Sweep(ctx, listing.Only(a.Entries(ctx), rest), true, func(c content.Content, err error) error {
+		e, h := c.Entry, digest.New(algo)
 		if err == nil {
-			err = copyChecked(ctx, h, e, content, m)
+			err = c.CopyTo(ctx, h, m)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
-			return fmt.Errorf("%s: %w", format.Escape(e.Name), err)
+		if err := content.Passing(e, err); err != nil {
+			return err
 		}
 		m.Add(1, 0)
 		if err != nil {

@@ -1,17 +1,17 @@
 package holdall
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"iter"
 	"sync/atomic"
 
-	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/store"
 )
 
@@ -37,157 +37,172 @@ type Verified struct {
 	Unproven int64 `json:"unproven"`
 }
 
-// Verify checks an archive and reports all that is wrong with it; report is
-// called by one goroutine at a time. An error means that the check could not be
+// Verify checks the archive at an address and reports all that is wrong with it; report
+// is called by one goroutine at a time. An error means that the check could not be
 // carried out, not that something was found.
-func Verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
-	var sum Verified
-	told := map[Problem]bool{} // of no entry
-	tell := func(p Problem) {
-		if !p.HasEntry {
-			told[p] = true
-		}
-		switch p.Severity {
-		case format.Error:
-			sum.Errors++
-		case format.Warning:
-			sum.Warnings++
-		}
-		report(p)
+func Verify(ctx context.Context, address string, o VerifyOptions, report func(Problem)) (Verified, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return Verified{}, err
 	}
-	if !store.IsNear(st) {
-		st = cache.Wrap(st, cmp.Or(o.CacheBytes, defaultCache)) // for the structure and the contents alike
+	return VerifyStore(ctx, st, name, o, report)
+}
+
+// VerifyStore is Verify of the archive called name in st.
+func VerifyStore(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
+	c := check{o: o, report: report, told: map[Problem]bool{}}
+	err := c.run(ctx, cache.Far(st, o.CacheBytes), name) // one cache for the structure and the contents
+	return c.sum, err
+}
+
+// A check is the state of one Verify.
+type check struct {
+	o      VerifyOptions
+	report func(Problem)
+	sum    Verified
+	told   map[Problem]bool // of no entry
+}
+
+func (c *check) tell(p Problem) {
+	if !p.HasEntry {
+		c.told[p] = true
 	}
+	switch p.Severity {
+	case format.Error:
+		c.sum.Errors++
+	case format.Warning:
+		c.sum.Warnings++
+	}
+	c.report(p)
+}
+
+func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	var by *Archive
-	if !o.Quick {
-		if by = proofIn(ctx, st, name, o.OpenOptions); by != nil {
+	if !c.o.Quick && c.o.Index.inner().Any() {
+		// Whoever opens it without an index hears of errors.
+		if by, _ = OpenStore(ctx, st, name, c.o.OpenOptions); by != nil {
 			defer by.Close()
 		}
 	}
-	o.Index = UseIndex{} // what is looked at is the archive
-	a, err := OpenStore(ctx, st, name, o.OpenOptions)
-	f := (*format.Format)(nil)
+	c.o.Index = UseIndex{} // what is looked at is the archive
+	a, err := OpenStore(ctx, st, name, c.o.OpenOptions)
 	if a != nil {
 		defer a.Close()
-		f = a.f
-	} else if f = formatOfBroken(name, o.OpenOptions, err); f == nil {
-		return sum, err
 	}
-	sum.Format = f.Name
+	f := formatOf(a, c.o.OpenOptions, err)
+	if f == nil {
+		return err
+	}
+	c.sum.Format = f.Name
 	if f.Verify != nil {
-		inner := o.inner()
-		inner.Quick = o.Quick
-		if err := f.Verify(ctx, st, name, inner, tell); err != nil {
-			return sum, err
+		inner := c.o.inner()
+		inner.Quick = c.o.Quick
+		if err := f.Verify(ctx, st, name, inner, c.tell); err != nil {
+			return err
 		}
 	}
-	if a == nil {
-		// It does not open. If the check saw nothing wrong, the error tells.
-		if sum.Errors == 0 {
-			c, ok := errors.AsType[*format.CorruptError](err)
-			if !ok {
-				return sum, err
-			}
-			tell(c.Problem)
+	damage, damaged := errors.AsType[*format.CorruptError](err)
+	switch {
+	case a == nil && (c.sum.Errors > 0 || !damaged):
+		if c.sum.Errors > 0 {
+			err = nil // the check told why it does not open
 		}
-		return sum, nil
+		return err
+	case a == nil:
+		c.tell(damage.Problem)
+		return nil
+	case by != nil && by.src.Proof() != nil:
+		return c.byIndex(ctx, by.src)
 	}
-	if by != nil {
-		return sum, checkByIndex(ctx, by, o, &sum, tell)
-	}
-	err = checkContents(ctx, a, o, &sum, tell)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		// The index cannot be read on: entries behind that are not known.
-		if !told[c.Problem] {
-			tell(c.Problem)
+	err = c.contents(ctx, a.src)
+	if damage, damaged := errors.AsType[*format.CorruptError](err); damaged {
+		// The index cannot be read on: entries after that are not known.
+		if !c.told[damage.Problem] {
+			c.tell(damage.Problem)
 		}
-		return sum, nil
+		return nil
 	}
-	return sum, err
+	return err
 }
 
-// formatOfBroken says what an archive that does not open should have been.
-func formatOfBroken(name string, o OpenOptions, err error) *format.Format {
+// formatOf returns the format of a, or if that does not open, what it should have been.
+func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
+	if a != nil {
+		return a.Format()
+	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return format.ByName(o.formats(), c.Format)
 	}
 	return nil
 }
 
-// checkContents compares contents with their digests, and decodes those that
-// have none but would show damage in decoding.
-func checkContents(ctx context.Context, a *Archive, o VerifyOptions, sum *Verified, tell func(Problem)) error {
-	err := a.expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && e.Digest.Algo != "" })
-	if err != nil {
+// contents compares contents with their digests, and decodes those that have none but
+// would show damage in decoding.
+func (c *check) contents(ctx context.Context, src *content.Source) error {
+	o := c.o
+	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && e.Digest.Algo != "" }); err != nil {
 		return err
 	}
-	entries := func(yield func(Entry, error) bool) {
-		for e, err := range a.Entries(ctx) {
-			if err != nil {
-				yield(e, err)
-				return
-			}
-			sum.Entries++
-			if !e.Kind.HasContent() || e.Fault != nil {
-				continue
-			}
-			if a.f.ReadsAll {
-				if !o.Quick {
-					sum.Bytes += e.Size
-				}
-				continue
-			}
-			proven := canHash(e.Digest.Algo)
-			if !proven {
-				sum.Unproven++
-			}
-			if o.Quick || !proven && !a.coded(ctx, e) {
-				continue
-			}
-			if !yield(e, nil) {
-				return
-			}
+	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
+		c.sum.Entries++
+		if !e.Kind.HasContent() || e.Fault != nil {
+			return false
 		}
-	}
+		if src.Format.ReadsAll {
+			if !o.Quick {
+				c.sum.Bytes += e.Size
+			}
+			return false
+		}
+		proven := digest.Known(e.Digest.Algo)
+		if !proven {
+			c.sum.Unproven++
+		}
+		return !o.Quick && (proven || src.Coded(ctx, e))
+	})
 	var read atomic.Int64
 	found := make(chan Problem, 16)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for p := range found {
-			tell(p)
+			c.tell(p)
 		}
 	}()
-	err = a.sweep(ctx, iter.Seq2[Entry, error](entries), false, func(it sweepItem, content io.Reader, err error) error {
+	err := src.Sweep(ctx, entries, false, func(in content.Content, err error) error {
+		e := in.Entry
 		if err == nil {
-			err = copyChecked(ctx, io.Discard, it.Entry, content, o.Meter)
+			err = in.CopyTo(ctx, io.Discard, o.Meter)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err := content.Passing(e, err); err != nil {
+			return err
+		}
 		if err != nil {
-			if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
-				return fmt.Errorf("%s: %w", format.Escape(it.Entry.Name), err)
-			}
-			found <- problemOf(a, it.Entry, err)
+			found <- src.Problem(ctx, e, err)
 			return nil
 		}
-		read.Add(it.Entry.Size)
+		read.Add(e.Size)
 		o.Meter.Add(1, 0)
 		return nil
 	})
 	close(found)
 	<-done
-	sum.Bytes += read.Load()
+	c.sum.Bytes += read.Load()
 	return err
 }
 
-// coded reports whether reading e's content takes more than copying bytes.
-func (a *Archive) coded(ctx context.Context, e Entry) bool {
-	for x, err := range a.Extents(ctx, e) {
-		if err != nil || x.Codec != codec.Raw && x.Codec != codec.Inline && x.Codec != codec.Zero {
-			return true
+// byIndex is contents by the digests of an index.
+func (c *check) byIndex(ctx context.Context, src *content.Source) error {
+	for e, err := range src.Reader.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Proof().Chunk) == 0 && !digest.Known(e.Digest.Algo) {
+			c.sum.Unproven++ // it is empty
 		}
 	}
-	return false
+	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) { c.sum.Bytes += e.Size })
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 )
@@ -86,7 +87,7 @@ func written(t *testing.T, name string, each func(add func(name string, content 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := format.ByExtension(format.All(), name).Create(t.Context(), st, object, format.CreateOptions{Scratch: holdall.NewScratch})
+	w, err := format.ByExtension(format.All(), name).Create(t.Context(), st, object, format.CreateOptions{Scratch: pack.NewScratch})
 	if err != nil {
 		t.Fatal(err)
 	}

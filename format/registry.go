@@ -55,11 +55,32 @@ func Register(f *Format) {
 	formats = slices.Insert(formats, i, f)
 }
 
+// ViewOf returns the view that is meant by an OpenOptions.View.
+func (f *Format) ViewOf(view string) string {
+	if view == "" && len(f.Views) > 0 {
+		return f.Views[0]
+	}
+	return view
+}
+
 // All returns the registered formats by name.
 func All() []*Format {
 	mu.RLock()
 	defer mu.RUnlock()
 	return slices.Clone(formats)
+}
+
+// Named returns the format of that name among some, or an error that says which there
+// are.
+func Named(among []*Format, name string) (*Format, error) {
+	if f := ByName(among, name); f != nil {
+		return f, nil
+	}
+	var names []string
+	for _, f := range among {
+		names = append(names, f.Name)
+	}
+	return nil, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // ByName returns the format of that name, or nil.

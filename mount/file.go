@@ -37,7 +37,7 @@ type file struct {
 
 // newFile takes a use of v over if it succeeds.
 func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
-	fd, _, run, err := v.a.InFile(ctx, e)
+	fd, _, run, err := v.a.Source().File(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 		return fuse.ReadResultData(nil), fuse.OK
 	}
 	if n >= worthHandingOn && canSplice && (x == nil || x.run) {
-		fd, at, ok, err := v.a.InFile(ctx, e)
+		fd, at, ok, err := v.a.Source().File(ctx, e)
 		if err != nil {
 			return nil, f.status(v, e.Name, err)
 		}

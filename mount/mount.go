@@ -257,7 +257,7 @@ func (m *Mount) look(t *tree) {
 		if v == nil {
 			return
 		}
-		err := v.a.Look(f.ctx)
+		err := v.a.Source().Unchanged(f.ctx)
 		v.done()
 		if errors.Is(err, store.ErrChanged) {
 			f.changed(v)

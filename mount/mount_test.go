@@ -591,7 +591,7 @@ func far(t *testing.T, formatName string, files, size int) (*storetest.Mem, map[
 	}
 	defer in.Close()
 	m := &storetest.Mem{}
-	if _, err := holdall.Convert(t.Context(), in, m, "x", holdall.PackOptions{Format: formatName}); err != nil {
+	if _, err := holdall.ConvertStore(t.Context(), in, m, "x", holdall.PackOptions{Format: formatName}); err != nil {
 		t.Fatal(err)
 	}
 	return m, all
@@ -839,7 +839,7 @@ func versions(t *testing.T) (one, two []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := holdall.Convert(t.Context(), in, m, "x", holdall.PackOptions{Format: "caf"}); err != nil {
+		if _, err := holdall.ConvertStore(t.Context(), in, m, "x", holdall.PackOptions{Format: "caf"}); err != nil {
 			t.Fatal(err)
 		}
 		in.Close()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -209,3 +211,19 @@ func (w *stagedWriter) Abort() error {
 }
 
 var _ Wisher = (*Stage)(nil)
+
+// Vacant refuses to write where a folder is. An archive that is one object
+// replaces another at once; one that is a folder of them cannot, and what is left
+// of the older one beside it would be neither.
+func (s *Stage) Vacant(ctx context.Context, name string) error {
+	for info, err := range List(ctx, s.Store, strings.TrimSuffix(name, "/")+"/") {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("%s is a folder with %s in it, which is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
+	}
+	return nil
+}

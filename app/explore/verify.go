@@ -151,7 +151,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	defer stop()
 	o := v.of.Archive.Archive.Options()
 	o.View, o.Format = usualView(v.of.Archive), v.in.Format().Name
-	sum, err := holdall.Verify(ctx, v.in.Store(), v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
+	sum, err := holdall.VerifyStore(ctx, v.in.Store(), v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
 		x.found(ctx, v, p)
 	})
 	if err == nil && v.of.Current != nil && !v.of.Current(ctx) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -264,7 +264,7 @@ func (f *forest) put(w *twig, page []store.Info) error {
 // spill writes a page to the file.
 func (f *forest) spill(page []store.Info) (block, error) {
 	if f.scratch == nil {
-		scratch, err := holdall.NewScratch()
+		scratch, err := pack.NewScratch()
 		if err != nil {
 			return block{}, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/app/catalog/survey"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -90,7 +91,7 @@ func (j *job) named(k catalog.Chunk, name string) error {
 
 // write packs the objects of a chunk, and returns those that are not in its archive.
 // part, if it is not nil, writes a part of one: that is there even if it is empty.
-func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, part *format.Format) (left []catalog.Member, sum holdall.Summary, err error) {
+func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, part *format.Format) (left []catalog.Member, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
 	judge := func(path string, err error) error {
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
@@ -112,7 +113,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	if part != nil {
 		formats = append(formats, part)
 	}
-	sum, err = holdall.PackObjects(ctx, j.target, name, w.objects(ctx, j, k), holdall.PackOptions{
+	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats,
 		Format:  j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: part == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
@@ -298,18 +299,18 @@ func (j *job) tidy(ctx context.Context, name string) {
 }
 
 // objects yields what a chunk is made of.
-func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[holdall.Object, error] {
-	return func(yield func(holdall.Object, error) bool) {
+func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {
+	return func(yield func(pack.Object, error) bool) {
 		for m, err := range w.members(ctx, k) {
 			if err == nil && m.Origin >= len(j.origins) {
 				err = fmt.Errorf("%s: expected one of %d sources, found number %d", format.Escape(m.Path), len(j.origins), m.Origin)
 			}
 			if err != nil {
-				yield(holdall.Object{}, err)
+				yield(pack.Object{}, err)
 				return
 			}
 			o := j.origins[m.Origin]
-			x := holdall.Object{From: o.st, Name: m.Path, Info: store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}}
+			x := pack.Object{From: o.st, Name: m.Path, Info: store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}}
 			if !yield(x, nil) {
 				return
 			}

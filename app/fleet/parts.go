@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/app/catalog/survey"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -32,7 +33,7 @@ func (j *job) whole(archive int) string {
 			ext = e
 		}
 	}
-	return holdall.ChunkName(name, archive+1, ext)
+	return pack.ChunkName(name, archive+1, ext)
 }
 
 // A seat is where a chunk belongs: the archive, and the parts of it that come before.
@@ -76,7 +77,7 @@ func (s seat) part(k catalog.Chunk) format.Part {
 
 // creating are the options that parts are made with, and merged.
 func (j *job) creating() format.CreateOptions {
-	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: holdall.NewScratch}
+	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: pack.NewScratch}
 }
 
 // writing is the format for the object of one part.
@@ -212,7 +213,7 @@ func (j *job) sound(ctx context.Context, fit []format.Part) (format.Part, error)
 	}
 	name := j.format.Parts.Object(fit[0].Archive, fit[0].Number)
 	for _, p := range fit {
-		v, err := holdall.Verify(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
+		v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
 		if err != nil {
 			return p, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket/s3test"
 )
@@ -54,7 +55,7 @@ func (s *site) checkBundles(n int) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		v, err := holdall.Verify(s.t.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
+		v, err := holdall.VerifyStore(s.t.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
 			if p.Severity > format.Note {
 				s.t.Errorf("%s: %+v", a.Address, p)
 			}
@@ -89,14 +90,14 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A plan keeps no times.
-	if _, err := holdall.PackObjects(t.Context(), target, name, func(yield func(holdall.Object, error) bool) {
+	if _, err := pack.Objects(t.Context(), target, name, func(yield func(pack.Object, error) bool) {
 		for info, err := range store.List(t.Context(), st, "") {
 			info.ModTime = time.Time{}
-			if !yield(holdall.Object{From: st, Info: info, Name: info.Name}, err) {
+			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
 				return
 			}
 		}
-	}, holdall.PackOptions{Param: map[string]string{"level": "1", "shard-size": fmt.Sprint(1 << 20)}}); err != nil {
+	}, pack.Options{Param: map[string]string{"level": "1", "shard-size": fmt.Sprint(1 << 20)}}); err != nil {
 		t.Fatal(err)
 	}
 	// One chunk is one shard, whose name and length are those of the only one.

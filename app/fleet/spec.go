@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -186,7 +186,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 
 // chunk names the archive of a chunk, whose number in the plan counts from 0.
 func (j *job) chunk(number int) string {
-	return holdall.ChunkName(j.name, number+1, j.format.Extensions[0])
+	return pack.ChunkName(j.name, number+1, j.format.Extensions[0])
 }
 
 // number is that of a chunk whose archive has this name, -1 if none would have it.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	names "github.com/holdall/holdall/internal/listing"
 )
 
 // maxLimit is how many entries a page has at the most that was asked for in pages.
@@ -101,7 +102,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 		l.title(path.Base(h.a.Name()), strings.Trim(r.URL.Path, "/"))
 	}
 	n, last, more := 0, "", ""
-	for e, err := range h.a.ReadDirFrom(r.Context(), dir.Name, from) {
+	for e, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, from) {
 		switch {
 		case err != nil && l == nil:
 			if dir.Kind != format.Dir || errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +127,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 			break
 		}
 		n++
-		last = holdall.PlaceInDir(dir.Name, e)
+		last = names.Place(dir.Name, e)
 		name := strings.TrimSuffix(last, "/")
 		if e.Kind != format.Dir {
 			name = last

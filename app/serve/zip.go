@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+	names "github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
@@ -30,7 +33,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	}
 	// Whether there is such a folder is known before anything is sent.
 	found := dir.Kind == format.Dir
-	for _, err := range h.a.ReadDirFrom(r.Context(), dir.Name, "") {
+	for _, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, "") {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && found {
 			h.fail(w, r, err)
 			return
@@ -113,26 +116,28 @@ func (z *zipper) write(ctx context.Context, a *holdall.Archive) error {
 		}
 		return true
 	}
-	err := a.Contents(ctx, wanted, func(e holdall.Entry, content io.Reader, err error) error {
-		if err == nil && e.Fault != nil {
-			err = &format.CorruptError{Format: a.Format().Name, Problem: *e.Fault}
+	src := a.Source()
+	err := src.Sweep(ctx, names.Only(a.Entries(ctx), wanted), true, func(c content.Content, err error) error {
+		e := c.Entry
+		if err == nil {
+			err = src.Fault(e)
 		}
 		if err == nil && e.Kind == format.HardLink {
 			// What it stands for is sent again: a zip has no links of this kind.
 			name := e.Name
 			if e, err = a.Lookup(ctx, e.Link); err == nil {
-				f, ferr := a.OpenEntry(ctx, e)
-				if ferr != nil {
-					return ferr
+				if err = src.Fault(e); err == nil && !e.Kind.HasContent() {
+					err = fmt.Errorf("%s: is a %s", format.Escape(e.Name), e.Kind)
 				}
-				defer f.Close()
-				content, e.Name = f, name
+				c = src.Open(ctx, e, 0)
+				defer c.Close()
+				e.Name = name
 			}
 		}
 		if err != nil {
 			return err
 		}
-		return z.add(ctx, e, content)
+		return z.add(ctx, e, c.Checked())
 	})
 	if err == nil {
 		err = z.finish()
@@ -161,9 +166,6 @@ func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) er
 	ascii := strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 }) < 0
 	if !ascii && utf8.ValidString(name) {
 		flags |= zipUTF8
-	}
-	if e.Kind.HasContent() {
-		content = holdall.Checked(e, content)
 	}
 	var sum uint32
 	var held []byte

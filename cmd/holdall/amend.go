@@ -146,7 +146,7 @@ func (a *app) amend(ctx context.Context, address string, change func(context.Con
 	if err != nil {
 		return err
 	}
-	m, err := holdall.Amend(ctx, st, name, a.openOptions())
+	m, err := holdall.AmendStore(ctx, st, name, a.openOptions())
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holda
 		return err
 	}
 	stop := a.showProgress(o.Meter, "converted")
-	sum, err := holdall.Convert(ctx, in, st, name, o)
+	sum, err := holdall.ConvertStore(ctx, in, st, name, o)
 	stop()
 	if err != nil {
 		return err

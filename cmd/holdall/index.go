@@ -102,7 +102,7 @@ see "holdall cache". --index says which one to use, or none.`,
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
-			sum, err := holdall.BuildIndex(ctx, st, name, a.openOptions(), to, toName, holdall.IndexOptions{Chunk: int64(chunk), OnError: a.tellProblem, Meter: m})
+			sum, err := holdall.BuildIndexStore(ctx, st, name, to, toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), OnError: a.tellProblem, Meter: m})
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -30,7 +30,7 @@ older revisions may.`,
 				return &usageError{cmd, errors.New("--missing, --unused: expected --datastore")}
 			}
 			ctx := cmd.Context()
-			o := oak.BlobOptions{Scratch: holdall.NewScratch, Unused: unused}
+			o := oak.BlobOptions{Scratch: pack.NewScratch, Unused: unused}
 			if a.oakDatastore != "" {
 				var err error
 				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], a.oakDatastore)); err != nil {

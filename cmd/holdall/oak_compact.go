@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 )
 
@@ -56,7 +57,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 			c, err = s.Compact(ctx, to, name, o)
 			return err
 		}
-		_, err := holdall.Apply(ctx, nil, "", holdall.Plan{Build: write}, outStore, outName)
+		err := mend.Apply(ctx, nil, "", holdall.Plan{Build: write}, outStore, outName)
 		return err
 	})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -51,10 +53,10 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	}
 	var done oak.Imported
 	write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
-		done, err = oak.Import(ctx, r, to, name, format.CreateOptions{Scratch: holdall.NewScratch})
+		done, err = oak.Import(ctx, r, to, name, format.CreateOptions{Scratch: pack.NewScratch})
 		return err
 	}
-	if _, err := holdall.Apply(ctx, nil, "", holdall.Plan{Build: write}, st, name); err != nil {
+	if err := mend.Apply(ctx, nil, "", holdall.Plan{Build: write}, st, name); err != nil {
 		return err
 	}
 	if a.json {

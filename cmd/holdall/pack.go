@@ -403,7 +403,7 @@ func thousands(n int64) string {
 func (a *app) verifyWritten(ctx context.Context, st store.Store, volumes []string) error {
 	for _, v := range volumes {
 		o := holdall.VerifyOptions{OpenOptions: a.openOptions()}
-		sum, err := holdall.Verify(ctx, st, v, o, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
+		sum, err := holdall.VerifyStore(ctx, st, v, o, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
 		if err != nil {
 			return err
 		}

@@ -70,17 +70,17 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		}
 		defer unlock()
 	}
-	plan, _, err := holdall.Repair(ctx, st, name, a.openOptions(), func(p holdall.Problem) {
+	plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Report: func(p holdall.Problem) {
 		if !a.json && !a.quiet && p.Severity == format.Error {
 			fmt.Fprintln(a.out, "found "+problemLine(p))
 		}
-	})
+	}})
 	if err != nil {
 		return err
 	}
-	r := repairedOf(plan, out)
+	r := repairedOf(plan.Plan, out)
 	if !dryRun {
-		if err := a.carryOut(ctx, st, name, address, plan, &r); err != nil {
+		if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 			return err
 		}
 	}
@@ -99,13 +99,12 @@ func repairedOf(plan holdall.Plan, out string) repairedJSON {
 	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Output: out}
 }
 
-// carryOut writes what a plan makes of an archive to r.Output, or if that is empty in its
-// place, and keeps what was there.
-func (a *app) carryOut(ctx context.Context, st store.Store, name, address string, plan holdall.Plan, r *repairedJSON) (err error) {
-	outStore, outName := st, name
+// carryOut writes what a plan makes of the archive called name in st to r.Output, or if
+// that is empty in its place, and keeps what was there.
+func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON) (err error) {
 	switch {
 	case r.Output != "":
-		if outStore, outName, err = a.locateOut(ctx, r.Output); err != nil {
+		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
 		}
 	case !r.Changed:
@@ -114,12 +113,11 @@ func (a *app) carryOut(ctx context.Context, st store.Store, name, address string
 		if r.Output = store.Redact(address); !plan.KeepsBackup {
 			r.Backup = r.Output + ".bak"
 		}
-		if err := holdall.Backup(ctx, st, name, ".bak", plan); err != nil {
+		if err := plan.Backup(ctx, ".bak"); err != nil {
 			return err
 		}
 	}
-	_, err = holdall.Apply(ctx, st, name, plan, outStore, outName)
-	return err
+	return plan.ApplyStore(ctx, st, name)
 }
 
 func (a *app) printRepaired(r repairedJSON) {

@@ -94,7 +94,7 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // what was kept here has no digests
 	}
-	sum, err := holdall.Verify(ctx, st, name, holdall.VerifyOptions{OpenOptions: o, Quick: quick, Meter: m}, a.tellProblem)
+	sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o, Quick: quick, Meter: m}, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/store"
 )
 
 // healedJSON says what a repair from another copy did.
@@ -27,26 +26,23 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 		}
 		defer unlock()
 	}
-	mirror, mirrorName, err := store.OpenAddress(ctx, from)
-	if err != nil {
-		return err
-	}
 	o := a.openOptions()
 	o.Index = a.useIndex()
 	o.Index.Folder = nil // it has no digests
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
-	plan, sum, held, err := holdall.RepairFrom(ctx, st, name, o, mirror, mirrorName, m)
+	plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: o, From: from, Meter: m})
 	stop()
 	if err != nil {
 		return err
 	}
-	defer held.Close()
-	r := healedJSON{repairedOf(plan, out), sum}
+	defer plan.Close()
+	sum := plan.Healed
+	r := healedJSON{repairedOf(plan.Plan, out), sum}
 	if r.Changed {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
 	}
-	if err := a.carryOut(ctx, st, name, address, plan, &r.repairedJSON); err != nil {
+	if err := a.carryOut(ctx, address, plan, st, name, &r.repairedJSON); err != nil {
 		return err
 	}
 	if a.json {

@@ -27,7 +27,7 @@ func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
 				b[i] ^= 1 << bit
 				st.Put("b/shard-00000000", b)
 				at := fmt.Sprintf("%s: bit %d of byte %d", what, bit, i)
-				plan, _, err := holdall.Repair(t.Context(), st, "b", o, func(holdall.Problem) {})
+				plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
 				if err != nil {
 					t.Errorf("%s: %v", at, err)
 					continue
@@ -38,11 +38,11 @@ func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
 				mended := st
 				if plan.Changes() {
 					mended = &storetest.Mem{}
-					if _, err := holdall.Apply(t.Context(), st, "b", plan, mended, "b"); err != nil {
+					if err := plan.ApplyStore(t.Context(), mended, "b"); err != nil {
 						t.Errorf("%s: %v", at, err)
 					}
 				}
-				v, err := holdall.Verify(t.Context(), mended, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+				v, err := holdall.VerifyStore(t.Context(), mended, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
 					if p.Severity == format.Error {
 						t.Errorf("%s: afterwards: %+v", at, p)
 					}

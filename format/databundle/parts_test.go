@@ -146,7 +146,7 @@ func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
 			if sum.Entries != int64(len(all)-1) || sum.Stored != stored || len(sum.Volumes) != len(got) {
 				t.Errorf("%+v, expected %d entries, %d bytes stored in %d objects", sum, len(all)-1, stored, len(got))
 			}
-			v, err := holdall.Verify(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+			v, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
 				if p.Severity > format.Note {
 					t.Errorf("%+v", p)
 				}

@@ -30,19 +30,19 @@ func crowd() []added {
 }
 
 // mend repairs b of st, and wants the result to be sound.
-func mend(t *testing.T, st *storetest.Mem, out *storetest.Mem) (plan holdall.Plan) {
+func mend(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
-	plan, _, err := holdall.Repair(t.Context(), st, "b", only, func(holdall.Problem) {})
+	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: only})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !plan.Changes() {
 		t.Fatal("nothing is mended")
 	}
-	if _, err := holdall.Apply(t.Context(), st, "b", plan, out, "b"); err != nil {
+	if err := plan.ApplyStore(t.Context(), out, "b"); err != nil {
 		t.Fatal(err)
 	}
-	v, err := holdall.Verify(t.Context(), out, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) {
+	v, err := holdall.VerifyStore(t.Context(), out, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
 			t.Errorf("mended: %+v", p)
 		}
@@ -149,7 +149,7 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 			b[len(b)/2] ^= 1
 			st.Put(where, b)
 			said := map[holdall.Problem]int{}
-			if _, err := holdall.Verify(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) { said[p]++ }); err != nil {
+			if _, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) { said[p]++ }); err != nil {
 				t.Errorf("the check ends with %v", err)
 			}
 			for p, n := range said {

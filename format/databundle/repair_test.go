@@ -36,7 +36,7 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 			ctx, want := t.Context(), expectation(t, name)
 			o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 			st := fixture(t, name)
-			plan, _, err := holdall.Repair(ctx, st, "b", o, func(holdall.Problem) {})
+			plan, err := holdall.RepairStore(ctx, st, "b", holdall.RepairOptions{OpenOptions: o})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,10 +44,10 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 				t.Fatal("nothing is mended")
 			}
 			out := &storetest.Mem{}
-			if _, err := holdall.Apply(ctx, st, "b", plan, out, "mended"); err != nil {
+			if err := plan.ApplyStore(ctx, out, "mended"); err != nil {
 				t.Fatal(err)
 			}
-			v, err := holdall.Verify(ctx, out, "mended", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+			v, err := holdall.VerifyStore(ctx, out, "mended", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
 				if p.Severity == format.Error {
 					t.Errorf("mended: %+v", p)
 				}

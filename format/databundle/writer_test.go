@@ -103,7 +103,7 @@ func TestAllFlavoursComeBack(t *testing.T) {
 				t.Errorf("%d entries, expected %d", sum.Entries, len(all))
 			}
 			o := holdall.OpenOptions{Formats: []*format.Format{Format}}
-			v, err := holdall.Verify(ctx, st, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+			v, err := holdall.VerifyStore(ctx, st, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
 				if p.Severity > format.Note {
 					t.Errorf("%+v", p)
 				}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -242,7 +242,7 @@ func TestWhatIsUnusedIsNotSaidOfADamagedTree(t *testing.T) {
 	madeStore(t, root)
 	st := madeStore(t, root, gone)
 	st.Put("blobs/01/23/45/0123456789", []byte("12345"))
-	o := BlobOptions{Scratch: holdall.NewScratch, Datastore: st, Dir: "blobs", Unused: true}
+	o := BlobOptions{Scratch: pack.NewScratch, Datastore: st, Dir: "blobs", Unused: true}
 	lost := int64(0)
 	for b, err := range treeOf(t, openStoreOf(t, st), nil).Blobs(t.Context(), o, &lost) {
 		if err == nil {

@@ -39,7 +39,7 @@ func compacted(t testing.TB, st store.Store, o CompactOptions) (*storetest.Mem, 
 // mustBeSound verifies s of st, all of it.
 func mustBeSound(t testing.TB, st store.Store) {
 	t.Helper()
-	_, err := holdall.Verify(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Format: "oak", Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+	_, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Format: "oak", Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
 			t.Errorf("%+v", p)
 		}

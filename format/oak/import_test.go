@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -36,7 +36,7 @@ func sampleLines(t testing.TB) []byte {
 func imported(t testing.TB, from io.Reader) (*storetest.Mem, Imported, error) {
 	t.Helper()
 	st := &storetest.Mem{}
-	in, err := Import(t.Context(), from, st, "s", format.CreateOptions{Scratch: holdall.NewScratch})
+	in, err := Import(t.Context(), from, st, "s", format.CreateOptions{Scratch: pack.NewScratch})
 	return st, in, err
 }
 

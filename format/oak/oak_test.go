@@ -97,16 +97,16 @@ func TestStoresOfTheReferenceConform(t *testing.T) {
 }
 
 // mendAll repairs s of st into out.
-func mendAll(t *testing.T, st, out *storetest.Mem) holdall.Plan {
+func mendAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
-	plan, _, err := holdall.Repair(t.Context(), st, "s", holdall.OpenOptions{Formats: []*format.Format{Format}}, func(holdall.Problem) {})
+	plan, err := holdall.RepairStore(t.Context(), st, "s", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !plan.Changes() {
 		return plan
 	}
-	if _, err := holdall.Apply(t.Context(), st, "s", plan, out, "s"); err != nil {
+	if err := plan.ApplyStore(t.Context(), out, "s"); err != nil {
 		t.Fatal(err)
 	}
 	return plan
@@ -207,7 +207,7 @@ func TestAHeadThatIsNotAboveTheTreeIsAnError(t *testing.T) {
 		line := fmt.Sprintf("%s:%d root 1795220663942\n", info.ID, r.Number)
 		st.Put("s/journal.log", append(bytes.Clone(fixture(t, "checkpoints").Get("s/journal.log")), line...))
 		broken := false
-		if _, err := holdall.Verify(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+		if _, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
 			func(p holdall.Problem) { broken = broken || p.Class == "head-broken" }); err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
 	st.Put("s/data00000a.tar", b)
 	out := &storetest.Mem{}
 	plan := mendAll(t, st, out)
-	v, err := holdall.Verify(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
+	v, err := holdall.VerifyStore(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
 	if err != nil || !plan.Changes() || v.Errors > 0 && (!plan.Partial || len(plan.Lost) == 0) {
 		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)
 	}

@@ -105,13 +105,13 @@ func TestATreeIsWrittenAsItWasRead(t *testing.T) {
 			}
 			defer a.Close()
 			o := holdall.PackOptions{Format: "oak", Formats: []*format.Format{Format}}
-			if _, err := holdall.Convert(t.Context(), a, to, "s", o); err != nil {
+			if _, err := holdall.ConvertStore(t.Context(), a, to, "s", o); err != nil {
 				t.Fatal(err)
 			}
 			if want, got := contents(t, from), contents(t, to); !maps.Equal(want, got) {
 				t.Errorf("%d entries, expected %d, or others", len(got), len(want))
 			}
-			_, err = holdall.Verify(t.Context(), to, "s", holdall.VerifyOptions{OpenOptions: treeOptions()}, func(p holdall.Problem) { t.Error(p) })
+			_, err = holdall.VerifyStore(t.Context(), to, "s", holdall.VerifyOptions{OpenOptions: treeOptions()}, func(p holdall.Problem) { t.Error(p) })
 			if err != nil {
 				t.Error(err)
 			}

@@ -6,6 +6,7 @@
 package cache
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"io/fs"
@@ -20,6 +21,18 @@ import (
 // maxRun is the longest read that is kept: heads, tails, indexes and small
 // files come again; the middle of a large file does not.
 const maxRun = 1 << 20
+
+// usual is how much memory a cache has where nobody says.
+const usual = 32 << 20
+
+// Far returns a store behind a network with up to limit bytes of memory, 32 MiB if that
+// is 0. A disk needs none, and is returned as it is.
+func Far(st store.Store, limit int64) store.Store {
+	if store.IsNear(st) {
+		return st
+	}
+	return Wrap(st, cmp.Or(limit, usual))
+}
 
 // Wrap returns st with up to limit bytes of memory. A store that has a cache
 // already needs no other.

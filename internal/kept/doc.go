@@ -1,9 +1,10 @@
 // Package kept is an index of an archive in a file of its own, of which little has to
 // be read to find one name among millions.
 //
-// It is for the root, which puts it in the place of a format's reader; formats know
-// nothing of it. An index is a cache: whoever opens one compares [Head.Bound] with the
-// archive first, and asks the archive where the index is damaged.
+// [Find] looks for one, [Reader] stands in the place of a format's reader, and a
+// [Folder] keeps those of archives that took long to open. Formats know nothing of
+// it. An index is a cache: [Head.Bound] is compared with the archive first, and the
+// archive is asked where the index is damaged.
 //
 //	"holdall index 1\n"
 //	pages of rows        entries, in the order of directory and name

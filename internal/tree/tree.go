@@ -2,7 +2,7 @@
 // that is the same everywhere, never blocking on what is no file, never
 // descending into what is only linked.
 //
-// It knows nothing of archives; package holdall packs what it finds.
+// It knows nothing of archives; package pack packs what it finds.
 package tree
 
 import (
@@ -29,6 +29,9 @@ type Node struct {
 	Bare  bool        // a folder with nothing in it
 	Err   error       // this node, or what is in it, cannot be read
 }
+
+// ErrSpecial says why a node is not packed.
+var ErrSpecial = errors.New("a socket or device is not packed")
 
 // Options are wishes for a walk.
 type Options struct {

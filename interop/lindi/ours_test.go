@@ -44,7 +44,7 @@ func convert(t *testing.T, from, view, to string, o holdall.PackOptions) {
 		t.Fatal(err)
 	}
 	o.Formats = ours
-	if _, err := holdall.Convert(t.Context(), openView(t, from, view), st, name, o); err != nil {
+	if _, err := holdall.ConvertStore(t.Context(), openView(t, from, view), st, name, o); err != nil {
 		t.Fatalf("%s to %s: %v", from, to, err)
 	}
 }
@@ -215,11 +215,11 @@ func TestRepairedArchivesAreSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, _, err := holdall.Repair(t.Context(), st, name, holdall.OpenOptions{Formats: ours}, func(holdall.Problem) {})
+		plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: ours}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := holdall.Apply(t.Context(), st, name, plan, st, "mended.lindi.tar"); err != nil {
+		if err := plan.ApplyStore(t.Context(), st, "mended.lindi.tar"); err != nil {
 			t.Fatal(err)
 		}
 		mended := filepath.Join(filepath.Dir(archive), "mended.lindi.tar")

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -28,7 +29,7 @@ func compact(t *testing.T, p place, o oak.CompactOptions) place {
 		_, err := s.Compact(ctx, to, name, o)
 		return err
 	}}
-	if _, err := holdall.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
+	if err := mend.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
 		t.Fatal(err)
 	}
 	return place{filepath.Join(dir, "compacted"), p.blobs}

@@ -163,7 +163,7 @@ func TestAStoreConvertedIntoAnotherIsEqual(t *testing.T) {
 			}
 			defer a.Close()
 			p := place{filepath.Join(t.TempDir(), "segmentstore"), f.blobs}
-			if _, err := holdall.Convert(t.Context(), a, local.New(filepath.Dir(p.store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
+			if _, err := holdall.ConvertStore(t.Context(), a, local.New(filepath.Dir(p.store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
 				t.Fatal(err)
 			}
 			runWell(t, f.with("equal", f.store, p.store, "/root")...)

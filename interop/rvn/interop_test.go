@@ -346,12 +346,12 @@ func open(t *testing.T, path string) (store.Store, string) {
 func mend(t *testing.T, in, out string) bool {
 	t.Helper()
 	st, name := open(t, in)
-	plan, _, err := holdall.Repair(t.Context(), st, name, holdall.OpenOptions{}, func(holdall.Problem) {})
+	plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{})
 	if err != nil {
 		return false
 	}
 	outStore, outName := open(t, out)
-	if _, err := holdall.Apply(t.Context(), st, name, plan, outStore, outName); err != nil {
+	if err := plan.ApplyStore(t.Context(), outStore, outName); err != nil {
 		t.Fatal(err)
 	}
 	return true

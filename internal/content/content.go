@@ -1,0 +1,267 @@
+package content
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/store"
+)
+
+// A Content is the content of an entry, to be read front to back.
+type Content struct {
+	Entry Entry
+	r     io.Reader
+	// vouched says that each byte was proven before it is handed out. It need not be
+	// compared with the entry's digest then: that was done with what the digests of
+	// pieces are of.
+	vouched bool
+}
+
+// Vouched reports whether each byte that is read of c was proven before.
+func (c Content) Vouched() bool { return c.vouched }
+
+// Read reads content, compared with nothing unless it is vouched for.
+func (c Content) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// Close ends what the read has under way.
+func (c Content) Close() error {
+	if closer, ok := c.r.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// Trusted returns c so that CopyTo and Whole compare it with no digest.
+func (c Content) Trusted() Content {
+	c.vouched = true
+	return c
+}
+
+// Checked returns c as a reader that ends with a *digest.Error instead of io.EOF if
+// the content does not match the digest of its entry.
+func (c Content) Checked() io.Reader {
+	if c.vouched {
+		return c.r
+	}
+	return digest.NewChecked(c.r, c.Entry)
+}
+
+// Small is the longest content that is held in memory and compared before a byte is
+// handed on; longer content is compared on the way, and the error comes at its end.
+const Small = 1 << 20
+
+// spares are buffers for small contents, of *[]byte.
+var spares = sync.Pool{New: func() any { return new([]byte) }}
+
+// inMemory returns content that lies in memory already.
+func (c Content) inMemory() ([]byte, bool) {
+	v, ok := c.r.(*bytes.Reader)
+	if !ok || int64(v.Len()) != c.Entry.Size {
+		return nil, false
+	}
+	var b grab
+	_, err := v.WriteTo(&b)
+	return b, err == nil
+}
+
+// grab takes the bytes that are written to it as they are.
+type grab []byte
+
+func (g *grab) Write(p []byte) (int, error) {
+	*g = p
+	return len(p), nil
+}
+
+// WithSmall calls do with all of a small content, compared with its digest.
+func (c Content) WithSmall(do func([]byte) error) error {
+	b, ok := c.inMemory()
+	if !ok {
+		spare := spares.Get().(*[]byte)
+		defer spares.Put(spare)
+		if int64(cap(*spare)) < c.Entry.Size {
+			*spare = make([]byte, c.Entry.Size)
+		}
+		b = (*spare)[:c.Entry.Size]
+		if _, err := io.ReadFull(c.r, b); err != nil {
+			return err
+		}
+	}
+	if !c.vouched {
+		if err := digest.Check(c.Entry, b); err != nil {
+			return err
+		}
+	}
+	return do(b)
+}
+
+// copyingAhead counts contents that are read, hashed and written side by side. That takes
+// 2 MiB each, and is of use for as many as there are processors.
+var copyingAhead atomic.Int32
+
+// CopyTo copies all of c to w and compares it with its digest, if it has one and is not
+// vouched for: a small content before the first byte is written. The bytes count for m as
+// they come.
+func (c Content) CopyTo(ctx context.Context, w io.Writer, m *meter.Meter) error {
+	e := c.Entry
+	if e.Size <= Small {
+		return c.WithSmall(func(b []byte) error {
+			m.Add(0, e.Size)
+			_, err := w.Write(b)
+			return err
+		})
+	}
+	if p, ok := c.r.(*provenReader); ok {
+		return p.copyTo(ctx, w, m)
+	}
+	algo := e.Digest.Algo
+	if c.vouched || !digest.Known(algo) {
+		algo = ""
+	}
+	sink := &counting{ctx, w, m}
+	if algo != "" {
+		defer copyingAhead.Add(-1)
+		if copyingAhead.Add(1) <= int32(runtime.GOMAXPROCS(0)) {
+			in := digest.NewAhead(c.r, digest.AheadOptions{Algo: algo, Length: e.Size})
+			defer in.Close()
+			if _, err := in.WriteTo(sink); err != nil {
+				return err
+			}
+			got, _ := in.ContentDigest()
+			return digest.Compare(e, got)
+		}
+	}
+	r := io.LimitReader(c.r, e.Size)
+	var h *digest.Reader
+	if algo != "" {
+		h = digest.NewReader(r, algo)
+		r = h
+	}
+	n, err := io.CopyBuffer(sink, r, make([]byte, 256<<10))
+	switch {
+	case err != nil:
+		return err
+	case n < e.Size:
+		return io.ErrUnexpectedEOF
+	case h == nil:
+		return nil
+	}
+	return digest.Compare(e, h.Sum())
+}
+
+// counting writes until a context ends, and counts.
+type counting struct {
+	ctx context.Context
+	w   io.Writer
+	m   *meter.Meter
+}
+
+func (w *counting) Write(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	n, err := w.w.Write(p)
+	w.m.Add(0, int64(n))
+	return n, err
+}
+
+// Open returns e's content from off on. Only from its beginning can it be compared with
+// e's digest.
+func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
+	if s.proves(e) {
+		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
+	}
+	r := s.engine.NewReaderAt(ctx, s.Reader.Extents(ctx, e, off, e.Size-off), off, e.Size)
+	return Content{Entry: e, r: &named{r, e}}
+}
+
+// named says in its errors of which entry they are.
+type named struct {
+	io.ReadCloser
+	e Entry
+}
+
+func (n *named) Read(p []byte) (int, error) {
+	k, err := n.ReadCloser.Read(p)
+	return k, readError(n.e, err)
+}
+
+// Copy copies all of e's content to w, as Content.CopyTo does.
+func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
+	if _, ok := s.run(e); ok && e.Size <= Small && !s.proves(e) {
+		// Nothing is to be read ahead.
+		return Content{Entry: e, r: &runReader{s, ctx, e, 0}}.CopyTo(ctx, w, nil)
+	}
+	c := s.Open(ctx, e, 0)
+	defer c.Close()
+	return c.CopyTo(ctx, w, nil)
+}
+
+// runReader reads short content that lies in one run.
+type runReader struct {
+	s   *Source
+	ctx context.Context
+	e   Entry
+	off int64
+}
+
+func (r *runReader) Read(p []byte) (int, error) {
+	n, err := r.s.ReadAt(r.ctx, r.e, p, r.off)
+	r.off += int64(n)
+	return n, err
+}
+
+// Each is called for each entry of a sweep with its content, or with the error that kept
+// it from being read. What it returns ends the sweep.
+type Each func(c Content, err error) error
+
+// Sweep reads the contents of entries, many at once and neighbours together. Ordered, each
+// is called one by one in the order of entries; otherwise by several goroutines at once, in
+// any order.
+func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
+	return s.sweepStored(ctx, entries, ordered, func(c Content, err error) error {
+		if err != nil || !s.proves(c.Entry) {
+			return each(c, err)
+		}
+		if b, ok := c.inMemory(); ok {
+			_, err := s.proof.checkAll(ctx, c.Entry, 0, b)
+			return each(Content{Entry: c.Entry, r: bytes.NewReader(b), vouched: true}, err)
+		}
+		r := &provenReader{s: s, ctx: ctx, e: c.Entry, r: c.r, cancel: func() {}}
+		defer r.Close()
+		return each(Content{Entry: c.Entry, r: r, vouched: true}, nil)
+	})
+}
+
+// sweepStored is Sweep of what is stored, whatever that is.
+func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
+	return s.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
+		for e, err := range entries {
+			if !yield(engine.Item{Entry: e, Extents: s.Extents(ctx, e)}, err) || err != nil {
+				return
+			}
+		}
+	}, ordered, func(it engine.Item, r io.Reader, err error) error {
+		return each(Content{Entry: it.Entry, r: r}, err)
+	})
+}
+
+// Passing returns err, with the name of its entry, where it is not about the content: it is
+// of a store that may answer later, or of an object that is another one by now. It returns
+// nil for damage.
+func Passing(e Entry, err error) error {
+	if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
+		return fmt.Errorf("%s: %w", format.Escape(e.Name), err)
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package content
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// IndexOptions say what index is written.
+type IndexOptions struct {
+	// View and Param are how the archive was opened.
+	View  string
+	Param map[string]string
+	// Chunk is how many bytes of content a digest is of; 0 is no digests. All contents
+	// are read for them.
+	Chunk int64
+	// Points are found in what is compressed in long units, all of which is decoded for
+	// that.
+	Points bool
+	// Private says that the index is for this machine: it may say where the archive is.
+	Private bool
+	// Once says that the archive was opened to be gone through once.
+	Once bool
+	// OnError hears of content that gets no proof.
+	OnError func(format.Problem)
+	Meter   *meter.Meter
+}
+
+// An IndexSummary says what an index has.
+type IndexSummary struct {
+	Entries, Bytes, Index int64
+	Digests, Unproven     int64
+}
+
+// WriteIndex writes an index of the archive.
+func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, o IndexOptions) (sum IndexSummary, err error) {
+	was, err := kept.BindWhole(ctx, s.Store, s.Name)
+	if err != nil {
+		return sum, fmt.Errorf("no index can be bound to it: %w", err)
+	}
+	head := kept.Head{Format: s.Format.Name, View: s.Format.ViewOf(o.View), Param: o.Param, Bound: was, Objects: []string{""}, Chunk: o.Chunk}
+	// Formats that can go through entries once have archives of one object; what is known
+	// of it as a whole they would have to load it for.
+	if !o.Once || was.Head == "" {
+		about, err := s.Reader.About(ctx)
+		if err != nil {
+			return sum, err
+		}
+		head.Version, head.Objects = about.Version, nil
+		for _, v := range about.Volumes {
+			if rest, ok := strings.CutPrefix(v, s.Name); ok {
+				head.Objects = append(head.Objects, rest)
+			}
+		}
+	}
+	if o.Private {
+		head.Archive = store.Redact(store.AddressOf(s.Store, s.Name))
+	}
+	w, err := store.Create(ctx, to, toName)
+	if err != nil {
+		return sum, err
+	}
+	defer w.Abort()
+	if o.Chunk != 0 {
+		if err := s.Expect(ctx, o.Meter, func(Entry) bool { return true }); err != nil {
+			return sum, err
+		}
+	}
+	digests := digester{s: s, o: o, sum: &sum}
+	defer digests.sums.close()
+	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}
+	if o.Points {
+		build.Stored = s.Stored
+	}
+	if head, err = kept.Build(ctx, w, metered{s.Reader, o.Meter}, s.Name, head, build); err != nil {
+		return sum, err
+	}
+	// What was read while the archive changed is of no version.
+	now, err := kept.Bind(ctx, s.Store, s.Name)
+	if err == nil {
+		err = was.Is(now)
+	}
+	if err != nil {
+		return sum, fmt.Errorf("the archive changed while it was indexed: %w", err)
+	}
+	info, err := w.Commit(ctx)
+	sum.Entries, sum.Bytes, sum.Index = head.Entries, head.Bytes, info.Size
+	return sum, err
+}
+
+// metered counts the entries that are gone through.
+type metered struct {
+	format.Reader
+	m *meter.Meter
+}
+
+func (c metered) Entries(ctx context.Context) iter.Seq2[Entry, error] {
+	return listing.Only(c.Reader.Entries(ctx), func(Entry) bool {
+		c.m.Add(1, 0)
+		return true
+	})
+}
+
+// Run passes on what the reader can.
+func (c metered) Run(e Entry) (Extent, bool) {
+	if r, ok := c.Reader.(format.Contiguous); ok {
+		return r.Run(e)
+	}
+	return Extent{}, false
+}
+
+// A digester reads the contents of an archive for the digests of their pieces. A
+// content that is damaged gets zeros: what vouches for it must not say that damage is
+// right.
+type digester struct {
+	s    *Source
+	o    IndexOptions
+	sum  *IndexSummary
+	sums sumSpool // of one content
+}
+
+// errEnough ends a sweep whose consumer has had enough.
+var errEnough = errors.New("enough")
+
+// all yields the digests of all pieces, in the order of entries.
+func (d *digester) all(ctx context.Context) iter.Seq2[digest.Piece, error] {
+	return func(yield func(digest.Piece, error) bool) {
+		entries := listing.Only(d.s.Reader.Entries(ctx), func(e Entry) bool { return kept.Pieces(&e, d.o.Chunk) > 0 })
+		err := d.s.Sweep(ctx, entries, true, func(c Content, err error) error {
+			e := c.Entry
+			d.sums.reset()
+			if err == nil {
+				err = d.content(c)
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if own, ok := errors.AsType[*spoolError](err); ok {
+				return own
+			}
+			if err := Passing(e, err); err != nil {
+				return err
+			}
+			n := kept.Pieces(&e, d.o.Chunk)
+			if err == nil {
+				d.sum.Digests += n
+				return d.sums.yield(yield)
+			}
+			d.sum.Unproven++
+			if d.o.OnError != nil {
+				d.o.OnError(d.s.Problem(ctx, e, err))
+			}
+			for range n {
+				if !yield(digest.Piece{}, nil) {
+					return errEnough
+				}
+			}
+			return nil
+		})
+		if err != nil && err != errEnough {
+			yield(digest.Piece{}, err)
+		}
+	}
+}
+
+// content sets sums to those of c's pieces, and compares c with the digest of its entry.
+func (d *digester) content(c Content) error {
+	e := c.Entry
+	if b, ok := c.inMemory(); ok {
+		var sum digest.Piece
+		for at := int64(0); at < e.Size; at += d.o.Chunk {
+			sum = blake3.Sum256(b[at:min(at+d.o.Chunk, e.Size)])
+			if err := d.sums.add(sum); err != nil {
+				return err
+			}
+		}
+		d.o.Meter.Add(0, e.Size)
+		if e.Size <= d.o.Chunk && e.Digest.Algo == "blake3" && e.Digest.Sum == string(sum[:]) {
+			return nil // it is the piece's
+		}
+		return digest.Check(e, b)
+	}
+	algo := e.Digest.Algo
+	if !digest.Known(algo) {
+		algo = ""
+	}
+	pieces := digest.NewAhead(c.r, digest.AheadOptions{Algo: algo, Pieces: true, Block: d.o.Chunk, Length: e.Size, Meter: d.o.Meter})
+	defer pieces.Close()
+	for {
+		b, err := pieces.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = d.sums.add(b.Sum)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if algo == "" {
+		return nil
+	}
+	got, _ := pieces.ContentDigest()
+	return digest.Compare(e, got)
+}
+
+// sumsInMemory is how many bytes of digests of one content are held: those of 16 GiB
+// at 256 KiB each. The others wait on the disk until all of it was right.
+const sumsInMemory = 2 << 20
+
+// A sumSpool holds the digests of one content.
+type sumSpool struct {
+	b     []byte
+	disk  sorter.Scratch
+	spilt bool
+}
+
+// A spoolError is about the disk that digests wait on, not about content.
+type spoolError struct{ err error }
+
+func (e *spoolError) Error() string { return "digests on the disk: " + e.err.Error() }
+func (e *spoolError) Unwrap() error { return e.err }
+
+func (s *sumSpool) reset() { s.b, s.spilt = s.b[:0], false }
+
+func (s *sumSpool) add(sum digest.Piece) error {
+	if len(s.b) >= sumsInMemory {
+		if err := s.spill(); err != nil {
+			return &spoolError{err}
+		}
+	}
+	s.b = append(s.b, sum[:]...)
+	return nil
+}
+
+func (s *sumSpool) spill() (err error) {
+	if s.disk == nil {
+		s.disk, err = sorter.TempFile()
+	}
+	if err == nil && !s.spilt {
+		_, err = s.disk.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		_, err = s.disk.Write(s.b)
+	}
+	s.b, s.spilt = s.b[:0], true
+	return err
+}
+
+// yield yields them all.
+func (s *sumSpool) yield(yield func(digest.Piece, error) bool) error {
+	var sum digest.Piece
+	if s.spilt {
+		end, err := s.disk.Seek(0, io.SeekCurrent)
+		if err == nil {
+			_, err = s.disk.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			return &spoolError{err}
+		}
+		r := bufio.NewReader(s.disk)
+		for range end / kept.DigestLen {
+			if _, err := io.ReadFull(r, sum[:]); err != nil {
+				return &spoolError{err}
+			}
+			if !yield(sum, nil) {
+				return errEnough
+			}
+		}
+	}
+	for b := s.b; len(b) > 0; b = b[kept.DigestLen:] {
+		copy(sum[:], b)
+		if !yield(sum, nil) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+func (s *sumSpool) close() {
+	if s.disk != nil {
+		s.disk.Close()
+	}
+}

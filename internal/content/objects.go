@@ -1,0 +1,119 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+
+	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/outside"
+	"github.com/holdall/holdall/store"
+)
+
+// objects keeps the objects of an archive open as long as it is, and those that
+// it leads to outside.
+type objects struct {
+	rule outside.Rule
+
+	mu sync.RWMutex
+	m  map[objectKey]store.Object // nil once closed
+}
+
+type objectKey struct {
+	name     string
+	external bool
+}
+
+func newObjects(st store.Store, name string, external []string) *objects {
+	return &objects{rule: outside.Rule{Store: st, Name: name, Allowed: external}, m: map[objectKey]store.Object{}}
+}
+
+// maxOpen is how many objects are held open. A folder of blobs has more of them
+// than a process may have files; the others are opened for each read.
+const maxOpen = 256
+
+func (x *objects) open(ctx context.Context, name string, external bool) (store.Object, error) {
+	key := objectKey{name, external}
+	x.mu.RLock()
+	o := x.m[key]
+	x.mu.RUnlock()
+	if o != nil {
+		return o, nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o := x.m[key]; o != nil {
+		return o, nil
+	}
+	if x.m == nil {
+		return nil, fs.ErrClosed
+	}
+	st, at := x.rule.Store, name
+	if external {
+		var err error
+		if st, at, err = x.rule.Find(ctx, name); err != nil {
+			return nil, err
+		}
+		if st != x.rule.Store {
+			st = cache.Far(st, 0)
+		}
+	}
+	if len(x.m) >= maxOpen {
+		return briefly{st, at}, nil
+	}
+	o, err := st.Open(ctx, at)
+	if err == nil {
+		x.m[key] = o
+	}
+	return o, err
+}
+
+// held calls do with those that are open, until it returns an error.
+func (x *objects) held(do func(store.Object) error) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, o := range x.m {
+		if err := do(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *objects) close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var errs []error
+	for _, o := range x.m {
+		errs = append(errs, o.Close())
+	}
+	x.m = nil
+	return errors.Join(errs...)
+}
+
+// briefly is an object that is open only while it is asked something.
+type briefly struct {
+	st   store.Store
+	name string
+}
+
+func (b briefly) do(ctx context.Context, ask func(store.Object) error) error {
+	o, err := b.st.Open(ctx, b.name)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	return ask(o)
+}
+
+func (b briefly) Info(ctx context.Context) (info store.Info, err error) {
+	err = b.do(ctx, func(o store.Object) (err error) { info, err = o.Info(ctx); return err })
+	return info, err
+}
+
+func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return b.do(ctx, func(o store.Object) error { return o.ReadAt(ctx, p, off) })
+}
+
+func (b briefly) Close() error { return nil }

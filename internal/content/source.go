@@ -1,0 +1,372 @@
+// Package content reads the contents of an archive's entries. It is the one way
+// in which they are read: whole, in ranges, one after the other, by files, by
+// extraction, by conversion, by mounts and by servers.
+//
+// It puts together what a format says of where contents lie, the engine that
+// fetches and decodes them, and the digests that vouch for them. What it hands
+// out says whether it is vouched for.
+package content
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/engine"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/store"
+)
+
+// Words of other packages.
+type (
+	Entry  = format.Entry
+	Extent = format.Extent
+)
+
+// A Source is an archive whose contents are read. Its methods may run in parallel.
+type Source struct {
+	Format *format.Format
+	Reader format.Reader
+	Store  store.Store
+	Name   string // in Store
+	// Loose is how many bytes a folder of files has, that is looked at as an archive; such
+	// a one has no objects of its own.
+	Loose int64
+
+	engine  *engine.Engine
+	objects *objects
+	proof   *prover // nil if no index has digests of pieces
+}
+
+// New returns the source of what is called name in st, which may lead to what
+// external allows: see outside.Rule. Its format and reader are to be set before
+// anything is read.
+func New(st store.Store, name string, external []string) *Source {
+	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external)}
+	limits := engine.Far
+	if store.IsNear(st) {
+		limits = engine.Near
+	}
+	s.engine = engine.New(s.objects.open, limits)
+	return s
+}
+
+// UseIndex makes s take from an index what it has for reading: digests of pieces,
+// and points in long units from which they can be decoded.
+func (s *Source) UseIndex(x *kept.Index) {
+	if x.Chunk > 0 {
+		s.proof = &prover{x: x}
+	}
+	if x.HasPoints() {
+		s.engine.UsePoints(x)
+	}
+}
+
+// Close ends the use of the source, and of its reader.
+func (s *Source) Close() error {
+	err := s.CloseObjects()
+	if s.Reader != nil {
+		err = errors.Join(s.Reader.Close(), err)
+	}
+	return err
+}
+
+// Object returns an object that the archive consists of. It belongs to the source.
+func (s *Source) Object(ctx context.Context, name string) (store.Object, error) {
+	return s.objects.open(ctx, name, false)
+}
+
+// Stored reads stored bytes of one of the archive's objects.
+func (s *Source) Stored(ctx context.Context, object string, off, n int64) (io.ReadCloser, error) {
+	o, err := s.Object(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.Stored(ctx, o, off, n), nil
+}
+
+// Unchanged finds out whether the files of this machine that s has open are still
+// what they were; if one is not, it returns an error that is store.ErrChanged.
+// Remote objects, and files that have not been read yet, are not checked.
+func (s *Source) Unchanged(ctx context.Context) error {
+	return s.objects.held(func(o store.Object) error {
+		filer, ok := o.(store.Filer)
+		if !ok {
+			return nil
+		}
+		_, err := filer.File(ctx)
+		return err
+	})
+}
+
+// Packed yields the entries that somebody packed: all but the archive's own.
+func (s *Source) Packed(ctx context.Context) iter.Seq2[Entry, error] {
+	return listing.Only(s.Reader.Entries(ctx), func(e Entry) bool { return !e.Internal })
+}
+
+// Below yields every entry below a directory, in stored order; "." is the root.
+func (s *Source) Below(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	if dir == "." {
+		return s.Reader.Entries(ctx)
+	}
+	return listing.Below(ctx, s.Reader, dir)
+}
+
+// ReadDirFrom is listing.ReadDirFrom of the archive.
+func (s *Source) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error] {
+	if k, ok := s.Reader.(*kept.Reader); ok {
+		return k.InPlaces(ctx, dir, from)
+	}
+	return listing.ReadDirFrom(ctx, s.Reader, dir, from)
+}
+
+// Expect tells m how much the wanted entries are, if it wants to know.
+func (s *Source) Expect(ctx context.Context, m *meter.Meter, wanted func(Entry) bool) error {
+	if !m.WantsTotal() {
+		return nil
+	}
+	var n, bytes int64
+	for e, err := range listing.Only(s.Reader.Entries(ctx), wanted) {
+		if err != nil {
+			return err
+		}
+		n, bytes = n+1, bytes+e.Size
+	}
+	m.Expect(n, bytes)
+	return nil
+}
+
+// Extents yields where e's content is stored.
+func (s *Source) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error] {
+	return s.Reader.Extents(ctx, e, 0, e.Size)
+}
+
+// first is where the first of n bytes of e from off lie.
+func (s *Source) first(ctx context.Context, e Entry, off, n int64) (Extent, bool) {
+	for x, err := range s.Reader.Extents(ctx, e, off, n) {
+		return x, err == nil
+	}
+	return Extent{}, false
+}
+
+// Fault returns why e cannot be read, where the format found that out already.
+func (s *Source) Fault(e Entry) error {
+	if e.Fault == nil {
+		return nil
+	}
+	return &format.CorruptError{Format: s.Format.Name, Problem: *e.Fault}
+}
+
+// Coded reports whether reading e's content takes more than copying bytes.
+func (s *Source) Coded(ctx context.Context, e Entry) bool {
+	for x, err := range s.Extents(ctx, e) {
+		if err != nil || x.Codec != codec.Raw && x.Codec != codec.Inline && x.Codec != codec.Zero {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
+// end, and then returns io.EOF. It compares them with the digests of pieces that an
+// index has, and with nothing else.
+func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
+	}
+	if e.Fault == nil && off >= e.Size {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n := int(max(min(int64(len(p)), e.Size-off), 0))
+	done, err := n, error(nil)
+	if s.proves(e) {
+		done, err = s.readProven(ctx, e, p[:n], off)
+	} else if err = s.readStored(ctx, e, p[:n], off); err != nil {
+		done = 0
+	}
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return done, readError(e, err)
+}
+
+// readError says of which entry an error is, unless it does already.
+func readError(e Entry, err error) error {
+	if err == nil || err == io.EOF || saysWhich(err) {
+		return err
+	}
+	return &fs.PathError{Op: "read", Path: e.Name, Err: err}
+}
+
+// readStored fills p with content bytes of e from off, whatever they are.
+func (s *Source) readStored(ctx context.Context, e Entry, p []byte, off int64) error {
+	if x, ok := s.run(e); ok && int64(len(p)) <= s.engine.MaxRequest() {
+		o, err := s.engine.Object(ctx, x)
+		if err != nil {
+			return err
+		}
+		return o.ReadAt(ctx, p, x.Off+off)
+	}
+	return s.engine.ReadAt(ctx, s.Reader.Extents(ctx, e, off, int64(len(p))), p, off)
+}
+
+// run returns e's content as one raw run, if it is one and the format can say so
+// at once.
+func (s *Source) run(e Entry) (Extent, bool) {
+	if c, ok := s.Reader.(format.Contiguous); ok {
+		return c.Run(e)
+	}
+	return Extent{}, false
+}
+
+// File returns the file of this machine in which all of e's content lies as it is,
+// and where, so that the system can hand it on by itself. It reports false where
+// there is no such file, or where content is proven when it is read. The file belongs
+// to the source and may have more bytes in it than it had; nothing checks what is read
+// from it. Whoever reads on for long asks again.
+func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
+	x, run := s.run(e)
+	if !run || s.proves(e) {
+		return nil, 0, false, nil
+	}
+	o, err := s.engine.Object(ctx, x)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	filer, ok := o.(store.Filer)
+	if !ok {
+		return nil, 0, false, nil
+	}
+	f, err = filer.File(ctx)
+	return f, x.Off, err == nil, err
+}
+
+// Section returns e's content as one run of stored bytes, if it is one that nobody
+// has to look at.
+func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
+	if s.proves(e) {
+		return nil, false
+	}
+	run, ok := s.rawRun(ctx, e, false)
+	if !ok || run.Size != e.Size {
+		return nil, false
+	}
+	o, err := s.engine.Object(ctx, run)
+	if err != nil {
+		return nil, false
+	}
+	return format.NewSection(ctx, o, run.Off+run.Skip, e.Size), true
+}
+
+// rawRun returns the one raw run that e's content begins with, if that is all of it:
+// but for zeros, where those may follow.
+func (s *Source) rawRun(ctx context.Context, e Entry, zeros bool) (run Extent, found bool) {
+	for x, err := range s.Extents(ctx, e) {
+		if err == nil && zeros && x.Codec == codec.Zero {
+			continue
+		}
+		if err != nil || found || x.Codec != codec.Raw || x.At != 0 {
+			return Extent{}, false
+		}
+		run, found = x, true
+	}
+	return run, found
+}
+
+// A Place is where content lies, as an archive elsewhere may refer to it.
+type Place struct {
+	Off, N  int64
+	Address string
+}
+
+// Place returns where e's content lies: at an address that an archive at own may
+// have, if it lies outside, else at base, which stands for this archive, or at this
+// archive's own address if base is "". It reports false where e's content is not one
+// run. Zeros that fill a chunk up are no part of it.
+func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place, external, ok bool) {
+	run, ok := s.rawRun(ctx, e, true)
+	if !ok || run.Size == 0 {
+		return Place{}, false, false
+	}
+	p = Place{Off: run.Off + run.Skip, N: run.Size}
+	switch {
+	case run.External:
+		p.Address = s.objects.rule.Portable(run.Object, own)
+	case base == "":
+		p.Address = store.AddressOf(s.Store, run.Object)
+	default:
+		// Objects of an archive that is a folder lie below its address.
+		p.Address = base + strings.TrimPrefix(run.Object, s.Name)
+	}
+	return p, run.External, p.Address != ""
+}
+
+// Proof returns the index that has digests of pieces, by which all that is read is
+// proven; nil if there is none.
+func (s *Source) Proof() *kept.Index {
+	if s.proof == nil {
+		return nil
+	}
+	return s.proof.x
+}
+
+// Over returns a source of the same archive, by the same reader, whose bytes are in
+// another store.
+func (s *Source) Over(st store.Store) *Source {
+	o := New(st, s.Name, s.objects.rule.Allowed)
+	o.Format, o.Reader, o.proof = s.Format, s.Reader, s.proof
+	return o
+}
+
+// CloseObjects closes all but the reader.
+func (s *Source) CloseObjects() error {
+	s.engine.Close() // it may have objects in use
+	return s.objects.close()
+}
+
+// Volumes returns the objects that the archive is made of.
+func (s *Source) Volumes(ctx context.Context) ([]string, error) {
+	if k, ok := s.Reader.(*kept.Reader); ok {
+		return k.Volumes(s.Name), nil
+	}
+	about, err := s.Reader.About(ctx)
+	return about.Volumes, err
+}
+
+// VolumeSize returns how long one of the archive's objects is.
+func (s *Source) VolumeSize(ctx context.Context, volume string) (int64, error) {
+	o, err := s.Object(ctx, volume)
+	if err != nil {
+		return 0, err
+	}
+	info, err := o.Info(ctx)
+	return info.Size, err
+}
+
+// StoredSize returns how many bytes the archive's objects have.
+func (s *Source) StoredSize(ctx context.Context) (n int64, err error) {
+	if s.Loose > 0 {
+		return s.Loose, nil
+	}
+	volumes, err := s.Volumes(ctx)
+	for _, v := range volumes {
+		if err != nil {
+			break
+		}
+		var size int64
+		size, err = s.VolumeSize(ctx, v)
+		n += size
+	}
+	return n, err
+}

@@ -1,0 +1,126 @@
+package kept
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/store"
+)
+
+// endLen is how much of each end of an archive an index is bound to.
+const endLen = 4 << 10
+
+// Bind says what version of an archive is there. Of a folder it is that of all that is
+// in it.
+func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		if below, berr := bindFolder(ctx, st, name); berr == nil {
+			return below, nil
+		}
+		return b, err
+	}
+	defer o.Close()
+	tail := make([]byte, endLen)
+	n, err := store.ReadTail(ctx, o, tail)
+	if err != nil {
+		return b, err
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.Size, b.ModTime, b.Tail = info.Size, info.ModTime.UTC(), sumOfEnd(tail[:n])
+	if !store.IsNear(st) {
+		b.Version = info.Version
+		return b, nil
+	}
+	n, err = store.ReadHead(ctx, o, tail)
+	b.Head = sumOfEnd(tail[:n])
+	return b, err
+}
+
+// sumOfEnd is enough of a digest to tell ends apart.
+func sumOfEnd(b []byte) string {
+	sum := blake3.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// errFarFolder means that a folder cannot be told from what it was.
+var errFarFolder = errors.New("a folder whose objects cannot be listed")
+
+// bindFolder is bind of an archive of many objects: what they are called, how long they
+// are, and when they were written.
+func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err error) {
+	h := blake3.New()
+	prefix := strings.TrimSuffix(name, "/") + "/"
+	objects := 0
+	for info, err := range store.List(ctx, st, prefix) {
+		if err != nil {
+			return b, err
+		}
+		objects++
+		b.Size += info.Size
+		if info.ModTime.After(b.ModTime) {
+			b.ModTime = info.ModTime.UTC()
+		}
+		version := info.Version
+		if store.IsNear(st) {
+			version = info.ModTime.UTC().Format(time.RFC3339Nano)
+		}
+		fmt.Fprintf(h, "%q %d %s\n", strings.TrimPrefix(info.Name, prefix), info.Size, version)
+	}
+	if objects == 0 {
+		return b, errFarFolder
+	}
+	b.Tail = hex.EncodeToString(h.Sum(nil)[:16])
+	return b, nil
+}
+
+// Is says why an index that is bound to was is not one of what is there now.
+func (was Bound) Is(now Bound) error {
+	sameTime := !now.ModTime.IsZero() && (was.ModTime.Equal(now.ModTime) || now.ModTime.Nanosecond() == 0 && was.ModTime.Truncate(time.Second).Equal(now.ModTime))
+	switch {
+	case was.Size != now.Size:
+		return fmt.Errorf("it is of an archive of %d bytes, not of %d", was.Size, now.Size)
+	case was.Tail != now.Tail || was.Head != "" && now.Head != "" && was.Head != now.Head:
+		return errors.New("it is of an archive with another end, or beginning")
+	case was.Version != "" && was.Version == now.Version:
+		return nil
+	case !sameTime:
+		return fmt.Errorf("it is of an archive of %s, not of %s", was.ModTime.Format(time.RFC3339Nano), now.ModTime.Format(time.RFC3339Nano))
+	case was.Version != "" && now.Version != "":
+		return fmt.Errorf("it is of version %s of the archive, not of %s", was.Version, now.Version)
+	}
+	return nil
+}
+
+// BindWhole is Bind with what is at the beginning of an archive behind a network, which
+// is not asked for where an index is looked for.
+func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
+	b, err := Bind(ctx, st, name)
+	if err != nil || b.Head != "" {
+		return b, err
+	}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return b, nil // a folder
+	}
+	defer o.Close()
+	head := make([]byte, endLen)
+	n, err := store.ReadHead(ctx, o, head)
+	if err == nil {
+		b.Head = sumOfEnd(head[:n])
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // a folder
+	}
+	return b, err
+}

@@ -1,0 +1,152 @@
+package kept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// Suffix is what the name of a published index has after its archive's.
+const Suffix = ".holdall"
+
+// Use says where an index of an archive may be. An index that is not of this very
+// version of the archive, or is damaged, is never believed.
+type Use struct {
+	At     string  // the address of one; where it is set no other is looked for
+	Beside bool    // one that is published beside the archive
+	Folder *Folder // one that was kept here
+
+	// SizeOnly believes one of any archive of this length.
+	SizeOnly bool
+}
+
+// Any reports whether there may be one at all.
+func (u Use) Any() bool { return u.At != "" || u.Beside || u.Folder != nil }
+
+// State says which index an archive is read by, and why another is not.
+type State struct {
+	Used    string // where it is; empty if there is none
+	Ignored string // where one is that was not believed
+	Why     error
+}
+
+// Wanted is how an archive is to be opened.
+type Wanted struct {
+	Format, View string
+	Param        map[string]string
+	Formats      []*format.Format
+}
+
+// suits says why x does not answer what is asked of the archive.
+func (w Wanted) suits(x *Index) error {
+	f := format.ByName(w.Formats, x.Format)
+	switch {
+	case f == nil:
+		return fmt.Errorf("it is of an archive of format %q", x.Format)
+	case w.Format != "" && w.Format != x.Format:
+		return fmt.Errorf("it is of an archive of format %s, not %s", x.Format, w.Format)
+	case x.View != f.ViewOf(w.View):
+		return fmt.Errorf("it is of the view %q", x.View)
+	case !maps.Equal(x.Param, w.Param) && len(x.Param)+len(w.Param) > 0:
+		return errors.New("it was made with other options")
+	}
+	return nil
+}
+
+// Find looks for an index of what is called name in st, and opens it. It returns nil
+// if there is none that can be used.
+func Find(ctx context.Context, st store.Store, name string, u Use, w Wanted) (*Index, State) {
+	f := finder{st: st, name: name, u: u, w: w}
+	f.now = sync.OnceValues(func() (Bound, error) { return Bind(ctx, st, name) })
+	return f.find(ctx), f.state
+}
+
+type finder struct {
+	st    store.Store
+	name  string
+	u     Use
+	w     Wanted
+	now   func() (Bound, error)
+	state State
+}
+
+func (f *finder) find(ctx context.Context) *Index {
+	if f.u.At != "" {
+		st, name, err := store.OpenAddress(ctx, f.u.At)
+		if err != nil {
+			f.state.Ignored, f.state.Why = f.u.At, err
+			return nil
+		}
+		return f.try(ctx, st, name, store.Redact(f.u.At), false)
+	}
+	beside := func() *Index {
+		return f.try(ctx, f.st, strings.TrimSuffix(f.name, "/")+Suffix, path.Base(f.name)+Suffix, false)
+	}
+	// One that was published may have digests, which one that was kept here has not; but
+	// that costs no request.
+	near := store.IsNear(f.st)
+	if f.u.Beside && near {
+		if x := beside(); x != nil {
+			return x
+		}
+	}
+	if f.u.Folder != nil {
+		if st, name, ok := f.u.Folder.of(ctx, store.AddressOf(f.st, f.name), f.w); ok {
+			if x := f.try(ctx, st, name, store.AddressOf(st, name), true); x != nil {
+				f.u.Folder.touch(name)
+				return x
+			}
+		}
+	}
+	if f.u.Beside && !near {
+		return beside()
+	}
+	return nil
+}
+
+// try opens the index called name in st, if it is one to be used. Of one of ours that
+// cannot be used nobody needs to hear.
+func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ours bool) *Index {
+	workers := 8
+	if store.IsNear(f.st) {
+		workers = 2
+	}
+	var x *Index
+	obj, err := st.Open(ctx, name)
+	if err == nil {
+		x, err = Open(ctx, obj, shown, f.name, workers)
+	}
+	if err == nil {
+		if err = f.believe(x); err == nil {
+			f.state.Used = shown
+			return x
+		}
+		x.Close()
+	}
+	// Buckets that may not be listed forbid to read what is not there.
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	if !ours && (!missing || f.u.At != "") {
+		f.state.Ignored, f.state.Why = shown, err
+	}
+	return nil
+}
+
+// believe says why x is not believed.
+func (f *finder) believe(x *Index) error {
+	if err := f.w.suits(x); err != nil {
+		return err
+	}
+	now, err := f.now()
+	if err != nil || f.u.SizeOnly && x.Bound.Size == now.Size {
+		return err
+	}
+	return x.Bound.Is(now)
+}

@@ -1,0 +1,165 @@
+package kept
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/store"
+)
+
+// An Folder is a folder on a disk where indexes of archives are kept that took
+// long to open. Any number of programs may share it: an index appears whole, and one
+// that is taken away is still there for who reads it.
+type Folder struct {
+	Dir string
+	// Most is how many bytes are kept, those that were used last; 0 is 4 GiB.
+	Most int64
+	// Expensive is how long an archive takes to open whose index is kept; 0 is 0.3 s.
+	Expensive time.Duration
+}
+
+const (
+	defaultMostKept  = 4 << 30
+	defaultExpensive = 300 * time.Millisecond
+)
+
+// of returns the object that has the index of an archive, if there is one. ok is false
+// if the archive cannot be told from others.
+func (f *Folder) of(ctx context.Context, address string, w Wanted) (st store.Store, name string, ok bool) {
+	if address == "" {
+		return nil, "", false
+	}
+	if store.Scheme(address) == "" {
+		abs, err := filepath.Abs(address)
+		if err != nil {
+			return nil, "", false
+		}
+		address = abs
+	}
+	which, err := json.Marshal([]any{address, w.Format, w.View, w.Param})
+	if err != nil {
+		return nil, "", false
+	}
+	sum := blake3.Sum256(which)
+	st, name, err = store.OpenAddress(ctx, filepath.Join(f.Dir, hex.EncodeToString(sum[:16])+Suffix))
+	return st, name, err == nil
+}
+
+// Keep writes, by way of write, the index of an archive that took so long to open, and
+// then takes away what was used longest ago. It tells whether it did: an archive that
+// opens at once needs none.
+func (f *Folder) Keep(ctx context.Context, address string, w Wanted, took time.Duration, write func(st store.Store, name string) error) (bool, error) {
+	if took < cmp.Or(f.Expensive, defaultExpensive) {
+		return false, nil
+	}
+	st, name, ok := f.of(ctx, address, w)
+	if !ok {
+		return false, nil
+	}
+	// What is in archives may be nobody else's business.
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return false, err
+	}
+	if err := write(st, name); err != nil {
+		return false, err
+	}
+	_, _, err := f.trim(cmp.Or(f.Most, defaultMostKept))
+	return true, err
+}
+
+// touch says that an index was used. A day's difference is enough to tell.
+func (f *Folder) touch(name string) {
+	path := filepath.Join(f.Dir, filepath.Base(name))
+	if fi, err := os.Stat(path); err == nil && time.Since(fi.ModTime()) > 24*time.Hour {
+		now := time.Now()
+		_ = os.Chtimes(path, now, now) // it is a hint
+	}
+}
+
+// A Listed is an index in a folder.
+type Listed struct {
+	Path    string    `json:"path"`
+	Archive string    `json:"archive,omitempty"` // its address; empty if the index is damaged
+	Entries int64     `json:"entries"`
+	Size    int64     `json:"size"`
+	Used    time.Time `json:"used"`
+}
+
+// List returns what is kept, what was used last first.
+func (f *Folder) List(ctx context.Context) (all []Listed, err error) {
+	files, err := f.files()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range files {
+		if st, name, err := store.OpenAddress(ctx, k.Path); err == nil {
+			if obj, err := st.Open(ctx, name); err == nil {
+				if x, err := Open(ctx, obj, k.Path, "", 1); err == nil {
+					k.Archive, k.Entries = x.Archive, x.Head.Entries
+					x.Close()
+				}
+			}
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}
+
+// files is List without what is in them.
+func (f *Folder) files() (all []Listed, err error) {
+	found, err := os.ReadDir(f.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range found {
+		// A writer that was killed may have left its file behind.
+		if !strings.Contains(e.Name(), Suffix) {
+			continue
+		}
+		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() { // else somebody took it away
+			all = append(all, Listed{Path: filepath.Join(f.Dir, e.Name()), Size: fi.Size(), Used: fi.ModTime()})
+		}
+	}
+	slices.SortFunc(all, func(a, b Listed) int {
+		return cmp.Or(b.Used.Compare(a.Used), strings.Compare(a.Path, b.Path))
+	})
+	return all, nil
+}
+
+// Clear takes all away that is kept, and tells how much that was.
+func (f *Folder) Clear() (n int, bytes int64, err error) { return f.trim(0) }
+
+// trim takes away what was used longest ago, until there are most bytes.
+func (f *Folder) trim(most int64) (n int, bytes int64, err error) {
+	files, err := f.files()
+	if err != nil {
+		return 0, 0, err
+	}
+	held := int64(0)
+	for _, k := range files {
+		if held += k.Size; held <= most && most > 0 {
+			continue
+		}
+		switch rerr := os.Remove(k.Path); {
+		case rerr == nil:
+			n, bytes = n+1, bytes+k.Size
+		case !errors.Is(rerr, fs.ErrNotExist):
+			err = errors.Join(err, rerr)
+		}
+	}
+	return n, bytes, err
+}

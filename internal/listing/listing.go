@@ -1,0 +1,314 @@
+// Package listing puts the names of an archive in the order in which buckets and pages
+// of directories need them, whatever the order in which a format has them.
+package listing
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Place returns where an entry stands in a listing of the directory that it is directly
+// in: at its name there and, if it is a directory, a slash behind that. In this order
+// are the keys of buckets, "a-b" before "a/x". Two entries have the same place only if
+// one is a directory and the other a file whose name ends in a slash, which is no path.
+func Place(dir string, e format.Entry) string {
+	name := e.Name
+	if dir != "." {
+		name = strings.TrimPrefix(name, dir+"/")
+	}
+	if e.Kind == format.Dir {
+		name += "/"
+	}
+	return name
+}
+
+// A Lister is what of a format.Reader lists directories.
+type Lister interface {
+	Lookup(ctx context.Context, name string) (format.Entry, error)
+	ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error]
+}
+
+// ReadDirFrom yields what is directly in dir, in the byte order of [Place], from the
+// first place on that is not less than from. A file that others lie below comes twice,
+// as what it is and as a directory. Where r is no [format.DirSeeker] that costs a walk
+// through all of dir for some ten thousand entries that are yielded, and the memory of
+// as many.
+func ReadDirFrom(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
+	if s, ok := r.(format.DirSeeker); ok {
+		return seekDir(ctx, r, s, dir, from)
+	}
+	return selectDir(ctx, r, dir, from)
+}
+
+// seekDir puts directories behind what stands between their name and the slash after
+// it. Those that wait have names each of which begins with the one before, so the last
+// is the first to come.
+func seekDir(ctx context.Context, r Lister, s format.DirSeeker, dir, from string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		waiting, err := passed(ctx, r, s, dir, from)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		for e, err := range s.ReadDirFrom(ctx, dir, from) {
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			at := Place(dir, e)
+			for n := len(waiting) - 1; n >= 0 && Place(dir, waiting[n]) < at; n-- {
+				if !yield(waiting[n], nil) {
+					return
+				}
+				waiting = waiting[:n]
+			}
+			if e.Kind != format.Dir {
+				if !yield(e, nil) {
+					return
+				}
+			} else if !slices.ContainsFunc(waiting, func(w format.Entry) bool { return w.Name == e.Name }) {
+				waiting = append(waiting, e)
+			}
+		}
+		for _, e := range slices.Backward(waiting) {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// passed returns the directories whose names are less than from, but not with a slash
+// behind them: "a" for "a-b".
+func passed(ctx context.Context, r Lister, s format.DirSeeker, dir, from string) (found []format.Entry, err error) {
+	for i := 1; i < len(from); i++ {
+		if from[i] > '/' || from[i] == '/' && i+1 < len(from) {
+			continue
+		}
+		name := from[:i]
+		if name == "." {
+			continue // itself
+		}
+		if strings.Contains(name, "/") && (dir != "." || fs.ValidPath(name)) {
+			continue
+		}
+		if dir != "." {
+			name = dir + "/" + name
+		}
+		e, err := r.Lookup(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind != format.Dir {
+			any := false
+			for _, err := range s.ReadDirFrom(ctx, name, "") {
+				any = err == nil
+				break
+			}
+			if !any {
+				continue
+			}
+			e = format.Entry{Name: name, Kind: format.Dir}
+		}
+		found = append(found, e)
+	}
+	return found, nil
+}
+
+// selected is how many entries of a directory are held that is not in order: at first,
+// and at the most.
+const (
+	selectedFirst = 1 << 10
+	selectedMost  = 1 << 14
+)
+
+// selectDir goes through a directory again and again, and each time yields the next of
+// what it has, in order.
+func selectDir(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		for room := selectedFirst; ; room = min(4*room, selectedMost) {
+			found, more, err := selectFrom(ctx, r, dir, from, room)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			for _, x := range found {
+				if !yield(x.e, nil) {
+					return
+				}
+				from = x.at + "\x00"
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+type inPlace struct {
+	at string
+	e  format.Entry
+}
+
+// selectFrom returns the first entries, room of them at the most, and whether there are
+// more.
+func selectFrom(ctx context.Context, r Lister, dir, from string, room int) (found []inPlace, more bool, err error) {
+	byPlace := func(a, b inPlace) int { return strings.Compare(a.at, b.at) }
+	for e, err := range r.ReadDir(ctx, dir) {
+		if err != nil {
+			return nil, false, err
+		}
+		at := Place(dir, e)
+		if at < from || more && at >= found[room-1].at && len(found) == room {
+			continue
+		}
+		if found = append(found, inPlace{at, e}); len(found) == 2*room {
+			slices.SortStableFunc(found, byPlace)
+			clear(found[room:])
+			found, more = found[:room], true
+		}
+	}
+	slices.SortStableFunc(found, byPlace)
+	if len(found) > room {
+		found, more = found[:room], true
+	}
+	return found, more, nil
+}
+
+// A ReadDir is ReadDirFrom of some reader.
+type ReadDir func(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error]
+
+// Keys yields what has a name that begins with prefix and is no directory, in the byte
+// order of names, from the first name on that is not less than from: as a bucket would
+// list it.
+func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[format.Entry, error] {
+	from = max(prefix, from)
+	return func(yield func(format.Entry, error) bool) {
+		if !strings.HasPrefix(from, prefix) {
+			return
+		}
+		// Names that are no paths stand in the root as a whole, and so between those
+		// of the directories that they seem to lie in.
+		first := from
+		if i := strings.IndexByte(from, '/'); i >= 0 {
+			first = from[:i+1]
+		}
+		next, stop := iter.Pull2(read(ctx, ".", first))
+		defer stop()
+		e, err, ok := next()
+		for ok && err == nil {
+			here := e
+			e, err, ok = next()
+			if here.Kind != format.Dir {
+				if here.Name < from {
+					continue
+				}
+				if !strings.HasPrefix(here.Name, prefix) || !yield(here, nil) {
+					return
+				}
+				continue
+			}
+			at := here.Name + "/"
+			if !strings.HasPrefix(at, prefix) && !strings.HasPrefix(prefix, at) {
+				if at > prefix {
+					return
+				}
+				continue
+			}
+			if !fs.ValidPath(here.Name) {
+				continue
+			}
+			if !read.keysIn(ctx, here.Name, prefix, from, func(k format.Entry, kerr error) bool {
+				for ok && err == nil && kerr == nil && e.Name < k.Name && (e.Kind != format.Dir || !fs.ValidPath(e.Name)) {
+					if e.Kind != format.Dir && e.Name >= from && strings.HasPrefix(e.Name, prefix) && !yield(e, nil) {
+						return false
+					}
+					e, err, ok = next()
+				}
+				return yield(k, kerr)
+			}) {
+				return
+			}
+		}
+		if ok && err != nil {
+			yield(format.Entry{}, err)
+		}
+	}
+}
+
+// keysIn yields the keys below dir, which is not the root, and reports whether to go on.
+func (read ReadDir) keysIn(ctx context.Context, dir, prefix, from string, yield func(format.Entry, error) bool) bool {
+	in := dir + "/"
+	first := ""
+	if rest, ok := strings.CutPrefix(from, in); ok {
+		first = rest
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			first = rest[:i+1]
+		}
+	} else if from > in {
+		return true // all of it is less
+	}
+	for e, err := range read(ctx, dir, first) {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, format.ErrNotDir) {
+				return true
+			}
+			yield(e, err)
+			return false
+		}
+		if e.Kind == format.Dir {
+			at := e.Name + "/"
+			if !strings.HasPrefix(at, prefix) && !strings.HasPrefix(prefix, at) {
+				if at > prefix {
+					return true
+				}
+				continue
+			}
+			if !read.keysIn(ctx, e.Name, prefix, from, yield) {
+				return false
+			}
+			continue
+		}
+		if e.Name < from {
+			continue
+		}
+		if !strings.HasPrefix(e.Name, prefix) {
+			return true
+		}
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Below yields every entry of r below a directory, in stored order.
+func Below(ctx context.Context, r format.Reader, dir string) iter.Seq2[format.Entry, error] {
+	if d, ok := r.(format.Descender); ok {
+		return d.EntriesBelow(ctx, dir)
+	}
+	return Only(r.Entries(ctx), func(e format.Entry) bool { return strings.HasPrefix(e.Name, dir+"/") })
+}
+
+// Only yields the entries that are wanted.
+func Only(entries iter.Seq2[format.Entry, error], wanted func(format.Entry) bool) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		for e, err := range entries {
+			if err == nil && !wanted(e) {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}

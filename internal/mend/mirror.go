@@ -1,0 +1,365 @@
+package mend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// Healed says what a repair from another copy took.
+type Healed struct {
+	Damaged int64 // pieces of contents
+	Healed  int64 // of these
+	Fetched int64 // bytes from the other copy
+}
+
+// From plans what would mend the damaged pieces of an archive by another copy of it,
+// which mirror has under mirrorName. s is read by an index with digests, which tells what
+// is damaged and proves what is fetched. The plan holds on to what was fetched until it is
+// closed.
+func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName string, m *meter.Meter) (_ format.Plan, sum Healed, closer io.Closer, err error) {
+	h := &healing{Store: s.Store, s: s, mirror: mirror, mirrorName: strings.TrimSuffix(mirrorName, "/"), fetched: map[string]*patches{}}
+	if x := s.Proof(); len(x.Objects) == 1 && x.Objects[0] == "" {
+		if _, err := h.of(ctx, s.Name); err != nil {
+			return format.Plan{}, sum, nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	var wanted []damagedPiece
+	err = s.CheckPieces(ctx, m, func(e format.Entry, p *content.ProofError) {
+		sum.Damaged++
+		if len(wanted) <= maxWanted {
+			wanted = append(wanted, damagedPiece{e, p})
+		}
+	}, func(format.Entry) {})
+	if err == nil && len(wanted) > maxWanted {
+		err = fmt.Errorf("more than %d damaged pieces: copy the whole archive", maxWanted)
+	}
+	if err != nil {
+		return format.Plan{}, sum, nil, err
+	}
+	// The archive with what was fetched laid over it is read as any other.
+	healed := s.Over(h)
+	defer healed.CloseObjects()
+	slices.SortStableFunc(wanted, func(x, y damagedPiece) int { return cmp.Compare(x.p.Off, y.p.Off) })
+	var plan format.Plan
+	for _, w := range wanted {
+		before := h.end
+		err := h.fetch(ctx, w)
+		if err == nil {
+			_, err = healed.ReadAt(ctx, w.e, make([]byte, w.p.Len), w.p.Off)
+		}
+		switch {
+		case err == nil:
+			sum.Healed++
+			continue
+		case ctx.Err() != nil:
+			return format.Plan{}, sum, nil, context.Cause(ctx)
+		case store.Temporary(err):
+			return format.Plan{}, sum, nil, err
+		}
+		h.forget(before)
+		plan.Partial = true
+		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: the other copy does not help: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
+	}
+	sum.Fetched = h.end
+	objects := slices.Sorted(maps.Keys(h.fetched))
+	if len(objects) == 1 && objects[0] == s.Name {
+		plan.Edits = h.edits(s.Name)
+		return plan, sum, h, nil
+	}
+	for _, o := range objects {
+		if len(h.fetched[o].ranges) > 0 {
+			plan.Replaces = append(plan.Replaces, o)
+		}
+	}
+	if len(plan.Replaces) > 0 {
+		plan.Build = h.build
+	}
+	return plan, sum, h, nil
+}
+
+// edits are the changes of one object.
+func (h *healing) edits(object string) (all []format.Edit) {
+	p := h.fetched[object]
+	if p == nil {
+		return nil
+	}
+	for _, r := range p.ranges {
+		all = append(all, format.Edit{Object: object, Off: r.off, Len: r.n, Write: func(w io.Writer) error { return h.copy(w, r) }})
+	}
+	return all
+}
+
+// build writes the objects of an archive that is several: all of them, or in place
+// those that are changed.
+func (h *healing) build(ctx context.Context, st store.Store, name string, inPlace bool) error {
+	own, to := strings.TrimSuffix(h.s.Name, "/"), strings.TrimSuffix(name, "/")
+	for info, err := range store.List(ctx, h.Store, own+"/") {
+		if err != nil {
+			return err
+		}
+		edits := h.edits(info.Name)
+		if inPlace && len(edits) == 0 {
+			continue
+		}
+		if err := Apply(ctx, h.Store, info.Name, format.Plan{Edits: edits}, st, to+strings.TrimPrefix(info.Name, own)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block is how much is fetched at once.
+const block = 4 << 20
+
+// maxWanted is how many damaged pieces are mended: of 64 KiB, a quarter of a terabyte.
+const maxWanted = 1 << 22
+
+type damagedPiece struct {
+	e format.Entry
+	p *content.ProofError
+}
+
+// A patch is a range of an object that was fetched.
+type patch struct {
+	off, n int64
+	at     int64 // in scratch
+}
+
+// patches are those of one object, and where they come from.
+type patches struct {
+	from   store.Object
+	size   int64
+	ranges []patch // by off
+}
+
+// at is the first range that does not end before off.
+func (p *patches) at(off int64) int {
+	return sort.Search(len(p.ranges), func(i int) bool { return p.ranges[i].off+p.ranges[i].n > off })
+}
+
+// healing is a store that shows an archive with what was fetched in its place.
+type healing struct {
+	store.Store
+	s          *content.Source
+	mirror     store.Store
+	mirrorName string
+	fetched    map[string]*patches // by the name of the archive's object
+
+	mu   sync.Mutex
+	disk sorter.Scratch
+	end  int64
+}
+
+func (h *healing) Close() error {
+	var errs []error
+	for _, p := range h.fetched {
+		errs = append(errs, p.from.Close())
+	}
+	if h.disk != nil {
+		errs = append(errs, h.disk.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// of returns the patches of an object of the archive. The other copy must have one that
+// is as long.
+func (h *healing) of(ctx context.Context, object string) (*patches, error) {
+	if p := h.fetched[object]; p != nil {
+		return p, nil
+	}
+	own := strings.TrimSuffix(h.s.Name, "/")
+	rest, ok := strings.CutPrefix(object, own)
+	if !ok || rest != "" && rest[0] != '/' {
+		return nil, fmt.Errorf("it lies in %s: %w", object, errors.ErrUnsupported)
+	}
+	size, err := sizeIn(ctx, h.Store, object)
+	if err != nil {
+		return nil, err
+	}
+	from, err := h.mirror.Open(ctx, h.mirrorName+rest)
+	if err != nil {
+		return nil, err
+	}
+	info, err := from.Info(ctx)
+	if err == nil && info.Size != size {
+		err = fmt.Errorf("%s is no copy of it: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, from.Close())
+	}
+	p := &patches{from: from, size: size}
+	h.fetched[object] = p
+	return p, nil
+}
+
+func sizeIn(ctx context.Context, st store.Store, name string) (int64, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	return info.Size, err
+}
+
+// forget drops what was fetched from a place in scratch on.
+func (h *healing) forget(from int64) {
+	for _, p := range h.fetched {
+		p.ranges = slices.DeleteFunc(p.ranges, func(r patch) bool { return r.at >= from })
+	}
+}
+
+// fetch gets what the stored bytes of a damaged piece should be.
+func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
+	if w.p.None {
+		return w.p
+	}
+	for x, err := range h.s.Reader.Extents(ctx, w.e, w.p.Off, w.p.Len) {
+		if err != nil {
+			return err
+		}
+		off, end := x.Off, x.Off+x.Len
+		switch {
+		case x.Codec == codec.Inline || x.Codec == codec.Zero:
+			continue
+		case x.External:
+			return fmt.Errorf("it lies in %s: %w", x.Object, errors.ErrUnsupported)
+		case x.Codec == codec.Raw:
+			off += max(w.p.Off-x.At, 0)
+			end = x.Off + min(x.Size, w.p.Off+w.p.Len-x.At)
+		}
+		p, err := h.of(ctx, x.Object)
+		if err != nil {
+			return err
+		}
+		if off < 0 || end > p.size {
+			return fmt.Errorf("it lies at %d to %d of %d bytes", off, end, p.size)
+		}
+		if err := h.fetchRange(ctx, p, off, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchRange gets what is not there yet of [off, end).
+func (h *healing) fetchRange(ctx context.Context, p *patches, off, end int64) error {
+	for off < end {
+		to := end
+		i := p.at(off)
+		if i < len(p.ranges) {
+			if r := p.ranges[i]; r.off <= off {
+				off = r.off + r.n
+				continue
+			} else if r.off < to {
+				to = r.off
+			}
+		}
+		to = min(to, off+block)
+		b := make([]byte, to-off)
+		if err := p.from.ReadAt(ctx, b, off); err != nil {
+			return err
+		}
+		if err := h.keep(p, b, off); err != nil {
+			return err
+		}
+		off = to
+	}
+	return nil
+}
+
+func (h *healing) keep(p *patches, b []byte, off int64) (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.disk == nil {
+		h.disk, err = sorter.TempFile()
+	}
+	if err == nil {
+		_, err = h.disk.Seek(h.end, io.SeekStart)
+	}
+	if err == nil {
+		_, err = h.disk.Write(b)
+	}
+	if err != nil {
+		return err
+	}
+	p.ranges = slices.Insert(p.ranges, p.at(off), patch{off, int64(len(b)), h.end})
+	h.end += int64(len(b))
+	return nil
+}
+
+// read fills b with fetched bytes from a place in scratch.
+func (h *healing) read(b []byte, at int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.disk.Seek(at, io.SeekStart)
+	if err == nil {
+		_, err = io.ReadFull(h.disk, b)
+	}
+	return err
+}
+
+func (h *healing) copy(w io.Writer, r patch) error {
+	b := make([]byte, r.n) // of block at most
+	if err := h.read(b, r.at); err != nil {
+		return err
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// Open opens an object of the archive with what was fetched in its place.
+func (h *healing) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := h.Store.Open(ctx, name)
+	if err == nil {
+		o = &mended{o, h, name}
+	}
+	return o, err
+}
+
+type mended struct {
+	store.Object
+	h    *healing
+	name string
+}
+
+func (o *mended) ReadAt(ctx context.Context, b []byte, off int64) error {
+	if err := o.Object.ReadAt(ctx, b, off); err != nil {
+		return err
+	}
+	p := o.h.fetched[o.name]
+	if p == nil {
+		return nil
+	}
+	end := off + int64(len(b))
+	for _, r := range p.ranges[p.at(off):] {
+		from, to := max(r.off, off), min(r.off+r.n, end)
+		if from >= to {
+			break
+		}
+		if err := o.h.read(b[from-off:to-off], r.at+from-r.off); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Package mend carries out what formats plan for damaged archives, and plans what
+// another copy of an archive can mend.
+package mend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// Apply writes what plan makes of the archive called name as a new object
+// called out, which may be in another store. It appears whole or not at all.
+func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, outStore store.Store, out string) error {
+	if plan.Build != nil {
+		return build(ctx, plan, outStore, out, outStore == st && out == name)
+	}
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer obj.Close()
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := store.Create(ctx, outStore, out)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	at := int64(0)
+	for _, e := range plan.Edits {
+		if e.Object != name {
+			return fmt.Errorf("plan changes %s, not only %s: %w", e.Object, name, errors.ErrUnsupported)
+		}
+		if e.Off < at || e.Len < 0 || e.Off+e.Len > info.Size {
+			return fmt.Errorf("plan replaces bytes %d+%d of an object of %d, behind %d", e.Off, e.Len, info.Size, at)
+		}
+		if err := store.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
+			return err
+		}
+		if e.Write != nil {
+			if err := e.Write(writerOnly{w}); err != nil {
+				return err
+			}
+		}
+		at = e.Off + e.Len
+	}
+	if err := store.WriteRange(ctx, w, obj, at, info.Size-at); err != nil {
+		return err
+	}
+	_, err = w.Commit(ctx)
+	return err
+}
+
+// build writes an archive of several objects, which appear together.
+func build(ctx context.Context, plan format.Plan, st store.Store, name string, inPlace bool) error {
+	stage := store.NewStage(st)
+	if !inPlace {
+		if err := stage.Vacant(ctx, name); err != nil {
+			return err
+		}
+	}
+	defer stage.Discard()
+	if err := plan.Build(ctx, stage, name, inPlace); err != nil {
+		return err
+	}
+	made, err := stage.Names(), stage.Publish(ctx)
+	if err != nil || !inPlace {
+		return err
+	}
+	for _, n := range plan.Drops {
+		if !slices.Contains(made, n) {
+			err = errors.Join(err, store.Remove(ctx, st, n))
+		}
+	}
+	return err
+}
+
+// Backup copies what a plan changes of an archive beside it, under its name and
+// suffix, where nothing may be yet: a backup is never the price of another. A plan
+// that keeps a backup itself needs none.
+func Backup(ctx context.Context, st store.Store, name, suffix string, plan format.Plan) error {
+	if plan.KeepsBackup {
+		return nil
+	}
+	name = strings.TrimSuffix(name, "/")
+	backup := name + suffix
+	if o, err := st.Open(ctx, backup); err == nil {
+		_, err := o.Info(ctx)
+		o.Close()
+		if err == nil {
+			return fmt.Errorf("%s is there already: move it away first", backup)
+		}
+	}
+	if plan.Build == nil {
+		return Apply(ctx, st, name, format.Plan{}, st, backup)
+	}
+	if err := store.NewStage(st).Vacant(ctx, backup); err != nil {
+		return err
+	}
+	for _, n := range plan.Replaces {
+		if err := Apply(ctx, st, n, format.Plan{}, st, backup+strings.TrimPrefix(n, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writerOnly keeps a plan from committing.
+type writerOnly struct{ io.Writer }

@@ -1,0 +1,162 @@
+// Package outside decides where an archive may lead. An archive of references could
+// otherwise make whoever opens it read any file of this machine, or ask any server
+// that this machine can reach.
+package outside
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A Rule says where one archive may lead.
+type Rule struct {
+	Store store.Store
+	Name  string // of the archive
+	// Allowed is where it may lead besides its own folder or server: "none" allows
+	// nothing, "any" everything; else each is an address or a folder, and what lies
+	// below it is allowed too.
+	Allowed []string
+}
+
+// An Error means that an archive leads to an address which it may not
+// lead to.
+type Error struct{ Address string }
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("the archive leads to %s, outside its own folder or server, which is not allowed", store.Redact(e.Address))
+}
+
+// Find finds the store and the name of what the archive leads to, or fails with an
+// *Error. A path is meant from the archive's own folder.
+func (x Rule) Find(ctx context.Context, address string) (store.Store, string, error) {
+	whole, name := x.resolve(address)
+	if !x.mayLead(whole, name) {
+		return nil, "", &Error{address}
+	}
+	if name != "" {
+		return x.Store, name, nil
+	}
+	return store.OpenAddress(ctx, whole)
+}
+
+// resolve returns the whole address of what an archive leads to, and its name
+// if it lies in the archive's own folder or below.
+func (x Rule) resolve(address string) (whole, name string) {
+	own := store.AddressOf(x.Store, x.Name)
+	if store.Scheme(address) == "file" {
+		if p, ok := strings.CutPrefix(address, "file://"); ok && strings.HasPrefix(p, "/") {
+			if plain, err := url.PathUnescape(p); err == nil {
+				address = plain
+			}
+		}
+	}
+	if store.Scheme(address) == "" {
+		if !path.IsAbs(address) {
+			if n := path.Join(path.Dir(x.Name), address); n != ".." && !strings.HasPrefix(n, "../") && inFolder(path.Dir(x.Name), n) {
+				return join(folderOf(own), address), n
+			}
+			if u, err := url.Parse(own); store.Scheme(own) != "" && err == nil {
+				return u.ResolveReference(&url.URL{Path: address}).String(), ""
+			}
+			return join(folderOf(own), address), ""
+		}
+		if store.Scheme(own) == "" && own != "" {
+			if rest, ok := strings.CutPrefix(path.Clean(address), strings.TrimSuffix(folderOf(own), "/")+"/"); ok {
+				return address, path.Join(path.Dir(x.Name), rest)
+			}
+		}
+	}
+	return address, ""
+}
+
+// inFolder reports whether a name, cleaned, lies in a folder.
+func inFolder(folder, name string) bool {
+	return folder == "." || strings.HasPrefix(name, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// mayLead says whether an archive may lead to an address.
+func (x Rule) mayLead(whole, name string) bool {
+	switch {
+	case slices.Contains(x.Allowed, "any"):
+		return true
+	case slices.Contains(x.Allowed, "none"):
+		return false
+	case name != "":
+		return true
+	}
+	own := store.AddressOf(x.Store, x.Name)
+	if scheme := store.Scheme(own); scheme != "" && scheme == store.Scheme(whole) && origin(own) == origin(whole) && origin(own) != "" {
+		return true
+	}
+	return slices.ContainsFunc(x.Allowed, func(a string) bool { return below(whole, a) })
+}
+
+// below reports whether an address is base, or lies below it.
+func below(address, base string) bool {
+	if store.Scheme(base) == "" {
+		if store.Scheme(address) != "" {
+			return false
+		}
+		address, base = path.Clean(address), path.Clean(base)
+		return address == base || strings.HasPrefix(address, strings.TrimSuffix(base, "/")+"/")
+	}
+	a, err := url.Parse(address)
+	if err != nil || strings.Contains(a.EscapedPath(), "%2e") || strings.Contains(a.EscapedPath(), "%2E") || strings.Contains(a.Path, "/../") || strings.HasSuffix(a.Path, "/..") {
+		return false
+	}
+	b, err := url.Parse(base)
+	if err != nil || origin(address) != origin(base) {
+		return false
+	}
+	return b.Path == "" || b.Path == "/" || a.Path == b.Path || strings.HasPrefix(a.Path, strings.TrimSuffix(b.Path, "/")+"/")
+}
+
+// origin is what of a web address says whose it is: scheme, host and port.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return strings.ToLower(u.Scheme) + "://" + host + ":" + port
+}
+
+// folderOf returns the address of the folder that an address lies in.
+func folderOf(address string) string {
+	if store.Scheme(address) == "" {
+		return path.Dir(address)
+	}
+	if i := strings.LastIndexByte(address, '/'); i >= 0 {
+		return address[:i]
+	}
+	return address
+}
+
+func join(folder, name string) string {
+	if folder == "" || folder == "." {
+		return name
+	}
+	return strings.TrimSuffix(folder, "/") + "/" + name
+}
+
+// Portable returns an address as an archive at own may have it, that of another
+// archive at x may have it as a path beside itself.
+func (x Rule) Portable(address, own string) string {
+	if store.Scheme(address) != "" {
+		return address
+	}
+	whole, _ := x.resolve(address)
+	if store.Scheme(whole) == "" && own != "" && path.Dir(whole) == path.Dir(own) {
+		return path.Base(whole)
+	}
+	return whole
+}

@@ -1,0 +1,178 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/store"
+)
+
+// Converted says what a conversion wrote, and what the new format had no place
+// for; see holdall.Converted.
+type Converted struct {
+	Summary
+	Lost []string
+}
+
+// Convert writes the entries of src into a new archive called name in st, in
+// stored order. Content that lies raw in one piece is copied as it is, by the
+// file system itself where it can; digests that src records are taken over.
+func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Converted, error) {
+	p, err := newPacker(st, name, o)
+	if err != nil {
+		return Converted{}, err
+	}
+	if p.f.Name == src.Format.Name {
+		about, err := src.Reader.About(ctx)
+		if err != nil {
+			return Converted{}, err
+		}
+		p.carry = about.Carry
+	}
+	if p.f.WantsManifest {
+		for e, err := range p.converted(ctx, src) {
+			if err != nil {
+				return Converted{}, err
+			}
+			if kept, _ := p.keeps(e); kept {
+				p.adjust(&e)
+				e.Ref, e.Attr, e.Digest = nil, nil, format.Digest{}
+				p.manifest = append(p.manifest, e)
+			}
+		}
+	}
+	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal }); err != nil {
+		return Converted{}, err
+	}
+	sum, err := p.run(ctx, func(ctx context.Context) error {
+		if store.IsNear(src.Store) {
+			return p.convertNear(ctx, src)
+		}
+		refers, err := p.refer(ctx, src)
+		if err != nil {
+			return err
+		}
+		entries := refers.others(p.converted(ctx, src))
+		if p.f.Copies && store.CopiesFrom(p.st.Store, store.AddressOf(src.Store, src.Name)) {
+			return p.convertWithin(ctx, src, entries)
+		}
+		return p.swept(ctx, src, entries)
+	})
+	done := Converted{Summary: sum, Lost: lost(src.Format.Keeps &^ p.f.Keeps)}
+	if p.copies {
+		done.Lost = append(done.Lost, "hard links, which become copies")
+	}
+	return done, err
+}
+
+// converted yields what is to be converted. A hard link that the new format has no
+// place for becomes a file of its own.
+func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
+	if p.f.Keeps&format.KeepsHardLinks != 0 || src.Format.Keeps&format.KeepsHardLinks == 0 {
+		return src.Packed(ctx)
+	}
+	return func(yield func(format.Entry, error) bool) {
+		for e, err := range src.Packed(ctx) {
+			for hops := 0; err == nil && e.Kind == format.HardLink && e.Fault == nil && hops < maxHops; hops++ {
+				var file format.Entry
+				if file, err = src.Reader.Lookup(ctx, e.Link); errors.Is(err, fs.ErrNotExist) {
+					err = nil
+					break // it is left out, and counted
+				}
+				if err == nil {
+					file.Name = e.Name
+					e, p.copies = file, true
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// swept reads the contents of entries, many at once, and adds them in order.
+func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Seq2[format.Entry, error]) error {
+	return src.Sweep(ctx, entries, true, func(c content.Content, err error) error {
+		if err == nil {
+			err = src.Fault(c.Entry)
+		}
+		if err != nil {
+			return p.fail(c.Entry.Name, err)
+		}
+		if p.implied(ctx, src, c.Entry) {
+			return nil
+		}
+		return p.add(ctx, c.Entry, &source{Reader: c})
+	})
+}
+
+// maxHops is how many hard links may lead to each other before a file.
+const maxHops = 40
+
+// convertNear copies from a disk: entry by entry, for there is no round trip
+// to save.
+func (p *packer) convertNear(ctx context.Context, src *content.Source) error {
+	for e, err := range p.converted(ctx, src) {
+		if err != nil {
+			return err
+		}
+		if err := src.Fault(e); err != nil {
+			if err := p.fail(e.Name, err); err != nil {
+				return err
+			}
+			continue
+		}
+		if p.implied(ctx, src, e) {
+			continue
+		}
+		section, ok := p.reference(ctx, src, e)
+		if !ok {
+			section, ok = src.Section(ctx, e)
+		}
+		if ok {
+			if err := p.add(ctx, e, section); err != nil {
+				return err
+			}
+			continue
+		}
+		r := src.Open(ctx, e, 0)
+		err := p.add(ctx, e, &source{Reader: r})
+		r.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// implied reports whether e is a folder that the new format has no place for
+// and does not need: the names of what is in it imply it.
+func (p *packer) implied(ctx context.Context, src *content.Source, e format.Entry) bool {
+	if e.Kind != format.Dir || p.f.Keeps&format.KeepsDirs != 0 {
+		return false
+	}
+	for _, err := range src.Reader.ReadDir(ctx, e.Name) {
+		return err == nil
+	}
+	return false
+}
+
+// lost names what is in k.
+func lost(k format.Keeps) (words []string) {
+	for _, w := range []struct {
+		k    format.Keeps
+		name string
+	}{
+		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"}, {format.KeepsProperties, "types of properties"},
+	} {
+		if k&w.k != 0 {
+			words = append(words, w.name)
+		}
+	}
+	return words
+}

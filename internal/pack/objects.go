@@ -1,0 +1,678 @@
+package pack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// farJobs is how many requests are under way at once where each takes a round
+	// trip.
+	farJobs = 16
+
+	// pieceSize is what is asked for at once of an object, or all of it if that is
+	// less; inPieces is what there may be of them in memory.
+	pieceSize = 4 << 20
+	inPieces  = 32 << 20
+
+	// listedAhead is how many objects are listed before they are read: two answers
+	// of a bucket.
+	listedAhead = 2000
+
+	// maxUnread is how many objects may fail one after the other, but for reasons that
+	// are their own. Where none can be read it is not the objects.
+	maxUnread = 100
+)
+
+// An Object is one that Objects packs.
+type Object struct {
+	From store.Store
+	Info store.Info // as it was listed
+	Name string     // of the entry
+}
+
+// Objects packs objects as they were listed: each is read, by one request if it is no
+// longer than 4 MiB, if it is still that version. One that is not, or is not there any
+// more, is reported and left out. They are enumerated twice if the meter wants to know how
+// much there is.
+//
+// Objects are packed in the order in which they come, unless the format wants another.
+// A server that cannot be reached ends the pack.
+func Objects(ctx context.Context, st store.Store, name string, objects iter.Seq2[Object, error], o Options) (Summary, error) {
+	return packItems(ctx, st, name, o, func(yield func(item, error) bool) {
+		for x, err := range objects {
+			if !yield(item{st: x.From, info: x.Info, name: x.Name}, err) {
+				return
+			}
+		}
+	})
+}
+
+func packItems(ctx context.Context, st store.Store, name string, o Options, items iter.Seq2[item, error]) (Summary, error) {
+	p, err := newPacker(st, name, o)
+	if err != nil {
+		return Summary{}, err
+	}
+	return p.run(ctx, func(ctx context.Context) error { return p.objects(ctx, items) })
+}
+
+// isFar reports whether a path is the address of something that is not on this machine.
+func isFar(p string) bool {
+	s := store.Scheme(p)
+	return s != "" && s != "file"
+}
+
+// An item is an object that is to become an entry.
+type item struct {
+	st   store.Store
+	info store.Info
+	name string
+	dir  bool // an empty object that stands for a folder
+}
+
+// itemsAt enumerates what lies at addresses: below each, or the object itself where
+// nothing is below. One alone gives what it has, several are told apart by their last
+// names.
+func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		for _, address := range addresses {
+			st, err := store.OpenFolder(ctx, address)
+			if err != nil {
+				yield(item{}, err)
+				return
+			}
+			prefix := ""
+			if len(addresses) > 1 {
+				prefix = path.Base(strings.TrimRight(address, "/")) + "/"
+			}
+			some := false
+			for info, err := range store.List(ctx, st, "") {
+				if !some && errors.Is(err, errors.ErrUnsupported) {
+					break
+				}
+				some = true
+				if !yield(item{st: st, info: info, name: prefix + info.Name}, err) || err != nil {
+					return
+				}
+			}
+			if some {
+				continue
+			}
+			it, err := itemAt(ctx, address)
+			if !yield(it, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// itemAt is the object at an address.
+func itemAt(ctx context.Context, address string) (item, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return item{}, err
+	}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return item{}, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	return item{st: st, info: info, name: path.Base(name)}, err
+}
+
+// objects packs items: many are read at once, and written in order.
+func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) error {
+	listed := p.wanted(items)
+	if p.f.WantsManifest {
+		all, err := p.listObjects(listed)
+		if err != nil {
+			return err
+		}
+		listed = func(yield func(item, error) bool) {
+			for _, it := range all {
+				if !yield(it, nil) {
+					return
+				}
+			}
+		}
+	} else if p.o.Meter.WantsTotal() {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { p.countObjects(ctx, p.wanted(items)) })
+	}
+	jobs := p.o.Jobs
+	if jobs <= 0 {
+		jobs = farJobs
+	}
+	q := newPieces(ctx, jobs, p.digests())
+	q.lenient, q.stale = p.o.Lenient, p.o.Stale
+	defer q.stop()
+	q.start(listed)
+	for c := range q.ready {
+		<-c.done
+		if err := p.addObject(ctx, q, c); err != nil {
+			return cmp.Or(q.failed(), err)
+		}
+	}
+	return q.failed()
+}
+
+// wanted leaves out what is not to be packed, and finds out which empty objects stand
+// for a folder that has nothing in it.
+func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
+	own := p.ownObjects()
+	return func(yield func(item, error) bool) {
+		var folder item // waits for what comes after it
+		for it, err := range items {
+			if err != nil {
+				yield(item{}, err)
+				return
+			}
+			if folder.dir && !strings.HasPrefix(it.name, folder.name+"/") && !yield(folder, nil) {
+				return
+			}
+			folder = item{}
+			if tree.Excluded(it.name, p.o.Exclude) || p.o.Only != nil && !p.o.Only[it.name] || own(it) {
+				continue
+			}
+			if name, ok := strings.CutSuffix(it.name, "/"); ok && it.info.Size == 0 {
+				it.name, it.dir = name, true
+				folder = it
+				continue
+			}
+			if !yield(it, nil) {
+				return
+			}
+		}
+		if folder.dir {
+			yield(folder, nil)
+		}
+	}
+}
+
+// ownObjects tells the archive that is being written, and the one it replaces, from
+// what is to be packed.
+func (p *packer) ownObjects() func(item) bool {
+	ext := p.f.Extensions[0]
+	first := p.name
+	if p.o.ChunkSize > 0 {
+		first = ChunkName(p.name, 1, ext)
+	}
+	own := store.AddressOf(p.st.Store, first)
+	if own == "" {
+		return func(item) bool { return false }
+	}
+	if p.o.ChunkSize == 0 {
+		return func(it item) bool { return store.AddressOf(it.st, it.info.Name) == own }
+	}
+	stem, end := own[:strings.LastIndex(own, "00001")], own[strings.LastIndex(own, "00001")+len("00001"):]
+	return func(it item) bool {
+		rest, ok := strings.CutPrefix(store.AddressOf(it.st, it.info.Name), stem)
+		if ok {
+			rest, ok = strings.CutSuffix(rest, end)
+		}
+		return ok && len(rest) >= len("00001") && strings.Trim(rest, "0123456789") == ""
+	}
+}
+
+// countObjects tells the meter how much there is to pack, while it is being packed.
+func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error]) {
+	var n, bytes int64
+	for it, err := range items {
+		if err != nil || ctx.Err() != nil {
+			return
+		}
+		n, bytes = n+1, bytes+it.info.Size
+	}
+	p.o.Meter.Expect(n, bytes)
+}
+
+// listObjects fills in the manifest, and remembers what was listed.
+func (p *packer) listObjects(items iter.Seq2[item, error]) (all []item, err error) {
+	var bytes int64
+	for it, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		all, bytes = append(all, it), bytes+it.info.Size
+	}
+	if p.f.Order != nil {
+		slices.SortStableFunc(all, func(a, b item) int { return p.f.Order(a.entry(), b.entry()) })
+	}
+	for _, it := range all {
+		e := it.entry()
+		if kept, _ := p.keeps(e); kept {
+			p.adjust(&e)
+			p.manifest = append(p.manifest, e)
+		}
+	}
+	if p.o.Meter.WantsTotal() {
+		p.o.Meter.Expect(int64(len(all)), bytes)
+	}
+	return all, nil
+}
+
+func (it item) entry() format.Entry {
+	e := format.Entry{Name: it.name, Size: it.info.Size, ModTime: it.info.ModTime}
+	if it.dir {
+		e.Kind = format.Dir
+	}
+	return e
+}
+
+// addObject writes the object whose first piece is c.
+func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
+	e := c.of.item.entry()
+	r := &pieceReader{q: q, cur: c, algo: q.algo}
+	defer r.drain()
+	err := c.err
+	switch {
+	case q.failed() != nil: // what a piece says now is of no interest
+		return q.failed()
+	case err == nil:
+		if c.last {
+			e.Digest = c.digest
+		}
+		failed := p.sum.Failed
+		r.meter = p.o.Meter
+		if err := p.add(ctx, e, r); err != nil {
+			return err
+		}
+		if p.sum.Failed == failed {
+			p.unread = 0
+		}
+		return nil
+	case store.Temporary(err) && !p.o.Lenient:
+		return err
+	}
+	if p.doubtful(err) {
+		p.unread++
+	}
+	if p.unread > maxUnread {
+		return fmt.Errorf("more than %d objects could not be read, one after the other: %w", maxUnread, err)
+	}
+	return p.fail(p.o.Prefix+e.Name, err)
+}
+
+// doubtful reports whether that an object could not be read may be the fault of its
+// server. One that answers with another version is sound, one that is not asked has no
+// part in it, and of objects that are gone Confirm is asked, if it is there.
+func (p *packer) doubtful(err error) bool {
+	return !errors.Is(err, store.ErrChanged) && !errors.Is(err, fs.ErrInvalid) &&
+		!(p.o.Confirm != nil && errors.Is(err, fs.ErrNotExist))
+}
+
+// A piece is a range of an object that is read ahead.
+type piece struct {
+	of     *opened
+	off    int64
+	n      int
+	last   bool
+	buf    []byte
+	digest format.Digest // of an object of one piece
+	err    error
+	done   chan struct{}
+}
+
+// opened is an object that its pieces share.
+type opened struct {
+	item
+	once sync.Once
+	o    store.Object
+	err  error
+}
+
+func (o *opened) open(ctx context.Context) (store.Object, error) {
+	o.once.Do(func() { o.o, o.err = store.OpenAs(ctx, o.st, o.info) })
+	return o.o, o.err
+}
+
+// stillEmpty says why an object is not the empty one that it was.
+func (o *opened) stillEmpty(ctx context.Context) error {
+	is, err := o.st.Open(ctx, o.info.Name)
+	if err != nil {
+		return err
+	}
+	defer is.Close()
+	now, err := is.Info(ctx)
+	if err == nil && (now.Size != 0 || now.Version != o.info.Version) {
+		err = &store.Error{Op: "open", Name: o.info.Name, Off: -1, Err: store.ErrChanged}
+	}
+	return err
+}
+
+// pieces reads objects ahead, several at once, and hands their pieces on in order.
+type pieces struct {
+	ctx            context.Context
+	cancel         context.CancelCauseFunc
+	jobs           int
+	algo           string
+	lenient, stale bool // as Options has them
+	ready          chan *piece
+	room           room
+	wg             sync.WaitGroup
+}
+
+func newPieces(ctx context.Context, jobs int, algo string) *pieces {
+	q := &pieces{jobs: jobs, algo: algo, ready: make(chan *piece, 2*jobs)}
+	q.ctx, q.cancel = context.WithCancelCause(ctx)
+	q.room.most = inPieces
+	q.room.freed = sync.NewCond(&q.room.mu)
+	return q
+}
+
+// stop ends what is under way.
+func (q *pieces) stop() {
+	q.cancel(nil)
+	q.room.close()
+	for c := range q.ready {
+		<-c.done
+		q.done(c)
+	}
+	q.wg.Wait()
+}
+
+// failed says what ended the listing before its end, nil if nothing did.
+func (q *pieces) failed() error { return context.Cause(q.ctx) }
+
+// start lists, asks and reads on goroutines of its own.
+func (q *pieces) start(items iter.Seq2[item, error]) {
+	listed, todo := make(chan item, listedAhead), make(chan *piece)
+	q.wg.Go(func() {
+		defer close(listed)
+		for it, err := range items {
+			if err != nil {
+				q.cancel(err)
+				return
+			}
+			select {
+			case listed <- it:
+			case <-q.ctx.Done():
+				return
+			}
+		}
+	})
+	q.wg.Go(func() {
+		defer close(q.ready)
+		defer close(todo)
+		for it := range listed {
+			if !q.cut(it, todo) {
+				return
+			}
+		}
+	})
+	for range q.jobs {
+		q.wg.Go(func() {
+			for c := range todo {
+				q.read(c)
+				close(c.done)
+			}
+		})
+	}
+}
+
+// cut asks for the pieces of an object, and says whether to go on.
+func (q *pieces) cut(it item, todo chan<- *piece) bool {
+	of := &opened{item: it}
+	for off := int64(0); ; {
+		c := &piece{of: of, off: off, n: int(min(it.info.Size-off, pieceSize)), done: make(chan struct{})}
+		off += int64(c.n)
+		c.last = off >= it.info.Size
+		if c.buf = q.room.take(c.n); c.buf == nil && c.n > 0 {
+			return false
+		}
+		select {
+		case q.ready <- c:
+		case <-q.ctx.Done():
+			q.room.give(c.buf)
+			return false
+		}
+		select {
+		case todo <- c:
+		case <-q.ctx.Done():
+			c.err = context.Cause(q.ctx)
+			close(c.done)
+			return false
+		}
+		if c.last {
+			return true
+		}
+	}
+}
+
+// read fills a piece. What was listed as empty is asked for only if that is long ago.
+func (q *pieces) read(c *piece) {
+	if c.err = q.ctx.Err(); c.err != nil || c.of.dir {
+		return
+	}
+	var err error
+	if c.n > 0 {
+		var o store.Object
+		if o, err = c.of.open(q.ctx); err == nil {
+			err = o.ReadAt(q.ctx, c.buf, c.off)
+		}
+	} else if q.stale {
+		err = c.of.stillEmpty(q.ctx)
+	}
+	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
+		c.digest, _ = digest.Of(q.algo, c.buf)
+	}
+}
+
+// done gives back what a piece holds. Pieces of an object are done in order.
+func (q *pieces) done(c *piece) {
+	q.room.give(c.buf)
+	c.buf = nil
+	if c.last && c.of.o != nil {
+		_ = c.of.o.Close() // it was read, and nothing else
+	}
+}
+
+// room is the memory of pieces.
+type room struct {
+	most   int
+	mu     sync.Mutex
+	freed  *sync.Cond
+	closed bool
+	used   int              // lent
+	idle   int              // kept to be lent again
+	free   map[int][][]byte // by length
+}
+
+// sizes of buffers: an object is seldom of the length of a piece.
+var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, pieceSize}
+
+// take waits for room for n bytes; nil if there will be none, or none is needed.
+func (r *room) take(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	size := roomSizes[0]
+	for _, s := range roomSizes {
+		if size = s; s >= n {
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.used > 0 && r.used+size > r.most && !r.closed {
+		r.freed.Wait()
+	}
+	if r.closed {
+		return nil
+	}
+	r.used += size
+	if f := r.free[size]; len(f) > 0 {
+		r.free[size] = f[:len(f)-1]
+		r.idle -= size
+		return f[len(f)-1][:n]
+	}
+	if r.used+r.idle > r.most {
+		r.free, r.idle = nil, 0
+	}
+	return make([]byte, n, size)
+}
+
+func (r *room) give(p []byte) {
+	if p == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := cap(p)
+	r.used -= size
+	r.idle += size
+	if r.free == nil {
+		r.free = map[int][][]byte{}
+	}
+	r.free[size] = append(r.free[size], p)
+	r.freed.Broadcast()
+}
+
+func (r *room) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.freed.Broadcast()
+}
+
+// pieceReader is an object as content: its pieces, from cur on. Of an object of several
+// it computes the digest, while what reads it takes them.
+type pieceReader struct {
+	q     *pieces
+	cur   *piece
+	pos   int
+	err   error
+	end   bool // the last piece was taken to its end
+	algo  string
+	hash  hash.Hash
+	meter *meter.Meter
+}
+
+// next makes the next piece current, once this one is used up.
+func (r *pieceReader) next() error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.end {
+		return io.EOF
+	}
+	r.meter.Add(0, int64(r.pos))
+	if r.cur.last {
+		r.end = true
+		return io.EOF
+	}
+	r.q.done(r.cur)
+	c, ok := <-r.q.ready
+	if !ok {
+		r.cur, r.err = nil, r.q.failed()
+		return r.err
+	}
+	r.cur, r.pos = c, 0
+	<-c.done
+	r.err = c.err
+	return r.err
+}
+
+func (r *pieceReader) Read(p []byte) (int, error) {
+	for r.err == nil && !r.end {
+		if r.pos < len(r.cur.buf) {
+			n := copy(p, r.cur.buf[r.pos:])
+			r.goOn(r.cur.buf[r.pos : r.pos+n])
+			r.pos += n
+			return n, nil
+		}
+		if err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	return 0, r.next()
+}
+
+// WriteTo hands pieces on as they are.
+func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
+	for r.err == nil && !r.end {
+		if rest := r.cur.buf[r.pos:]; len(rest) > 0 {
+			var wg sync.WaitGroup
+			if r.algo != "" && !(r.cur.last && r.cur.off == 0) {
+				wg.Go(func() { r.goOn(rest) })
+			}
+			k, err := w.Write(rest)
+			wg.Wait()
+			n += int64(k)
+			r.pos += k
+			if err != nil {
+				return n, err
+			}
+		}
+		if err := r.next(); err != nil && err != io.EOF {
+			return n, err
+		}
+	}
+	return n, r.err
+}
+
+// goOn goes on with the digest of an object of several pieces.
+func (r *pieceReader) goOn(p []byte) {
+	if r.algo == "" || r.cur.last && r.cur.off == 0 {
+		return
+	}
+	if r.hash == nil {
+		r.hash = digest.New(r.algo)
+	}
+	_, _ = r.hash.Write(p) // a hash never fails
+}
+
+// ContentDigest returns the digest of all that was read, once it was.
+func (r *pieceReader) ContentDigest() (format.Digest, bool) {
+	if !r.end || r.cur == nil {
+		return format.Digest{}, false
+	}
+	if r.hash == nil {
+		return r.cur.digest, r.cur.digest.Algo != ""
+	}
+	return format.Digest{Algo: r.algo, Sum: string(r.hash.Sum(nil))}, true
+}
+
+// failed returns what kept this object alone from being read, nil if nothing did or
+// others will not be read either.
+func (r *pieceReader) Failed() error {
+	if r.err == nil || r.q.failed() != nil || store.Temporary(r.err) && !r.q.lenient {
+		return nil
+	}
+	return r.err
+}
+
+// drain leaves the queue at the first piece of the next object.
+func (r *pieceReader) drain() {
+	for r.cur != nil {
+		c := r.cur
+		r.q.done(c)
+		if c.last {
+			return
+		}
+		r.cur = <-r.q.ready
+		if r.cur != nil {
+			<-r.cur.done
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package pack
+
+import (
+	"context"
+	"iter"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/store"
+)
+
+// reference returns e's content as something to be referred to, if the new
+// archive can, and it is to be so.
+func (p *packer) reference(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
+	if !p.f.Refers || e.Fault != nil || !e.Kind.HasContent() {
+		return nil, false
+	}
+	base := p.o.Refer
+	if base == ReferHere {
+		base = ""
+	}
+	at, external, ok := src.Place(ctx, e, store.AddressOf(p.st.Store, p.name), base)
+	if !ok || external && p.o.Embed || !external && p.o.Refer == "" {
+		return nil, false
+	}
+	return &format.Section{Off: at.Off, N: at.N, Address: at.Address}, true
+}
+
+// referred are entries that were written as references.
+type referred map[string]bool
+
+// refer adds all entries that only need a reference.
+func (p *packer) refer(ctx context.Context, src *content.Source) (referred, error) {
+	if !p.f.Refers {
+		return nil, nil
+	}
+	done := referred{}
+	for e, err := range src.Packed(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		s, ok := p.reference(ctx, src, e)
+		if !ok {
+			continue
+		}
+		if err := p.add(ctx, e, s); err != nil {
+			return nil, err
+		}
+		done[e.Name] = true
+	}
+	return done, nil
+}
+
+// others yields the entries that are not yet written.
+func (r referred) others(entries iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
+	return listing.Only(entries, func(e format.Entry) bool { return !r[e.Name] })
+}

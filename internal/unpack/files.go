@@ -1,0 +1,274 @@
+package unpack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+)
+
+// makeFolder makes a folder and those above it, once.
+func (x *extraction) makeFolder(name string) error {
+	x.mu.Lock()
+	known := x.folders[name]
+	x.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := x.root.MkdirAll(name, 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		if info, serr := x.root.Lstat(name); serr == nil && info.IsDir() {
+			err = nil
+		}
+	}
+	if err == nil {
+		x.mu.Lock()
+		x.folders[name] = true
+		x.mu.Unlock()
+	}
+	return err
+}
+
+// A folder is open to write files into: going down to it from the root for
+// every file would cost more than the files.
+type folder struct {
+	name string
+	root *os.Root
+}
+
+// folderAt returns the open folder of that name, which is made if need be. It
+// belongs to the caller until it gives it back by leave.
+func (x *extraction) folderAt(name string) (*folder, error) {
+	select {
+	case f := <-x.open:
+		if f.name == name {
+			return f, nil
+		}
+		f.root.Close()
+	default:
+	}
+	if err := x.makeFolder(name); err != nil {
+		return nil, err
+	}
+	root, err := x.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{name, root}, nil
+}
+
+func (x *extraction) leave(f *folder) {
+	select {
+	case x.open <- f:
+	default:
+		f.root.Close()
+	}
+}
+
+func (x *extraction) closeFolders() {
+	for {
+		select {
+		case f := <-x.open:
+			f.root.Close()
+		default:
+			return
+		}
+	}
+}
+
+// file writes one file. Content that fits in memory is compared with its digest before
+// anything is written.
+func (x *extraction) file(ctx context.Context, c content.Content) error {
+	if x.o.NoVerify {
+		c = c.Trusted()
+	}
+	e := c.Entry
+	if e.Size > content.Small {
+		return x.write(e, func(w io.Writer) error { return c.CopyTo(ctx, w, x.o.Meter) })
+	}
+	return c.WithSmall(func(b []byte) error {
+		return x.write(e, func(w io.Writer) error {
+			x.o.Meter.Add(0, e.Size)
+			_, err := w.Write(b)
+			return err
+		})
+	})
+}
+
+// write writes one file under a temporary name that becomes the file's when it is whole
+// and right.
+func (x *extraction) write(e format.Entry, content func(io.Writer) error) error {
+	dir, err := x.folderAt(path.Dir(e.Name))
+	if err != nil {
+		return err
+	}
+	defer x.leave(dir)
+	base := path.Base(e.Name)
+	if !x.o.Overwrite {
+		if _, err := dir.root.Lstat(base); err == nil {
+			return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
+		}
+	}
+	temp := x.tempName()
+	f, err := dir.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	err = content(f)
+	if err == nil {
+		err = x.metadata(f, e)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil && !e.ModTime.IsZero() {
+		err = dir.root.Chtimes(temp, e.ModTime, e.ModTime)
+	}
+	if err == nil {
+		// A link of that name is replaced, never followed; a folder is not.
+		err = dir.root.Rename(temp, base)
+	}
+	if err != nil {
+		dir.root.Remove(temp)
+	}
+	return err
+}
+
+// tempName is a name that nothing else has: of this extraction, and counted.
+func (x *extraction) tempName() string {
+	return ".holdall-" + x.run + "-" + strconv.FormatInt(x.temps.Add(1), 36) + ".tmp"
+}
+
+var errExists = errors.New("there is a file of this name already, and it stays")
+
+// metadata gives an open file its owner and mode.
+func (x *extraction) metadata(f *os.File, e format.Entry) error {
+	owned := x.chown(f, e)
+	if !e.HasMode {
+		return nil
+	}
+	return f.Chmod(modeFor(e, owned))
+}
+
+// links makes symlinks, hard links and FIFOs, when no file can be written
+// through them any more.
+func (x *extraction) links(ctx context.Context) error {
+	for _, e := range x.later {
+		err := x.makeFolder(path.Dir(e.Name))
+		if err == nil && x.o.Overwrite {
+			if info, serr := x.root.Lstat(e.Name); serr == nil && !info.IsDir() {
+				err = x.root.Remove(e.Name)
+			}
+		}
+		if err == nil {
+			switch e.Kind {
+			case format.Symlink:
+				err = x.symlink(e)
+			case format.HardLink:
+				err = x.hardLink(e)
+			case format.Fifo:
+				err = makeFifo(x.root, e.Name, e.FileMode())
+			default:
+				err = fmt.Errorf("%s: a %s is not extracted here: %w", format.Escape(e.Name), e.Kind, errors.ErrUnsupported)
+			}
+		}
+		if err == nil && e.Kind != format.HardLink {
+			err = x.linkMetadata(e)
+		}
+		if err := x.done(ctx, e, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkMetadata gives a link or a FIFO its owner, mode and time.
+func (x *extraction) linkMetadata(e format.Entry) error {
+	uid, gid, owned := x.ownerOf(e)
+	if owned {
+		if err := x.root.Lchown(e.Name, uid, gid); err != nil {
+			return err
+		}
+	}
+	if e.Kind == format.Fifo && e.HasMode {
+		if err := x.root.Chmod(e.Name, modeFor(e, owned)); err != nil {
+			return err
+		}
+	}
+	if e.ModTime.IsZero() {
+		return nil
+	}
+	return setTime(x.root, e.Name, e.ModTime)
+}
+
+// symlink makes a link that stays inside: os.Root keeps us from following one
+// that leads out, but whoever uses the folder afterwards has no such guard.
+func (x *extraction) symlink(e format.Entry) error {
+	if !x.o.OutsideLinks && !staysInside(path.Dir(e.Name), e.Link) {
+		return &content.Refusal{Told: format.Problem{Code: format.UnsafePath, Class: "link-outside", Severity: format.Error, Volume: x.src.Name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a link to %q could lead outside", e.Link)}}
+	}
+	return x.root.Symlink(e.Link, e.Name)
+}
+
+// staysInside reports whether a link in dir to target leads nowhere outside the
+// root, whatever other links there are. ".." may only come first: behind a name
+// that is itself a link, it leads out of where that one leads, not back.
+func staysInside(dir, target string) bool {
+	target = strings.ReplaceAll(target, `\`, "/")
+	if target == "" || strings.IndexByte(target, 0) >= 0 || path.IsAbs(target) || len(target) > 1 && target[1] == ':' {
+		return false
+	}
+	named := false
+	for elem := range strings.SplitSeq(target, "/") {
+		switch elem {
+		case "", ".":
+		case "..":
+			if named {
+				return false
+			}
+		default:
+			named = true
+		}
+	}
+	return fs.ValidPath(path.Join(dir, target))
+}
+
+// hardLink links to a file that this extraction made, and to nothing else.
+func (x *extraction) hardLink(e format.Entry) error {
+	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || x.failed[x.key(e.Link)] || format.NameFault(e.Link) != "" {
+		return &content.Refusal{Told: format.Problem{Code: format.Dangling, Severity: format.Error, Volume: x.src.Name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a hard link to %q, which is no file of this extraction", e.Link)}}
+	}
+	return x.root.Link(e.Link, e.Name)
+}
+
+// folderModes comes last: writing into a folder changes its time, and its mode
+// may forbid writing. Deeper folders go first.
+func (x *extraction) folderModes() error {
+	slices.SortFunc(x.dirs, func(a, b format.Entry) int { return strings.Compare(b.Name, a.Name) })
+	for _, e := range x.dirs {
+		var err error
+		uid, gid, owned := x.ownerOf(e)
+		if owned {
+			err = x.root.Chown(e.Name, uid, gid)
+		}
+		if err == nil && e.HasMode {
+			err = x.root.Chmod(e.Name, modeFor(e, owned))
+		}
+		if err == nil && !e.ModTime.IsZero() {
+			err = x.root.Chtimes(e.Name, e.ModTime, e.ModTime)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

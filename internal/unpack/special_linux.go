@@ -1,0 +1,47 @@
+package unpack
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// makeFifo makes a FIFO, in a folder that is opened first: no path to it can be
+// changed underway.
+func makeFifo(root *os.Root, name string, mode fs.FileMode) error {
+	return within(root, name, func(dir int, base string) error {
+		return syscall.Mknodat(dir, base, syscall.S_IFIFO|uint32(mode.Perm()), 0)
+	})
+}
+
+// setTime gives what is not followed, a link or a FIFO, its time.
+func setTime(root *os.Root, name string, t time.Time) error {
+	return within(root, name, func(dir int, base string) error {
+		const noFollow = 0x100 // AT_SYMLINK_NOFOLLOW
+		p, err := syscall.BytePtrFromString(base)
+		if err != nil {
+			return err
+		}
+		times := [2]syscall.Timespec{syscall.NsecToTimespec(t.UnixNano()), syscall.NsecToTimespec(t.UnixNano())}
+		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&times)), noFollow, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+func within(root *os.Root, name string, do func(dir int, base string) error) error {
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := do(int(dir.Fd()), path.Base(name)); err != nil {
+		return &fs.PathError{Op: "extract", Path: name, Err: err}
+	}
+	return nil
+}

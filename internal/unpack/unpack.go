@@ -1,0 +1,353 @@
+// Package unpack writes entries of an archive into a folder, which nothing leaves.
+package unpack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/people"
+)
+
+// Options are wishes for an extraction; see holdall.Options.
+type Options struct {
+	Names        []string
+	Overwrite    bool
+	NoOwner      bool
+	OutsideLinks bool
+	NoVerify     bool
+	Max          Limits
+	OnError      func(p format.Problem, err error)
+	Meter        *meter.Meter
+}
+
+// Limits bound an extraction; zero means the usual limit, a negative number none.
+type Limits struct {
+	Entries, Bytes, Ratio int64
+	Depth                 int
+}
+
+const (
+	usualMaxEntries = 20_000_000
+	usualMaxRatio   = 1000
+	usualMaxDepth   = 256
+	ratioFrom       = 1 << 30
+)
+
+func (l Limits) orUsual() Limits {
+	usual := func(v *int64, n int64) {
+		if *v == 0 {
+			*v = n
+		}
+		if *v < 0 {
+			*v = 1<<63 - 1
+		}
+	}
+	depth := int64(l.Depth)
+	usual(&l.Entries, usualMaxEntries)
+	usual(&l.Bytes, 1<<63-1)
+	usual(&l.Ratio, usualMaxRatio)
+	usual(&depth, usualMaxDepth)
+	l.Depth = int(min(depth, 1<<31-1))
+	return l
+}
+
+// Done says what an extraction did.
+type Done struct{ Entries, Bytes, Failed int64 }
+
+// Extract writes entries of src below into, which nothing can leave: names that
+// would, links that would lead out, and entries that would replace one another
+// are refused and reported. A file appears under its name when its content is
+// whole and, if the archive has its digest, right.
+func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
+	x := &extraction{src: src, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
+		open: make(chan *folder, 16), run: rand.Text()[:12]}
+	defer x.closeFolders()
+	if err := x.findFolding(); err != nil {
+		return Done{}, err
+	}
+	stored, err := src.StoredSize(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	x.stored = stored
+	entries, err := x.wanted(ctx)
+	if err != nil {
+		return x.sum, err
+	}
+	if len(o.Names) == 0 {
+		if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal }); err != nil {
+			return x.sum, err
+		}
+	}
+	err = src.Sweep(ctx, x.admitted(ctx, entries), false, func(c content.Content, err error) error {
+		if err == nil {
+			err = x.file(ctx, c)
+		}
+		return x.done(ctx, c.Entry, err)
+	})
+	if err == nil {
+		err = x.links(ctx)
+	}
+	if err == nil {
+		err = x.folderModes()
+	}
+	return x.sum, err
+}
+
+// extraction is the state of one Extract. What admitted keeps belongs to the
+// goroutine that feeds the sweep; sum and report are shared.
+type extraction struct {
+	src    *content.Source
+	root   *os.Root
+	o      Options
+	max    Limits
+	stored int64
+	folds  bool // the file system takes names that differ by case for one
+
+	made     map[string]format.Kind // by the name as the file system sees it
+	later    []format.Entry         // links, once all files are there
+	dirs     []format.Entry         // whose modes and times come last
+	admitSum Done
+
+	open  chan *folder // that nobody writes into at the moment
+	run   string       // in temporary names
+	temps atomic.Int64
+
+	people people.People
+
+	mu      sync.Mutex
+	sum     Done
+	folders map[string]bool
+	failed  map[string]bool // files that are not there, or are somebody else's
+}
+
+// findFolding finds out whether the target tells names apart by case.
+func (x *extraction) findFolding() error {
+	const probe = ".holdall-case-a"
+	f, err := x.root.OpenFile(probe, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // somebody else is asking right now
+	}
+	if err != nil {
+		return err
+	}
+	f.Close()
+	_, err = x.root.Lstat(strings.ToUpper(probe))
+	x.folds = err == nil
+	return x.root.Remove(probe)
+}
+
+// key is what the file system takes a name for.
+func (x *extraction) key(name string) string {
+	if x.folds {
+		return strings.ToLower(name)
+	}
+	return name
+}
+
+// wanted yields the entries to extract, in stored order.
+func (x *extraction) wanted(ctx context.Context) (iter.Seq2[format.Entry, error], error) {
+	if len(x.o.Names) == 0 {
+		return x.src.Packed(ctx), nil
+	}
+	names, below := map[string]bool{}, []string{}
+	for _, n := range x.o.Names {
+		n = strings.TrimSuffix(n, "/")
+		e, err := x.src.Reader.Lookup(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		names[n] = true
+		if e.Kind == format.Dir {
+			below = append(below, n+"/")
+		}
+		if n == "." {
+			return x.src.Packed(ctx), nil
+		}
+	}
+	if _, ok := x.src.Reader.(format.Descender); ok {
+		return x.descend(ctx, names), nil
+	}
+	return listing.Only(x.src.Reader.Entries(ctx), func(e format.Entry) bool {
+		return names[e.Name] || slices.ContainsFunc(below, func(dir string) bool { return strings.HasPrefix(e.Name, dir) })
+	}), nil
+}
+
+// descend yields entries and what is below them, each once.
+func (x *extraction) descend(ctx context.Context, names map[string]bool) iter.Seq2[format.Entry, error] {
+	above := func(n string) bool {
+		for i := strings.LastIndexByte(n, '/'); i > 0; i = strings.LastIndexByte(n[:i], '/') {
+			if names[n[:i]] {
+				return true
+			}
+		}
+		return false
+	}
+	return func(yield func(format.Entry, error) bool) {
+		for _, n := range slices.Sorted(maps.Keys(names)) {
+			if above(n) {
+				continue
+			}
+			e, err := x.src.Reader.Lookup(ctx, n)
+			if !yield(e, err) || err != nil {
+				return
+			}
+			if e.Kind != format.Dir || e.Fault != nil {
+				continue
+			}
+			for e, err := range x.src.Below(ctx, n) {
+				if !yield(e, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// admitted yields the files that may be written. It refuses what is unsafe,
+// makes folders, and keeps links for later.
+func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		for e, err := range entries {
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			if err := x.withinLimits(e); err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			p := x.refuse(e)
+			if p != nil {
+				if x.done(ctx, e, &content.Refusal{Told: *p}) != nil {
+					yield(format.Entry{}, &content.Refusal{Told: *p})
+					return
+				}
+				continue
+			}
+			switch {
+			case e.Kind == format.Dir:
+				err = x.makeFolder(e.Name)
+				x.dirs = append(x.dirs, e)
+			case e.Kind.HasContent():
+				if !yield(e, nil) {
+					return
+				}
+				continue
+			default:
+				x.later = append(x.later, e)
+				continue
+			}
+			if err := x.done(ctx, e, err); err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+// withinLimits is about the archive as a whole: past a limit nothing goes on.
+func (x *extraction) withinLimits(e format.Entry) error {
+	s := &x.admitSum
+	s.Entries++
+	s.Bytes += e.Size
+	what := ""
+	switch {
+	case s.Entries > x.max.Entries:
+		what = fmt.Sprintf("over %d entries", x.max.Entries)
+	case s.Bytes > x.max.Bytes || s.Bytes < 0:
+		what = fmt.Sprintf("over %d bytes of content", x.max.Bytes)
+	case s.Bytes > ratioFrom && s.Bytes/max(x.stored, 1) > x.max.Ratio:
+		what = fmt.Sprintf("%d bytes of content from %d stored ones, over %d times as many", s.Bytes, x.stored, x.max.Ratio)
+	default:
+		return nil
+	}
+	return &format.CorruptError{Format: x.src.Format.Name, Problem: format.Problem{
+		Code: format.Limit, Severity: format.Error, Volume: x.src.Name, Off: -1, Entry: e.Name, HasEntry: true,
+		Message: "extraction stopped: " + what,
+	}}
+}
+
+// refuse says why an entry must not be extracted.
+func (x *extraction) refuse(e format.Entry) *format.Problem {
+	unsafe := func(class, msg string) *format.Problem {
+		return &format.Problem{Code: format.UnsafePath, Class: class, Severity: format.Error, Volume: x.src.Name, Off: -1, Entry: e.Name, HasEntry: true, Message: msg}
+	}
+	if e.Fault != nil {
+		return e.Fault
+	}
+	if class := format.NameFault(e.Name); class != "" {
+		return unsafe(class, "not extracted: "+format.NameAdvice(class))
+	}
+	if strings.Count(e.Name, "/") >= x.max.Depth {
+		p := unsafe("", fmt.Sprintf("not extracted: more than %d folders deep", x.max.Depth))
+		p.Code = format.Limit
+		return p
+	}
+	// First come, first served: the stored order decides, whatever the order in
+	// which things get written.
+	for dir := path.Dir(e.Name); dir != "."; dir = path.Dir(dir) {
+		k, ok := x.made[x.key(dir)]
+		if ok && k != format.Dir {
+			return unsafe("name-conflict", fmt.Sprintf("not extracted: %q is no folder", dir))
+		}
+		if ok {
+			break
+		}
+	}
+	k, ok := x.made[x.key(e.Name)]
+	if ok && (k != format.Dir || e.Kind != format.Dir) {
+		return unsafe("name-conflict", "not extracted: an entry before it has this name, or one that the file system takes for the same")
+	}
+	x.made[x.key(e.Name)] = e.Kind
+	for dir := path.Dir(e.Name); dir != "."; dir = path.Dir(dir) {
+		if _, ok := x.made[x.key(dir)]; ok {
+			break
+		}
+		x.made[x.key(dir)] = format.Dir
+	}
+	return nil
+}
+
+// done counts an entry, or reports it.
+func (x *extraction) done(ctx context.Context, e format.Entry, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err == nil {
+		x.sum.Entries++
+		x.sum.Bytes += e.Size
+		x.o.Meter.Add(1, 0)
+		return nil
+	}
+	x.sum.Failed++
+	if e.Kind.HasContent() {
+		x.failed[x.key(e.Name)] = true
+	}
+	if x.o.OnError == nil {
+		return err
+	}
+	p := x.src.Problem(ctx, e, err)
+	if errors.Is(err, errExists) {
+		p.Code, p.Message = format.Exists, errExists.Error()
+	}
+	x.o.OnError(p, err)
+	return nil
+}
