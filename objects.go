@@ -113,6 +113,8 @@ func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 func (b briefly) Close() error { return nil }
 
+func (b briefly) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
 // An ExternalError means that an archive leads to an address which it may not
 // lead to.
 type ExternalError struct{ Address string }

@@ -52,11 +52,11 @@ func (a *Archive) InFile(ctx context.Context, e Entry) (f *os.File, off int64, o
 	if err != nil {
 		return nil, 0, false, err
 	}
-	filer, ok := o.(store.Filer)
-	if !ok {
+	file := o.Can().File
+	if file == nil {
 		return nil, 0, false, nil
 	}
-	f, err = filer.File(ctx)
+	f, err = file(ctx)
 	return f, x.Off, err == nil, err
 }
 
@@ -65,8 +65,8 @@ func (a *Archive) InFile(ctx context.Context, e Entry) (f *os.File, off int64, o
 // elsewhere are not asked, and those not that nothing has been read of.
 func (a *Archive) Look(ctx context.Context) error {
 	for _, o := range a.objects.held() {
-		if filer, ok := o.(store.Filer); ok {
-			if _, err := filer.File(ctx); err != nil {
+		if file := o.Can().File; file != nil {
+			if _, err := file(ctx); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ func open(t *testing.T, st store.Store, name string) store.Object {
 
 func create(t *testing.T, st *Store, name string) store.Writer {
 	t.Helper()
-	w, err := st.Create(t.Context(), name)
+	w, err := store.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +556,7 @@ func TestContextThatEndsStopsTheWriter(t *testing.T) {
 		return isBlock(r)
 	}}
 	st := serve(t, d, "")
-	w, err := st.Create(ctx, "x")
+	w, err := store.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,6 +222,11 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
+// Can returns what containers can do.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, List: st.List, Create: st.CreateAs, Remove: st.Remove}
+}
+
 // Open returns the named object. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	key, err := st.key(name)
@@ -409,28 +414,15 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
 }
 
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadHead(ctx, o.Object, p)
-	return n, o.st.named(o.name, err)
-}
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-// ReadTail learns the size first: the server knows no ranges from the end.
-func (o *object) ReadTail(ctx context.Context, p []byte) (n int, err error) {
-	if len(p) > 0 {
+// readEnd learns the size before it reads the end: the server knows no ranges from there.
+func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err error) {
+	if tail && len(p) > 0 {
 		_, err = o.Object.Info(ctx)
 	}
 	if err == nil {
-		n, err = store.ReadTail(ctx, o.Object, p)
+		n, err = o.Object.Can().ReadEnd(ctx, p, tail)
 	}
 	return n, o.st.named(o.name, err)
 }
-
-var (
-	_ store.Opener    = Open
-	_ store.Lister    = (*Store)(nil)
-	_ store.Creator   = (*Store)(nil)
-	_ store.Remover   = (*Store)(nil)
-	_ store.Addresser = (*Store)(nil)
-	_ store.Header    = (*object)(nil)
-	_ store.Tailer    = (*object)(nil)
-)

@@ -42,21 +42,11 @@ func blockSize(sent int64) int {
 	return int(max(firstBlock, (sent/growth+mib-1)/mib*mib))
 }
 
-// Create begins an object. It sends no request: what is no longer than one block is
-// sent whole by Commit. ctx holds for all that the writer sends before that.
-func (st *Store) Create(ctx context.Context, name string) (store.Writer, error) {
-	return st.create(ctx, name, false)
-}
-
-// CreateAs is Create as wished. What was sent of an object that was not finished is
-// not gone on with: no two writers have blocks of the same names.
+// CreateAs begins an object. It sends no request: what is no longer than one block is
+// sent whole by Commit. ctx holds for all that the writer sends before that. What was
+// sent of an object that was not finished is not gone on with: no two writers have
+// blocks of the same names.
 func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	return st.create(ctx, name, wish.Once)
-}
-
-var _ store.Wisher = (*Store)(nil)
-
-func (st *Store) create(ctx context.Context, name string, once bool) (store.Writer, error) {
 	key, err := st.key(name)
 	if err == nil {
 		err = ctx.Err()
@@ -66,9 +56,10 @@ func (st *Store) create(ctx context.Context, name string, once bool) (store.Writ
 	}
 	// Blocks that wait are the name's, not a writer's, so their ids are made to
 	// differ from those of all others.
-	w := &writer{st: st, name: name, key: key, id: rand.Text(), once: once}
+	w := &writer{st: st, name: name, key: key, id: rand.Text(), once: wish.Once}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.free = sync.NewCond(&w.mu)
+	w.can.WriteRange = w.WriteRange
 	return w, nil
 }
 
@@ -79,6 +70,7 @@ type writer struct {
 	name, key string
 	id        string
 	once      bool
+	can       store.WriterAbilities
 	ctx       context.Context // of the blocks that are sent while more is written
 	cancel    context.CancelFunc
 
@@ -96,6 +88,8 @@ type writer struct {
 	spares [][]byte   // the memory of those that were sent
 	failed error
 }
+
+func (w *writer) Can() store.WriterAbilities { return w.can }
 
 func (w *writer) fail(op string, err error) error { return w.st.fail(op, w.name, err) }
 
@@ -314,5 +308,3 @@ func (w *writer) Abort() error {
 	w.sending.Wait()
 	return nil
 }
-
-var _ store.RangeWriter = (*writer)(nil)

@@ -32,7 +32,7 @@ type run struct {
 // of this one. It waits for what comes after it: ranges that lie one behind the other
 // are copied as one, and those that stay too short for a part pass through here.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	src, ok := innermost(from)
+	src, ok := store.Inner[*object](from)
 	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
 		return errors.ErrUnsupported
 	}
@@ -60,26 +60,10 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	return nil
 }
 
-// innermost finds our object in those that keep what was read of it.
-func innermost(o store.Object) (*object, bool) {
-	for {
-		if src, ok := o.(*object); ok {
-			return src, true
-		}
-		outer, ok := o.(interface{ Unwrap() store.Object })
-		if !ok {
-			return nil, false
-		}
-		o = outer.Unwrap()
-	}
-}
-
 // CopiesFrom reports whether the server keeps what lies at an address, and copies it.
 func (st *Store) CopiesFrom(address string) bool {
 	return st.where.google == nil && store.Scheme(address) == "s3" && !st.noCopies.Load()
 }
-
-var _ store.Copier = (*Store)(nil)
 
 // settleRange has the server copy what waits for it. What comes before is sent as a
 // part of its own, filled up from the range where it is too short for one.
@@ -248,5 +232,3 @@ func (w *writer) checkCopies(ctx context.Context) error {
 	}
 	return nil
 }
-
-var _ store.RangeWriter = (*writer)(nil)

@@ -360,7 +360,7 @@ func TestContextThatEndsStopsTheUploadAndAbortStillCleans(t *testing.T) {
 	st := serve(t, s, "", Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w, err := st.Create(ctx, "x")
+	w, err := store.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

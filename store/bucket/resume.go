@@ -166,8 +166,3 @@ func (st *Store) abandon(ctx context.Context, key, upload string) error {
 	}
 	return err
 }
-
-var (
-	_ store.Wisher   = (*Store)(nil)
-	_ store.Uploader = (*Store)(nil)
-)

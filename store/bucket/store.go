@@ -238,6 +238,12 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
+// Can returns what buckets can do.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, List: st.List, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove,
+		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
+}
+
 // Open returns the named object. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return st.open(name, func() (store.Object, error) { return st.web.Open(ctx, name) })
@@ -397,13 +403,10 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
 }
 
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadHead(ctx, o.Object, p)
-	return n, o.st.named(o.name, err)
-}
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadTail(ctx, o.Object, p)
+func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
+	n, err := o.Object.Can().ReadEnd(ctx, p, tail)
 	return n, o.st.named(o.name, err)
 }
 
@@ -419,15 +422,3 @@ func (st *Store) settle(ctx context.Context) error {
 	st.sure.Store(true)
 	return ctx.Err()
 }
-
-var (
-	_ store.Opener    = Open
-	_ store.Lister    = (*Store)(nil)
-	_ store.Leveler   = (*Store)(nil)
-	_ store.Creator   = (*Store)(nil)
-	_ store.Remover   = (*Store)(nil)
-	_ store.Addresser = (*Store)(nil)
-	_ store.Pinner    = (*Store)(nil)
-	_ store.Header    = (*object)(nil)
-	_ store.Tailer    = (*object)(nil)
-)

@@ -46,14 +46,10 @@ func partSize(first int, written int64) int {
 	return int(max(int64(first), (written/growth+unit-1)/unit*unit))
 }
 
-// Create begins an object. It sends no request: what is no longer than one part is
-// sent whole by Commit. ctx holds for all that the writer sends before that.
-func (st *Store) Create(ctx context.Context, name string) (store.Writer, error) {
-	return st.CreateAs(ctx, name, store.Wishes{})
-}
-
-// CreateAs is Create with wishes. An object that is to be created once is looked for
-// by the request that would make it appear, not before.
+// CreateAs begins an object. It sends no request: what is no longer than one part is
+// sent whole by Commit. ctx holds for all that the writer sends before that. An object
+// that is to be created once is looked for by the request that would make it appear,
+// not before.
 func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	key, err := st.key(name)
 	if err == nil {
@@ -65,6 +61,7 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	w := &writer{st: st, name: name, key: key, wish: wish}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.free = sync.NewCond(&w.mu)
+	w.can = store.WriterAbilities{WriteRange: w.WriteRange, Keep: w.Keep, Finish: w.Finish, Saved: w.Saved}
 	return w, nil
 }
 
@@ -74,6 +71,7 @@ type writer struct {
 	st        *Store
 	name, key string
 	wish      store.Wishes
+	can       store.WriterAbilities
 	ctx       context.Context // of the parts that are sent while more is written
 	cancel    context.CancelFunc
 
@@ -99,6 +97,8 @@ type writer struct {
 	gone   bool  // the upload is no more, though it was begun
 	failed error
 }
+
+func (w *writer) Can() store.WriterAbilities { return w.can }
 
 func (w *writer) fail(op string, err error) error { return w.st.fail(op, w.name, err) }
 
@@ -531,9 +531,3 @@ func (w *writer) Saved() (copied, proven int64) {
 	defer w.mu.Unlock()
 	return w.copied, w.proven
 }
-
-var (
-	_ store.Keeper   = (*writer)(nil)
-	_ store.Finisher = (*writer)(nil)
-	_ store.Saver    = (*writer)(nil)
-)

@@ -34,7 +34,9 @@ var ErrPowerLost = errors.New("power lost")
 //		}
 //	}
 type Crash struct {
-	st store.Store
+	st   store.Store
+	live store.Store // st while there is power, for those who read
+	can  store.Abilities
 
 	mu   sync.Mutex
 	left int
@@ -48,8 +50,29 @@ type ender interface{ end() error }
 // NewCrash returns a store over st whose power fails after the given number of
 // steps.
 func NewCrash(st store.Store, steps int) *Crash {
-	return &Crash{st: st, left: steps, open: map[ender]bool{}}
+	c := &Crash{st: st, left: steps, open: map[ender]bool{}}
+	c.live = Fault(st, func(string, string, int64, int64) error { return c.alive() })
+	below := st.Can()
+	c.can.Near = below.Near
+	if below.Create != nil {
+		c.can.Create = c.create
+	}
+	if below.List != nil {
+		c.can.List = c.list
+	}
+	if below.Remove != nil {
+		c.can.Remove = func(ctx context.Context, name string) error {
+			return c.step(func() error { return below.Remove(ctx, name) })
+		}
+	}
+	if below.Amend != nil {
+		c.can.Amend = c.amend
+	}
+	return c
 }
+
+// Can returns what the store below can do of listing, creating, removing and amending.
+func (c *Crash) Can() store.Abilities { return c.can }
 
 // Lost reports whether the power has failed.
 func (c *Crash) Lost() bool {
@@ -88,32 +111,10 @@ func (c *Crash) step(do func() error) error {
 
 // Open opens an object of the store below.
 func (c *Crash) Open(ctx context.Context, name string) (store.Object, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	o, err := c.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	co := &crashObject{o, c}
-	var (
-		h store.Header
-		t store.Tailer
-	)
-	if inner, ok := o.(store.Header); ok {
-		h = crashHeader{c, inner}
-	}
-	if inner, ok := o.(store.Tailer); ok {
-		t = crashTailer{c, inner}
-	}
-	return reading(co, h, t), nil
+	return c.live.Open(ctx, name)
 }
 
-// Near reports whether the store below is near.
-func (c *Crash) Near() bool { return store.IsNear(c.st) }
-
-// List enumerates the objects of the store below.
-func (c *Crash) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+func (c *Crash) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range store.List(ctx, c.st, prefix) {
 			if lost := c.alive(); lost != nil {
@@ -127,27 +128,19 @@ func (c *Crash) List(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 	}
 }
 
-// Remove is a step.
-func (c *Crash) Remove(ctx context.Context, name string) error {
-	return c.step(func() error { return store.Remove(ctx, c.st, name) })
-}
-
-// Create begins an object, of which nothing remains if the power fails before
+// create begins an object, of which nothing remains if the power fails before
 // its Commit.
-func (c *Crash) Create(ctx context.Context, name string) (store.Writer, error) {
+func (c *Crash) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := c.alive(); err != nil {
 		return nil, err
 	}
-	w, err := store.Create(ctx, c.st, name)
+	w, err := store.CreateAs(ctx, c.st, name, wish)
 	if err != nil {
 		return nil, err
 	}
 	cw := &crashWriter{w: w, c: c}
 	if err := c.opened(cw); err != nil {
 		return nil, err
-	}
-	if r, ok := w.(store.Rewinder); ok {
-		return rewinding(cw, crashRewinder{c, r}), nil
 	}
 	return cw, nil
 }
@@ -174,8 +167,8 @@ func (c *Crash) ended(e ender) error {
 	return e.end()
 }
 
-// Amend opens an object of the store below for changes.
-func (c *Crash) Amend(ctx context.Context, name string) (store.Amendment, error) {
+// amend opens an object of the store below for changes.
+func (c *Crash) amend(ctx context.Context, name string) (store.Amendment, error) {
 	if err := c.alive(); err != nil {
 		return nil, err
 	}
@@ -218,49 +211,6 @@ func (a *crashAmendment) Close() error { return a.c.ended(a) }
 
 func (a *crashAmendment) end() error { return a.Amendment.Close() }
 
-type crashObject struct {
-	store.Object
-	c *Crash
-}
-
-func (o *crashObject) Info(ctx context.Context) (store.Info, error) {
-	if err := o.c.alive(); err != nil {
-		return store.Info{}, err
-	}
-	return o.Object.Info(ctx)
-}
-
-func (o *crashObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := o.c.alive(); err != nil {
-		return err
-	}
-	return o.Object.ReadAt(ctx, p, off)
-}
-
-type crashHeader struct {
-	c    *Crash
-	head store.Header
-}
-
-func (h crashHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if err := h.c.alive(); err != nil {
-		return 0, err
-	}
-	return h.head.ReadHead(ctx, p)
-}
-
-type crashTailer struct {
-	c    *Crash
-	tail store.Tailer
-}
-
-func (t crashTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if err := t.c.alive(); err != nil {
-		return 0, err
-	}
-	return t.tail.ReadTail(ctx, p)
-}
-
 type crashWriter struct {
 	w store.Writer
 	c *Crash
@@ -274,12 +224,24 @@ func (w *crashWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (w *crashWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	rw, ok := w.w.(store.RangeWriter)
-	if !ok {
-		return errors.ErrUnsupported
+// Can says that the writer copies, rewinds and patches as the one below does.
+func (w *crashWriter) Can() store.WriterAbilities {
+	below := w.w.Can()
+	can := store.WriterAbilities{PatchLimit: below.PatchLimit}
+	if below.WriteRange != nil {
+		can.WriteRange = func(ctx context.Context, from store.Object, off, n int64) error {
+			return w.c.step(func() error { return below.WriteRange(ctx, from, off, n) })
+		}
 	}
-	return w.c.step(func() error { return rw.WriteRange(ctx, from, off, n) })
+	if below.Rewind != nil {
+		can.Rewind = func(to int64) error { return w.c.step(func() error { return below.Rewind(to) }) }
+	}
+	if below.Patch != nil {
+		can.Patch = func(ctx context.Context, p []byte, off int64) error {
+			return w.c.step(func() error { return below.Patch(ctx, p, off) })
+		}
+	}
+	return can
 }
 
 func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
@@ -291,29 +253,6 @@ func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
 	return info, err
 }
 
-func (w *crashWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	return w.c.step(func() error { return patch(ctx, w.w, p, off) })
-}
-
-func (w *crashWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
-
 func (w *crashWriter) Abort() error { return w.c.ended(w) }
 
 func (w *crashWriter) end() error { return w.w.Abort() }
-
-type crashRewinder struct {
-	c      *Crash
-	rewind store.Rewinder
-}
-
-func (r crashRewinder) Rewind(to int64) error {
-	return r.c.step(func() error { return r.rewind.Rewind(to) })
-}
-
-var (
-	_ store.Creator = (*Crash)(nil)
-	_ store.Lister  = (*Crash)(nil)
-	_ store.Remover = (*Crash)(nil)
-	_ store.Amender = (*Crash)(nil)
-	_ store.Near    = (*Crash)(nil)
-)

@@ -108,33 +108,54 @@ func (c *Counter) Surfaced(err error) error {
 }
 
 // Fault returns a store that asks inject before each request and otherwise
-// does what st does.
-func Fault(st store.Store, inject Injector) store.Store {
-	f := &faulty{st: st, inject: inject}
-	var (
-		c store.Creator
-		l store.Lister
-		r store.Remover
-	)
-	if _, ok := st.(store.Creator); ok {
-		c = faultyCreator{f}
-		if _, ok := st.(store.Wisher); ok {
-			c = faultyWisher{faultyCreator{f}}
-		}
-	}
-	if inner, ok := st.(store.Lister); ok {
-		l = faultyLister{f, inner}
-	}
-	if inner, ok := st.(store.Remover); ok {
-		r = faultyRemover{f, inner}
-	}
-	return able(f, c, l, r)
-}
+// does what st does. It can read, list, create, remove and amend what st can.
+func Fault(st store.Store, inject Injector) store.Store { return newFaulty(st, inject) }
 
 type faulty struct {
 	st     store.Store
 	inject Injector
+	can    store.Abilities
 }
+
+func newFaulty(st store.Store, inject Injector) *faulty {
+	f := &faulty{st: st, inject: inject}
+	below := st.Can()
+	f.can.Near = below.Near
+	if below.Create != nil {
+		f.can.Create = f.create
+	}
+	if below.List != nil {
+		f.can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+			if err := inject("list", prefix, -1, 0); err != nil {
+				return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
+			}
+			return below.List(ctx, prefix)
+		}
+	}
+	if below.Remove != nil {
+		f.can.Remove = func(ctx context.Context, name string) error {
+			if err := inject("remove", name, -1, 0); err != nil {
+				return err
+			}
+			return below.Remove(ctx, name)
+		}
+	}
+	if below.Amend != nil {
+		f.can.Amend = func(ctx context.Context, name string) (store.Amendment, error) {
+			if err := inject("amend", name, -1, 0); err != nil {
+				return nil, err
+			}
+			a, err := below.Amend(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			return &faultyAmendment{a, f, name}, nil
+		}
+	}
+	return f
+}
+
+func (f *faulty) Can() store.Abilities { return f.can }
 
 func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
 	if err := f.inject("open", name, -1, 0); err != nil {
@@ -144,31 +165,7 @@ func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	fo := &faultyObject{Object: o, f: f, name: name}
-	var (
-		h store.Header
-		t store.Tailer
-	)
-	if inner, ok := o.(store.Header); ok {
-		h = faultyHeader{fo, inner}
-	}
-	if inner, ok := o.(store.Tailer); ok {
-		t = faultyTailer{fo, inner}
-	}
-	return reading(fo, h, t), nil
-}
-
-func (f *faulty) Near() bool { return store.IsNear(f.st) }
-
-func (f *faulty) Amend(ctx context.Context, name string) (store.Amendment, error) {
-	if err := f.inject("amend", name, -1, 0); err != nil {
-		return nil, err
-	}
-	a, err := store.Amend(ctx, f.st, name)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyAmendment{a, f, name}, nil
+	return &faultyObject{o, f, name}, nil
 }
 
 type faultyAmendment struct {
@@ -239,79 +236,32 @@ func (o *faultyObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	})
 }
 
-type faultyHeader struct {
-	o    *faultyObject
-	head store.Header
-}
-
-func (h faultyHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if err := h.o.f.inject("head", h.o.name, -1, int64(len(p))); err != nil {
-		return 0, err
+// Can says that the object reads its ends as the one below does.
+func (o *faultyObject) Can() (can store.ObjectAbilities) {
+	if read := o.Object.Can().ReadEnd; read != nil {
+		can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (int, error) {
+			op := "head"
+			if tail {
+				op = "tail"
+			}
+			if err := o.f.inject(op, o.name, -1, int64(len(p))); err != nil {
+				return 0, err
+			}
+			return read(ctx, p, tail)
+		}
 	}
-	return h.head.ReadHead(ctx, p)
+	return can
 }
 
-type faultyTailer struct {
-	o    *faultyObject
-	tail store.Tailer
-}
-
-func (t faultyTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if err := t.o.f.inject("tail", t.o.name, -1, int64(len(p))); err != nil {
-		return 0, err
-	}
-	return t.tail.ReadTail(ctx, p)
-}
-
-type faultyLister struct {
-	f    *faulty
-	list store.Lister
-}
-
-func (l faultyLister) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	if err := l.f.inject("list", prefix, -1, 0); err != nil {
-		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
-	}
-	return l.list.List(ctx, prefix)
-}
-
-type faultyRemover struct {
-	f      *faulty
-	remove store.Remover
-}
-
-func (r faultyRemover) Remove(ctx context.Context, name string) error {
-	if err := r.f.inject("remove", name, -1, 0); err != nil {
-		return err
-	}
-	return r.remove.Remove(ctx, name)
-}
-
-type faultyCreator struct{ f *faulty }
-
-func (c faultyCreator) Create(ctx context.Context, name string) (store.Writer, error) {
-	return c.create(ctx, name, store.Wishes{})
-}
-
-func (c faultyCreator) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	if err := c.f.inject("create", name, -1, 0); err != nil {
+func (f *faulty) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	if err := f.inject("create", name, -1, 0); err != nil {
 		return nil, err
 	}
-	w, err := store.CreateAs(ctx, c.f.st, name, wish)
+	w, err := store.CreateAs(ctx, f.st, name, wish)
 	if err != nil {
 		return nil, err
 	}
-	fw := &faultyWriter{w: w, f: c.f, name: name}
-	if r, ok := w.(store.Rewinder); ok {
-		return rewinding(fw, faultyRewinder{fw, r}), nil
-	}
-	return fw, nil
-}
-
-type faultyWisher struct{ faultyCreator }
-
-func (w faultyWisher) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	return w.create(ctx, name, wish)
+	return &faultyWriter{w: w, f: f, name: name}, nil
 }
 
 type faultyWriter struct {
@@ -335,28 +285,43 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	return n, errors.Join(injected, err)
 }
 
-func (w *faultyWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	rw, ok := w.w.(store.RangeWriter)
-	if !ok {
-		return errors.ErrUnsupported
+// Can says that the writer copies, rewinds and patches as the one below does.
+func (w *faultyWriter) Can() store.WriterAbilities {
+	below := w.w.Can()
+	can := store.WriterAbilities{PatchLimit: below.PatchLimit}
+	if below.WriteRange != nil {
+		can.WriteRange = func(ctx context.Context, from store.Object, off, n int64) error {
+			err := w.f.inject("write", w.name, w.size, n)
+			if err == nil {
+				err = below.WriteRange(ctx, from, off, n)
+			}
+			if err == nil {
+				w.size += n
+			}
+			return err
+		}
 	}
-	if err := w.f.inject("write", w.name, w.size, n); err != nil {
-		return err
+	if below.Rewind != nil {
+		can.Rewind = func(to int64) error {
+			err := w.f.inject("rewind", w.name, to, 0)
+			if err == nil {
+				err = below.Rewind(to)
+			}
+			if err == nil {
+				w.size = to
+			}
+			return err
+		}
 	}
-	err := rw.WriteRange(ctx, from, off, n)
-	if err == nil {
-		w.size += n
+	if below.Patch != nil {
+		can.Patch = func(ctx context.Context, p []byte, off int64) error {
+			return faultyRange(w.f.inject("patch", w.name, off, int64(len(p))), p, func(p []byte) error {
+				return below.Patch(ctx, p, off)
+			})
+		}
 	}
-	return err
+	return can
 }
-
-func (w *faultyWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(w.f.inject("patch", w.name, off, int64(len(p))), p, func(p []byte) error {
-		return patch(ctx, w.w, p, off)
-	})
-}
-
-func (w *faultyWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
 
 func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
 	if err := w.f.inject("commit", w.name, -1, 0); err != nil {
@@ -369,20 +334,4 @@ func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
 // and nothing must be left behind by it.
 func (w *faultyWriter) Abort() error {
 	return errors.Join(w.f.inject("abort", w.name, -1, 0), w.w.Abort())
-}
-
-type faultyRewinder struct {
-	w      *faultyWriter
-	rewind store.Rewinder
-}
-
-func (r faultyRewinder) Rewind(to int64) error {
-	if err := r.w.f.inject("rewind", r.w.name, to, 0); err != nil {
-		return err
-	}
-	err := r.rewind.Rewind(to)
-	if err == nil {
-		r.w.size = to
-	}
-	return err
 }

@@ -39,6 +39,13 @@ type op struct {
 // after the other, which nothing else changes meanwhile.
 func NewJournal(m *Mem) *Journal { return &Journal{Mem: m} }
 
+// Can returns what a Mem can do.
+func (j *Journal) Can() store.Abilities {
+	can := j.Mem.Can()
+	can.Amend = j.Amend
+	return can
+}
+
 // Amend opens an object for changes, which are remembered from here on.
 func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	if j.start != nil && name != j.name {

@@ -71,31 +71,27 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.fail("read", off, int64(len(p)), err)
 }
 
-// ReadHead reads the beginning, and learns the size, with one request.
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
+
+// readEnd reads the beginning, and learns the size, with one request; so it does of the
+// end, if the server understands a request for the last bytes. Else it takes two or three.
+func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	err := o.usable(ctx)
-	n := 0
-	if err == nil {
+	op := "head"
+	if tail {
+		op = "tail"
+	}
+	err = o.usable(ctx)
+	switch {
+	case err != nil:
+	case tail:
+		n, err = o.tail(ctx, p, &retrier{st: o.st})
+	default:
 		n, err = o.fetch(ctx, p, 0, upTo, &retrier{st: o.st})
 	}
-	return n, o.fail("head", -1, int64(len(p)), err)
-}
-
-// ReadTail reads the end, and learns the size, with one request, if the server
-// understands one for the last bytes. Else it takes two or three.
-func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	err := o.usable(ctx)
-	n := 0
-	if err == nil {
-		n, err = o.tail(ctx, p, &retrier{st: o.st})
-	}
-	return n, o.fail("tail", -1, int64(len(p)), err)
+	return n, o.fail(op, -1, int64(len(p)), err)
 }
 
 // A reach says what becomes of a range that goes past the end.

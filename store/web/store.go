@@ -180,6 +180,11 @@ func transport(parallel int) *http.Transport {
 	return got.(*http.Transport)
 }
 
+// Can says that objects have addresses, and are opened as they were listed elsewhere.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs}
+}
+
 // Open returns the named object. It sends no request.
 func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 	u, err := st.resolve(name)
@@ -307,9 +312,3 @@ func (st *Store) checkRedirect(also func(*http.Request, []*http.Request) error) 
 		return nil
 	}
 }
-
-var (
-	_ store.Opener = Open
-	_ store.Store  = (*Store)(nil)
-	_ store.Pinner = (*Store)(nil)
-)
