@@ -21,8 +21,8 @@ import (
 	"github.com/holdall/holdall/format/tar"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
-	"github.com/holdall/holdall/store/bucket/s3test"
 	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // buckets serves the buckets source and target, and returns stores of both.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 const smallPart = 64 << 10
