@@ -34,9 +34,7 @@ var ErrPowerLost = errors.New("power lost")
 //		}
 //	}
 type Crash struct {
-	st   store.Store
-	live store.Store // st while there is power, for those who read
-	can  store.Abilities
+	*hooked
 
 	mu   sync.Mutex
 	left int
@@ -44,35 +42,50 @@ type Crash struct {
 	open map[ender]bool
 }
 
-// An ender is what the store below ends when its user is gone.
-type ender interface{ end() error }
-
 // NewCrash returns a store over st whose power fails after the given number of
 // steps.
 func NewCrash(st store.Store, steps int) *Crash {
-	c := &Crash{st: st, left: steps, open: map[ender]bool{}}
-	c.live = Fault(st, func(string, string, int64, int64) error { return c.alive() })
-	below := st.Can()
-	c.can.Near = below.Near
-	if below.Create != nil {
-		c.can.Create = c.create
-	}
-	if below.List != nil {
-		c.can.List = c.list
-	}
-	if below.Remove != nil {
-		c.can.Remove = func(ctx context.Context, name string) error {
-			return c.step(func() error { return below.Remove(ctx, name) })
+	c := &Crash{left: steps, open: map[ender]bool{}}
+	c.hooked = newHooked(st, c.request)
+	if list := c.can.List; list != nil {
+		c.can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+			return func(yield func(store.Info, error) bool) {
+				for info, err := range list(ctx, prefix) {
+					if lost := c.alive(); lost != nil {
+						yield(store.Info{}, lost)
+						return
+					}
+					if !yield(info, err) {
+						return
+					}
+				}
+			}
 		}
-	}
-	if below.Amend != nil {
-		c.can.Amend = c.amend
 	}
 	return c
 }
 
-// Can returns what the store below can do of listing, creating, removing and amending.
-func (c *Crash) Can() store.Abilities { return c.can }
+func (c *Crash) request(r request, act func(n int64) error) error {
+	switch r.op {
+	case "write", "rewind", "patch", "commit", "remove", "truncate", "sync":
+		return c.step(func() error {
+			if r.op == "commit" {
+				delete(c.open, r.of)
+			}
+			return act(r.n)
+		})
+	case "abort", "release":
+		return c.ended(r.of)
+	}
+	err := c.alive()
+	if err == nil {
+		err = act(r.n)
+	}
+	if err == nil && r.of != nil && r.op != "read" {
+		err = c.opened(r.of)
+	}
+	return err
+}
 
 // Lost reports whether the power has failed.
 func (c *Crash) Lost() bool {
@@ -109,42 +122,6 @@ func (c *Crash) step(do func() error) error {
 	return do()
 }
 
-// Open opens an object of the store below.
-func (c *Crash) Open(ctx context.Context, name string) (store.Object, error) {
-	return c.live.Open(ctx, name)
-}
-
-func (c *Crash) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return func(yield func(store.Info, error) bool) {
-		for info, err := range store.List(ctx, c.st, prefix) {
-			if lost := c.alive(); lost != nil {
-				yield(store.Info{}, lost)
-				return
-			}
-			if !yield(info, err) {
-				return
-			}
-		}
-	}
-}
-
-// create begins an object, of which nothing remains if the power fails before
-// its Commit.
-func (c *Crash) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	w, err := store.CreateAs(ctx, c.st, name, wish)
-	if err != nil {
-		return nil, err
-	}
-	cw := &crashWriter{w: w, c: c}
-	if err := c.opened(cw); err != nil {
-		return nil, err
-	}
-	return cw, nil
-}
-
 // opened takes note of what is to be ended in a crash.
 func (c *Crash) opened(e ender) error {
 	c.mu.Lock()
@@ -166,93 +143,3 @@ func (c *Crash) ended(e ender) error {
 	delete(c.open, e)
 	return e.end()
 }
-
-// amend opens an object of the store below for changes.
-func (c *Crash) amend(ctx context.Context, name string) (store.Amendment, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	a, err := store.Amend(ctx, c.st, name)
-	if err != nil {
-		return nil, err
-	}
-	ca := &crashAmendment{a, c}
-	if err := c.opened(ca); err != nil {
-		return nil, err
-	}
-	return ca, nil
-}
-
-type crashAmendment struct {
-	store.Amendment
-	c *Crash
-}
-
-func (a *crashAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := a.c.alive(); err != nil {
-		return err
-	}
-	return a.Amendment.ReadAt(ctx, p, off)
-}
-
-func (a *crashAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
-	return a.c.step(func() error { return a.Amendment.WriteAt(ctx, p, off) })
-}
-
-func (a *crashAmendment) Truncate(ctx context.Context, size int64) error {
-	return a.c.step(func() error { return a.Amendment.Truncate(ctx, size) })
-}
-
-func (a *crashAmendment) Sync(ctx context.Context) error {
-	return a.c.step(func() error { return a.Amendment.Sync(ctx) })
-}
-
-func (a *crashAmendment) Close() error { return a.c.ended(a) }
-
-func (a *crashAmendment) end() error { return a.Amendment.Close() }
-
-type crashWriter struct {
-	w store.Writer
-	c *Crash
-}
-
-func (w *crashWriter) Write(p []byte) (n int, err error) {
-	err = w.c.step(func() error {
-		n, err = w.w.Write(p)
-		return err
-	})
-	return n, err
-}
-
-// Can says that the writer copies, rewinds and patches as the one below does.
-func (w *crashWriter) Can() store.WriterAbilities {
-	below := w.w.Can()
-	can := store.WriterAbilities{PatchLimit: below.PatchLimit}
-	if below.WriteRange != nil {
-		can.WriteRange = func(ctx context.Context, from store.Object, off, n int64) error {
-			return w.c.step(func() error { return below.WriteRange(ctx, from, off, n) })
-		}
-	}
-	if below.Rewind != nil {
-		can.Rewind = func(to int64) error { return w.c.step(func() error { return below.Rewind(to) }) }
-	}
-	if below.Patch != nil {
-		can.Patch = func(ctx context.Context, p []byte, off int64) error {
-			return w.c.step(func() error { return below.Patch(ctx, p, off) })
-		}
-	}
-	return can
-}
-
-func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
-	err = w.c.step(func() error {
-		delete(w.c.open, w)
-		info, err = w.w.Commit(ctx)
-		return err
-	})
-	return info, err
-}
-
-func (w *crashWriter) Abort() error { return w.c.ended(w) }
-
-func (w *crashWriter) end() error { return w.w.Abort() }

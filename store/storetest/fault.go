@@ -1,10 +1,8 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 
 	"github.com/holdall/holdall/store"
@@ -109,229 +107,20 @@ func (c *Counter) Surfaced(err error) error {
 
 // Fault returns a store that asks inject before each request and otherwise
 // does what st does. It can read, list, create, remove and amend what st can.
-func Fault(st store.Store, inject Injector) store.Store { return newFaulty(st, inject) }
-
-type faulty struct {
-	st     store.Store
-	inject Injector
-	can    store.Abilities
-}
-
-func newFaulty(st store.Store, inject Injector) *faulty {
-	f := &faulty{st: st, inject: inject}
-	below := st.Can()
-	f.can.Near = below.Near
-	if below.Create != nil {
-		f.can.Create = f.create
-	}
-	if below.List != nil {
-		f.can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-			if err := inject("list", prefix, -1, 0); err != nil {
-				return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
-			}
-			return below.List(ctx, prefix)
+func Fault(st store.Store, inject Injector) store.Store {
+	return newHooked(st, func(r request, act func(n int64) error) error {
+		injected := inject(r.op, r.name, r.off, r.n)
+		if injected == nil {
+			return act(r.n)
 		}
-	}
-	if below.Remove != nil {
-		f.can.Remove = func(ctx context.Context, name string) error {
-			if err := inject("remove", name, -1, 0); err != nil {
-				return err
-			}
-			return below.Remove(ctx, name)
+		switch cut, ok := errors.AsType[*Cut](injected); {
+		case r.op == "abort" || r.op == "release":
+			// These end it even so: the error is what is tested, and nothing must be
+			// left behind by it.
+			return errors.Join(injected, act(r.n))
+		case ok && (r.op == "read" || r.op == "write" || r.op == "patch"):
+			return errors.Join(injected, act(min(cut.Keep, r.n)))
 		}
-	}
-	if below.Amend != nil {
-		f.can.Amend = func(ctx context.Context, name string) (store.Amendment, error) {
-			if err := inject("amend", name, -1, 0); err != nil {
-				return nil, err
-			}
-			a, err := below.Amend(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			return &faultyAmendment{a, f, name}, nil
-		}
-	}
-	return f
-}
-
-func (f *faulty) Can() store.Abilities { return f.can }
-
-func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
-	if err := f.inject("open", name, -1, 0); err != nil {
-		return nil, err
-	}
-	o, err := f.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyObject{o, f, name}, nil
-}
-
-type faultyAmendment struct {
-	store.Amendment
-	f    *faulty
-	name string
-}
-
-func (a *faultyAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(a.f.inject("read", a.name, off, int64(len(p))), p, func(p []byte) error {
-		return a.Amendment.ReadAt(ctx, p, off)
-	})
-}
-
-func (a *faultyAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(a.f.inject("write", a.name, off, int64(len(p))), p, func(p []byte) error {
-		return a.Amendment.WriteAt(ctx, p, off)
-	})
-}
-
-func (a *faultyAmendment) Truncate(ctx context.Context, size int64) error {
-	if err := a.f.inject("truncate", a.name, size, 0); err != nil {
-		return err
-	}
-	return a.Amendment.Truncate(ctx, size)
-}
-
-func (a *faultyAmendment) Sync(ctx context.Context) error {
-	if err := a.f.inject("sync", a.name, -1, 0); err != nil {
-		return err
-	}
-	return a.Amendment.Sync(ctx)
-}
-
-// Close closes even where an error is injected, as Abort aborts.
-func (a *faultyAmendment) Close() error {
-	return errors.Join(a.f.inject("release", a.name, -1, 0), a.Amendment.Close())
-}
-
-// faultyRange does what is left of a request for all of p.
-func faultyRange(injected error, p []byte, do func(p []byte) error) error {
-	if injected == nil {
-		return do(p)
-	}
-	cut, ok := errors.AsType[*Cut](injected)
-	if !ok {
 		return injected
-	}
-	return errors.Join(injected, do(p[:min(cut.Keep, int64(len(p)))]))
-}
-
-type faultyObject struct {
-	store.Object
-	f    *faulty
-	name string
-}
-
-func (o *faultyObject) Info(ctx context.Context) (store.Info, error) {
-	if err := o.f.inject("info", o.name, -1, 0); err != nil {
-		return store.Info{}, err
-	}
-	return o.Object.Info(ctx)
-}
-
-func (o *faultyObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(o.f.inject("read", o.name, off, int64(len(p))), p, func(p []byte) error {
-		return o.Object.ReadAt(ctx, p, off)
 	})
-}
-
-// Can says that the object reads its ends as the one below does.
-func (o *faultyObject) Can() (can store.ObjectAbilities) {
-	if read := o.Object.Can().ReadEnd; read != nil {
-		can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (int, error) {
-			op := "head"
-			if tail {
-				op = "tail"
-			}
-			if err := o.f.inject(op, o.name, -1, int64(len(p))); err != nil {
-				return 0, err
-			}
-			return read(ctx, p, tail)
-		}
-	}
-	return can
-}
-
-func (f *faulty) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	if err := f.inject("create", name, -1, 0); err != nil {
-		return nil, err
-	}
-	w, err := store.CreateAs(ctx, f.st, name, wish)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyWriter{w: w, f: f, name: name}, nil
-}
-
-type faultyWriter struct {
-	w    store.Writer
-	f    *faulty
-	name string
-	size int64
-}
-
-func (w *faultyWriter) Write(p []byte) (int, error) {
-	injected := w.f.inject("write", w.name, w.size, int64(len(p)))
-	if injected != nil {
-		cut, ok := errors.AsType[*Cut](injected)
-		if !ok {
-			return 0, injected
-		}
-		p = p[:min(cut.Keep, int64(len(p)))]
-	}
-	n, err := w.w.Write(p)
-	w.size += int64(n)
-	return n, errors.Join(injected, err)
-}
-
-// Can says that the writer copies, rewinds and patches as the one below does.
-func (w *faultyWriter) Can() store.WriterAbilities {
-	below := w.w.Can()
-	can := store.WriterAbilities{PatchLimit: below.PatchLimit}
-	if below.WriteRange != nil {
-		can.WriteRange = func(ctx context.Context, from store.Object, off, n int64) error {
-			err := w.f.inject("write", w.name, w.size, n)
-			if err == nil {
-				err = below.WriteRange(ctx, from, off, n)
-			}
-			if err == nil {
-				w.size += n
-			}
-			return err
-		}
-	}
-	if below.Rewind != nil {
-		can.Rewind = func(to int64) error {
-			err := w.f.inject("rewind", w.name, to, 0)
-			if err == nil {
-				err = below.Rewind(to)
-			}
-			if err == nil {
-				w.size = to
-			}
-			return err
-		}
-	}
-	if below.Patch != nil {
-		can.Patch = func(ctx context.Context, p []byte, off int64) error {
-			return faultyRange(w.f.inject("patch", w.name, off, int64(len(p))), p, func(p []byte) error {
-				return below.Patch(ctx, p, off)
-			})
-		}
-	}
-	return can
-}
-
-func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
-	if err := w.f.inject("commit", w.name, -1, 0); err != nil {
-		return store.Info{}, err
-	}
-	return w.w.Commit(ctx)
-}
-
-// Abort aborts even where an error is injected: the error is what is tested,
-// and nothing must be left behind by it.
-func (w *faultyWriter) Abort() error {
-	return errors.Join(w.f.inject("abort", w.name, -1, 0), w.w.Abort())
 }

@@ -21,22 +21,25 @@ import (
 // file, the lines show every request that a change adds.
 func Trace(st store.Store, w io.Writer) store.Store {
 	var mu sync.Mutex
-	line := func(format string, args ...any) error {
-		mu.Lock()
-		defer mu.Unlock()
-		_, err := fmt.Fprintf(w, format+"\n", args...)
-		return err
-	}
-	t := newFaulty(st, func(op, name string, off, n int64) error {
-		switch op {
+	t := newHooked(st, func(r request, act func(n int64) error) error {
+		line := ""
+		switch r.op {
 		case "info":
-			return line("info %s", name)
+			line = "info " + r.name
 		case "read":
-			return line("read %s at %d+%d", name, off, n)
+			line = fmt.Sprintf("read %s at %d+%d", r.name, r.off, r.n)
 		case "head", "tail":
-			return line("%s %s %d", op, name, n)
+			line = fmt.Sprintf("%s %s %d", r.op, r.name, r.n)
+		default:
+			return act(r.n)
 		}
-		return nil
+		mu.Lock()
+		_, err := fmt.Fprintln(w, line)
+		mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return act(r.n)
 	})
 	below := st.Can()
 	t.can.Create, t.can.Amend = below.Create, below.Amend
