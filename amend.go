@@ -79,10 +79,8 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 		return 0, err
 	}
 	own := func(string) bool { return false }
-	if st, ok := m.st.(interface {
-		Owns(path, object string) bool
-	}); ok {
-		own = func(path string) bool { return st.Owns(path, m.name) }
+	if owns := m.st.Can().Owns; owns != nil {
+		own = func(path string) bool { return owns(path, m.name) }
 	}
 	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow, Stat: true}) {
 		err := n.Err

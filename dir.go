@@ -81,7 +81,7 @@ func (d *dirReader) Close() error                         { return nil }
 // process may have open.
 type dirStore struct{}
 
-func (dirStore) Near() bool { return true }
+func (dirStore) Can() store.Abilities { return store.Abilities{Near: true} }
 
 func (dirStore) Open(_ context.Context, name string) (store.Object, error) {
 	return looseFile(name), nil
@@ -111,3 +111,5 @@ func (f looseFile) ReadAt(_ context.Context, p []byte, off int64) error {
 }
 
 func (f looseFile) Close() error { return nil }
+
+func (f looseFile) Can() store.ObjectAbilities { return store.ObjectAbilities{} }

@@ -22,8 +22,8 @@ import (
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
-	"github.com/holdall/holdall/store/bucket/s3test"
 	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // buckets serves the buckets source and target, and returns stores of both.

@@ -33,7 +33,11 @@ type proven struct {
 }
 
 // Near keeps bytes from being cached.
-func (p *proven) Near() bool { return true }
+func (p *proven) Can() store.Abilities {
+	can := p.Mem.Can()
+	can.Near = true
+	return can
+}
 
 func (p *proven) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := p.Mem.Open(ctx, name)
@@ -47,6 +51,8 @@ type rotting struct {
 	store.Object
 	p *proven
 }
+
+func (rotting) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o rotting) ReadAt(ctx context.Context, b []byte, off int64) error {
 	err := o.Object.ReadAt(ctx, b, off)

@@ -714,6 +714,8 @@ type slow struct {
 	givenUp chan error
 }
 
+func (*slow) Can() store.Abilities { return store.Abilities{} }
+
 func (s *slow) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := s.Store.Open(ctx, name)
 	return slowObject{o, s}, err
@@ -723,6 +725,8 @@ type slowObject struct {
 	store.Object
 	s *slow
 }
+
+func (slowObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if !o.s.on.Load() {

@@ -67,14 +67,10 @@ func Scheme(address string) string {
 	return strings.ToLower(s)
 }
 
-// An Addresser can say where an object lies, in words that OpenAddress takes.
-type Addresser interface{ Address(name string) string }
-
-// AddressOf returns the address of an object of st, "" where st cannot say. It
-// is no secret: what a user name or a query in it was is left out.
+// AddressOf returns the address of an object of st, "" where st cannot say.
 func AddressOf(st Store, name string) string {
-	if a, ok := st.(Addresser); ok {
-		return a.Address(name)
+	if address := st.Can().Address; address != nil {
+		return address(name)
 	}
 	return ""
 }

@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// An Amender can change an object in place, one amendment at a time. It may say
-// of an object that it cannot, by an error wrapping errors.ErrUnsupported.
-type Amender interface {
-	Amend(ctx context.Context, name string) (Amendment, error)
-}
-
 // An Amendment is an object open for changing. While it is open nobody else's
 // Amend of the object succeeds: a *LockedError says who has it. It belongs to
 // one goroutine.
@@ -45,8 +39,8 @@ type Amendment interface {
 
 // Amend opens an object of st for changing.
 func Amend(ctx context.Context, st Store, name string) (Amendment, error) {
-	if a, ok := st.(Amender); ok {
-		return a.Amend(ctx, name)
+	if amend := st.Can().Amend; amend != nil {
+		return amend(ctx, name)
 	}
 	return nil, fmt.Errorf("change %q: objects of this store cannot be changed in place: %w", name, errors.ErrUnsupported)
 }

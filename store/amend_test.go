@@ -15,6 +15,8 @@ import (
 // readOnly hides all that a store can do but reading.
 type readOnly struct{ store.Store }
 
+func (readOnly) Can() store.Abilities { return store.Abilities{} }
+
 func TestStoreThatCannotAmendSaysSo(t *testing.T) {
 	_, err := store.Amend(t.Context(), readOnly{&storetest.Mem{}}, "dir/x")
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `change "dir/x": `) {
@@ -41,10 +43,16 @@ func TestLockedErrorTellsWhatIsKnown(t *testing.T) {
 // forward has writers that cannot patch.
 type forward struct{ *storetest.Mem }
 
-func (f forward) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := f.Mem.Create(ctx, name)
-	return struct{ store.Writer }{w}, err
+func (f forward) Can() store.Abilities {
+	return store.Abilities{Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := f.CreateAs(ctx, name, wish)
+		return forwardWriter{w}, err
+	}}
 }
+
+type forwardWriter struct{ store.Writer }
+
+func (forwardWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
 func TestStagedWriterPatchesIfTheOneBelowDoes(t *testing.T) {
 	for _, c := range []struct {
@@ -58,19 +66,21 @@ func TestStagedWriterPatchesIfTheOneBelowDoes(t *testing.T) {
 	} {
 		mem := &storetest.Mem{}
 		stage := store.NewStage(c.st(mem))
-		w, err := stage.Create(t.Context(), "x")
+		w, err := store.Create(t.Context(), stage, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write([]byte("0123456789")); err != nil {
 			t.Fatal(err)
 		}
-		if got := store.PatchLimit(w); got != c.limit {
-			t.Errorf("%s: expected a limit of %d, found %d", c.name, c.limit, got)
+		can := w.Can()
+		if can.PatchLimit != c.limit || (can.Patch != nil) != (c.limit > 0) || (can.Rewind != nil) != (c.limit > 0) {
+			t.Fatalf("%s: expected a limit of %d, found %d; patches: %v; rewinds: %v", c.name, c.limit, can.PatchLimit, can.Patch != nil, can.Rewind != nil)
 		}
-		err = w.(store.Patcher).Patch(t.Context(), []byte("ab"), 2)
-		if c.limit == 0 && !errors.Is(err, errors.ErrUnsupported) || c.limit > 0 && err != nil {
-			t.Errorf("%s: patch: found %v", c.name, err)
+		if c.limit > 0 {
+			if err := can.Patch(t.Context(), []byte("ab"), 2); err != nil {
+				t.Errorf("%s: patch: found %v", c.name, err)
+			}
 		}
 		info, err := w.Commit(t.Context())
 		if err != nil || info.Size != 10 {
@@ -79,10 +89,11 @@ func TestStagedWriterPatchesIfTheOneBelowDoes(t *testing.T) {
 		// What is finished waits as it is.
 		_, again := w.Commit(t.Context())
 		_, written := w.Write([]byte("more"))
-		for what, err := range map[string]error{
-			"commit": again, "write": written, "patch": w.(store.Patcher).Patch(t.Context(), []byte("ZZ"), 0),
-			"rewind": w.(store.Rewinder).Rewind(0),
-		} {
+		late := map[string]error{"commit": again, "write": written}
+		if c.limit > 0 {
+			late["patch"], late["rewind"] = can.Patch(t.Context(), []byte("ZZ"), 0), can.Rewind(0)
+		}
+		for what, err := range late {
 			if err == nil {
 				t.Errorf("%s: %s after commit: expected an error", c.name, what)
 			}

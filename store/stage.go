@@ -34,18 +34,51 @@ type Stage struct {
 // NewStage returns a stage over st.
 func NewStage(st Store) *Stage { return &Stage{Store: st} }
 
-// Create begins an object that Publish will make visible.
-func (s *Stage) Create(ctx context.Context, name string) (Writer, error) {
-	return s.CreateAs(ctx, name, Wishes{})
-}
+// Can says that a stage creates objects, which Publish will make visible, and that is all.
+func (s *Stage) Can() Abilities { return Abilities{Create: s.create} }
 
-// CreateAs is Create with wishes beyond those of the stage.
-func (s *Stage) CreateAs(ctx context.Context, name string, wish Wishes) (Writer, error) {
-	w, err := CreateAs(ctx, s.Store, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
+// create begins an object with wishes beyond those of the stage.
+func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, error) {
+	out, err := CreateAs(ctx, s.Store, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
 	if err != nil {
 		return nil, err
 	}
-	return &stagedWriter{Writer: w, stage: s, name: name}, nil
+	w := &stagedWriter{Writer: out, stage: s, name: name}
+	below := out.Can()
+	w.can.PatchLimit = below.PatchLimit
+	if write := below.WriteRange; write != nil {
+		w.can.WriteRange = func(ctx context.Context, from Object, off, n int64) error {
+			err := w.closed("write")
+			if err == nil {
+				err = write(ctx, from, off, n)
+			}
+			if err == nil {
+				w.size += n
+			}
+			return err
+		}
+	}
+	if rewind := below.Rewind; rewind != nil {
+		w.can.Rewind = func(to int64) error {
+			err := w.closed("rewind")
+			if err == nil {
+				err = rewind(to)
+			}
+			if err == nil {
+				w.size = to
+			}
+			return err
+		}
+	}
+	if patch := below.Patch; patch != nil {
+		w.can.Patch = func(ctx context.Context, p []byte, off int64) error {
+			if err := w.closed("patch"); err != nil {
+				return err
+			}
+			return patch(ctx, p, off)
+		}
+	}
+	return w, nil
 }
 
 // Names are what was staged.
@@ -103,7 +136,7 @@ func (s *Stage) Kept() int64 {
 	return s.kept
 }
 
-// Saved sums up what the writers that were finished say as a [Saver].
+// Saved sums up what the writers that were finished say that they saved.
 func (s *Stage) Saved() (copied, proven int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,6 +145,7 @@ func (s *Stage) Saved() (copied, proven int64) {
 
 type stagedWriter struct {
 	Writer
+	can   WriterAbilities
 	stage *Stage
 	name  string
 	size  int64
@@ -135,48 +169,7 @@ func (w *stagedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *stagedWriter) WriteRange(ctx context.Context, from Object, off, n int64) error {
-	rw, ok := w.Writer.(RangeWriter)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	if err := w.closed("write"); err != nil {
-		return err
-	}
-	err := rw.WriteRange(ctx, from, off, n)
-	if err == nil {
-		w.size += n
-	}
-	return err
-}
-
-func (w *stagedWriter) Rewind(to int64) error {
-	r, ok := w.Writer.(Rewinder)
-	if !ok {
-		return fmt.Errorf("rewind %s: %w", w.name, errors.ErrUnsupported)
-	}
-	if err := w.closed("rewind"); err != nil {
-		return err
-	}
-	if err := r.Rewind(to); err != nil {
-		return err
-	}
-	w.size = to
-	return nil
-}
-
-func (w *stagedWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	pw, ok := w.Writer.(Patcher)
-	if !ok {
-		return fmt.Errorf("patch %s: %w", w.name, errors.ErrUnsupported)
-	}
-	if err := w.closed("patch"); err != nil {
-		return err
-	}
-	return pw.Patch(ctx, p, off)
-}
-
-func (w *stagedWriter) PatchLimit() int64 { return PatchLimit(w.Writer) }
+func (w *stagedWriter) Can() WriterAbilities { return w.can }
 
 // Commit has the writer send what is left: a set may be of many objects, and the end
 // of each would wait in memory.
@@ -184,14 +177,17 @@ func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
 	if err := w.closed("commit"); err != nil {
 		return Info{}, err
 	}
-	if err := Finish(ctx, w.Writer); err != nil {
-		return Info{}, err
+	below := w.Writer.Can()
+	if below.Finish != nil {
+		if err := below.Finish(ctx); err != nil {
+			return Info{}, err
+		}
 	}
 	w.done = true
 	w.stage.mu.Lock()
 	defer w.stage.mu.Unlock()
-	if saver, ok := w.Writer.(Saver); ok {
-		copied, proven := saver.Saved()
+	if below.Saved != nil {
+		copied, proven := below.Saved()
 		w.stage.copied += copied
 		w.stage.proven += proven
 	}
@@ -209,8 +205,6 @@ func (w *stagedWriter) Abort() error {
 	defer w.stage.mu.Unlock()
 	return w.stage.end(w.Writer)
 }
-
-var _ Wisher = (*Stage)(nil)
 
 // Vacant refuses to write where a folder is. An archive that is one object
 // replaces another at once; one that is a folder of them cannot, and what is left

@@ -95,7 +95,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 		stage := store.NewStage(st)
 		finish(t, stage, "a")
 		finish(t, stage, "folder/b")
-		w, err := stage.Create(t.Context(), "never finished")
+		w, err := store.Create(t.Context(), stage, "never finished")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,14 +150,14 @@ func TestStagedWriterCopiesAndRewinds(t *testing.T) {
 	}
 	defer from.Close()
 	stage := store.NewStage(mem)
-	w, err := stage.Create(t.Context(), "x")
+	w, err := store.Create(t.Context(), stage, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := store.WriteRange(t.Context(), w, from, 2, 5); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.(store.Rewinder).Rewind(3); err != nil {
+	if err := w.Can().Rewind(3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write([]byte("abc")); err != nil {

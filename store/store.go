@@ -2,11 +2,19 @@
 //
 // It is a contract for those who implement a store; programs that only want
 // archives need package holdall. A [Store] is a flat namespace of objects.
-// Reading needs only Store and [Object]; everything else a store may be able
-// to do is an optional interface ([Header], [Tailer], [Filer], [Lister], [Creator],
-// [Remover], [RangeWriter], [Rewinder], [Patcher], [Amender], [Fetcher], [Near],
-// [Wisher], [Keeper], [Finisher], [Uploader], [Copier], [Pinner]) with a helper that falls back,
-// or says plainly that it cannot.
+// Reading needs only Store and [Object]. What else a store, an object or a [Writer]
+// can do it says by Can, which returns a struct of functions: [Abilities],
+// [ObjectAbilities] and [WriterAbilities]. A field that is nil is a thing that it
+// cannot do, so the zero struct is that of a store which is only read. A new ability
+// is a new field, and breaks nobody's store.
+//
+// Whoever uses a store calls the functions of this package ([List], [Create],
+// [ReadTail], [WriteRange] and others), which fall back where something is missing,
+// or say plainly that it cannot be done.
+//
+// Whoever wraps a store, an object or a writer by embedding it has its abilities
+// too, which then pass the wrapper by. A wrapper that changes something has a Can of
+// its own, which takes the struct of what it wraps and replaces what it changes.
 package store
 
 import (
@@ -25,6 +33,72 @@ type Store interface {
 	// object that is not there may only be found out by its first read,
 	// which then fails with an error wrapping fs.ErrNotExist.
 	Open(ctx context.Context, name string) (Object, error)
+
+	// Can returns what else the store can do.
+	Can() Abilities
+}
+
+// Abilities are what a store can do besides opening an object. All may be called in
+// parallel. A nil field is a thing that it cannot do.
+type Abilities struct {
+	// Near says that the store answers without a round trip, as a disk does:
+	// nothing is gained by joining its reads, keeping their answers or asking in
+	// parallel.
+	Near bool
+
+	// Address says where an object lies, in words that OpenAddress takes. It is no
+	// secret: what a user name or a query in it was is left out.
+	Address func(name string) string
+
+	// List enumerates the objects whose names begin with prefix, by name.
+	List func(ctx context.Context, prefix string) iter.Seq2[Info, error]
+
+	// Level tells what is directly below a prefix that is empty or ends in a slash,
+	// so that what is further below can be listed in parallel. It returns the
+	// branches of the prefix, in byte order, or reports that it has more than most.
+	Level func(ctx context.Context, prefix string, most int) (all []Branch, more bool, err error)
+
+	// OpenAs is Open of the version that info, of a listing, tells of, with no
+	// request for what is known: reads of another version fail with ErrChanged.
+	OpenAs func(ctx context.Context, info Info) (Object, error)
+
+	// Fetch asks at once for what later reads will find. It returns when all answers
+	// are there, or errors, which the reads will meet again. What was fetched may be
+	// forgotten after release.
+	Fetch func(ctx context.Context, want []Range) (release func())
+
+	// Create begins an object. A store that cannot see to it that an object is
+	// created once says so by an error wrapping errors.ErrUnsupported; one that
+	// cannot resume begins anew.
+	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
+
+	// Remove deletes an object. A name that is not there wraps fs.ErrNotExist.
+	Remove func(ctx context.Context, name string) error
+
+	// Amend opens an object for changes in place, one amendment at a time. It may
+	// say of an object that it cannot, by an error wrapping errors.ErrUnsupported.
+	Amend func(ctx context.Context, name string) (Amendment, error)
+
+	// Unfinished enumerates the uploads of names that begin with prefix, by whomever
+	// they were begun. It does not tell which of them somebody is still at work on.
+	// Whoever has it has Abandon, too.
+	Unfinished func(ctx context.Context, prefix string) iter.Seq2[Upload, error]
+
+	// Abandon takes an upload away. One that is gone is no error.
+	Abandon func(ctx context.Context, u Upload) error
+
+	// CopiesFrom reports whether the store copies ranges of what lies at an address
+	// itself, without their bytes passing through this program.
+	CopiesFrom func(address string) bool
+
+	// Owns reports whether the file at path, of this machine, is the object of that
+	// name or what the store keeps beside it. Whoever packs a folder that the
+	// archive is written into asks, lest it pack itself.
+	Owns func(path, object string) bool
+
+	// Adopt makes an object of an open file of this machine, so that a writer of the
+	// store can copy it without reading it. Closing the object closes f.
+	Adopt func(f *os.File) (Object, error)
 }
 
 // An Object is one version of the bytes behind a name. If they change while
@@ -40,82 +114,28 @@ type Object interface {
 
 	// Close releases the object. Reads after it fail.
 	Close() error
+
+	// Can returns what else the object can do.
+	Can() ObjectAbilities
 }
 
-// Info describes one version of an object.
-type Info struct {
-	Name    string
-	Size    int64
-	ModTime time.Time
-	Version string // ETag, generation, or inode and times: equal means same bytes
-}
+// ObjectAbilities are what an object can do besides reading a range. A nil field is a
+// thing that it cannot do.
+type ObjectAbilities struct {
+	// ReadEnd reads the first, or with tail the last, len(p) bytes into the front of
+	// p, or all of the object if it is shorter, and returns how many there were. It
+	// is for objects whose size is not known before, and saves the request that
+	// would ask for it.
+	ReadEnd func(ctx context.Context, p []byte, tail bool) (n int, err error)
 
-// A Tailer can read the end of an object before its size is known, which saves
-// the request that would ask for it.
-type Tailer interface {
-	// ReadTail reads the last len(p) bytes into the front of p, or all of
-	// the object if it is shorter, and returns how many there were.
-	ReadTail(ctx context.Context, p []byte) (n int, err error)
-}
+	// File returns the open file of this machine that the object is, of which the
+	// system can hand on a range without passing the bytes through this program; or
+	// ErrChanged if it is known to have changed. Like ReadAt it may look for that now
+	// and then only; whoever reads of it does not look. It belongs to the object.
+	File func(ctx context.Context) (*os.File, error)
 
-// A Header can read the beginning of an object before its size is known.
-type Header interface {
-	// ReadHead reads the first len(p) bytes, or all of the object if it is
-	// shorter, and returns how many there were.
-	ReadHead(ctx context.Context, p []byte) (n int, err error)
-}
-
-// A Filer is an Object that is an open file of this machine, of which the system can
-// hand on a range without passing the bytes through this program.
-type Filer interface {
-	// File returns the file, or ErrChanged if it is known to have changed. Like ReadAt it
-	// may look for that now and then only; whoever reads of it does not look. It belongs
-	// to the object.
-	File(ctx context.Context) (*os.File, error)
-}
-
-// A Fetcher can read ahead: what is asked for with Fetch is asked for at once, and
-// later reads find it. It returns when all answers are there, or errors, which
-// the reads will meet again. What was fetched may be forgotten after release.
-type Fetcher interface {
-	Fetch(ctx context.Context, want []Range) (release func())
-}
-
-// A Range is a run of bytes at the beginning or, if Tail, at the end of an object.
-type Range struct {
-	Name string
-	Tail bool
-	Len  int
-}
-
-// A Lister can enumerate the objects whose names begin with prefix, by name.
-type Lister interface {
-	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
-}
-
-// A Leveler can tell what is directly below a prefix that is empty or ends in a slash, so
-// that what is further below can be listed in parallel.
-type Leveler interface {
-	// Level returns the branches of a prefix, in byte order, or reports that it has
-	// more than most.
-	Level(ctx context.Context, prefix string, most int) (all []Branch, more bool, err error)
-}
-
-// A Branch is an object, or all objects whose names begin with the Name, which then ends
-// in a slash.
-type Branch struct {
-	Info
-	All bool
-}
-
-// A Creator can write objects.
-type Creator interface {
-	Create(ctx context.Context, name string) (Writer, error)
-}
-
-// A Remover can delete objects. A name that is not there wraps fs.ErrNotExist.
-type Remover interface {
-	Remove(ctx context.Context, name string) error
+	// Inner is the object that this one is a view of, byte for byte.
+	Inner Object
 }
 
 // A Writer writes one object from front to back. Nothing is visible under the
@@ -126,20 +146,68 @@ type Writer interface {
 	io.Writer
 	Commit(ctx context.Context) (Info, error)
 	Abort() error
+
+	// Can returns what else the writer can do.
+	Can() WriterAbilities
 }
 
-// A RangeWriter can append a range of another object without passing the bytes
-// through this program: copy_file_range on a disk, UploadPartCopy in a bucket.
-type RangeWriter interface {
-	// WriteRange returns errors.ErrUnsupported, having written nothing,
-	// where it cannot do better than reading and writing.
-	WriteRange(ctx context.Context, from Object, off, n int64) error
+// WriterAbilities are what a writer can do besides writing on. A nil field is a thing
+// that it cannot do.
+type WriterAbilities struct {
+	// WriteRange appends a range of another object without passing the bytes through
+	// this program: copy_file_range on a disk, UploadPartCopy in a bucket. It returns
+	// errors.ErrUnsupported, having written nothing, where it cannot do better than
+	// reading and writing.
+	WriteRange func(ctx context.Context, from Object, off, n int64) error
+
+	// Rewind takes back the end of what was written, so that a source that broke off
+	// halfway leaves no dead bytes.
+	Rewind func(to int64) error
+
+	// Patch replaces len(p) bytes from off on that were written earlier, until
+	// Commit. It cannot lengthen the object, and reaches no further than PatchLimit.
+	// If it fails half way nothing more can be done than to Abort.
+	Patch func(ctx context.Context, p []byte, off int64) error
+
+	// PatchLimit is how many bytes from the beginning can be replaced: all on a
+	// disk, those of its first part in a bucket, none without Patch.
+	PatchLimit int64
+
+	// Keep ends the writer as Abort does, but what was sent stays, for a writer of
+	// the same name that wishes to Resume. It tells how many bytes these are. Of none
+	// nothing stays.
+	Keep func() (int64, error)
+
+	// Finish tells the writer that no more comes, long before its object is to
+	// appear: it sends what is left, and needs little memory from then on. Only
+	// Commit, Abort and Keep may follow.
+	Finish func(ctx context.Context) error
+
+	// Saved tells how many bytes did not pass through this program: those that the
+	// store copied by itself, and those that it was proven to have.
+	Saved func() (copied, proven int64)
 }
 
-// A Rewinder can take back the end of what was written, so that a source that
-// broke off halfway leaves no dead bytes.
-type Rewinder interface {
-	Rewind(to int64) error
+// Info describes one version of an object.
+type Info struct {
+	Name    string
+	Size    int64
+	ModTime time.Time
+	Version string // ETag, generation, or inode and times: equal means same bytes
+}
+
+// A Range is a run of bytes at the beginning or, if Tail, at the end of an object.
+type Range struct {
+	Name string
+	Tail bool
+	Len  int
+}
+
+// A Branch is an object, or all objects whose names begin with the Name, which then ends
+// in a slash.
+type Branch struct {
+	Info
+	All bool
 }
 
 // ErrChanged means an object's bytes changed while it was being read.
@@ -147,43 +215,52 @@ var ErrChanged = errors.New("changed while it was being read")
 
 // ReadTail reads the last len(p) bytes of o, or all of it if it is shorter.
 func ReadTail(ctx context.Context, o Object, p []byte) (int, error) {
-	if t, ok := o.(Tailer); ok {
-		return t.ReadTail(ctx, p)
-	}
-	info, err := o.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n := min(int64(len(p)), info.Size)
-	return int(n), o.ReadAt(ctx, p[:n], info.Size-n)
+	return readEnd(ctx, o, p, true)
 }
 
 // ReadHead reads the first len(p) bytes of o, or all of it if it is shorter.
 func ReadHead(ctx context.Context, o Object, p []byte) (int, error) {
-	if h, ok := o.(Header); ok {
-		return h.ReadHead(ctx, p)
+	return readEnd(ctx, o, p, false)
+}
+
+func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
+	if read := o.Can().ReadEnd; read != nil {
+		return read(ctx, p, tail)
 	}
 	info, err := o.Info(ctx)
 	if err != nil {
 		return 0, err
 	}
-	n := min(int64(len(p)), info.Size)
-	return int(n), o.ReadAt(ctx, p[:n], 0)
+	n, off := min(int64(len(p)), info.Size), int64(0)
+	if tail {
+		off = info.Size - n
+	}
+	return int(n), o.ReadAt(ctx, p[:n], off)
+}
+
+// Inner finds an object of a type in o and what that is a view of.
+func Inner[O Object](o Object) (found O, ok bool) {
+	for o != nil && !ok {
+		if found, ok = o.(O); !ok {
+			o = o.Can().Inner
+		}
+	}
+	return found, ok
 }
 
 // Fetch reads ahead where st can: behind a network, several requests at once take
 // as long as one.
 func Fetch(ctx context.Context, st Store, want []Range) (release func()) {
-	if f, ok := st.(Fetcher); ok {
-		return f.Fetch(ctx, want)
+	if fetch := st.Can().Fetch; fetch != nil {
+		return fetch(ctx, want)
 	}
 	return func() {}
 }
 
 // List enumerates the objects of st whose names begin with prefix.
 func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
-	if l, ok := st.(Lister); ok {
-		return l.List(ctx, prefix)
+	if list := st.Can().List; list != nil {
+		return list(ctx, prefix)
 	}
 	return func(yield func(Info, error) bool) {
 		yield(Info{}, fmt.Errorf("list %q: %w", prefix, errors.ErrUnsupported))
@@ -192,16 +269,21 @@ func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 
 // Create begins a new object in st.
 func Create(ctx context.Context, st Store, name string) (Writer, error) {
-	if c, ok := st.(Creator); ok {
-		return c.Create(ctx, name)
+	return CreateAs(ctx, st, name, Wishes{})
+}
+
+// CreateAs begins a new object in st, as wished.
+func CreateAs(ctx context.Context, st Store, name string, wish Wishes) (Writer, error) {
+	if create := st.Can().Create; create != nil {
+		return create(ctx, name, wish)
 	}
 	return nil, fmt.Errorf("create %q: this store is read-only: %w", name, errors.ErrUnsupported)
 }
 
 // Remove deletes an object of st.
 func Remove(ctx context.Context, st Store, name string) error {
-	if r, ok := st.(Remover); ok {
-		return r.Remove(ctx, name)
+	if remove := st.Can().Remove; remove != nil {
+		return remove(ctx, name)
 	}
 	return fmt.Errorf("remove %q: this store is read-only: %w", name, errors.ErrUnsupported)
 }
@@ -218,9 +300,8 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 	if n == 0 {
 		return nil
 	}
-	if rw, ok := w.(RangeWriter); ok {
-		err := rw.WriteRange(ctx, from, off, n)
-		if !errors.Is(err, errors.ErrUnsupported) {
+	if write := w.Can().WriteRange; write != nil {
+		if err := write(ctx, from, off, n); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -238,12 +319,5 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 	return nil
 }
 
-// A Near store answers without a round trip, as a disk does: nothing is gained
-// by joining its reads, keeping their answers or asking in parallel.
-type Near interface{ Near() bool }
-
-// IsNear reports whether st says that it is Near.
-func IsNear(st Store) bool {
-	n, ok := st.(Near)
-	return ok && n.Near()
-}
+// IsNear reports whether st answers without a round trip.
+func IsNear(st Store) bool { return st.Can().Near }

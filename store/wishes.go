@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"iter"
 	"time"
 )
 
@@ -25,62 +23,12 @@ type Wishes struct {
 	Resume bool
 }
 
-// A Wisher creates objects as wished.
-type Wisher interface {
-	CreateAs(ctx context.Context, name string, wish Wishes) (Writer, error)
-}
-
-// CreateAs begins a new object in st. A store that cannot see to it that an object
-// is created once says so by an error wrapping errors.ErrUnsupported; one that
-// cannot resume begins anew.
-func CreateAs(ctx context.Context, st Store, name string, wish Wishes) (Writer, error) {
-	if wish == (Wishes{}) {
-		return Create(ctx, st, name)
-	}
-	if w, ok := st.(Wisher); ok {
-		return w.CreateAs(ctx, name, wish)
-	}
-	if wish.Once {
-		return nil, fmt.Errorf("create %q: this store cannot refuse to replace an object: %w", name, errors.ErrUnsupported)
-	}
-	return Create(ctx, st, name)
-}
-
-// A Keeper is a Writer that can end without its work being lost.
-type Keeper interface {
-	// Keep ends the writer as Abort does, but what was sent stays, for a writer of
-	// the same name that wishes to Resume. It tells how many bytes these are. Of
-	// none nothing stays.
-	Keep() (int64, error)
-}
-
 // Keep ends w and keeps what was sent, where the store can; else it aborts w.
 func Keep(w Writer) (kept int64, err error) {
-	if k, ok := w.(Keeper); ok {
-		return k.Keep()
+	if keep := w.Can().Keep; keep != nil {
+		return keep()
 	}
 	return 0, w.Abort()
-}
-
-// A Finisher is a Writer that can be told that no more comes, long before its
-// object is to appear, and needs little memory from then on.
-type Finisher interface {
-	// Finish sends what is left. Only Commit, Abort and Keep may follow.
-	Finish(ctx context.Context) error
-}
-
-// Finish tells w that no more comes.
-func Finish(ctx context.Context, w Writer) error {
-	if f, ok := w.(Finisher); ok {
-		return f.Finish(ctx)
-	}
-	return nil
-}
-
-// A Saver is a Writer that knows which of its bytes did not pass through this program:
-// those that the store copied by itself, and those that it was proven to have.
-type Saver interface {
-	Saved() (copied, proven int64)
 }
 
 // An Upload is an object that was begun and neither committed nor aborted, and takes
@@ -91,26 +39,17 @@ type Upload struct {
 	Begun time.Time
 }
 
-// An Uploader knows what was begun in it, by whomever.
-type Uploader interface {
-	// Unfinished enumerates the uploads of names that begin with prefix. It does
-	// not tell which of them somebody is still at work on.
-	Unfinished(ctx context.Context, prefix string) iter.Seq2[Upload, error]
-	// Abandon takes one away. One that is gone is no error.
-	Abandon(ctx context.Context, u Upload) error
-}
-
 // Abandon takes away the uploads of names that begin with prefix which were begun
-// before a time, and tells how many. A store that is no Uploader has none.
+// before a time, and tells how many. A store that cannot tell has none.
 func Abandon(ctx context.Context, st Store, prefix string, before time.Time) (n int, err error) {
-	up, ok := st.(Uploader)
-	if !ok {
+	can := st.Can()
+	if can.Unfinished == nil {
 		return 0, nil
 	}
 	var old []Upload // what is listed does not change under the listing
 	flush := func() error {
 		for _, u := range old {
-			if err := up.Abandon(ctx, u); err != nil {
+			if err := can.Abandon(ctx, u); err != nil {
 				return err
 			}
 			n++
@@ -118,7 +57,7 @@ func Abandon(ctx context.Context, st Store, prefix string, before time.Time) (n 
 		old = old[:0]
 		return nil
 	}
-	for u, err := range up.Unfinished(ctx, prefix) {
+	for u, err := range can.Unfinished(ctx, prefix) {
 		if err != nil {
 			return n, err
 		}
@@ -137,31 +76,17 @@ func Abandon(ctx context.Context, st Store, prefix string, before time.Time) (n 
 // maxOld is how many uploads are remembered before they are taken away.
 const maxOld = 10_000
 
-// A Copier is a store that copies ranges of objects itself, without their bytes passing
-// through this program.
-type Copier interface {
-	// CopiesFrom reports whether it does of what lies at an address.
-	CopiesFrom(address string) bool
-}
-
 // CopiesFrom reports whether st copies ranges of what lies at an address itself.
 func CopiesFrom(st Store, address string) bool {
-	c, ok := st.(Copier)
-	return ok && c.CopiesFrom(address)
+	copies := st.Can().CopiesFrom
+	return copies != nil && copies(address)
 }
 
-// A Pinner opens an object as it was listed, with no request for what is known.
-type Pinner interface {
-	// OpenAs is Open of the version that info tells of: reads of another fail
-	// with ErrChanged.
-	OpenAs(ctx context.Context, info Info) (Object, error)
-}
-
-// OpenAs opens an object as it was listed. A store that is no Pinner is asked what
-// is there now.
+// OpenAs opens an object as it was listed. A store that cannot do so by itself is
+// asked what is there now.
 func OpenAs(ctx context.Context, st Store, info Info) (Object, error) {
-	if p, ok := st.(Pinner); ok {
-		return p.OpenAs(ctx, info)
+	if open := st.Can().OpenAs; open != nil {
+		return open(ctx, info)
 	}
 	o, err := st.Open(ctx, info.Name)
 	if err != nil {

@@ -35,9 +35,8 @@ const (
 // page, finds out what is directly below its prefix, goes on with the branch where it is,
 // and leaves the later ones to them.
 type forest struct {
-	st    store.Lister
-	level store.Leveler
-	page  int
+	can  store.Abilities // what is listed, by List and Level
+	page int
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -73,14 +72,13 @@ type block struct {
 // branches yields the objects of a store in byte order, listed in parallel where the store
 // can tell what is directly below a prefix.
 func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[store.Info, error] {
-	level, ok := st.(store.Leveler)
-	l, can := st.(store.Lister)
-	if !ok || !can {
+	can := st.Can()
+	if can.List == nil || can.Level == nil {
 		return store.List(ctx, st, "")
 	}
 	return func(yield func(store.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		f := &forest{st: l, level: level, page: page, most: most, first: &twig{}, waiting: 1}
+		f := &forest{can: can, page: page, most: most, first: &twig{}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
 		defer f.discard()
@@ -157,7 +155,7 @@ func (f *forest) list(ctx context.Context, w *twig) {
 	end := w.prefix // what a name must begin with to be this twig's
 	whole := false  // it has no branches that others could list
 	var err error
-	for info, lerr := range f.st.List(ctx, w.prefix) {
+	for info, lerr := range f.can.List(ctx, w.prefix) {
 		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) {
 			break
 		}
@@ -195,7 +193,7 @@ func (f *forest) list(ctx context.Context, w *twig) {
 // branch that has the name, which is all that is left of the twig, or that nothing is.
 // The same prefix means that there is nothing to be left.
 func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below string, over bool) {
-	all, more, err := f.level.Level(ctx, prefix, maxBranches)
+	all, more, err := f.can.Level(ctx, prefix, maxBranches)
 	if more || err != nil {
 		return prefix, false // what is listed goes on, and tells what is wrong
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // listing returns what a source lists.

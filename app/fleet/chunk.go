@@ -278,14 +278,14 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 // tidy takes away what others had sent of the archive: it is there now. Nothing depends
 // on it.
 func (j *job) tidy(ctx context.Context, name string) {
-	up, ok := j.target.(store.Uploader)
-	if !ok {
+	can := j.target.Can()
+	if can.Unfinished == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var ours []store.Upload // what is listed does not change under the listing
-	for u, err := range up.Unfinished(ctx, name) {
+	for u, err := range can.Unfinished(ctx, name) {
 		if err != nil {
 			break
 		}
@@ -294,7 +294,7 @@ func (j *job) tidy(ctx context.Context, name string) {
 		}
 	}
 	for _, u := range ours {
-		_ = up.Abandon(ctx, u)
+		_ = can.Abandon(ctx, u)
 	}
 }
 

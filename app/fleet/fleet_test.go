@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/catalog"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // bundle is packed in parts. Its plan is called as that of the other tests.

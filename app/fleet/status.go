@@ -72,8 +72,8 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	up, ok := j.target.(store.Uploader)
-	if !ok {
+	can := j.target.Can()
+	if can.Unfinished == nil {
 		return 0, nil
 	}
 	head, _ := j.around()
@@ -81,7 +81,7 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 		head = strings.TrimSuffix(j.whole(0), path.Ext(j.whole(0)))
 	}
 	var found []store.Upload
-	for u, err := range up.Unfinished(ctx, head) {
+	for u, err := range can.Unfinished(ctx, head) {
 		if err != nil {
 			return 0, err
 		}
@@ -91,7 +91,7 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	}
 	var errs []error
 	for _, u := range found {
-		errs = append(errs, up.Abandon(ctx, u))
+		errs = append(errs, can.Abandon(ctx, u))
 	}
 	return len(found), errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/app/catalog"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // workEnv makes this program a worker on a catalogue, to be killed.

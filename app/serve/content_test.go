@@ -332,7 +332,7 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 // near makes a store near: nothing is kept of it.
 type near struct{ store.Store }
 
-func (near) Near() bool { return true }
+func (near) Can() store.Abilities { return store.Abilities{Near: true} }
 
 func TestChangedArchiveIsAnError(t *testing.T) {
 	dir := t.TempDir()
@@ -372,15 +372,19 @@ func newHuge(far bool) *huge {
 	return &huge{tail: binary.LittleEndian.AppendUint32([]byte(index), uint32(len(index))), far: far}
 }
 
-func (h *huge) Near() bool                                         { return !h.far }
-func (h *huge) Open(context.Context, string) (store.Object, error) { return h, nil }
-func (h *huge) Close() error                                       { return nil }
+func (h *huge) Can() store.Abilities                               { return store.Abilities{Near: !h.far} }
+func (h *huge) Open(context.Context, string) (store.Object, error) { return hugeObject{h}, nil }
 
-func (h *huge) Info(context.Context) (store.Info, error) {
+type hugeObject struct{ *huge }
+
+func (h hugeObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+func (h hugeObject) Close() error               { return nil }
+
+func (h hugeObject) Info(context.Context) (store.Info, error) {
 	return store.Info{Name: "x", Size: hugeSize + int64(len(h.tail)), Version: "1"}, nil
 }
 
-func (h *huge) ReadAt(ctx context.Context, p []byte, off int64) error {
+func (h hugeObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	clear(p)
 	end := off + int64(len(p))
 	if end > hugeSize {

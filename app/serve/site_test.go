@@ -322,16 +322,20 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 // endless is an archive whose one file has a gibibyte of nothing.
 type endless struct{}
 
-func (endless) Near() bool { return true }
+func (endless) Can() store.Abilities { return store.Abilities{Near: true} }
 func (endless) Open(context.Context, string) (store.Object, error) {
-	return endless{}, nil
+	return nothing{}, nil
 }
-func (endless) Info(context.Context) (store.Info, error) { return store.Info{Size: 1 << 30}, nil }
-func (endless) ReadAt(_ context.Context, p []byte, _ int64) error {
+
+type nothing struct{}
+
+func (nothing) Can() store.ObjectAbilities               { return store.ObjectAbilities{} }
+func (nothing) Info(context.Context) (store.Info, error) { return store.Info{Size: 1 << 30}, nil }
+func (nothing) ReadAt(_ context.Context, p []byte, _ int64) error {
 	clear(p)
 	return nil
 }
-func (endless) Close() error { return nil }
+func (nothing) Close() error { return nil }
 
 // Who reads slowly is waited for while he reads, and holds up nobody; who reads nothing
 // is left.

@@ -77,8 +77,8 @@ type pinned struct {
 	in   catalog.Archive
 }
 
-// Near passes through.
-func (p *pinned) Near() bool { return store.IsNear(p.Store) }
+// Can says that it is as near as the store below, and only read.
+func (p *pinned) Can() store.Abilities { return store.Abilities{Near: store.IsNear(p.Store)} }
 
 func (p *pinned) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := p.Store.Open(ctx, name)
@@ -93,6 +93,8 @@ type pinnedObject struct {
 	p    *pinned
 	same atomic.Bool // the versions were compared
 }
+
+func (o *pinnedObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o *pinnedObject) ReadAt(ctx context.Context, b []byte, off int64) error {
 	err := o.Object.ReadAt(ctx, b, off)

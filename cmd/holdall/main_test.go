@@ -20,7 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdall/holdall/app/catalog/pgtest"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts")

@@ -492,13 +492,13 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 	if dir := strings.TrimSuffix(prefix, "/"); dir != "" && looksLikeOne(ctx, st, dir) {
 		return placed{source: a.sourceIn(st, dir, archiveName(address), store.Redact(address), store.Info{})}, nil
 	}
-	leveler, ok := st.(store.Leveler)
-	if !ok {
+	level := st.Can().Level
+	if level == nil {
 		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
 	}
 	isArchive := map[string]bool{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
-		branches, more, err := leveler.Level(ctx, prefix, maxInPrefix)
+		branches, more, err := level(ctx, prefix, maxInPrefix)
 		if err != nil {
 			return nil, err
 		}

@@ -54,9 +54,13 @@ func TestOneDeadByteDoesNotMakeEndsAmbiguous(t *testing.T) {
 // noRewind is a store whose writers cannot go back, as a bucket's cannot.
 type noRewind struct{ *storetest.Mem }
 
-func (s noRewind) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := s.Mem.Create(ctx, name)
+func (s noRewind) Can() store.Abilities { return store.Abilities{Create: s.create} }
+
+func (s noRewind) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	w, err := s.Mem.CreateAs(ctx, name, wish)
 	return onlyWriter{w}, err
 }
 
 type onlyWriter struct{ store.Writer }
+
+func (onlyWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }

@@ -299,13 +299,18 @@ type sparse struct {
 	read int64 // bytes asked for
 }
 
-func (s *sparse) Open(context.Context, string) (store.Object, error) { return s, nil }
-func (s *sparse) Close() error                                       { return nil }
-func (s *sparse) Info(context.Context) (store.Info, error) {
+func (s *sparse) Can() store.Abilities                               { return store.Abilities{} }
+func (s *sparse) Open(context.Context, string) (store.Object, error) { return zeros{s}, nil }
+
+type zeros struct{ *sparse }
+
+func (s zeros) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+func (s zeros) Close() error               { return nil }
+func (s zeros) Info(context.Context) (store.Info, error) {
 	return store.Info{Name: "x.caf", Size: s.size}, nil
 }
 
-func (s *sparse) ReadAt(_ context.Context, p []byte, off int64) error {
+func (s zeros) ReadAt(_ context.Context, p []byte, off int64) error {
 	if off < 0 || off+int64(len(p)) > s.size {
 		return io.ErrUnexpectedEOF
 	}

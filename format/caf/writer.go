@@ -264,7 +264,7 @@ func (w *archiveWriter) section(ctx context.Context, s *format.Section) error {
 	}
 	if err := store.WriteRange(ctx, w.out, s.Object, s.Off, s.N); err != nil {
 		// How much arrived is not known: without a way back nothing may follow.
-		if r, ok := w.out.(store.Rewinder); !ok || r.Rewind(w.pos) != nil {
+		if rewind := w.out.Can().Rewind; rewind == nil || rewind(w.pos) != nil {
 			w.err = err
 		}
 		return err
@@ -283,10 +283,8 @@ func (w *archiveWriter) takeBack(start int64) {
 		w.pos = start
 		return
 	}
-	if r, ok := w.out.(store.Rewinder); ok {
-		if err := r.Rewind(start); err == nil {
-			w.buf, w.pos = w.buf[:0], start
-		}
+	if rewind := w.out.Can().Rewind; rewind != nil && rewind(start) == nil {
+		w.buf, w.pos = w.buf[:0], start
 	}
 }
 

@@ -24,9 +24,11 @@ import (
 // onward is a store whose writers cannot take back.
 type onward struct{ *storetest.Mem }
 
-func (o onward) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := o.Mem.Create(ctx, name)
-	return struct{ store.Writer }{w}, err
+func (o onward) Can() store.Abilities { return store.Abilities{Create: o.create} }
+
+func (o onward) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	w, err := o.Mem.CreateAs(ctx, name, wish)
+	return onlyWriter{w}, err
 }
 
 // gocafIndex is an index as the reference reads it.

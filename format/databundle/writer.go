@@ -456,13 +456,13 @@ func (w *writer) back(m mark) error {
 	if to == s.at {
 		return nil
 	}
-	var rewinder store.Rewinder
+	var rewind func(to int64) error
 	if s.obj != nil {
-		rewinder, _ = s.obj.(store.Rewinder)
+		rewind = s.obj.Can().Rewind
 	}
 	switch {
-	case rewinder != nil:
-		if err := rewinder.Rewind(s.dataOff + to); err != nil {
+	case rewind != nil:
+		if err := rewind(s.dataOff + to); err != nil {
 			return err
 		}
 	case s.scratch != nil:

@@ -16,10 +16,16 @@ import (
 // taken back, as when it goes to a bucket part by part.
 type onward struct{ *storetest.Mem }
 
-func (o onward) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := o.Mem.Create(ctx, name)
-	return struct{ store.Writer }{w}, err
+func (o onward) Can() store.Abilities {
+	return store.Abilities{Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := o.Mem.CreateAs(ctx, name, wish)
+		return onwardWriter{w}, err
+	}}
 }
+
+type onwardWriter struct{ store.Writer }
+
+func (onwardWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
 var errSource = errors.New("the source broke")
 

@@ -74,7 +74,8 @@ func (o asObject) Info(context.Context) (store.Info, error) { return store.Info{
 func (o asObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.f.ReadAt(ctx, p, off)
 }
-func (o asObject) Close() error { return nil }
+func (o asObject) Close() error               { return nil }
+func (o asObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *tarMedium, err error) {
 	f, err := store.Amend(ctx, st, name)

@@ -25,7 +25,7 @@ import (
 type tarSink struct {
 	name  string
 	out   store.Writer
-	patch store.Patcher
+	patch func(ctx context.Context, p []byte, off int64) error
 	wait  format.Scratch // members, where nothing can be written before the front
 	plain bool
 
@@ -55,8 +55,8 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 		return nil, err
 	}
 	t := &tarSink{name: name, out: out, plain: o.NoDigests, buf: make([]byte, 64<<10), gather: make([]byte, 0, writeBlock)}
-	limit := store.PatchLimit(out)
-	t.patch, _ = out.(store.Patcher)
+	limit := out.Can().PatchLimit
+	t.patch = out.Can().Patch
 	if limit < frontLen {
 		t.patch = nil
 		if t.wait, err = o.Scratch(); err != nil {
@@ -252,7 +252,7 @@ func (t *tarSink) section(ctx context.Context, s *format.Section) error {
 		return err
 	}
 	if err := store.WriteRange(ctx, t.out, s.Object, s.Off, s.N); err != nil {
-		if r, ok := t.out.(store.Rewinder); !ok || r.Rewind(t.pos) != nil {
+		if rewind := t.out.Can().Rewind; rewind == nil || rewind(t.pos) != nil {
 			t.err = err // how much arrived is not known
 		}
 		return err
@@ -278,7 +278,7 @@ func (t *tarSink) takeBack(start int64, cause error) {
 		t.pos = start
 		return
 	}
-	if r, ok := t.out.(store.Rewinder); ok && r.Rewind(start) == nil {
+	if rewind := t.out.Can().Rewind; rewind != nil && rewind(start) == nil {
 		t.pos = start
 		return
 	}
@@ -370,7 +370,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		if err := t.flush(); err != nil {
 			return err
 		}
-		return t.patch.Patch(ctx, p, 0)
+		return t.patch(ctx, p, 0)
 	}
 	// Behind the members then. The room in front is given up.
 	var unused []byte
@@ -395,7 +395,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return t.patch.Patch(ctx, append(entryBlocks(f, len(index), len(rfs)), unused...), 0)
+	return t.patch(ctx, append(entryBlocks(f, len(index), len(rfs)), unused...), 0)
 }
 
 // finishWaiting writes the front, and behind it what waited.

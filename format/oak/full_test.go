@@ -16,8 +16,10 @@ type fullStore struct {
 	left int
 }
 
-func (s *fullStore) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := s.Mem.Create(ctx, name)
+func (s *fullStore) Can() store.Abilities { return store.Abilities{Create: s.create} }
+
+func (s *fullStore) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	w, err := s.Mem.CreateAs(ctx, name, wish)
 	return &fullWriter{w, s}, err
 }
 
@@ -25,6 +27,8 @@ type fullWriter struct {
 	store.Writer
 	s *fullStore
 }
+
+func (w *fullWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
 func (w *fullWriter) Write(p []byte) (int, error) {
 	if w.s.left -= len(p); w.s.left < 0 {

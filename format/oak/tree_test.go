@@ -342,7 +342,7 @@ func factOf(about holdall.About, key string) string {
 // near is a store at hand, of which small parts cost little.
 type near struct{ store.Store }
 
-func (near) Near() bool { return true }
+func (near) Can() store.Abilities { return store.Abilities{Near: true} }
 
 // A path costs a little of each segment on its way, and finds the same.
 func TestAPathNearByReadsPartsOfSegments(t *testing.T) {

@@ -397,8 +397,11 @@ type noting struct {
 	made []string
 }
 
-func (n *noting) Create(ctx context.Context, name string) (store.Writer, error) {
-	out, err := store.Create(ctx, n.Store, name)
+// Can says that objects are created, and that is all.
+func (n *noting) Can() store.Abilities { return store.Abilities{Create: n.create} }
+
+func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	out, err := store.CreateAs(ctx, n.Store, name, wish)
 	if err == nil {
 		n.open = append(n.open, out)
 	}

@@ -323,13 +323,16 @@ func (z *endless) Read(p []byte) (int, error) {
 // discarding is a store for which the content of what is written is nothing.
 type discarding struct{ *storetest.Mem }
 
-func (d discarding) Create(context.Context, string) (store.Writer, error) { return discarded{}, nil }
+func (d discarding) Can() store.Abilities {
+	return store.Abilities{Create: func(context.Context, string, store.Wishes) (store.Writer, error) { return discarded{}, nil }}
+}
 
 type discarded struct{}
 
 func (discarded) Write(p []byte) (int, error)                { return len(p), nil }
 func (discarded) Commit(context.Context) (store.Info, error) { return store.Info{}, nil }
 func (discarded) Abort() error                               { return nil }
+func (discarded) Can() store.WriterAbilities                 { return store.WriterAbilities{} }
 
 func TestALargeFileIsNotHeldInMemory(t *testing.T) {
 	const size = 256 << 20

@@ -30,7 +30,8 @@ func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
 func (m memory) Info(context.Context) (store.Info, error) {
 	return store.Info{Size: int64(len(m.b))}, nil
 }
-func (memory) Close() error { return nil }
+func (memory) Close() error               { return nil }
+func (memory) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // disk is a store of one file.
 type disk struct {
@@ -43,7 +44,11 @@ func (d disk) Open(context.Context, string) (store.Object, error) {
 	return onDisk{f}, err
 }
 
+func (disk) Can() store.Abilities { return store.Abilities{} }
+
 type onDisk struct{ *os.File }
+
+func (onDisk) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (f onDisk) ReadAt(_ context.Context, p []byte, off int64) error {
 	_, err := f.File.ReadAt(p, off)

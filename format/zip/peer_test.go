@@ -157,7 +157,11 @@ func (d disk) Open(context.Context, string) (store.Object, error) {
 	return onDisk{f}, err
 }
 
+func (disk) Can() store.Abilities { return store.Abilities{} }
+
 type onDisk struct{ *os.File }
+
+func (onDisk) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (f onDisk) ReadAt(_ context.Context, p []byte, off int64) error {
 	_, err := f.File.ReadAt(p, off)

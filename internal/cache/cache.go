@@ -10,7 +10,6 @@ import (
 	"container/list"
 	"context"
 	"io/fs"
-	"iter"
 	"slices"
 	"sort"
 	"sync"
@@ -40,11 +39,15 @@ func Wrap(st store.Store, limit int64) store.Store {
 	if c, ok := st.(*cached); ok {
 		return c
 	}
-	return &cached{Store: st, limit: limit, objs: map[string]*object{}}
+	c := &cached{Store: st, limit: limit, objs: map[string]*object{}}
+	below := st.Can()
+	c.can = store.Abilities{Address: below.Address, List: below.List, Fetch: c.fetch}
+	return c
 }
 
 type cached struct {
 	store.Store
+	can   store.Abilities
 	limit int64
 	mu    sync.Mutex
 	held  int64     // bytes of all runs
@@ -70,16 +73,11 @@ func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
 	return &handle{object: o}, nil
 }
 
-// List passes through: names are not cached.
-func (c *cached) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return store.List(ctx, c.Store, prefix)
-}
+// Can says that objects are listed, and have addresses, as in the store below.
+func (c *cached) Can() store.Abilities { return c.can }
 
-// Address passes through.
-func (c *cached) Address(name string) string { return store.AddressOf(c.Store, name) }
-
-// Fetch asks for all that is wanted at once. The handles keep it until release.
-func (c *cached) Fetch(ctx context.Context, want []store.Range) (release func()) {
+// fetch asks for all that is wanted at once. The handles keep it until release.
+func (c *cached) fetch(ctx context.Context, want []store.Range) (release func()) {
 	handles := make([]store.Object, len(want))
 	var wg sync.WaitGroup
 	for i, w := range want {
@@ -89,11 +87,7 @@ func (c *cached) Fetch(ctx context.Context, want []store.Range) (release func())
 				return
 			}
 			handles[i] = o
-			read := store.ReadHead
-			if w.Tail {
-				read = store.ReadTail
-			}
-			_, _ = read(ctx, o, make([]byte, w.Len)) // whoever reads it meets its error again
+			_, _ = o.Can().ReadEnd(ctx, make([]byte, w.Len), w.Tail) // whoever reads it meets its error again
 		})
 	}
 	wg.Wait()
@@ -142,7 +136,9 @@ type handle struct {
 	closed bool
 }
 
-func (h *handle) Unwrap() store.Object { return h.inner }
+func (h *handle) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{ReadEnd: h.readEnd, Inner: h.inner}
+}
 
 func (h *handle) Info(ctx context.Context) (store.Info, error) { return h.inner.Info(ctx) }
 
@@ -213,57 +209,43 @@ func (h *handle) usable() error {
 	return nil
 }
 
-// ReadTail asks for the end even where the size is known and the range is not:
-// stores know best how.
-func (h *handle) ReadTail(ctx context.Context, p []byte) (int, error) {
+// readEnd asks for the end even where the size is known and the range is not:
+// stores know best how. The answer is shared like that of any other read.
+func (h *handle) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
 	if err := h.usable(); err != nil {
 		return 0, err
+	}
+	// from is where n bytes at that end begin.
+	from := func(n int) (int64, error) {
+		if !tail {
+			return 0, nil
+		}
+		info, err := h.inner.Info(ctx)
+		return info.Size - int64(n), err
 	}
 	if h.sizeKnown() {
 		info, err := h.inner.Info(ctx)
 		if err != nil {
 			return 0, err
 		}
-		n := min(int64(len(p)), info.Size)
-		if n == 0 || h.known(p[:n], info.Size-n) {
-			return int(n), nil
+		n := int(min(int64(len(p)), info.Size))
+		off, err := from(n)
+		if err != nil || n == 0 || h.known(p[:n], off) {
+			return n, err
 		}
 	}
-	n, err := store.ReadTail(ctx, h.inner, p)
+	read := store.ReadHead
+	if tail {
+		read = store.ReadTail
+	}
+	n, err := read(ctx, h.inner, p)
 	if err != nil {
-		return 0, err
+		return n, err
 	}
 	h.nowSized()
-	info, err := h.inner.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if n > 0 && n <= maxRun {
-		h.keep(p[:n], info.Size-int64(n))
-	}
-	return n, nil
-}
-
-// ReadHead shares the answer like any other read.
-func (h *handle) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if err := h.usable(); err != nil {
-		return 0, err
-	}
-	if h.sizeKnown() {
-		info, err := h.inner.Info(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if n := min(int64(len(p)), info.Size); n == 0 || h.known(p[:n], 0) {
-			return int(n), nil
-		}
-	}
-	n, err := store.ReadHead(ctx, h.inner, p)
-	if err == nil {
-		h.nowSized()
-	}
+	off, err := from(n)
 	if err == nil && n > 0 && n <= maxRun {
-		h.keep(p[:n], 0)
+		h.keep(p[:n], off)
 	}
 	return n, err
 }

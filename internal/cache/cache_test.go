@@ -241,6 +241,8 @@ type slow struct {
 	reads, fail atomic.Int32
 }
 
+func (*slow) Can() store.Abilities { return store.Abilities{} }
+
 func (s *slow) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := s.Store.Open(ctx, name)
 	return slowObject{o, s}, err
@@ -252,6 +254,8 @@ type slowObject struct {
 }
 
 var errBroken = errors.New("broken")
+
+func (slowObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	o.s.reads.Add(1)

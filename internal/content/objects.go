@@ -117,3 +117,5 @@ func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 func (b briefly) Close() error { return nil }
+
+func (b briefly) Can() store.ObjectAbilities { return store.ObjectAbilities{} }

@@ -98,11 +98,11 @@ func (s *Source) Stored(ctx context.Context, object string, off, n int64) (io.Re
 // Remote objects, and files that have not been read yet, are not checked.
 func (s *Source) Unchanged(ctx context.Context) error {
 	return s.objects.held(func(o store.Object) error {
-		filer, ok := o.(store.Filer)
-		if !ok {
+		file := o.Can().File
+		if file == nil {
 			return nil
 		}
-		_, err := filer.File(ctx)
+		_, err := file(ctx)
 		return err
 	})
 }
@@ -244,11 +244,11 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	if err != nil {
 		return nil, 0, false, err
 	}
-	filer, ok := o.(store.Filer)
-	if !ok {
+	file := o.Can().File
+	if file == nil {
 		return nil, 0, false, nil
 	}
-	f, err = filer.File(ctx)
+	f, err = file(ctx)
 	return f, x.Off, err == nil, err
 }
 

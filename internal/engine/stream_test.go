@@ -21,6 +21,8 @@ type slow struct {
 	deaf bool
 }
 
+func (slow) Can() store.Abilities { return store.Abilities{} }
+
 func (s slow) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := s.Store.Open(ctx, name)
 	return slowObject{o, s.deaf}, err
@@ -30,6 +32,8 @@ type slowObject struct {
 	store.Object
 	deaf bool
 }
+
+func (slowObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	hear := ctx.Done()
@@ -110,6 +114,8 @@ type counted struct {
 	store.Object
 	busy *int
 }
+
+func (counted) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o counted) ReadAt(ctx context.Context, p []byte, off int64) error {
 	countMu <- struct{}{}

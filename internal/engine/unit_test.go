@@ -555,6 +555,8 @@ type measured struct {
 	look func()
 }
 
+func (measured) Can() store.Abilities { return store.Abilities{} }
+
 func (m measured) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := m.Store.Open(ctx, name)
 	return measuredObject{o, m}, err
@@ -566,6 +568,8 @@ type measuredObject struct {
 	store.Object
 	m measured
 }
+
+func (measuredObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o measuredObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	measuring.Lock()

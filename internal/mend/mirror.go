@@ -328,6 +328,9 @@ func (h *healing) copy(w io.Writer, r patch) error {
 	return err
 }
 
+// Can says that it is only read, so that nothing passes by what was fetched.
+func (h *healing) Can() store.Abilities { return store.Abilities{} }
+
 // Open opens an object of the archive with what was fetched in its place.
 func (h *healing) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := h.Store.Open(ctx, name)
@@ -342,6 +345,8 @@ type mended struct {
 	h    *healing
 	name string
 }
+
+func (o *mended) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (o *mended) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := o.Object.ReadAt(ctx, b, off); err != nil {

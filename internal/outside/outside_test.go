@@ -14,7 +14,11 @@ type placed struct {
 	base string
 }
 
-func (p *placed) Address(name string) string { return p.base + "/" + name }
+func (p *placed) Can() store.Abilities {
+	can := p.Mem.Can()
+	can.Address = func(name string) string { return p.base + "/" + name }
+	return can
+}
 
 // An archive may lead to what lies beside it or below, and to its own server;
 // else it takes somebody's word.

@@ -19,7 +19,6 @@ import (
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/tree"
-	"github.com/holdall/holdall/store"
 )
 
 // load is a run of small files read together, or one large one.
@@ -263,14 +262,12 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 // ownFiles tells the archive that is being written, and the one it replaces,
 // from what is to be packed: the output may lie within the input.
 func (p *packer) ownFiles() func(string) bool {
-	own, ok := p.st.Store.(interface {
-		Owns(path, object string) bool
-	})
-	if !ok {
+	owns := p.st.Store.Can().Owns
+	if owns == nil {
 		return func(string) bool { return false }
 	}
 	if p.o.ChunkSize == 0 {
-		return func(file string) bool { return own.Owns(file, p.name) }
+		return func(file string) bool { return owns(file, p.name) }
 	}
 	stem, _, _ := strings.Cut(ChunkName(p.name, 0, p.f.Extensions[0]), "00000")
 	return func(file string) bool {
@@ -278,7 +275,7 @@ func (p *packer) ownFiles() func(string) bool {
 		if !strings.Contains(base, path.Base(stem)) {
 			return false
 		}
-		return own.Owns(file, path.Join(path.Dir(stem), base)) || own.Owns(file, ChunkName(p.name, max(p.chunk, 1), p.f.Extensions[0]))
+		return owns(file, path.Join(path.Dir(stem), base)) || owns(file, ChunkName(p.name, max(p.chunk, 1), p.f.Extensions[0]))
 	}
 }
 
@@ -398,17 +395,15 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e format.Entry) erro
 // its digest alone. It says errors.ErrUnsupported, and has added nothing, where
 // that is not possible.
 func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) error {
-	st, ok := p.st.Store.(interface {
-		Adopt(*os.File) (store.Object, error)
-	})
-	if !ok {
+	adopt := p.st.Store.Can().Adopt
+	if adopt == nil {
 		return errors.ErrUnsupported
 	}
 	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)
 	if err != nil {
 		return p.fail(p.o.Prefix+e.Name, err)
 	}
-	o, err := st.Adopt(file)
+	o, err := adopt(file)
 	if err != nil {
 		file.Close()
 		return errors.ErrUnsupported

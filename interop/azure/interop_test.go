@@ -247,7 +247,7 @@ func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
 	want := numbers(42<<20 + 7)
-	w, err := st.Create(t.Context(), "dir/large")
+	w, err := store.Create(t.Context(), st, "dir/large")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestRangeGoesThroughUsWhereTheServerDoesNotCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	w, err := st.Create(t.Context(), "copy")
+	w, err := store.Create(t.Context(), st, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -244,7 +244,7 @@ func (s *site) fill(n int) {
 	for range 8 {
 		wg.Go(func() {
 			for name := range names {
-				w, err := st.Create(ctx, name)
+				w, err := store.Create(ctx, st, name)
 				if err == nil {
 					_, err = w.Write(s.content(name))
 				}

@@ -193,7 +193,7 @@ func TestRangeIsCopiedByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	w, err := st.Create(t.Context(), "copy")
+	w, err := store.Create(t.Context(), st, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,11 +201,7 @@ func TestRangeIsCopiedByTheServer(t *testing.T) {
 	if _, err := w.Write([]byte("head")); err != nil {
 		t.Fatal(err)
 	}
-	rw, ok := w.(store.RangeWriter)
-	if !ok {
-		t.Fatal("expected a RangeWriter")
-	}
-	if err := rw.WriteRange(t.Context(), from, 1000, 25<<20); err != nil {
+	if err := w.Can().WriteRange(t.Context(), from, 1000, 25<<20); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(t.Context()); err != nil {
@@ -221,7 +217,7 @@ func TestAbortLeavesNoParts(t *testing.T) {
 	endpoint, dir := server(t)
 	settings(t, endpoint)
 	st := at(t, dir, "aborted")
-	w, err := st.Create(t.Context(), "x")
+	w, err := store.Create(t.Context(), st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

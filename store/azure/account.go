@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // credentials are an account's key, or a token that says what may be done; nobody's if
@@ -31,12 +31,9 @@ type settings struct {
 
 // find puts together options and the environment.
 func find(account string, o Options) (*url.URL, credentials, error) {
-	anonymous := o.Anonymous
-	if v := os.Getenv("HOLDALL_AZURE_ANONYMOUS"); v != "" && !anonymous {
-		var err error
-		if anonymous, err = strconv.ParseBool(v); err != nil {
-			return nil, credentials{}, fmt.Errorf("HOLDALL_AZURE_ANONYMOUS is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
-		}
+	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_AZURE_ANONYMOUS")
+	if err != nil {
+		return nil, credentials{}, err
 	}
 	s, err := environment()
 	if err != nil {
@@ -46,13 +43,11 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 	if other {
 		s.endpoint = "" // it is the other account's
 	}
-	endpoint, err := url.Parse(cmp.Or(o.Endpoint, s.endpoint, "https://"+account+".blob.core.windows.net"))
-	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil ||
-		endpoint.RawQuery != "" || endpoint.Fragment != "" {
-		// It is not shown: it may hold a token.
-		return nil, credentials{}, fmt.Errorf("endpoint: expected http://host:port/account or https://account.host: %w", fs.ErrInvalid)
+	endpoint, err := far.ParseEndpoint(cmp.Or(o.Endpoint, s.endpoint, "https://"+account+".blob.core.windows.net"),
+		"http://host:port/account or https://account.host", true)
+	if err != nil {
+		return nil, credentials{}, err
 	}
-	endpoint = &url.URL{Scheme: endpoint.Scheme, Host: endpoint.Host, Path: strings.TrimRight(endpoint.Path, "/")}
 	c := credentials{account: account}
 	if anonymous || s.key == "" && s.sas == "" {
 		return endpoint, c, nil
@@ -71,14 +66,12 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 	switch {
 	case err != nil || q.Get("sig") == "":
 		return nil, c, fmt.Errorf("%s: the token (SAS) is malformed: expected a query with sig=: %w", s.from, fs.ErrPermission)
-	case endpoint.Scheme != "https" && !isNumeric(endpoint.Hostname()):
+	case endpoint.Scheme != "https" && !far.IsLocal(endpoint.Hostname()):
 		return nil, c, fmt.Errorf("endpoint http://%s: expected https, since a token is sent there: %w", endpoint.Host, fs.ErrInvalid)
 	}
 	c.sas = strings.TrimPrefix(s.sas, "?")
 	return endpoint, c, nil
 }
-
-func isNumeric(host string) bool { return host == "localhost" || net.ParseIP(host) != nil }
 
 // environment reads the variables that Azure's own tools read.
 func environment() (settings, error) {

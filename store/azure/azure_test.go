@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -40,7 +41,7 @@ func open(t *testing.T, st store.Store, name string) store.Object {
 
 func create(t *testing.T, st *Store, name string) store.Writer {
 	t.Helper()
-	w, err := st.Create(t.Context(), name)
+	w, err := store.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +557,7 @@ func TestContextThatEndsStopsTheWriter(t *testing.T) {
 		return isBlock(r)
 	}}
 	st := serve(t, d, "")
-	w, err := st.Create(ctx, "x")
+	w, err := store.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +575,7 @@ func TestContextThatEndsStopsTheWriter(t *testing.T) {
 
 func TestBlocksOfTheLargestObjectAreFewEnough(t *testing.T) {
 	n := 0
-	for sent := int64(0); sent < maxSize; n++ {
+	for sent := int64(0); sent < far.MaxSize; n++ {
 		sent += int64(blockSize(sent))
 	}
 	if n > maxBlocks || n < maxBlocks/2 {
@@ -588,36 +589,4 @@ func TestBlocksOfTheLargestObjectAreFewEnough(t *testing.T) {
 	if _, err := base64.StdEncoding.DecodeString(w.blockID(7)); err != nil || len(ids) != 1 {
 		t.Errorf("ids of lengths %v, %v", ids, err)
 	}
-}
-
-func TestBlocksInMemoryAreBounded(t *testing.T) {
-	quiet(t)
-	d := &double{hook: func(w http.ResponseWriter, r *http.Request) bool {
-		_, _ = io.Copy(io.Discard, r.Body) // the client notices
-		w.WriteHeader(http.StatusCreated)
-		return true
-	}}
-	st := serve(t, d, "")
-	w := create(t, st, "x")
-	p := numbers(mib)
-	for range 120 {
-		if _, err := w.Write(p); err != nil {
-			t.Fatal(err)
-		}
-		if n := w.(*writer).memory(); n > inMemory+firstBlock {
-			t.Fatalf("expected at most %d MiB, found %d", (inMemory+firstBlock)/mib, n/mib)
-		}
-	}
-}
-
-// memory is that of all blocks of a writer: the one that is filled, those that are
-// sent, and those that wait to be filled again.
-func (w *writer) memory() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.held + cap(w.buf)
-	for _, p := range w.spares {
-		n += cap(p)
-	}
-	return n
 }

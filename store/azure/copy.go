@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 const (
@@ -34,10 +35,10 @@ const (
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
 	src, ok := from.(*object)
 	if !ok || w.st.noCopies.Load() || *src.st.signed.endpoint != *w.st.signed.endpoint ||
-		off < 0 || n < 2*int64(blockSize(w.inBlocks)) || n > maxSize-w.size {
+		off < 0 || n < 2*int64(blockSize(w.Sent)) || n > far.MaxSize-w.Written {
 		return errors.ErrUnsupported
 	}
-	if err := w.usable(); err != nil {
+	if err := w.Usable(); err != nil {
 		return w.fail("write", err)
 	}
 	info, err := src.Info(ctx)
@@ -45,49 +46,39 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	case err != nil:
 		return err
 	case off > info.Size || n > info.Size-off:
-		return &store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
+		return &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
 	case !strings.HasPrefix(info.Version, `"`):
 		return errors.ErrUnsupported // nothing to hold the server to
 	}
-	if len(w.buf) > 0 {
-		if err := w.send(); err != nil {
+	if len(w.Buf) > 0 {
+		if err := w.Send(); err != nil {
 			return w.fail("write", err)
 		}
 	}
 	for n > 0 {
-		k := min(n, int64(max(copyBlock, blockSize(w.inBlocks))))
+		k := min(n, int64(max(copyBlock, blockSize(w.Sent))))
 		switch err := w.copy(ctx, src, info.Version, off, k); {
 		case errors.Is(err, errNoCopy):
 			w.st.noCopies.Store(true)
 			return store.WriteRange(ctx, w, from, off, n)
 		case errors.Is(err, store.ErrChanged):
-			return w.spoil(&store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: k, Err: err})
+			return w.Spoil(&store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: k, Err: err})
 		case err != nil:
-			return w.spoil(w.fail("copy", err))
+			return w.Spoil(w.fail("copy", err))
 		}
 		off, n = off+k, n-k
 	}
 	return nil
 }
 
-// spoil keeps a writer from committing what has a part of a range only.
-func (w *writer) spoil(err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed == nil {
-		w.failed = err
-	}
-	return err
-}
-
 // errNoCopy means that the server does not copy, or not what we may read.
 var errNoCopy = errors.New("the server does not copy")
 
 func (w *writer) copy(ctx context.Context, src *object, version string, off, n int64) error {
-	if w.blocks == maxBlocks {
-		return fmt.Errorf("more than %d blocks", maxBlocks)
+	if err := w.Room(); err != nil {
+		return err
 	}
-	id := w.blockID(w.blocks)
+	id := w.blockID(w.Count)
 	u := w.st.address(w.key)
 	u.RawQuery = url.Values{"comp": {"block"}, "blockid": {id}}.Encode()
 	at := src.st.address(src.key)
@@ -105,9 +96,7 @@ func (w *writer) copy(ctx context.Context, src *object, version string, off, n i
 		w.copies = map[string]int64{}
 	}
 	w.copies[id] = n
-	w.blocks++
-	w.size += n
-	w.inBlocks += n
+	w.Copied(n)
 	return nil
 }
 

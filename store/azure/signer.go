@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,16 +19,13 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 const (
 	// version is that of the interface: the first that escapes names in listings
 	// came shortly before, and servers keep the old ones.
 	version = "2021-12-02"
-
-	// Waits between tries are as those of package web.
-	firstWait   = 200 * time.Millisecond
-	longestWait = 10 * time.Second
 
 	drained = 64 << 10 // of a body that nobody wants, for its connection
 )
@@ -110,38 +106,23 @@ type call struct {
 // do sends a request, and again what may pass by itself, and returns an answer that is
 // a success.
 func (st *Store) do(ctx context.Context, c call) (*http.Response, error) {
-	for try := 1; ; try++ {
-		resp, wait, err := st.once(ctx, c)
-		p, again := errors.AsType[*passing](err)
-		switch {
-		case err == nil:
+	again := far.Retrier{Tries: st.tries, Jitter: far.Jitter}
+	for {
+		resp, err := st.once(ctx, c)
+		if err == nil {
 			return resp, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case !again:
-			return nil, err
-		case try >= st.tries:
-			if try > 1 {
-				return nil, &passing{fmt.Errorf("%w (tried %d times)", p.err, try)}
-			}
-			return nil, err
 		}
-		most := min(longestWait, firstWait<<min(try-1, 10))
-		timer := time.NewTimer(max(rand.N(most+1), wait))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
+		if err := again.Again(ctx, err, 0); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// once sends a request once. wait is how long the server asks to wait.
-func (st *Store) once(ctx context.Context, c call) (resp *http.Response, wait time.Duration, err error) {
+// once sends a request once.
+func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, c.method, c.url.String(), bytes.NewReader(c.body))
 	if err != nil {
-		return nil, 0, errors.New("malformed address")
+		return nil, errors.New("malformed address")
 	}
 	r.URL = c.url // as it was escaped
 	r.Header.Set("User-Agent", "holdall")
@@ -149,43 +130,25 @@ func (st *Store) once(ctx context.Context, c call) (resp *http.Response, wait ti
 	for k, v := range c.header {
 		r.Header.Set(k, v)
 	}
-	resp, err = st.client.Do(r)
+	resp, err := st.client.Do(r)
 	if err != nil {
-		return nil, 0, unaddressed(err)
+		return nil, unaddressed(err)
 	}
 	if resp.StatusCode < 300 {
-		return resp, 0, nil
+		return resp, nil
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, drained) // its words are not used
 	_ = resp.Body.Close()
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
-		wait = min(time.Duration(s)*time.Second, time.Minute)
-	}
-	return nil, wait, st.signed.meaning(resp)
+	return nil, st.signed.meaning(resp)
 }
-
-// A passing error may pass by itself.
-type passing struct{ err error }
-
-func (p *passing) Error() string { return p.err.Error() }
-func (p *passing) Unwrap() error { return p.err }
 
 // unaddressed takes the address, in which a token is, off a transport's error.
 func unaddressed(err error) error {
-	for {
-		ue, ok := errors.AsType[*url.Error](err)
-		if !ok {
-			break
-		}
-		err = ue.Err
-	}
+	err = far.Unaddressed(err)
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return fmt.Errorf("no such account, or no such server: %w", fs.ErrNotExist)
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("connection closed before an answer")
-	}
-	return &passing{err}
+	return &far.Passing{Err: far.Dropped(err)}
 }
 
 // explain says what an answer to package web means, nil if its status says it.
@@ -209,7 +172,7 @@ func (s *signer) meaning(resp *http.Response) error {
 	status := resp.StatusCode
 	code := resp.Header.Get("X-Ms-Error-Code")
 	what := strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
-	if isWord(code) {
+	if far.IsWord(code) {
 		what = code
 	}
 	switch code {
@@ -241,10 +204,10 @@ func (s *signer) meaning(resp *http.Response) error {
 			return fmt.Errorf("%s; asked without credentials: %w", what, fs.ErrPermission)
 		}
 		return fmt.Errorf("%s: %w", what, fs.ErrPermission)
-	case status == http.StatusPreconditionFailed && !isWord(code):
+	case status == http.StatusPreconditionFailed && !far.IsWord(code):
 		return store.ErrChanged
-	case status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented:
-		return &passing{fmt.Errorf("%d %s", status, what)}
+	case far.MayPass(status):
+		return &far.Passing{Err: fmt.Errorf("%d %s", status, what), After: far.RetryAfter(resp.Header)}
 	}
 	return &refusal{status, what}
 }
@@ -257,30 +220,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.what }
 
-// isWord reports whether code is a word, as the codes of errors are.
-func isWord(code string) bool {
-	for _, c := range []byte(code) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return code != "" && len(code) <= 64
-}
-
 // fail makes err the error of a request for the named object.
 func (st *Store) fail(op, name string, err error) error {
-	e := &store.Error{Op: op, Name: st.Address(name), Off: -1, Err: err}
-	if p, ok := errors.AsType[*passing](err); ok {
-		e.Err, e.Retry = p.err, true
-	}
-	return e
-}
-
-// named gives an error of package web, which speaks of addresses of servers, the
-// address that the object was asked for by.
-func (st *Store) named(name string, err error) error {
-	if e, ok := errors.AsType[*store.Error](err); ok {
-		e.Name = st.Address(name)
-	}
-	return err
+	return far.Fail(op, st.Address(name), -1, 0, err)
 }

@@ -26,6 +26,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -51,8 +52,6 @@ type Options struct {
 }
 
 const (
-	defaultTries = 6
-
 	// maxKey is how many characters a key may have, and maxDepth how many parts
 	// between slashes.
 	maxKey   = 1024
@@ -91,38 +90,19 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 // At is Open with options. The store is that of all objects beside the one
 // addressed, whose name is the last part of its key.
 func At(address string, o Options) (st *Store, name string, err error) {
-	u, err := url.Parse(address)
+	u, anonymous, err := far.ParseAddress(address, "az://account/container/key", "az")
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: malformed address: a %% that belongs to the key is written %%25", store.Redact(address))
+		return nil, "", err
 	}
-	malformed := func(format string, a ...any) (*Store, string, error) {
-		return nil, "", fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
-	}
-	switch {
-	case !strings.EqualFold(u.Scheme, "az") || u.Host == "":
-		return malformed("expected az://account/container/key: %w", errors.ErrUnsupported)
-	case u.User != nil:
-		return malformed("credentials do not belong into an address")
-	case strings.Contains(address, "#"):
-		return malformed("address with a #: write it %%23 if it belongs to the key")
-	}
-	switch u.RawQuery {
-	case "":
-	case "anonymous":
-		o.Anonymous = true
-	default:
-		return malformed("expected ?anonymous or nothing after the key; a ? that belongs to it is written %%3F")
-	}
-	container, key, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	// Slashes at the end do not matter, as with folders on a disk.
-	key = strings.TrimRight(key, "/")
+	container, key, _ := strings.Cut(u.Path, "/")
 	if container == "" || key == "" {
-		return malformed("expected az://account/container/key, found no key")
+		return nil, "", far.Malformed(address, "expected az://account/container/key, found no key")
 	}
+	o.Anonymous = o.Anonymous || anonymous
 	i := strings.LastIndexByte(key, '/') + 1
 	st, err = New(u.Host, container, key[:i], o)
 	if err != nil {
-		return malformed("%w", err)
+		return nil, "", far.Malformed(address, "%w", err)
 	}
 	return st, key[i:], nil
 }
@@ -151,7 +131,7 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 	}
 	signed := &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), endpoint: endpoint, credentials: keys}
 	client.Transport = signed
-	tries := cmp.Or(max(0, o.Tries), defaultTries)
+	tries := cmp.Or(max(0, o.Tries), far.DefaultTries)
 	st := &Store{account: account, container: container, prefix: prefix, signed: signed, client: &client, tries: tries}
 	st.base = endpoint.JoinPath(container, "/")
 	below := st.base
@@ -197,29 +177,25 @@ func checkKey(key string) error {
 
 // key returns the key of the named object.
 func (st *Store) key(name string) (string, error) {
-	if name == "" || name[0] == '/' {
-		return "", fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	if err := far.CheckName(name); err != nil {
+		return "", err
 	}
 	key := st.prefix + name
 	return key, checkKey(key)
 }
 
 // address returns where an object is asked for, escaped as package web does it.
-func (st *Store) address(key string) *url.URL {
-	parts := strings.Split(key, "/")
-	for i, p := range parts {
-		parts[i] = strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
-	}
-	u := *st.base
-	u.Path += key
-	u.RawPath = st.base.EscapedPath() + strings.Join(parts, "/")
-	return &u
-}
+func (st *Store) address(key string) *url.URL { return far.Below(st.base, key) }
 
 // Address returns the az:// address of the named object.
 func (st *Store) Address(name string) string {
 	u := url.URL{Scheme: "az", Host: st.account, Path: "/" + st.container + "/" + st.prefix + name}
 	return u.String()
+}
+
+// Can returns what containers can do.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, List: st.List, Create: st.CreateAs, Remove: st.Remove}
 }
 
 // Open returns the named object. It sends no request.
@@ -230,9 +206,9 @@ func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	}
 	o, err := st.web.Open(ctx, name)
 	if err != nil {
-		return nil, st.named(name, err)
+		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
 	}
-	return &object{Object: o, st: st, name: name, key: key}, nil
+	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
 }
 
 // A page is what the server lists at once.
@@ -262,7 +238,7 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 		if utf8.RuneCountInString(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) || strings.IndexByte(prefix, 0) >= 0 {
 			return // no key can begin like that
 		}
-		last, first, marker := "", true, ""
+		marker, l := "", far.Listing{Below: st.prefix, Prefix: prefix}
 		for {
 			p, err := st.page(ctx, st.prefix+prefix, marker)
 			if err != nil {
@@ -277,26 +253,19 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 						return
 					}
 				}
-				// A server that repeats itself would be listed for ever, and one
-				// that answers for another prefix would have its objects taken
-				// for these.
-				name, ok := strings.CutPrefix(key, st.prefix)
-				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
-				switch {
-				case b.Properties.Type == "directory": // of an account with real ones
+				if b.Properties.Type == "directory" { // of an account with real ones
 					continue
-				case !ok || !strings.HasPrefix(name, prefix):
-					fail(fmt.Errorf("server listed %.200q, which does not begin with %q", key, st.prefix+prefix))
-					return
-				case !first && name <= last:
-					fail(fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, last))
-					return
-				case err != nil || size < 0:
-					fail(fmt.Errorf("server listed %.200q with size %.30q", name, b.Properties.Size))
+				}
+				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
+				if err != nil {
+					size = -1
+				}
+				name, err := l.Name(key, size)
+				if err != nil {
+					fail(err)
 					return
 				}
-				last, first = name, false
-				info := store.Info{Name: name, Size: size, Version: quoted(b.Properties.ETag)}
+				info := store.Info{Name: name, Size: size, Version: far.Quoted(b.Properties.ETag)}
 				if t, err := http.ParseTime(b.Properties.Modified); err == nil {
 					info.ModTime = t
 				}
@@ -346,32 +315,20 @@ func (st *Store) page(ctx context.Context, prefix, marker string) (*page, error)
 	}
 }
 
-// quoted returns an ETag as the header of an object has it.
-func quoted(etag string) string {
-	if etag == "" || strings.HasPrefix(etag, `"`) {
-		return etag
-	}
-	return `"` + etag + `"`
-}
-
 // Remove deletes the named object.
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
-	if err != nil {
-		return st.fail("remove", name, err)
+	if err == nil {
+		err = drop(st.do(ctx, call{method: http.MethodDelete, url: st.address(key)}))
 	}
-	if err := drop(st.do(ctx, call{method: http.MethodDelete, url: st.address(key)})); err != nil {
-		return st.fail("remove", name, err)
-	}
-	return nil
+	return st.fail("remove", name, err)
 }
 
 // An object is one of package web's, whose errors say az://.
 type object struct {
-	store.Object
-	st   *Store
-	name string
-	key  string
+	far.Object
+	st  *Store
+	key string
 }
 
 // Info asks once more of an object without bytes: the refusal of a range of it does
@@ -379,14 +336,14 @@ type object struct {
 func (o *object) Info(ctx context.Context) (store.Info, error) {
 	info, err := o.Object.Info(ctx)
 	if err != nil || info.Size > 0 || info.Version != "" {
-		return info, o.st.named(o.name, err)
+		return info, o.Named(err)
 	}
 	h, err := o.st.head(ctx, o.key)
 	switch {
 	case err != nil:
-		return info, o.st.fail("info", o.name, err)
+		return info, o.st.fail("info", o.Name, err)
 	case h.Get("Content-Length") != "0":
-		return info, o.st.fail("info", o.name, store.ErrChanged)
+		return info, o.st.fail("info", o.Name, store.ErrChanged)
 	}
 	info.Version = h.Get("ETag")
 	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
@@ -405,32 +362,14 @@ func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 	return resp.Header, nil
 }
 
-func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
-}
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadHead(ctx, o.Object, p)
-	return n, o.st.named(o.name, err)
-}
-
-// ReadTail learns the size first: the server knows no ranges from the end.
-func (o *object) ReadTail(ctx context.Context, p []byte) (n int, err error) {
-	if len(p) > 0 {
-		_, err = o.Object.Info(ctx)
+// readEnd learns the size before it reads the end: the server knows no ranges from there.
+func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
+	if tail && len(p) > 0 {
+		if _, err := o.Object.Info(ctx); err != nil {
+			return 0, o.Named(err)
+		}
 	}
-	if err == nil {
-		n, err = store.ReadTail(ctx, o.Object, p)
-	}
-	return n, o.st.named(o.name, err)
+	return o.ReadEnd(ctx, p, tail)
 }
-
-var (
-	_ store.Opener    = Open
-	_ store.Lister    = (*Store)(nil)
-	_ store.Creator   = (*Store)(nil)
-	_ store.Remover   = (*Store)(nil)
-	_ store.Addresser = (*Store)(nil)
-	_ store.Header    = (*object)(nil)
-	_ store.Tailer    = (*object)(nil)
-)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
 	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // quiet takes away what the environment of whoever runs the tests says of buckets.

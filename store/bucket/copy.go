@@ -11,6 +11,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 const (
@@ -32,11 +33,11 @@ type run struct {
 // of this one. It waits for what comes after it: ranges that lie one behind the other
 // are copied as one, and those that stay too short for a part pass through here.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	src, ok := innermost(from)
+	src, ok := store.Inner[*object](from)
 	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
 		return errors.ErrUnsupported
 	}
-	if err := w.usable(); err != nil {
+	if err := w.Usable(); err != nil {
 		return w.fail("write", err)
 	}
 	info, err := src.Info(ctx)
@@ -45,8 +46,8 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	}
 	switch {
 	case off > info.Size || n > info.Size-off:
-		return &store.Error{Op: "read", Name: src.st.Address(src.name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
-	case !strings.HasPrefix(info.Version, `"`), n > maxSize-w.size-w.pending.n:
+		return &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
+	case !strings.HasPrefix(info.Version, `"`), n > far.MaxSize-w.Written-w.pending.n:
 		return errors.ErrUnsupported // nothing to hold the server to
 	}
 	if p := &w.pending; p.n > 0 && p.src == src && p.off+p.n == off {
@@ -60,26 +61,10 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	return nil
 }
 
-// innermost finds our object in those that keep what was read of it.
-func innermost(o store.Object) (*object, bool) {
-	for {
-		if src, ok := o.(*object); ok {
-			return src, true
-		}
-		outer, ok := o.(interface{ Unwrap() store.Object })
-		if !ok {
-			return nil, false
-		}
-		o = outer.Unwrap()
-	}
-}
-
 // CopiesFrom reports whether the server keeps what lies at an address, and copies it.
 func (st *Store) CopiesFrom(address string) bool {
 	return st.where.google == nil && store.Scheme(address) == "s3" && !st.noCopies.Load()
 }
-
-var _ store.Copier = (*Store)(nil)
 
 // settleRange has the server copy what waits for it. What comes before is sent as a
 // part of its own, filled up from the range where it is too short for one.
@@ -90,26 +75,26 @@ func (w *writer) settleRange(ctx context.Context) error {
 		return nil
 	}
 	fill := int64(0)
-	if k := int64(len(w.buf)); k > 0 && k < minPart {
+	if k := int64(len(w.Buf)); k > 0 && k < minPart {
 		fill = minPart - k
 	}
 	if r.n < fill+w.leastCopy() {
 		if err := w.through(ctx, r.src, r.off, r.n); err != nil {
-			w.spoil(err) // some of it may be there
+			w.Spoil(err) // some of it may be there
 			return err
 		}
 		return nil
 	}
-	if len(w.buf) > 0 {
+	if len(w.Buf) > 0 {
 		p := make([]byte, fill)
 		if err := r.src.ReadAt(ctx, p, r.off); err != nil {
-			w.spoil(err)
+			w.Spoil(err)
 			return err
 		}
-		w.buf = append(w.buf, p...)
-		w.size += fill
+		w.Buf = append(w.Buf, p...)
+		w.Written += fill
 		r.off, r.n = r.off+fill, r.n-fill
-		if err := w.send(); err != nil {
+		if err := w.Send(); err != nil {
 			return w.fail("write", err)
 		}
 	} else if err := w.begin(ctx, nil); err != nil {
@@ -121,7 +106,7 @@ func (w *writer) settleRange(ctx context.Context) error {
 			k -= minPart // what is left has to be a part, too
 		}
 		if err := w.copyPart(ctx, r.src, r.version, r.off, k); err != nil {
-			w.spoil(err) // a part of the range may be there
+			w.Spoil(err) // a part of the range may be there
 			return w.fail("copy", err)
 		}
 		r.off, r.n = r.off+k, r.n-k
@@ -131,12 +116,12 @@ func (w *writer) settleRange(ctx context.Context) error {
 	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
 	if err != nil {
 		err = src.st.meaning(ctx, err)
-		w.spoil(err)
-		return src.st.fail("copy", src.name, err)
+		w.Spoil(err)
+		return src.st.fail("copy", src.Name, err)
 	}
-	if quoted(now.ETag) != r.version {
-		w.spoil(store.ErrChanged)
-		return src.st.fail("copy", src.name, store.ErrChanged)
+	if far.Quoted(now.ETag) != r.version {
+		w.Spoil(store.ErrChanged)
+		return src.st.fail("copy", src.Name, store.ErrChanged)
 	}
 	return nil
 }
@@ -144,35 +129,22 @@ func (w *writer) settleRange(ctx context.Context) error {
 // leastCopy is the shortest range that is worth a part of its own, which may well take
 // another for what comes before. A long object has to do with parts that are longer.
 func (w *writer) leastCopy() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.parts) < fewParts {
+	if w.Count < fewParts {
 		return minPart
 	}
-	return 2 * int64(partSize(w.st.part, w.inParts))
+	return 2 * int64(w.Size(w.Sent))
 }
 
 // fewParts is how many parts may be as short as a part can be.
 const fewParts = 500
 
-// spoil keeps what holds wrong bytes from being committed.
-func (w *writer) spoil(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed == nil {
-		w.failed = err
-	}
-}
-
 // copyPart adds one part. A server that does not copy is not asked again, and the
 // bytes pass through this program.
 func (w *writer) copyPart(ctx context.Context, src *object, version string, off, n int64) error {
-	w.mu.Lock()
-	number := len(w.parts) + 1
-	w.mu.Unlock()
-	if number > maxParts {
-		return fmt.Errorf("more than %d parts", maxParts)
+	if err := w.Room(); err != nil {
+		return err
 	}
+	number := w.Count + 1
 	part, err := w.st.client.CopyObjectPart(ctx, src.st.bucket, src.key, w.st.bucket, w.key, w.upload, number, off, n,
 		map[string]string{"X-Amz-Copy-Source-If-Match": version})
 	if err != nil {
@@ -191,13 +163,12 @@ func (w *writer) copyPart(ctx context.Context, src *object, version string, off,
 		w.st.noCopies.Store(true)
 		return w.through(ctx, src, off, n)
 	}
+	w.Copied(n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.parts = append(w.parts, part)
-	w.inParts += n
-	w.size += n
+	part.PartNumber = number
+	w.add(part, n)
 	w.copied += n
-	w.kept += n
 	if w.copies == nil {
 		w.copies = map[int]int64{}
 	}
@@ -213,7 +184,7 @@ func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
 		if err := src.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
-		if _, err := w.append(p); err != nil {
+		if _, err := w.Parts.Write(p); err != nil {
 			return err
 		}
 		off, n = off+int64(len(p)), n-int64(len(p))
@@ -248,5 +219,3 @@ func (w *writer) checkCopies(ctx context.Context) error {
 	}
 	return nil
 }
-
-var _ store.RangeWriter = (*writer)(nil)

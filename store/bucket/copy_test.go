@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 func isCopy(r *http.Request) bool { return r.Header.Get("X-Amz-Copy-Source") != "" }

@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // numbers is n bytes in which every place can be told from its neighbours.
@@ -360,7 +361,7 @@ func TestContextThatEndsStopsTheUploadAndAbortStillCleans(t *testing.T) {
 	st := serve(t, s, "", Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w, err := st.Create(ctx, "x")
+	w, err := store.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +472,7 @@ func TestPartsOfTheLargestObjectAreFewEnough(t *testing.T) {
 		size  int64
 		parts int
 		last  int // at most, in MiB
-	}{{30e9, 2900, 24}, {maxSize, maxParts, 4096}} {
+	}{{30e9, 2900, 24}, {far.MaxSize, maxParts, 4096}} {
 		n, written, size := 0, int64(0), 0
 		for written < c.size {
 			size = partSize(firstPart, written)
@@ -512,7 +513,7 @@ func TestPartsInMemoryAreBounded(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if n := most.Load(); n > inMemory/firstPart {
-		t.Errorf("expected at most %d parts on their way, found %d", inMemory/firstPart, n)
+	if n := most.Load(); n > far.InMemory/firstPart {
+		t.Errorf("expected at most %d parts on their way, found %d", far.InMemory/firstPart, n)
 	}
 }

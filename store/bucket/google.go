@@ -11,16 +11,15 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -51,7 +50,7 @@ func findGoogle(o Options) (place, *credentials.Credentials, error) {
 		emulator = "http://" + emulator
 	}
 	set := cmp.Or(o.Endpoint, os.Getenv("HOLDALL_GS_ENDPOINT"))
-	endpoint, err := parseEndpoint(cmp.Or(set, emulator, googleEndpoint))
+	endpoint, err := far.ParseEndpoint(cmp.Or(set, emulator, googleEndpoint), serverForm, false)
 	if err != nil {
 		return place{}, nil, err
 	}
@@ -59,7 +58,7 @@ func findGoogle(o Options) (place, *credentials.Credentials, error) {
 	if err != nil {
 		return place{}, nil, err
 	}
-	if g.tokens != nil && endpoint.Scheme != "https" && !isNumeric(endpoint.Hostname()) {
+	if g.tokens != nil && endpoint.Scheme != "https" && !far.IsLocal(endpoint.Hostname()) {
 		return place{}, nil, fmt.Errorf("endpoint http://%s: expected https, since tokens are sent there: %w", endpoint.Host, fs.ErrInvalid)
 	}
 	// What the client that writes signs with is replaced on the way. It has to
@@ -71,12 +70,9 @@ func findGoogle(o Options) (place, *credentials.Credentials, error) {
 // googleKeys decides whose requests these are. No token is sent to an emulator, of
 // which an address in the environment is all that is known.
 func googleKeys(o Options, emulator bool) (*google, error) {
-	anonymous := o.Anonymous
-	if v := os.Getenv("HOLDALL_GS_ANONYMOUS"); v != "" && !anonymous {
-		var err error
-		if anonymous, err = strconv.ParseBool(v); err != nil {
-			return nil, fmt.Errorf("HOLDALL_GS_ANONYMOUS is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
-		}
+	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_GS_ANONYMOUS")
+	if err != nil {
+		return nil, err
 	}
 	id, secret := os.Getenv("GS_ACCESS_KEY_ID"), os.Getenv("GS_SECRET_ACCESS_KEY")
 	switch {
@@ -192,15 +188,4 @@ func (p place) scheme() string {
 		return "gs"
 	}
 	return "s3"
-}
-
-// parseEndpoint reads the address of a server.
-func parseEndpoint(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
-		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		// It is not shown: it may hold a password.
-		return nil, fmt.Errorf("endpoint: expected http://host:port or https://host and nothing else: %w", fs.ErrInvalid)
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }

@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
 	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // quietGoogle takes away what the environment says of Google's buckets.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -102,7 +103,7 @@ func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 		return v, fmt.Errorf("%s: its token's file is not there: %w", m.of, fs.ErrPermission)
 	}
 	what := "refused"
-	if said, ok := errors.AsType[credentials.ErrorResponse](err); ok && isWord(said.STSError.Code) {
+	if said, ok := errors.AsType[credentials.ErrorResponse](err); ok && far.IsWord(said.STSError.Code) {
 		what = said.STSError.Code
 	}
 	return v, fmt.Errorf("%s: %s: %w", m.of, what, fs.ErrPermission)

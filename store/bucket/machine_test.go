@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 const sessionToken = "session-token"

@@ -2,20 +2,21 @@ package bucket
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // A place is where a bucket is asked for.
@@ -27,7 +28,12 @@ type place struct {
 	google    *google // nil where S3 is spoken
 }
 
-const defaultRegion = "us-east-1"
+const (
+	defaultRegion = "us-east-1"
+
+	// serverForm is what the address of a server looks like.
+	serverForm = "http://host:port or https://host and nothing else"
+)
 
 // amazonHost is the server of a region. China's lie in a domain of their own.
 func amazonHost(region string) string {
@@ -57,24 +63,16 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	if err != nil {
 		return place{}, nil, err
 	}
-	first := func(words ...string) string {
-		for _, w := range words {
-			if w != "" {
-				return w
-			}
-		}
-		return ""
-	}
-	p := place{region: first(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile["region"], defaultRegion)}
+	p := place{region: cmp.Or(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile["region"], defaultRegion)}
 	if !isRegion(p.region) {
 		return place{}, nil, fmt.Errorf("region %.50q: expected small letters, digits and hyphens: %w", p.region, fs.ErrInvalid)
 	}
-	endpoint := first(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), profile["endpoint_url"])
+	endpoint := cmp.Or(o.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), profile["endpoint_url"])
 	if endpoint == "" {
 		p.amazon = true
 		endpoint = "https://" + amazonHost(p.region)
 	}
-	u, err := parseEndpoint(endpoint)
+	u, err := far.ParseEndpoint(endpoint, serverForm, false)
 	if err != nil {
 		return place{}, nil, err
 	}
@@ -83,13 +81,12 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	// A bucket's name cannot go before an address of numbers, and a dot in it
 	// goes beyond what a certificate for *.host covers. Servers other than
 	// Amazon's seldom have a name for each bucket.
-	p.pathStyle = o.PathStyle || !p.amazon || strings.ContainsAny(bucket, "._") || isNumeric(u.Hostname())
-	if v := os.Getenv("HOLDALL_S3_PATH_STYLE"); v != "" && !o.PathStyle {
-		yes, err := strconv.ParseBool(v)
-		if err != nil {
-			return place{}, nil, fmt.Errorf("HOLDALL_S3_PATH_STYLE is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
+	p.pathStyle = o.PathStyle || !p.amazon || strings.ContainsAny(bucket, "._") || far.IsLocal(u.Hostname())
+	if os.Getenv("HOLDALL_S3_PATH_STYLE") != "" && !o.PathStyle {
+		if p.pathStyle, err = far.Switch(false, "HOLDALL_S3_PATH_STYLE"); err != nil {
+			return place{}, nil, err
 		}
-		p.pathStyle = yes || isNumeric(u.Hostname())
+		p.pathStyle = p.pathStyle || far.IsLocal(u.Hostname())
 	}
 	keys, err := provider(o, profile)
 	if err != nil {
@@ -108,18 +105,13 @@ func isRegion(s string) bool {
 	return s != "" && len(s) <= 40
 }
 
-func isNumeric(host string) bool { return host == "localhost" || net.ParseIP(host) != nil }
-
 // provider decides whose requests these are: nobody's if that is asked for or
 // nothing is configured. What is configured but cannot be used is an error; asking
 // as nobody instead would only tell that access is denied.
 func provider(o Options, profile map[string]string) (credentials.Provider, error) {
-	anonymous := o.Anonymous
-	if v := os.Getenv("HOLDALL_S3_ANONYMOUS"); v != "" && !anonymous {
-		var err error
-		if anonymous, err = strconv.ParseBool(v); err != nil {
-			return nil, fmt.Errorf("HOLDALL_S3_ANONYMOUS is %.20q: expected 1 or 0: %w", v, fs.ErrInvalid)
-		}
+	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_S3_ANONYMOUS")
+	if err != nil {
+		return nil, err
 	}
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 func TestAddressIsBucketAndKey(t *testing.T) {
@@ -73,7 +73,7 @@ func TestNameThatCannotBeAKeyIsRefused(t *testing.T) {
 	st := serve(t, s, "", Options{})
 	for _, name := range []string{"", "/x", "a/../x", ".", "\xff", "a\x00b", strings.Repeat("k", maxKey+1)} {
 		_, open := st.Open(t.Context(), name)
-		_, create := st.Create(t.Context(), name)
+		_, create := store.Create(t.Context(), st, name)
 		for op, err := range map[string]error{"open": open, "create": create, "remove": st.Remove(t.Context(), name)} {
 			if !errors.Is(err, fs.ErrInvalid) {
 				t.Errorf("%s %.20q: found %v", op, name, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // A heldPart is one that the server has. Its ETag, which says what is in it, is
@@ -74,7 +75,7 @@ func (w *writer) adopt(ctx context.Context, first []byte) error {
 // forgo returns err if it may pass by itself. A server that does not tell which uploads
 // it has, or not to us, is no reason not to begin one.
 func (w *writer) forgo(ctx context.Context, err error) error {
-	if _, may := errors.AsType[*passing](err); may || ctx.Err() != nil {
+	if _, may := errors.AsType[*far.Passing](err); may || ctx.Err() != nil {
 		return err
 	}
 	return nil
@@ -166,8 +167,3 @@ func (st *Store) abandon(ctx context.Context, key, upload string) error {
 	}
 	return err
 }
-
-var (
-	_ store.Wisher   = (*Store)(nil)
-	_ store.Uploader = (*Store)(nil)
-)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/bucket/s3test"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 const smallPart = 64 << 10
@@ -302,8 +302,8 @@ func TestWriterThatIsFinishedHoldsNothing(t *testing.T) {
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if w.buf != nil || w.spares != nil || s.Get("bucket", "x") != nil {
-		t.Errorf("%d bytes and %d buffers are held, or the object is there", len(w.buf), len(w.spares))
+	if w.Buf != nil || s.Get("bucket", "x") != nil {
+		t.Errorf("%d bytes are held, or the object is there", len(w.Buf))
 	}
 	if _, err := w.Write([]byte("x")); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("write: found %v", err)
@@ -324,7 +324,7 @@ func TestWriterThatIsInterruptedKeepsWhatWasSent(t *testing.T) {
 	}
 	want := numbers(4 * smallPart)
 	write(t, w, want[:3*smallPart+1])
-	w.(*writer).sending.Wait()
+	w.(*writer).Wait()
 	cancel()
 	if n, err := store.Keep(w); n != 3*smallPart || err != nil {
 		t.Errorf("kept %d bytes, %v", n, err)

@@ -20,6 +20,7 @@ import (
 	aws "github.com/minio/minio-go/v7/pkg/signer"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 const (
@@ -277,7 +278,7 @@ func (s *signer) meaning(said refusal) error {
 		return store.ErrChanged
 	}
 	what := "refused"
-	if isWord(said.code) {
+	if far.IsWord(said.code) {
 		what = said.code
 	}
 	switch {
@@ -308,16 +309,6 @@ func (s *signer) anonymous() bool {
 // errNoUpload means that the server does not know an upload that was begun.
 var errNoUpload = errors.New("the server no longer knows the upload")
 
-// isWord reports whether code is a word, as the codes of errors are.
-func isWord(code string) bool {
-	for _, c := range []byte(code) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return code != "" && len(code) <= 64
-}
-
 // busy reports whether a refusal may pass by itself.
 func (r refusal) busy() bool {
 	switch r.code {
@@ -326,12 +317,6 @@ func (r refusal) busy() bool {
 	}
 	return r.status == http.StatusTooManyRequests || r.status >= 500 && r.status != http.StatusNotImplemented
 }
-
-// A passing error may pass by itself.
-type passing struct{ err error }
-
-func (p *passing) Error() string { return p.err.Error() }
-func (p *passing) Unwrap() error { return p.err }
 
 // meaning returns what may be shown of an error of the client that writes and
 // lists.
@@ -346,10 +331,10 @@ func (st *Store) meaning(ctx context.Context, err error) error {
 		}
 		if said.busy() {
 			what := "server busy"
-			if isWord(said.code) {
+			if far.IsWord(said.code) {
 				what = said.code
 			}
-			return &passing{fmt.Errorf("%d %s", said.status, what)}
+			return &far.Passing{Err: fmt.Errorf("%d %s", said.status, what)}
 		}
 		return st.signed.meaning(said)
 	}

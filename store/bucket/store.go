@@ -13,7 +13,6 @@ package bucket
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -28,6 +27,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -63,8 +63,6 @@ type Options struct {
 }
 
 const (
-	defaultTries = 6
-
 	// maxKey is how many bytes of UTF-8 S3 lets a key have.
 	maxKey = 1024
 
@@ -99,38 +97,20 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 // At is Open with options. The store is that of all objects beside the one
 // addressed, whose name is the last part of its key.
 func At(address string, o Options) (st *Store, name string, err error) {
-	u, err := url.Parse(address)
+	u, anonymous, err := far.ParseAddress(address, "s3://bucket/key or gs://bucket/key", "s3", "gs")
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: malformed address: a %% that belongs to the key is written %%25", store.Redact(address))
+		return nil, "", err
 	}
-	malformed := func(format string, a ...any) (*Store, string, error) {
-		return nil, "", fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
-	}
-	switch {
-	case !strings.EqualFold(u.Scheme, "s3") && !strings.EqualFold(u.Scheme, "gs") || u.Host == "":
-		return malformed("expected s3://bucket/key or gs://bucket/key: %w", errors.ErrUnsupported)
-	case u.User != nil:
-		return malformed("credentials do not belong into an address")
-	case u.Fragment != "" || strings.Contains(address, "#"):
-		return malformed("address with a #: write it %%23 if it belongs to the key")
-	}
-	switch u.RawQuery {
-	case "":
-	case "anonymous":
-		o.Anonymous = true
-	default:
-		return malformed("expected ?anonymous or nothing after the key; a ? that belongs to it is written %%3F")
-	}
-	// Slashes at the end do not matter, as with folders on a disk.
-	key := strings.TrimRight(strings.TrimPrefix(u.Path, "/"), "/")
+	key := u.Path
 	if key == "" {
-		return malformed("expected %s://bucket/key, found no key", strings.ToLower(u.Scheme))
+		return nil, "", far.Malformed(address, "expected %s://bucket/key, found no key", u.Scheme)
 	}
+	o.Anonymous = o.Anonymous || anonymous
 	i := strings.LastIndexByte(key, '/') + 1
-	o.Google = strings.EqualFold(u.Scheme, "gs")
+	o.Google = u.Scheme == "gs"
 	st, err = New(u.Host, key[:i], o)
 	if err != nil {
-		return malformed("%w", err)
+		return nil, "", far.Malformed(address, "%w", err)
 	}
 	return st, key[i:], nil
 }
@@ -155,7 +135,7 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 	if o.Client != nil {
 		client = *o.Client
 	}
-	tries := cmp.Or(max(0, o.Tries), defaultTries)
+	tries := cmp.Or(max(0, o.Tries), far.DefaultTries)
 	st := &Store{bucket: bucket, prefix: prefix, where: where, part: firstPart}
 	st.noCopies.Store(where.google != nil)
 	st.signed = &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), where: where, creds: creds}
@@ -225,8 +205,8 @@ func checkKey(key string) error {
 
 // key returns the key of the named object.
 func (st *Store) key(name string) (string, error) {
-	if name == "" || name[0] == '/' {
-		return "", fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	if err := far.CheckName(name); err != nil {
+		return "", err
 	}
 	key := st.prefix + name
 	return key, checkKey(key)
@@ -236,6 +216,12 @@ func (st *Store) key(name string) (string, error) {
 func (st *Store) Address(name string) string {
 	u := url.URL{Scheme: st.where.scheme(), Host: st.bucket, Path: "/" + st.prefix + name}
 	return u.String()
+}
+
+// Can returns what buckets can do.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, List: st.List, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove,
+		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
 }
 
 // Open returns the named object. It sends no request.
@@ -255,9 +241,9 @@ func (st *Store) open(name string, open func() (store.Object, error)) (store.Obj
 	}
 	o, err := open()
 	if err != nil {
-		return nil, st.named(name, err)
+		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
 	}
-	return &object{Object: o, st: st, name: name, key: key}, nil
+	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
 }
 
 // List enumerates the objects whose names begin with prefix, in the order of their
@@ -269,7 +255,7 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 		if len(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) {
 			return // no key can begin like that
 		}
-		owner, last, first := false, "", true
+		owner, l := false, far.Listing{Below: st.prefix, Prefix: prefix}
 		for found := range st.client.ListObjectsIter(ctx, st.bucket, minio.ListObjectsOptions{
 			Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner,
 		}) {
@@ -277,23 +263,12 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 				fail(st.meaning(ctx, found.Err))
 				return
 			}
-			// A server that repeats itself would be listed for ever, and one
-			// that answers for another prefix would have its objects taken for
-			// these.
-			name, ok := strings.CutPrefix(found.Key, st.prefix)
-			switch {
-			case !ok || !strings.HasPrefix(name, prefix):
-				fail(fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, st.prefix+prefix))
-				return
-			case !first && name <= last:
-				fail(fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, last))
-				return
-			case found.Size < 0:
-				fail(fmt.Errorf("server listed %.200q with size %d", name, found.Size))
+			name, err := l.Name(found.Key, found.Size)
+			if err != nil {
+				fail(err)
 				return
 			}
-			last, first = name, false
-			info := store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: quoted(found.ETag)}
+			info := store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}
 			// Consoles make an empty object for the prefix itself. It has no name
 			// here.
 			if name != "" && !yield(info, nil) {
@@ -322,7 +297,7 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 		}
 		name, ok := strings.CutPrefix(found.Key, st.prefix)
 		slash := strings.Index(strings.TrimPrefix(name, prefix), "/") + 1
-		all = append(all, store.Branch{All: slash > 0, Info: store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: quoted(found.ETag)}})
+		all = append(all, store.Branch{All: slash > 0, Info: store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}})
 		switch {
 		case !ok || !strings.HasPrefix(name, prefix):
 			err = fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, whole)
@@ -352,14 +327,6 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 	return all, false, nil
 }
 
-// quoted returns an ETag as the header of an object has it.
-func quoted(etag string) string {
-	if etag == "" || strings.HasPrefix(etag, `"`) {
-		return etag
-	}
-	return `"` + etag + `"`
-}
-
 // Remove deletes the named object. S3 says nothing of one that was not there, so
 // it is asked for first.
 func (st *Store) Remove(ctx context.Context, name string) error {
@@ -378,10 +345,9 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 
 // An object is one of package web's, whose errors say s3:// or gs://.
 type object struct {
-	store.Object
-	st   *Store
-	name string
-	key  string
+	far.Object
+	st  *Store
+	key string
 }
 
 func (o *object) Info(ctx context.Context) (store.Info, error) {
@@ -390,21 +356,7 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 		// A range of nothing is refused, and what is refused has no ETag.
 		info.Version = emptyETag
 	}
-	return info, o.st.named(o.name, err)
-}
-
-func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return o.st.named(o.name, o.Object.ReadAt(ctx, p, off))
-}
-
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadHead(ctx, o.Object, p)
-	return n, o.st.named(o.name, err)
-}
-
-func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
-	n, err := store.ReadTail(ctx, o.Object, p)
-	return n, o.st.named(o.name, err)
+	return info, o.Named(err)
 }
 
 // settle makes sure of the bucket's region before a request whose body could not
@@ -419,15 +371,3 @@ func (st *Store) settle(ctx context.Context) error {
 	st.sure.Store(true)
 	return ctx.Err()
 }
-
-var (
-	_ store.Opener    = Open
-	_ store.Lister    = (*Store)(nil)
-	_ store.Leveler   = (*Store)(nil)
-	_ store.Creator   = (*Store)(nil)
-	_ store.Remover   = (*Store)(nil)
-	_ store.Addresser = (*Store)(nil)
-	_ store.Pinner    = (*Store)(nil)
-	_ store.Header    = (*object)(nil)
-	_ store.Tailer    = (*object)(nil)
-)

@@ -22,6 +22,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 const (
@@ -96,7 +98,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
 	if err != nil {
-		return "", 0, &passing{errDropped}
+		return "", 0, &far.Passing{Err: far.ErrDropped}
 	}
 	var said struct {
 		Token  string `json:"access_token"`
@@ -107,7 +109,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 	_ = json.Unmarshal(body, &said) // an answer of another kind says nothing
 	switch code, _ := said.Error.(string); {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		return "", 0, &passing{fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
+		return "", 0, &far.Passing{Err: fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
 	case resp.StatusCode == http.StatusBadRequest && code == "invalid_grant":
 		why := "the account or its key is no more, or the clock here is wrong"
 		if said.Reason == "invalid_rapt" {
@@ -116,7 +118,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 		return "", 0, fmt.Errorf("invalid_grant; %s: %w", why, fs.ErrPermission)
 	case resp.StatusCode != http.StatusOK:
 		what := "refused"
-		if isWord(strings.ReplaceAll(code, "_", "")) {
+		if far.IsWord(strings.ReplaceAll(code, "_", "")) {
 			what = code
 		}
 		return "", 0, fmt.Errorf("%d %s: %w", resp.StatusCode, what, fs.ErrPermission)
@@ -237,7 +239,7 @@ func readAccount(file, what string) (*tokens, error) {
 		return unusable("expected JSON (why it is none is not shown, since it may quote a secret)")
 	}
 	endpoint, err := url.Parse(cmp.Or(a.TokenURI, tokenEndpoint))
-	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !isNumeric(endpoint.Hostname())) {
+	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !far.IsLocal(endpoint.Hostname())) {
 		return unusable("token_uri is no https address")
 	}
 	t := &tokens{mu: make(chan struct{}, 1)}

@@ -21,8 +21,6 @@ type amendment struct {
 	closed bool
 }
 
-var _ store.Amender = (*Store)(nil)
-
 // Amend opens a regular file for changes. What a symlink leads to is what is
 // changed, and locked: by a lock that readers and Create do not heed, and that
 // ends with its holder, however that ends. Where the system or the file system

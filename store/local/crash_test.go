@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/store"
 )
 
 // crashAt makes the test binary a writer that stops at a place and waits to be
@@ -50,7 +52,7 @@ func writeUntil(place, dir string) error {
 		return a.Close()
 	}
 	st.beforeRename = func() { stop("rename") }
-	w, err := st.Create(ctx, "sub/x")
+	w, err := store.Create(ctx, st, "sub/x")
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func TestManyWritersOfANameDoNotLoseTheirFiles(t *testing.T) {
 			st := New(dir)
 			st.NoSync = true
 			for i := range 50 {
-				w, err := st.Create(t.Context(), "x")
+				w, err := store.Create(t.Context(), st, "x")
 				if err == nil {
 					_, err = fmt.Fprintf(w, "%d of %d", i, g)
 				}

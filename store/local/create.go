@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,20 +14,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-var _ store.Wisher = (*Store)(nil)
-
 const maxLinks = 40 // as many as Linux follows
 
-// Create begins a file. Folders that its name asks for are made; the store's
+// CreateAs begins a file. Folders that its name asks for are made; the store's
 // own must exist. Where a symlink has the name, the file it leads to is
 // replaced and the link stays. Pipes, terminals and devices, /dev/stdout among
-// them, have no whole to keep and are written directly.
-func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
-	return s.CreateAs(ctx, name, store.Wishes{})
-}
-
-// CreateAs is Create with wishes. Nothing is kept to be resumed: a file that is begun
-// goes away with its writer.
+// them, have no whole to keep and are written directly. Nothing is kept to be resumed:
+// a file that is begun goes away with its writer.
 func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	p, err := s.path(name)
 	if err == nil {
@@ -45,6 +39,7 @@ func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (s
 		return &stream{f: f, name: name, path: p, shared: true}, nil
 	}
 	w := &writer{store: s, name: name, target: p, once: wish.Once}
+	w.can = store.WriterAbilities{WriteRange: w.WriteRange, Rewind: w.Rewind, Patch: w.Patch, PatchLimit: math.MaxInt64}
 	old, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

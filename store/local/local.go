@@ -39,24 +39,24 @@ type Store struct {
 	NoSync bool
 
 	dir          string
+	can          store.Abilities
 	recheck      time.Duration
 	beforeRename func()                                // a place for tests to die at
 	lock         func(*os.File) (held bool, err error) // for tests of what others do meanwhile
 }
-
-var (
-	_ store.Creator = (*Store)(nil)
-	_ store.Lister  = (*Store)(nil)
-	_ store.Remover = (*Store)(nil)
-)
 
 // New returns the store of the files below dir; "" is the working directory.
 func New(dir string) *Store {
 	if dir == "" {
 		dir = "."
 	}
-	return &Store{dir: dir, recheck: recheckEvery, lock: lock}
+	s := &Store{dir: dir, recheck: recheckEvery, lock: lock}
+	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Remove: s.Remove, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
+	return s
 }
+
+// Can returns all that files can do.
+func (s *Store) Can() store.Abilities { return s.can }
 
 // Remove deletes a file. A symlink goes itself, not what it leads to.
 func (s *Store) Remove(ctx context.Context, name string) error {

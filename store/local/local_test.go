@@ -123,7 +123,7 @@ func TestAbsoluteAndBrokenNamesAreRefused(t *testing.T) {
 		if _, err := st.Open(t.Context(), name); err == nil {
 			t.Errorf("open %q: expected an error", name)
 		}
-		if _, err := st.Create(t.Context(), name); err == nil {
+		if _, err := store.Create(t.Context(), st, name); err == nil {
 			t.Errorf("create %q: expected an error", name)
 		}
 		if err := st.Remove(t.Context(), name); err == nil {

@@ -403,7 +403,7 @@ func TestManyWhoReplaceAFileUnderItsLockLoseNothing(t *testing.T) {
 }
 
 func replace(ctx context.Context, st *Store, name string, content []byte) error {
-	w, err := st.Create(ctx, name)
+	w, err := store.Create(ctx, st, name)
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,8 @@ type object struct {
 
 	next    atomic.Int64 // when to look again, on the clock that ticks counts
 	changed atomic.Bool
+	can     store.ObjectAbilities
 }
-
-var (
-	_ store.Tailer = (*object)(nil)
-	_ store.Filer  = (*object)(nil)
-)
 
 // Open opens a regular file for reading. It never waits: a named pipe is
 // refused, not opened.
@@ -81,6 +77,7 @@ func (s *Store) adopt(f *os.File, name string) (*object, error) {
 		return nil, err
 	}
 	o := &object{f: f, path: f.Name(), info: infoOf(name, fi), recheck: s.recheck}
+	o.can.File = o.file
 	o.next.Store(int64(ticks() + o.recheck))
 	return o, nil
 }
@@ -136,8 +133,10 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// File returns the file. What is read of it afterwards nobody vouches for.
-func (o *object) File(ctx context.Context) (*os.File, error) {
+func (o *object) Can() store.ObjectAbilities { return o.can }
+
+// file returns the file. What is read of it afterwards nobody vouches for.
+func (o *object) file(ctx context.Context) (*os.File, error) {
 	err := ctx.Err()
 	if err == nil && o.changed.Load() {
 		err = store.ErrChanged
@@ -159,14 +158,6 @@ func (o *object) lookAgain() error {
 	}
 	o.next.Store(int64(now + o.recheck))
 	return o.look()
-}
-
-func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
-	n := int(min(int64(len(p)), o.info.Size))
-	if err := o.ReadAt(ctx, p[:n], o.info.Size-int64(n)); err != nil {
-		return 0, err
-	}
-	return n, nil
 }
 
 func (o *object) Close() error {

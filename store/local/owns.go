@@ -8,9 +8,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Near says that a read is answered without a round trip.
-func (s *Store) Near() bool { return true }
-
 // Adopt makes an object of an open file of this machine, so that a writer of
 // this package can copy it without reading it. Closing the object closes f.
 func (s *Store) Adopt(f *os.File) (store.Object, error) {

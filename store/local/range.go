@@ -22,9 +22,9 @@ const (
 // WriteRange appends a range of another file of this package without reading
 // it. Where the file system shares blocks, they are shared.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	src := unwrap(from)
+	src, ok := store.Inner[*object](from)
 	switch {
-	case src == nil:
+	case !ok:
 		return errors.ErrUnsupported
 	case off < 0 || n < 0:
 		return src.fail("copy", off, n, fs.ErrInvalid)
@@ -72,22 +72,6 @@ func (w *writer) copy(ctx context.Context, src *object, off, n int64) error {
 	}
 	if err := src.look(); err != nil {
 		return src.fail("copy", off, n, err)
-	}
-	return nil
-}
-
-// unwrap finds the file of this package behind what others put around objects;
-// nil if there is none.
-func unwrap(o store.Object) *object {
-	for o != nil {
-		if file, ok := o.(*object); ok {
-			return file
-		}
-		outer, ok := o.(interface{ Unwrap() store.Object })
-		if !ok {
-			return nil
-		}
-		o = outer.Unwrap()
 	}
 	return nil
 }

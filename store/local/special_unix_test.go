@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdall/holdall/store"
 )
 
 func fifo(t *testing.T) (dir string) {
@@ -64,7 +66,7 @@ func TestWriterGivesAPipeItsBytesDirectly(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(dir, "pipe"))
 		got <- fmt.Sprint(string(b), err)
 	}()
-	w, err := New(dir).Create(t.Context(), "pipe")
+	w, err := store.Create(t.Context(), New(dir), "pipe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func TestCreateOfAPipeNobodyReadsEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := New(dir).Create(ctx, "pipe")
+		_, err := store.Create(ctx, New(dir), "pipe")
 		done <- err
 	}()
 	cancel()
@@ -108,7 +110,7 @@ func TestWriterToAPipeWhoseReaderLeftFails(t *testing.T) {
 			f.Close()
 		}
 	}()
-	w, err := New(dir).Create(t.Context(), "pipe")
+	w, err := store.Create(t.Context(), New(dir), "pipe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestWriterToAPipeWhoseReaderLeftFails(t *testing.T) {
 }
 
 func TestDevNullIsWrittenAndStays(t *testing.T) {
-	w, err := New("/dev").Create(t.Context(), "null")
+	w, err := store.Create(t.Context(), New("/dev"), "null")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func TestStandardOutputIsWrittenWhereItStandsAndNotClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := st.(*Store).Create(t.Context(), name)
+	w, err := store.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}

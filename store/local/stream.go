@@ -56,6 +56,8 @@ func openSpecial(ctx context.Context, p string, mode fs.FileMode) (*os.File, err
 	}
 }
 
+func (w *stream) Can() store.WriterAbilities { return store.WriterAbilities{} }
+
 func (w *stream) Write(p []byte) (int, error) {
 	n, err := w.f.Write(p)
 	off := w.size

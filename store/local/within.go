@@ -23,10 +23,7 @@ type within struct {
 	s    *Store
 }
 
-var _ store.Lister = (*within)(nil)
-
-// Near says that a read is answered without a round trip.
-func (w *within) Near() bool { return true }
+func (w *within) Can() store.Abilities { return store.Abilities{Near: true, List: w.List} }
 
 func (w *within) Open(ctx context.Context, name string) (store.Object, error) {
 	_, err := w.s.path(name)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -40,13 +39,10 @@ type writer struct {
 	err    error  // what went wrong in a write; only Rewind mends it
 	torn   error  // what went wrong in a patch; nothing mends it
 	closed bool
+	can    store.WriterAbilities
 }
 
-var (
-	_ store.RangeWriter = (*writer)(nil)
-	_ store.Rewinder    = (*writer)(nil)
-	_ store.Patcher     = (*writer)(nil)
-)
+func (w *writer) Can() store.WriterAbilities { return w.can }
 
 func (w *writer) Write(p []byte) (int, error) {
 	if err := w.usable(); err != nil {
@@ -156,9 +152,6 @@ func (w *writer) patch(p []byte, off int64) error {
 	}
 	return nil
 }
-
-// PatchLimit says that all can be replaced.
-func (w *writer) PatchLimit() int64 { return math.MaxInt64 }
 
 // Commit makes the file appear under its name. If it fails, nothing of the
 // writer is left, unless it was the folder that could not be synced, for then

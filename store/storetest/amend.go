@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"slices"
 
 	"github.com/holdall/holdall/store"
@@ -155,6 +154,3 @@ func (w *memWriter) Patch(ctx context.Context, p []byte, off int64) error {
 	copy(w.buf.Bytes()[off:], p)
 	return nil
 }
-
-// PatchLimit says that all can be replaced.
-func (w *memWriter) PatchLimit() int64 { return math.MaxInt64 }

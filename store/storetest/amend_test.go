@@ -13,26 +13,25 @@ import (
 // patch their first part.
 type small struct{ *Mem }
 
-func (s small) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := s.Mem.Create(ctx, name)
-	if err != nil {
-		return nil, err
+func (s small) Can() store.Abilities {
+	can := s.Mem.Can()
+	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := s.CreateAs(ctx, name, wish)
+		return smallWriter{w}, err
 	}
-	return smallWriter{w, w.(store.Patcher)}, nil
+	return can
 }
 
-type smallWriter struct {
-	store.Writer
-	p store.Patcher
-}
+type smallWriter struct{ store.Writer }
 
-func (w smallWriter) PatchLimit() int64 { return 10_000 }
-
-func (w smallWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	if int64(len(p)) > w.PatchLimit()-off {
-		return errors.New("behind the first part")
-	}
-	return w.p.Patch(ctx, p, off)
+func (w smallWriter) Can() store.WriterAbilities {
+	below := w.Writer.Can()
+	return store.WriterAbilities{PatchLimit: 10_000, Patch: func(ctx context.Context, p []byte, off int64) error {
+		if int64(len(p)) > 10_000-off {
+			return errors.New("behind the first part")
+		}
+		return below.Patch(ctx, p, off)
+	}}
 }
 
 func TestStoreThatPatchesOnlyTheFrontKeepsTheContract(t *testing.T) {

@@ -34,7 +34,7 @@ var ErrPowerLost = errors.New("power lost")
 //		}
 //	}
 type Crash struct {
-	st store.Store
+	*hooked
 
 	mu   sync.Mutex
 	left int
@@ -42,13 +42,49 @@ type Crash struct {
 	open map[ender]bool
 }
 
-// An ender is what the store below ends when its user is gone.
-type ender interface{ end() error }
-
 // NewCrash returns a store over st whose power fails after the given number of
 // steps.
 func NewCrash(st store.Store, steps int) *Crash {
-	return &Crash{st: st, left: steps, open: map[ender]bool{}}
+	c := &Crash{left: steps, open: map[ender]bool{}}
+	c.hooked = newHooked(st, c.request)
+	if list := c.can.List; list != nil {
+		c.can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+			return func(yield func(store.Info, error) bool) {
+				for info, err := range list(ctx, prefix) {
+					if lost := c.alive(); lost != nil {
+						yield(store.Info{}, lost)
+						return
+					}
+					if !yield(info, err) {
+						return
+					}
+				}
+			}
+		}
+	}
+	return c
+}
+
+func (c *Crash) request(r request, act func(n int64) error) error {
+	switch r.op {
+	case "write", "rewind", "patch", "commit", "remove", "truncate", "sync":
+		return c.step(func() error {
+			if r.op == "commit" {
+				delete(c.open, r.of)
+			}
+			return act(r.n)
+		})
+	case "abort", "release":
+		return c.ended(r.of)
+	}
+	err := c.alive()
+	if err == nil {
+		err = act(r.n)
+	}
+	if err == nil && r.of != nil && r.op != "read" {
+		err = c.opened(r.of)
+	}
+	return err
 }
 
 // Lost reports whether the power has failed.
@@ -86,72 +122,6 @@ func (c *Crash) step(do func() error) error {
 	return do()
 }
 
-// Open opens an object of the store below.
-func (c *Crash) Open(ctx context.Context, name string) (store.Object, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	o, err := c.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	co := &crashObject{o, c}
-	var (
-		h store.Header
-		t store.Tailer
-	)
-	if inner, ok := o.(store.Header); ok {
-		h = crashHeader{c, inner}
-	}
-	if inner, ok := o.(store.Tailer); ok {
-		t = crashTailer{c, inner}
-	}
-	return reading(co, h, t), nil
-}
-
-// Near reports whether the store below is near.
-func (c *Crash) Near() bool { return store.IsNear(c.st) }
-
-// List enumerates the objects of the store below.
-func (c *Crash) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return func(yield func(store.Info, error) bool) {
-		for info, err := range store.List(ctx, c.st, prefix) {
-			if lost := c.alive(); lost != nil {
-				yield(store.Info{}, lost)
-				return
-			}
-			if !yield(info, err) {
-				return
-			}
-		}
-	}
-}
-
-// Remove is a step.
-func (c *Crash) Remove(ctx context.Context, name string) error {
-	return c.step(func() error { return store.Remove(ctx, c.st, name) })
-}
-
-// Create begins an object, of which nothing remains if the power fails before
-// its Commit.
-func (c *Crash) Create(ctx context.Context, name string) (store.Writer, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	w, err := store.Create(ctx, c.st, name)
-	if err != nil {
-		return nil, err
-	}
-	cw := &crashWriter{w: w, c: c}
-	if err := c.opened(cw); err != nil {
-		return nil, err
-	}
-	if r, ok := w.(store.Rewinder); ok {
-		return rewinding(cw, crashRewinder{c, r}), nil
-	}
-	return cw, nil
-}
-
 // opened takes note of what is to be ended in a crash.
 func (c *Crash) opened(e ender) error {
 	c.mu.Lock()
@@ -173,147 +143,3 @@ func (c *Crash) ended(e ender) error {
 	delete(c.open, e)
 	return e.end()
 }
-
-// Amend opens an object of the store below for changes.
-func (c *Crash) Amend(ctx context.Context, name string) (store.Amendment, error) {
-	if err := c.alive(); err != nil {
-		return nil, err
-	}
-	a, err := store.Amend(ctx, c.st, name)
-	if err != nil {
-		return nil, err
-	}
-	ca := &crashAmendment{a, c}
-	if err := c.opened(ca); err != nil {
-		return nil, err
-	}
-	return ca, nil
-}
-
-type crashAmendment struct {
-	store.Amendment
-	c *Crash
-}
-
-func (a *crashAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := a.c.alive(); err != nil {
-		return err
-	}
-	return a.Amendment.ReadAt(ctx, p, off)
-}
-
-func (a *crashAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
-	return a.c.step(func() error { return a.Amendment.WriteAt(ctx, p, off) })
-}
-
-func (a *crashAmendment) Truncate(ctx context.Context, size int64) error {
-	return a.c.step(func() error { return a.Amendment.Truncate(ctx, size) })
-}
-
-func (a *crashAmendment) Sync(ctx context.Context) error {
-	return a.c.step(func() error { return a.Amendment.Sync(ctx) })
-}
-
-func (a *crashAmendment) Close() error { return a.c.ended(a) }
-
-func (a *crashAmendment) end() error { return a.Amendment.Close() }
-
-type crashObject struct {
-	store.Object
-	c *Crash
-}
-
-func (o *crashObject) Info(ctx context.Context) (store.Info, error) {
-	if err := o.c.alive(); err != nil {
-		return store.Info{}, err
-	}
-	return o.Object.Info(ctx)
-}
-
-func (o *crashObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := o.c.alive(); err != nil {
-		return err
-	}
-	return o.Object.ReadAt(ctx, p, off)
-}
-
-type crashHeader struct {
-	c    *Crash
-	head store.Header
-}
-
-func (h crashHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if err := h.c.alive(); err != nil {
-		return 0, err
-	}
-	return h.head.ReadHead(ctx, p)
-}
-
-type crashTailer struct {
-	c    *Crash
-	tail store.Tailer
-}
-
-func (t crashTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if err := t.c.alive(); err != nil {
-		return 0, err
-	}
-	return t.tail.ReadTail(ctx, p)
-}
-
-type crashWriter struct {
-	w store.Writer
-	c *Crash
-}
-
-func (w *crashWriter) Write(p []byte) (n int, err error) {
-	err = w.c.step(func() error {
-		n, err = w.w.Write(p)
-		return err
-	})
-	return n, err
-}
-
-func (w *crashWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	rw, ok := w.w.(store.RangeWriter)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return w.c.step(func() error { return rw.WriteRange(ctx, from, off, n) })
-}
-
-func (w *crashWriter) Commit(ctx context.Context) (info store.Info, err error) {
-	err = w.c.step(func() error {
-		delete(w.c.open, w)
-		info, err = w.w.Commit(ctx)
-		return err
-	})
-	return info, err
-}
-
-func (w *crashWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	return w.c.step(func() error { return patch(ctx, w.w, p, off) })
-}
-
-func (w *crashWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
-
-func (w *crashWriter) Abort() error { return w.c.ended(w) }
-
-func (w *crashWriter) end() error { return w.w.Abort() }
-
-type crashRewinder struct {
-	c      *Crash
-	rewind store.Rewinder
-}
-
-func (r crashRewinder) Rewind(to int64) error {
-	return r.c.step(func() error { return r.rewind.Rewind(to) })
-}
-
-var (
-	_ store.Creator = (*Crash)(nil)
-	_ store.Lister  = (*Crash)(nil)
-	_ store.Remover = (*Crash)(nil)
-	_ store.Amender = (*Crash)(nil)
-	_ store.Near    = (*Crash)(nil)
-)

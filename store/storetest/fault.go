@@ -1,10 +1,8 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 
 	"github.com/holdall/holdall/store"
@@ -108,281 +106,21 @@ func (c *Counter) Surfaced(err error) error {
 }
 
 // Fault returns a store that asks inject before each request and otherwise
-// does what st does.
+// does what st does. It can read, list, create, remove and amend what st can.
 func Fault(st store.Store, inject Injector) store.Store {
-	f := &faulty{st: st, inject: inject}
-	var (
-		c store.Creator
-		l store.Lister
-		r store.Remover
-	)
-	if _, ok := st.(store.Creator); ok {
-		c = faultyCreator{f}
-		if _, ok := st.(store.Wisher); ok {
-			c = faultyWisher{faultyCreator{f}}
+	return newHooked(st, func(r request, act func(n int64) error) error {
+		injected := inject(r.op, r.name, r.off, r.n)
+		if injected == nil {
+			return act(r.n)
 		}
-	}
-	if inner, ok := st.(store.Lister); ok {
-		l = faultyLister{f, inner}
-	}
-	if inner, ok := st.(store.Remover); ok {
-		r = faultyRemover{f, inner}
-	}
-	return able(f, c, l, r)
-}
-
-type faulty struct {
-	st     store.Store
-	inject Injector
-}
-
-func (f *faulty) Open(ctx context.Context, name string) (store.Object, error) {
-	if err := f.inject("open", name, -1, 0); err != nil {
-		return nil, err
-	}
-	o, err := f.st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	fo := &faultyObject{Object: o, f: f, name: name}
-	var (
-		h store.Header
-		t store.Tailer
-	)
-	if inner, ok := o.(store.Header); ok {
-		h = faultyHeader{fo, inner}
-	}
-	if inner, ok := o.(store.Tailer); ok {
-		t = faultyTailer{fo, inner}
-	}
-	return reading(fo, h, t), nil
-}
-
-func (f *faulty) Near() bool { return store.IsNear(f.st) }
-
-func (f *faulty) Amend(ctx context.Context, name string) (store.Amendment, error) {
-	if err := f.inject("amend", name, -1, 0); err != nil {
-		return nil, err
-	}
-	a, err := store.Amend(ctx, f.st, name)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyAmendment{a, f, name}, nil
-}
-
-type faultyAmendment struct {
-	store.Amendment
-	f    *faulty
-	name string
-}
-
-func (a *faultyAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(a.f.inject("read", a.name, off, int64(len(p))), p, func(p []byte) error {
-		return a.Amendment.ReadAt(ctx, p, off)
-	})
-}
-
-func (a *faultyAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(a.f.inject("write", a.name, off, int64(len(p))), p, func(p []byte) error {
-		return a.Amendment.WriteAt(ctx, p, off)
-	})
-}
-
-func (a *faultyAmendment) Truncate(ctx context.Context, size int64) error {
-	if err := a.f.inject("truncate", a.name, size, 0); err != nil {
-		return err
-	}
-	return a.Amendment.Truncate(ctx, size)
-}
-
-func (a *faultyAmendment) Sync(ctx context.Context) error {
-	if err := a.f.inject("sync", a.name, -1, 0); err != nil {
-		return err
-	}
-	return a.Amendment.Sync(ctx)
-}
-
-// Close closes even where an error is injected, as Abort aborts.
-func (a *faultyAmendment) Close() error {
-	return errors.Join(a.f.inject("release", a.name, -1, 0), a.Amendment.Close())
-}
-
-// faultyRange does what is left of a request for all of p.
-func faultyRange(injected error, p []byte, do func(p []byte) error) error {
-	if injected == nil {
-		return do(p)
-	}
-	cut, ok := errors.AsType[*Cut](injected)
-	if !ok {
+		switch cut, ok := errors.AsType[*Cut](injected); {
+		case r.op == "abort" || r.op == "release":
+			// These end it even so: the error is what is tested, and nothing must be
+			// left behind by it.
+			return errors.Join(injected, act(r.n))
+		case ok && (r.op == "read" || r.op == "write" || r.op == "patch"):
+			return errors.Join(injected, act(min(cut.Keep, r.n)))
+		}
 		return injected
-	}
-	return errors.Join(injected, do(p[:min(cut.Keep, int64(len(p)))]))
-}
-
-type faultyObject struct {
-	store.Object
-	f    *faulty
-	name string
-}
-
-func (o *faultyObject) Info(ctx context.Context) (store.Info, error) {
-	if err := o.f.inject("info", o.name, -1, 0); err != nil {
-		return store.Info{}, err
-	}
-	return o.Object.Info(ctx)
-}
-
-func (o *faultyObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(o.f.inject("read", o.name, off, int64(len(p))), p, func(p []byte) error {
-		return o.Object.ReadAt(ctx, p, off)
 	})
-}
-
-type faultyHeader struct {
-	o    *faultyObject
-	head store.Header
-}
-
-func (h faultyHeader) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if err := h.o.f.inject("head", h.o.name, -1, int64(len(p))); err != nil {
-		return 0, err
-	}
-	return h.head.ReadHead(ctx, p)
-}
-
-type faultyTailer struct {
-	o    *faultyObject
-	tail store.Tailer
-}
-
-func (t faultyTailer) ReadTail(ctx context.Context, p []byte) (int, error) {
-	if err := t.o.f.inject("tail", t.o.name, -1, int64(len(p))); err != nil {
-		return 0, err
-	}
-	return t.tail.ReadTail(ctx, p)
-}
-
-type faultyLister struct {
-	f    *faulty
-	list store.Lister
-}
-
-func (l faultyLister) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	if err := l.f.inject("list", prefix, -1, 0); err != nil {
-		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
-	}
-	return l.list.List(ctx, prefix)
-}
-
-type faultyRemover struct {
-	f      *faulty
-	remove store.Remover
-}
-
-func (r faultyRemover) Remove(ctx context.Context, name string) error {
-	if err := r.f.inject("remove", name, -1, 0); err != nil {
-		return err
-	}
-	return r.remove.Remove(ctx, name)
-}
-
-type faultyCreator struct{ f *faulty }
-
-func (c faultyCreator) Create(ctx context.Context, name string) (store.Writer, error) {
-	return c.create(ctx, name, store.Wishes{})
-}
-
-func (c faultyCreator) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	if err := c.f.inject("create", name, -1, 0); err != nil {
-		return nil, err
-	}
-	w, err := store.CreateAs(ctx, c.f.st, name, wish)
-	if err != nil {
-		return nil, err
-	}
-	fw := &faultyWriter{w: w, f: c.f, name: name}
-	if r, ok := w.(store.Rewinder); ok {
-		return rewinding(fw, faultyRewinder{fw, r}), nil
-	}
-	return fw, nil
-}
-
-type faultyWisher struct{ faultyCreator }
-
-func (w faultyWisher) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	return w.create(ctx, name, wish)
-}
-
-type faultyWriter struct {
-	w    store.Writer
-	f    *faulty
-	name string
-	size int64
-}
-
-func (w *faultyWriter) Write(p []byte) (int, error) {
-	injected := w.f.inject("write", w.name, w.size, int64(len(p)))
-	if injected != nil {
-		cut, ok := errors.AsType[*Cut](injected)
-		if !ok {
-			return 0, injected
-		}
-		p = p[:min(cut.Keep, int64(len(p)))]
-	}
-	n, err := w.w.Write(p)
-	w.size += int64(n)
-	return n, errors.Join(injected, err)
-}
-
-func (w *faultyWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	rw, ok := w.w.(store.RangeWriter)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	if err := w.f.inject("write", w.name, w.size, n); err != nil {
-		return err
-	}
-	err := rw.WriteRange(ctx, from, off, n)
-	if err == nil {
-		w.size += n
-	}
-	return err
-}
-
-func (w *faultyWriter) Patch(ctx context.Context, p []byte, off int64) error {
-	return faultyRange(w.f.inject("patch", w.name, off, int64(len(p))), p, func(p []byte) error {
-		return patch(ctx, w.w, p, off)
-	})
-}
-
-func (w *faultyWriter) PatchLimit() int64 { return store.PatchLimit(w.w) }
-
-func (w *faultyWriter) Commit(ctx context.Context) (store.Info, error) {
-	if err := w.f.inject("commit", w.name, -1, 0); err != nil {
-		return store.Info{}, err
-	}
-	return w.w.Commit(ctx)
-}
-
-// Abort aborts even where an error is injected: the error is what is tested,
-// and nothing must be left behind by it.
-func (w *faultyWriter) Abort() error {
-	return errors.Join(w.f.inject("abort", w.name, -1, 0), w.w.Abort())
-}
-
-type faultyRewinder struct {
-	w      *faultyWriter
-	rewind store.Rewinder
-}
-
-func (r faultyRewinder) Rewind(to int64) error {
-	if err := r.w.f.inject("rewind", r.w.name, to, 0); err != nil {
-		return err
-	}
-	err := r.rewind.Rewind(to)
-	if err == nil {
-		r.w.size = to
-	}
-	return err
 }

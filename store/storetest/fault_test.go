@@ -46,7 +46,7 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 		},
 		"rewind": func(st store.Store) error {
 			w, _ := store.Create(ctx, st, "b")
-			return w.(store.Rewinder).Rewind(0)
+			return w.Can().Rewind(0)
 		},
 		"commit": func(st store.Store) error {
 			w, _ := store.Create(ctx, st, "b")
@@ -57,7 +57,7 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 		"patch": func(st store.Store) error {
 			w, _ := store.Create(ctx, st, "b")
 			_, err := w.Write([]byte("x"))
-			return errors.Join(err, w.(store.Patcher).Patch(ctx, []byte("y"), 0))
+			return errors.Join(err, w.Can().Patch(ctx, []byte("y"), 0))
 		},
 		"amend": func(st store.Store) error {
 			a, err := store.Amend(ctx, st, "a")
@@ -149,7 +149,7 @@ func TestCutPatchReplacesOnlyItsFront(t *testing.T) {
 	if _, err := w.Write([]byte("0123456789")); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.(store.Patcher).Patch(t.Context(), []byte("abc"), 4); !errors.Is(err, broken) {
+	if err := w.Can().Patch(t.Context(), []byte("abc"), 4); !errors.Is(err, broken) {
 		t.Errorf("found %v", err)
 	}
 	if _, err := w.Commit(t.Context()); err != nil {
@@ -196,7 +196,7 @@ func TestCutWritesLetsThroughWhatFits(t *testing.T) {
 	if n, err := w.Write([]byte("x")); n != 0 || !errors.Is(err, full) {
 		t.Errorf("write when full: expected 0 and the error, found %d, %v", n, err)
 	}
-	if err := w.(store.Rewinder).Rewind(9); err != nil {
+	if err := w.Can().Rewind(9); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := w.Write([]byte("y")); n != 1 || err != nil {
@@ -228,7 +228,7 @@ func TestCutReadFillsOnlyItsFront(t *testing.T) {
 func replaceBoth(ctx context.Context, st store.Store) error {
 	stage := store.NewStage(st)
 	for _, name := range []string{"chunk", "index"} {
-		w, err := stage.Create(ctx, name)
+		w, err := store.Create(ctx, stage, name)
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func TestCrashKeepsOnlyWhatWasCommitted(t *testing.T) {
 		if _, err := c.Open(t.Context(), "chunk"); !errors.Is(err, ErrPowerLost) {
 			t.Errorf("open after the crash: expected ErrPowerLost, found %v", err)
 		}
-		for _, err := range c.List(t.Context(), "") {
+		for _, err := range store.List(t.Context(), c, "") {
 			if !errors.Is(err, ErrPowerLost) {
 				t.Errorf("list after the crash: expected ErrPowerLost, found %v", err)
 			}
@@ -348,7 +348,7 @@ func TestCrashCountsAPatchAsAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, w, []byte("0123456789"))
-	if err := w.(store.Patcher).Patch(t.Context(), []byte("x"), 0); !errors.Is(err, ErrPowerLost) {
+	if err := w.Can().Patch(t.Context(), []byte("x"), 0); !errors.Is(err, ErrPowerLost) {
 		t.Errorf("found %v", err)
 	}
 	if m.Get("a") != nil {
@@ -367,7 +367,7 @@ func TestCrashStopsObjectsThatAreOpen(t *testing.T) {
 	if err := o.ReadAt(t.Context(), make([]byte, 1), 0); err != nil {
 		t.Errorf("read before the crash: %v", err)
 	}
-	if err := c.Remove(t.Context(), "a"); !errors.Is(err, ErrPowerLost) {
+	if err := store.Remove(t.Context(), c, "a"); !errors.Is(err, ErrPowerLost) {
 		t.Errorf("remove: expected ErrPowerLost, found %v", err)
 	}
 	_, infoErr := o.Info(t.Context())

@@ -39,6 +39,13 @@ type op struct {
 // after the other, which nothing else changes meanwhile.
 func NewJournal(m *Mem) *Journal { return &Journal{Mem: m} }
 
+// Can returns what a Mem can do.
+func (j *Journal) Can() store.Abilities {
+	can := j.Mem.Can()
+	can.Amend = j.Amend
+	return can
+}
+
 // Amend opens an object for changes, which are remembered from here on.
 func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	if j.start != nil && name != j.name {
@@ -51,36 +58,24 @@ func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, erro
 	if j.start == nil {
 		j.name, j.start = name, j.Get(name)
 	}
-	return &journaled{a, j}, nil
+	return &hookedAmendment{a, j.note, name}, nil
 }
 
-type journaled struct {
-	store.Amendment
-	j *Journal
-}
-
-func (a *journaled) WriteAt(ctx context.Context, p []byte, off int64) error {
-	err := a.Amendment.WriteAt(ctx, p, off)
-	if err == nil {
-		a.j.ops = append(a.j.ops, op{'w', off, bytes.Clone(p)})
+// note remembers what was done.
+func (j *Journal) note(r request, act func(n int64) error) error {
+	err := act(r.n)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-func (a *journaled) Truncate(ctx context.Context, size int64) error {
-	err := a.Amendment.Truncate(ctx, size)
-	if err == nil {
-		a.j.ops = append(a.j.ops, op{'t', size, nil})
+	switch r.op {
+	case "write":
+		j.ops = append(j.ops, op{'w', r.off, bytes.Clone(r.p)})
+	case "truncate":
+		j.ops = append(j.ops, op{'t', r.off, nil})
+	case "sync":
+		j.ops = append(j.ops, op{kind: 's'})
 	}
-	return err
-}
-
-func (a *journaled) Sync(ctx context.Context) error {
-	err := a.Amendment.Sync(ctx)
-	if err == nil {
-		a.j.ops = append(a.j.ops, op{kind: 's'})
-	}
-	return err
+	return nil
 }
 
 // Ops returns how many writes, truncations and syncs there were.

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Mem is a store in memory with every optional ability but one: it is not Near,
+// Mem is a store in memory that can do what files can. It is not Near,
 // so that tests see the requests which a far store would get. Its zero value
 // is empty and ready.
 //
@@ -98,6 +99,11 @@ func (m *Mem) current(name string) *memVersion {
 	return m.objs[name]
 }
 
+// Can returns all that a Mem can do.
+func (m *Mem) Can() store.Abilities {
+	return store.Abilities{List: m.List, Create: m.CreateAs, Remove: m.Remove, Amend: m.Amend}
+}
+
 // Open returns the current version of the named object.
 func (m *Mem) Open(ctx context.Context, name string) (store.Object, error) {
 	if err := ctx.Err(); err != nil {
@@ -145,12 +151,7 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Create begins an object, invisible until its writer commits.
-func (m *Mem) Create(ctx context.Context, name string) (store.Writer, error) {
-	return m.CreateAs(ctx, name, store.Wishes{})
-}
-
-// CreateAs is Create with wishes. What is not committed is not kept.
+// CreateAs begins an object, invisible until its writer commits. What is not committed is not kept.
 func (m *Mem) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &store.Error{Op: "create", Name: name, Off: -1, Err: err}
@@ -212,24 +213,20 @@ func (o *memObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-func (o *memObject) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if err := o.usable(ctx); err != nil {
-		return 0, &store.Error{Op: "head", Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
-	}
-	return copy(p, o.v.data), nil
-}
+func (o *memObject) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-func (o *memObject) ReadTail(ctx context.Context, p []byte) (int, error) {
+func (o *memObject) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if err := o.usable(ctx); err != nil {
-		return 0, &store.Error{Op: "tail", Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
+	op, from := "head", 0
+	if tail {
+		op, from = "tail", max(0, len(o.v.data)-len(p))
 	}
-	return copy(p, o.v.data[max(0, len(o.v.data)-len(p)):]), nil
+	if err := o.usable(ctx); err != nil {
+		return 0, &store.Error{Op: op, Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
+	}
+	return copy(p, o.v.data[from:]), nil
 }
 
 func (o *memObject) Close() error {
@@ -249,6 +246,10 @@ type memWriter struct {
 
 func (w *memWriter) fail(op string, err error) error {
 	return &store.Error{Op: op, Name: w.name, Off: -1, Err: err}
+}
+
+func (w *memWriter) Can() store.WriterAbilities {
+	return store.WriterAbilities{WriteRange: w.WriteRange, Rewind: w.Rewind, Patch: w.Patch, PatchLimit: math.MaxInt64}
 }
 
 func (w *memWriter) Write(p []byte) (int, error) {
@@ -316,16 +317,3 @@ func (w *memWriter) Abort() error {
 	w.buf = bytes.Buffer{}
 	return nil
 }
-
-var (
-	_ store.Creator     = (*Mem)(nil)
-	_ store.Wisher      = (*Mem)(nil)
-	_ store.Lister      = (*Mem)(nil)
-	_ store.Remover     = (*Mem)(nil)
-	_ store.Header      = (*memObject)(nil)
-	_ store.Tailer      = (*memObject)(nil)
-	_ store.Amender     = (*Mem)(nil)
-	_ store.Rewinder    = (*memWriter)(nil)
-	_ store.Patcher     = (*memWriter)(nil)
-	_ store.RangeWriter = (*memWriter)(nil)
-)

@@ -19,7 +19,8 @@ import (
 // that cannot exist there at all is refused by put with an error wrapping
 // errors.ErrUnsupported.
 //
-// Where the store is a Creator, Lister, Remover or Amender, these are tested too.
+// What the store can do besides reading is tested too, of creating, listing, removing
+// and amending.
 func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name string, content []byte) error)) {
 	for _, c := range []struct {
 		name string

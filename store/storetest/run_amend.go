@@ -21,10 +21,10 @@ func testAmendments(t *testing.T, s *suite) {
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}
-	} else if _, ok := s.st.(store.Amender); errors.Is(err, errors.ErrUnsupported) {
+	} else if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("objects of this store cannot be changed in place")
 	} else {
-		t.Fatalf("amend: %v; the store is an Amender: %v", err, ok)
+		t.Fatalf("amend: %v", err)
 	}
 	for _, c := range []struct {
 		name string
@@ -232,11 +232,10 @@ func testAmendReplaced(t *testing.T, s *suite) {
 
 // names lists what is there, if that can be done.
 func (s *suite) names(t *testing.T) (names []string) {
-	l, ok := s.st.(store.Lister)
-	if !ok {
+	if s.st.Can().List == nil {
 		return nil
 	}
-	for info, err := range l.List(t.Context(), "") {
+	for info, err := range store.List(t.Context(), s.st, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,8 +305,11 @@ func testPatch(t *testing.T, s *suite) {
 	rnd := seeded(t)
 	w := s.create(t, "patched")
 	defer w.Abort()
-	p, ok := w.(store.Patcher)
-	if !ok || store.PatchLimit(w) == 0 {
+	can := w.Can()
+	if can.Patch == nil {
+		if can.PatchLimit != 0 {
+			t.Errorf("patches up to %d by no function", can.PatchLimit)
+		}
 		t.Skip("what is written here stays")
 	}
 	var want []byte
@@ -319,26 +321,26 @@ func testPatch(t *testing.T, s *suite) {
 		want = append(want, b...)
 		off := rnd.IntN(len(want) + 1)
 		b = noise(rnd, rnd.IntN(min(len(want)-off, 5000)+1))
-		if int64(off+len(b)) > p.PatchLimit() {
+		if int64(off+len(b)) > can.PatchLimit {
 			continue
 		}
-		if err := p.Patch(ctx, b, int64(off)); err != nil {
+		if err := can.Patch(ctx, b, int64(off)); err != nil {
 			t.Fatal(err)
 		}
 		copy(want[off:], b)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := p.Patch(gone, []byte("x"), 0); !errors.Is(err, context.Canceled) {
+	if err := can.Patch(gone, []byte("x"), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	for _, x := range [][2]int64{{2, int64(len(want)) - 1}, {1, int64(len(want))}, {1, -1}, {1, math.MaxInt64}, {0, int64(len(want)) + 1}} {
-		if err := p.Patch(ctx, make([]byte, x[0]), x[1]); err == nil {
+		if err := can.Patch(ctx, make([]byte, x[0]), x[1]); err == nil {
 			t.Errorf("a patch of %d bytes at %d of %d is taken", x[0], x[1], len(want))
 		}
 	}
-	if limit := p.PatchLimit(); limit < int64(len(want)) {
-		if err := p.Patch(ctx, make([]byte, 2), limit-1); err == nil {
+	if limit := can.PatchLimit; limit < int64(len(want)) {
+		if err := can.Patch(ctx, make([]byte, 2), limit-1); err == nil {
 			t.Error("a patch beyond the limit is taken")
 		}
 	}
@@ -346,18 +348,18 @@ func testPatch(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	s.wantContent(t, "patched", want)
-	if err := p.Patch(ctx, []byte("x"), 0); err == nil {
+	if err := can.Patch(ctx, []byte("x"), 0); err == nil {
 		t.Error("a patch after commit is taken")
 	}
 	s.wantContent(t, "patched", want)
 
 	w = s.create(t, "patched, aborted")
 	write(t, w, []byte("0123456789"))
-	p = w.(store.Patcher)
-	if err := errors.Join(p.Patch(ctx, []byte("abc"), 3), w.Abort()); err != nil {
+	can = w.Can()
+	if err := errors.Join(can.Patch(ctx, []byte("abc"), 3), w.Abort()); err != nil {
 		t.Error(err)
 	}
-	if err := p.Patch(ctx, []byte("x"), 0); err == nil {
+	if err := can.Patch(ctx, []byte("x"), 0); err == nil {
 		t.Error("a patch after abort is taken")
 	}
 	s.wantMissing(t, "patched, aborted")

@@ -12,13 +12,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// wished begins an object; t is skipped where the store does not know wishes.
+// wished begins an object; t is skipped where the store cannot see to it that an object
+// is created once.
 func (s *suite) wished(t *testing.T, name string, wish store.Wishes) (store.Writer, error) {
 	t.Helper()
-	if _, ok := s.st.(store.Wisher); !ok {
-		t.Skip("this store knows no wishes")
-	}
 	w, err := store.CreateAs(t.Context(), s.st, name, wish)
+	if wish.Once && errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("this store creates no object once")
+	}
 	if err == nil {
 		t.Cleanup(func() {
 			if err := w.Abort(); err != nil {
@@ -70,12 +71,12 @@ func testOnce(t *testing.T, s *suite) {
 		t.Error(err)
 	}
 	s.wantContent(t, "dir/late", []byte("another's"))
-	if _, ok := s.st.(store.Lister); ok {
+	if s.st.Can().List != nil {
 		if got := s.list(t, "dir/"); len(got) != 3 {
 			t.Errorf("expected three objects, found %q", got)
 		}
 	}
-	if _, ok := s.st.(store.Remover); !ok {
+	if s.st.Can().Remove == nil {
 		return
 	}
 	if err := store.Remove(t.Context(), s.st, "dir/once"); err != nil {
@@ -142,13 +143,13 @@ func testResume(t *testing.T, s *suite) {
 	}
 	write(t, w, want)
 	s.commit(t, w, "resumed", want)
-	if saver, ok := w.(store.Saver); ok {
-		if _, proven := saver.Saved(); proven != kept {
+	if saved := w.Can().Saved; saved != nil {
+		if _, proven := saved(); proven != kept {
 			t.Errorf("%d bytes were kept, %d were not sent again", kept, proven)
 		}
 	}
-	if up, ok := s.st.(store.Uploader); ok {
-		for u, err := range up.Unfinished(t.Context(), "") {
+	if unfinished := s.st.Can().Unfinished; unfinished != nil {
+		for u, err := range unfinished(t.Context(), "") {
 			t.Errorf("left over: %+v, %v", u, err)
 		}
 	}
@@ -181,14 +182,14 @@ func testFinish(t *testing.T, s *suite) {
 	w := s.create(t, "finished")
 	want := noise(seeded(t), 3<<20)
 	write(t, w, want)
-	f, ok := w.(store.Finisher)
-	if !ok {
+	finish := w.Can().Finish
+	if finish == nil {
 		if err := w.Abort(); err != nil {
 			t.Error(err)
 		}
 		t.Skip("this store's writers are not finished before they are committed")
 	}
-	if err := f.Finish(t.Context()); err != nil {
+	if err := finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write([]byte("x")); err == nil {

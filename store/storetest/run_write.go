@@ -49,7 +49,7 @@ func testNames(t *testing.T, s *suite) {
 }
 
 func testWriters(t *testing.T, s *suite) {
-	if _, ok := s.st.(store.Creator); !ok {
+	if s.st.Can().Create == nil {
 		t.Skip("this store creates nothing")
 	}
 	for _, c := range []struct {
@@ -108,13 +108,10 @@ func (s *suite) commit(t *testing.T, w store.Writer, name string, want []byte) {
 	}
 }
 
-// listed reports whether a Lister shows name; a store that is none does not.
+// listed reports whether the store lists name.
 func (s *suite) listed(t *testing.T, name string) bool {
 	t.Helper()
-	if _, ok := s.st.(store.Lister); !ok {
-		return false
-	}
-	return slices.Contains(s.list(t, name), name)
+	return s.st.Can().List != nil && slices.Contains(s.list(t, name), name)
 }
 
 func testInvisible(t *testing.T, s *suite) {
@@ -152,7 +149,7 @@ func testAbort(t *testing.T, s *suite) {
 	s.wantContent(t, "abort/old", []byte("old bytes"))
 	s.wantMissing(t, "abort/new")
 	s.wantMissing(t, "abort/deep/er/new")
-	if _, ok := s.st.(store.Lister); ok {
+	if s.st.Can().List != nil {
 		if got := s.list(t, "abort/"); !slices.Equal(got, []string{"abort/old"}) {
 			t.Errorf("list: expected only the old object, found %q", got)
 		}
@@ -221,8 +218,8 @@ func testRewind(t *testing.T, s *suite) {
 			t.Errorf("abort: %v", err)
 		}
 	}()
-	r, ok := w.(store.Rewinder)
-	if !ok {
+	rewind := w.Can().Rewind
+	if rewind == nil {
 		t.Skip("this store's writers do not rewind")
 	}
 	write(t, w, []byte("0123456789"))
@@ -230,7 +227,7 @@ func testRewind(t *testing.T, s *suite) {
 		to   int64
 		then string
 	}{{10, "abc"}, {11, "xyz"}, {0, ""}, {0, "012345"}, {3, "abcdefgh"}} {
-		if err := r.Rewind(step.to); errors.Is(err, errors.ErrUnsupported) {
+		if err := rewind(step.to); errors.Is(err, errors.ErrUnsupported) {
 			t.Skip("this store's writers do not rewind")
 		} else if err != nil {
 			t.Fatalf("rewind to %d: %v", step.to, err)
@@ -238,7 +235,7 @@ func testRewind(t *testing.T, s *suite) {
 		write(t, w, []byte(step.then))
 	}
 	for _, to := range []int64{12, -1} {
-		if err := r.Rewind(to); err == nil {
+		if err := rewind(to); err == nil {
 			t.Errorf("rewind of 11 bytes to %d: expected an error", to)
 		}
 	}
@@ -262,8 +259,8 @@ func testWriteRange(t *testing.T, s *suite) {
 		}
 		want = append(want, src[x[0]:x[0]+x[1]]...)
 	}
-	if rw, ok := w.(store.RangeWriter); ok {
-		switch err := rw.WriteRange(t.Context(), from, 1000, 500); {
+	if writeRange := w.Can().WriteRange; writeRange != nil {
+		switch err := writeRange(t.Context(), from, 1000, 500); {
 		case errors.Is(err, errors.ErrUnsupported): // and nothing may have been written
 		case err != nil:
 			t.Errorf("write range 1000+500: %v", err)
@@ -302,7 +299,7 @@ func (s *suite) list(t *testing.T, prefix string) []string {
 }
 
 func testLister(t *testing.T, s *suite) {
-	if _, ok := s.st.(store.Lister); !ok {
+	if s.st.Can().List == nil {
 		t.Skip("this store lists nothing")
 	}
 	t.Run("empty store lists nothing", func(t *testing.T) {
@@ -346,7 +343,7 @@ func testLister(t *testing.T, s *suite) {
 }
 
 func testRemover(t *testing.T, s *suite) {
-	if _, ok := s.st.(store.Remover); !ok {
+	if s.st.Can().Remove == nil {
 		t.Skip("this store removes nothing")
 	}
 	remove := func(name string) error { return store.Remove(t.Context(), s.st, name) }

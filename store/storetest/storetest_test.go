@@ -23,29 +23,29 @@ func (b bare) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{ store.Object }{o}, nil
+	return bareObject{o}, nil
 }
 
-// nearBare is a bare that says it is near.
-type nearBare struct{ bare }
+func (bare) Can() store.Abilities { return store.Abilities{} }
 
-func (nearBare) Near() bool { return true }
+type bareObject struct{ store.Object }
 
-func (n nearBare) Amend(ctx context.Context, name string) (store.Amendment, error) {
-	return store.Amend(ctx, n.bare, name)
-}
+func (bareObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // onward is a bare that creates objects, which can only be written from front to
 // back.
 type onward struct{ bare }
 
-func (o onward) Create(ctx context.Context, name string) (store.Writer, error) {
-	w, err := o.m.Create(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return struct{ store.Writer }{w}, nil
+func (o onward) Can() store.Abilities {
+	return store.Abilities{Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := o.m.CreateAs(ctx, name, wish)
+		return onwardWriter{w}, err
+	}}
 }
+
+type onwardWriter struct{ store.Writer }
+
+func (onwardWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
 func TestMemAndEveryWrapperKeepTheContract(t *testing.T) {
 	none := func(string, string, int64, int64) error { return nil }
@@ -110,60 +110,65 @@ func TestMemSharesNoBytesWithItsUsers(t *testing.T) {
 	}
 }
 
-// some has the abilities that its fields are set for.
-func some(m *Mem, c, l, r bool) store.Store {
-	var (
-		cr store.Creator
-		li store.Lister
-		rm store.Remover
-	)
-	if c {
-		cr = m
+// some is near, and has of the abilities of a Mem those that its bits are set for.
+type some struct {
+	bare
+	bits int
+}
+
+func (s some) Can() store.Abilities {
+	all, can := s.m.Can(), store.Abilities{Near: true}
+	if s.bits&1 != 0 {
+		can.Create = all.Create
 	}
-	if l {
-		li = m
+	if s.bits&2 != 0 {
+		can.List = all.List
 	}
-	if r {
-		rm = m
+	if s.bits&4 != 0 {
+		can.Remove = all.Remove
 	}
-	return able(nearBare{bare{m}}, cr, li, rm)
+	if s.bits&8 != 0 {
+		can.Amend = all.Amend
+	}
+	return can
+}
+
+// wrappers are all wrappers of a store.
+func wrappers(st store.Store) map[string]store.Store {
+	return map[string]store.Store{
+		"trace": Trace(st, io.Discard),
+		"fault": Fault(st, Nth("none", 1, nil)),
+		"crash": NewCrash(st, 1<<30),
+	}
 }
 
 func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 	var m Mem
 	m.Put("a", []byte("bytes"))
-	for mask := range 8 {
-		c, l, r := mask&1 != 0, mask&2 != 0, mask&4 != 0
-		inner := some(&m, c, l, r)
-		for name, st := range map[string]store.Store{
-			"trace": Trace(inner, io.Discard),
-			"fault": Fault(inner, Nth("none", 1, nil)),
-		} {
-			_, gotC := st.(store.Creator)
-			_, gotL := st.(store.Lister)
-			_, gotR := st.(store.Remover)
-			if gotC != c || gotL != l || gotR != r {
-				t.Errorf("%s: expected creator %v, lister %v, remover %v, found %v, %v, %v", name, c, l, r, gotC, gotL, gotR)
+	for bits := range 16 {
+		for name, st := range wrappers(some{bare{&m}, bits}) {
+			can, got := st.Can(), 0
+			for i, is := range []bool{can.Create != nil, can.List != nil, can.Remove != nil, can.Amend != nil} {
+				if is {
+					got |= 1 << i
+				}
+			}
+			if got != bits {
+				t.Errorf("%s: expected abilities %b, found %b", name, bits, got)
 			}
 			o, err := st.Open(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, head := o.(store.Header)
-			_, tail := o.(store.Tailer)
-			if head || tail {
-				t.Errorf("%s: reads the ends of an object that does not: head %v, tail %v", name, head, tail)
+			if o.Can().ReadEnd != nil {
+				t.Errorf("%s: reads the ends of an object that does not", name)
 			}
 			if !store.IsNear(st) {
 				t.Errorf("%s: expected to be near, as what it wraps", name)
 			}
 		}
 	}
-	for name, st := range map[string]store.Store{
-		"trace": Trace(onward{bare{&m}}, io.Discard),
-		"fault": Fault(onward{bare{&m}}, Nth("none", 1, nil)),
-		"crash": NewCrash(onward{bare{&m}}, 1<<30),
-	} {
+	for name, st := range wrappers(onward{bare{&m}}) {
 		if _, err := store.Amend(t.Context(), st, "a"); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: amends a store that does not: %v", name, err)
 		}
@@ -172,31 +177,20 @@ func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, w, []byte("bytes"))
-		if limit := store.PatchLimit(w); limit != 0 {
-			t.Errorf("%s: patches up to %d with a writer that does not", name, limit)
-		}
-		if p, ok := w.(store.Patcher); ok {
-			if err := p.Patch(t.Context(), []byte("x"), 0); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s: patch: found %v", name, err)
-			}
+		if can := w.Can(); can.PatchLimit != 0 || can.Patch != nil || can.Rewind != nil || can.WriteRange != nil {
+			t.Errorf("%s: a writer that only writes on says %+v", name, can)
 		}
 		if err := w.Abort(); err != nil {
 			t.Error(err)
 		}
 	}
-	for name, st := range map[string]store.Store{
-		"trace": Trace(&m, io.Discard),
-		"fault": Fault(&m, Nth("none", 1, nil)),
-		"crash": NewCrash(&m, 1),
-	} {
+	for name, st := range wrappers(&m) {
 		o, err := st.Open(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, head := o.(store.Header)
-		_, tail := o.(store.Tailer)
-		if !head || !tail {
-			t.Errorf("%s: does not read the ends of an object that does: head %v, tail %v", name, head, tail)
+		if o.Can().ReadEnd == nil {
+			t.Errorf("%s: does not read the ends of an object that does", name)
 		}
 		if store.IsNear(st) {
 			t.Errorf("%s: expected not to be near, as what it wraps", name)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // A contentRange is what a Content-Range header tells.
@@ -131,7 +133,7 @@ func readBody(resp *http.Response, p []byte) (int, error) {
 			// Not the end of the object: callers must not take it for that.
 			err = errors.New("connection closed")
 		}
-		return n, &transient{err: fmt.Errorf("body broke off after %d of %d bytes: %w", n, len(p), err)}
+		return n, &far.Passing{Err: fmt.Errorf("body broke off after %d of %d bytes: %w", n, len(p), err)}
 	}
 	// Reading on to the end frees the connection for the next request, and
 	// shows a body that is too long. If instead the end does not come, what

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 func TestContentRangeIsParsedOrRefused(t *testing.T) {
@@ -264,7 +265,7 @@ func TestAnswersThatNeverEndTheRangeAreGivenUp(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "sent only 1 of") {
 		t.Errorf("expected an error that tells how little came, found %v", err)
 	}
-	if n := len(s.took()); n != defaultTries {
-		t.Errorf("expected %d requests, found %d", defaultTries, n)
+	if n := len(s.took()); n != far.DefaultTries {
+		t.Errorf("expected %d requests, found %d", far.DefaultTries, n)
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // ErrNoRange means that a server ignores Range requests: it would send the
@@ -29,40 +28,20 @@ var (
 	errNoSuffix = errors.New("server does not answer requests for the last bytes")
 
 	errNoSize = errors.New("server does not tell the object's size")
-
-	// net/http reports a connection that was closed before an answer as EOF,
-	// which callers would take for the end of the object.
-	errDropped = errors.New("connection closed before an answer")
 )
-
-// A transient is an error that may pass by itself.
-type transient struct {
-	err   error
-	after time.Duration // what the server asks to wait
-	now   bool          // there is no reason to wait
-}
-
-func (t *transient) Error() string { return t.err.Error() }
-
-func (t *transient) Unwrap() error { return t.err }
 
 // fail makes err the error of a request to o. off is -1 where there is none.
 func (o *object) fail(op string, off, n int64, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &store.Error{Op: op, Name: redact(o.url), Off: off, Len: n, Err: err}
-	if t, ok := errors.AsType[*transient](err); ok {
-		e.Retry = true
-		e.Err = t.err
-	}
-	return e
+	return far.Fail(op, redact(o.url), off, n, err)
 }
 
 // refused returns the error for an answer that brings no bytes.
 func (st *Store) refused(resp *http.Response) error {
 	err := statusError(resp)
-	_, passing := errors.AsType[*transient](err)
+	_, passing := errors.AsType[*far.Passing](err)
 	if st.why == nil || passing || errors.Is(err, store.ErrChanged) {
 		return err
 	}
@@ -82,21 +61,14 @@ func statusError(resp *http.Response) error {
 		return fmt.Errorf("%s: %w", text, fs.ErrPermission)
 	case code == http.StatusPreconditionFailed && conditional(resp.Request):
 		return fmt.Errorf("%s: %w", text, store.ErrChanged)
-	case mayPass(code):
-		return &transient{err: errors.New(text), after: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+	case far.MayPass(code):
+		return &far.Passing{Err: errors.New(text), After: far.RetryAfter(resp.Header)}
 	}
 	return errors.New(text)
 }
 
 func conditional(req *http.Request) bool {
 	return req.Header.Get("If-Match") != "" || req.Header.Get("If-Unmodified-Since") != ""
-}
-
-// mayPass reports whether status tells of a server in trouble, not of a
-// request that it will never grant.
-func mayPass(status int) bool {
-	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
-		status >= 500 && status != http.StatusNotImplemented
 }
 
 // transportError returns what may be shown of err, with which net/http answered
@@ -106,16 +78,10 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 		return ctx.Err()
 	}
 	if errors.Is(err, errSilent) || errors.Is(context.Cause(reqCtx), errSilent) {
-		return &transient{err: errSilent}
+		return &far.Passing{Err: errSilent}
 	}
 	// A url.Error holds the whole address, with its signed query.
-	for {
-		ue, ok := errors.AsType[*url.Error](err)
-		if !ok {
-			break
-		}
-		err = ue.Err
-	}
+	err = far.Unaddressed(err)
 	if errors.Is(err, errRedirects) || errors.Is(err, errRedirectScheme) {
 		return err
 	}
@@ -125,15 +91,12 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 		return errors.New("redirect to a malformed address")
 	}
 	if st.secret(err.Error(), u) {
-		return &transient{err: errors.New("transport error whose text holds a credential")}
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &transient{err: errDropped}
+		return &far.Passing{Err: errors.New("transport error whose text holds a credential")}
 	}
 	if hopeless(err) {
 		return err
 	}
-	return &transient{err: err}
+	return &far.Passing{Err: far.Dropped(err)}
 }
 
 // hopeless reports whether a transport error will not pass by itself.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // An object is one version of what an address stands for: the version that the
@@ -46,7 +47,7 @@ func (o *object) Close() error {
 func (o *object) Info(ctx context.Context) (store.Info, error) {
 	err := o.usable(ctx)
 	if err == nil && o.ver.known() < 0 {
-		err = o.learnSize(ctx, &retrier{st: o.st})
+		err = o.learnSize(ctx, o.st.retrier())
 	}
 	if err != nil {
 		return store.Info{}, o.fail("info", -1, 0, err)
@@ -66,36 +67,32 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	case off > math.MaxInt64-int64(len(p)):
 		err = io.ErrUnexpectedEOF
 	default:
-		_, err = o.fetch(ctx, p, off, exactly, &retrier{st: o.st})
+		_, err = o.fetch(ctx, p, off, exactly, o.st.retrier())
 	}
 	return o.fail("read", off, int64(len(p)), err)
 }
 
-// ReadHead reads the beginning, and learns the size, with one request.
-func (o *object) ReadHead(ctx context.Context, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	err := o.usable(ctx)
-	n := 0
-	if err == nil {
-		n, err = o.fetch(ctx, p, 0, upTo, &retrier{st: o.st})
-	}
-	return n, o.fail("head", -1, int64(len(p)), err)
-}
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-// ReadTail reads the end, and learns the size, with one request, if the server
-// understands one for the last bytes. Else it takes two or three.
-func (o *object) ReadTail(ctx context.Context, p []byte) (int, error) {
+// readEnd reads the beginning, and learns the size, with one request; so it does of the
+// end, if the server understands a request for the last bytes. Else it takes two or three.
+func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	err := o.usable(ctx)
-	n := 0
-	if err == nil {
-		n, err = o.tail(ctx, p, &retrier{st: o.st})
+	op := "head"
+	if tail {
+		op = "tail"
 	}
-	return n, o.fail("tail", -1, int64(len(p)), err)
+	err = o.usable(ctx)
+	switch {
+	case err != nil:
+	case tail:
+		n, err = o.tail(ctx, p, o.st.retrier())
+	default:
+		n, err = o.fetch(ctx, p, 0, upTo, o.st.retrier())
+	}
+	return n, o.fail(op, -1, int64(len(p)), err)
 }
 
 // A reach says what becomes of a range that goes past the end.
@@ -108,7 +105,7 @@ const (
 
 // fetch reads a range into p, with as many requests as it takes, and returns
 // how many bytes are in p.
-func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again *retrier) (n int, err error) {
+func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again *far.Retrier) (n int, err error) {
 	for {
 		if size := o.ver.known(); size >= 0 && off+int64(len(p)) > size {
 			if r == exactly {
@@ -136,7 +133,7 @@ func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again 
 			}
 		case errors.Is(err, errUnsatisfied): // the size came with it
 		default:
-			if err := again.again(ctx, err, k); err != nil {
+			if err := again.Again(ctx, err, k); err != nil {
 				return n, err
 			}
 		}
@@ -191,7 +188,7 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	if err == nil && got.n < want.n && off+got.n != got.size {
 		// A server may answer with less than was asked for, and goes on
 		// when it is asked for the rest.
-		err = &transient{err: fmt.Errorf("server sent only %d of %d bytes", got.n, want.n), now: true}
+		err = &far.Passing{Err: fmt.Errorf("server sent only %d of %d bytes", got.n, want.n), Now: true}
 	}
 	return n, err
 }
@@ -213,7 +210,7 @@ func (o *object) unsatisfied(resp *http.Response, off int64) error {
 }
 
 // learnSize asks for the first byte, for the size that comes with it.
-func (o *object) learnSize(ctx context.Context, again *retrier) error {
+func (o *object) learnSize(ctx context.Context, again *far.Retrier) error {
 	var first [1]byte
 	_, err := o.fetch(ctx, first[:], 0, upTo, again)
 	if o.ver.known() >= 0 && (err == nil || errors.Is(err, ErrNoRange)) {

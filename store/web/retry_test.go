@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // times notes when requests come, since the first.
@@ -132,13 +133,13 @@ func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 	}{
 		"seconds": {func() string { return "7" }, 7 * time.Second},
 		"date":    {func() string { return time.Now().Add(9 * time.Second).UTC().Format(http.TimeFormat) }, 9 * time.Second},
-		"a date in the past leaves the usual wait":  {func() string { return servedAt.AddDate(-30, 0, 0).Format(http.TimeFormat) }, firstWait},
-		"less than the usual wait":                  {func() string { return "0" }, firstWait},
-		"more than the cap":                         {func() string { return "86400" }, longestAfter},
-		"more than fits":                            {func() string { return "99999999999999999999" }, firstWait},
-		"nonsense":                                  {func() string { return "soon" }, firstWait},
-		"a negative number leaves the usual wait":   {func() string { return "-5" }, firstWait},
-		"a date far away is no longer than the cap": {func() string { return "Fri, 31 Dec 9999 23:59:59 GMT" }, longestAfter},
+		"a date in the past leaves the usual wait":  {func() string { return servedAt.AddDate(-30, 0, 0).Format(http.TimeFormat) }, far.FirstWait},
+		"less than the usual wait":                  {func() string { return "0" }, far.FirstWait},
+		"more than the cap":                         {func() string { return "86400" }, far.LongestAfter},
+		"more than fits":                            {func() string { return "99999999999999999999" }, far.FirstWait},
+		"nonsense":                                  {func() string { return "soon" }, far.FirstWait},
+		"a negative number leaves the usual wait":   {func() string { return "-5" }, far.FirstWait},
+		"a date far away is no longer than the cap": {func() string { return "Fri, 31 Dec 9999 23:59:59 GMT" }, far.LongestAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,9 +285,9 @@ func TestTransportErrorsThatWillNotPassAreNotTriedAgain(t *testing.T) {
 }
 
 func TestBodiesThatBreakOffAreBorneWhileReadingAdvances(t *testing.T) {
-	content := text(20 * enough)
+	content := text(20 * far.Enough)
 	s := site{hook: func(w http.ResponseWriter, r *http.Request) bool {
-		cutting(content, enough).ServeHTTP(w, r)
+		cutting(content, far.Enough).ServeHTTP(w, r)
 		return true
 	}}
 	wantRead(t, open(t, serve(t, &s), "object"), 0, content)
@@ -350,7 +351,7 @@ func TestBodyThatStallsIsGivenUpAndResumed(t *testing.T) {
 		}), Options{})
 		defer stop()
 		wantRead(t, open(t, st, "object"), 0, content)
-		ts.want(t, 0, 3*(idleWait-time.Second)+idleWait+firstWait)
+		ts.want(t, 0, 3*(idleWait-time.Second)+idleWait+far.FirstWait)
 	})
 }
 
@@ -382,6 +383,6 @@ func TestServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		if !store.Temporary(err) || !errors.Is(err, errSilent) || errors.Is(err, context.Canceled) {
 			t.Errorf("expected the silence as a temporary error, found %v", err)
 		}
-		ts.want(t, 0, headWait+firstWait)
+		ts.want(t, 0, headWait+far.FirstWait)
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // Options are how a Store speaks to its server. Zero means the default.
@@ -57,10 +57,7 @@ type Options struct {
 	Parallel int
 }
 
-const (
-	defaultTries    = 6
-	defaultParallel = 16
-)
+const defaultParallel = 16
 
 // A Store is what lies below one address. Its names are plain text, not
 // escaped, relative to that address.
@@ -133,10 +130,10 @@ func New(base *url.URL, o Options) *Store {
 		user:   base.User,
 		header: o.Header.Clone(),
 		agent:  cmp.Or(o.Header.Get("User-Agent"), "holdall"),
-		tries:  cmp.Or(max(0, o.Tries), defaultTries),
+		tries:  cmp.Or(max(0, o.Tries), far.DefaultTries),
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		why:    o.Explain,
-		jitter: func(most time.Duration) time.Duration { return rand.N(most + 1) },
+		jitter: far.Jitter,
 	}
 	b.User, b.Fragment, b.RawFragment = nil, "", ""
 	if !strings.HasSuffix(b.Path, "/") {
@@ -180,6 +177,11 @@ func transport(parallel int) *http.Transport {
 	return got.(*http.Transport)
 }
 
+// Can says that objects have addresses, and are opened as they were listed elsewhere.
+func (st *Store) Can() store.Abilities {
+	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs}
+}
+
 // Open returns the named object. It sends no request.
 func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 	u, err := st.resolve(name)
@@ -204,6 +206,9 @@ func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, err
 	return o, nil
 }
 
+// retrier is for one read.
+func (st *Store) retrier() *far.Retrier { return &far.Retrier{Tries: st.tries, Jitter: st.jitter} }
+
 // resolve returns the address of the named object.
 func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.base.Scheme != "http" && st.base.Scheme != "https" || st.base.Host == "" {
@@ -212,23 +217,17 @@ func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.exact != nil && name == st.exactName {
 		return st.exact, nil
 	}
-	if name == "" || name[0] == '/' {
-		return nil, fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	if err := far.CheckName(name); err != nil {
+		return nil, err
 	}
-	segments := strings.Split(name, "/")
-	for i, s := range segments {
+	for s := range strings.SplitSeq(name, "/") {
 		// Clients, proxies and servers resolve these, so they are no names,
 		// and might lead out of the store.
 		if s == "." || s == ".." {
 			return nil, fmt.Errorf("name with a %q: %w", s, fs.ErrInvalid)
 		}
-		// S3 takes a plus sign in a path for a space.
-		segments[i] = strings.ReplaceAll(url.PathEscape(s), "+", "%2B")
 	}
-	u := *st.base
-	u.Path += name
-	u.RawPath = st.base.EscapedPath() + strings.Join(segments, "/")
-	return &u, nil
+	return far.Below(st.base, name), nil
 }
 
 // redact returns u as it may be printed. A user is left out too: it may be a
@@ -307,9 +306,3 @@ func (st *Store) checkRedirect(also func(*http.Request, []*http.Request) error) 
 		return nil
 	}
 }
-
-var (
-	_ store.Opener = Open
-	_ store.Store  = (*Store)(nil)
-	_ store.Pinner = (*Store)(nil)
-)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/holdall/holdall/store/internal/far"
 )
 
 // tail reads the last bytes. Servers differ in what they make of a request for
@@ -20,7 +22,7 @@ import (
 //
 // After each of the last four the size is learned, if the answer does not tell
 // it, and a plain range does the rest.
-func (o *object) tail(ctx context.Context, p []byte, again *retrier) (int, error) {
+func (o *object) tail(ctx context.Context, p []byte, again *far.Retrier) (int, error) {
 	refused := false
 	if o.ver.known() < 0 && !o.st.noSuffix.Load() {
 		n, err := o.suffix(ctx, p, again)
@@ -48,13 +50,13 @@ var errRefused = fmt.Errorf("%w", errNoSuffix)
 
 // suffix asks for the last bytes. An error wrapping errNoSuffix means that they
 // have to be got in another way; the size may be known then.
-func (o *object) suffix(ctx context.Context, p []byte, again *retrier) (int, error) {
+func (o *object) suffix(ctx context.Context, p []byte, again *far.Retrier) (int, error) {
 	for {
 		n, k, err := o.attemptSuffix(ctx, p)
 		if err == nil {
 			return n, nil
 		}
-		if err := again.again(ctx, err, k); err != nil {
+		if err := again.Again(ctx, err, k); err != nil {
 			return k, err
 		}
 		if size := o.ver.known(); size >= 0 {
@@ -123,5 +125,5 @@ func refusal(status int) bool {
 		http.StatusProxyAuthRequired, http.StatusPreconditionFailed:
 		return false
 	}
-	return status >= 400 && !mayPass(status)
+	return status >= 400 && !far.MayPass(status)
 }

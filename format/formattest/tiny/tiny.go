@@ -276,8 +276,8 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	start := w.at
 	if err := w.content(ctx, e, r); err != nil {
 		// Where the store cannot take it back, it stays, and belongs to nobody.
-		if back, ok := w.out.(store.Rewinder); ok && w.err == nil {
-			if w.err = back.Rewind(start); w.err == nil {
+		if rewind := w.out.Can().Rewind; rewind != nil && w.err == nil {
+			if w.err = rewind(start); w.err == nil {
 				w.at = start
 			}
 			err = errors.Join(err, w.err)

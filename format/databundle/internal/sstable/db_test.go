@@ -185,13 +185,18 @@ func TestFirstRequestsAreThoseOfOpen(t *testing.T) {
 	}
 }
 
+// unlisted is a store that cannot list.
+type unlisted struct{ store.Store }
+
+func (unlisted) Can() store.Abilities { return store.Abilities{} }
+
 func TestFilesTellsWhatThereIs(t *testing.T) {
 	st := &storetest.Mem{}
 	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 64 << 10}), 10_000)
 	if err := st.Remove(t.Context(), "index/000005.sst"); err != nil {
 		t.Fatal(err)
 	}
-	onlyReads := struct{ store.Store }{st} // cannot list
+	onlyReads := unlisted{st}
 	for _, s := range []store.Store{st, onlyReads} {
 		db, err := Open(t.Context(), s, "index", Options{})
 		if err != nil {

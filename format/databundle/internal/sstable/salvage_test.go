@@ -55,7 +55,7 @@ func TestSalvagesAllWithoutAManifest(t *testing.T) {
 					st.Remove(t.Context(), n)
 				}
 			}
-			for _, s := range []store.Store{st, struct{ store.Store }{st}} {
+			for _, s := range []store.Store{st, unlisted{st}} {
 				got, found := salvaged(t, s)
 				same(t, got, want)
 				if len(found) > 0 {

@@ -102,3 +102,5 @@ func opened(t testing.TB, st store.Store, name string) store.Object {
 
 // unlisted hides that a store can list.
 type unlisted struct{ store.Store }
+
+func (unlisted) Can() store.Abilities { return store.Abilities{} }

@@ -18,6 +18,7 @@ type hollow struct {
 }
 
 func (h *hollow) Info(context.Context) (store.Info, error) { return store.Info{Size: h.size}, nil }
+func (h *hollow) Can() store.ObjectAbilities               { return store.ObjectAbilities{} }
 func (h *hollow) Close() error                             { return nil }
 
 func (h *hollow) ReadAt(_ context.Context, p []byte, off int64) error {

@@ -267,7 +267,9 @@ func TestAnObjectThatBecameShorterIsTruncated(t *testing.T) {
 
 type missing struct{ store.Object }
 
-func (missing) ReadTail(_ context.Context, _ []byte) (int, error) { return 0, fs.ErrNotExist }
+func (missing) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{ReadEnd: func(context.Context, []byte, bool) (int, error) { return 0, fs.ErrNotExist }}
+}
 
 func TestWordsOfClassesAndReasons(t *testing.T) {
 	words := map[string]bool{}

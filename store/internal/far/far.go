@@ -1,0 +1,218 @@
+// Package far is what the stores behind a network have in common: what may pass by
+// itself and when it is tried again, addresses of services, listings that are not
+// believed, and objects that are sent in parts.
+package far
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A Passing error may pass by itself.
+type Passing struct {
+	Err   error
+	After time.Duration // what the server asks to wait
+	Now   bool          // there is no reason to wait
+}
+
+func (p *Passing) Error() string { return p.Err.Error() }
+
+func (p *Passing) Unwrap() error { return p.Err }
+
+// Fail makes err the error of a request for the object at an address, nil if it is. off
+// is -1 where there is none.
+func Fail(op, address string, off, n int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &store.Error{Op: op, Name: address, Off: off, Len: n, Err: err}
+	if p, ok := errors.AsType[*Passing](err); ok {
+		e.Retry, e.Err = true, p.Err
+	}
+	return e
+}
+
+// ErrDropped is what net/http reports as EOF, which callers would take for the end of
+// the object.
+var ErrDropped = errors.New("connection closed before an answer")
+
+// Unaddressed takes the address off a transport's error, which may hold a token: the
+// request's name is said by the error around it.
+func Unaddressed(err error) error {
+	for {
+		ue, ok := errors.AsType[*url.Error](err)
+		if !ok {
+			return err
+		}
+		err = ue.Err
+	}
+}
+
+// Dropped is err, or says what an EOF means that came instead of an answer.
+func Dropped(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrDropped
+	}
+	return err
+}
+
+// IsWord reports whether code is a word, as the codes of errors are.
+func IsWord(code string) bool {
+	for _, c := range []byte(code) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return code != "" && len(code) <= 64
+}
+
+// Malformed is the error of an address.
+func Malformed(address, format string, a ...any) error {
+	return fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
+}
+
+// ParseAddress reads the address of an object of a service, which looks like form and
+// has one of some schemes. Its query is empty, or says that it is asked as nobody.
+func ParseAddress(address, form string, schemes ...string) (u *url.URL, anonymous bool, err error) {
+	u, err = url.Parse(address)
+	if err != nil {
+		return nil, false, Malformed(address, "malformed address: a %% that belongs to the key is written %%25")
+	}
+	switch {
+	case !slices.Contains(schemes, strings.ToLower(u.Scheme)) || u.Host == "":
+		err = Malformed(address, "expected %s: %w", form, errors.ErrUnsupported)
+	case u.User != nil:
+		err = Malformed(address, "credentials do not belong into an address")
+	case strings.Contains(address, "#"):
+		err = Malformed(address, "address with a #: write it %%23 if it belongs to the key")
+	case u.RawQuery != "" && u.RawQuery != "anonymous":
+		err = Malformed(address, "expected ?anonymous or nothing after the key; a ? that belongs to it is written %%3F")
+	}
+	// Slashes at the end do not matter, as with folders on a disk.
+	u.Path = strings.TrimRight(strings.TrimPrefix(u.Path, "/"), "/")
+	return u, u.RawQuery == "anonymous", err
+}
+
+// ParseEndpoint reads the address of a server, which looks like form and has a path only
+// if that is allowed.
+func ParseEndpoint(s, form string, path bool) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		!path && strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		// It is not shown: it may hold a password, or a token.
+		return nil, fmt.Errorf("endpoint: expected %s: %w", form, fs.ErrInvalid)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
+}
+
+// IsLocal reports whether host is this machine, or an address of numbers.
+func IsLocal(host string) bool { return host == "localhost" || net.ParseIP(host) != nil }
+
+// Switch is the value of a variable of the environment that is 1 or 0, or what is chosen
+// already where that is true or there is none.
+func Switch(chosen bool, variable string) (bool, error) {
+	v := os.Getenv(variable)
+	if v == "" || chosen {
+		return chosen, nil
+	}
+	yes, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, fmt.Errorf("%s is %.20q: expected 1 or 0: %w", variable, v, fs.ErrInvalid)
+	}
+	return yes, nil
+}
+
+// CheckName says why there is no such name below a store's address.
+func CheckName(name string) error {
+	if name == "" || name[0] == '/' {
+		return fmt.Errorf("not a name below the store's address: %w", fs.ErrInvalid)
+	}
+	return nil
+}
+
+// Below returns the address of what lies below base, which ends in a slash, by a plain
+// name. S3 takes a plus sign in a path for a space.
+func Below(base *url.URL, name string) *url.URL {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
+	}
+	u := *base
+	u.Path += name
+	u.RawPath = base.EscapedPath() + strings.Join(parts, "/")
+	return &u
+}
+
+// Quoted returns an ETag as the header of an object has it.
+func Quoted(etag string) string {
+	if etag == "" || strings.HasPrefix(etag, `"`) {
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// A Listing does not believe a server. One that repeats itself would be listed for ever,
+// and one that answers for another prefix would have its objects taken for these.
+type Listing struct {
+	Below  string // of the store
+	Prefix string // of names
+	last   string
+	begun  bool
+}
+
+// Name returns the name of the object that is listed next.
+func (l *Listing) Name(key string, size int64) (string, error) {
+	name, ok := strings.CutPrefix(key, l.Below)
+	switch {
+	case !ok || !strings.HasPrefix(name, l.Prefix):
+		return "", fmt.Errorf("server listed %.200q, which does not begin with %q", key, l.Below+l.Prefix)
+	case l.begun && name <= l.last:
+		return "", fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, l.last)
+	case size < 0:
+		return "", fmt.Errorf("server listed %.200q with size %d", name, size)
+	}
+	l.last, l.begun = name, true
+	return name, nil
+}
+
+// An Object is one of package web's, whose errors say the address that it was asked for
+// by, not that of a server.
+type Object struct {
+	store.Object
+	Name    string
+	Address func(name string) string
+}
+
+// Named gives err the object's address.
+func (o *Object) Named(err error) error {
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		e.Name = o.Address(o.Name)
+	}
+	return err
+}
+
+// ReadAt is that of the object, with its address.
+func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return o.Named(o.Object.ReadAt(ctx, p, off))
+}
+
+// Can says that the object reads its ends.
+func (o *Object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.ReadEnd} }
+
+// ReadEnd is that of the object, with its address.
+func (o *Object) ReadEnd(ctx context.Context, p []byte, tail bool) (int, error) {
+	n, err := o.Object.Can().ReadEnd(ctx, p, tail)
+	return n, o.Named(err)
+}
