@@ -59,7 +59,7 @@ var floors = map[string]string{
 	"format/oak":                         "format store codec internal/sorter format/oak/internal/audit format/oak/internal/compact format/oak/internal/newstore format/oak/internal/newtree format/oak/internal/nodejson format/oak/internal/proof format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
 	"format/oak/internal/tarfile":        "store format/oak/internal/segment",
 	"format/oak/internal/segment":        "",
-	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile",
+	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile internal/pipe",
 	"format/oak/internal/compact":        "format/oak/internal/segment",
 	"format/oak/internal/newtree":        "format/oak/internal/segment internal/sorter",
 	"format/oak/internal/newstore":       "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",

@@ -22,13 +22,16 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if o.View != "" && o.View != segmentsView && o.View != treeView {
 		return nil, fmt.Errorf("oak has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
-	r, err := openRepository(ctx, st, name, o)
+	r, err := openSegments(ctx, st, name, o)
 	if err != nil {
 		return nil, err
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		return openTree(ctx, r, o)
+	}
+	if err := r.beside(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
 	}
 	return &segmentReader{repository: r}, nil
 }
@@ -274,6 +277,9 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 // About says what a store says of itself.
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars", Notes: r.about()}
+	if err := r.beside(ctx); err != nil {
+		return about, err
+	}
 	fact := func(key, msg string, args ...any) {
 		about.Facts = append(about.Facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
 	}
