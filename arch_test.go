@@ -41,6 +41,7 @@ var floors = map[string]string{
 	"format/formattest":                  "format store codec store/storetest",
 	"format/formattest/tiny":             "format store codec",
 	"internal/pipe":                      "",
+	"internal/testkit":                   "store store/storetest",
 	"internal/tree":                      "",
 	"internal/people":                    "",
 	"internal/sorter":                    "",
