@@ -251,18 +251,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		at, ok := e.Ref.(place)
-		switch {
-		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "oak", Problem: *e.Fault})
-		case !e.Kind.HasContent() || e.Size == 0 || n <= 0 || off >= e.Size:
-		case !ok:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
-		default:
-			yield(format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, nil)
-		}
-	}
+	return format.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
 // Run returns where e lies, which is always one run.

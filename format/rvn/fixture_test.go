@@ -152,7 +152,7 @@ func (e expectedEntry) line(t testing.TB) string {
 }
 
 func lineOf(e format.Entry) string {
-	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, unixMode(e.Mode), e.Owner, e.Group,
+	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, format.UnixMode(e.Mode), e.Owner, e.Group,
 		e.ModTime.Format(time.RFC3339Nano), e.Size, e.Digest, e.Link)
 }
 
