@@ -3,8 +3,14 @@ package holdall_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -36,6 +42,7 @@ var floors = map[string]string{
 	"format/formattest":                  "format store codec store/storetest",
 	"format/formattest/tiny":             "format store codec",
 	"internal/pipe":                      "",
+	"internal/testkit":                   "store store/storetest",
 	"internal/tree":                      "",
 	"internal/people":                    "",
 	"internal/sorter":                    "",
@@ -65,16 +72,16 @@ var floors = map[string]string{
 	"cmd/holdall":                        " format store codec bytemap zarr mount app/explore app/explore/nodes app/serve app/catalog app/catalog/survey app/fleet app/fleet/river format/all store/all store/local format/oak format/rvn/recipe internal/mend internal/pack",
 	"app/explore":                        " bytemap codec format store zarr",
 	"app/explore/nodes":                  " app/explore format format/oak",
-	"format/oak":                         "format store codec internal/sorter format/oak/internal/audit format/oak/internal/compact format/oak/internal/newstore format/oak/internal/newtree format/oak/internal/nodejson format/oak/internal/proof format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
+	"format/oak":                         "format store codec internal/pipe internal/sorter format/oak/internal/audit format/oak/internal/compact format/oak/internal/newstore format/oak/internal/newtree format/oak/internal/nodejson format/oak/internal/proof format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
 	"format/oak/internal/tarfile":        "store format/oak/internal/segment",
 	"format/oak/internal/segment":        "",
-	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile",
+	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile internal/pipe",
 	"format/oak/internal/compact":        "format/oak/internal/segment",
 	"format/oak/internal/newtree":        "format/oak/internal/segment internal/sorter",
 	"format/oak/internal/newstore":       "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
 	"format/oak/internal/nodejson":       "format/oak/internal/segment",
 	"format/oak/internal/audit":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
-	"format/oak/internal/proof":          "format/oak/internal/segment",
+	"format/oak/internal/proof":          "format/oak/internal/segment internal/pipe",
 	"format/oak/internal/rescue":         "store format/oak/internal/segment format/oak/internal/tarfile",
 	"format/oak/internal/sweep":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
 	"interop/oak":                        "",
@@ -168,4 +175,125 @@ func opens(may, below string) bool {
 		return strings.HasPrefix(may, " ")
 	}
 	return strings.Contains(" "+may+" ", " "+below+" ")
+}
+
+// kept says what formats keep in memory to meet again, and why: where, and by which
+// sign it is found.
+var kept = map[string]string{
+	"format/databundle/internal/sstable: cache": "a lookup goes through the blocks of several tables, and the next one through most of them again",
+	"format/oak: cache":                         "records refer to others in any segment: each node would read and parse several",
+	"format/oak: pool":                          "buffers of 256 KiB, which hold nothing that is met again",
+	"format/oak/internal/segment: cache":        "nodes in a row have few templates, each of many records",
+	"format/oak/internal/sweep: cache":          "names of binaries that are records of their own: a few segments",
+	"format/rvn: pool":                          "encoders, which take long to make and hold nothing that is met again",
+}
+
+// Goroutines and channels have no such list.
+func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
+	needed := map[string]bool{}
+	err := filepath.WalkDir("format", func(file string, d fs.DirEntry, err error) error {
+		file = filepath.ToSlash(file)
+		if file == "format/formattest" {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		signs(f, func(n ast.Node, sign string) {
+			key := path.Dir(file) + ": " + sign
+			if needed[key] = true; kept[key] == "" {
+				t.Errorf("%s: a %s: formats start no goroutine and keep no cache (docs/DESIGN.md)", set.Position(n.Pos()), sign)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range kept {
+		if !needed[key] {
+			t.Errorf("%q is not kept any more: take it from the list", key)
+		}
+	}
+}
+
+// signs reports what a file has of goroutines and of caches:
+//
+//   - goroutine: a go statement, and a call of a method Go, as a WaitGroup and an
+//     errgroup have;
+//   - channel: its type, a send, a receive, and a select;
+//   - pool: sync.Pool, and sync.Map;
+//   - cache: whatever is declared with "cache" in its name, and an import of
+//     container/list, by which it is known what was used last.
+func signs(f *ast.File, report func(n ast.Node, sign string)) {
+	named := func(names ...*ast.Ident) {
+		for _, n := range names {
+			if strings.Contains(strings.ToLower(n.Name), "cache") {
+				report(n, "cache")
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			report(n, "goroutine")
+		case *ast.CallExpr:
+			if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" {
+				report(n, "goroutine")
+			}
+		case *ast.ChanType, *ast.SendStmt, *ast.SelectStmt:
+			report(n, "channel")
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				report(n, "channel")
+			}
+		case *ast.SelectorExpr:
+			if of, ok := n.X.(*ast.Ident); ok && of.Name == "sync" && (n.Sel.Name == "Pool" || n.Sel.Name == "Map") {
+				report(n, "pool")
+			}
+		case *ast.ImportSpec:
+			if n.Path.Value == `"container/list"` {
+				report(n, "cache")
+			}
+		case *ast.TypeSpec:
+			named(n.Name)
+		case *ast.ValueSpec:
+			named(n.Names...)
+		case *ast.Field:
+			named(n.Names...)
+		}
+		return true
+	})
+}
+
+func TestSignsOfGoroutinesAndCachesAreFound(t *testing.T) {
+	for code, want := range map[string]string{
+		"func f() { go f() }":                             "goroutine",
+		"func f(g *sync.WaitGroup) { g.Go(nil) }":         "goroutine",
+		"func f(c *int) { for { select {} } }":            "channel",
+		"func f(c any) { c.(chan int) <- 1 }":             "channel channel",
+		"var x = <-y":                                     "channel",
+		"type x struct { Cached, b int; c sync.Pool }":    "cache pool",
+		"var x sync.Map":                                  "pool",
+		"type xCache int":                                 "cache",
+		"func f(blockCache int) {}":                       "cache",
+		"import x \"container/list\"":                     "cache",
+		"func f() { _ = caching(x.Cache, sync.Mutex{}) }": "",
+		"import \"container/heap\"; var x = y.GoString()": "",
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+code, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		signs(f, func(_ ast.Node, sign string) { got = append(got, sign) })
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, expected %q", code, got, want)
+		}
+	}
 }

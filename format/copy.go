@@ -2,8 +2,10 @@ package format
 
 import (
 	"context"
+	"fmt"
 	"hash"
 	"io"
+	"strings"
 )
 
 // CopyContent hands e's content on to write, block by block, and to sum unless
@@ -65,3 +67,63 @@ func (s *contentSink) end() error {
 	}
 	return nil
 }
+
+// Spool writes something to a scratch, from which it is then read.
+func Spool(open func() (Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
+	s, err := open()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	c := Counted{W: s}
+	if err = write(&c); err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		s.Close()
+		return nil, 0, nil, err
+	}
+	return io.LimitReader(s, c.N), c.N, func() { s.Close() }, nil
+}
+
+// Counted counts what it hands on.
+type Counted struct {
+	W io.Writer
+	N int64
+}
+
+func (c *Counted) Write(p []byte) (int, error) {
+	n, err := c.W.Write(p)
+	c.N += int64(n)
+	return n, err
+}
+
+// Names are those of entries that a Writer has, whose archive may have each once.
+type Names map[string]Kind
+
+// Check says why no entry of a name can be added: it is not safe, it is there, or what
+// it is in is no directory.
+func (n Names) Check(name string) error {
+	if class := NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return NoPlace(name, "%s", NameAdvice(class))
+	}
+	if _, again := n[name]; again {
+		return NoPlace(name, "it is there already")
+	}
+	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
+		if k, ok := n[name[:i]]; ok && k != Dir {
+			return NoPlace(name, "%q is no directory", Escape(name[:i]))
+		}
+	}
+	return nil
+}
+
+// A NameError is about an entry that an archive has no place for.
+type NameError struct{ Name, Why string }
+
+// NoPlace returns a NameError.
+func NoPlace(name, why string, args ...any) *NameError {
+	return &NameError{name, fmt.Sprintf(why, args...)}
+}
+
+func (e *NameError) Error() string     { return Escape(e.Name) + ": " + e.Why }
+func (e *NameError) EntryName() string { return e.Name }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/holdall/holdall/store"
 )
@@ -130,4 +131,23 @@ type Edit struct {
 	Object   string
 	Off, Len int64
 	Write    func(io.Writer) error // nil writes nothing
+}
+
+// Reported reports what err says is wrong with an archive. Any other error comes
+// back.
+func Reported(err error, report func(Problem)) error {
+	if c, ok := errors.AsType[*CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	return err
+}
+
+// Unreadable is the error of an entry that has no place of which the reader knows: its
+// fault, if it has one.
+func (e Entry) Unreadable(format string) error {
+	if e.Fault != nil {
+		return &CorruptError{Format: format, Problem: *e.Fault}
+	}
+	return &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -165,6 +166,55 @@ func TestWebRequests(t *testing.T) {
 		slices.Sort(tt.want)
 		if !slices.Equal(log, tt.want) {
 			t.Errorf("%s:\n%s\nwant:\n%s", strings.Join(tt.args, " "), strings.Join(log, "\n"), strings.Join(tt.want, "\n"))
+		}
+	}
+}
+
+// A server that cannot list is asked for few of the names that a store's files may have.
+func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.MkdirAll(in, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	long := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // lies before the tail that is read at first
+	for name, content := range map[string][]byte{"short": []byte("short"), "long": long} {
+		if err := os.WriteFile(filepath.Join(in, name), content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		var out, errOut bytes.Buffer
+		if code := newApp(nil, &out, &errOut).run(t.Context(), args); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
+		}
+		return out.String()
+	}
+	run("pack", "-f", "oak", "-o", filepath.Join(dir, "store"), in)
+	var mu sync.Mutex
+	var log []string
+	files := http.FileServer(http.Dir(dir))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		log = append(log, path.Base(r.URL.Path)+" "+r.Header.Get("Range"))
+		mu.Unlock()
+		files.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	open := []string{"data00000a.tar bytes=-65536", "data00000b.tar bytes=-65536", "data00001a.tar bytes=-65536", "journal.log bytes=-65536", "store.holdall bytes=-32768"}
+	for _, tt := range []struct {
+		name string
+		want string
+		more int // requests for what is read
+	}{{"short", "short", 0}, {"long", string(long), 3}} {
+		log = nil
+		if got := run("cat", "-f", "oak", web.URL+"/store", tt.name+"/jcr:content/jcr:data"); got != tt.want {
+			t.Errorf("%s: %d bytes, expected %d", tt.name, len(got), len(tt.want))
+		}
+		slices.Sort(log)
+		asked := slices.DeleteFunc(slices.Clone(log), func(line string) bool { return slices.Contains(open, line) })
+		if len(log)-len(asked) != len(open) || len(asked) > tt.more {
+			t.Errorf("%s:\n%s\nexpected\n%s\nand at most %d more", tt.name, strings.Join(log, "\n"), strings.Join(open, "\n"), tt.more)
 		}
 	}
 }

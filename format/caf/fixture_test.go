@@ -5,15 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -53,29 +52,15 @@ func (m member) bytes() string {
 
 // fixtures calls test for each archive with notes.
 func fixtures(t *testing.T, test func(t *testing.T, archive []byte, want expect)) {
-	notes, err := filepath.Glob("testdata/fixtures/*.expect.json")
-	if err != nil || len(notes) < 60 {
-		t.Fatalf("%d fixtures, %v", len(notes), err)
-	}
-	for _, n := range notes {
-		name := strings.TrimSuffix(n, ".expect.json")
-		if strings.HasPrefix(filepath.Base(name), "set-") {
+	const dir = "testdata/fixtures"
+	for _, name := range testkit.Names(t, dir, ".expect.json", 65) {
+		if strings.HasPrefix(name, "set-") {
 			continue
 		}
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			b, err := os.ReadFile(name + ".caf")
-			if err != nil {
-				t.Fatal(err)
-			}
+		t.Run(name, func(t *testing.T) {
 			var want expect
-			raw, err := os.ReadFile(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(raw, &want); err != nil {
-				t.Fatal(err)
-			}
-			test(t, b, want)
+			testkit.JSON(t, filepath.Join(dir, name+".expect.json"), &want)
+			test(t, testkit.Read(t, filepath.Join(dir, name+".caf")), want)
 		})
 	}
 }

@@ -400,7 +400,7 @@ func FuzzWriter(f *testing.F) {
 				}
 			}
 			err := w.Add(t.Context(), e, src)
-			var refused *NameError
+			var refused *format.NameError
 			_, taken := want[n]
 			switch {
 			case errors.As(err, &refused):

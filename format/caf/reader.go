@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"strings"
 	"sync"
@@ -27,11 +26,12 @@ type reader struct {
 	said   ends
 	isSaid bool
 
-	few     bool
-	once    bool
-	mu      sync.Mutex
-	looked  bool
-	table   *table
+	few    bool
+	once   bool
+	mu     sync.Mutex
+	looked bool
+	table  *table
+	format.LateIndex
 	index   *format.Index
 	loadErr error
 }
@@ -57,28 +57,22 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 
 // openReader reads the footer, and with it what the first request brings.
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
+	r := &reader{name: name, limits: o.Limits.OrDefault()}
+	if r.said, r.isSaid, err = endsOf(o.Param["ends"]); err != nil {
+		return nil, err
+	}
+	if r.obj, r.tail, r.size, err = format.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			obj.Close()
+			r.obj.Close()
 		}
 	}()
-	r := &reader{obj: obj, name: name, limits: o.Limits.OrDefault(), tail: make([]byte, format.ProbeSize)}
-	if r.said, r.isSaid, err = endsOf(o.Param["ends"]); err != nil {
-		return nil, err
+	r.Load = func(ctx context.Context) (*format.Index, error) {
+		_, err := r.load(ctx)
+		return r.index, err
 	}
-	k, err := store.ReadTail(ctx, obj, r.tail)
-	if err != nil {
-		return nil, err
-	}
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.tail, r.size = r.tail[:k], info.Size
 	var f *fault
 	if r.off, r.n, f = parseFooter(r.tail, r.size); f != nil {
 		return nil, r.corrupt(f)
@@ -169,42 +163,7 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 				return
 			}
 		}
-		if _, err := r.load(ctx); err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		r.index.Entries(ctx)(yield)
-	}
-}
-
-func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		if _, err := r.load(ctx); err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		r.index.EntriesFrom(ctx, name)(yield)
-	}
-}
-
-func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		if _, err := r.load(ctx); err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		r.index.ReadDir(ctx, dir)(yield)
-	}
-}
-
-// ReadDirFrom is ReadDir from a place on.
-func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		if _, err := r.load(ctx); err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		r.index.ReadDirFrom(ctx, dir, from)(yield)
+		r.LateIndex.Entries(ctx)(yield)
 	}
 }
 
@@ -218,10 +177,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 			return e, err
 		}
 	}
-	if _, err := r.load(ctx); err != nil {
-		return format.Entry{}, err
-	}
-	return r.index.Lookup(ctx, name)
+	return r.LateIndex.Lookup(ctx, name)
 }
 
 // search looks one name up in a single pass that keeps nothing but that row.
@@ -312,17 +268,7 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *reader) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		x, ok := r.Run(e)
-		switch {
-		case ok && n > 0:
-			yield(x, nil)
-		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "caf", Problem: *e.Fault})
-		case !ok && e.Size > 0:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
-		}
-	}
+	return format.RunExtents("caf", r.Run, e, n)
 }
 
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {

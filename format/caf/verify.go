@@ -2,7 +2,6 @@ package caf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -18,12 +17,8 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		defer r.Close()
 		t, err = r.load(ctx)
 	}
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
 	if err != nil {
-		return err
+		return format.Reported(err, report)
 	}
 	t.notes(report)
 	t.checkRows(report)

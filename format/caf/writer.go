@@ -161,25 +161,17 @@ func (w *archiveWriter) room(e format.Entry) error {
 // lose one.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", &NameError{name, "a file of that name is in the archive already"}
+		return "", format.NoPlace(name, "a file of that name is in the archive already")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", &NameError{name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive"}
+		return "", format.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
 	}
 	return seen, nil
 }
-
-// A NameError means that an entry's name has no place in the archive.
-type NameError struct{ Name, Why string }
-
-func (e *NameError) Error() string { return format.Escape(e.Name) + ": " + e.Why }
-
-// EntryName says that only this entry is at fault.
-func (e *NameError) EntryName() string { return e.Name }
 
 // content copies e's content, and hashes it on the way unless r can tell its
 // digest itself.

@@ -334,7 +334,7 @@ func TestWriterRefusesNamesThatReadersConfuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = add(t, w, input{tt.second, []byte("second")})
-		if e, ok := errors.AsType[*NameError](err); !ok || e.EntryName() != tt.second {
+		if e, ok := errors.AsType[*format.NameError](err); !ok || e.EntryName() != tt.second {
 			t.Errorf("%q after %q: %v", tt.second, tt.first, err)
 		}
 		// Not the same to anyone.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -41,33 +41,14 @@ type expected struct {
 }
 
 func fixtures(t testing.TB) (names []string) {
-	all, err := filepath.Glob("testdata/*.expect.json")
-	if err != nil || len(all) == 0 {
-		t.Fatal("no fixtures", err)
-	}
-	for _, n := range all {
-		names = append(names, strings.TrimSuffix(filepath.Base(n), ".expect.json"))
-	}
-	return names
+	return testkit.Names(t, "testdata", ".expect.json", 18)
 }
 
 // fixture returns the objects of a bundle, which is called b in the store.
 func fixture(t testing.TB, name string) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	root := filepath.Join("testdata", name)
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(p)
-		rel, _ := filepath.Rel(root, p)
-		st.Put("b/"+filepath.ToSlash(rel), b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Put(st, testkit.Files(t, filepath.Join("testdata", name)), "", "b/")
 	return st
 }
 

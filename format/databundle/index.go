@@ -162,18 +162,11 @@ func parseInline(b []byte) (inlineRows, error) {
 		if !f.is(1, wireBytes) {
 			return nil
 		}
-		var row sstable.Row
-		if err := eachField(f.bytes, func(f field) error {
-			switch {
-			case f.is(1, wireBytes):
-				row.Key = f.bytes
-			case f.is(2, wireBytes):
-				row.Value = f.bytes
-			}
-			return nil
-		}); err != nil {
+		m, err := parseMessage(f.bytes)
+		if err != nil {
 			return err
 		}
+		row := sstable.Row{Key: m.bytes[1], Value: m.bytes[2]}
 		sorted = sorted && (len(x) == 0 || bytes.Compare(x[len(x)-1].Key, row.Key) < 0)
 		x = append(x, row)
 		return nil

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strconv"
 	"time"
+
+	"github.com/holdall/holdall/format"
 )
 
 // The messages are protobuf, version 3. They are few and flat, so that they are
@@ -151,6 +153,33 @@ func eachField(b []byte, do func(field) error) error {
 // another type is damage, but readers of protobuf pass over it.
 func (f field) is(num uint64, wire byte) bool { return f.num == num && f.wire == wire }
 
+// A message is the fields of one by their numbers: of several of a number the last.
+type message struct {
+	numbers [maxField + 1]uint64
+	there   uint64 // a bit for each number that is there
+	bytes   [maxField + 1][]byte
+}
+
+// maxField is the largest number of a field that we know.
+const maxField = 10
+
+func (m *message) has(num int) bool { return m.there>>num&1 == 1 }
+
+func parseMessage(b []byte) (m message, err error) {
+	err = eachField(b, func(f field) error {
+		switch {
+		case f.num > maxField:
+		case f.wire == wireVarint:
+			m.numbers[f.num] = f.v
+			m.there |= 1 << f.num
+		case f.wire == wireBytes:
+			m.bytes[f.num] = f.bytes
+		}
+		return nil
+	})
+	return m, err
+}
+
 func appendNumber(b []byte, num, v uint64) []byte {
 	if v == 0 {
 		return b
@@ -178,25 +207,10 @@ func appendMessage[T string | []byte](b []byte, num uint64, s T) []byte {
 	return append(b, s...)
 }
 
-func parseConfig(b []byte) (c config, err error) {
-	err = eachField(b, func(f field) error {
-		switch {
-		case f.is(1, wireBytes):
-			c.version = string(f.bytes)
-		case f.is(2, wireVarint):
-			c.blockSize = f.v
-		case f.is(3, wireVarint):
-			c.recordSize = f.v
-		case f.is(4, wireVarint):
-			c.compression = compression(f.v)
-		case f.is(5, wireVarint):
-			c.shards = f.v
-		case f.is(6, wireVarint):
-			c.rawPacked = f.v != 0
-		}
-		return nil
-	})
-	return c, err
+func parseConfig(b []byte) (config, error) {
+	m, err := parseMessage(b)
+	n := m.numbers
+	return config{version: string(m.bytes[1]), blockSize: n[2], recordSize: n[3], compression: compression(n[4]), shards: n[5], rawPacked: n[6] != 0}, err
 }
 
 func (c config) append(b []byte) []byte {
@@ -208,29 +222,11 @@ func (c config) append(b []byte) []byte {
 	return appendBool(b, 6, c.rawPacked)
 }
 
-func parseHeader(b []byte) (h header, err error) {
-	err = eachField(b, func(f field) error {
-		switch {
-		case f.is(1, wireVarint):
-			h.shard = f.v
-		case f.is(2, wireVarint):
-			h.shards = f.v
-		case f.is(3, wireVarint):
-			h.recordSize = f.v
-		case f.is(4, wireVarint):
-			h.align = f.v
-		case f.is(5, wireVarint):
-			h.compression = compression(f.v)
-		case f.is(6, wireBytes):
-			h.inline, h.hasInline = f.bytes, true
-		case f.is(7, wireVarint):
-			h.atEOF = f.v != 0
-		case f.is(8, wireVarint):
-			h.external = f.v != 0
-		}
-		return nil
-	})
-	return h, err
+func parseHeader(b []byte) (header, error) {
+	m, err := parseMessage(b)
+	n := m.numbers
+	return header{shard: n[1], shards: n[2], recordSize: n[3], align: n[4], compression: compression(n[5]),
+		inline: m.bytes[6], hasInline: m.bytes[6] != nil, atEOF: n[7] != 0, external: n[8] != 0}, err
 }
 
 func (h header) append(b []byte) []byte {
@@ -245,33 +241,14 @@ func (h header) append(b []byte) []byte {
 	return appendBool(b, 8, h.external)
 }
 
-func parseMeta(b []byte) (m meta, err error) {
-	err = eachField(b, func(f field) error {
-		switch {
-		case f.is(1, wireVarint):
-			m.kind = f.v
-		case f.is(2, wireVarint):
-			m.shard = f.v
-		case f.is(3, wireVarint):
-			m.offset = f.v
-		case f.is(4, wireVarint):
-			m.size = f.v
-		case f.is(5, wireVarint):
-			m.crc = uint32(f.v)
-		case f.is(6, wireBytes):
-			m.user, m.hasUser = userData{}, true
-			return eachField(f.bytes, func(f field) error {
-				switch {
-				case f.is(1, wireBytes):
-					m.user.url = string(f.bytes)
-				case f.is(2, wireBytes):
-					m.user.value = f.bytes
-				}
-				return nil
-			})
-		}
-		return nil
-	})
+func parseMeta(b []byte) (meta, error) {
+	x, err := parseMessage(b)
+	n := x.numbers
+	m := meta{kind: n[1], shard: n[2], offset: n[3], size: n[4], crc: uint32(n[5]), hasUser: x.bytes[6] != nil}
+	if err == nil && m.hasUser {
+		x, err = parseMessage(x.bytes[6])
+		m.user = userData{string(x.bytes[1]), x.bytes[2]}
+	}
 	switch {
 	case err != nil:
 		return meta{}, err
@@ -306,20 +283,10 @@ func (m meta) append(b []byte) []byte {
 	return b
 }
 
-func parseRecord(b []byte) (r record, err error) {
-	err = eachField(b, func(f field) error {
-		switch {
-		case f.is(1, wireVarint):
-			r.shard = f.v
-		case f.is(2, wireVarint):
-			r.offset = f.v
-		case f.is(3, wireVarint):
-			r.at, r.stored = f.v, true
-		case f.is(4, wireVarint):
-			r.allZeros = f.v != 0
-		}
-		return nil
-	})
+func parseRecord(b []byte) (record, error) {
+	m, err := parseMessage(b)
+	n := m.numbers
+	r := record{shard: n[1], offset: n[2], at: n[3], stored: m.has(3), allZeros: n[4] != 0}
 	switch {
 	case err != nil:
 		return record{}, err
@@ -360,69 +327,17 @@ type attributes struct {
 	hardLink     string
 }
 
-// Bits of a mode, as Unix has them.
-const (
-	unixSetuid = 0o4000
-	unixSetgid = 0o2000
-	unixSticky = 0o1000
-)
-
-func unixMode(m fs.FileMode) uint64 {
-	u := uint64(m.Perm())
-	for _, bit := range []struct {
-		m fs.FileMode
-		u uint64
-	}{{fs.ModeSetuid, unixSetuid}, {fs.ModeSetgid, unixSetgid}, {fs.ModeSticky, unixSticky}} {
-		if m&bit.m != 0 {
-			u |= bit.u
-		}
-	}
-	return u
-}
-
-func fileMode(u uint64) fs.FileMode {
-	m := fs.FileMode(u & 0o777)
-	for _, bit := range []struct {
-		m fs.FileMode
-		u uint64
-	}{{fs.ModeSetuid, unixSetuid}, {fs.ModeSetgid, unixSetgid}, {fs.ModeSticky, unixSticky}} {
-		if u&bit.u != 0 {
-			m |= bit.m
-		}
-	}
-	return m
-}
-
 func zigzag(v int64) uint64   { return uint64(v<<1 ^ v>>63) }
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
 func parseAttributes(b []byte) (a attributes, err error) {
-	var sec int64
-	var nsec uint64
-	timed := false
-	err = eachField(b, func(f field) error {
-		switch {
-		case f.is(1, wireVarint):
-			a.mode, a.hasMode = fileMode(f.v), true
-		case f.is(2, wireVarint):
-			sec, timed = unzigzag(f.v), true
-		case f.is(3, wireVarint):
-			nsec, timed = f.v, true
-		case f.is(4, wireVarint):
-			a.uid, a.hasUID = f.v, true
-		case f.is(5, wireVarint):
-			a.gid, a.hasGID = f.v, true
-		case f.is(6, wireBytes):
-			a.symlink = string(f.bytes)
-		case f.is(8, wireBytes):
-			a.owner = string(f.bytes)
-		case f.is(9, wireBytes):
-			a.group = string(f.bytes)
-		case f.is(10, wireBytes):
-			a.hardLink = string(f.bytes)
-		}
-		return nil
-	})
+	m, err := parseMessage(b)
+	n, text := m.numbers, m.bytes
+	a = attributes{
+		mode: format.ModeOfUnix(uint32(n[1])), hasMode: m.has(1), uid: n[4], hasUID: m.has(4), gid: n[5], hasGID: m.has(5),
+		symlink: string(text[6]), owner: string(text[8]), group: string(text[9]), hardLink: string(text[10]),
+	}
+	sec, nsec, timed := unzigzag(n[2]), n[3], m.has(2) || m.has(3)
 	if err == nil && nsec >= 1e9 {
 		err = errMessage
 	}
@@ -437,7 +352,7 @@ func (a attributes) append(b []byte) []byte {
 	// A mode of 0 is one: it is written, and so is an owner of 0.
 	put := func(num, v uint64) { b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v) }
 	if a.hasMode {
-		put(1, unixMode(a.mode))
+		put(1, uint64(format.UnixMode(a.mode)))
 	}
 	if !a.time.IsZero() {
 		put(2, zigzag(a.time.Unix()))

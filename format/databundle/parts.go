@@ -45,17 +45,12 @@ type partRow struct{ stored uint64 }
 
 func (p partRow) append(b []byte) []byte { return appendNumber(b, 1, p.stored) }
 
-func parsePartRow(b []byte) (p partRow, err error) {
-	err = eachField(b, func(f field) error {
-		if f.is(1, wireVarint) {
-			p.stored = f.v
-		}
-		return nil
-	})
-	if err == nil && p.stored > 1<<63-1 {
+func parsePartRow(b []byte) (partRow, error) {
+	m, err := parseMessage(b)
+	if err == nil && m.numbers[1] > 1<<63-1 {
 		err = errMessage
 	}
-	return p, err
+	return partRow{m.numbers[1]}, err
 }
 
 func partObject(archive string, number int) string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -98,8 +99,7 @@ func writePart(t *testing.T, st store.Store, p format.Part, all []added, param m
 }
 
 func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	all := assortment()
 	// The same name again, and a name that others only imply.
 	all = append(all, all[len(all)-1], added{Entry: format.Entry{Name: "small", Kind: format.Dir, Mode: 0o700, HasMode: true}})

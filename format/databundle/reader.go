@@ -348,12 +348,12 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		at, ok := e.Ref.(stretch)
 		switch {
 		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "databundle", Problem: *e.Fault})
+			yield(format.Extent{}, e.Unreadable("databundle"))
 			return
 		case !e.Kind.HasContent() || e.Size == 0 || n <= 0 || off >= e.Size:
 			return
 		case !ok:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			yield(format.Extent{}, e.Unreadable("databundle"))
 			return
 		}
 		s, err := r.shard(ctx, at.shard)

@@ -39,12 +39,8 @@ func init() {
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
 	if err != nil {
-		return err
+		return format.Reported(err, report)
 	}
 	defer a.close()
 	v := &check{bundle: a, report: report, streams: map[uint64]*stream{}}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"iter"
 	"path"
 	"strconv"
@@ -16,14 +15,8 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// limitError is about an entry that has no place.
-type limitError struct{ name, why string }
-
-func (e *limitError) Error() string     { return format.Escape(e.name) + ": " + e.why }
-func (e *limitError) EntryName() string { return e.name }
-
 func checkEntry(e format.Entry) error {
-	no := func(why string, args ...any) error { return &limitError{e.Name, fmt.Sprintf(why, args...)} }
+	no := func(why string, args ...any) error { return format.NoPlace(e.Name, why, args...) }
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("%s", format.NameAdvice(class))
 	}
@@ -82,17 +75,17 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, &limitError{e.Name, "its user data is not in hexadecimal digits"}
+			return m, format.NoPlace(e.Name, "its user data is not in hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, &limitError{e.Name, fmt.Sprintf("its user data has %d bytes, the most is %d", len(value), 1<<20)}
+			return m, format.NoPlace(e.Name, "its user data has %d bytes, the most is %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
 	}
 	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
 	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		return m, &limitError{e.Name, fmt.Sprintf("its time, %d seconds from 1970, has no place", s)}
+		return m, format.NoPlace(e.Name, "its time, %d seconds from 1970, has no place", s)
 	}
 	number := func(name string) (uint64, bool) {
 		n, err := strconv.ParseUint(name, 10, 32)
@@ -291,7 +284,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, &limitError{name, "a hard link to what is no file of the bundle"}
+		return nil, format.NoPlace(name, "a hard link to what is no file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

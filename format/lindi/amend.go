@@ -81,7 +81,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 		err = fmt.Errorf("%s: a lindi.json alone has keys, not members: %w", e.Name, errors.ErrUnsupported)
 	default:
 		if why := nameFault(e.Name); why != "" {
-			return &NameError{e.Name, why}
+			return format.NoPlace(e.Name, "%s", why)
 		}
 		replaced = m.has(e.Name)
 		err = m.put(ctx, e.Name, e, r)
@@ -99,12 +99,12 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 // putKey gives a Zarr key its content.
 func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Name == "" || !utf8.ValidString(e.Name) {
-		return &NameError{e.Name, "lindi.json cannot hold such a key"}
+		return format.NoPlace(e.Name, "lindi.json cannot hold such a key")
 	}
 	var value []byte
 	if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
-			return &NameError{e.Name, fmt.Sprintf("%d bytes are too many to be written into lindi.json itself", e.Size)}
+			return format.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -140,7 +140,7 @@ func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
-		return &NameError{e.Name, "is longer than can be believed"}
+		return format.NoPlace(e.Name, "is longer than can be believed")
 	}
 	text, err := readAll(ctx, e, r)
 	if err != nil {
@@ -148,7 +148,7 @@ func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error
 	}
 	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
 	if err != nil {
-		return &NameError{e.Name, "is no lindi.json: " + err.Error()}
+		return format.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
 	}
 	*m.refs() = *newRefset(x)
 	m.touched()
@@ -173,7 +173,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 		return err
 	}
 	if n := m.refs().uses[name]; n > 0 {
-		return &NameError{name, fmt.Sprintf("%d keys lead to it: remove those, in the zarr view, and it goes with them", n)}
+		return format.NoPlace(name, "%d keys lead to it: remove those, in the zarr view, and it goes with them", n)
 	}
 	m.drop(name)
 	m.sum.Removed++
@@ -182,7 +182,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 
 func (m *amender) removable(name, op string) error {
 	if name == entryName || name == indexName || name == rfsName {
-		return &NameError{name, "is the archive's own, and cannot be missing"}
+		return format.NoPlace(name, "is the archive's own, and cannot be missing")
 	}
 	if !m.has(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
@@ -196,7 +196,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	}
 	if m.zarr {
 		if to == "" || !utf8.ValidString(to) {
-			return &NameError{to, "lindi.json cannot hold such a key"}
+			return format.NoPlace(to, "lindi.json cannot hold such a key")
 		}
 		if err := m.refs().rename(from, to); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 		if why == "" {
 			why = "is the archive's own"
 		}
-		return &NameError{to, why}
+		return format.NoPlace(to, "%s", why)
 	}
 	if m.has(to) {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -112,8 +113,7 @@ func session(ctx context.Context, st store.Store, name, view string, do func(con
 // The promise: whatever a crash leaves, the archive opens as it was or as it was
 // to be, and can be changed further.
 func TestAmendIsSafeAtEveryWrite(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	for _, name := range []string{"p02_few_blobs.lindi.tar", "p01_empty.lindi.tar", "p05_rewritten.lindi.tar"} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()

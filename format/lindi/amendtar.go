@@ -323,7 +323,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := t.rows[i]
 	if r.d != r.o+blockLen {
-		return &NameError{from, "its header takes more than one block, and cannot be rewritten in place"}
+		return format.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -338,7 +338,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return &NameError{e.Name, fmt.Sprintf("%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))}
+		return format.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
 	w := &appender{t: t, ctx: ctx, at: t.pos}
 	t.ended = false

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -64,21 +65,10 @@ type expectKey struct {
 // fixtures calls test for each archive of testdata with its notes and a store
 // that has the archive, and what it leads to, under its name.
 func fixtures(t *testing.T, test func(t *testing.T, st *storetest.Mem, name string, want expect)) {
-	notes, err := filepath.Glob("testdata/*.expect.json")
-	if err != nil || len(notes) < 22 {
-		t.Fatalf("%d fixtures, %v", len(notes), err)
-	}
-	for _, n := range notes {
-		name := strings.TrimSuffix(filepath.Base(n), ".expect.json")
+	for _, name := range testkit.Names(t, "testdata", ".expect.json", 22) {
 		t.Run(name, func(t *testing.T) {
-			b, err := os.ReadFile(n)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var want expect
-			if err := json.Unmarshal(b, &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.JSON(t, filepath.Join("testdata", name+".expect.json"), &want)
 			test(t, fixtureStore(t, name), name, want)
 		})
 	}

@@ -395,11 +395,8 @@ func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[
 	return func(yield func(format.Extent, error) bool) {
 		p, ok := e.Ref.(place)
 		switch {
-		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "lindi", Problem: *e.Fault})
-			return
-		case !ok:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+		case e.Fault != nil || !ok:
+			yield(format.Extent{}, e.Unreadable("lindi"))
 			return
 		case n <= 0 || e.Size == 0:
 			return

@@ -81,22 +81,7 @@ func (r *members) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return runExtents(r.Run, e, n)
-}
-
-// runExtents yields the extent that run gives.
-func runExtents(run func(format.Entry) (format.Extent, bool), e format.Entry, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		x, ok := run(e)
-		switch {
-		case ok && n > 0:
-			yield(x, nil)
-		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "lindi", Problem: *e.Fault})
-		case !ok && e.Size > 0:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
-		}
-	}
+	return format.RunExtents("lindi", r.Run, e, n)
 }
 
 func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
@@ -273,7 +258,7 @@ func (r *looseMembers) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *looseMembers) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return runExtents(r.Run, e, n)
+	return format.RunExtents("lindi", r.Run, e, n)
 }
 
 func (r *looseMembers) Regions(context.Context) iter.Seq2[format.Region, error] {

@@ -24,7 +24,7 @@ func newJSONSink(ctx context.Context, st store.Store, name string) (*jsonSink, e
 }
 
 func (s *jsonSink) put(_ context.Context, _ string, e format.Entry, _ io.Reader) (string, error) {
-	return "", &NameError{e.Name, "a lindi.json alone has no place for members"}
+	return "", format.NoPlace(e.Name, "a lindi.json alone has no place for members")
 }
 
 func (s *jsonSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {

@@ -172,7 +172,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return "", t.err
 	}
 	if e.Size > maxSize {
-		return "", &NameError{e.Name, fmt.Sprintf("%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))}
+		return "", format.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
 	start := t.pos
 	if err := t.write(appendHeader(t.buf[:0], name, e.Size)); err != nil {

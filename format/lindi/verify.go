@@ -29,11 +29,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		c := &checker{a: a, report: report}
 		err = c.check(ctx)
 	}
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
-	return err
+	return format.Reported(err, report)
 }
 
 func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {

@@ -48,14 +48,6 @@ func inputOf(manifest []format.Entry) input {
 	return in
 }
 
-// A NameError means that an entry's name has no place in the archive.
-type NameError struct{ Name, Why string }
-
-func (e *NameError) Error() string { return format.Escape(e.Name) + ": " + e.Why }
-
-// EntryName says that only this entry is at fault.
-func (e *NameError) EntryName() string { return e.Name }
-
 // A blobSink is where members are written.
 type blobSink interface {
 	// put writes one member and returns its digest, "" if it makes none.
@@ -120,7 +112,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 
 // A NamesError means that an archive was not begun, because some names have no
 // place in it.
-type NamesError struct{ Names []*NameError }
+type NamesError struct{ Names []*format.NameError }
 
 func (e *NamesError) Error() string {
 	var b strings.Builder
@@ -140,10 +132,10 @@ func (e *NamesError) Error() string {
 
 // checkNames refuses what cannot be written before anything is.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
-	var bad []*NameError
+	var bad []*format.NameError
 	for _, e := range manifest {
 		if why := w.nameFault(e); why != "" {
-			bad = append(bad, &NameError{e.Name, why})
+			bad = append(bad, format.NoPlace(e.Name, "%s", why))
 		}
 	}
 	if bad == nil {
@@ -193,10 +185,10 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case e.Kind != format.File:
 		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	case w.seen[e.Name]:
-		return &NameError{e.Name, "a file of that name is in the archive already"}
+		return format.NoPlace(e.Name, "a file of that name is in the archive already")
 	}
 	if why := w.nameFault(e); why != "" {
-		return &NameError{e.Name, why}
+		return format.NoPlace(e.Name, "%s", why)
 	}
 	if w.in == fromFolder && w.skipped(e.Name) {
 		return nil
@@ -252,7 +244,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return &NameError{e.Name, fmt.Sprintf("%d bytes are too many to be written into lindi.json itself", e.Size)}
+			return format.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
 		content := bytes.NewBuffer(make([]byte, 0, e.Size))
 		put := func(p []byte) error { content.Write(p); return nil }
@@ -269,7 +261,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 	}
 	w.buf = value
 	if int64(at+len(value)) > format.DefaultMaxIndex {
-		return &NameError{e.Name, "with it lindi.json would be longer than readers believe"}
+		return format.NoPlace(e.Name, "with it lindi.json would be longer than readers believe")
 	}
 	if at > 0 {
 		w.refs.WriteByte(',')
@@ -284,7 +276,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 // addRFS takes the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
-		return &NameError{e.Name, fmt.Sprintf("%d bytes of %s are more than can be believed", e.Size, rfsName)}
+		return format.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
 	}
 	text := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
 	put := func(p []byte) error { text.Write(p); return nil }
@@ -293,7 +285,7 @@ func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader)
 	}
 	b := bytes.TrimRight(text.Bytes(), " \t\r\n")
 	if _, err := parseRFS(b, format.DefaultMaxDepth); err != nil {
-		return &NameError{e.Name, "is no lindi.json: " + err.Error()}
+		return format.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
 	}
 	w.text = b
 	return nil

@@ -3,7 +3,6 @@ package oak
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -34,9 +34,7 @@ type expectedCheck struct {
 
 func checkOf(t testing.TB, name string) (want expectedCheck) {
 	t.Helper()
-	if err := json.Unmarshal(expectedBytes(t, name), &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.JSON(t, "testdata/"+name+".expect.json", &want)
 	return want
 }
 
@@ -67,7 +65,7 @@ func mustCheck(t testing.TB, st store.Store, o CheckOptions) CheckResult {
 const twoLetters = "two-letters"
 
 func TestCheckFindsTheRevisionThatTheReferenceFinds(t *testing.T) {
-	for _, name := range fixtures(t) {
+	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			want := checkOf(t, name)
 			newest := fmt.Sprint(want.JournalNewestFirst[0][0])
@@ -94,9 +92,7 @@ func TestLossesAreThoseThatReadingTheTreeMeets(t *testing.T) {
 	damaged := 0
 	for _, name := range []string{"types", "checkpoints", "v12-upgraded", "compacted-offline"} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			rnd := rand.New(rand.NewPCG(seed, 0))
+			rnd := testkit.Rand(t)
 			for range 8 {
 				st := fixture(t, name)
 				plantFlips(t, st, rnd)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format/oak/internal/newstore"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -110,34 +111,27 @@ type compaction struct {
 	o      CompactOptions
 	source *parsed
 	w      *newstore.Writer
-	out    chan<- segment.Finished
 	copier *compact.Copier
 	copied [][]uint64 // a bit for each segment of each tar
-	ended  <-chan struct{}
-	err    error // of the writer, when it has ended
+	tell   func(segment.Finished) error
 }
 
 // run copies the revisions. Segments are written, and their checksums made, while the
 // next are being read.
-func (j *compaction) run(ctx context.Context, revisions []repo.Entry) ([]repo.Entry, error) {
-	out, ended := make(chan segment.Finished, 4), make(chan struct{})
-	j.out, j.ended = out, ended
-	go func() {
-		defer close(ended)
-		for f := range out {
-			if j.err = j.w.Write(ctx, f); j.err != nil {
-				return
-			}
-		}
-	}()
-	journal, err := j.copy(ctx, revisions)
-	close(out)
-	<-ended
-	return journal, cmp.Or(j.err, err)
+func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
+	segments := pipe.Told(func(tell func(segment.Finished) error) (err error) {
+		j.tell = tell
+		journal, err = j.copy(ctx, revisions)
+		return err
+	})
+	err = pipe.Ordered(ctx, segments, 1, func(context.Context, segment.Finished) {},
+		func(f segment.Finished) error { return j.w.Write(ctx, f) }, func(segment.Finished) {})
+	return journal, err
 }
 
 func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
-	b := segment.NewBuilder(segment.BuilderOptions{Millis: func() int64 { return time.Now().UnixMilli() }}, j.write)
+	b := segment.NewBuilder(segment.BuilderOptions{Millis: func() int64 { return time.Now().UnixMilli() }},
+		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
 	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {
 		id := segment.RecordID{Segment: e.Segment, Number: e.Record}
@@ -152,15 +146,6 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		journal = append(journal, repo.Entry{Revision: repo.Revision{Segment: id.Segment, Record: id.Number}, Millis: max(e.Millis, 0)})
 	}
 	return journal, b.Flush(ctx)
-}
-
-func (j *compaction) write(ctx context.Context, f segment.Finished) error {
-	select {
-	case j.out <- f:
-		return nil
-	case <-j.ended:
-		return j.err
-	}
 }
 
 // bulk copies a bulk segment, if it has not been copied.
@@ -183,7 +168,7 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 	if err != nil {
 		return err
 	}
-	return j.write(ctx, segment.Finished{ID: id, Data: b.Bytes()})
+	return j.tell(segment.Finished{ID: id, Data: b.Bytes()})
 }
 
 // lost says what keeps a revision from being copied.

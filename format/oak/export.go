@@ -119,26 +119,27 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	}
 	how := t.t.jsonOptions()
 	how.NoBinaries = o.NoBinaries
-	crowd, ctx := newCrowd(ctx, t.t.records, to, how)
-	x := exporter{t: t.t, crowd: crowd, above: map[segment.RecordID]bool{}, depth: -1}
+	crowd := crowd{records: t.t.records, how: how, to: to}
+	x := exporter{t: t.t, above: map[segment.RecordID]bool{}, depth: -1}
 	if o.Depth >= 0 {
 		x.depth = top.depth + o.Depth
 	}
-	switch {
-	case o.After != "":
-		err = x.resume(ctx, top, o.After, true)
-	case o.From != "":
-		err = x.resume(ctx, top, o.From, false)
-	default:
-		err = x.node(ctx, top)
-	}
-	lost, err := crowd.done(ctx, err)
-	return Exported{x.nodes, lost}, err
+	err = crowd.write(ctx, func(tell func(told) error) error {
+		x.tell = tell
+		switch {
+		case o.After != "":
+			return x.resume(ctx, top, o.After, true)
+		case o.From != "":
+			return x.resume(ctx, top, o.From, false)
+		}
+		return x.node(ctx, top)
+	})
+	return Exported{x.nodes, crowd.lost}, err
 }
 
 type exporter struct {
 	t     *treeReader
-	crowd *crowd
+	tell  func(told) error
 	above map[segment.RecordID]bool // of the node that is written: what is below itself is damage
 	depth int                       // of the last level, or -1
 	nodes int64
@@ -151,7 +152,7 @@ func (x *exporter) node(ctx context.Context, s spot) error {
 		err = x.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
 	}
 	if err == nil {
-		if err = x.crowd.tell(ctx, told{path: shownPath(s.name), id: s.id}); err != nil {
+		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
 			return err
 		}
 		if x.nodes++; n.Template().Rule == segment.NoChild {
@@ -163,7 +164,7 @@ func (x *exporter) node(ctx context.Context, s spot) error {
 	if !ok {
 		return err
 	}
-	return x.crowd.tell(ctx, told{path: shownPath(s.name), lost: &l})
+	return x.tell(told{path: shownPath(s.name), lost: &l})
 }
 
 // below calls do with the children of a node.

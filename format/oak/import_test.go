@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -42,7 +43,7 @@ func imported(t testing.TB, from io.Reader) (*storetest.Mem, Imported, error) {
 
 func TestWhatIsExportedIsImportedAgain(t *testing.T) {
 	all := map[string][]byte{"sample": sampleLines(t)}
-	for _, name := range fixtures(t) {
+	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		all[name] = linesOf(t, fixture(t, name))
 	}
 	for name, lines := range all {

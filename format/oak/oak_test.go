@@ -1,13 +1,8 @@
 package oak
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -26,50 +22,12 @@ func TestFormat(t *testing.T) {
 	formattest.Run(t, &f)
 }
 
-// fixtures are the names of the stores in testdata.
-func fixtures(t testing.TB) (names []string) {
-	t.Helper()
-	all, err := filepath.Glob("testdata/*.tar.gz")
-	if err != nil || len(all) == 0 {
-		t.Fatal("no fixtures", err)
-	}
-	for _, name := range all {
-		names = append(names, strings.TrimSuffix(filepath.Base(name), ".tar.gz"))
-	}
-	return names
-}
-
 // fixture is a store of the reference, as "s/…".
 func fixture(t testing.TB, name string) *storetest.Mem {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	st := &storetest.Mem{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return st
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		rest, ok := strings.CutPrefix(h.Name, "segmentstore/")
-		if h.Typeflag != tar.TypeReg || !ok {
-			continue
-		}
-		var b bytes.Buffer
-		if _, err := io.Copy(&b, r); err != nil {
-			t.Fatal(err)
-		}
-		st.Put("s/"+rest, b.Bytes())
-	}
+	testkit.Put(st, testkit.Untar(t, "testdata/"+name+".tar.gz"), "segmentstore/", "s/")
+	return st
 }
 
 func objects(t testing.TB, st *storetest.Mem) map[string][]byte {
@@ -137,7 +95,7 @@ func TestStoresAreRepaired(t *testing.T) {
 		"bad-journal": true, "corrupt-brf": true, "corrupt-gph": true, "corrupt-idx": true, "corrupt-segment-magic": true, "corrupt-value": true,
 		"truncated-old-tar": true, "two-letters": true, "unclean-open": true, "unclean-truncated": true,
 	}
-	for _, name := range fixtures(t) {
+	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			st := fixture(t, name)
 			before := segments(st)

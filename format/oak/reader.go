@@ -22,13 +22,16 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if o.View != "" && o.View != segmentsView && o.View != treeView {
 		return nil, fmt.Errorf("oak has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
-	r, err := openRepository(ctx, st, name, o)
+	r, err := openSegments(ctx, st, name, o)
 	if err != nil {
 		return nil, err
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		return openTree(ctx, r, o)
+	}
+	if err := r.beside(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
 	}
 	return &segmentReader{repository: r}, nil
 }
@@ -248,18 +251,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		at, ok := e.Ref.(place)
-		switch {
-		case e.Fault != nil:
-			yield(format.Extent{}, &format.CorruptError{Format: "oak", Problem: *e.Fault})
-		case !e.Kind.HasContent() || e.Size == 0 || n <= 0 || off >= e.Size:
-		case !ok:
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
-		default:
-			yield(format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, nil)
-		}
-	}
+	return format.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
 // Run returns where e lies, which is always one run.
@@ -274,6 +266,9 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 // About says what a store says of itself.
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars", Notes: r.about()}
+	if err := r.beside(ctx); err != nil {
+		return about, err
+	}
 	fact := func(key, msg string, args ...any) {
 		about.Facts = append(about.Facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -122,42 +123,39 @@ func (s *Store) findRevisions(ctx context.Context, o RecoverOptions) (*finder, e
 		t    *segmentTar
 		rows []uint32
 	}
-	work := make(chan some)
-	var mu sync.Mutex
-	var failed error
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var workers sync.WaitGroup
-	for range cmp.Or(o.Workers, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			f := finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
-			var err error
-			for w := range work {
-				if err == nil {
-					err = f.look(ctx, w.t, w.rows)
-				}
-				if err != nil {
-					cancel(err)
+	work := func(yield func(some, error) bool) {
+		for _, t := range slices.Backward(s.r.tars) {
+			for rows := range slices.Chunk(t.byPosition(), handful) {
+				if !yield(some{t, rows}, nil) {
+					return
 				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, c := range f.found {
-				all.add(c)
-			}
-			all.skipped += f.skipped
-			all.forgotten = all.forgotten || f.forgotten
-			failed = cmp.Or(failed, err)
-		})
-	}
-	for _, t := range slices.Backward(s.r.tars) {
-		for rows := range slices.Chunk(t.byPosition(), handful) {
-			work <- some{t, rows}
 		}
 	}
-	close(work)
-	workers.Wait()
-	return &all, failed
+	var mu sync.Mutex
+	var finders []*finder // that have nothing to do
+	err := pipe.Each(ctx, work, cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), func(ctx context.Context, w some) error {
+		mu.Lock()
+		f := &finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
+		if last := len(finders) - 1; last >= 0 {
+			f, finders = finders[last], finders[:last]
+		}
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			finders = append(finders, f)
+		}()
+		return f.look(ctx, w.t, w.rows)
+	})
+	for _, f := range finders {
+		for _, c := range f.found {
+			all.add(c)
+		}
+		all.skipped += f.skipped
+		all.forgotten = all.forgotten || f.forgotten
+	}
+	return &all, err
 }
 
 // look looks through segments of a tar.

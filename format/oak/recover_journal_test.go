@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func journalOf(t *testing.T, b []byte) (revisions []string) {
@@ -29,7 +30,7 @@ const notChecked = "37b0ae38-3b70-4581-af37-a5ceabd6f6da"
 
 func TestRecoveredJournalIsThatOfTheReference(t *testing.T) {
 	compared := 0
-	for _, name := range fixtures(t) {
+	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			want := checkOf(t, name)
 			st := fixture(t, name)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
@@ -28,6 +29,9 @@ type repository struct {
 	held     int64 // bytes of indexes
 	notes    []format.Problem
 	release  func() // of what was fetched ahead
+
+	asking sync.Mutex
+	asked  bool // for what is beside the tars, in a store that cannot list
 }
 
 // segmentTar is a tar that counts.
@@ -45,8 +49,32 @@ type segmentTar struct {
 // fetchedAhead is how many tails are asked for at once.
 const fetchedAhead = 32
 
-// openRepository opens the store in a folder, or a single tar.
-func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
+// openRepository opens the store in a folder, or a single tar, and knows all files of
+// it.
+func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*repository, error) {
+	r, err := openSegments(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.beside(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// beside looks for the files that are not needed for reading.
+func (r *repository) beside(ctx context.Context) (err error) {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if r.list.Guessed && !r.asked {
+		err = r.list.Beside(ctx, r.st)
+		r.asked = err == nil
+	}
+	return err
+}
+
+// openSegments opens what the segments are in, and knows only where those are.
+func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
 	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), release: func() {}}
 	defer func() {
 		if err != nil {
@@ -70,6 +98,11 @@ func openRepository(ctx context.Context, st store.Store, name string, o format.O
 	}
 	if r.list, err = repo.List(ctx, st, dir); err != nil {
 		return nil, err
+	}
+	if len(r.list.Tars) == 0 && r.list.Journal == nil {
+		if err := r.beside(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if len(r.list.Tars) == 0 && r.list.Journal == nil && r.list.Manifest == nil {
 		if err := r.missing(ctx, dir); err != nil {
@@ -292,6 +325,7 @@ func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {
 
 func (r *repository) close() error {
 	r.release()
+	r.list.Release()
 	var errs []error
 	for _, t := range r.tars {
 		errs = append(errs, t.obj.Close())

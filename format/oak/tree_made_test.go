@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -260,9 +261,7 @@ func TestEveryKindOfValueAndNameIsShown(t *testing.T) {
 
 // Any part of a content is the same as that part of the whole.
 func TestPartsOfValuesAreRead(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	a := openTreeArchive(t, madeStore(t, sampleTree), nil)
 	for _, name := range []string{"large", "text", "texts", "numbers", "none", "binaries/1", "jcr:mixinTypes", "both%prop"} {
 		e, err := a.Lookup(t.Context(), name)
@@ -284,9 +283,7 @@ func TestPartsOfValuesAreRead(t *testing.T) {
 // A list of children is read in batches, each of which begins where the one before it
 // ended. Of a damaged list too that ends, and tells whether something is missing.
 func TestBatchesAreWhatOneListWouldBe(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	whole := fixture(t, "wide")
 	lost := 0
 	for round := range 40 {

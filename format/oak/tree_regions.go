@@ -20,6 +20,10 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 				return
 			}
 		}
+		if err := t.beside(ctx); err != nil {
+			yield(format.Region{}, err)
+			return
+		}
 		for _, f := range t.files() {
 			use := format.Journal
 			if t.list.Manifest != nil && f.Name == t.list.Manifest.Name {

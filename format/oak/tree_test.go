@@ -1,10 +1,8 @@
 package oak
 
 import (
-	"archive/tar"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,10 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +21,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -58,32 +54,13 @@ func openTreeArchive(t testing.TB, st store.Store, param map[string]string) *hol
 // datastoreOf puts a fixture's data store beside it.
 func datastoreOf(t testing.TB, st *storetest.Mem, name string) (there bool) {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return there
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Typeflag == tar.TypeReg && strings.HasPrefix(h.Name, "datastore/") {
+	for name, b := range testkit.Untar(t, "testdata/"+name+".tar.gz") {
+		if strings.HasPrefix(name, "datastore/") {
 			there = true
-			b, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			st.Put(h.Name, b)
+			st.Put(name, b)
 		}
 	}
+	return there
 }
 
 // expectedTree is what the reference says of a fixture's head.
@@ -103,27 +80,8 @@ type expectedNode struct {
 
 func expectedOf(t testing.TB, name string) (want expectedTree) {
 	t.Helper()
-	if err := json.Unmarshal(expectedBytes(t, name), &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.JSON(t, "testdata/"+name+".expect.json", &want)
 	return want
-}
-
-func expectedBytes(t testing.TB, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name+".expect.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		if b, err = os.ReadFile(filepath.Join("testdata", name+".expect.json.gz")); err == nil {
-			var z *gzip.Reader
-			if z, err = gzip.NewReader(bytes.NewReader(b)); err == nil {
-				b, err = io.ReadAll(z)
-			}
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // shownNodes reads a whole archive into the form of the expectations.
@@ -243,7 +201,7 @@ func shownPaths(nodes []expectedNode) []expectedNode {
 }
 
 func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
-	for _, name := range fixtures(t) {
+	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		if name == "corrupt-segment-magic" {
 			continue // of which the reference shows less: see below
 		}
@@ -387,9 +345,7 @@ func TestAPathNearByReadsPartsOfSegments(t *testing.T) {
 
 // Every path that a walk finds is found by itself, and lists what the walk found.
 func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	for _, name := range []string{"types", "wide", "datastore", "corrupt-segment-magic", "v12", "multitar"} {
 		t.Run(name, func(t *testing.T) {
 			var st store.Store = fixture(t, name)

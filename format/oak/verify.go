@@ -63,12 +63,8 @@ var auditCodes = map[audit.Class]format.Code{
 // single tar, what can be said of it alone.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
 	if err != nil {
-		return err
+		return format.Reported(err, report)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	var opened []store.Object

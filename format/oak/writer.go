@@ -83,14 +83,8 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 	return w, nil
 }
 
-// entryError is about an entry that has no place in a tree.
-type entryError struct{ name, why string }
-
-func (e *entryError) Error() string     { return format.Escape(e.name) + ": " + e.why }
-func (e *entryError) EntryName() string { return e.name }
-
 func noPlace(e format.Entry, why string, a ...any) error {
-	return &entryError{e.Name, fmt.Sprintf(why, a...)}
+	return format.NoPlace(e.Name, why, a...)
 }
 
 var errWriterEnded = errors.New("oak: the store is written already, or given up")

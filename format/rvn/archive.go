@@ -53,7 +53,11 @@ const headGuess = 256 << 10
 
 // load reads all that precedes the contents.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
-	obj, err := st.Open(ctx, name)
+	guess := headGuess
+	if store.IsNear(st) {
+		guess = format.ProbeSize
+	}
+	obj, head, size, err := format.OpenPart(ctx, st, name, guess, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -62,21 +66,7 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 			obj.Close()
 		}
 	}()
-	a := &archive{obj: obj, name: name, limits: o.Limits.OrDefault()}
-	guess := headGuess
-	if store.IsNear(st) {
-		guess = format.ProbeSize
-	}
-	head := make([]byte, guess)
-	k, err := store.ReadHead(ctx, obj, head)
-	if err != nil {
-		return nil, err
-	}
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a.size, head = info.Size, head[:k]
+	a := &archive{obj: obj, name: name, size: size, limits: o.Limits.OrDefault()}
 	if len(head) < headerLen {
 		return nil, a.corrupt(format.Truncated, "header", 0, "expected a header of %d bytes, found %d", headerLen, len(head))
 	}

@@ -121,7 +121,7 @@ func (b *builder) row(e format.Entry, digest string, parent, id int) row {
 	if !e.ModTime.IsZero() {
 		r.seconds, r.nanos = uint64(e.ModTime.Unix()), uint32(e.ModTime.Nanosecond())
 	}
-	r.mode = unixMode(e.Mode)
+	r.mode = uint16(format.UnixMode(e.Mode))
 	switch e.Kind {
 	case format.Dir:
 		r.kind = typeDir

@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // testedCompress is the version of the encoder for which the condition at
@@ -79,9 +80,7 @@ func adversarial(rnd *rand.Rand) (all [][]byte) {
 
 // Whatever stands before it, a section decodes to what it was made of.
 func TestSectionsStandBehindAnyOthers(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	all := adversarial(rnd)
 	d, err := zstd.NewReader(nil)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -49,13 +49,8 @@ type expectedEntry struct {
 
 func fixtures(t testing.TB, prefixes ...string) []string {
 	t.Helper()
-	all, err := filepath.Glob("testdata/*.rvn")
-	if err != nil || len(all) == 0 {
-		t.Fatal("no fixtures", err)
-	}
 	var out []string
-	for _, f := range all {
-		name := strings.TrimSuffix(filepath.Base(f), ".rvn")
+	for _, name := range testkit.Names(t, "testdata", ".rvn", 129) {
 		if len(prefixes) == 0 && !strings.HasPrefix(name, "dmg-") || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			out = append(out, name)
 		}
@@ -157,7 +152,7 @@ func (e expectedEntry) line(t testing.TB) string {
 }
 
 func lineOf(e format.Entry) string {
-	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, unixMode(e.Mode), e.Owner, e.Group,
+	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, format.UnixMode(e.Mode), e.Owner, e.Group,
 		e.ModTime.Format(time.RFC3339Nano), e.Size, e.Digest, e.Link)
 }
 

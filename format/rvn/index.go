@@ -3,7 +3,6 @@ package rvn
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -260,7 +259,7 @@ func (x *index) Entry(i int) format.Entry {
 	if k := r.kind(); k < typeCount {
 		e.Kind = kinds[k]
 	}
-	e.Mode = fileMode(r.mode())
+	e.Mode = format.ModeOfUnix(uint32(r.mode()))
 	e.Owner, _ = person(x.owners, r.owner())
 	e.Group, _ = person(x.groups, r.group())
 	if k := r.kind(); k == typeSymlink || k == typeHardLink {
@@ -285,35 +284,6 @@ func (r record) time() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(s, ns).UTC()
-}
-
-// fileMode is a Unix mode as io/fs has it.
-func fileMode(m uint16) fs.FileMode {
-	out := fs.FileMode(m & 0o777)
-	if m&0o4000 != 0 {
-		out |= fs.ModeSetuid
-	}
-	if m&0o2000 != 0 {
-		out |= fs.ModeSetgid
-	}
-	if m&0o1000 != 0 {
-		out |= fs.ModeSticky
-	}
-	return out
-}
-
-func unixMode(m fs.FileMode) uint16 {
-	out := uint16(m.Perm())
-	if m&fs.ModeSetuid != 0 {
-		out |= 0o4000
-	}
-	if m&fs.ModeSetgid != 0 {
-		out |= 0o2000
-	}
-	if m&fs.ModeSticky != 0 {
-		out |= 0o1000
-	}
-	return out
 }
 
 // fault says why the content of a record cannot be read, or its place is not

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -254,9 +255,7 @@ func desync(t *testing.T, names []string, dropped map[string]bool) []byte {
 }
 
 func TestNamesOfDroppedFilesAreTakenOut(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	unsure, wrong := 0, 0
 	for round := range 60 {
 		var names []string

@@ -11,18 +11,13 @@ import (
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
+	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt {
+		return format.Reported(err, report)
 	}
 	if err != nil {
 		r, err := orRepository(ctx, st, name, o, err)
-		if c, ok := errors.AsType[*format.CorruptError](err); ok {
-			report(c.Problem)
-			return nil
-		}
 		if err != nil {
-			return err
+			return format.Reported(err, report)
 		}
 		defer r.Close()
 		return r.check(ctx, report)

@@ -187,11 +187,11 @@ func TestSectionsEndBetweenFiles(t *testing.T) {
 
 func TestModesKeepTheirBits(t *testing.T) {
 	for m := range uint16(0o10000) {
-		if got := unixMode(fileMode(m)); got != m {
+		if got := uint16(format.UnixMode(format.ModeOfUnix(uint32(m)))); got != m {
 			t.Errorf("%o becomes %o", m, got)
 		}
 	}
-	if fileMode(0o4755) != 0o755|fs.ModeSetuid {
-		t.Error(fileMode(0o4755))
+	if format.ModeOfUnix(0o4755) != 0o755|fs.ModeSetuid {
+		t.Error(format.ModeOfUnix(0o4755))
 	}
 }

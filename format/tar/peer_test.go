@@ -3,7 +3,6 @@ package tar
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -14,26 +13,14 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 // fixture returns a tar of GNU's, as it was before it was compressed.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open("testdata/" + name + ".tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testkit.Read(t, "testdata/"+name+".tar")
 }
 
 var sparseKinds = []string{"gnu", "pax-0.0", "pax-0.1", "pax-1.0"}

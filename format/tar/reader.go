@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"sync"
 
@@ -23,6 +22,7 @@ type reader struct {
 	limit int64
 	once  bool
 
+	format.LateIndex
 	mu   sync.Mutex
 	held *contents // nil until it is asked for
 }
@@ -44,7 +44,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
-	obj, err := st.Open(ctx, name)
+	obj, head, size, err := format.OpenPart(ctx, st, name, blockSize, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -53,16 +53,14 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 			obj.Close()
 		}
 	}()
-	head := make([]byte, blockSize)
-	k, err := store.ReadHead(ctx, obj, head)
-	if err != nil {
-		return nil, err
+	r := &reader{obj: obj, name: name, size: size, codec: codecOf(head), limit: o.Limits.OrDefault().Index}
+	r.Load = func(ctx context.Context) (*format.Index, error) {
+		c, err := r.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.index, nil
 	}
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{obj: obj, name: name, size: info.Size, codec: codecOf(head[:k]), limit: o.Limits.OrDefault().Index}
 	// Where a frame ends, which extents say, is known behind all that is in it.
 	if r.once = o.Once && r.codec == codec.Raw; r.once {
 		return r, nil
@@ -221,55 +219,8 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 			r.stream(ctx, yield)
 			return
 		}
-		c, err := r.load(ctx)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		c.index.Entries(ctx)(yield)
+		r.LateIndex.Entries(ctx)(yield)
 	}
-}
-
-func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		c, err := r.load(ctx)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		c.index.EntriesFrom(ctx, name)(yield)
-	}
-}
-
-func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		c, err := r.load(ctx)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		c.index.ReadDir(ctx, dir)(yield)
-	}
-}
-
-// ReadDirFrom is ReadDir from a place on.
-func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		c, err := r.load(ctx)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		c.index.ReadDirFrom(ctx, dir, from)(yield)
-	}
-}
-
-func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	c, err := r.load(ctx)
-	if err != nil {
-		return format.Entry{}, err
-	}
-	return c.index.Lookup(ctx, name)
 }
 
 func (r *reader) Close() error { return r.obj.Close() }
@@ -355,7 +306,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 		}
 		at, holes, frames, ok := r.place(e)
 		if !ok {
-			yield(format.Extent{}, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid})
+			yield(format.Extent{}, e.Unreadable("tar"))
 			return
 		}
 		spans := []span{{0, e.Size}}
@@ -465,12 +416,8 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	o.Once = false
 	r, err := openReader(ctx, st, name, o)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
 	if err != nil {
-		return err
+		return format.Reported(err, report)
 	}
 	defer r.Close()
 	for _, p := range r.held.notes {

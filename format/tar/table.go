@@ -1,7 +1,6 @@
 package tar
 
 import (
-	"io/fs"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -81,7 +80,7 @@ func (t *table) Name(i int) string {
 
 func (t *table) Entry(i int) format.Entry {
 	x := t.rows.At(i)
-	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: fileMode(x.mode), HasMode: true,
+	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: format.ModeOfUnix(uint32(x.mode)), HasMode: true,
 		ModTime: time.Unix(x.sec, int64(x.nsec)).UTC(), Owner: t.people.At(x.owner), Group: t.people.At(x.group),
 		Link: t.names.At(x.name+uint64(x.nameLen), int(x.linkLen)), Ref: x.at}
 	if x.flags != 0 {
@@ -107,23 +106,10 @@ func (m *member) entry(volume string, p *format.Words) format.Entry {
 	if p.Len() > mostPeople {
 		*p = format.Words{}
 	}
-	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: fileMode(m.mode), HasMode: true,
+	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: format.ModeOfUnix(uint32(m.mode)), HasMode: true,
 		ModTime: time.Unix(m.sec, int64(m.nsec)).UTC(), Owner: p.At(p.ID(m.owner)), Group: p.At(p.ID(m.group)), Link: string(m.link), Ref: m.at}
 	finish(&e, volume, m.fault, m.sparse)
 	return e
-}
-
-func fileMode(m uint16) fs.FileMode {
-	mode := fs.FileMode(m & 0o777)
-	if m&^0o777 == 0 {
-		return mode
-	}
-	for bit, to := range map[uint16]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if m&bit != 0 {
-			mode |= to
-		}
-	}
-	return mode
 }
 
 // mostPeople is how many are remembered of members that are not.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -26,13 +25,14 @@ type writer struct {
 	z       io.WriteCloser // compresses; nil: plain
 	t       *tar.Writer
 	scratch func() (format.Scratch, error)
-	names   map[string]format.Kind
+	names   format.Names
 	sum     format.Summary
 	held    bytes.Buffer
 	buf     []byte
-	err     error
-	done    bool
+	err     error // why nothing can be added any more
 }
+
+var errDone = errors.New("the archive is written already, or given up")
 
 // heldContent is what is read before its header is written, so that a source
 // that breaks off leaves nothing; longer content goes through a scratch.
@@ -63,8 +63,8 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, names: map[string]format.Kind{}, buf: make([]byte, 128<<10)}
-	var to io.Writer = &counted{out, &w.sum.Stored}
+	w := &writer{name: name, out: out, scratch: o.Scratch, names: format.Names{}, buf: make([]byte, 128<<10)}
+	var to io.Writer = out
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
 		w.z, err = zstd.NewWriter(to, zstd.WithEncoderLevel(level.zstd), zstd.WithEncoderConcurrency(2))
@@ -81,43 +81,12 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// counted counts what it hands on.
-type counted struct {
-	w io.Writer
-	n *int64
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	*c.n += int64(n)
-	return n, err
-}
-
-// nameError is about an entry that a tar has no place for.
-type nameError struct{ name, why string }
-
-func (e *nameError) Error() string     { return format.Escape(e.name) + ": " + e.why }
-func (e *nameError) EntryName() string { return e.name }
-
 func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
-	if w.err != nil || w.done {
-		return errors.Join(w.err, errIf(w.done, "the archive is written already, or given up"))
+	if w.err != nil {
+		return w.err
 	}
-	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return &nameError{e.Name, format.NameAdvice(class)}
-	}
-	if _, again := w.names[e.Name]; again {
-		return &nameError{e.Name, "it is there already"}
-	}
-	for dir := e.Name; ; {
-		i := strings.LastIndexByte(dir, '/')
-		if i < 0 {
-			break
-		}
-		dir = dir[:i]
-		if k, ok := w.names[dir]; ok && k != format.Dir {
-			return &nameError{e.Name, fmt.Sprintf("%q is no directory", format.Escape(dir))}
-		}
+	if err := w.names.Check(e.Name); err != nil {
+		return err
 	}
 	h, err := headerOf(e)
 	if err != nil {
@@ -130,7 +99,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	defer release()
 	if err := w.t.WriteHeader(h); err != nil {
 		if errors.Is(err, tar.ErrHeader) {
-			return &nameError{e.Name, err.Error()}
+			return format.NoPlace(e.Name, "%s", err.Error())
 		}
 		w.err = err
 		return err
@@ -151,13 +120,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	return nil
 }
 
-func errIf(yes bool, what string) error {
-	if yes {
-		return errors.New(what)
-	}
-	return nil
-}
-
 // hold reads all content before anything of it is written.
 func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Reader, func(), error) {
 	nothing := func() {}
@@ -169,20 +131,10 @@ func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Read
 		err := format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
 		return &w.held, nothing, err
 	}
-	s, err := w.scratch()
-	if err != nil {
-		return nil, nil, err
-	}
-	release := func() { s.Close() }
-	err = format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := s.Write(p); return err })
-	if err == nil {
-		_, err = s.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return io.LimitReader(s, e.Size), release, nil
+	content, _, release, err := format.Spool(w.scratch, func(to io.Writer) error {
+		return format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := to.Write(p); return err })
+	})
+	return content, release, err
 }
 
 func headerOf(e format.Entry) (*tar.Header, error) {
@@ -208,33 +160,27 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 	case format.Fifo:
 		h.Typeflag = tar.TypeFifo
 	default:
-		return nil, &nameError{e.Name, "a " + e.Kind.String() + " has no place"}
+		return nil, format.NoPlace(e.Name, "a %s", e.Kind.String()+" has no place")
 	}
 	if strings.IndexByte(e.Link, 0) >= 0 {
-		return nil, &nameError{e.Name, "its target holds a NUL byte"}
+		return nil, format.NoPlace(e.Name, "its target holds a NUL byte")
 	}
 	return h, nil
 }
 
 func unixMode(e format.Entry) int64 {
-	m := int64(e.Mode.Perm())
-	if !e.HasMode {
-		m = 0o644
-		if e.Kind == format.Dir {
-			m = 0o755
-		}
+	switch {
+	case e.HasMode:
+		return int64(format.UnixMode(e.Mode))
+	case e.Kind == format.Dir:
+		return 0o755
 	}
-	for bit, sys := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
-		if e.Mode&bit != 0 {
-			m |= sys
-		}
-	}
-	return m
+	return 0o644
 }
 
 func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
-	if w.err != nil || w.done {
-		return w.sum, errors.Join(w.err, errIf(w.done, "the archive is written already, or given up"))
+	if w.err != nil {
+		return w.sum, w.err
 	}
 	if err := w.t.Close(); err != nil {
 		return w.sum, err
@@ -248,15 +194,15 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if err != nil {
 		return w.sum, err
 	}
-	w.done = true
+	w.err = errDone
 	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
 	return w.sum, nil
 }
 
 func (w *writer) Abort() error {
-	if z, ok := w.z.(*zstd.Encoder); ok && !w.done {
+	if z, ok := w.z.(*zstd.Encoder); ok && w.err != errDone {
 		z.Reset(nil)
 	}
-	w.done = true
+	w.err = errDone
 	return w.out.Abort()
 }

@@ -242,14 +242,7 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 		return 0, false
 	}
 	sys := r.external >> 16
-	m = fs.FileMode(sys & 0o777)
-	if sys&0o7000 != 0 {
-		for bit, mode := range unixBits {
-			if sys&bit != 0 {
-				m |= mode
-			}
-		}
-	}
+	m = format.ModeOfUnix(sys)
 	switch sys & 0o170000 {
 	case unixDir:
 		m |= fs.ModeDir
@@ -268,16 +261,9 @@ const (
 	unixLink = 0o120000
 )
 
-var unixBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
-
 // unixMode is what an entry's mode is called there.
 func unixMode(e format.Entry) uint32 {
-	m := uint32(e.Mode.Perm())
-	for bit, mode := range unixBits {
-		if e.Mode&mode != 0 {
-			m |= bit
-		}
-	}
+	m := format.UnixMode(e.Mode)
 	switch {
 	case e.Kind == format.Symlink && !e.HasMode:
 		return unixLink | 0o777

@@ -2,7 +2,6 @@ package zip
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdall/holdall/format"
@@ -11,12 +10,8 @@ import (
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	x, err := open(ctx, st, name, o)
-	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
 	if err != nil {
-		return err
+		return format.Reported(err, report)
 	}
 	defer x.Close()
 	r := x.(*reader)

@@ -2,6 +2,7 @@ package zip
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +26,13 @@ type writer struct {
 	at      uint64
 	dir     directory
 	scratch func() (format.Scratch, error)
-	names   map[string]format.Kind
+	names   format.Names
 	sum     format.Summary
 	deflate *flate.Writer
 	packed  bytes.Buffer
 	plain   bytes.Buffer
 	buf     []byte
-	err     error
-	done    bool
+	err     error // why nothing can be added any more
 }
 
 // heldContent is the longest content that is compressed in memory.
@@ -54,7 +54,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, dir: directory{open: o.Scratch}, names: map[string]format.Kind{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, dir: directory{open: o.Scratch}, names: format.Names{}, buf: make([]byte, 128<<10)}
 	w.deflate, err = flate.NewWriter(nil, level)
 	if err != nil {
 		return nil, errors.Join(err, out.Abort())
@@ -114,36 +114,17 @@ func (d *directory) close() error {
 	return s.Close()
 }
 
-// nameError is about an entry that a zip has no place for.
-type nameError struct{ name, why string }
-
-func (e *nameError) Error() string     { return format.Escape(e.name) + ": " + e.why }
-func (e *nameError) EntryName() string { return e.name }
-
 var errDone = errors.New("the archive is written already, or given up")
 
 func (w *writer) check(e format.Entry) error {
-	no := func(why string, args ...any) error { return &nameError{e.Name, fmt.Sprintf(why, args...)} }
-	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return no("%s", format.NameAdvice(class))
+	no := func(why string, args ...any) error {
+		return format.NoPlace(e.Name, why, args...)
 	}
-	if len(e.Name) >= math.MaxUint16 {
+	switch err := w.names.Check(e.Name); {
+	case err != nil:
+		return err
+	case len(e.Name) >= math.MaxUint16:
 		return no("its name has %d bytes, the most is %d", len(e.Name), math.MaxUint16-1)
-	}
-	if _, again := w.names[e.Name]; again {
-		return no("it is there already")
-	}
-	for dir := e.Name; ; {
-		i := strings.LastIndexByte(dir, '/')
-		if i < 0 {
-			break
-		}
-		dir = dir[:i]
-		if k, ok := w.names[dir]; ok && k != format.Dir {
-			return no("%q is no directory", format.Escape(dir))
-		}
-	}
-	switch {
 	case e.Kind == format.Symlink && (e.Link == "" || len(e.Link) > maxLink || strings.IndexByte(e.Link, 0) >= 0):
 		return no("it leads to %q, which is nothing", e.Link)
 	case e.Kind != format.File && e.Kind != format.Dir && e.Kind != format.Symlink:
@@ -155,9 +136,6 @@ func (w *writer) check(e format.Entry) error {
 func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err error) {
 	if w.err != nil {
 		return w.err
-	}
-	if w.done {
-		return errDone
 	}
 	if err := w.check(e); err != nil {
 		return err
@@ -223,48 +201,23 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 		x.stored = x.size
 		return &w.plain, nothing, nil
 	}
-	s, err := w.scratch()
-	if err != nil {
-		return nil, nil, err
-	}
-	release := func() { s.Close() }
-	count := &counted{w: s}
-	w.deflate.Reset(count)
-	err = format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
-	if err == nil {
-		err = w.deflate.Close()
-	}
-	if err == nil {
-		_, err = s.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	x.method, x.stored, x.crc = deflated, count.n, sum.Sum32()
-	return io.LimitReader(s, int64(count.n)), release, nil
-}
-
-// counted counts what it hands on.
-type counted struct {
-	w io.Writer
-	n uint64
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += uint64(n)
-	return n, err
+	content, stored, release, err := format.Spool(w.scratch, func(to io.Writer) error {
+		w.deflate.Reset(to)
+		err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+		if err == nil {
+			err = w.deflate.Close()
+		}
+		return err
+	})
+	x.method, x.stored, x.crc = deflated, uint64(stored), sum.Sum32()
+	return content, release, err
 }
 
 func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if w.err != nil {
 		return w.sum, w.err
 	}
-	if w.done {
-		return w.sum, errDone
-	}
-	defer func() { w.err = err }()
+	defer func() { w.err = cmp.Or(err, errDone) }()
 	if err := w.dir.writeTo(w.out, w.buf); err != nil {
 		return w.sum, err
 	}
@@ -275,12 +228,11 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if err != nil {
 		return w.sum, err
 	}
-	w.done = true
 	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
 	return w.sum, w.dir.close()
 }
 
 func (w *writer) Abort() error {
-	w.done = true
+	w.err = errDone
 	return errors.Join(w.dir.close(), w.out.Abort())
 }

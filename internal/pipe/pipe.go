@@ -2,12 +2,13 @@
 // order or as they come. What waits is bounded, whoever starts is waited for,
 // and the first error ends it all.
 //
-// It is for reading ahead: engine and pack share it. Formats have no use for
-// it, they start no goroutines.
+// It is for reading ahead, and for what takes a processor long. Formats, which
+// start no goroutines of their own, have theirs from here.
 package pipe
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 )
@@ -103,3 +104,23 @@ feed:
 	wg.Wait()
 	return context.Cause(ctx)
 }
+
+// Told is the sequence of what walk tells. What tell returns ends walk: nobody
+// wants more.
+func Told[T any](walk func(tell func(T) error) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		stopped := false
+		err := walk(func(v T) error {
+			if stopped = stopped || !yield(v, nil); stopped {
+				return errStopped
+			}
+			return nil
+		})
+		if err != nil && !stopped {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+var errStopped = errors.New("stopped")

@@ -272,3 +272,39 @@ func TestEachEndsWithItsFirstError(t *testing.T) {
 		})
 	}
 }
+
+func TestToldEndsItsWalkWhenNobodyWantsMore(t *testing.T) {
+	for _, c := range []struct {
+		most int // values that are wanted
+		fail error
+		want []int
+		err  error
+	}{
+		{10, nil, []int{0, 1, 2}, nil},
+		{10, errBroken, []int{0, 1, 2}, errBroken},
+		{2, nil, []int{0, 1}, nil},
+		{2, errBroken, []int{0, 1}, nil},
+	} {
+		var got []int
+		var failed error
+		seq := Told(func(tell func(int) error) error {
+			for i := range 3 {
+				if err := tell(i); err != nil {
+					return errors.Join(tell(i), err) // it may be wrapped, and told of again
+				}
+			}
+			return c.fail
+		})
+		for v, err := range seq {
+			if failed = err; err != nil {
+				break
+			}
+			if got = append(got, v); len(got) == c.most {
+				break
+			}
+		}
+		if !slices.Equal(got, c.want) || failed != c.err {
+			t.Errorf("%+v: %v, %v", c, got, failed)
+		}
+	}
+}

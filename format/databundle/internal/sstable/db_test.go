@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -55,7 +56,7 @@ func TestReadsWhatTheIndependentReaderReads(t *testing.T) {
 }
 
 func TestScansAnyRange(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	rows := randomRows(r, 4000)
 	db := mustOpen(t, write(t, rows, WriterOptions{TableSize: 64 << 10}), Options{BlockCache: 1})
 	if n := len(db.groups[0].tables); n < 4 {

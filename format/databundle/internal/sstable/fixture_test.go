@@ -15,28 +15,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-// seeded returns a source of random numbers whose seed is printed if the test
-// fails, and can be set.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLDALL_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("HOLDALL_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // fixture returns a store with one of the directories of testdata, as "index".
 func fixture(t testing.TB, name string) *storetest.Mem {
@@ -46,17 +28,7 @@ func fixture(t testing.TB, name string) *storetest.Mem {
 func loadDir(t testing.TB, dir string) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		st.Put("index/"+f.Name(), b)
-	}
+	testkit.Put(st, testkit.Files(t, dir), "", "index/")
 	return st
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -44,7 +45,7 @@ func lines(t *testing.T, program string, arg ...string) map[string]string {
 func TestReadsWhatLevelDBWrites(t *testing.T) {
 	p := python(t)
 	out := t.TempDir()
-	first := seeded(t).IntN(1 << 30)
+	first := testkit.Rand(t).IntN(1 << 30)
 	t.Logf("seeds from %d", first)
 	all := lines(t, p, "testdata/plyvel_peer.py", "write", out, fmt.Sprint(first), "12")
 	if len(all) != 12 {
@@ -109,7 +110,7 @@ func TestReadsWhatLevelDBWrites(t *testing.T) {
 
 // onDisk writes directories of rows in several ways, and returns their digests.
 func onDisk(t *testing.T) map[string]string {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	want := map[string]string{}
 	base := t.TempDir()
 	for i, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 1}, {BlockSize: 16 << 10}, {TableSize: 30 << 10}} {

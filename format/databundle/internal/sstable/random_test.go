@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -182,7 +183,7 @@ func (s *simulation) finish() {
 }
 
 func TestReadsRandomDatabases(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	moved, compacted, tables := 0, 0, 0
 	for range 40 {
 		s := newSimulation(r)

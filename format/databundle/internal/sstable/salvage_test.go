@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -159,7 +160,7 @@ func TestSalvagesATableWithoutItsIndex(t *testing.T) {
 }
 
 func TestFindsABlockInNoise(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	noise := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {

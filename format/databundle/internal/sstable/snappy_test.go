@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // unpacked fails unless what appendSnappy writes is what a strict decoder reads.
@@ -21,7 +23,7 @@ func unpacked(t *testing.T, b []byte) []byte {
 }
 
 func TestSnappyIsReadBack(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for n := range 400 {
 		unpacked(t, bytes.Repeat([]byte{'a'}, n))
 		unpacked(t, bytes.Repeat([]byte("abcde"), n))

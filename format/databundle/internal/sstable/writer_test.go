@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 func TestWritesWhatItReads(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for _, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 1}, {BlockSize: 64 << 10, TableSize: 200 << 10}, {TableSize: 1}} {
 		for _, n := range []int{0, 1, 2, 17, 1500} {
 			t.Run(fmt.Sprintf("%+v/%d", o, n), func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestWritesTheNamesThatAllReadersKnow(t *testing.T) {
 }
 
 func TestEqualRowsMakeEqualBytes(t *testing.T) {
-	rows := randomRows(seeded(t), 500)
+	rows := randomRows(testkit.Rand(t), 500)
 	a, b := write(t, rows, WriterOptions{}), write(t, rows, WriterOptions{})
 	for _, name := range names(t, a) {
 		if !bytes.Equal(a.Get(name), b.Get(name)) {

@@ -1,33 +1,21 @@
 package audit
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"io"
-	"os"
-	"path"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
-const testdata = "../../testdata"
+const testdata = "../../testdata/"
 
 // fixtures calls do with each store of testdata.
 func fixtures(t *testing.T, do func(t *testing.T, name string, st *storetest.Mem)) {
-	all, err := filepath.Glob(filepath.Join(testdata, "*.tar.gz"))
-	if err != nil || len(all) != 24 {
-		t.Fatal(len(all), "fixtures", err)
-	}
-	for _, file := range all {
-		name := strings.TrimSuffix(filepath.Base(file), ".tar.gz")
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) { do(t, name, fixture(t, name)) })
 	}
 }
@@ -36,40 +24,8 @@ func fixtures(t *testing.T, do func(t *testing.T, name string, st *storetest.Mem
 func fixture(t testing.TB, name string) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	for r := tar.NewReader(bytes.NewReader(gunzip(t, filepath.Join(testdata, name+".tar.gz")))); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return st
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Typeflag == tar.TypeReg && path.Base(path.Dir(h.Name)) == "segmentstore" {
-			b, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			st.Put(path.Base(h.Name), b)
-		}
-	}
-}
-
-func gunzip(t testing.TB, file string) []byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	testkit.Put(st, testkit.Untar(t, testdata+name+".tar.gz"), "segmentstore/", "")
+	return st
 }
 
 // source is the repository in a store.

@@ -385,50 +385,42 @@ var errUnknown = errors.New("expected another key")
 
 func (p *parser) line() (l line, err error) {
 	var torn Lost // segment and tar without what is lost
-	err = p.object(func(key string) error {
+	err = p.object(func(key string) (err error) {
+		has := 0
 		switch key {
 		case "path":
-			l.has |= hasPath
-			return p.text(&l.path)
+			has, err = hasPath, p.text(&l.path)
 		case "properties":
-			l.has |= hasProperties
-			return p.properties(&l.properties)
+			has, err = hasProperties, p.properties(&l.properties)
 		case "more":
-			l.has |= hasMore
-			return p.yes()
+			has, err = hasMore, p.yes()
 		case "lost":
-			l.has |= hasLost
-			return p.text(&l.lost.What)
+			has, err = hasLost, p.text(&l.lost.What)
 		case "segment":
-			return p.text(&torn.Segment)
+			err = p.text(&torn.Segment)
 		case "tar":
-			return p.text(&torn.Tar)
+			err = p.text(&torn.Tar)
 		case "property":
-			l.has |= hasProperty
-			return p.text(&l.property)
+			has, err = hasProperty, p.text(&l.property)
 		case "from":
-			l.has |= hasFrom
-			return p.number(&l.from)
+			has, err = hasFrom, p.number(&l.from)
 		case "values":
-			l.has |= hasValues
-			return p.values(&l.values)
+			has, err = hasValues, p.values(&l.values)
 		case "index":
-			l.has |= hasIndex
-			return p.number(&l.index)
+			has, err = hasIndex, p.number(&l.index)
 		case "offset":
-			l.has |= hasOffset
-			return p.number(&l.offset)
+			has, err = hasOffset, p.number(&l.offset)
 		case "length":
-			l.has |= hasLength
-			return p.number(&l.length)
+			has, err = hasLength, p.number(&l.length)
 		case "base64":
-			l.has |= hasBase64
-			return p.base64(&l.data)
+			has, err = hasBase64, p.base64(&l.data)
 		case "text":
-			l.has |= hasText
-			return p.text(&l.data)
+			has, err = hasText, p.text(&l.data)
+		default:
+			err = errUnknown
 		}
-		return errUnknown
+		l.has |= has
+		return err
 	})
 	l.lost.Segment, l.lost.Tar = torn.Segment, torn.Tar
 	if err == nil && l.has&hasLost == 0 && torn != (Lost{}) {
@@ -459,32 +451,30 @@ var propertyTypes = func() map[string]segment.PropertyType {
 // maxValues is how many values a property can have: a list of three levels.
 const maxValues = 255 * 255 * 255
 
+// property reads a property: first what is there, then what that makes of it.
 func (p *parser) property(x *Property) error {
 	var m members
 	var count int64
 	values, counted := false, false
-	err := p.object(func(key string) error {
+	err := p.object(func(key string) (err error) {
 		switch key {
 		case "type":
 			var s string
-			if err := p.text(&s); err != nil {
-				return err
+			if err = p.text(&s); err == nil {
+				if x.Type = propertyTypes[s]; x.Type == 0 {
+					err = fmt.Errorf("expected a type, found %.60q", s)
+				}
 			}
-			if x.Type = propertyTypes[s]; x.Type == 0 {
-				return fmt.Errorf("expected a type, found %.60q", s)
-			}
-			return nil
 		case "multiple":
-			x.Multi = true
-			return p.yes()
+			x.Multi, err = true, p.yes()
 		case "values":
-			values = true
-			return p.values(&x.Values)
+			values, err = true, p.values(&x.Values)
 		case "count":
-			counted = true
-			return p.number(&count)
+			counted, err = true, p.number(&count)
+		default:
+			err = p.member(key, &m)
 		}
-		return p.member(key, &m)
+		return err
 	})
 	switch {
 	case err != nil:
@@ -492,22 +482,14 @@ func (p *parser) property(x *Property) error {
 	case x.Type == 0:
 		return errors.New("expected a type")
 	case m.has == "lost":
-		x.Kind, x.Lost = Missing, &m.lost
-		if values || counted {
+		if x.Kind, x.Lost = Missing, &m.lost; values || counted {
 			return errors.New("expected no values, which are lost")
 		}
 		return nil
 	case x.Multi && values:
-		x.Kind = Here
-		if counted || m.has != "" {
+		if x.Kind = Here; counted || m.has != "" {
 			return errors.New("expected nothing beside the values")
 		}
-		for _, v := range x.Values {
-			if what := v.suits(x.Type); what != "" {
-				return errors.New(what)
-			}
-		}
-		return nil
 	case x.Multi && counted && (m.has == "" || m.has == "follows"):
 		if count > maxValues || count == 0 {
 			return fmt.Errorf("count: expected 1 to %d, found %d", maxValues, count)
@@ -518,15 +500,18 @@ func (p *parser) property(x *Property) error {
 		return nil
 	case x.Multi || values || counted:
 		return errors.New("expected values if there are multiple")
+	default:
+		v, err := m.value()
+		if err != nil {
+			return err
+		}
+		x.Kind, x.Values = Here, []Value{v}
 	}
-	v, err := m.value()
-	if err != nil {
-		return err
+	for _, v := range x.Values {
+		if what := v.suits(x.Type); what != "" {
+			return errors.New(what)
+		}
 	}
-	if what := v.suits(x.Type); what != "" {
-		return errors.New(what)
-	}
-	x.Kind, x.Values = Here, []Value{v}
 	return nil
 }
 

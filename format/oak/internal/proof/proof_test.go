@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // A made store has segments in memory, and counts how often each is asked for.
@@ -209,9 +210,7 @@ func bushy(m *made, rnd *rand.Rand, depth int) segment.RecordID {
 }
 
 func TestForgettingCostsTimeAndNothingElse(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	m := newMade(t)
 	root := bushy(m, rnd, 4)
 	other := m.node("other", root)
@@ -242,9 +241,7 @@ func TestForgettingCostsTimeAndNothingElse(t *testing.T) {
 }
 
 func TestResultDoesNotDependOnTiming(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	for range 4 {
 		m := newMade(t)
 		root := bushy(m, rnd, 4)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 const (
@@ -27,64 +28,34 @@ type scan struct {
 	fresh   []segment.RecordID // what this scan marked as bad
 
 	hand []segment.Node
-	jobs chan []segment.Node
+	tell func([]segment.Node) error
 
 	mu  sync.Mutex
 	bad []segment.RecordID // found by others
-	err error
 }
 
 func (s *scan) run(id segment.RecordID) error {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	s.ctx = ctx
-	var others sync.WaitGroup
-	if s.p.o.Workers > 1 {
-		s.jobs = make(chan []segment.Node, 2*s.p.o.Workers)
-		for range s.p.o.Workers - 1 {
-			others.Go(func() {
-				for nodes := range s.jobs {
-					if err := s.prove(nodes); err != nil {
-						s.fail(err)
-						cancel()
-					}
-				}
-			})
+	hands := pipe.Told(func(tell func([]segment.Node) error) error {
+		s.tell = tell
+		if err := s.visit(id); err != nil {
+			return err
 		}
-	}
-	err := s.visit(id)
-	if err == nil {
-		err = s.prove(s.hand)
-	}
-	if s.jobs != nil {
-		close(s.jobs)
-		others.Wait()
-	}
+		return tell(s.hand)
+	})
+	err := pipe.Each(s.ctx, hands, s.p.o.Workers, s.prove)
 	s.collect()
-	if s.err != nil {
-		return s.err // err may only say that it was cancelled for this
-	}
 	return err
 }
 
-// fail notes why it cannot go on. What follows only says that it was cancelled.
-func (s *scan) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
-}
-
 // prove proves the properties of nodes.
-func (s *scan) prove(nodes []segment.Node) error {
+func (s *scan) prove(ctx context.Context, nodes []segment.Node) error {
 	var bad []segment.RecordID
 	for _, n := range nodes {
-		if err := s.ctx.Err(); err != nil {
-			return context.Cause(s.ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		lost := false
-		if err := s.p.own(s.ctx, n, func(string, *segment.Error) { lost = true }); err != nil {
+		if err := s.p.own(ctx, n, func(string, *segment.Error) { lost = true }); err != nil {
 			return err
 		}
 		if lost {
@@ -125,16 +96,9 @@ func (s *scan) own(n segment.Node) error {
 		return nil
 	}
 	s.collect()
-	select {
-	case s.jobs <- s.hand:
-		s.hand = make([]segment.Node, 0, handful)
-		return nil
-	default:
-	}
-	err := s.prove(s.hand)
-	clear(s.hand)
-	s.hand = s.hand[:0]
-	return err
+	full := s.hand
+	s.hand = make([]segment.Node, 0, handful)
+	return s.tell(full)
 }
 
 func (s *scan) visit(id segment.RecordID) error {

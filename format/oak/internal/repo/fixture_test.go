@@ -1,22 +1,15 @@
 package repo
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
-	"os"
-	"path"
-	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
-const testdata = "../../testdata"
+const testdata = "../../testdata/"
 
 // expected is what Oak says of a fixture.
 type expected struct {
@@ -29,59 +22,15 @@ type expected struct {
 
 // fixtures calls do with each store of testdata, in directory "segmentstore".
 func fixtures(t *testing.T, do func(t *testing.T, st *storetest.Mem, want expected)) {
-	all, err := filepath.Glob(filepath.Join(testdata, "*.tar.gz"))
-	if err != nil || len(all) != 24 {
-		t.Fatal(len(all), "fixtures", err)
-	}
-	for _, file := range all {
-		name := strings.TrimSuffix(filepath.Base(file), ".tar.gz")
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			var want expected
-			b, err := os.ReadFile(filepath.Join(testdata, name+".expect.json"))
-			if err != nil {
-				b = gunzip(t, filepath.Join(testdata, name+".expect.json.gz"))
-			}
-			if err := json.Unmarshal(b, &want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.JSON(t, testdata+name+".expect.json", &want)
 			st := &storetest.Mem{}
-			for r := tar.NewReader(bytes.NewReader(gunzip(t, file))); ; {
-				h, err := r.Next()
-				if err == io.EOF {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if h.Typeflag == tar.TypeReg && path.Base(path.Dir(h.Name)) == "segmentstore" {
-					b, err := io.ReadAll(r)
-					if err != nil {
-						t.Fatal(err)
-					}
-					st.Put("segmentstore/"+path.Base(h.Name), b)
-				}
-			}
+			testkit.Put(st, testkit.Untar(t, testdata+name+".tar.gz"), "segmentstore/", "segmentstore/")
 			do(t, st, want)
 		})
 	}
-}
-
-func gunzip(t testing.TB, file string) []byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func object(t testing.TB, b []byte) store.Object {

@@ -3,33 +3,14 @@ package repo
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLDALL_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("HOLDALL_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 var lineEnd = regexp.MustCompile("\r\n|\r|\n")
 
@@ -70,7 +51,7 @@ func TestLinesBackwardsAreThoseForwards(t *testing.T) {
 	for _, s := range []string{"", "\n", "a", "a\n", "\na", "a\r\n", "a\rb", "a\n\n", "a\r\n\r\nb", "a\r\r\nb\n\r", "\r\n"} {
 		sameLines(t, []byte(s))
 	}
-	r := seeded(t)
+	r := testkit.Rand(t)
 	ends := []string{"\n", "\n", "\n", "\r\n", "\r", "\n\n"}
 	for range 8 {
 		var b bytes.Buffer

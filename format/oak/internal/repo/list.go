@@ -63,9 +63,10 @@ type Listing struct {
 	// Those that there may be one of; nil is none.
 	Journal, Manifest, GCLog, Lock *File
 
-	// Guessed says that the store cannot list: see [GuessOptions] for what may not
-	// have been found.
+	// Guessed says that the store cannot list: what [Listing.Beside] looks for is not
+	// known yet, and tars after a long gap are not found.
 	Guessed bool
+	held    []store.Object
 }
 
 // Path returns the name of a file of the directory in the store.
@@ -105,13 +106,13 @@ func (l *Listing) Clashes() [][2]Tar {
 }
 
 // List says what is in a directory of a store; "" is the store itself. In a store
-// that cannot list it guesses.
+// that cannot list it guesses: the listing must be released.
 func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	l := Listing{Dir: clean(dir)}
 	prefix := in(l.Dir, "")
 	for info, err := range store.List(ctx, st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
-			return Guess(ctx, st, dir, GuessOptions{})
+			return guess(ctx, st, l.Dir)
 		}
 		if err != nil {
 			return Listing{}, err

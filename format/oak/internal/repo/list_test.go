@@ -1,9 +1,13 @@
 package repo
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
@@ -37,9 +41,13 @@ func TestListingOfFixturesHasTheirTarsNewestFirst(t *testing.T) {
 	fixtures(t, func(t *testing.T, st *storetest.Mem, want expected) {
 		l := list(t, st, "segmentstore")
 		guessed := list(t, unlisted{st}, "segmentstore/")
-		if !guessed.Guessed {
+		if !guessed.Guessed || guessed.Manifest != nil || guessed.GCLog != nil {
 			t.Error("a store that cannot list was listed")
 		}
+		if err := guessed.Beside(t.Context(), unlisted{st}); err != nil {
+			t.Error(err)
+		}
+		guessed.Release()
 		if guessed.Guessed = false; !reflect.DeepEqual(guessed, l) {
 			t.Errorf("guessed\n%+v, listed\n%+v", guessed, l)
 		}
@@ -109,14 +117,6 @@ func TestGuessFindsLettersAfterGapsAndIsBounded(t *testing.T) {
 	if want := []string{"data00070a.tar", "data00010b.tar", "data00010a.tar", "data00005z.tar", "data00003c.tar"}; !reflect.DeepEqual(names(l), want) {
 		t.Errorf("%q, expected %q", names(l), want)
 	}
-	l, err := Guess(t.Context(), st, "", GuessOptions{First: 11, Gap: 8})
-	if err != nil || len(l.Tars) != 0 {
-		t.Error(names(l), err)
-	}
-	l, err = Guess(t.Context(), st, "", GuessOptions{First: 66, Gap: 8})
-	if err != nil || len(l.Tars) != 1 {
-		t.Error(names(l), err)
-	}
 }
 
 func TestGuessReturnsErrorsOfTheStore(t *testing.T) {
@@ -124,11 +124,62 @@ func TestGuessReturnsErrorsOfTheStore(t *testing.T) {
 	put(st, tarfile.Name(0, 'a'))
 	broken := errors.New("broken")
 	for k, op := range []string{"info", "open"} {
-		if _, err := Guess(t.Context(), storetest.Fault(st, storetest.Nth(op, k+1, broken)), "", GuessOptions{}); !errors.Is(err, broken) {
+		if _, err := List(t.Context(), unlisted{storetest.Fault(st, storetest.Nth(op, k+1, broken))}, ""); !errors.Is(err, broken) {
 			t.Error(op, err)
 		}
 	}
 	if _, err := List(t.Context(), storetest.Fault(st, storetest.Nth("list", 1, broken)), ""); !errors.Is(err, broken) {
 		t.Error(err)
 	}
+}
+
+// asked counts which files are opened.
+type asked struct {
+	store.Store
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (a *asked) Open(ctx context.Context, name string) (store.Object, error) {
+	a.mu.Lock()
+	a.n[path.Base(name)]++
+	a.mu.Unlock()
+	return a.Store.Open(ctx, name)
+}
+
+func TestGuessEndsAtTheTarOfTheNewestRevision(t *testing.T) {
+	fixtures(t, func(t *testing.T, st *storetest.Mem, _ expected) {
+		if path.Base(t.Name()) != "multitar" {
+			return
+		}
+		tars := list(t, st, "segmentstore").Tars // four; the newest has the newest revision
+		for _, tt := range []struct {
+			what     string
+			as       []string // names of the tars, oldest first
+			missing  []string // of them, that are not to be found
+			at, most int      // files that are looked for
+		}{
+			{"one after another", []string{"data00000a.tar", "data00001a.tar", "data00002a.tar", "data00003a.tar"}, nil, 11, 11},
+			{"gaps", []string{"data00000a.tar", "data00040a.tar", "data00041b.tar", "data00100a.tar"}, nil, 2500, 2700},
+			{"letters", []string{"data00000c.tar", "data00001b.tar", "data00001c.tar", "data00005a.tar"}, nil, 120, 160},
+			{"the newest has a letter", []string{"data00000a.tar", "data00001a.tar", "data00002a.tar", "data00003b.tar"}, nil, 250, 300},
+			{"a long gap", []string{"data00000a.tar", "data00001a.tar", "data00002a.tar", "data00100a.tar"}, []string{"data00100a.tar"}, 250, 300},
+			{"what no revision is in, after a gap", []string{"data00000a.tar", "data00001a.tar", "data00009a.tar", "data00002a.tar"}, []string{"data00009a.tar"}, 10, 10},
+		} {
+			moved := &storetest.Mem{}
+			moved.Put("journal.log", st.Get("segmentstore/journal.log"))
+			for i, name := range tt.as {
+				moved.Put(name, st.Get("segmentstore/"+tars[len(tars)-1-i].Name))
+			}
+			a := &asked{Store: moved, n: map[string]int{}}
+			l := list(t, unlisted{a}, "")
+			l.Release()
+			want := slices.DeleteFunc(slices.Clone(tt.as), func(name string) bool { return slices.Contains(tt.missing, name) })
+			slices.Sort(want)
+			slices.Reverse(want)
+			if got := names(l); !slices.Equal(got, want) || l.Journal == nil || len(a.n) < tt.at || len(a.n) > tt.most {
+				t.Errorf("%s: %d asked for, found %q", tt.what, len(a.n), got)
+			}
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // at returns the segment of which a byte of the file is, with header and zeros.
@@ -20,7 +21,7 @@ func (s sample) at(off int64) (id tarfile.ID, header bool) {
 }
 
 func TestOneBitCostsNothingWhileThereIsAnIndex(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	s := newSample(t, r, 0)
 	turned := 0
 	for off := r.Int64N(16); off < s.segments; off += 1 + r.Int64N(31) {
@@ -46,7 +47,7 @@ func TestOneBitCostsNothingWhileThereIsAnIndex(t *testing.T) {
 }
 
 func TestADamagedByteCostsItsSegmentAtMost(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	s := newSample(t, r, 0)
 	for _, indexed := range []bool{true, false} {
 		for off := r.Int64N(16); off < int64(len(s.file)); off += 1 + r.Int64N(31) {
@@ -76,7 +77,7 @@ func TestADamagedByteCostsItsSegmentAtMost(t *testing.T) {
 }
 
 func TestWhatIsBeforeACutIsSaved(t *testing.T) {
-	s := newSample(t, seeded(t), 0)
+	s := newSample(t, testkit.Rand(t), 0)
 	for n := int64(0); n < int64(len(s.file)); n += 128 {
 		x := recovered(t, map[string][]byte{s.name: s.file[:n]}, Options{})
 		var lost []tarfile.ID
@@ -102,7 +103,7 @@ func TestWhatIsBeforeACutIsSaved(t *testing.T) {
 }
 
 func TestRunsOfZerosCostWhatTheyCover(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for range 300 {
 		s := newSample(t, r, 0)
 		b := bytes.Clone(s.file)
@@ -130,7 +131,7 @@ func TestRunsOfZerosCostWhatTheyCover(t *testing.T) {
 }
 
 func TestTwoLettersAreWholeTogether(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for range 100 {
 		a := newSample(t, r, 0)
 		b := a.without(t, 'b')
@@ -185,7 +186,7 @@ func holds(x outcome, s sample) bool {
 }
 
 func TestAnythingMayBeInAFile(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for range 400 {
 		s := newSample(t, r, 0)
 		files := map[string][]byte{s.name: s.file, "data00000b.tar": s.without(t, 'b', s.order[1]).file}

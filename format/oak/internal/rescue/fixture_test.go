@@ -3,44 +3,27 @@ package rescue
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"hash/crc32"
 	"io"
-	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
-const testdata = "../../testdata"
+const testdata = "../../testdata/"
 
-// seeded returns a source of random numbers whose seed is printed if the test
-// fails, and can be set.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLDALL_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("HOLDALL_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
+func file(fixture string) string { return testdata + fixture + ".tar.gz" }
+
+func expectation(t testing.TB, name string) (want expected) {
+	t.Helper()
+	testkit.JSON(t, testdata+name+".expect.json", &want)
+	return want
 }
 
 // expected is what Oak made of a fixture.
@@ -190,79 +173,15 @@ func digest(b []byte) string {
 	return hex.EncodeToString(d[:])
 }
 
-func fixtureNames(t testing.TB) (names []string) {
-	all, err := filepath.Glob(filepath.Join(testdata, "*.tar.gz"))
-	if err != nil || len(all) != 24 {
-		t.Fatal(len(all), "fixtures", err)
-	}
-	for _, f := range all {
-		names = append(names, strings.TrimSuffix(filepath.Base(f), ".tar.gz"))
-	}
-	return names
-}
-
-func expectation(t testing.TB, name string) (want expected) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(testdata, name+".expect.json"))
-	if err != nil {
-		b = gunzip(t, filepath.Join(testdata, name+".expect.json.gz"))
-	}
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
-	return want
-}
-
-func gunzip(t testing.TB, file string) []byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// unpack calls do with each file of a fixture.
-func unpack(t testing.TB, name string, do func(name string, content []byte)) {
-	t.Helper()
-	r := tar.NewReader(bytes.NewReader(gunzip(t, filepath.Join(testdata, name+".tar.gz"))))
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		do(h.Name, b)
-	}
-}
-
 // tarsOf returns the tars of a fixture.
 func tarsOf(t testing.TB, name string) map[string][]byte {
 	t.Helper()
 	tars := map[string][]byte{}
-	unpack(t, name, func(name string, b []byte) {
+	for name, b := range testkit.Untar(t, file(name)) {
 		if path.Base(path.Dir(name)) == "segmentstore" && path.Ext(name) == ".tar" {
 			tars[path.Base(name)] = b
 		}
-	})
+	}
 	if len(tars) == 0 {
 		t.Fatal("no tars in", name)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // indexed gives a sample another index, which is sound for all that Oak looks at.
@@ -37,7 +38,7 @@ func (s sample) indexed(t testing.TB, change func(e *tarfile.Entry), more ...tar
 }
 
 func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	s := newSample(t, r, 0)
 	third := s.order[3] // of 1024 bytes
 	none := func(*tarfile.Entry) {}
@@ -79,7 +80,7 @@ func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
 // TestAnIndexOfMoreThanTheFileIsNone has an index that would make a survey read the
 // same bytes again and again.
 func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	s := newSample(t, r, 0)
 	var more []tarfile.Entry
 	for range 30 {
@@ -98,7 +99,7 @@ func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
 }
 
 func TestThereMayBeNothingToGain(t *testing.T) {
-	s := newSample(t, seeded(t), 0)
+	s := newSample(t, testkit.Rand(t), 0)
 	b := bytes.Clone(s.file)
 	copy(b[s.place(s.order[3])+100:], "wrong bytes")
 	x := recovered(t, map[string][]byte{s.name: b}, Options{})

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestOakSavesNothingThatWeDoNot damages tars without an index and compares what Oak
 // recovers: we have all of it, with the same bytes.
 func TestOakSavesNothingThatWeDoNot(t *testing.T) {
 	o := startOak(t)
-	r := seeded(t)
+	r := testkit.Rand(t)
 	more, compared := 0, 0
 	for range 6 {
 		dir := t.TempDir()
@@ -21,11 +23,11 @@ func TestOakSavesNothingThatWeDoNot(t *testing.T) {
 		if err := os.Mkdir(p.store, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		unpack(t, "multitar", func(name string, b []byte) {
+		for name, b := range testkit.Untar(t, file("multitar")) {
 			if err := os.WriteFile(filepath.Join(p.store, filepath.Base(name)), b, 0o666); err != nil {
 				t.Fatal(err)
 			}
-		})
+		}
 		tars := slices.Sorted(maps.Keys(tarsOf(t, "multitar")))
 		file := tars[r.IntN(len(tars))]
 		at := filepath.Join(p.store, file)

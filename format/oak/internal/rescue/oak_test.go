@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -177,19 +178,10 @@ func copyStore(t *testing.T, p place) place {
 
 func TestOakTakesWhatWeRecoverOfTheFixtures(t *testing.T) {
 	o := startOak(t)
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := testkit.Unpacked(t, file(name))
 			p := place{store: filepath.Join(dir, "segmentstore")}
-			unpack(t, name, func(name string, b []byte) {
-				file := filepath.Join(dir, filepath.FromSlash(name))
-				if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, b, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			})
 			if blobs := filepath.Join(dir, "datastore"); exists(blobs) {
 				p.blobs = blobs
 			}
@@ -208,7 +200,7 @@ func exists(name string) bool {
 // process left them, and once more with their last tar cut anywhere.
 func TestOakTakesWhatWeRecoverOfKilledWriters(t *testing.T) {
 	o := startOak(t)
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for range 10 {
 		seed := r.Int64N(1 << 40)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

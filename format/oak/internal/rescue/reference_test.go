@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestRecoveryIsThatOfOakOrBetter recovers each tar of each fixture and compares
 // what comes out with what Oak's opening of the store leaves.
 func TestRecoveryIsThatOfOakOrBetter(t *testing.T) {
 	actions, turned := map[Action]int{}, 0
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			tars, want := tarsOf(t, name), expectation(t, name)
 			m, known := newMemory(tars), sums(want, tars)
@@ -77,7 +78,7 @@ func compare(t *testing.T, name string, got, want tarball, sums map[string]strin
 // it opens a store to read.
 func TestALetterAloneIsRecoveredAsByAReadOnlyOpen(t *testing.T) {
 	n := 0
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		want, tars := expectation(t, name), tarsOf(t, name)
 		known := sums(want, tars)
 		for bak, w := range want.RoBak {
@@ -103,7 +104,7 @@ func TestALetterAloneIsRecoveredAsByAReadOnlyOpen(t *testing.T) {
 // comes back.
 func TestSoundTarsAreWrittenAsTheyWere(t *testing.T) {
 	n := 0
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		for file, b := range tarsOf(t, name) {
 			m := newMemory(map[string][]byte{file: b})
 			number, _, _ := tarfile.ParseName(file)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -39,7 +40,7 @@ func TestATarWithNothingInItIsLeftOut(t *testing.T) {
 }
 
 func TestWhatNobodyCanReadIsLeftOut(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for name, spoil := range map[string]func(b []byte){
 		"version":    func(b []byte) { b[3] = 14 },
 		"magic":      func(b []byte) { b[0] = '1' },
@@ -77,7 +78,7 @@ func TestWhatNobodyCanReadIsLeftOut(t *testing.T) {
 }
 
 func TestCopiesInOtherTarsAreTaken(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	s := newSample(t, r, 0)
 	other := s.without(t, 'a', s.order[1])
 	b := bytes.Clone(s.file)
@@ -112,7 +113,7 @@ func TestCopiesInOtherTarsAreTaken(t *testing.T) {
 }
 
 func TestWhatACleanupReclaimedComesBackWhenAskedFor(t *testing.T) {
-	a := newSample(t, seeded(t), 0)
+	a := newSample(t, testkit.Rand(t), 0)
 	b := a.without(t, 'b', a.order[0], a.order[4])
 	files := map[string][]byte{a.name: a.file, b.name: b.file}
 	x := recovered(t, files, Options{})
@@ -128,7 +129,7 @@ func TestWhatACleanupReclaimedComesBackWhenAskedFor(t *testing.T) {
 }
 
 func TestHeadersKeepTheirTimes(t *testing.T) {
-	s := newSample(t, seeded(t), 0)
+	s := newSample(t, testkit.Rand(t), 0)
 	x := recovered(t, map[string][]byte{s.name: s.file[:s.segments]}, Options{})
 	if !bytes.Equal(x.file, s.file) {
 		t.Error("the file is not what it was")
@@ -158,7 +159,7 @@ func TestHeadersKeepTheirTimes(t *testing.T) {
 // TestLongNamesOfBinariesAreFoundWhereTheyAre has a name in a record of another
 // segment: of the same tar, of another tar, and of none.
 func TestLongNamesOfBinariesAreFoundWhereTheyAre(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	name := strings.Repeat("long name ", 500)
 	text, user := randomID(r, true), randomID(r, true)
 	textData, userData := longName(name, text)
@@ -231,7 +232,7 @@ func longName(name string, id tarfile.ID) (text, user []byte) {
 }
 
 func TestChangedSegmentsAreNotWritten(t *testing.T) {
-	s := newSample(t, seeded(t), 0)
+	s := newSample(t, testkit.Rand(t), 0)
 	m := newMemory(map[string][]byte{s.name: s.file[:s.segments]})
 	p, _ := m.survey(t, 0, Options{})
 	for _, b := range [][]byte{s.file[:s.segments-tarfile.BlockSize], append([]byte{1}, s.file...)} {
@@ -253,7 +254,7 @@ func TestChangedSegmentsAreNotWritten(t *testing.T) {
 
 // TestFailuresOfAStoreAreNoDamage lets each request fail in turn.
 func TestFailuresOfAStoreAreNoDamage(t *testing.T) {
-	s := newSample(t, seeded(t), 0)
+	s := newSample(t, testkit.Rand(t), 0)
 	b := bytes.Clone(s.file)
 	b[s.place(s.order[1])+3] ^= 4
 	clear(b[s.place(s.order[3]):][:9])

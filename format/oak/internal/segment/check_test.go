@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func problems(s *Segment) (all []Problem) {
@@ -12,7 +14,7 @@ func problems(s *Segment) (all []Problem) {
 }
 
 func TestSegmentsOfTheReferenceHaveNoProblems(t *testing.T) {
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, fixtures, ".tar.gz", 24) {
 		for id, b := range loadStore(t, name).raw {
 			s, err := Parse(id, b)
 			if err != nil {

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // given has the segments that a Builder gave away.
@@ -20,9 +21,7 @@ func (w given) Segment(_ context.Context, id ID) (*Segment, error) {
 }
 
 func TestChangesOfChildrenAreWhatTheListsSay(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	w := given{}
 	b := NewBuilder(BuilderOptions{}, func(_ context.Context, f Finished) error {
 		s, err := Parse(f.ID, f.Data)

@@ -9,10 +9,12 @@ import (
 	"iter"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestSegmentsReadAsTheReferenceReadsThem(t *testing.T) {
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, fixtures, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			e, s := loadExpected(t, name), loadStore(t, name)
 			for file, want := range e.Tars {
@@ -79,7 +81,7 @@ func checkSegment(t *testing.T, file string, id ID, b []byte, w *expectedSegment
 }
 
 func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, fixtures, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			e, s := loadExpected(t, name), loadStore(t, name)
 			head, err := ParseRecordID(e.Head.Revision)

@@ -1,23 +1,19 @@
 package segment
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // Fixtures are stores that the reference wrote, with what the reference says of
@@ -54,17 +50,6 @@ type expectedNode struct {
 	Error string
 }
 
-func fixtureNames(t testing.TB) (names []string) {
-	all, err := filepath.Glob(fixtures + "/*.tar.gz")
-	if err != nil || len(all) != 24 {
-		t.Fatalf("fixtures: expected 24, found %d, %v", len(all), err)
-	}
-	for _, n := range all {
-		names = append(names, strings.TrimSuffix(filepath.Base(n), ".tar.gz"))
-	}
-	return names
-}
-
 // store is a Source of a fixture's tars.
 type store struct {
 	files  map[string][]byte
@@ -88,31 +73,8 @@ func (s *store) Segment(_ context.Context, id ID) (*Segment, error) {
 	return seg, err
 }
 
-func gunzip(t testing.TB, name string) []byte {
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func loadExpected(t testing.TB, name string) (e expected) {
-	b, err := os.ReadFile(filepath.Join(fixtures, name+".expect.json"))
-	if err != nil {
-		b = gunzip(t, filepath.Join(fixtures, name+".expect.json.gz"))
-	}
-	if err := json.Unmarshal(b, &e); err != nil {
-		t.Fatal(err)
-	}
+	testkit.JSON(t, filepath.Join(fixtures, name+".expect.json"), &e)
 	return e
 }
 
@@ -120,17 +82,9 @@ func loadExpected(t testing.TB, name string) (e expected) {
 // the front if that is damaged.
 func loadStore(t testing.TB, name string) *store {
 	s := &store{files: map[string][]byte{}, tars: map[string]map[ID][]byte{}, raw: map[ID][]byte{}, parsed: map[ID]*Segment{}}
-	for r := tar.NewReader(bytes.NewReader(gunzip(t, filepath.Join(fixtures, name+".tar.gz")))); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if path.Dir(h.Name) == "segmentstore" {
-			if s.files[path.Base(h.Name)], err = io.ReadAll(r); err != nil {
-				t.Fatal(err)
-			}
+	for name, b := range testkit.Untar(t, filepath.Join(fixtures, name+".tar.gz")) {
+		if path.Dir(name) == "segmentstore" {
+			s.files[path.Base(name)] = b
 		}
 	}
 	newest := map[string]string{}

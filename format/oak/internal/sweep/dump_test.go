@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // A dump is what Oak says of a tar, and what we say of it.
@@ -109,7 +111,7 @@ type state struct {
 
 func TestCleanupLeavesWhatOakLeaves(t *testing.T) {
 	var want struct{ AfterCleanup, AfterCleanupRetain2 state }
-	expectation(t, "cleanup-pending", &want)
+	testkit.JSON(t, testdata+"cleanup-pending.expect.json", &want)
 	for retain, want := range map[int]state{0: want.AfterCleanup, 1: want.AfterCleanup, 2: want.AfterCleanupRetain2} {
 		if len(want.Tars) == 0 {
 			t.Fatal("nothing is expected")

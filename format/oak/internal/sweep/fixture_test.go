@@ -1,113 +1,29 @@
 package sweep
 
 import (
-	"archive/tar"
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
 
-const testdata = "../../testdata"
-
-// seeded returns a source of random numbers whose seed is printed if the test
-// fails, and can be set.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLDALL_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("HOLDALL_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
-func fixtureNames(t testing.TB) (names []string) {
-	all, err := filepath.Glob(filepath.Join(testdata, "*.tar.gz"))
-	if err != nil || len(all) != 24 {
-		t.Fatal(len(all), "fixtures", err)
-	}
-	for _, file := range all {
-		names = append(names, strings.TrimSuffix(filepath.Base(file), ".tar.gz"))
-	}
-	return names
-}
-
-func gunzip(t testing.TB, file string) io.Reader {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
-}
+const testdata = "../../testdata/"
 
 // unpack unpacks a fixture: the folders segmentstore and by chance datastore.
 func unpack(t testing.TB, name string) (place string) {
 	t.Helper()
-	place = t.TempDir()
-	for r := tar.NewReader(gunzip(t, filepath.Join(testdata, name+".tar.gz"))); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return place
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		to := filepath.Join(place, filepath.FromSlash(h.Name))
-		if h.FileInfo().IsDir() {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, b, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func expectation(t testing.TB, name string, v any) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(testdata, name+".expect.json"))
-	if err != nil {
-		if b, err = io.ReadAll(gunzip(t, filepath.Join(testdata, name+".expect.json.gz"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatal(err)
-	}
+	return testkit.Unpacked(t, testdata+name+".tar.gz")
 }
 
 // openTars opens the tars of a folder as Oak does: of each number the last letter

@@ -7,13 +7,14 @@ import (
 
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestLogIsBroughtInLine(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	line := func(gen string, p piece) string { return "9,8,7," + gen + ",6," + p.id.String() + ":3" }
 	rest := "9,8,7,0,0,6," + "00000000-0000-0000-0000-000000000000:0"
-	other := piece{id: randomID(seeded(t), true)}
+	other := piece{id: randomID(testkit.Rand(t), true)}
 	for _, compacted := range []bool{false, true} {
 		s.head.gen.Compacted = compacted
 		_, tars := s.store(t, "data00001a.tar")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -70,7 +71,7 @@ func hollowTar(t testing.TB, r *rand.Rand, number, n int, gen tarfile.Generation
 // kept or not, is counted for each segment.
 func TestMarkTakesFewBytesForASegment(t *testing.T) {
 	const n = 60_000
-	r := seeded(t)
+	r := testkit.Rand(t)
 	var tars []Tar
 	var head tarfile.ID
 	graphs := 0

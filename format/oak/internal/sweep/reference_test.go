@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // These tests ask Oak itself, where HOLDALL_OAK_CHECK names the program that
@@ -191,7 +192,7 @@ var otherwise = map[string]string{
 
 func TestOakCleansUpToTheSame(t *testing.T) {
 	did := map[Action]int{}
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		if otherwise[name] != "" {
 			continue
 		}

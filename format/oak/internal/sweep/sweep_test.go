@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -99,7 +100,7 @@ func wantSound(t testing.TB, x Tar) {
 }
 
 func TestSweepRemovesGarbageOnly(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	st, tars := s.store(t, "data00001a.tar")
 	p := s.mark(t, tars, Options{})
 	if p.Tars[0].Action != Keep || p.Tars[0].Before != p.Tars[0].After || p.Tars[0].Before != 1024 {
@@ -128,7 +129,7 @@ func TestSweepRemovesGarbageOnly(t *testing.T) {
 }
 
 func TestWhatIsWrittenDependsOnTheOldTarAlone(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	var before []byte
 	for range 2 {
 		st, tars := s.store(t, "data00001a.tar")
@@ -160,7 +161,7 @@ func TestWhatIsWrittenDependsOnTheOldTarAlone(t *testing.T) {
 }
 
 func TestTimesAreTheCallersIfItLikes(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	st, tars := s.store(t, "data00001a.tar")
 	p := s.mark(t, tars, Options{})
 	now := time.Unix(1_800_000_000, 0)
@@ -205,7 +206,7 @@ func TestDamagedPartsAreMadeFromSegments(t *testing.T) {
 			damagePart(t, b, graphPart, crcField)
 		},
 	} {
-		s := newSample(seeded(t))
+		s := newSample(testkit.Rand(t))
 		b := s.first(t, "data00001a.tar")
 		harm(b)
 		st, tars := memStore(t, map[string][]byte{"data00001a.tar": b, "data00002a.tar": tarOf(t, "data00002a.tar", s.head)})
@@ -223,7 +224,7 @@ func TestDamagedPartsAreMadeFromSegments(t *testing.T) {
 // Oak reads a tar with a damaged graph never again, so it is mended even if all of it
 // is kept.
 func TestATarWithADamagedPartIsRewrittenWhatever(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := tarOf(t, "data00002a.tar", s.head)
 	damagePart(t, b, graphPart, crcField)
 	st, tars := memStore(t, map[string][]byte{"data00001a.tar": s.first(t, "data00001a.tar"), "data00002a.tar": b})
@@ -245,7 +246,7 @@ func TestATarWithADamagedPartIsRewrittenWhatever(t *testing.T) {
 // Of a segment that cannot be read in a tar without a graph nobody knows what it
 // refers to.
 func TestABulkSegmentIsKeptIfItCannotBeKnown(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := s.first(t, "data00001a.tar")
 	damagePart(t, b, graphPart, crcField)
 	st, tars := memStore(t, map[string][]byte{"data00001a.tar": b, "data00002a.tar": tarOf(t, "data00002a.tar", s.head)})
@@ -270,7 +271,7 @@ func TestABulkSegmentIsKeptIfItCannotBeKnown(t *testing.T) {
 }
 
 func TestDamageStaysToBeSeen(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := s.first(t, "data00001a.tar")
 	_, tars := memStore(t, map[string][]byte{"data00001a.tar": b})
 	i, _ := tars[0].Index().Find(s.bulk.id)
@@ -294,7 +295,7 @@ func TestDamageStaysToBeSeen(t *testing.T) {
 }
 
 func TestADamagedHeaderIsMadeAnew(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	name := func(id tarfile.ID) string { return fmt.Sprintf("%s.%08x", id, crc32.ChecksumIEEE(s.keep.bytes())) }
 	for what, harm := range map[string]func(header []byte){
 		"a name that is none": func(b []byte) { b[3] = '?' },
@@ -325,7 +326,7 @@ func TestADamagedHeaderIsMadeAnew(t *testing.T) {
 // The index before Oak 1.8 has one number for a generation, and takes all segments
 // for compacted. What is written has an index of today.
 func TestATarBeforeOak18(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := withFirstIndex(t, s.first(t, "data00001a.tar"))
 	st, tars := memStore(t, map[string][]byte{"data00001a.tar": b, "data00002a.tar": tarOf(t, "data00002a.tar", s.head)})
 	if tars[1].Index().Version() != 1 {
@@ -344,7 +345,7 @@ func TestATarBeforeOak18(t *testing.T) {
 }
 
 func TestNamesAreNeverTakenTwice(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	for _, c := range []struct {
 		name, taken, want string
 		action            Action
@@ -382,7 +383,7 @@ func TestNamesAreNeverTakenTwice(t *testing.T) {
 }
 
 func TestAFileThatCameMeanwhileIsNotWrittenOver(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	st, tars := s.store(t, "data00001a.tar")
 	p := s.mark(t, tars, Options{})
 	st.Put("sub/data00001b.tar", []byte("x"))
@@ -395,7 +396,7 @@ func TestAFileThatCameMeanwhileIsNotWrittenOver(t *testing.T) {
 }
 
 func TestATarThatCannotBeCopiedIsKept(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	var tail tarfile.Tail
 	pos := int64(tarfile.BlockSize)
 	for _, x := range []piece{s.bulk, s.lost, s.old, s.keep} {
@@ -419,7 +420,7 @@ func TestATarThatCannotBeCopiedIsKept(t *testing.T) {
 }
 
 func TestMarkRefusesWhatWouldLoseAll(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	_, tars := s.store(t, "data00001a.tar")
 	other := randomID(rand.New(rand.NewPCG(1, 2)), true)
 	wrongName := append([]Tar{}, tars...)
@@ -449,7 +450,7 @@ func TestMarkRefusesWhatWouldLoseAll(t *testing.T) {
 
 // What a gc.log says that was not brought in line must not remove the head.
 func TestARootThatWouldRemoveTheHeadIsRefused(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	s.head.gen = at(2, 2, true)
 	_, tars := s.store(t, "data00001a.tar")
 	if _, err := Mark(t.Context(), tars, s.headOf(), Options{Retain: 2, Root: &s.keep.id}); err == nil || !strings.Contains(err.Error(), s.keep.id.String()) {
@@ -492,7 +493,7 @@ func TestOldSegments(t *testing.T) {
 // A quarter is of what the segments take; more than 683 MiB are no reason for another
 // answer.
 func TestAQuarterOfGarbageIsKept(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	head := piece{id: randomID(r, true), n: 512, gen: at(1, 1, false)}
 	keep := piece{id: randomID(r, true), n: 1024, gen: at(1, 1, false)}
 	for garbage, want := range map[int]Action{16: KeepGarbage, 513: Rewrite} {
@@ -510,7 +511,7 @@ func TestAQuarterOfGarbageIsKept(t *testing.T) {
 }
 
 func TestCompactedSegmentsBehindTheRootAreGarbage(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	root := piece{id: randomID(r, true), n: 512, gen: at(1, 1, true)}
 	whole := piece{id: randomID(r, true), n: 512, gen: at(1, 1, true)}
 	broken := piece{id: randomID(r, true), n: 512, gen: at(1, 1, true)}
@@ -548,7 +549,7 @@ func TestCompactedSegmentsBehindTheRootAreGarbage(t *testing.T) {
 
 // Oak decides on all copies of a segment at once, and removes this one.
 func TestACopyDoesNotRemoveTheOther(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	_, tars := memStore(t, map[string][]byte{
 		"data00000a.tar": tarOf(t, "data00000a.tar", s.bulk),
 		"data00001a.tar": s.first(t, "data00001a.tar"),
@@ -561,7 +562,7 @@ func TestACopyDoesNotRemoveTheOther(t *testing.T) {
 }
 
 func TestABulkSegmentBehindWhatRefersToItIsKept(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	_, tars := memStore(t, map[string][]byte{"data00000a.tar": tarOf(t, "data00000a.tar", s.keep, s.head, s.bulk)})
 	if p := s.mark(t, tars, Options{}); !p.Keeps(s.bulk.id) {
 		t.Error("garbage")
@@ -571,7 +572,7 @@ func TestABulkSegmentBehindWhatRefersToItIsKept(t *testing.T) {
 // What is known of binaries is better than nothing: without any reference all of them
 // are garbage to their store.
 func TestBinariesThatCannotBeReadAreTold(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := s.first(t, "data00001a.tar")
 	damagePart(t, b, binariesPart, crcField)
 	_, tars := memStore(t, map[string][]byte{"data00001a.tar": b})
@@ -583,7 +584,7 @@ func TestBinariesThatCannotBeReadAreTold(t *testing.T) {
 	}
 	// A long id: a string that is record 5 of a segment that there is not.
 	copy(b[pos:], "\xf0\x00\x02\x00\x00\x00\x05")
-	other := piece{id: randomID(seeded(t), true), n: 1024, gen: at(1, 1, false), blob: "other#3"}
+	other := piece{id: randomID(testkit.Rand(t), true), n: 1024, gen: at(1, 1, false), blob: "other#3"}
 	c := tarOf(t, "data00002a.tar", s.head, other)
 	damagePart(t, c, binariesPart, crcField)
 	st, tars := memStore(t, map[string][]byte{"data00001a.tar": b, "data00002a.tar": c})
@@ -604,7 +605,7 @@ func TestBinariesThatCannotBeReadAreTold(t *testing.T) {
 
 // No tar is written with parts so long that they could not be read again.
 func TestPartsThatAreTooLongAreRefused(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	b := s.first(t, "data00001a.tar")
 	damagePart(t, b, graphPart, crcField)
 	damagePart(t, b, binariesPart, crcField)
@@ -624,7 +625,7 @@ func TestPartsThatAreTooLongAreRefused(t *testing.T) {
 
 // Power that fails leaves the old tars, and the new one whole or not at all.
 func TestACrashLeavesTheOldTar(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	before, _ := s.store(t, "data00001a.tar")
 	for steps := 0; ; steps++ {
 		below := before.Clone()
@@ -651,7 +652,7 @@ func TestACrashLeavesTheOldTar(t *testing.T) {
 }
 
 func TestErrorsOfTheStoreComeUp(t *testing.T) {
-	s := newSample(seeded(t))
+	s := newSample(testkit.Rand(t))
 	broken := errors.New("broken")
 	for fail := 0; ; fail++ {
 		b := s.first(t, "data00001a.tar")
@@ -728,7 +729,7 @@ func harmAll(t testing.TB, dir string, off int) {
 
 // harmless are fixtures whose segments are sound.
 func harmless(t testing.TB) (names []string) {
-	for _, name := range fixtureNames(t) {
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		switch name {
 		case "corrupt-gph", "corrupt-brf", "corrupt-segment-magic", "missing-tar":
 		default:

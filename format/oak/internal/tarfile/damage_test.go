@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // A whole is a sound tar with what is in it.
@@ -21,7 +23,7 @@ type whole struct {
 
 func newWhole(t testing.TB) whole {
 	t.Helper()
-	b, segments := small(t, seeded(t))
+	b, segments := small(t, testkit.Rand(t))
 	return describe(t, b, segments)
 }
 
@@ -205,7 +207,7 @@ func fill(b []byte, off, n int, with byte) []byte {
 }
 
 func TestScanFindsItsWayBehindDamage(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	w := newWhole(t)
 	third, fourth := w.entries[2], w.entries[3]
 	header := int(third.Pos) - BlockSize
@@ -312,7 +314,7 @@ func TestPartsWithDamagedFootersAreNotBelievedToBeSomewhere(t *testing.T) {
 // TestScanOfNothingButHeadersEnds scans what makes the most work: each block seems to
 // be the header of a segment as long as can be, which it is not.
 func TestScanOfNothingButHeadersEnds(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for name, damage := range map[string]byte{"sound headers": 0, "damaged headers": 1} {
 		var b []byte
 		for len(b) < 2<<20 {
@@ -337,7 +339,7 @@ func TestScanOfNothingButHeadersEnds(t *testing.T) {
 }
 
 func TestFlippedBitsAreFound(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for _, n := range []int{1, 2, 16, 511, 4096, MaxSegment} {
 		b := randomSegment(r, ID{}, Generation{}, n)
 		crc := checksum(b)

@@ -1,47 +1,21 @@
 package tarfile
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
-const testdata = "../../testdata"
-
-// seeded returns a source of random numbers whose seed is printed if the test
-// fails, and can be set.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLDALL_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("HOLDALL_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1))
-}
+const testdata = "../../testdata/"
 
 // expected is what Oak made of a fixture.
 type expected struct {
@@ -121,12 +95,7 @@ func (e *expectedEntry) UnmarshalJSON(b []byte) error {
 
 // fixtures calls do with each store of testdata: its tars and what Oak says of them.
 func fixtures(t *testing.T, do func(t *testing.T, tars map[string][]byte, want expected)) {
-	all, err := filepath.Glob(filepath.Join(testdata, "*.tar.gz"))
-	if err != nil || len(all) != 24 {
-		t.Fatal(len(all), "fixtures", err)
-	}
-	for _, file := range all {
-		name := strings.TrimSuffix(filepath.Base(file), ".tar.gz")
+	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			f, ok := unpacked[name]
 			if !ok {
@@ -149,13 +118,7 @@ var unpacked = map[string]fixture{}
 
 func expectation(t testing.TB, name string) (want expected) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(testdata, name+".expect.json"))
-	if err != nil {
-		b = gunzip(t, filepath.Join(testdata, name+".expect.json.gz"))
-	}
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.JSON(t, testdata+name+".expect.json", &want)
 	if len(want.Tars) == 0 {
 		t.Fatal("no tars")
 	}
@@ -171,42 +134,13 @@ func expectation(t testing.TB, name string) (want expected) {
 	return want
 }
 
-func gunzip(t testing.TB, file string) []byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // unpack returns the tars of a fixture.
 func unpack(t testing.TB, name string) map[string][]byte {
 	t.Helper()
 	tars := map[string][]byte{}
-	r := tar.NewReader(bytes.NewReader(gunzip(t, filepath.Join(testdata, name+".tar.gz"))))
-	for {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if path.Base(path.Dir(h.Name)) != "segmentstore" || path.Ext(h.Name) != ".tar" {
-			continue
-		}
-		if tars[path.Base(h.Name)], err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
+	for name, b := range testkit.Untar(t, testdata+name+".tar.gz") {
+		if path.Base(path.Dir(name)) == "segmentstore" && path.Ext(name) == ".tar" {
+			tars[path.Base(name)] = b
 		}
 	}
 	if len(tars) == 0 {

@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestIDsHaveOneText(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for range 100 {
 		id := randomID(r, r.IntN(2) == 0)
 		if got, err := ParseID(id.String()); err != nil || got != id {

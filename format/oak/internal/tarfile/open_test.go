@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -26,7 +27,7 @@ func reseal(b []byte) []byte {
 }
 
 func TestNoIndexSaysWhy(t *testing.T) {
-	sound, _ := small(t, seeded(t))
+	sound, _ := small(t, testkit.Rand(t))
 	end := len(sound) - trailerLen
 	put := func(at int, v uint32) func([]byte) []byte {
 		return func(b []byte) []byte {
@@ -71,7 +72,7 @@ func TestNoIndexSaysWhy(t *testing.T) {
 // TestOpeningTakesOneRequest traces what is read: the tail, and an index that is
 // longer once more.
 func TestOpeningTakesOneRequest(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	var long bytes.Buffer
 	w := NewWriter(&long, "t", someTime)
 	var ids []ID
@@ -130,7 +131,7 @@ func TestOpeningTakesOneRequest(t *testing.T) {
 }
 
 func TestSegmentsOutsideOfTheFileAreNotRead(t *testing.T) {
-	sound, _ := small(t, seeded(t))
+	sound, _ := small(t, testkit.Rand(t))
 	first := len(sound) - trailerLen - footerLen - 7*entryV2
 	for _, c := range []struct {
 		pos, n uint32
@@ -172,7 +173,7 @@ func outOfBounds(err error) bool {
 }
 
 func TestPartsOverTheLimitAreNotRead(t *testing.T) {
-	b, _ := small(t, seeded(t))
+	b, _ := small(t, testkit.Rand(t))
 	x, err := Open(t.Context(), object(t, b), "t", Options{MaxPart: 64})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestPartsOverTheLimitAreNotRead(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestErrorsOfTheStoreAreReturnedAsTheyAre(t *testing.T) {
-	b, _ := small(t, seeded(t))
+	b, _ := small(t, testkit.Rand(t))
 	oops := errors.New("oops")
 	st := &storetest.Mem{}
 	st.Put("t", b)
@@ -241,7 +242,7 @@ func everything(t *testing.T, obj store.Object, size int64) error {
 }
 
 func TestAnObjectThatBecameShorterIsTruncated(t *testing.T) {
-	b, _ := small(t, seeded(t))
+	b, _ := small(t, testkit.Rand(t))
 	st := &storetest.Mem{}
 	st.Put("t", b)
 	obj, err := storetest.Fault(st, func(op, _ string, off, n int64) error {

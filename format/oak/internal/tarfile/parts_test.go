@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // parts returns a tar of one segment with these binary references and graph, which
@@ -46,7 +48,7 @@ func numbers(all ...uint32) (b []byte) {
 }
 
 func TestOldBinaryReferencesAreRead(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	a, b := randomID(r, true), randomID(r, true)
 	content := slices.Concat(
 		numbers(3, 2), a[:], numbers(2, 1), []byte("x"), numbers(0), b[:], numbers(0),
@@ -67,7 +69,7 @@ func TestOldBinaryReferencesAreRead(t *testing.T) {
 }
 
 func TestOfTwoListsOfOneSegmentTheLastCounts(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	a, b, c := randomID(r, true), randomID(r, true), randomID(r, true)
 	content := slices.Concat(
 		a[:], numbers(1), b[:],
@@ -88,7 +90,7 @@ func TestOfTwoListsOfOneSegmentTheLastCounts(t *testing.T) {
 
 // TestWhatPartsSayIsChecked makes tars whose parts are sound by their checksums.
 func TestWhatPartsSayIsChecked(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	id, other := randomID(r, true), randomID(r, true)
 	bulk := bulkOf(id)
 	v2 := func(count int32) footer { return footer{count: count, magic: binariesV2} }
@@ -152,7 +154,7 @@ func TestWhatPartsSayIsChecked(t *testing.T) {
 }
 
 func TestChecksOfTheIndexFindWhatOakDoesNot(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	d1, d2, bulk, odd := randomID(r, true), randomID(r, true), randomID(r, false), randomID(r, true)
 	odd[8] = 0x80
 	sound := func() []Entry {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -22,7 +23,7 @@ func entry(name string, data []byte) []byte {
 func sealed(id ID, data []byte) []byte { return entry(entryName(id, checksum(data)), data) }
 
 func TestATarWithinASegmentIsNotScanned(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	inner, _ := small(t, r)
 	outer, next := randomID(r, false), randomID(r, true)
 	b := slices.Concat(sealed(outer, inner), sealed(next, randomSegment(r, next, Generation{}, 64)))
@@ -55,7 +56,7 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 }
 
 func TestSegmentsWithoutAChecksumInTheNameAreFound(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	a, b := randomID(r, true), randomID(r, false)
 	data := randomSegment(r, a, Generation{}, 64)
 	file := slices.Concat(entry(a.String(), data), entry(b.String()+".more", data), entry(entryName(a, checksum(data))+".more", data))
@@ -76,7 +77,7 @@ func TestSegmentsWithoutAChecksumInTheNameAreFound(t *testing.T) {
 }
 
 func TestSoundHeadersWithSizesThatNoSegmentHasAreSkipped(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for _, size := range []int64{0, MaxSegment + 1, maxOctal} {
 		id, next := randomID(r, true), randomID(r, true)
 		b := slices.Concat(AppendHeader(nil, entryName(id, 1), size, someTime()), sealed(next, make([]byte, 64)))
@@ -88,7 +89,7 @@ func TestSoundHeadersWithSizesThatNoSegmentHasAreSkipped(t *testing.T) {
 }
 
 func TestAnIndexThatIsCutOffIsTold(t *testing.T) {
-	sound, all := small(t, seeded(t))
+	sound, all := small(t, testkit.Rand(t))
 	l, err := mustOpen(t, sound).Layout(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func TestAnIndexThatIsCutOffIsTold(t *testing.T) {
 // TestLengthsAreFoundByTheChecksum takes the size from headers of segments of many
 // lengths and contents.
 func TestLengthsAreFoundByTheChecksum(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	for _, n := range []int{1, 15, 16, 511, 512, 513, 1024, 5000, MaxSegment - 1, MaxSegment} {
 		for _, zeroed := range []int{0, n / 2, n - 1} { // at the end
 			for _, data := range []bool{true, false} {
@@ -124,7 +125,7 @@ func TestLengthsAreFoundByTheChecksum(t *testing.T) {
 }
 
 func TestScanTellsOfOtherEntries(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	sound, _ := small(t, r)
 	foreign := entry("notes.txt", []byte("hello"))
 	b := slices.Concat(foreign, sound)
@@ -163,7 +164,7 @@ func long(t testing.TB, r *rand.Rand) []byte {
 }
 
 func TestScanReadsForwardInLongRuns(t *testing.T) {
-	b := long(t, seeded(t))
+	b := long(t, testkit.Rand(t))
 	for _, damage := range []int{-1, 0, len(b) / 2} {
 		file := bytes.Clone(b)
 		if damage >= 0 {
@@ -199,7 +200,7 @@ func TestScanReadsForwardInLongRuns(t *testing.T) {
 }
 
 func TestScanCanBeLeft(t *testing.T) {
-	b := long(t, seeded(t))
+	b := long(t, testkit.Rand(t))
 	n := 0
 	for _, err := range Scan(t.Context(), object(t, b), int64(len(b)), ScanOptions{}, func(p Problem) { t.Error(p) }) {
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -66,7 +67,7 @@ func write(t testing.TB, all []written) []byte {
 }
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	rounds := 50
 	if raced {
 		rounds = 10
@@ -128,7 +129,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 func TestWriterRefusesWhatCannotBe(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	data, bulk := randomID(r, true), randomID(r, false)
 	var buf bytes.Buffer
 	w := NewWriter(&buf, "data00000a.tar", nil)
@@ -187,7 +188,7 @@ type void struct{}
 func (void) Write(b []byte) (int, error) { return len(b), nil }
 
 func TestWriterIsFullBeforeItIsTooLong(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	data := make([]byte, MaxSegment)
 	w := NewWriter(void{}, "data00000a.tar", someTime)
 	if w.Full(1) {
@@ -217,7 +218,7 @@ func TestWriterIsFullBeforeItIsTooLong(t *testing.T) {
 }
 
 func TestAFailedWriteEndsTheTar(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	full := errors.New("disk is full")
 	st := storetest.Fault(&storetest.Mem{}, storetest.CutWrites(4000, full))
 	obj, err := store.Create(t.Context(), st, "t")
@@ -241,7 +242,7 @@ func TestAFailedWriteEndsTheTar(t *testing.T) {
 func TestTimesAreAskedForEachHeader(t *testing.T) {
 	n := 0
 	w := NewWriter(void{}, "t", func() time.Time { n++; return someTime() })
-	if err := w.Add(randomID(seeded(t), true), Generation{}, make([]byte, 32), nil, nil); err != nil {
+	if err := w.Add(randomID(testkit.Rand(t), true), Generation{}, make([]byte, 32), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil || n != 4 {

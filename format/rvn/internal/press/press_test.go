@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // files is what is in the files under dir, end to end, in all about n bytes of
@@ -77,13 +79,6 @@ func binaries(t testing.TB, n int64) []byte {
 		t.Fatal(err)
 	}
 	return b[:min(int64(len(b)), n)]
-}
-
-// newRandom says the seed, so that a failure can be had again.
-func newRandom(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %#x", seed)
-	return rand.New(rand.NewPCG(seed, 1))
 }
 
 func noise(r *rand.Rand, n int) []byte {
@@ -261,7 +256,7 @@ func checkCommand(t *testing.T, frames, want []byte) {
 
 func TestFramesDecode(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		e := newEncoder()
 		var frames, all []byte
 		for _, in := range inputs(t, r) {
@@ -279,7 +274,7 @@ func TestFramesDecode(t *testing.T) {
 
 func TestFramesOfAllShortLengthsDecode(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		e := newEncoder()
 		var frames, all []byte
 		kinds := map[string][]byte{
@@ -349,7 +344,7 @@ func odd(t testing.TB, e *Encoder) (section, content []byte) {
 
 func TestSectionsStandBehindAnyOthers(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		e := newEncoder()
 		type section struct{ coded, content []byte }
 		o, c := odd(t, New())
@@ -384,7 +379,7 @@ func TestSectionsUseNoOffsetsTheyHaveNotSet(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
 		o, c := odd(t, New())
 		e := newEncoder()
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		for range 3000 {
 			// Runs at distances that decoders begin with, or that odd leaves.
 			b := noise(r, 80)
@@ -405,7 +400,7 @@ func TestSectionsUseNoOffsetsTheyHaveNotSet(t *testing.T) {
 
 func TestSectionsAreNotMuchLongerThanTheirContent(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		e := newEncoder()
 		for _, n := range []int{1, 100, mostBlock, 3*mostBlock + 5} {
 			if got, most := len(e.Section(nil, noise(r, n))), n+3*((n+mostBlock-1)/mostBlock); got > most {
@@ -433,7 +428,7 @@ func TestSectionsAppendAndAllocateNothing(t *testing.T) {
 }
 
 func TestBestIsSmaller(t *testing.T) {
-	r := newRandom(t)
+	r := testkit.Rand(t)
 	for _, in := range []input{
 		{"sources", goSources(t, 2<<20)},
 		{"programs", binaries(t, 2<<20)},
@@ -458,7 +453,7 @@ func blockSizes(section []byte) (sizes []int) {
 }
 
 func TestBestSplitsBlocksWhereContentChanges(t *testing.T) {
-	r := newRandom(t)
+	r := testkit.Rand(t)
 	upper := bytes.ToUpper(words(r, mostBlock/2))
 	changing := append(words(r, mostBlock/2), upper...)
 	if got := blockSizes(NewBest().Section(nil, changing)); len(got) < 2 {
@@ -499,7 +494,7 @@ func TestPricesFollowWhatIsCounted(t *testing.T) {
 // What is behind src in its array is no part of it.
 func TestSectionsEndWhereTheyEnd(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
-		r := newRandom(t)
+		r := testkit.Rand(t)
 		e := newEncoder()
 		p := noise(r, 50)
 		array := bytes.Repeat(p, 6000)

@@ -1,0 +1,40 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/holdall/holdall/store"
+)
+
+// OpenPart opens an object and reads its first or last n bytes, as many as there are,
+// by [store.ReadHead] or [store.ReadTail]. Its size costs no request then.
+func OpenPart(ctx context.Context, st store.Store, name string, n int, read func(context.Context, store.Object, []byte) (int, error)) (_ store.Object, part []byte, size int64, _ error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	part = make([]byte, n)
+	k, err := read(ctx, obj, part)
+	if err == nil {
+		var info store.Info
+		if info, err = obj.Info(ctx); err == nil {
+			return obj, part[:k], info.Size, nil
+		}
+	}
+	return nil, nil, 0, errors.Join(err, obj.Close())
+}
+
+// RunExtents is Extents for readers whose contents lie in one run each.
+func RunExtents(format string, run func(Entry) (Extent, bool), e Entry, n int64) iter.Seq2[Extent, error] {
+	return func(yield func(Extent, error) bool) {
+		x, ok := run(e)
+		switch {
+		case ok && n > 0:
+			yield(x, nil)
+		case e.Fault != nil, !ok && e.Size > 0:
+			yield(Extent{}, e.Unreadable(format))
+		}
+	}
+}
