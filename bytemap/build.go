@@ -36,6 +36,12 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 	}
 	m := &Map{}
 	top := largest{keep: maxLargest}
+	shared := sharing{of: map[run]*Run{}, done: func(s Run) {
+		if s.Files > 0 {
+			m.Shared, m.SharedBy = m.Shared+1, m.SharedBy+s.Files
+		}
+		top.add(s)
+	}}
 	for s := range spans {
 		if s.Use > Unknown {
 			s.Use = Unknown // a use that this package does not know yet
@@ -55,11 +61,17 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 			s.Len = min(s.Len, b.v.Size-s.Off)
 		}
 		b.v.Totals[s.Use].Spans++
-		if s.Len > 0 {
-			b.add(s.Use, s.Off, s.Off+s.Len)
-			top.add(s)
+		switch {
+		case s.Len == 0:
+		case s.Use == Content && shared.again(b, s):
+			b.touch(s.Off, s.Off+s.Len)
+		default:
+			if b.add(s.Use, s.Off, s.Off+s.Len); s.Use != Content {
+				top.add(Run{Span: s})
+			}
 		}
 	}
+	shared.flush()
 	m.Largest = top.sorted()
 	for i := range bins {
 		v := bins[i].finish()
@@ -70,6 +82,44 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 		}
 	}
 	return m
+}
+
+// sharing finds out which runs of content come again. It remembers the last few thousand:
+// what shares a run comes close together in stored order.
+type sharing struct {
+	of    map[run]*Run
+	order []run // in which they came
+	done  func(Run)
+}
+
+type run struct {
+	b      *bin
+	off, n int64
+}
+
+const mostShared = 4096
+
+// again reports whether a span of content is a run that came before.
+func (h *sharing) again(b *bin, s Span) bool {
+	r := run{b, s.Off, s.Len}
+	if had := h.of[r]; had != nil {
+		had.Files = max(had.Files, 1) + 1
+		return true
+	}
+	if len(h.order) == mostShared {
+		h.flush()
+	}
+	h.of[r], h.order = &Run{Span: s}, append(h.order, r)
+	return false
+}
+
+// flush forgets what is remembered.
+func (h *sharing) flush() {
+	for _, r := range h.order {
+		h.done(*h.of[r])
+	}
+	clear(h.of)
+	h.order = h.order[:0]
 }
 
 // A bin adds up the spans of one volume. The ends of a span are added to their
@@ -107,52 +157,60 @@ func newBin(v Volume, cells int) bin {
 
 // add adds bytes [from, to), which lie in the volume and are not none.
 func (b *bin) add(u Use, from, to int64) {
-	total := &b.v.Totals[u].Bytes
-	*total = plus(*total, to-from)
-	first, last := b.put(u, from, to)
-	b.fill[first].touch++
-	b.fill[last+1].touch--
-
+	b.touch(from, to)
 	if b.sorted = b.sorted && from >= b.last; !b.sorted {
+		b.put(u, from, to)
 		return
 	}
+	b.last = from
 	if from > b.end {
-		b.put(Gap, b.end, from)
-		b.v.Totals[Gap].Bytes += from - b.end
+		b.count(Gap, b.end, from)
 	}
-	if twice := min(to, b.end) - from; twice > 0 {
-		b.put(Overlap, from, from+twice)
-		b.v.Totals[Overlap].Bytes = plus(b.v.Totals[Overlap].Bytes, twice)
-	}
-	b.last, b.end = from, max(b.end, to)
+	b.count(Overlap, from, min(to, b.end))
+	b.count(u, max(from, b.end), to)
+	b.end = max(b.end, to)
 }
 
-// put adds bytes to the cells and returns the first and the last of these.
-func (b *bin) put(u Use, from, to int64) (first, last int64) {
+// touch notes that a span touches its cells.
+func (b *bin) touch(from, to int64) {
+	b.fill[from/b.v.CellSize].touch++
+	b.fill[(to-1)/b.v.CellSize+1].touch--
+}
+
+// count adds bytes to the cells and to the totals, if they are any.
+func (b *bin) count(u Use, from, to int64) {
+	if from < to {
+		b.put(u, from, to)
+		b.v.Totals[u].Bytes = plus(b.v.Totals[u].Bytes, to-from)
+	}
+}
+
+// put adds bytes to the cells.
+func (b *bin) put(u Use, from, to int64) {
 	size := b.v.CellSize
-	first, last = from/size, (to-1)/size
+	first, last := from/size, (to-1)/size
 	at := &b.v.Cells[first].Bytes[u]
 	if first == last {
 		*at = plus(*at, to-from)
-		return first, last
+		return
 	}
 	*at = plus(*at, (first+1)*size-from)
 	at = &b.v.Cells[last].Bytes[u]
 	*at = plus(*at, to-last*size)
 	b.fill[first+1].full[u]++
 	b.fill[last].full[u]--
-	return first, last
 }
 
 func (b *bin) finish() VolumeMap {
 	v := &b.v
 	if b.sorted && b.end < v.Size {
-		b.put(Gap, b.end, v.Size)
-		v.Totals[Gap].Bytes += v.Size - b.end
+		b.count(Gap, b.end, v.Size)
 	}
 	v.Exact = b.sorted
 	if !b.sorted {
-		v.Totals[Gap], v.Totals[Overlap] = Share{}, Share{}
+		for u := range v.Totals {
+			v.Totals[u].Bytes = 0
+		}
 	}
 	var run fill
 	for i := range v.Cells {
@@ -165,24 +223,32 @@ func (b *bin) finish() VolumeMap {
 		}
 		if !b.sorted {
 			c.settle(n)
-			v.Totals[Gap].Bytes += c.Bytes[Gap]
-			v.Totals[Overlap].Bytes = plus(v.Totals[Overlap].Bytes, c.Bytes[Overlap])
+			for u, bytes := range c.Bytes {
+				v.Totals[u].Bytes = plus(v.Totals[u].Bytes, bytes)
+			}
 		}
 	}
 	return *v
 }
 
-// settle makes out gap and overlap from how much of n bytes is asked for.
+// settle makes out gap and overlap from how much of n bytes is asked for. What is asked
+// for twice is taken off the contents first.
 func (c *Cell) settle(n int64) {
-	c.Bytes[Gap], c.Bytes[Overlap] = 0, 0
+	c.Bytes[Gap] = 0
 	var sum int64
 	for u := Content; u < Gap; u++ {
 		sum = plus(sum, c.Bytes[u])
 	}
 	if sum <= n {
 		c.Bytes[Gap] = n - sum
-	} else {
-		c.Bytes[Overlap] = sum - n
+		return
+	}
+	c.Bytes[Overlap] = plus(c.Bytes[Overlap], sum-n)
+	for u := Gap - 1; ; u-- {
+		c.Bytes[u] = min(c.Bytes[u], n)
+		if n -= c.Bytes[u]; u == Content {
+			return
+		}
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 const maxTold = 200
 
 type jsonMap struct {
-	Size    int64            `json:"size"`
-	Uses    map[string]Share `json:"uses"`
-	Volumes []jsonVolume     `json:"volumes"`
-	Largest []jsonSpan       `json:"largest"`
-	Outside int64            `json:"outside"`
+	Size     int64            `json:"size"`
+	Uses     map[string]Share `json:"uses"`
+	Volumes  []jsonVolume     `json:"volumes"`
+	Largest  []jsonSpan       `json:"largest"`
+	Outside  int64            `json:"outside"`
+	Shared   int64            `json:"shared_runs"`
+	SharedBy int64            `json:"sharing_files"`
 }
 
 type jsonVolume struct {
@@ -34,12 +36,13 @@ type jsonSpan struct {
 	Len    int64  `json:"length"`
 	Use    string `json:"use"`
 	Label  string `json:"label,omitempty"`
+	Files  int64  `json:"files,omitempty"` // that share it
 }
 
 // JSON tells the map in numbers: the totals, and for each volume the bytes of
 // each use that occurs, cell by cell. Names are escaped as by format.Escape.
 func (m *Map) JSON(w io.Writer) error {
-	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside}
+	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside, Shared: m.Shared, SharedBy: m.SharedBy}
 	for _, v := range m.Volumes {
 		jv := jsonVolume{
 			Name: format.Escape(v.Name), Size: v.Size, Uses: v.Totals.byName(), Exact: v.Exact,
@@ -61,7 +64,7 @@ func (m *Map) JSON(w io.Writer) error {
 		out.Volumes = append(out.Volumes, jv)
 	}
 	for _, s := range m.Largest[:min(len(m.Largest), maxTold)] {
-		out.Largest = append(out.Largest, jsonSpan{format.Escape(s.Volume), s.Off, s.Len, s.Use.String(), format.Escape(s.Label)})
+		out.Largest = append(out.Largest, jsonSpan{format.Escape(s.Volume), s.Off, s.Len, s.Use.String(), format.Escape(s.Label), s.Files})
 	}
 	return json.NewEncoder(w).Encode(out)
 }

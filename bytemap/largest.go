@@ -15,7 +15,7 @@ type largest struct {
 }
 
 type rankedSpan struct {
-	Span
+	Run
 	came int64
 }
 
@@ -23,7 +23,7 @@ func (a rankedSpan) compare(b rankedSpan) int {
 	return cmp.Or(cmp.Compare(a.Len, b.Len), cmp.Compare(b.came, a.came))
 }
 
-func (l *largest) add(s Span) {
+func (l *largest) add(s Run) {
 	l.seen++
 	r := rankedSpan{s, l.seen}
 	switch {
@@ -36,11 +36,11 @@ func (l *largest) add(s Span) {
 }
 
 // sorted returns the spans, the longest first.
-func (l *largest) sorted() []Span {
+func (l *largest) sorted() []Run {
 	slices.SortFunc(l.heap, func(a, b rankedSpan) int { return b.compare(a) })
-	spans := make([]Span, len(l.heap))
+	spans := make([]Run, len(l.heap))
 	for i, r := range l.heap {
-		spans[i] = r.Span
+		spans[i] = r.Run
 	}
 	return spans
 }

@@ -15,7 +15,7 @@ type layout struct {
 	rowSize int64        // bytes a row stands for
 
 	// big are the largest spans of each shown volume, by offset.
-	big map[*VolumeMap][]Span
+	big map[*VolumeMap][]Run
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 
 // newLayout divides the largest volume into at most rows rows.
 func newLayout(m *Map, rows int) *layout {
-	l := &layout{m: m, big: map[*VolumeMap][]Span{}}
+	l := &layout{m: m, big: map[*VolumeMap][]Run{}}
 	var largest int64
 	byName := map[string]*VolumeMap{}
 	for i := range m.Volumes[:min(len(m.Volumes), maxVolumes)] {
@@ -52,7 +52,7 @@ func newLayout(m *Map, rows int) *layout {
 		}
 	}
 	for _, spans := range l.big {
-		slices.SortStableFunc(spans, func(a, b Span) int { return cmp.Compare(a.Off, b.Off) })
+		slices.SortStableFunc(spans, func(a, b Run) int { return cmp.Compare(a.Off, b.Off) })
 	}
 	return l
 }
@@ -73,7 +73,7 @@ func roundUp(n int64) int64 {
 // An exact span is drawn by itself, where it begins and ends, since it is wide
 // enough to be seen.
 type exact struct {
-	Span
+	Run
 	from  int64 // what lies before is covered by another
 	shade swatch
 }

@@ -26,7 +26,7 @@ const (
 	Trash         = Use(format.Trash)
 	Unknown       = Use(format.Unknown)
 	Gap           = Unknown + 1 // for nothing: no span covers it
-	Overlap       = Unknown + 2 // covered by a span, and by another before
+	Overlap       = Unknown + 2 // covered by a span, and by another one that is not the same
 )
 
 const useCount = int(Overlap) + 1
@@ -61,13 +61,24 @@ type Span struct {
 	Label  string
 }
 
+// A Run is a span, and how many entries share it, if they are several: a section or a
+// record holds many small files.
+type Run struct {
+	Span
+	Files int64
+}
+
 // A Map says where everything lies.
 type Map struct {
 	Volumes []VolumeMap
 	Totals  Totals
 
 	// Largest are the largest spans, the largest first, cut to their volumes.
-	Largest []Span
+	Largest []Run
+
+	// Shared counts the runs that several files share, such as sections and records,
+	// and SharedBy the files that do.
+	Shared, SharedBy int64
 
 	// Outside counts the spans that no volume holds, or not all of them.
 	Outside int64
@@ -90,7 +101,8 @@ type VolumeMap struct {
 	Exact bool
 }
 
-// Totals says of each Use how much there is.
+// Totals says of each Use how much there is. A byte counts once, however many spans ask
+// for it: all but Overlap sum up to the volume's size.
 type Totals [useCount]Share
 
 // A Share is how many bytes a use takes and how many spans ask for them. Gaps
@@ -100,8 +112,8 @@ type Share struct {
 	Spans int64 `json:"spans,omitempty"`
 }
 
-// A Cell is a part of a volume. Its bytes, those of Overlap taken off, sum up
-// to its length.
+// A Cell is a part of a volume. Its bytes, without those of Overlap, sum up to its
+// length.
 type Cell struct {
 	Bytes [useCount]int64
 	Spans int64 // that touch it
@@ -146,7 +158,7 @@ func (m mix) shares() (parts mix, overlap float64) {
 	for u := Content; u < Overlap; u++ {
 		parts[u] = m[u] / sum
 	}
-	return parts, min(1, m[Overlap]/max(1, sum-m[Overlap]))
+	return parts, min(1, m[Overlap]/max(1, sum))
 }
 
 // mixed stands for more than one use.

@@ -195,7 +195,7 @@ func (d *svgDrawing) tips(v *VolumeMap, row int) {
 // spans draws the spans that are wide enough to be seen one by one.
 func (d *svgDrawing) spans(v *VolumeMap) {
 	for s := range d.exacts(v, d.rowSize/svgStrip*minSpan+1) {
-		d.printf(`<g class="%s"><title>%s</title>`, s.shade.class, escaped(describe(s.Span)))
+		d.printf(`<g class="%s"><title>%s</title>`, s.shade.class, escaped(describe(s.Run)))
 		var widest piece
 		for p := range d.pieces(s) {
 			d.printf(`<rect x="%.2f" y="%d" width="%.2f" height="%d"/>`, svgLeft+d.x(p.from), d.y+p.row*svgRowStep, d.x(p.to-p.from), svgRow)

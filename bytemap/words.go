@@ -27,6 +27,9 @@ func (l *layout) notes() (notes []string) {
 	if n := len(l.m.Volumes) - len(l.shown); n > 0 {
 		notes = append(notes, "not shown: "+several(int64(n), "more volume"))
 	}
+	if l.m.Shared > 0 {
+		notes = append(notes, "shared: "+several(l.m.Shared, "run")+" by "+several(l.m.SharedBy, "file"))
+	}
 	if l.m.Outside > 0 {
 		notes = append(notes, "out of their volume's bounds: "+several(l.m.Outside, "span"))
 	}
@@ -41,13 +44,16 @@ func several(n int64, what string) string {
 }
 
 // describe says what a span is.
-func describe(s Span) string {
+func describe(s Run) string {
 	text := s.Use.String()
 	if s.Label != "" {
 		text = format.Escape(s.Label)
 		if s.Use != Content {
 			text += " (" + s.Use.String() + ")"
 		}
+	}
+	if s.Files > 0 {
+		text += " and " + several(s.Files-1, "more file")
 	}
 	return fmt.Sprintf("%s\nbytes %s – %s, %s", text, counted(s.Off), counted(s.Off+s.Len), human(s.Len))
 }

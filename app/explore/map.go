@@ -43,6 +43,7 @@ type spans struct {
 	len    format.Rows[uint32]
 	ref    format.Rows[uint32] // of content the entry; of regions the use and the label
 	long   map[int64]int64     // lengths that are longer, by address
+	files  map[int64]uint32    // how many more entries share a run, by address
 	most   int64               // the longest
 	sorted bool
 }
@@ -54,7 +55,8 @@ func (s *spans) add(off, n int64, ref uint32) {
 	if last >= 0 {
 		at := *s.off.At(last)
 		if at == off && s.length(last) == n {
-			return // what several entries share is one run
+			s.share(off)
+			return
 		}
 		if at > off {
 			s.sorted = false
@@ -76,6 +78,27 @@ func (s *spans) add(off, n int64, ref uint32) {
 	s.most = max(s.most, n)
 }
 
+// share notes that one more entry lies in the run at an address.
+func (s *spans) share(off int64) {
+	if s.files == nil {
+		s.files = map[int64]uint32{}
+	}
+	s.files[off]++
+}
+
+// sort puts spans in the order of their addresses. What several entries share is one run.
+func (s *spans) sort() {
+	if s.sorted {
+		return
+	}
+	sort.Sort(s)
+	was := *s
+	*s = spans{long: was.long, files: was.files, most: was.most}
+	for i := range was.Len() {
+		s.add(*was.off.At(i), was.length(i), *was.ref.At(i))
+	}
+}
+
 func (s *spans) length(i int) int64 {
 	if n := *s.len.At(i); n != longSpan {
 		return int64(n)
@@ -84,8 +107,11 @@ func (s *spans) length(i int) int64 {
 }
 
 // Len, Less and Swap sort by address.
-func (s *spans) Len() int           { return s.off.Len() }
-func (s *spans) Less(i, j int) bool { return *s.off.At(i) < *s.off.At(j) }
+func (s *spans) Len() int { return s.off.Len() }
+func (s *spans) Less(i, j int) bool {
+	a, b := *s.off.At(i), *s.off.At(j)
+	return a < b || a == b && s.length(i) < s.length(j)
+}
 func (s *spans) Swap(i, j int) {
 	a, b := s.off.At(i), s.off.At(j)
 	*a, *b = *b, *a
@@ -176,11 +202,8 @@ func (m *spanMap) finish(ctx context.Context, in *holdall.Archive, d *surveyed) 
 		m.content, m.regions = spans{}, spans{}
 		return m.draw(ctx, in)
 	}
-	for _, s := range []*spans{&m.content, &m.regions} {
-		if !s.sorted {
-			sort.Sort(s)
-		}
-	}
+	m.content.sort()
+	m.regions.sort()
 	return nil
 }
 
@@ -190,21 +213,8 @@ func (m *spanMap) draw(ctx context.Context, in *holdall.Archive) error {
 		volumes = append(volumes, bytemap.Volume{Name: v.Name, Size: v.Size})
 	}
 	m.coarse = bytemap.Build(volumes, func(yield func(bytemap.Span) bool) {
-		for e, err := range in.Entries(ctx) {
-			if err != nil {
-				return
-			}
-			if !e.Kind.HasContent() || e.Fault != nil {
-				continue
-			}
-			for x, err := range in.Extents(ctx, e) {
-				if err == nil && x.Len > 0 && !x.External && x.Codec != codec.Inline && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len}) {
-					return
-				}
-			}
-		}
-		for r, err := range in.Regions(ctx) {
-			if err != nil || !yield(bytemap.Span{Volume: r.Object, Off: r.Off, Len: r.Len, Use: bytemap.Use(r.Use)}) {
+		for s, err := range bytemap.Spans(ctx, in) {
+			if err != nil || !yield(s) {
 				return
 			}
 		}
@@ -294,9 +304,13 @@ func (m *spanMap) picture(from, to int64, cells int) *picture {
 			}
 		}
 	}
+	covered := int64(0) // a byte counts once
 	for i := range m.content.within(from, to) {
 		off := *m.content.off.At(i)
-		p.add(int(bytemap.Content), off, off+m.content.length(i), i)
+		if end := off + m.content.length(i); end > max(covered, from) {
+			p.add(int(bytemap.Content), max(off, min(covered, end)), end, i)
+			covered = end
+		}
 	}
 	for i := range m.regions.within(from, to) {
 		off := *m.regions.off.At(i)
@@ -458,6 +472,7 @@ type spanJSON struct {
 	Len    int64  `json:"len"`
 	Volume string `json:"volume"`
 	Off    int64  `json:"off"`
+	Files  int64  `json:"files,omitempty"` // that share it, if they are several
 }
 
 // mapAt answers with the spans that touch a part of the archive, and their number.
@@ -482,7 +497,11 @@ func (q *question) mapAt() error {
 		}
 		at := *s.off.At(i)
 		v := m.volumes[sort.Search(len(m.volumes), func(k int) bool { return m.volumes[k].Base+m.volumes[k].Size > at })]
-		list = append(list, spanJSON{use, format.Escape(name), entry, at, s.length(i), format.Escape(v.Name), at - v.Base})
+		x := spanJSON{use, format.Escape(name), entry, at, s.length(i), format.Escape(v.Name), at - v.Base, 0}
+		if more := s.files[at]; more > 0 {
+			x.Files = int64(more) + 1
+		}
+		list = append(list, x)
 	}
 	for i := range m.content.within(from, to) {
 		name, row := "", int(*m.content.ref.At(i))

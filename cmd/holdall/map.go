@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/bytemap"
-	"github.com/holdall/holdall/codec"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -39,7 +36,7 @@ as the name's ending says (.svg or .png).`,
 			if in.IsDir() {
 				return errors.New("a folder has no bytes of its own to show")
 			}
-			m, err := mapOf(ctx, in)
+			m, err := bytemap.Of(ctx, in)
 			if err != nil {
 				return err
 			}
@@ -68,55 +65,6 @@ func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 		return nil, nil
 	}
 	return nil, errors.New("expected a name that ends in .svg or .png")
-}
-
-// mapOf maps an archive. Spans are made as they are asked for: an archive of
-// millions is mapped in the memory of a few thousand cells.
-func mapOf(ctx context.Context, in *holdall.Archive) (*bytemap.Map, error) {
-	about, err := in.About(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var volumes []bytemap.Volume
-	for _, v := range about.Volumes {
-		size, err := in.VolumeSize(ctx, v)
-		if err != nil {
-			return nil, err
-		}
-		volumes = append(volumes, bytemap.Volume{Name: v, Size: size})
-	}
-	var failed error
-	m := bytemap.Build(volumes, func(yield func(bytemap.Span) bool) {
-		for e, err := range in.Entries(ctx) {
-			if err != nil {
-				failed = err
-				return
-			}
-			if !e.Kind.HasContent() || e.Fault != nil {
-				continue
-			}
-			for x, err := range in.Extents(ctx, e) {
-				if err != nil {
-					failed = err
-					return
-				}
-				// What is inline lies in the index, which has a region.
-				if x.Len > 0 && !x.External && x.Codec != codec.Inline && !yield(bytemap.Span{Volume: x.Object, Off: x.Off, Len: x.Len, Label: e.Name}) {
-					return
-				}
-			}
-		}
-		for r, err := range in.Regions(ctx) {
-			if err != nil {
-				failed = err
-				return
-			}
-			if !yield(bytemap.Span{Volume: r.Object, Off: r.Off, Len: r.Len, Use: bytemap.Use(r.Use), Label: r.Label}) {
-				return
-			}
-		}
-	})
-	return m, failed
 }
 
 // isSpecial reports whether there is something of that name which is written to, and

@@ -224,6 +224,7 @@ export class ByteMap {
       lines.push(el('b', {}, s.entry ? middle(s.name, 60) : words[s.use] ?? s.use));
       if (!s.entry && s.name) lines.push(el('span', {}, s.name));
       lines.push(el('span', {}, `${size(s.len)} at ${hex(s.off)}` + (this.volumes.length > 1 ? ` of ${base(s.volume)}` : '')));
+      if (s.files) lines.push(el('span', {}, `shared by ${count(s.files, 'file', 'files')}`));
       if (r.count > 1) lines.push(el('span', {}, `and ${count(r.count - 1, 'other', 'others')} in this cell`));
     }
     this.tip.replaceChildren(...lines);

@@ -1,0 +1,72 @@
+package bytemap
+
+import (
+	"context"
+	"iter"
+
+	"github.com/holdall/holdall/format"
+)
+
+// An Archive says where everything lies; holdall.Archive is one.
+type Archive interface {
+	Entries(ctx context.Context) iter.Seq2[format.Entry, error]
+	Extents(ctx context.Context, e format.Entry) iter.Seq2[format.Extent, error]
+	Regions(ctx context.Context) iter.Seq2[format.Region, error]
+	Volumes(ctx context.Context) ([]string, error)
+	VolumeSize(ctx context.Context, volume string) (int64, error)
+}
+
+// Of maps an archive. Spans are made as they are asked for: an archive of millions is
+// mapped in the memory of a few thousand cells.
+func Of(ctx context.Context, a Archive) (m *Map, err error) {
+	names, err := a.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var volumes []Volume
+	for _, name := range names {
+		size, err := a.VolumeSize(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		volumes = append(volumes, Volume{Name: name, Size: size})
+	}
+	m = Build(volumes, func(yield func(Span) bool) {
+		for s, serr := range Spans(ctx, a) {
+			if err = serr; err != nil || !yield(s) {
+				return
+			}
+		}
+	})
+	return m, err
+}
+
+// Spans yields what an archive's bytes are for. Content that lies outside, or inline in an
+// index that has a region, is not among it.
+func Spans(ctx context.Context, a Archive) iter.Seq2[Span, error] {
+	return func(yield func(Span, error) bool) {
+		for e, err := range a.Entries(ctx) {
+			if err != nil {
+				yield(Span{}, err)
+				return
+			}
+			if !e.Kind.HasContent() || e.Fault != nil {
+				continue
+			}
+			for x, err := range a.Extents(ctx, e) {
+				if err != nil {
+					yield(Span{}, err)
+					return
+				}
+				if x.Len > 0 && !x.External && x.Data == nil && !yield(Span{Volume: x.Object, Off: x.Off, Len: x.Len, Label: e.Name}, nil) {
+					return
+				}
+			}
+		}
+		for r, err := range a.Regions(ctx) {
+			if !yield(Span{Volume: r.Object, Off: r.Off, Len: r.Len, Use: Use(r.Use), Label: r.Label}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
