@@ -92,7 +92,6 @@ var floors = map[string]string{
 	"interop/databundle":                 " format store format/all store/all format/databundle",
 	"interop/rvn":                        " format store format/all store/all",
 	"interop/serve":                      " app/serve format/all store/all",
-	"bench":                              " app/catalog app/catalog/pgtest format store format/all store/all store/local",
 	"docs":                               "",
 }
 
@@ -107,7 +106,6 @@ var offThePath = map[string]bool{
 	"app/fleet":              true,
 	"app/fleet/river":        true,
 	"app/serve":              true,
-	"bench":                  true,
 	"cmd/holdall":            true,
 	"docs":                   true,
 	"interop/azure":          true,

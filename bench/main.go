@@ -6,7 +6,7 @@
 // whatever they are, and 2 (of which go run makes a 1) only if something does
 // not run. Benchmarks of single functions are beside the functions.
 //
-//	go run ./bench [-dir DIR] [-n 5] [-only REGEX] [-quick]
+//	go run -C bench . [-dir DIR] [-n 5] [-only REGEX] [-quick]
 //
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
