@@ -72,7 +72,7 @@ type PackOptions struct {
 	// broke off, and keeps what was sent if this one does. Everything is read again,
 	// and what the store proves to have is not sent again.
 	Resume bool `json:"resume,omitempty"`
-	// Param holds what only the format understands.
+	// Param has values of the format's own Params.
 	Param map[string]string `json:"param,omitempty"`
 
 	// OnError is told of each entry that could not be packed; the others are.
@@ -175,7 +175,7 @@ func (o PackOptions) format(name string) (*format.Format, error) {
 	if f.Create == nil {
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
 	}
-	return f, nil
+	return f, f.CheckParams(format.ToCreate, o.Param)
 }
 
 // packer writes entries, in the order in which it gets them, into one archive

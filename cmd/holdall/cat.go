@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format/oak"
 )
 
 func (a *app) catCommand() *cobra.Command {
@@ -86,33 +84,6 @@ it, below which there are names. Other contents are what they are.`,
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
 	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of nodes: how many levels of children are objects, too")
 	return cmd
-}
-
-// The view of packages that shows what they say of themselves, and the file of
-// it that is the text as it stands.
-const (
-	metaView = "meta"
-	metaText = "metadata.ucl"
-)
-
-// showsNodes reports whether an archive is the tree of a segment store.
-func (a *app) showsNodes(in *holdall.Archive) bool {
-	f := in.Format()
-	return f != nil && f.Name == "oak" && cmp.Or(a.view, f.Views[0]) == "tree"
-}
-
-// catNodes writes nodes and properties as JSON.
-func (a *app) catNodes(ctx context.Context, address string, names []string, depth int) error {
-	return a.withTree(ctx, address, func(t *oak.Tree) error {
-		lost := int64(0)
-		for _, name := range names {
-			n, err := t.WriteJSON(ctx, a.out, name, depth)
-			if lost += n; err != nil {
-				return err
-			}
-		}
-		return a.lostNodes(lost)
-	})
 }
 
 // catArrays writes the elements of Zarr arrays.

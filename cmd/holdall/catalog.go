@@ -38,8 +38,10 @@ be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
   holdall catalog cat guide/intro.md`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
-	cmd.AddCommand(a.catalogInitCommand(), a.catalogAddCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(),
-		a.catalogCheckCommand(), a.catalogExportCommand(), a.catalogCatCommand(), a.catalogExtractCommand())
+	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand())
+	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand()} {
+		cmd.AddCommand(a.takes(format.ToOpen|format.ToVerify, c, format.All()...))
+	}
 	return cmd
 }
 
@@ -241,7 +243,7 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 		defer s.In.Close()
 	}
 	if verify {
-		if err := a.verifyWritten(ctx, st, []string{name}); err != nil {
+		if err := a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil {
 			return err
 		}
 		s.Verified = time.Now().UTC()
@@ -293,7 +295,7 @@ func (a *app) tellAdded(did string, x catalog.Archive) {
 func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
-		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
+		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
 		if err != nil {
 			return err
 		}

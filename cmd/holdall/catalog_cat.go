@@ -68,7 +68,7 @@ func (a *app) openFound(ctx context.Context, x catalog.Archive, files []catalog.
 	}
 	o := a.openOptions()
 	o.Format = cmp.Or(o.Format, x.Format)
-	o.FewLookups = len(files) == 1
+	o.Param, o.FewLookups = a.paramsOf(x.Format), len(files) == 1
 	return holdall.OpenStore(ctx, st, name, o)
 }
 

@@ -113,7 +113,9 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		if !k.quick {
 			known = catalog.Archive{} // to have it opened
 		}
-		s, err = survey.Open(ctx, st, name, known, k.app.openOptions())
+		o := k.app.openOptions()
+		o.Param = k.app.paramsOf(x.Format)
+		s, err = survey.Open(ctx, st, name, known, o)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -22,6 +22,7 @@ are differences.`,
 		Args:    args(2, 2, "two archives or folders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			a.several = true
 			left, err := a.open(ctx, args[0], false)
 			if err != nil {
 				return err
@@ -36,6 +37,11 @@ are differences.`,
 				return err
 			}
 			defer right.Close()
+			for key := range a.given(^format.ToCreate) {
+				if left.Options().Param[key]+right.Options().Param[key] == "" {
+					return &format.ParamError{Format: left.Format().Name, Name: key}
+				}
+			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -74,7 +75,6 @@ func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *cata
 func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
-	var level, compression string
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
@@ -101,14 +101,7 @@ that was interrupted is made again, and a source that grows is planned now and t
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
-			for key, value := range map[string]string{"level": level, "compression": compression} {
-				if value != "" {
-					if s.Param == nil {
-						s.Param = map[string]string{}
-					}
-					s.Param[key] = value
-				}
-			}
+			s.Param = a.given(format.ToCreate)
 			ctx := cmd.Context()
 			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
@@ -138,11 +131,11 @@ that was interrupted is made again, and a source that grows is planned now and t
 	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "most objects of an archive, or of a shard (default 4000000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
-	fs.StringVar(&level, "level", "", "compression level, where the format compresses")
-	fs.StringVar(&compression, "compression", "", "databundle: zlib, snappy, zstd or none (default zlib)")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	a.queueFlag(cmd)
-	return cmd
+	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
+	a.formatFlag(cmd, fs, "format of TARGET, if its name does not tell: ", inParts)
+	return a.takes(format.ToCreate, cmd, inParts...)
 }
 
 type plannedJSON struct {

@@ -29,19 +29,21 @@ func (a *app) oakCommand() *cobra.Command {
 		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
 of these. Reading never writes anything beside them, whatever state they are in.`,
 	}
-	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand())
-	cmd.AddCommand(a.oakImportCommand(), a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand())
-	cmd.AddCommand(a.oakCheckCommand(), a.oakRecoverCommand())
+	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand())
+	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
+		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
+	}
 	return cmd
 }
 
 // oakHints is what to try about what is wrong with the tree of a store.
 var oakHints = map[string]string{
-	"no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
-	"no-root":         "--revision shows another one, --view segments what is there",
-	"missing-segment": "'holdall oak check' finds the newest revision that is whole",
-	"bad-record":      "'holdall oak check' finds the newest revision that is whole",
-	"external-blob":   "--datastore says where the contents are",
+	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
+	"oak no-root":         "--revision shows another one, --view segments what is there",
+	"oak missing-segment": "'holdall oak check' finds the newest revision that is whole",
+	"oak bad-record":      "'holdall oak check' finds the newest revision that is whole",
+	"oak external-blob":   "--datastore says where the contents are",
 }
 
 // withOak opens a segment store, and closes it when do has done its work.

@@ -26,14 +26,15 @@ older revisions may.`,
 		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (missing || unused) && a.oakDatastore == "" {
+			datastore := a.params["datastore"]
+			if (missing || unused) && datastore == "" {
 				return &usageError{cmd, errors.New("--missing, --unused: expected --datastore")}
 			}
 			ctx := cmd.Context()
 			o := oak.BlobOptions{Scratch: holdall.NewScratch, Unused: unused}
-			if a.oakDatastore != "" {
+			if datastore != "" {
 				var err error
-				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], a.oakDatastore)); err != nil {
+				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], datastore)); err != nil {
 					return err
 				}
 			}

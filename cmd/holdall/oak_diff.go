@@ -28,7 +28,7 @@ exit code is 1 if there are differences.`,
 			if !ok || from == "" {
 				return &usageError{cmd, fmt.Errorf("%q: expected two revisions as A..B", args[1])}
 			}
-			if a.oakRevision != "" || a.oakCheckpoint != "" {
+			if a.params["revision"]+a.params["checkpoint"] != "" {
 				return &usageError{cmd, errors.New("--revision, --checkpoint: expected A..B alone to say of which revisions")}
 			}
 			if to == "" {

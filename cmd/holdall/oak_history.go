@@ -22,7 +22,7 @@ no longer be read, as most old ones after a cleanup.`,
 		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.oakRevision != "" || a.oakCheckpoint != "" {
+			if a.params["revision"]+a.params["checkpoint"] != "" {
 				return &usageError{cmd, errors.New("--revision, --checkpoint: expected none, for all revisions are looked at")}
 			}
 			ctx := cmd.Context()

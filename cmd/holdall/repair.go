@@ -46,7 +46,6 @@ The exit code is 1 if something is lost.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where the result goes")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep it as ARCHIVE.bak")
-	cmd.Flags().BoolVar(&a.dropOrphans, "drop-orphans", false, "lindi: leave out blobs that no key leads to, and what is in the trash")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
 	return cmd
 }

@@ -126,6 +126,8 @@ func describe(err error) errorJSON {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		e.Code = "usage"
+	} else if _, ok := errors.AsType[*format.ParamError](err); ok {
+		e.Code = "usage"
 	} else if _, ok := errors.AsType[*staleError](err); ok {
 		e.Code = "changed"
 	} else if _, ok := errors.AsType[*catalog.SchemaError](err); ok {
@@ -156,12 +158,14 @@ func hint(err error) string {
 			return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
 		case c.Code == format.Unsupported:
 			return ""
-		case c.Format == "oak":
-			if h, ok := oakHints[c.Class]; ok {
-				return h
-			}
+		}
+		if h, ok := oakHints[c.Format+" "+c.Class]; ok {
+			return h
 		}
 		return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
+	}
+	if p, ok := errors.AsType[*format.ParamError](err); ok {
+		return paramHint(p)
 	}
 	if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
 		return "--external allows it"

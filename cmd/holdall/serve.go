@@ -359,7 +359,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		o := o
 		o.View, o.Index = view, index
 		before := versionIn(ctx, st, name)
-		in, err := holdall.OpenStore(ctx, st, name, o)
+		in, err := a.openIn(ctx, st, name, o)
 		if err != nil {
 			return nil, "", err
 		}
@@ -375,7 +375,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		if before == "" || before != versionIn(ctx, st, name) || len(volumes) != 1 || volumes[0] != in.Name() {
 			return in, "", nil
 		}
-		return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, view, a.cafEnds, before), nil
+		return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, view, o.Param, before), nil
 	}
 	return src
 }
@@ -437,6 +437,7 @@ func (a *app) folderToServe(dir string) (placed, error) {
 	a.cleanup = append(a.cleanup, func() { root.Close() })
 	st := local.Within(root)
 	inside := *a
+	inside.several = true
 	if len(inside.external) == 0 {
 		inside.external = []string{"none"} // references know nothing of roots
 	}
@@ -496,6 +497,8 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 	if !ok {
 		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
 	}
+	below := *a
+	below.several = true
 	isArchive := map[string]bool{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
 		branches, more, err := leveler.Level(ctx, prefix, maxInPrefix)
@@ -522,7 +525,7 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 			case !looksLikeFile(called):
 				continue
 			}
-			all = append(all, a.sourceIn(st, strings.TrimSuffix(b.Name, "/"), called, strings.TrimRight(store.Redact(at), "/")+"/"+called, b.Info))
+			all = append(all, below.sourceIn(st, strings.TrimSuffix(b.Name, "/"), called, strings.TrimRight(store.Redact(at), "/")+"/"+called, b.Info))
 		}
 		return all, nil
 	}

@@ -67,9 +67,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 		}
 	}()
 	r := &reader{obj: obj, name: name, limits: o.Limits.OrDefault(), tail: make([]byte, format.ProbeSize)}
-	if r.said, r.isSaid, err = endsOf(o.Param["ends"]); err != nil {
-		return nil, err
-	}
+	r.said, r.isSaid = endsOf(o.Param["ends"])
 	k, err := store.ReadTail(ctx, obj, r.tail)
 	if err != nil {
 		return nil, err
