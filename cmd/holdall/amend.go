@@ -31,15 +31,15 @@ leaves the archive as it was or as it was to be.`,
   holdall add --view zarr recording.lindi.tar zarr-folder
   holdall add --prefix extra/ recording.lindi.tar notes`,
 		Args: args(2, -1, "an archive and what to add"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.OnError = a.entryFailed
 			o.Meter = &holdall.Meter{}
-			return a.amend(cmd.Context(), args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
+			return a.amend(ctx, args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
 				stop := a.showProgress(o.Meter, "added")
 				defer stop()
 				return m.Add(ctx, args[1:], o)
 			})
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names like this pattern")
@@ -58,8 +58,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Example: `  holdall rm recording.lindi.tar notes.txt
   holdall rm -r --view zarr recording.lindi.tar acquisition/test`,
 		Args: args(2, -1, "an archive and what to remove"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			names, err := a.namesBelow(ctx, args[0], args[1:], recursive)
 			if err != nil {
 				return err
@@ -72,7 +71,7 @@ func (a *app) rmCommand() *cobra.Command {
 				}
 				return 0, nil
 			})
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders too, with all in them")
 	return cmd
@@ -85,8 +84,7 @@ func (a *app) mvCommand() *cobra.Command {
 		Example: `  holdall mv recording.lindi.tar notes.txt readme.txt
   holdall mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
 		Args: args(3, 3, "an archive, a name and a new name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			from, to := strings.TrimSuffix(args[1], "/"), strings.TrimSuffix(args[2], "/")
 			names, err := a.namesBelow(ctx, args[0], []string{from}, true)
 			if err != nil {
@@ -100,7 +98,7 @@ func (a *app) mvCommand() *cobra.Command {
 				}
 				return 0, nil
 			})
-		},
+		}),
 	}
 }
 
@@ -179,8 +177,5 @@ func (a *app) amend(ctx context.Context, address string, change func(context.Con
 		}
 		fmt.Fprintf(a.out, "%s: %s, %s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored))
 	}
-	if failed > 0 {
-		return errNo
-	}
-	return nil
+	return answer(failed > 0)
 }

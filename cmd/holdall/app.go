@@ -49,6 +49,7 @@ type app struct {
 	queue string // how chunks get to workers
 
 	verb    string // at work, for error lines
+	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
 }
@@ -83,7 +84,11 @@ func (a *app) colour() bool {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if _, ok := errors.AsType[*usageError](err); ok && cmd.HasParent() {
+		a.verb = cmd.Name()
+	}
+	a.path = cmd.CommandPath()
 	if ferr := a.out.Flush(); err == nil && ferr != nil {
 		err = ferr
 	}
@@ -286,8 +291,7 @@ archive is read, a folder will do as well.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		a.verb = cmd.Name()
-		return &usageError{cmd, err}
+		return &usageError{err}
 	})
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
@@ -341,11 +345,43 @@ func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, for
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// run is the work of a verb.
+func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), args) }
+}
+
+// answer is how a verb ends whose answer may be no.
+func answer(no bool) error {
+	if no {
+		return errNo
+	}
+	return nil
+}
+
+// use opens an archive for do. If it took long to open, an index is kept for the next time.
+func (a *app) use(ctx context.Context, address string, few bool, do func(*holdall.Archive) error) error {
+	in, err := a.open(ctx, address, few)
+	if err != nil {
+		return err
+	}
+	defer a.close(ctx, in)
+	return do(in)
+}
+
+// tell writes a result: for programs as JSON, or as people read it.
+func (a *app) tell(result any, people func()) {
+	if a.json {
+		a.printJSON(result)
+	} else {
+		people()
+	}
+}
+
 // args checks how many arguments there are, and says it in our words.
 func args(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return &usageError{cmd, fmt.Errorf("expected %s, found %d arguments", what, len(args))}
+			return usage("expected %s, found %d arguments", what, len(args))
 		}
 		return nil
 	}

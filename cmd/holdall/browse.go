@@ -26,10 +26,10 @@ $HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.`,
   holdall browse /data/archives
   HOLDALL_BROWSER=none holdall browse docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.token = rand.Text()
-			return a.serve(cmd.Context(), args, o)
-		},
+			return a.serve(ctx, args, o)
+		}),
 	}
 	cmd.Flags().BoolVar(&o.files, "files", false, "the files of a folder that is no archive, not the archives in it")
 	return cmd

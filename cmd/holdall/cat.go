@@ -45,7 +45,7 @@ it, below which there are names. Other contents are what they are.`,
 			ctx := cmd.Context()
 			if len(args) == 1 {
 				if a.view != metaView {
-					return &usageError{cmd, errors.New("expected an archive and what to read of it, found 1 argument")}
+					return usage("expected an archive and what to read of it, found 1 argument")
 				}
 				args = append(args, metaText)
 			}
@@ -59,12 +59,12 @@ it, below which there are names. Other contents are what they are.`,
 			defer a.close(ctx, in)
 			if a.json && a.showsNodes(in) {
 				if r.set {
-					return &usageError{cmd, errors.New("--range: a node as JSON has none")}
+					return usage("--range: a node as JSON has none")
 				}
 				return a.catNodes(ctx, args[0], args[1:], depth)
 			}
 			if cmd.Flags().Changed("depth") {
-				return &usageError{cmd, errors.New("--depth: expected --json and the tree of an Oak store")}
+				return usage("--depth: expected --json and the tree of an Oak store")
 			}
 			for _, name := range args[1:] {
 				e, err := lookup(ctx, in, name)
@@ -89,7 +89,7 @@ it, below which there are names. Other contents are what they are.`,
 // catArrays writes the elements of Zarr arrays.
 func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {
 	if ranged {
-		return &usageError{cmd, errDecodeRange}
+		return &usageError{errDecodeRange}
 	}
 	in, err := a.openKeys(cmd.Context(), args[0], false)
 	if err != nil {

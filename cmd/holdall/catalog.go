@@ -74,26 +74,26 @@ type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-// openCatalog opens the catalogue that the user means.
-func (a *app) openCatalog(ctx context.Context, o catalog.Options) (*catalog.Catalog, error) {
-	address, _, err := a.catalogAddress()
-	if err != nil {
-		return nil, err
-	}
-	c, err := catalog.Open(ctx, address, o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &noCatalogError{err}
-	}
-	return c, err
-}
-
 // withCatalog calls do with the catalogue that the user means.
 func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
-	c, err := a.openCatalog(ctx, o)
+	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
+	c, err := catalog.Open(ctx, address, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &noCatalogError{err}
+	} else if err != nil {
+		return err
+	}
 	return errors.Join(do(c), c.Close())
+}
+
+// onCatalog is the work of a verb with the catalogue that the user means.
+func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+	})
 }
 
 var forReading = catalog.Options{ReadOnly: true}
@@ -105,8 +105,7 @@ func (a *app) catalogInitCommand() *cobra.Command {
 		Long: `Makes a new, empty catalogue. One that is there is brought up to date, and keeps
 what is in it; any other file is left as it is.`,
 		Args: args(0, 0, "nothing"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, _ []string) error {
 			address, usual, err := a.catalogAddress()
 			if err != nil {
 				return err
@@ -135,7 +134,7 @@ what is in it; any other file is left as it is.`,
 				fmt.Fprintf(a.out, "%s: is there already\n", shownAddress)
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -194,27 +193,21 @@ version is left as it is, unless --again; of another version the new replaces th
 		Example: `  holdall catalog add photos-*.caf
   holdall catalog add --verify https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				failed := false
-				for _, address := range args {
-					err := a.catalogAdd(ctx, c, address, again, verify)
-					if err != nil && (len(args) == 1 || ctx.Err() != nil) {
-						return err
-					} else if err != nil {
-						if !errors.Is(err, errNo) {
-							a.entryFailed(store.Redact(address), err)
-						}
-						failed = true
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			failed := false
+			for _, address := range args {
+				err := a.catalogAdd(ctx, c, address, again, verify)
+				if err != nil && (len(args) == 1 || ctx.Err() != nil) {
+					return err
+				} else if err != nil {
+					if !errors.Is(err, errNo) {
+						a.entryFailed(store.Redact(address), err)
 					}
+					failed = true
 				}
-				if failed {
-					return errNo
-				}
-				return nil
-			})
-		},
+			}
+			return answer(failed)
+		}),
 	}
 	cmd.Flags().BoolVar(&again, "again", false, "read archives again that are there in the same version")
 	cmd.Flags().BoolVar(&verify, "verify", false, "check archives first, and record only sound ones")
@@ -330,29 +323,26 @@ func (a *app) catalogFindCommand() *cobra.Command {
 		Short: "Say which archives have a file, the newest first",
 		Long:  `Lists the archives that have a file, the newest first. The exit code is 1 if none has.`,
 		Args:  args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				var no error
-				for _, path := range args {
-					newest, err := newestOf(ctx, c, path)
-					if errors.Is(err, fs.ErrNotExist) {
-						no = errNo
-						continue
-					} else if err != nil {
-						return err
-					}
-					found, err := c.Holders(ctx, newest.Path)
-					if err != nil {
-						return err
-					}
-					for i, f := range found {
-						a.tellFound(f, i == 0)
-					}
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			var no error
+			for _, path := range args {
+				newest, err := newestOf(ctx, c, path)
+				if errors.Is(err, fs.ErrNotExist) {
+					no = errNo
+					continue
+				} else if err != nil {
+					return err
 				}
-				return no
-			})
-		},
+				found, err := c.Holders(ctx, newest.Path)
+				if err != nil {
+					return err
+				}
+				for i, f := range found {
+					a.tellFound(f, i == 0)
+				}
+			}
+			return no
+		}),
 	}
 }
 
@@ -377,10 +367,9 @@ func (a *app) catalogListCommand() *cobra.Command {
 		Short: "List what a catalogue has",
 		Long: `Lists one level of all files together, or of the folders named; -R lists all there
 is. Of a file that several archives have, it is the newest. --archives lists these.`,
-		RunE: func(cmd *cobra.Command, folders []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
-				return &usageError{cmd, errors.New("--archives: expected no folders")}
+				return usage("--archives: expected no folders")
 			}
 			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
 				if archives {
@@ -396,7 +385,7 @@ is. Of a file that several archives have, it is the newest. --archives lists the
 				}
 				return nil
 			})
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "size, and number of the archive")
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
@@ -481,27 +470,24 @@ func (a *app) catalogRemoveCommand() *cobra.Command {
 		Long: `Forgets archives and what is in them; the archives themselves stay as they are. The
 exit code is 1 if the catalogue does not know one.`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				var no error
-				for _, address := range args {
-					x, err := a.knownArchive(ctx, c, address)
-					if err == nil {
-						x, err = c.Remove(ctx, x.Address)
-					}
-					if errors.Is(err, fs.ErrNotExist) {
-						a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
-						no = errNo
-						continue
-					} else if err != nil {
-						return err
-					}
-					a.tellAdded("removed", x)
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			var no error
+			for _, address := range args {
+				x, err := a.knownArchive(ctx, c, address)
+				if err == nil {
+					x, err = c.Remove(ctx, x.Address)
 				}
-				return no
-			})
-		},
+				if errors.Is(err, fs.ErrNotExist) {
+					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
+					no = errNo
+					continue
+				} else if err != nil {
+					return err
+				}
+				a.tellAdded("removed", x)
+			}
+			return no
+		}),
 	}
 }
 
@@ -528,15 +514,12 @@ caf_file_id, which is the archive's number, or with --json lines with all that i
 known. A path that has no place in the CSV ends it: one that is not UTF-8, has a NUL,
 or has more than 512 characters.`,
 		Args: args(0, 0, "nothing"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				if a.json {
-					return a.exportJSON(ctx, c)
-				}
-				return a.exportCSV(ctx, c)
-			})
-		},
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, _ []string) error {
+			if a.json {
+				return a.exportJSON(ctx, c)
+			}
+			return a.exportCSV(ctx, c)
+		}),
 	}
 }
 

@@ -23,21 +23,18 @@ func (a *app) catalogCatCommand() *cobra.Command {
 run of bytes in its archive, nothing else of that is read. Contents are compared
 with digests as 'holdall cat' does.`,
 		Args: args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				for _, path := range args {
-					found, err := newestOf(ctx, c, path)
-					if err != nil {
-						return err
-					}
-					if err := a.catFound(ctx, found, r); err != nil {
-						return err
-					}
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			for _, path := range args {
+				found, err := newestOf(ctx, c, path)
+				if err != nil {
+					return err
 				}
-				return nil
-			})
-		},
+				if err := a.catFound(ctx, found, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
 	return cmd
@@ -82,20 +79,17 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 under the same rules as 'holdall extract'. Of archives that keep no modes and times,
 nothing but the files is read.`,
 		Args: args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				o.Meter = &holdall.Meter{}
-				x := &catalogExtraction{app: a, c: c, dir: dir, o: o, groups: map[int64][]catalog.Location{}}
-				stop := a.showProgress(o.Meter, "extracted")
-				err := x.run(ctx, args)
-				stop()
-				if err != nil {
-					return err
-				}
-				return a.tellExtracted(x.sum)
-			})
-		},
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			o.Meter = &holdall.Meter{}
+			x := &catalogExtraction{app: a, c: c, dir: dir, o: o, groups: map[int64][]catalog.Location{}}
+			stop := a.showProgress(o.Meter, "extracted")
+			err := x.run(ctx, args)
+			stop()
+			if err != nil {
+				return err
+			}
+			return a.tellExtracted(x.sum)
+		}),
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")

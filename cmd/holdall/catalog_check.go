@@ -22,22 +22,19 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 		Long: `Compares what the catalogue says with what the archives say, both ways: all of them,
 and the database itself, or those named. The exit code is 1 if anything differs;
 'holdall catalog add --again' mends that. Contents are not read: 'holdall verify' does.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				k := &catalogCheck{app: a, c: c, quick: quick}
-				archives, err := k.which(ctx, args)
-				if err != nil {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			k := &catalogCheck{app: a, c: c, quick: quick}
+			archives, err := k.which(ctx, args)
+			if err != nil {
+				return err
+			}
+			for _, x := range archives {
+				if err := k.archive(ctx, x); err != nil {
 					return err
 				}
-				for _, x := range archives {
-					if err := k.archive(ctx, x); err != nil {
-						return err
-					}
-				}
-				return k.end()
-			})
-		},
+			}
+			return k.end()
+		}),
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
 	return cmd
@@ -210,8 +207,5 @@ func (k *catalogCheck) end() error {
 	} else if !k.app.quiet {
 		fmt.Fprintf(k.app.out, "%s, %s: %s\n", count(k.archives, "archive"), count(k.entries, "entry"), count(k.differences, "difference"))
 	}
-	if k.differences > 0 {
-		return errNo
-	}
-	return nil
+	return answer(k.differences > 0)
 }

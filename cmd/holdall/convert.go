@@ -28,13 +28,13 @@ system copies them itself. What DST has no place for is said.`,
   holdall convert docs docs.caf
   holdall convert big.caf part.caf --chunk-size 1GB`,
 		Args: args(2, 2, "SRC and DST"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			p.out = args[1]
 			if err := p.options(a, a.writes(p.out)); err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			return a.convert(cmd.Context(), args[0], p)
-		},
+			return a.convert(ctx, args[0], p)
+		}),
 	}
 	p.register(cmd)
 	fs := cmd.Flags()
@@ -150,8 +150,5 @@ func (a *app) tellExtracted(sum holdall.Extracted) error {
 		}
 		a.out.WriteString(line + "\n")
 	}
-	if sum.Failed > 0 {
-		return errNo
-	}
-	return nil
+	return answer(sum.Failed > 0)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,8 +21,7 @@ sides have the same kind, byte by byte otherwise. The exit code is 1 if there
 are differences.`,
 		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
 		Args:    args(2, 2, "two archives or folders"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			a.several = true
 			left, err := a.open(ctx, args[0], false)
 			if err != nil {
@@ -50,7 +50,7 @@ are differences.`,
 				err = errNo
 			}
 			return err
-		},
+		}),
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
@@ -23,23 +25,23 @@ before they appear. Files that are there already stay, unless --overwrite.`,
   holdall extract docs.caf guide/intro.md images -C out
   holdall extract https://example.org/docs.caf guide -C .`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := a.open(cmd.Context(), args[0], false)
+		RunE: run(func(ctx context.Context, args []string) error {
+			in, err := a.open(ctx, args[0], false)
 			if err != nil {
 				return err
 			}
-			defer a.close(cmd.Context(), in)
+			defer a.close(ctx, in)
 			o.Meter = &holdall.Meter{}
 			o.Max.Bytes = int64(maxBytes)
 			for _, name := range args[1:] {
-				e, err := lookup(cmd.Context(), in, name)
+				e, err := lookup(ctx, in, name)
 				if err != nil {
 					return err
 				}
 				o.Names = append(o.Names, e.Name)
 			}
-			return a.extractTo(cmd.Context(), in, dir, o)
-		},
+			return a.extractTo(ctx, in, dir, o)
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	fs := cmd.Flags()

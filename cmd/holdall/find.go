@@ -26,11 +26,10 @@ whole. The exit code is 1 if nothing is found.`,
 		Example: `  holdall find docs.caf '*.md'
   holdall find docs.caf 'guide/**/*.{png,svg}'`,
 		Args: args(2, 2, "an archive and a pattern"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			match, err := globMatcher(args[1], fold)
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
 			in, err := a.open(ctx, args[0], false)
 			if err != nil {
@@ -54,7 +53,7 @@ whole. The exit code is 1 if nothing is found.`,
 				err = errNo
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
 	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "only entries of this kind: file, dir, symlink, hardlink, fifo, property")

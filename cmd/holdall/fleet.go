@@ -62,12 +62,12 @@ func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *cata
 	o, feed, postgres := catalog.Options{}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
 	case a.queue == queueRiver && !postgres:
-		return &usageError{cmd, errors.New("--queue river: expected a catalogue in PostgreSQL, found a file")}
+		return usage("--queue river: expected a catalogue in PostgreSQL, found a file")
 	case a.queue == queueRiver, a.queue == "" && postgres:
 		q := &river.Queue{}
 		o.Queue, feed = q, q
 	case a.queue != "" && a.queue != queueLeases:
-		return &usageError{cmd, fmt.Errorf("--queue: expected river or leases, found %q", a.queue)}
+		return usage("--queue: expected river or leases, found %q", a.queue)
 	}
 	return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
 }
@@ -94,7 +94,7 @@ that was interrupted is made again, and a source that grows is planned now and t
 		Args: args(1, -1, "a source"),
 		RunE: func(cmd *cobra.Command, sources []string) error {
 			if s.Target == "" {
-				return &usageError{cmd, errors.New("-o TARGET is missing")}
+				return usage("-o TARGET is missing")
 			}
 			s.Format, s.ChunkSize = a.format, int64(size)
 			for _, source := range sources {
@@ -164,13 +164,13 @@ code is 1 if anything was set aside.`,
 		Args: args(0, 1, "a plan"),
 		RunE: func(cmd *cobra.Command, plan []string) error {
 			if o.Workers < 1 {
-				return &usageError{cmd, fmt.Errorf("--workers: expected at least 1, found %d", o.Workers)}
+				return usage("--workers: expected at least 1, found %d", o.Workers)
 			}
 			if o.Tries < 1 {
-				return &usageError{cmd, fmt.Errorf("--tries: expected at least 1, found %d", o.Tries)}
+				return usage("--tries: expected at least 1, found %d", o.Tries)
 			}
 			if o.Lease < time.Second {
-				return &usageError{cmd, fmt.Errorf("--lease: expected at least 1s, found %s", o.Lease)}
+				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
 			ctx := cmd.Context()
 			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, feed fleet.Feed) error {
@@ -292,21 +292,18 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 		Short: "Say how far plans are",
 		Long: `Says how far plans are, all of them or those named: chunks and objects by what became
 of them, who is at work, how fast, and how long the rest takes at that rate.`,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				for {
-					if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
-						return err
-					}
-					select {
-					case <-ctx.Done():
-						return nil
-					case <-time.After(watch):
-					}
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+			for {
+				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
+					return err
 				}
-			})
-		},
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(watch):
+				}
+			}
+		}),
 	}
 	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
 	return cmd
@@ -474,25 +471,22 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 them notices, and what was sent of their archives is taken away. Archives that are
 there stay, and stay in the catalogue. 'holdall fleet retry' takes it back.`,
 		Args: args(1, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				p, err := a.planNamed(ctx, c, args[0])
-				if err != nil {
-					return err
-				}
-				n, err := fleet.Cancel(ctx, c, p)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(map[string]any{"plan": p.Name, "uploads": n})
-				} else {
-					fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name))
-				}
-				return nil
-			})
-		},
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			p, err := a.planNamed(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			n, err := fleet.Cancel(ctx, c, p)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(map[string]any{"plan": p.Name, "uploads": n})
+			} else {
+				fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name))
+			}
+			return nil
+		}),
 	}
 }
 

@@ -84,8 +84,7 @@ see "holdall cache". --index says which one to use, or none.`,
   holdall index https://example.org/big.tar -o big.tar.holdall
   holdall --index big.tar.holdall ls https://example.org/big.tar`,
 		Args: args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			st, name, err := a.locate(ctx, args[0])
 			if err != nil {
 				return err
@@ -98,7 +97,7 @@ see "holdall cache". --index says which one to use, or none.`,
 					return err
 				}
 			} else if args[0] == "-" {
-				return &usageError{cmd, errors.New("an index of what comes in needs a name: -o FILE")}
+				return usage("an index of what comes in needs a name: -o FILE")
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
@@ -125,11 +124,8 @@ see "holdall cache". --index says which one to use, or none.`,
 				}
 				fmt.Fprintln(a.stderr, line)
 			}
-			if sum.Unproven > 0 {
-				return errNo
-			}
-			return nil
-		},
+			return answer(sum.Unproven > 0)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.holdall)")
 	cmd.Flags().Var(&chunk, "chunk-digests", "digests of each SIZE of content (256KiB), from 64KiB to 1MiB")

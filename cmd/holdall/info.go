@@ -46,23 +46,23 @@ func (a *app) infoCommand() *cobra.Command {
 		Short:   "Say what an archive is, and what is unusual about it",
 		Example: "  holdall info docs.caf\n  holdall info --json https://example.org/docs.caf",
 		Args:    args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := a.openOverview(cmd.Context(), args[0])
+		RunE: run(func(ctx context.Context, args []string) error {
+			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			defer in.Close()
-			i, err := gatherInfo(cmd.Context(), in)
+			i, err := gatherInfo(ctx, in)
 			if err != nil {
 				return err
 			}
 			if f := in.Format(); f != nil && f.Overview != "" && a.view == "" {
-				if err := a.usualFacts(cmd.Context(), args[0], i); err != nil {
+				if err := a.usualFacts(ctx, args[0], i); err != nil {
 					i.cannot(err)
 				}
 			}
 			if slices.Contains(i.Views, zarrView) {
-				if i.Arrays, err = a.arrays(cmd.Context(), args[0]); err != nil {
+				if i.Arrays, err = a.arrays(ctx, args[0]); err != nil {
 					i.cannot(err)
 				}
 			}
@@ -73,7 +73,7 @@ func (a *app) infoCommand() *cobra.Command {
 			a.printInfo(i)
 			a.printArrays(i.Arrays)
 			return nil
-		},
+		}),
 	}
 }
 

@@ -26,8 +26,7 @@ to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
   holdall ls -l docs.caf guide
   holdall ls -R --json docs.caf | jq -r .path`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			in, err := a.open(ctx, args[0], false)
 			if err != nil {
 				return err
@@ -43,7 +42,7 @@ to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
 				}
 			}
 			return nil
-		},
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "kind and mode, size, time, digest")
@@ -159,8 +158,7 @@ func (a *app) treeCommand() *cobra.Command {
 		Short:   "Draw what is in an archive",
 		Example: "  holdall tree docs.caf\n  holdall tree -L 2 docs.caf guide",
 		Args:    args(1, 2, "an archive and perhaps a folder in it"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			in, err := a.open(ctx, args[0], false)
 			if err != nil {
 				return err
@@ -185,7 +183,7 @@ func (a *app) treeCommand() *cobra.Command {
 				fmt.Fprintf(a.out, "\n%s, %s, %s\n", count(t.dirs, "folder"), count(t.files, "file"), a.humanSize(t.bytes))
 			}
 			return nil
-		},
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "levels to draw (default all)")

@@ -25,12 +25,11 @@ and what belongs to nothing. On a terminal it draws there; -o draws a picture,
 as the name's ending says (.svg or .png).`,
 		Example: "  holdall map docs.caf\n  holdall map docs.caf -o docs.svg",
 		Args:    args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			draw, err := drawing(out)
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			ctx := cmd.Context()
 			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
 				return err
@@ -50,7 +49,7 @@ as the name's ending says (.svg or .png).`,
 				return m.JSON(a.out)
 			}
 			return m.Terminal(a.out, a.width(), a.colour())
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "draw into this file: .svg or .png")
 	return cmd

@@ -39,21 +39,21 @@ the package fuse3. "holdall serve" does without.`,
   fusermount3 -u here
   holdall mount --follow nightly.caf here`,
 		Args: args(2, -1, "an archive and a folder"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if o.daemon && o.foreground {
-				return &usageError{cmd, errors.New("expected one of --daemon and --foreground")}
+				return usage("expected one of --daemon and --foreground")
 			}
 			if o.log != "" && !o.daemon {
-				return &usageError{cmd, errors.New("--log is for --daemon")}
+				return usage("--log is for --daemon")
 			}
 			if slices.Contains(args[:len(args)-1], "-") && o.follow {
-				return &usageError{cmd, errors.New("--follow: standard input comes once")}
+				return usage("--follow: standard input comes once")
 			}
 			if o.daemon && os.Getenv(readyVar) == "" {
-				return a.mountInBackground(cmd.Context(), args[:len(args)-1], o)
+				return a.mountInBackground(ctx, args[:len(args)-1], o)
 			}
-			return a.mount(cmd.Context(), args[:len(args)-1], args[len(args)-1], o)
-		},
+			return a.mount(ctx, args[:len(args)-1], args[len(args)-1], o)
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.daemon, "daemon", false, "go to the background once it is mounted")

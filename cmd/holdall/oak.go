@@ -55,6 +55,20 @@ func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) e
 	return errors.Join(do(s), done())
 }
 
+// onStore is the work of a verb with a segment store, onTree with the tree of one that
+// the flags say.
+func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withOak(ctx, args[0], func(s *oak.Store) error { return do(ctx, s, args) })
+	})
+}
+
+func (a *app) onTree(do func(ctx context.Context, t *oak.Tree, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withTree(ctx, args[0], func(t *oak.Tree) error { return do(ctx, t, args) })
+	})
+}
+
 // openOak opens a segment store, under its lock if it is to be changed. It must be done
 // with.
 func (a *app) openOak(ctx context.Context, address string, change bool) (_ *oak.Store, done func() error, err error) {
@@ -87,30 +101,27 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 		Long:    "Shows what a segment says of itself and what its tar says of it. --hex adds its bytes.",
 		Example: "  holdall oak segment segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				info, err := s.Segment(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(info)
-				} else {
-					a.printSegment(info)
-				}
-				if !dump {
-					return nil
-				}
-				b, err := s.Bytes(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				d := hex.Dumper(a.out)
-				_, err = d.Write(b)
-				return errors.Join(err, d.Close())
-			})
-		},
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
+			info, err := s.Segment(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(info)
+			} else {
+				a.printSegment(info)
+			}
+			if !dump {
+				return nil
+			}
+			b, err := s.Bytes(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			d := hex.Dumper(a.out)
+			_, err = d.Write(b)
+			return errors.Join(err, d.Close())
+		}),
 	}
 	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
 	return cmd
@@ -167,37 +178,34 @@ func (a *app) oakRecordCommand() *cobra.Command {
 		Long:    "Shows each field of a record, of whatever type, and what it refers to. Damage is said where it is.",
 		Example: "  holdall oak record segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7:5",
 		Args:    args(2, 2, "a store and the id of a record"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				r, err := s.Record(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(r)
-					return nil
-				}
-				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
-				for _, f := range r.Fields {
-					fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
-					if f.Record != "" {
-						fmt.Fprintf(a.out, " %s", f.Record)
-					}
-					if f.Value != "" {
-						fmt.Fprintf(a.out, " %s", printable(f.Value))
-					}
-					if f.Problem != "" {
-						fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
-					}
-					fmt.Fprintln(a.out)
-				}
-				if r.Problem != "" {
-					fmt.Fprintln(a.out, "problem:", printable(r.Problem))
-				}
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
+			r, err := s.Record(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(r)
 				return nil
-			})
-		},
+			}
+			fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+			for _, f := range r.Fields {
+				fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
+				if f.Record != "" {
+					fmt.Fprintf(a.out, " %s", f.Record)
+				}
+				if f.Value != "" {
+					fmt.Fprintf(a.out, " %s", printable(f.Value))
+				}
+				if f.Problem != "" {
+					fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
+				}
+				fmt.Fprintln(a.out)
+			}
+			if r.Problem != "" {
+				fmt.Fprintln(a.out, "problem:", printable(r.Problem))
+			}
+			return nil
+		}),
 	}
 }
 
@@ -210,24 +218,21 @@ func (a *app) oakGraphCommand() *cobra.Command {
 a line of JSON for each. Where a tar's graph is damaged, the segments are read.`,
 		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				if out != "" {
-					return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
+			if out != "" {
+				return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+			}
+			if !a.json {
+				return writeGraph(ctx, s, a.out)
+			}
+			for e, err := range s.Graph(ctx) {
+				if err != nil {
+					return err
 				}
-				if !a.json {
-					return writeGraph(ctx, s, a.out)
-				}
-				for e, err := range s.Graph(ctx) {
-					if err != nil {
-						return err
-					}
-					a.printJSON(e)
-				}
-				return nil
-			})
-		},
+				a.printJSON(e)
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
 	return cmd
@@ -245,9 +250,9 @@ use stays as it is. What changes is written first and removed last. The store mu
 not be open in another program, which is found out by its lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.oakCleanup(cmd.Context(), args[0], o, dryRun)
-		},
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.oakCleanup(ctx, args[0], o, dryRun)
+		}),
 	}
 	cmd.Flags().IntVar(&o.Retain, "retain", 1, "how many generations to keep; a running Oak keeps 2")
 	cmd.Flags().BoolVar(&o.Tail, "tail", false, "the last compaction was of the tail only")

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -25,12 +25,11 @@ code 1; --missing lists only that, --unused what it has and none of these uses;
 older revisions may.`,
 		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			datastore := a.params["datastore"]
 			if (missing || unused) && datastore == "" {
-				return &usageError{cmd, errors.New("--missing, --unused: expected --datastore")}
+				return usage("--missing, --unused: expected --datastore")
 			}
-			ctx := cmd.Context()
 			o := oak.BlobOptions{Scratch: holdall.NewScratch, Unused: unused}
 			if datastore != "" {
 				var err error
@@ -55,12 +54,9 @@ older revisions may.`,
 					a.out.Flush()
 					a.warn("%d places of the tree cannot be read: what they use is not known", lost)
 				}
-				if absent || lost > 0 {
-					return errNo
-				}
-				return nil
+				return answer(absent || lost > 0)
 			})
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&missing, "missing", false, "only what the data store does not have")
 	cmd.Flags().BoolVar(&unused, "unused", false, "what the data store has and nothing uses")

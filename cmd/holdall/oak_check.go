@@ -25,13 +25,13 @@ the newest one is said. It is an answer of no if that is anything at all, though
 older revision may be good. --fix-journal goes back to that one.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store, and paths if you like"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.Paths = args[1:]
 			if fix && len(o.Paths) > 0 {
-				return &usageError{cmd, errors.New("--fix-journal needs the whole tree: expected no PATH")}
+				return usage("--fix-journal needs the whole tree: expected no PATH")
 			}
-			return a.oakCheck(cmd.Context(), args[0], o, fix)
-		},
+			return a.oakCheck(ctx, args[0], o, fix)
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Head, "head", false, "check the head")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -26,15 +25,15 @@ The new store appears whole or not at all. Its journal has one line; --history
 keeps revisions before that too.`,
 		Example: "  holdall oak compact segmentstore -o compacted\n  holdall oak compact --no-checkpoints segmentstore -o compacted",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if out == "" {
-				return &usageError{cmd, errors.New("-o OUT is missing")}
+				return usage("-o OUT is missing")
 			}
 			if o.History < -1 {
-				return &usageError{cmd, errors.New("--history is how many, or -1 for all")}
+				return usage("--history is how many, or -1 for all")
 			}
-			return a.oakCompact(cmd.Context(), args[0], out, o)
-		},
+			return a.oakCompact(ctx, args[0], out, o)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
 	cmd.Flags().IntVar(&o.History, "history", 0, "how many older revisions to keep; -1 is all")

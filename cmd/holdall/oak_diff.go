@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
 
@@ -23,13 +23,13 @@ exit code is 1 if there are differences.`,
 		Example: `  holdall oak diff segmentstore 2026-11-20T00:00:00Z.. /content
   holdall oak diff --json segmentstore checkpoint:0a1b2c3d-0000-4000-8000-000000000000..head`,
 		Args: args(2, 3, "a store, A..B, and the path of a node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			from, to, ok := strings.Cut(args[1], "..")
 			if !ok || from == "" {
-				return &usageError{cmd, fmt.Errorf("%q: expected two revisions as A..B", args[1])}
+				return usage("%q: expected two revisions as A..B", args[1])
 			}
 			if a.params["revision"]+a.params["checkpoint"] != "" {
-				return &usageError{cmd, errors.New("--revision, --checkpoint: expected A..B alone to say of which revisions")}
+				return usage("--revision, --checkpoint: expected A..B alone to say of which revisions")
 			}
 			if to == "" {
 				to = "head"
@@ -38,7 +38,6 @@ exit code is 1 if there are differences.`,
 			if len(args) == 3 {
 				name = args[2]
 			}
-			ctx := cmd.Context()
 			return a.withOak(ctx, args[0], func(s *oak.Store) error {
 				before, err := s.TreeNamed(ctx, from)
 				if err != nil {
@@ -60,11 +59,8 @@ exit code is 1 if there are differences.`,
 						fmt.Fprintln(a.out, printable(c.String()))
 					}
 				}
-				if found {
-					return errNo
-				}
-				return nil
+				return answer(found)
 			})
-		},
+		}),
 	}
 }

@@ -30,14 +30,13 @@ off. The revision must be the same.`,
   holdall oak export --no-binaries -o all.jsonl segmentstore
   holdall oak export --no-binaries -o all.jsonl --resume segmentstore`,
 		Args: args(1, 2, "a store and the path of a node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
 			case resume && out == "":
-				return &usageError{cmd, errors.New("--resume: expected a file, by -o")}
+				return usage("--resume: expected a file, by -o")
 			case resume && o.After != "":
-				return &usageError{cmd, errors.New("--resume and --after: expected one of them")}
+				return usage("--resume and --after: expected one of them")
 			}
-			ctx := cmd.Context()
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
 				name := "/"
 				if len(args) == 2 {
@@ -51,7 +50,7 @@ off. The revision must be the same.`,
 				}
 				return a.oakExportFile(ctx, t, out, name, o, resume)
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
 	cmd.Flags().IntVar(&o.Depth, "depth", -1, "how many levels below PATH; -1 is all")

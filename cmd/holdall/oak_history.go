@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -21,11 +21,10 @@ Revisions in a row that changed nothing are one line, and so are those that can
 no longer be read, as most old ones after a cleanup.`,
 		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if a.params["revision"]+a.params["checkpoint"] != "" {
-				return &usageError{cmd, errors.New("--revision, --checkpoint: expected none, for all revisions are looked at")}
+				return usage("--revision, --checkpoint: expected none, for all revisions are looked at")
 			}
-			ctx := cmd.Context()
 			return a.withOak(ctx, args[0], func(s *oak.Store) error {
 				for step, err := range s.History(ctx, args[1], o) {
 					if err != nil {
@@ -39,7 +38,7 @@ no longer be read, as most old ones after a cleanup.`,
 				}
 				return nil
 			})
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&o.Last, "last", 0, "how many revisions to look at; 0 is all")
 	cmd.Flags().BoolVar(&o.All, "all", false, "a line for each revision that changed nothing, too")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,12 +23,12 @@ func (a *app) oakImportCommand() *cobra.Command {
 says is lost, or has left out, is not there, and makes the exit code 1.`,
 		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
 		Args:    args(1, 1, "a file, or -"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if out == "" {
-				return &usageError{cmd, errors.New("-o STORE is missing")}
+				return usage("-o STORE is missing")
 			}
-			return a.oakImport(cmd.Context(), args[0], out)
-		},
+			return a.oakImport(ctx, args[0], out)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
 	return cmd

@@ -20,9 +20,9 @@ newest that is whole, with its checkpoints and binaries. Stores that never had a
 checkpoint are recovered too. The old journal is kept beside the new one.`,
 		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.oakRecover(cmd.Context(), args[0], dryRun)
-		},
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.oakRecover(ctx, args[0], dryRun)
+		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
 	return cmd

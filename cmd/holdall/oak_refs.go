@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,21 +19,18 @@ the segment of the newest revision, or of --revision. --paths N looks through th
 tree for N nodes whose records lie in it; records of lists and maps are not looked at.`,
 		Example: "  holdall oak refs --paths 10 segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
-				x, err := t.Referrers(ctx, args[1], nodes)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(x)
-				} else {
-					a.printReferrers(x, nodes > 0)
-				}
-				return a.lostNodes(x.Lost)
-			})
-		},
+		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			x, err := t.Referrers(ctx, args[1], nodes)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(x)
+			} else {
+				a.printReferrers(x, nodes > 0)
+			}
+			return a.lostNodes(x.Lost)
+		}),
 	}
 	cmd.Flags().IntVar(&nodes, "paths", 0, "how many nodes that need it to look for")
 	return cmd

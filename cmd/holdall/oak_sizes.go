@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -19,31 +20,28 @@ their own: bytes of records (nodes, names, texts), of binaries in the store, and
 binaries in a data store. What nodes share counts once, where it is met first.`,
 		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
 		Args:    args(1, 2, "a store and the path of a node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
-				name := "/"
-				if len(args) == 2 {
-					name = args[1]
-				}
-				sum, err := t.Sizes(ctx, name, o)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(sum)
-				} else {
-					fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  path\n", "records", "binaries", "external", "nodes")
-					a.printSizes(sum, 0)
-				}
-				if sum.Lost > 0 {
-					a.out.Flush()
-					a.warn("%d places cannot be read, and are not in the sums", sum.Lost)
-					return errNo
-				}
-				return nil
-			})
-		},
+		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			name := "/"
+			if len(args) == 2 {
+				name = args[1]
+			}
+			sum, err := t.Sizes(ctx, name, o)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				a.printJSON(sum)
+			} else {
+				fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  path\n", "records", "binaries", "external", "nodes")
+				a.printSizes(sum, 0)
+			}
+			if sum.Lost > 0 {
+				a.out.Flush()
+				a.warn("%d places cannot be read, and are not in the sums", sum.Lost)
+				return errNo
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children")
 	cmd.Flags().IntVar(&o.Top, "top", 20, "how many children of a node")

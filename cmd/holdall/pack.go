@@ -202,10 +202,10 @@ func (p *packing) check(a *app, cmd *cobra.Command, inputs []string, f *format.F
 		wrong = "--stdin-name is one name, without folders"
 	}
 	if wrong != "" {
-		return nil, &usageError{cmd, errors.New(wrong)}
+		return nil, usage("%s", wrong)
 	}
 	if err := p.options(a, f); err != nil {
-		return nil, &usageError{cmd, err}
+		return nil, &usageError{err}
 	}
 	return append(inputs, listed...), nil
 }

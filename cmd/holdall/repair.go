@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,12 +36,12 @@ The exit code is 1 if something is lost.`,
   holdall repair --dry-run broken.caf
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if n := btoi(out != "") + btoi(inPlace) + btoi(dryRun); n != 1 {
-				return &usageError{cmd, errors.New("expected one of -o OUT, --in-place and --dry-run")}
+				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
-			return a.repair(cmd.Context(), args[0], out, inPlace, dryRun)
-		},
+			return a.repair(ctx, args[0], out, inPlace, dryRun)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where the result goes")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep it as ARCHIVE.bak")
@@ -88,10 +87,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	} else {
 		a.printRepaired(r)
 	}
-	if plan.Partial {
-		return errNo
-	}
-	return nil
+	return answer(plan.Partial)
 }
 
 func repairedOf(plan holdall.Plan, out string) repairedJSON {

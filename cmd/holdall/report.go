@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
-
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
@@ -18,13 +16,11 @@ import (
 )
 
 // usageError is a command line that makes no sense.
-type usageError struct {
-	cmd *cobra.Command
-	err error
-}
+type usageError struct{ error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func (e *usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // errorJSON is an error for programs.
 type errorJSON struct {
@@ -39,9 +35,6 @@ type errorJSON struct {
 // report writes an error: one line for people, and one for programs if asked.
 func (a *app) report(err error) {
 	line := "holdall: "
-	if u, ok := errors.AsType[*usageError](err); ok && u.cmd.HasParent() {
-		a.verb = u.cmd.Name()
-	}
 	if a.verb != "" && a.verb != "holdall" {
 		line += a.verb + ": "
 	}
@@ -50,7 +43,7 @@ func (a *app) report(err error) {
 		line += a.address + ": "
 	}
 	line += text
-	if h := hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
+	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
 		line += ": " + h
 	}
 	fmt.Fprintln(a.stderr, line)
@@ -144,9 +137,9 @@ func describe(err error) errorJSON {
 
 // hint says what the user could try. The library knows nothing of flags, so
 // advice about them has its one place here.
-func hint(err error) string {
-	if u, ok := errors.AsType[*usageError](err); ok {
-		return "try '" + u.cmd.CommandPath() + " --help'"
+func (a *app) hint(err error) string {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return "try '" + a.path + " --help'"
 	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		switch {

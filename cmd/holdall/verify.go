@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -44,11 +43,11 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bad := false
 			if sums != "" && quick {
-				return &usageError{cmd, errors.New("expected one of --quick and --sums")}
+				return usage("expected one of --quick and --sums")
 			}
 			if from != "" || out != "" || inPlace {
 				if from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != "" {
-					return &usageError{cmd, errors.New("expected one archive with --repair-from, and one of -o OUT and --in-place")}
+					return usage("expected one archive with --repair-from, and one of -o OUT and --in-place")
 				}
 				return a.repairFrom(cmd.Context(), args[0], from, out, inPlace)
 			}
@@ -67,10 +66,7 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
 				}
 				bad = bad || sum.Errors+sum.Warnings > 0
 			}
-			if bad {
-				return errNo
-			}
-			return nil
+			return answer(bad)
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "structure only, no contents")

@@ -54,8 +54,5 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 	} else {
 		a.printRepaired(r.repairedJSON)
 	}
-	if plan.Partial {
-		return errNo
-	}
-	return nil
+	return answer(plan.Partial)
 }
