@@ -226,24 +226,31 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 // be shown in no other.
 func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
 	in, err := a.openBare(ctx, address, false)
-	if a.view != "" {
-		return in, err
-	}
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		f = format.ByName(format.All(), c.Format)
 	} else if err == nil {
 		f = in.Format()
 	}
-	if f == nil || f.Overview == "" {
+	if a.view != "" || f == nil || f.Overview == "" {
 		return in, err
 	}
 	if err == nil {
 		in.Close()
 	}
-	defer func() { a.view = "" }()
-	a.view = f.Overview
+	return a.openView(ctx, address, f.Overview)
+}
+
+// openView opens an archive in a view that the user need not have asked for.
+func (a *app) openView(ctx context.Context, address, view string) (*holdall.Archive, error) {
+	defer func(was string) { a.view = was }(a.view)
+	a.view = view
 	return a.openBare(ctx, address, false)
+}
+
+// line writes what is known of something, by its name.
+func (a *app) line(key, text string, args ...any) {
+	fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(text, args...))
 }
 
 // lookup finds what the user calls name: as it stands, without a slash at its
@@ -366,6 +373,13 @@ func (a *app) use(ctx context.Context, address string, few bool, do func(*holdal
 	}
 	defer a.close(ctx, in)
 	return do(in)
+}
+
+// onArchive is the work of a verb with the archive that its first argument names.
+func (a *app) onArchive(do func(ctx context.Context, in *holdall.Archive, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return do(ctx, in, args[1:]) })
+	})
 }
 
 // tell writes a result: for programs as JSON, or as people read it.

@@ -66,16 +66,13 @@ it, below which there are names. Other contents are what they are.`,
 			if cmd.Flags().Changed("depth") {
 				return usage("--depth: expected --json and the tree of an Oak store")
 			}
-			for _, name := range args[1:] {
+			return all(args[1:], func(name string) error {
 				e, err := lookup(ctx, in, name)
 				if err != nil {
 					return err
 				}
-				if err := a.cat(ctx, in, e, r); err != nil {
-					return err
-				}
-			}
-			return nil
+				return a.cat(ctx, in, e, r)
+			})
 		},
 		ValidArgsFunction: a.completeMembers,
 	}
@@ -96,12 +93,7 @@ func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged boo
 		return err
 	}
 	defer a.close(cmd.Context(), in)
-	for _, name := range args[1:] {
-		if err := a.decode(cmd.Context(), in, name, as); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all(args[1:], func(name string) error { return a.decode(cmd.Context(), in, name, as) })
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {

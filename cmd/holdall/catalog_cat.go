@@ -24,16 +24,13 @@ run of bytes in its archive, nothing else of that is read. Contents are compared
 with digests as 'holdall cat' does.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			for _, path := range args {
+			return all(args, func(path string) error {
 				found, err := newestOf(ctx, c, path)
 				if err != nil {
 					return err
 				}
-				if err := a.catFound(ctx, found, r); err != nil {
-					return err
-				}
-			}
-			return nil
+				return a.catFound(ctx, found, r)
+			})
 		}),
 	}
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
@@ -91,11 +88,7 @@ nothing but the files is read.`,
 			return a.tellExtracted(x.sum)
 		}),
 	}
-	fs := cmd.Flags()
-	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")
-	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
-	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
-	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
+	extractFlags(cmd.Flags(), &dir, &o)
 	return cmd
 }
 

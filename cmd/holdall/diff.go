@@ -66,15 +66,13 @@ func (a *app) printDifference(d holdall.Difference) error {
 		a.printJSON(j)
 		return nil
 	}
-	name := quoteEmpty(format.Escape(d.Name))
-	var err error
+	sign, why := "~", " ("+d.Why+")"
 	switch d.Kind {
 	case holdall.Added:
-		_, err = fmt.Fprintf(a.out, "+ %s\n", name)
+		sign, why = "+", ""
 	case holdall.Removed:
-		_, err = fmt.Fprintf(a.out, "- %s\n", name)
-	default:
-		_, err = fmt.Fprintf(a.out, "~ %s (%s)\n", name, d.Why)
+		sign, why = "-", ""
 	}
+	_, err := fmt.Fprintf(a.out, "%s %s%s\n", sign, quoteEmpty(format.Escape(d.Name)), why)
 	return err
 }

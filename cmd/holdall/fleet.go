@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (a *app) queueFlag(cmd *cobra.Command) {
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its
 // chunks, nil for nothing.
-func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+func (a *app) withFleet(ctx context.Context, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
@@ -92,18 +93,16 @@ that was interrupted is made again, and a source that grows is planned now and t
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
 		Args: args(1, -1, "a source"),
-		RunE: func(cmd *cobra.Command, sources []string) error {
+		RunE: run(func(ctx context.Context, sources []string) error {
 			if s.Target == "" {
 				return usage("-o TARGET is missing")
 			}
-			s.Format, s.ChunkSize = a.format, int64(size)
+			s.Format, s.ChunkSize, s.Param = a.format, int64(size), a.given(format.ToCreate)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
-			s.Param = a.given(format.ToCreate)
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
@@ -112,18 +111,12 @@ that was interrupted is made again, and a source that grows is planned now and t
 					told = p
 				})
 				stop()
-				if a.json && (err == nil || p.Chunks > 0) {
-					a.printJSON(plannedJSON{Plan: p.Plan.Name, Target: format.Escape(p.Plan.Target), Chunks: p.Chunks, Objects: p.Objects, Bytes: p.Bytes, Known: p.Known})
-				} else if err == nil || p.Chunks > 0 {
-					known := ""
-					if p.Known > 0 {
-						known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
-					}
-					fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+				if err == nil || p.Chunks > 0 {
+					a.tellPlanned(p)
 				}
 				return err
 			})
-		},
+		}),
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&s.Target, "output", "o", "", "what the archives are called, but for their numbers: s3://bucket/name.caf")
@@ -147,6 +140,16 @@ type plannedJSON struct {
 	Known   int64  `json:"known"`
 }
 
+func (a *app) tellPlanned(p fleet.Planned) {
+	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known}, func() {
+		known := ""
+		if p.Known > 0 {
+			known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+	})
+}
+
 func (a *app) fleetWorkCommand() *cobra.Command {
 	var o fleet.WorkOptions
 	cmd := &cobra.Command{
@@ -162,18 +165,16 @@ code is 1 if anything was set aside.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, plan []string) error {
-			if o.Workers < 1 {
+		RunE: run(func(ctx context.Context, plan []string) error {
+			switch {
+			case o.Workers < 1:
 				return usage("--workers: expected at least 1, found %d", o.Workers)
-			}
-			if o.Tries < 1 {
+			case o.Tries < 1:
 				return usage("--tries: expected at least 1, found %d", o.Tries)
-			}
-			if o.Lease < time.Second {
+			case o.Lease < time.Second:
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, feed fleet.Feed) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
 				o.Feed = feed
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
@@ -182,35 +183,9 @@ code is 1 if anything was set aside.`,
 					}
 					o.Plan = p.Name
 				}
-				o.Meter = &holdall.Meter{}
-				aside := int64(0)
-				o.Tell = func(e fleet.Event) {
-					for _, m := range e.Left {
-						if m.Outcome == catalog.SetAside {
-							aside++
-						}
-					}
-					a.tellWork(e)
-				}
-				stop := a.showProgress(o.Meter, "packed")
-				sum, err := fleet.Work(ctx, c, o)
-				stop()
-				if a.json {
-					a.printJSON(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes})
-				} else {
-					fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
-				}
-				switch {
-				case err != nil:
-					return err
-				case ctx.Err() != nil:
-					return ctx.Err()
-				case sum.SetAside > 0 || aside > 0:
-					return errNo
-				}
-				return nil
+				return a.fleetWork(ctx, c, o)
 			})
-		},
+		}),
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&o.Workers, "workers", 1, "chunks packed at once")
@@ -229,6 +204,22 @@ type workedJSON struct {
 	SetAside int   `json:"set_aside"`
 	Objects  int64 `json:"objects"`
 	Bytes    int64 `json:"bytes"`
+}
+
+func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOptions) error {
+	o.Meter = &holdall.Meter{}
+	aside := false
+	o.Tell = func(e fleet.Event) {
+		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside })
+		a.tellWork(e)
+	}
+	stop := a.showProgress(o.Meter, "packed")
+	sum, err := fleet.Work(ctx, c, o)
+	stop()
+	a.tell(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes}, func() {
+		fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
+	})
+	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || aside))
 }
 
 // eventJSON is what became of a chunk, a line as it happens.
@@ -480,11 +471,7 @@ there stay, and stay in the catalogue. 'holdall fleet retry' takes it back.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				a.printJSON(map[string]any{"plan": p.Name, "uploads": n})
-			} else {
-				fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name))
-			}
+			a.tell(map[string]any{"plan": p.Name, "uploads": n}, func() { fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name)) })
 			return nil
 		}),
 	}
@@ -498,9 +485,8 @@ func (a *app) fleetRetryCommand() *cobra.Command {
 that were set aside while their chunk was packed are planned again by 'holdall fleet
 plan', like those that changed.`,
 		Args: args(1, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
 				p, err := a.planNamed(ctx, c, args[0])
 				if err != nil {
 					return err
@@ -509,14 +495,12 @@ plan', like those that changed.`,
 				if err != nil {
 					return err
 				}
-				if a.json {
-					a.printJSON(map[string]any{"plan": p.Name, "chunks": n})
-				} else {
+				a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
 					fmt.Fprintf(a.out, "%s: %s due again\n", format.Escape(p.Name), count(int64(n), "chunk"))
-				}
+				})
 				return nil
 			})
-		},
+		}),
 	}
 	a.queueFlag(cmd)
 	return cmd

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,18 +36,12 @@ narrows down the files. The exit code is 1 if nothing matches.`,
 			if err != nil {
 				return &usageError{err}
 			}
-			g.app, g.re, g.match = a, re, matchAll
-			if len(args) == 3 {
-				if g.match, err = globMatcher(args[2], false); err != nil {
-					return &usageError{err}
-				}
+			glob := append(args, "**")[2] // of all, if there is none
+			if g.match, err = globMatcher(glob, false); err != nil {
+				return &usageError{err}
 			}
-			in, err := a.open(ctx, args[0], false)
-			if err != nil {
-				return err
-			}
-			defer a.close(ctx, in)
-			return g.run(ctx, in)
+			g.app, g.re = a, re
+			return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) })
 		}),
 	}
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
@@ -80,10 +75,7 @@ func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 		}
 		return err
 	})
-	if err == nil && (!g.found || g.failed > 0) {
-		err = errNo
-	}
-	return err
+	return cmp.Or(err, answer(!g.found || g.failed > 0))
 }
 
 func (g *grepping) file(e holdall.Entry, content io.Reader) error {

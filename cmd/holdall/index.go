@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -109,21 +109,17 @@ see "holdall cache". --index says which one to use, or none.`,
 				}
 				return err
 			}
-			if a.json {
-				a.printJSON(struct {
-					Path string `json:"path"`
-					holdall.IndexSummary
-				}{store.Redact(shown), sum})
-			} else if !a.quiet {
-				line := fmt.Sprintf("%s: %s, an index of %s", store.Redact(shown), count(sum.Entries, "entry"), a.humanSize(sum.Index))
-				if chunk != 0 {
-					line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
-				}
-				if sum.Unproven > 0 {
-					line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
-				}
-				fmt.Fprintln(a.stderr, line)
+			line := fmt.Sprintf("%s: %s, an index of %s", store.Redact(shown), count(sum.Entries, "entry"), a.humanSize(sum.Index))
+			if chunk != 0 {
+				line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
 			}
+			if sum.Unproven > 0 {
+				line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
+			}
+			a.say(struct {
+				Path string `json:"path"`
+				holdall.IndexSummary
+			}{store.Redact(shown), sum}, "%s\n", line)
 			return answer(sum.Unproven > 0)
 		}),
 	}
@@ -156,24 +152,14 @@ or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.
 		Short: "List the indexes that are kept, what was used last first",
 		Args:  args(0, 0, "nothing"),
 		RunE: folder(func(cmd *cobra.Command, f *holdall.IndexFolder) error {
-			all, err := f.List(cmd.Context())
-			if err != nil {
-				return err
+			kept, err := f.List(cmd.Context())
+			for _, k := range kept {
+				a.tell(k, func() {
+					what := cmp.Or(format.Escape(k.Archive), "(unreadable) "+k.Path)
+					fmt.Fprintf(a.out, "%10s  %s  %10d entries  %s\n", a.humanSize(k.Size), k.Used.UTC().Format(time.DateTime), k.Entries, what)
+				})
 			}
-			for _, k := range all {
-				if a.json {
-					if err := json.NewEncoder(a.out).Encode(k); err != nil {
-						return err
-					}
-					continue
-				}
-				what := format.Escape(k.Archive)
-				if what == "" {
-					what = "(unreadable) " + k.Path
-				}
-				fmt.Fprintf(a.out, "%10s  %s  %10d entries  %s\n", a.humanSize(k.Size), k.Used.UTC().Format(time.DateTime), k.Entries, what)
-			}
-			return nil
+			return err
 		}),
 	}, &cobra.Command{
 		Use:   "clear",
@@ -181,11 +167,11 @@ or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.
 		Args:  args(0, 0, "nothing"),
 		RunE: folder(func(_ *cobra.Command, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
-			if err == nil && a.json {
-				return json.NewEncoder(a.out).Encode(map[string]int64{"removed": int64(n), "bytes": bytes})
-			}
-			if err == nil && !a.quiet {
-				fmt.Fprintf(a.stderr, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
+			if err == nil {
+				a.say(struct {
+					Bytes   int64 `json:"bytes"`
+					Removed int   `json:"removed"`
+				}{bytes, n}, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
 			}
 			return err
 		}),

@@ -66,12 +66,10 @@ func (a *app) infoCommand() *cobra.Command {
 					i.cannot(err)
 				}
 			}
-			if a.json {
-				a.printJSON(i)
-				return nil
-			}
-			a.printInfo(i)
-			a.printArrays(i.Arrays)
+			a.tell(i, func() {
+				a.printInfo(i)
+				a.printArrays(i.Arrays)
+			})
 			return nil
 		}),
 	}
@@ -107,10 +105,7 @@ func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error
 
 // arrays finds the arrays of an archive by its keys.
 func (a *app) arrays(ctx context.Context, address string) ([]*arrayJSON, error) {
-	was := a.view
-	a.view = zarrView
-	defer func() { a.view = was }()
-	keys, err := a.openBare(ctx, address, false)
+	keys, err := a.openView(ctx, address, zarrView)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +170,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 }
 
 func (a *app) printInfo(i *infoJSON) {
-	line := func(key, format string, args ...any) {
-		fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(format, args...))
-	}
+	line := a.line
 	line("format", "%s (%s) %s", i.Format, i.Title, i.Version)
 	if len(i.Views) > 0 {
 		line("views", "%s", strings.Join(i.Views, ", "))

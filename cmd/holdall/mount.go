@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -144,16 +145,12 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		trees = append(trees, t)
 	}
 	a.address = "" // of none in particular from here on
-	var logs slog.Handler = slog.NewTextHandler(logTo, nil)
-	if a.json {
-		logs = slog.NewJSONHandler(logTo, nil)
-	}
 	source := store.Redact(addresses[0])
 	if len(addresses) > 1 {
 		source = "holdall"
 	}
 	m, err := mount.New(dir, trees, mount.Options{
-		Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(logs),
+		Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(a.logTo(logTo)),
 	})
 	if err != nil {
 		opened()
@@ -168,11 +165,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		if len(addresses) > 1 {
 			at = strings.TrimSuffix(dir, "/") + "/" + trees[i].Name
 		}
-		if a.json {
-			a.printJSON(mountedJSON{store.Redact(address), at})
-		} else if !a.quiet {
-			fmt.Fprintf(a.stderr, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
-		}
+		a.say(mountedJSON{store.Redact(address), at}, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
 	}
 	flushed := a.out.Flush()
 	ready()
@@ -286,7 +279,6 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 	if slices.Contains(addresses, "-") {
 		cmd.Stdin = os.Stdin
 	}
-	var printed bytes.Buffer
 	out, outW, err := os.Pipe() // of which nobody need wait for the end
 	if err != nil {
 		return errors.Join(err, w.Close())
@@ -320,34 +312,18 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 		}
 		if a.json {
 			// One line for each archive, all of which are there.
+			lines := bufio.NewReader(out)
 			for range addresses {
-				line, err := readLine(out)
-				printed.WriteString(line)
+				line, err := lines.ReadString('\n')
+				a.out.WriteString(line)
 				if err != nil {
 					break
 				}
 			}
 		}
-		if _, err := a.out.Write(printed.Bytes()); err != nil {
-			return err
-		}
 		return cmd.Process.Release()
 	case <-ctx.Done():
 		_ = cmd.Process.Signal(os.Interrupt)
 		return errors.Join(context.Cause(ctx), cmd.Wait())
-	}
-}
-
-// readLine reads a line, and nothing behind it.
-func readLine(r io.Reader) (string, error) {
-	var line []byte
-	var b [1]byte
-	for {
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return string(line), err
-		}
-		if line = append(line, b[0]); b[0] == '\n' {
-			return string(line), nil
-		}
 	}
 }

@@ -128,7 +128,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 }
 
 func (a *app) printSegment(s oak.SegmentInfo) {
-	line := func(key, msg string, args ...any) { fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(msg, args...)) }
+	line := a.line
 	line("segment", "%s", s.ID)
 	line("kind", "%s", s.Kind)
 	line("tar", "%s, %d bytes at %d", s.Tar, s.Size, s.Position)

@@ -37,7 +37,7 @@ The exit code is 1 if something is lost.`,
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			if n := btoi(out != "") + btoi(inPlace) + btoi(dryRun); n != 1 {
+			if one := out != "" && !inPlace && !dryRun || out == "" && inPlace != dryRun; !one {
 				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
 			return a.repair(ctx, args[0], out, inPlace, dryRun)
@@ -49,14 +49,30 @@ The exit code is 1 if something is lost.`,
 	return cmd
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
+	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+		plan, _, err := holdall.Repair(ctx, st, name, a.openOptions(), func(p holdall.Problem) {
+			if !a.json && !a.quiet && p.Severity == format.Error {
+				fmt.Fprintln(a.out, "found "+problemLine(p))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		r := repairedOf(plan, out)
+		if !dryRun {
+			if err := a.carryOut(ctx, st, name, address, plan, &r); err != nil {
+				return err
+			}
+		}
+		a.tell(r, func() { a.printRepaired(r) })
+		return answer(plan.Partial)
+	})
 }
 
-func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
+// locked finds an archive for do, which nobody else may change if it is to be mended in
+// its place.
+func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return err
@@ -68,26 +84,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		}
 		defer unlock()
 	}
-	plan, _, err := holdall.Repair(ctx, st, name, a.openOptions(), func(p holdall.Problem) {
-		if !a.json && !a.quiet && p.Severity == format.Error {
-			fmt.Fprintln(a.out, "found "+problemLine(p))
-		}
-	})
-	if err != nil {
-		return err
-	}
-	r := repairedOf(plan, out)
-	if !dryRun {
-		if err := a.carryOut(ctx, st, name, address, plan, &r); err != nil {
-			return err
-		}
-	}
-	if a.json {
-		a.printJSON(r)
-	} else {
-		a.printRepaired(r)
-	}
-	return answer(plan.Partial)
+	return do(st, name)
 }
 
 func repairedOf(plan holdall.Plan, out string) repairedJSON {

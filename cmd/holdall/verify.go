@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -100,17 +102,14 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 		a.printJSON(verifiedJSON{shownAddress, sum})
 		return sum, nil
 	}
-	verdict := "sound"
-	switch {
-	case sum.Errors > 0:
-		verdict = count(sum.Errors, "error")
-		if sum.Warnings > 0 {
-			verdict += ", " + count(sum.Warnings, "warning")
-		}
-	case sum.Warnings > 0:
-		verdict = count(sum.Warnings, "warning")
+	var found []string
+	if sum.Errors > 0 {
+		found = append(found, count(sum.Errors, "error"))
 	}
-	line := fmt.Sprintf("%s: %s; %s", shownAddress, verdict, count(sum.Entries, "entry"))
+	if sum.Warnings > 0 {
+		found = append(found, count(sum.Warnings, "warning"))
+	}
+	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), "sound"), count(sum.Entries, "entry"))
 	if !quick {
 		line += fmt.Sprintf(", %s compared with digests", a.humanSize(sum.Bytes))
 	}

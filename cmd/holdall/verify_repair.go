@@ -16,43 +16,30 @@ type healedJSON struct {
 
 // repairFrom mends an archive by another copy of it.
 func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace bool) error {
-	st, name, err := a.locate(ctx, address)
-	if err != nil {
-		return err
-	}
-	if inPlace {
-		unlock, err := a.lockStore(st, name)
+	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+		mirror, mirrorName, err := store.OpenAddress(ctx, from)
 		if err != nil {
 			return err
 		}
-		defer unlock()
-	}
-	mirror, mirrorName, err := store.OpenAddress(ctx, from)
-	if err != nil {
-		return err
-	}
-	o := a.openOptions()
-	o.Index = a.useIndex()
-	o.Index.Folder = nil // it has no digests
-	m := &holdall.Meter{}
-	stop := a.showProgress(m, "checked")
-	plan, sum, held, err := holdall.RepairFrom(ctx, st, name, o, mirror, mirrorName, m)
-	stop()
-	if err != nil {
-		return err
-	}
-	defer held.Close()
-	r := healedJSON{repairedOf(plan, out), sum}
-	if r.Changed {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
-	}
-	if err := a.carryOut(ctx, st, name, address, plan, &r.repairedJSON); err != nil {
-		return err
-	}
-	if a.json {
-		a.printJSON(r)
-	} else {
-		a.printRepaired(r.repairedJSON)
-	}
-	return answer(plan.Partial)
+		o := a.openOptions()
+		o.Index = a.useIndex()
+		o.Index.Folder = nil // it has no digests
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "checked")
+		plan, sum, held, err := holdall.RepairFrom(ctx, st, name, o, mirror, mirrorName, m)
+		stop()
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+		r := healedJSON{repairedOf(plan, out), sum}
+		if r.Changed {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
+		}
+		if err := a.carryOut(ctx, st, name, address, plan, &r.repairedJSON); err != nil {
+			return err
+		}
+		a.tell(r, func() { a.printRepaired(r.repairedJSON) })
+		return answer(plan.Partial)
+	})
 }
