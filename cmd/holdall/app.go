@@ -352,6 +352,14 @@ func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, for
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// argOr is an argument that may be left out.
+func argOr(args []string, i int, usual string) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return usual
+}
+
 // run is the work of a verb.
 func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), args) }

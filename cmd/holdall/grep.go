@@ -36,8 +36,7 @@ narrows down the files. The exit code is 1 if nothing matches.`,
 			if err != nil {
 				return &usageError{err}
 			}
-			glob := append(args, "**")[2] // of all, if there is none
-			if g.match, err = globMatcher(glob, false); err != nil {
+			if g.match, err = globMatcher(argOr(args, 2, "**"), false); err != nil {
 				return &usageError{err}
 			}
 			g.app, g.re = a, re

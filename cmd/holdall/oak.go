@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -46,20 +47,22 @@ var oakHints = map[string]string{
 	"oak external-blob":   "--datastore says where the contents are",
 }
 
-// withOak opens a segment store, and closes it when do has done its work.
-func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) error) error {
-	s, done, err := a.openOak(ctx, address, false)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), done())
+// withOak opens a segment store for do, under its lock if it is to be changed.
+func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
+	return a.locked(ctx, address, change, func(st store.Store, name string) error {
+		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(s), s.Close())
+	})
 }
 
 // onStore is the work of a verb with a segment store, onTree with the tree of one that
 // the flags say.
 func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
-		return a.withOak(ctx, args[0], func(s *oak.Store) error { return do(ctx, s, args) })
+		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })
 	})
 }
 
@@ -67,30 +70,6 @@ func (a *app) onTree(do func(ctx context.Context, t *oak.Tree, args []string) er
 	return run(func(ctx context.Context, args []string) error {
 		return a.withTree(ctx, args[0], func(t *oak.Tree) error { return do(ctx, t, args) })
 	})
-}
-
-// openOak opens a segment store, under its lock if it is to be changed. It must be done
-// with.
-func (a *app) openOak(ctx context.Context, address string, change bool) (_ *oak.Store, done func() error, err error) {
-	st, name, err := a.locate(ctx, address)
-	if err != nil {
-		return nil, nil, err
-	}
-	unlock := func() {}
-	if change {
-		if unlock, err = a.lockStore(st, name); err != nil {
-			return nil, nil, err
-		}
-	}
-	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
-	if err != nil {
-		unlock()
-		return nil, nil, err
-	}
-	return s, func() error {
-		defer unlock()
-		return s.Close()
-	}, nil
 }
 
 func (a *app) oakSegmentCommand() *cobra.Command {
@@ -106,11 +85,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				a.printJSON(info)
-			} else {
-				a.printSegment(info)
-			}
+			a.tell(info, func() { a.printSegment(info) })
 			if !dump {
 				return nil
 			}
@@ -126,6 +101,9 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
 	return cmd
 }
+
+// notThere is said of a segment instead of its tar.
+const notThere = "which is not there"
 
 func (a *app) printSegment(s oak.SegmentInfo) {
 	line := a.line
@@ -151,11 +129,7 @@ func (a *app) printSegment(s oak.SegmentInfo) {
 		fmt.Fprintf(a.out, "\nrefers to\n")
 	}
 	for _, r := range s.References {
-		where := r.Tar
-		if where == "" {
-			where = "which is not there"
-		}
-		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, where)
+		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, cmp.Or(r.Tar, notThere))
 	}
 	if len(s.Types) > 0 {
 		fmt.Fprintf(a.out, "\nrecords\n")
@@ -183,27 +157,13 @@ func (a *app) oakRecordCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				a.printJSON(r)
-				return nil
-			}
-			fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
-			for _, f := range r.Fields {
-				fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
-				if f.Record != "" {
-					fmt.Fprintf(a.out, " %s", f.Record)
+			a.tell(r, func() {
+				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+				for _, f := range r.Fields {
+					fmt.Fprintf(a.out, "%8d  %-18s%s%s%s\n", f.Position, f.Name, ifAny(" %s", f.Record), ifAny(" %s", f.Value), ifAny(" (%s)", f.Problem))
 				}
-				if f.Value != "" {
-					fmt.Fprintf(a.out, " %s", printable(f.Value))
-				}
-				if f.Problem != "" {
-					fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
-				}
-				fmt.Fprintln(a.out)
-			}
-			if r.Problem != "" {
-				fmt.Fprintln(a.out, "problem:", printable(r.Problem))
-			}
+				fmt.Fprint(a.out, ifAny("problem: %s\n", r.Problem))
+			})
 			return nil
 		}),
 	}
@@ -251,7 +211,7 @@ not be open in another program, which is found out by its lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.oakCleanup(ctx, args[0], o, dryRun)
+			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakCleanup(ctx, s, o, dryRun) })
 		}),
 	}
 	cmd.Flags().IntVar(&o.Retain, "retain", 1, "how many generations to keep; a running Oak keeps 2")
@@ -260,12 +220,7 @@ not be open in another program, which is found out by its lock.`,
 	return cmd
 }
 
-func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptions, dryRun bool) (err error) {
-	s, done, err := a.openOak(ctx, address, !dryRun)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
+func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions, dryRun bool) error {
 	c, err := s.PlanCleanup(ctx, o)
 	if err != nil {
 		return err
@@ -280,21 +235,23 @@ func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptio
 		return nil
 	}
 	for _, t := range slices.Backward(c.Tars) {
-		what := strings.ReplaceAll(t.Action, "-", " ")
-		if t.NewName != "" {
-			what += " as " + t.NewName
-		}
+		what := strings.ReplaceAll(t.Action, "-", " ") + ifAny(" as %s", t.NewName)
 		fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
 	}
-	for _, n := range c.Notes {
-		fmt.Fprintln(a.out, "note: "+printable(n))
-	}
+	a.notes(c.Notes)
 	verb := "freed"
 	if dryRun {
 		verb = "would be freed"
 	}
 	fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
 	return nil
+}
+
+// notes are lines below a result.
+func (a *app) notes(list []string) {
+	for _, n := range list {
+		fmt.Fprintln(a.out, "note: "+printable(n))
+	}
 }
 
 // lockStore takes the lock by which Oak knows that nobody else writes a segment store.

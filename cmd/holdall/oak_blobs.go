@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -39,22 +40,19 @@ older revisions may.`,
 			}
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
 				absent, lost := false, int64(0)
-				for b, err := range t.Blobs(ctx, o, &lost) {
-					if err != nil {
-						return err
-					}
+				err := each(t.Blobs(ctx, o, &lost), func(b oak.Blob) error {
 					used := b.Uses > 0
 					absent = absent || used && b.Problem != ""
-					if (missing || unused) && !(missing && used && b.Problem != "" || unused && !used) {
-						continue
+					if !missing && !unused || missing && used && b.Problem != "" || unused && !used {
+						a.tell(b, func() { a.printBlob(b) })
 					}
-					a.printBlob(b)
-				}
-				if lost > 0 {
+					return nil
+				})
+				if err == nil && lost > 0 {
 					a.out.Flush()
 					a.warn("%d places of the tree cannot be read: what they use is not known", lost)
 				}
-				return answer(absent || lost > 0)
+				return cmp.Or(err, answer(absent || lost > 0))
 			})
 		}),
 	}
@@ -64,22 +62,11 @@ older revisions may.`,
 }
 
 func (a *app) printBlob(b oak.Blob) {
-	if a.json {
-		a.printJSON(b)
-		return
-	}
 	name := b.ID
 	if b.Uses == 0 {
 		name = b.Object
 	}
-	fmt.Fprintf(a.out, "%s  %s  %d", printable(name), a.humanSize(b.Length), b.Uses)
-	if b.Path != "" {
-		fmt.Fprintf(a.out, "  %s", printable(b.Path))
-	}
-	if b.Problem != "" {
-		fmt.Fprintf(a.out, " (%s)", printable(b.Problem))
-	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintf(a.out, "%s  %s  %d%s%s\n", printable(name), a.humanSize(b.Length), b.Uses, ifAny("  %s", b.Path), ifAny(" (%s)", b.Problem))
 }
 
 // besides is an address as the view tree takes that of a data store: a path is from

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -30,7 +29,7 @@ older revision may be good. --fix-journal goes back to that one.`,
 			if fix && len(o.Paths) > 0 {
 				return usage("--fix-journal needs the whole tree: expected no PATH")
 			}
-			return a.oakCheck(ctx, args[0], o, fix)
+			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
 		}),
 	}
 	f := cmd.Flags()
@@ -48,12 +47,7 @@ type checkedJSON struct {
 	Fixed *oak.JournalChange `json:"fixed,omitempty"`
 }
 
-func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, fix bool) (err error) {
-	s, done, err := a.openOak(ctx, address, fix)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
+func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fix bool) error {
 	r, err := s.Check(ctx, o)
 	if err != nil {
 		return err
@@ -70,15 +64,8 @@ func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, 
 		}
 		said.Fixed = &c
 	}
-	if a.json {
-		a.printJSON(said)
-	} else {
-		a.printChecked(said, o.Last > 0)
-	}
-	if r.Whole || said.Fixed != nil {
-		return nil
-	}
-	return errNo
+	a.tell(said, func() { a.printChecked(said, o.Last > 0) })
+	return answer(!r.Whole && said.Fixed == nil)
 }
 
 // mostPrinted is how many losses people read.
@@ -159,9 +146,7 @@ func (a *app) printBehind(c checkedJSON) {
 	lines := count(int64(c.Good.Newer), "newer revision")
 	if c.Fixed != nil {
 		fmt.Fprintf(a.out, "the journal ends there now; %s has the %s\n", c.Fixed.Backup, lines)
-		for _, n := range c.Fixed.Notes {
-			fmt.Fprintln(a.out, "note: "+n)
-		}
+		a.notes(c.Fixed.Notes)
 		return
 	}
 	span := ""
@@ -174,12 +159,7 @@ func (a *app) printBehind(c checkedJSON) {
 	fmt.Fprintf(a.out, "--fix-journal goes back there, which loses %s%s\n", lines, span)
 }
 
-func inCheckpoint(name string) string {
-	if name == "" {
-		return ""
-	}
-	return "checkpoint " + name + " "
-}
+func inCheckpoint(name string) string { return ifAny("checkpoint %s ", name) }
 
 func timeIn(t *time.Time) string {
 	if t == nil {

@@ -49,7 +49,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 	m := &holdall.Meter{}
 	o.Progress = func(nodes int64) { m.Add(nodes, 0) }
 	var c oak.Compaction
-	err = a.withOak(ctx, address, func(s *oak.Store) error {
+	err = a.withOak(ctx, address, false, func(s *oak.Store) error {
 		defer a.showProgress(m, "compacted")()
 		write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
 			c, err = s.Compact(ctx, to, name, o)
@@ -65,9 +65,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 		a.printJSON(c)
 		return nil
 	}
-	for _, n := range c.Notes {
-		fmt.Fprintln(a.out, "note: "+printable(n))
-	}
+	a.notes(c.Notes)
 	fmt.Fprintf(a.out, "%s: %s of %s; %s before, %s now\n", out, count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After))
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,35 +32,22 @@ exit code is 1 if there are differences.`,
 			if a.params["revision"]+a.params["checkpoint"] != "" {
 				return usage("--revision, --checkpoint: expected A..B alone to say of which revisions")
 			}
-			if to == "" {
-				to = "head"
-			}
-			name := "/"
-			if len(args) == 3 {
-				name = args[2]
-			}
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
+			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
 				before, err := s.TreeNamed(ctx, from)
 				if err != nil {
 					return err
 				}
-				after, err := s.TreeNamed(ctx, to)
+				after, err := s.TreeNamed(ctx, cmp.Or(to, "head"))
 				if err != nil {
 					return err
 				}
 				found := false
-				for c, err := range before.Changes(ctx, after, name) {
-					if err != nil {
-						return err
-					}
+				err = each(before.Changes(ctx, after, argOr(args, 2, "/")), func(c oak.Change) error {
 					found = true
-					if a.json {
-						a.printJSON(c)
-					} else {
-						fmt.Fprintln(a.out, printable(c.String()))
-					}
-				}
-				return answer(found)
+					a.tell(c, func() { fmt.Fprintln(a.out, printable(c.String())) })
+					return nil
+				})
+				return cmp.Or(err, answer(found))
 			})
 		}),
 	}

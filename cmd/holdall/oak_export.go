@@ -38,10 +38,7 @@ off. The revision must be the same.`,
 				return usage("--resume and --after: expected one of them")
 			}
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
-				name := "/"
-				if len(args) == 2 {
-					name = args[1]
-				}
+				name := argOr(args, 1, "/")
 				if out == "" {
 					return a.oakExport(ctx, t, a.out, name, o)
 				}
@@ -62,7 +59,7 @@ off. The revision must be the same.`,
 
 // withTree opens the tree of a store that the flags say.
 func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) error) error {
-	return a.withOak(ctx, address, func(s *oak.Store) error {
+	return a.withOak(ctx, address, false, func(s *oak.Store) error {
 		t, err := s.Tree(ctx, a.openOptions().Param)
 		if err != nil {
 			return err

@@ -25,18 +25,11 @@ no longer be read, as most old ones after a cleanup.`,
 			if a.params["revision"]+a.params["checkpoint"] != "" {
 				return usage("--revision, --checkpoint: expected none, for all revisions are looked at")
 			}
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				for step, err := range s.History(ctx, args[1], o) {
-					if err != nil {
-						return err
-					}
-					if a.json {
-						a.printJSON(step)
-					} else {
-						a.printStep(step)
-					}
-				}
-				return nil
+			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
+				return each(s.History(ctx, args[1], o), func(step oak.Step) error {
+					a.tell(step, func() { a.printStep(step) })
+					return nil
+				})
 			})
 		}),
 	}
@@ -50,10 +43,7 @@ func (a *app) printStep(s oak.Step) {
 	if s.Revisions > 1 {
 		fmt.Fprintf(a.out, " in %d revisions, down to %s", s.Revisions, s.Oldest)
 	}
-	if s.Lost != "" {
-		fmt.Fprintf(a.out, ": %s", printable(s.Lost))
-	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.out, ifAny(": %s", s.Lost))
 	for _, list := range []struct {
 		of    string
 		names []oak.NameChange

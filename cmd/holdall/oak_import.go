@@ -56,11 +56,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	if _, err := holdall.Apply(ctx, nil, "", holdall.Plan{Build: write}, st, name); err != nil {
 		return err
 	}
-	if a.json {
-		a.printJSON(done)
-	} else {
-		fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes))
-	}
+	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })
 	if done.Lost+done.Omitted > 0 {
 		a.warn("%d lost, and %d left out, by what the export says", done.Lost, done.Omitted)
 		return errNo

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ checkpoint are recovered too. The old journal is kept beside the new one.`,
 		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.oakRecover(ctx, args[0], dryRun)
+			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakRecover(ctx, s, dryRun) })
 		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
@@ -34,12 +33,7 @@ type recoveredJSON struct {
 	Written *oak.JournalChange `json:"written,omitempty"`
 }
 
-func (a *app) oakRecover(ctx context.Context, address string, dryRun bool) (err error) {
-	s, done, err := a.openOak(ctx, address, !dryRun)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
+func (a *app) oakRecover(ctx context.Context, s *oak.Store, dryRun bool) error {
 	j, err := s.PlanJournal(ctx, oak.RecoverOptions{})
 	said := recoveredJSON{RecoveredJournal: j}
 	if err == nil && !dryRun {
@@ -49,12 +43,8 @@ func (a *app) oakRecover(ctx context.Context, address string, dryRun bool) (err 
 		}
 		said.Written = &c
 	}
-	switch {
-	case j == nil:
-	case a.json:
-		a.printJSON(said)
-	default:
-		a.printRecovered(said)
+	if j != nil {
+		a.tell(said, func() { a.printRecovered(said) })
 	}
 	return err
 }
@@ -69,21 +59,15 @@ func (a *app) printRecovered(r recoveredJSON) {
 	if r.Skipped > 0 {
 		fmt.Fprintf(a.out, "%s passed over: damaged, or without a time\n", count(int64(r.Skipped), "segment"))
 	}
-	for _, n := range r.Notes {
-		fmt.Fprintln(a.out, "note: "+n)
-	}
+	a.notes(r.Notes)
 	if r.Lines == 0 {
 		return
 	}
 	verb := "would be "
 	if r.Written != nil {
 		verb = ""
-		if r.Written.Backup != "" {
-			fmt.Fprintf(a.out, "the old journal is %s\n", r.Written.Backup)
-		}
-		for _, n := range r.Written.Notes {
-			fmt.Fprintln(a.out, "note: "+n)
-		}
+		fmt.Fprint(a.out, ifAny("the old journal is %s\n", r.Written.Backup))
+		a.notes(r.Written.Notes)
 	}
 	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
 }

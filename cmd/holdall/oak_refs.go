@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,11 +25,7 @@ tree for N nodes whose records lie in it; records of lists and maps are not look
 			if err != nil {
 				return err
 			}
-			if a.json {
-				a.printJSON(x)
-			} else {
-				a.printReferrers(x, nodes > 0)
-			}
+			a.tell(x, func() { a.printReferrers(x, nodes > 0) })
 			return a.lostNodes(x.Lost)
 		}),
 	}
@@ -37,11 +34,7 @@ tree for N nodes whose records lie in it; records of lists and maps are not look
 }
 
 func (a *app) printReferrers(x oak.Referrers, nodes bool) {
-	where := x.Tar
-	if where == "" {
-		where = "which is not there"
-	}
-	fmt.Fprintf(a.out, "%s  %s\n\nreferred to by %d segments\n", x.Segment, where, len(x.Direct)+x.More)
+	fmt.Fprintf(a.out, "%s  %s\n\nreferred to by %d segments\n", x.Segment, cmp.Or(x.Tar, notThere), len(x.Direct)+x.More)
 	for _, d := range x.Direct {
 		fmt.Fprintf(a.out, "  %s  %s\n", d.Segment, d.Tar)
 	}

@@ -21,20 +21,14 @@ binaries in a data store. What nodes share counts once, where it is met first.`,
 		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
-			name := "/"
-			if len(args) == 2 {
-				name = args[1]
-			}
-			sum, err := t.Sizes(ctx, name, o)
+			sum, err := t.Sizes(ctx, argOr(args, 1, "/"), o)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				a.printJSON(sum)
-			} else {
+			a.tell(sum, func() {
 				fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  path\n", "records", "binaries", "external", "nodes")
 				a.printSizes(sum, 0)
-			}
+			})
 			if sum.Lost > 0 {
 				a.out.Flush()
 				a.warn("%d places cannot be read, and are not in the sums", sum.Lost)

@@ -237,6 +237,14 @@ func problemLine(p holdall.Problem) string {
 	return fmt.Sprintf("%s [%s, %s]", s, cmp.Or(p.Class, string(p.Code)), where)
 }
 
+// ifAny is a text with what is shown in it, or nothing if that is empty.
+func ifAny(text, shown string) string {
+	if shown == "" {
+		return ""
+	}
+	return fmt.Sprintf(text, printable(shown))
+}
+
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
 // tellProblem writes a finding where results go.
