@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -97,15 +96,12 @@ func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged boo
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {
-	var err error
-	if !r.set {
-		err = in.WriteContent(ctx, a.out, e)
-	} else {
-		err = catRange(ctx, a.out, in, e, r)
+	write := in.WriteContent
+	if r.set {
+		write = func(ctx context.Context, w io.Writer, e holdall.Entry) error { return catRange(ctx, w, in, e, r) }
 	}
-	_, wrong := errors.AsType[*holdall.DigestError](err)
-	_, unproven := errors.AsType[*holdall.ProofError](err)
-	if wrong || unproven {
+	err := write(ctx, a.out, e)
+	if is[*holdall.DigestError](err) || is[*holdall.ProofError](err) {
 		a.out.Flush()
 		a.report(err)
 		return errNo

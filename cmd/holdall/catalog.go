@@ -123,16 +123,14 @@ what is in it; any other file is left as it is.`,
 					err = c.Close()
 				}
 			}
-			switch shownAddress := shownCatalog(address); {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				a.printJSON(map[string]any{"catalog": shownAddress, "made": made})
-			case made:
-				fmt.Fprintf(a.out, "%s: made\n", shownAddress)
-			default:
-				fmt.Fprintf(a.out, "%s: is there already\n", shownAddress)
 			}
+			shown, did := shownCatalog(address), "is there already"
+			if made {
+				did = "made"
+			}
+			a.tell(map[string]any{"catalog": shown, "made": made}, func() { fmt.Fprintf(a.out, "%s: %s\n", shown, did) })
 			return nil
 		}),
 	}
@@ -241,28 +239,26 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 		}
 		s.Verified = time.Now().UTC()
 	}
-	if s.In == nil {
-		if verify {
-			if err := c.Verified(ctx, s.ID, s.Verified); err != nil {
-				return err
+	did := "unchanged"
+	switch {
+	case s.In == nil && verify:
+		err = c.Verified(ctx, s.ID, s.Verified)
+	case s.In != nil:
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "added")
+		var done []catalog.Added
+		done, err = c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+		if stop(); err == nil {
+			s.Archive, did = done[0].Archive, "added"
+			if done[0].Replaced.ID != 0 {
+				did = "replaced"
 			}
 		}
-		a.tellAdded("unchanged", s.Archive)
-		return nil
 	}
-	m := &holdall.Meter{}
-	stop := a.showProgress(m, "added")
-	done, err := c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
-	stop()
-	if err != nil {
-		return err
+	if err == nil {
+		a.tellAdded(did, s.Archive)
 	}
-	did := "added"
-	if done[0].Replaced.ID != 0 {
-		did = "replaced"
-	}
-	a.tellAdded(did, done[0].Archive)
-	return nil
+	return err
 }
 
 // locateCatalogued finds an archive that a catalogue is to know, or knows.
@@ -274,14 +270,10 @@ func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store
 }
 
 func (a *app) tellAdded(did string, x catalog.Archive) {
-	if a.json {
-		a.printJSON(struct {
-			Did string `json:"did"`
-			archiveJSON
-		}{did, archiveAsJSON(x)})
-	} else {
-		fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry"))
-	}
+	a.tell(struct {
+		Did string `json:"did"`
+		archiveJSON
+	}{did, archiveAsJSON(x)}, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry")) })
 }
 
 // recordPacked records what a pack wrote, all chunks of it together.
@@ -347,17 +339,15 @@ func (a *app) catalogFindCommand() *cobra.Command {
 }
 
 func (a *app) tellFound(f catalog.Found, newest bool) {
-	if a.json {
-		j := locationAsJSON(f.Location)
-		j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
-		a.printJSON(j)
-		return
-	}
-	where := "in pieces"
-	if f.Raw {
-		where = "at " + strconv.FormatInt(f.Off, 10)
-	}
-	fmt.Fprintf(a.out, "%s: %s, %s, %s\n", format.Escape(f.In.Address), quoteEmpty(format.Escape(f.Path)), a.humanSize(f.Size), where)
+	j := locationAsJSON(f.Location)
+	j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
+	a.tell(j, func() {
+		where := "in pieces"
+		if f.Raw {
+			where = fmt.Sprintf("at %d", f.Off)
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s, %s\n", j.Archive, quoteEmpty(j.Path), a.humanSize(f.Size), where)
+	})
 }
 
 func (a *app) catalogListCommand() *cobra.Command {
@@ -378,12 +368,7 @@ is. Of a file that several archives have, it is the newest. --archives lists the
 				if len(folders) == 0 {
 					folders = []string{"."}
 				}
-				for _, folder := range folders {
-					if err := a.listCatalog(ctx, c, folder, long, recursive); err != nil {
-						return err
-					}
-				}
-				return nil
+				return all(folders, func(folder string) error { return a.listCatalog(ctx, c, folder, long, recursive) })
 			})
 		}),
 	}
@@ -396,11 +381,9 @@ is. Of a file that several archives have, it is the newest. --archives lists the
 func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	all, err := c.Archives(ctx)
 	for _, x := range all {
-		if a.json {
-			a.printJSON(archiveAsJSON(x))
-			continue
-		}
-		fmt.Fprintf(a.out, "%6d  %-10s %10s  %14s  %s  %s\n", x.ID, x.Format, a.humanSize(x.Size), count(x.Entries, "entry"), x.Added.Format(time.DateTime), format.Escape(x.Address))
+		a.tell(archiveAsJSON(x), func() {
+			fmt.Fprintf(a.out, "%6d  %-10s %10s  %14s  %s  %s\n", x.ID, x.Format, a.humanSize(x.Size), count(x.Entries, "entry"), x.Added.Format(time.DateTime), format.Escape(x.Address))
+		})
 	}
 	return err
 }
@@ -409,7 +392,7 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
-	tell := func(l catalog.Location) {
+	tell := func(l catalog.Location) error {
 		shownAny = true
 		switch folder := l.Kind == format.Dir; {
 		case a.json:
@@ -425,30 +408,21 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 		default:
 			fmt.Fprintln(a.out, quoteEmpty(format.Escape(l.Path)))
 		}
+		return nil
 	}
+	var err error
 	if recursive {
-		for l, err := range c.Below(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-			tell(l)
-		}
+		err = each(c.Below(ctx, prefix), tell)
 	} else {
-		for l, err := range c.List(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-			tell(l.Location)
+		err = each(c.List(ctx, prefix), func(l catalog.Listed) error { return tell(l.Location) })
+	}
+	if err == nil && !shownAny && prefix != "" {
+		var found catalog.Found
+		if found, err = newestOf(ctx, c, folder); err == nil {
+			tell(found.Location)
 		}
 	}
-	if !shownAny && prefix != "" {
-		found, err := newestOf(ctx, c, folder)
-		if err != nil {
-			return err
-		}
-		tell(found.Location)
-	}
-	return nil
+	return err
 }
 
 // folderPrefix is what the paths in a folder begin with.
@@ -528,19 +502,16 @@ func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
 	if err != nil {
 		return err
 	}
-	archives := make(map[int64]catalog.Archive, len(all))
+	archives := map[int64]catalog.Archive{}
 	for _, x := range all {
 		archives[x.ID] = x
 	}
-	for l, err := range c.Below(ctx, "") {
-		if err != nil {
-			return err
-		}
+	return each(c.Below(ctx, ""), func(l catalog.Location) error {
 		j := locationAsJSON(l)
 		j.Archive, j.Format = format.Escape(archives[l.Archive].Address), archives[l.Archive].Format
 		a.printJSON(j)
-	}
-	return nil
+		return nil
+	})
 }
 
 // longestSeedPath is how many characters file_path has, where it is a VARCHAR.

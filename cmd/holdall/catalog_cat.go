@@ -124,15 +124,11 @@ func (x *catalogExtraction) run(ctx context.Context, paths []string) error {
 
 // wantBelow wants all that is in a folder; of one that is none, absent is the error.
 func (x *catalogExtraction) wantBelow(ctx context.Context, folder string, absent error) error {
-	for l, err := range x.c.Below(ctx, folderPrefix(folder)) {
-		if err == nil {
-			absent, err = nil, x.want(ctx, l)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return absent
+	err := each(x.c.Below(ctx, folderPrefix(folder)), func(l catalog.Location) error {
+		absent = nil
+		return x.want(ctx, l)
+	})
+	return cmp.Or(err, absent)
 }
 
 func (x *catalogExtraction) want(ctx context.Context, l catalog.Location) error {

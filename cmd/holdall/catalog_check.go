@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,10 +29,8 @@ and the database itself, or those named. The exit code is 1 if anything differs;
 			if err != nil {
 				return err
 			}
-			for _, x := range archives {
-				if err := k.archive(ctx, x); err != nil {
-					return err
-				}
+			if err := all(archives, func(x catalog.Archive) error { return k.archive(ctx, x) }); err != nil {
+				return err
 			}
 			return k.end()
 		}),
@@ -62,19 +61,12 @@ type differenceJSON struct {
 func (k *catalogCheck) differs(what, archive string, path *string, text string, args ...any) {
 	k.differences++
 	d := differenceJSON{Difference: what, Archive: format.Escape(archive), Message: fmt.Sprintf(text, args...)}
-	line := d.Archive
+	line := ifAny("%s: ", d.Archive)
 	if path != nil {
 		d.Path, d.PathHex = shown(*path)
-		line += ": " + quoteEmpty(d.Path)
+		line += quoteEmpty(d.Path) + ": "
 	}
-	if k.app.json {
-		k.app.printJSON(d)
-		return
-	}
-	if line != "" {
-		line += ": "
-	}
-	fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what)
+	k.app.tell(d, func() { fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what) })
 }
 
 // which returns the archives to check. Where all are, the database is, too.
@@ -178,12 +170,7 @@ func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.
 			return nil
 		}
 		holders, err := k.c.Holders(ctx, e.Name)
-		for _, h := range holders {
-			if h.Archive == x.ID {
-				return nil
-			}
-		}
-		if err == nil {
+		if err == nil && !slices.ContainsFunc(holders, func(h catalog.Found) bool { return h.Archive == x.ID }) {
 			k.differs("missing", x.Address, &e.Name, "the catalogue does not have it")
 		}
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 			return
 		}
 		a.out.Flush()
-		a.stderr.Write([]byte("holdall: " + a.verb + ": " + problemLine(p) + "\n"))
+		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, problemLine(p))
 	}
 	return holdall.Extract(ctx, in, root, o)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -120,10 +121,7 @@ func suffix(e holdall.Entry) string {
 
 // longLine is an entry with what the archive keeps of it.
 func (a *app) longLine(e holdall.Entry, modeWidth int) string {
-	mode := map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind]
-	if mode == "" {
-		mode = "-"
-	}
+	mode := cmp.Or(map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind], "-")
 	if e.HasMode {
 		mode += e.Mode.Perm().String()[1:]
 	}

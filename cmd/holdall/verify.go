@@ -2,6 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -118,4 +121,91 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 	}
 	fmt.Fprintln(a.out, line)
 	return sum, nil
+}
+
+// healedJSON says what a repair from another copy did.
+type healedJSON struct {
+	repairedJSON
+	holdall.Healed
+}
+
+// repairFrom mends an archive by another copy of it.
+func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace bool) error {
+	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+		mirror, mirrorName, err := store.OpenAddress(ctx, from)
+		if err != nil {
+			return err
+		}
+		o := a.openOptions()
+		o.Index = a.useIndex()
+		o.Index.Folder = nil // it has no digests
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "checked")
+		plan, sum, held, err := holdall.RepairFrom(ctx, st, name, o, mirror, mirrorName, m)
+		stop()
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+		r := healedJSON{repairedOf(plan, out), sum}
+		if r.Changed {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
+		}
+		if err := a.carryOut(ctx, st, name, address, plan, &r.repairedJSON); err != nil {
+			return err
+		}
+		a.tell(r, func() { a.printRepaired(r.repairedJSON) })
+		return answer(plan.Partial)
+	})
+}
+
+// sumJSON is a file's digest for programs.
+type sumJSON struct {
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Size    int64  `json:"size"`
+	Digest  string `json:"digest"`
+}
+
+// sums writes a line a file, as sha256sum -c and b3sum -c read it.
+func (a *app) sums(cmd *cobra.Command, address, algo string) (bad bool, err error) {
+	ctx := cmd.Context()
+	in, err := a.open(ctx, address, false)
+	if err != nil {
+		return false, err
+	}
+	defer a.close(ctx, in)
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "read")
+	defer stop()
+	return bad, in.Sums(ctx, algo, m, func(e holdall.Entry, d holdall.Digest, err error) error {
+		if err != nil {
+			if !is[*holdall.ExternalError](err) && !errors.Is(err, holdall.ErrDamaged) {
+				return err
+			}
+			bad = true
+			a.report(err)
+			return nil
+		}
+		if a.json {
+			j := sumJSON{Size: e.Size, Digest: d.String()}
+			j.Path, j.PathHex = shown(e.Name)
+			a.printJSON(j)
+			return nil
+		}
+		_, err = a.out.WriteString(sumLine(e.Name, d))
+		return err
+	})
+}
+
+var sumEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+
+// sumLine is a line of a list of checksums. A backslash in front says that some are in
+// the name, for what would end the line.
+func sumLine(name string, d holdall.Digest) string {
+	mark := ""
+	if strings.ContainsAny(name, "\\\n\r") {
+		mark, name = `\`, sumEscapes.Replace(name)
+	}
+	return fmt.Sprintf("%s%s  %s\n", mark, hex.EncodeToString([]byte(d.Sum)), name)
 }
