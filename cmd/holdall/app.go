@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -213,8 +211,8 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	in, err := a.openIn(ctx, st, name, o)
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
-			if len(o.Param) > 0 && !a.several {
-				return nil, &format.ParamError{Format: "a folder", Name: slices.Sorted(maps.Keys(o.Param))[0]}
+			if err := ofAFolder(o.Param); err != nil && !a.several {
+				return nil, err
 			}
 			return holdall.OpenDir(ctx, address) // a folder like any other
 		}
@@ -281,8 +279,8 @@ func (a *app) rootCommand() *cobra.Command {
 converts them, wherever they are: on disk, behind http(s), or in buckets.
 
 An ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
-standard input. Its format is recognised by its bytes; --format names it. Where an
-archive is read, a folder will do as well.`,
+standard input. Its format is recognised by its bytes; --format names it. Where
+an archive is read, a folder will do as well.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md

@@ -17,9 +17,9 @@ func (a *app) browseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
 		Short: "Look into archives in a browser",
-		Long: `Opens the explorer in the system's browser: what is in archives, where it lies, and
-what is wrong with it. It is served at a free port of this machine, to who knows the
-address only, until this is interrupted.
+		Long: `Opens the explorer in the system's browser: what is in archives, where it lies,
+and what is wrong with it. It is served at a free port of this machine, to who
+knows the address only, until this is interrupted.
 
 $HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.`,
 		Example: `  holdall browse docs.caf

@@ -28,11 +28,11 @@ func (a *app) catalogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
 		Short: "Keep a database of which archive has which file, and read by it",
-		Long: `Keeps a catalogue: a database that says which archive has which file, and where in
-it. One file of millions is found by one lookup, and read by one request.
+		Long: `Keeps a catalogue: a database that says which archive has which file, and where
+in it. One file of millions is found by one lookup, and read by one request.
 
-The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder. It may
-be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
+The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder.
+It may be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
 		Example: `  holdall catalog init
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
@@ -186,8 +186,9 @@ func (a *app) catalogAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
 		Short: "Record what is in archives",
-		Long: `Records what is in archives, each whole or not at all. One that is there in the same
-version is left as it is, unless --again; of another version the new replaces the old.`,
+		Long: `Records what is in archives, each whole or not at all. One that is there in the
+same version is left as it is, unless --again; of another version the new
+replaces the old.`,
 		Example: `  holdall catalog add photos-*.caf
   holdall catalog add --verify https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
@@ -313,8 +314,9 @@ func (a *app) catalogFindCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "find PATH...",
 		Short: "Say which archives have a file, the newest first",
-		Long:  `Lists the archives that have a file, the newest first. The exit code is 1 if none has.`,
-		Args:  args(1, -1, "a path"),
+		Long: `Lists the archives that have a file, the newest first. The exit code is 1 if
+none has.`,
+		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			var no error
 			for _, path := range args {
@@ -355,8 +357,9 @@ func (a *app) catalogListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [FOLDER...]",
 		Short: "List what a catalogue has",
-		Long: `Lists one level of all files together, or of the folders named; -R lists all there
-is. Of a file that several archives have, it is the newest. --archives lists these.`,
+		Long: `Lists one level of all files together, or of the folders named; -R lists all
+there is. Of a file that several archives have, it is the newest. --archives
+lists these.`,
 		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
 				return usage("--archives: expected no folders")
@@ -441,8 +444,8 @@ func (a *app) catalogRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm ARCHIVE...",
 		Short: "Forget archives",
-		Long: `Forgets archives and what is in them; the archives themselves stay as they are. The
-exit code is 1 if the catalogue does not know one.`,
+		Long: `Forgets archives and what is in them; the archives themselves stay as they are.
+The exit code is 1 if the catalogue does not know one.`,
 		Args: args(1, -1, "an archive"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			var no error
@@ -484,9 +487,9 @@ func (a *app) catalogExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Write all locations, as CSV or lines of JSON",
 		Long: `Writes where the newest file of each path is: CSV with the columns file_path and
-caf_file_id, which is the archive's number, or with --json lines with all that is
-known. A path that has no place in the CSV ends it: one that is not UTF-8, has a NUL,
-or has more than 512 characters.`,
+caf_file_id, which is the archive's number, or with --json lines with all that
+is known. A path that has no place in the CSV ends it: one that is not UTF-8,
+has a NUL, or has more than 512 characters.`,
 		Args: args(0, 0, "nothing"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, _ []string) error {
 			if a.json {

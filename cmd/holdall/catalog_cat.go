@@ -19,9 +19,9 @@ func (a *app) catalogCatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cat PATH...",
 		Short: "Write files to standard output, wherever they are",
-		Long: `Writes the contents of files to standard output: of each the newest. Where it is one
-run of bytes in its archive, nothing else of that is read. Contents are compared
-with digests as 'holdall cat' does.`,
+		Long: `Writes the contents of files to standard output: of each the newest. Where it is
+one run of bytes in its archive, nothing else of that is read. Contents are
+compared with digests as 'holdall cat' does.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			return all(args, func(path string) error {
@@ -72,9 +72,9 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extract PATH... -C DIR",
 		Short: "Write files to disk, wherever they are",
-		Long: `Writes the newest of the files named, and of those in the folders named, below DIR,
-under the same rules as 'holdall extract'. Of archives that keep no modes and times,
-nothing but the files is read.`,
+		Long: `Writes the newest of the files named, and of those in the folders named, below
+DIR, under the same rules as 'holdall extract'. Of archives that keep no modes
+and times, nothing but the files is read.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			o.Meter = &holdall.Meter{}

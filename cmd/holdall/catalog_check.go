@@ -20,9 +20,10 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [ARCHIVE...]",
 		Short: "Compare a catalogue with what its archives say, both ways",
-		Long: `Compares what the catalogue says with what the archives say, both ways: all of them,
-and the database itself, or those named. The exit code is 1 if anything differs;
-'holdall catalog add --again' mends that. Contents are not read: 'holdall verify' does.`,
+		Long: `Compares what the catalogue says with what the archives say, both ways: all of
+them, and the database itself, or those named. The exit code is 1 if anything
+differs; 'holdall catalog add --again' mends that. Contents are not read:
+'holdall verify' does.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			k := &catalogCheck{app: a, c: c, quick: quick}
 			archives, err := k.which(ctx, args)

@@ -63,6 +63,9 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	}
 	defer in.Close()
 	if to == "dir" || to == "" && isFolderName(p.out) {
+		if err := ofAFolder(p.o.Param); err != nil {
+			return err
+		}
 		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Meter: p.o.Meter})
 	}
 	st, name, err := a.locateOut(ctx, p.out)

@@ -27,12 +27,13 @@ func (a *app) fleetCommand() *cobra.Command {
 		Use:   "fleet",
 		Short: "Pack millions of objects by many workers, each exactly once",
 		Long: `Packs sources of any size into many archives, by any number of workers, on one
-machine or on many. A plan cuts the source into chunks; workers claim them, pack each
-into one archive, and record it in the catalogue. A worker may be killed at any time:
-another goes on with its chunk.
+machine or on many. A plan cuts the source into chunks; workers claim them, pack
+each into one archive, and record it in the catalogue. A worker may be killed at
+any time: another goes on with its chunk.
 
 The plan is kept in the catalogue: --db FILE for the workers of one machine, or
-postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes one.`,
+postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes
+one.`,
 		Example: `  holdall catalog init
   holdall fleet plan s3://photos -o s3://packed/photos.caf --chunk-size 30GB
   holdall fleet work --workers 4
@@ -79,16 +80,18 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
-		Long: `Lists sources, which are folders or addresses of buckets and of what is in them, and
-cuts them into chunks, always in the same way. Each will be an archive: TARGET-00001,
-TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
+		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
+and cuts them into chunks, always in the same way. Each will be an archive:
+TARGET-00001, TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
 
-A data bundle is one archive of many shards. Each chunk is a shard of TARGET, and a last
-one makes the index; what is planned later is a bundle of its own, TARGET-00002.
+A data bundle is one archive of many shards. Each chunk is a shard of TARGET,
+and a last one makes the index; what is planned later is a bundle of its own,
+TARGET-00002.
 
-A plan that is there already gets what is new, in chunks of its own: objects that were
-not there before, that are another version, or that could not be packed. So a plan
-that was interrupted is made again, and a source that grows is planned now and then.`,
+A plan that is there already gets what is new, in chunks of its own: objects
+that were not there before, that are another version, or that could not be
+packed. So a plan that was interrupted is made again, and a source that grows is
+planned now and then.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
@@ -127,6 +130,8 @@ that was interrupted is made again, and a source that grows is planned now and t
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
+	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
+	fs.MarkHidden("index")
 	a.formatFlag(cmd, fs, "format of TARGET, if its name does not tell: ", inParts)
 	return a.takes(format.ToCreate, cmd, inParts...)
 }
@@ -155,13 +160,14 @@ func (a *app) fleetWorkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
 		Short: "Pack chunks until none is left",
-		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left that
-anybody could pack. It may run any number of times at once, here and, with a catalogue
-in PostgreSQL, on other machines. Interrupted, it gives its chunks back.
+		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left
+that anybody could pack. It may run any number of times at once, here and, with
+a catalogue in PostgreSQL, on other machines. Interrupted, it gives its chunks
+back.
 
-A chunk that fails is tried again, later each time; after --tries it is set aside. So
-is an object that cannot be read, while the others of its chunk are packed. The exit
-code is 1 if anything was set aside.`,
+A chunk that fails is tried again, later each time; after --tries it is set
+aside. So is an object that cannot be read, while the others of its chunk are
+packed. The exit code is 1 if anything was set aside.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -281,8 +287,9 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Say how far plans are",
-		Long: `Says how far plans are, all of them or those named: chunks and objects by what became
-of them, who is at work, how fast, and how long the rest takes at that rate.`,
+		Long: `Says how far plans are, all of them or those named: chunks and objects by what
+became of them, who is at work, how fast, and how long the rest takes at that
+rate.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
@@ -301,44 +308,36 @@ of them, who is at work, how fast, and how long the rest takes at that rate.`,
 }
 
 func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
-	var plans []catalog.Plan
-	for _, name := range names {
-		p, err := a.planNamed(ctx, c, name)
-		if err != nil {
+	plans, err := c.Plans(ctx)
+	if len(names) > 0 {
+		plans = nil
+		err = all(names, func(name string) error {
+			p, err := a.planNamed(ctx, c, name)
+			plans = append(plans, p)
 			return err
-		}
-		plans = append(plans, p)
+		})
 	}
-	if len(names) == 0 {
-		var err error
-		if plans, err = c.Plans(ctx); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	for i, p := range plans {
+	gap := ""
+	return all(plans, func(p catalog.Plan) error {
 		s, err := fleet.StatusOf(ctx, c, p)
-		if err != nil {
-			return err
+		if err == nil {
+			a.tell(statusAsJSON(s), func() {
+				fmt.Fprint(a.out, gap)
+				a.tellStatus(s)
+			})
+			gap = "\n"
 		}
-		if a.json {
-			a.printJSON(statusAsJSON(s))
-			continue
-		}
-		if i > 0 {
-			fmt.Fprintln(a.out)
-		}
-		a.tellStatus(s)
-	}
-	return nil
+		return err
+	})
 }
 
 // everywhere is an address that holds wherever a worker is started: a path from the
 // root.
 func everywhere(address string) string {
-	if store.Scheme(address) != "" {
-		return address
-	}
-	if whole, err := filepath.Abs(address); err == nil {
+	if whole, err := filepath.Abs(address); err == nil && store.Scheme(address) == "" {
 		return whole
 	}
 	return address
@@ -353,9 +352,9 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 		}
 	}
 	if err != nil {
-		return p, fmt.Errorf("plan %w", err)
+		err = fmt.Errorf("plan %w", err)
 	}
-	return p, nil
+	return p, err
 }
 
 func (a *app) tellStatus(s fleet.Status) {
@@ -458,9 +457,10 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
 		Short: "End the work on a plan",
-		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at work on
-them notices, and what was sent of their archives is taken away. Archives that are
-there stay, and stay in the catalogue. 'holdall fleet retry' takes it back.`,
+		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at
+work on them notices, and what was sent of their archives is taken away.
+Archives that are there stay, and stay in the catalogue. 'holdall fleet retry'
+takes it back.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			p, err := a.planNamed(ctx, c, args[0])
@@ -481,9 +481,9 @@ func (a *app) fleetRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry PLAN",
 		Short: "Have chunks packed that were set aside or cancelled",
-		Long: `Makes chunks that were set aside or cancelled due again, as if they were new. Objects
-that were set aside while their chunk was packed are planned again by 'holdall fleet
-plan', like those that changed.`,
+		Long: `Makes chunks that were set aside or cancelled due again, as if they were new.
+Objects that were set aside while their chunk was packed are planned again by
+'holdall fleet plan', like those that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {

@@ -73,9 +73,9 @@ opens the archive finds it there, also over HTTP and in buckets, and then reads
 little of either. An index is of one version of an archive: of another it is not
 believed.
 
-With --chunk-digests it has digests of pieces of all contents, too, which are read
-for that: then every read of the archive is compared with them, before a byte is
-handed out. What is damaged gets none, and the exit code is 1.
+With --chunk-digests it has digests of pieces of all contents, too, which are
+read for that: then every read of the archive is compared with them, before a
+byte is handed out. What is damaged gets none, and the exit code is 1.
 
 Archives that take long to open get one by themselves, in a folder for that:
 see "holdall cache". --index says which one to use, or none.`,
@@ -134,8 +134,9 @@ func (a *app) cacheCommand() *cobra.Command {
 		Use:   "cache",
 		Short: "Look at the indexes that are kept, or take them away",
 		Long: `Archives that took long to open get an index, which is kept in a folder:
-$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4 GiB,
-or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.`,
+$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4
+GiB, or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps
+nothing.`,
 		Example: "  holdall cache ls\n  holdall cache clear",
 	}
 	folder := func(do func(cmd *cobra.Command, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/bytemap"
 	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/store"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -44,7 +45,7 @@ as the name's ending says (.svg or .png).`,
 			}
 			switch {
 			case draw != nil:
-				return writeFile(out, func(w io.Writer) error { return draw(m, w) })
+				return writeFile(ctx, out, func(w io.Writer) error { return draw(m, w) })
 			case a.json:
 				return m.JSON(a.out)
 			}
@@ -118,33 +119,21 @@ func mapOf(ctx context.Context, in *holdall.Archive) (*bytemap.Map, error) {
 	return m, failed
 }
 
-// isSpecial reports whether there is something of that name which is written to, and
-// not replaced: a device, a pipe.
-func isSpecial(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && !info.Mode().IsRegular()
-}
-
 // writeFile writes a file that appears whole or not at all.
-func writeFile(name string, write func(io.Writer) error) error {
-	if isSpecial(name) {
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(f), f.Close())
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".holdall-*.tmp")
+func writeFile(ctx context.Context, name string, write func(io.Writer) error) error {
+	st, name, err := store.OpenAddress(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	err = write(f)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	w, err := store.Create(ctx, st, name)
+	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	defer w.Abort()
+	done := write(w)
+	if done != nil && !errors.Is(done, errNo) { // which is a whole answer
+		return done
+	}
+	_, err = w.Commit(ctx)
+	return cmp.Or(err, done)
 }

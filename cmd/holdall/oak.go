@@ -26,9 +26,10 @@ import (
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
-		Short: "What only an Oak segment store has: segments, records, their graph, revisions, nodes",
-		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
-of these. Reading never writes anything beside them, whatever state they are in.`,
+		Short: "What only an Oak segment store has: segments, revisions, nodes",
+		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or
+one of these. Reading never writes anything beside them, whatever state they are
+in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
 		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand())
@@ -77,7 +78,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "segment STORE UUID",
 		Short:   "Show a segment: its header, what it refers to, its records",
-		Long:    "Shows what a segment says of itself and what its tar says of it. --hex adds its bytes.",
+		Long:    "Shows what a segment says of itself and what its tar says of it.",
 		Example: "  holdall oak segment segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
@@ -149,7 +150,7 @@ func (a *app) oakRecordCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "record STORE UUID:NUMBER",
 		Short:   "Take a record apart: its fields, and what they refer to",
-		Long:    "Shows each field of a record, of whatever type, and what it refers to. Damage is said where it is.",
+		Long:    "Shows each field of a record, of whatever type, what it refers to, and damage.",
 		Example: "  holdall oak record segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7:5",
 		Args:    args(2, 2, "a store and the id of a record"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
@@ -174,13 +175,14 @@ func (a *app) oakGraphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph STORE",
 		Short: "Write which segments refer to which, for Graphviz or as JSON",
-		Long: `Writes the graph of all data segments in the language of Graphviz, or with --json
-a line of JSON for each. Where a tar's graph is damaged, the segments are read.`,
+		Long: `Writes the graph of all data segments in the language of Graphviz, or with
+--json a line of JSON for each. Where a tar's graph is damaged, the segments are
+read.`,
 		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
 		Args:    args(1, 1, "a store"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
 			if out != "" {
-				return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+				return writeFile(ctx, out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
 			}
 			if !a.json {
 				return writeGraph(ctx, s, a.out)
@@ -204,10 +206,10 @@ func (a *app) oakCleanupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup STORE",
 		Short: "Remove what compactions left behind",
-		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those of
-old generations, and bulk segments that nothing refers to. A tar that is mostly in
-use stays as it is. What changes is written first and removed last. The store must
-not be open in another program, which is found out by its lock.`,
+		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those
+of old generations, and bulk segments that nothing refers to. A tar that is
+mostly in use stays as it is. What changes is written first and removed last.
+The store must not be open in another program, which is found out by its lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

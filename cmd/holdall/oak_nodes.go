@@ -44,13 +44,13 @@ func (a *app) oakExportCommand() *cobra.Command {
 		Use:   "export STORE [PATH]",
 		Short: "Write nodes as lines of JSON",
 		Long: `Writes a node and all below it as lines of JSON, parents first, one line a node
-with all its properties; what is too long for a line follows in lines of its own.
---revision and --checkpoint say of which tree. Damage is a line that says what is
-lost, and makes the exit code 1.
+with all its properties; what is too long for a line follows in lines of its
+own. --revision and --checkpoint say of which tree. Damage is a line that says
+what is lost, and makes the exit code 1.
 
---after goes on behind a node that was written. -o FILE appears when all is written;
-until then it is FILE.part, with which --resume goes on after the export was broken
-off. The revision must be the same.`,
+--after goes on behind a node that was written. -o FILE appears when all is
+written; until then it is FILE.part, with which --resume goes on after the
+export was broken off. The revision must be the same.`,
 		Example: `  holdall oak export segmentstore /content/site > site.jsonl
   holdall oak export --no-binaries -o all.jsonl segmentstore
   holdall oak export --no-binaries -o all.jsonl --resume segmentstore`,
@@ -68,7 +68,7 @@ off. The revision must be the same.`,
 					return a.oakExport(ctx, t, a.out, name, o)
 				}
 				if isSpecial(out) && !resume {
-					return writeFile(out, func(w io.Writer) error { return a.oakExport(ctx, t, w, name, o) })
+					return writeFile(ctx, out, func(w io.Writer) error { return a.oakExport(ctx, t, w, name, o) })
 				}
 				return a.oakExportFile(ctx, t, out, name, o, resume)
 			})
@@ -91,6 +91,13 @@ func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) e
 		}
 		return do(t)
 	})
+}
+
+// isSpecial reports whether there is something of that name which is written to, and
+// not replaced: a device, a pipe.
+func isSpecial(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.Mode().IsRegular()
 }
 
 // oakExportFile exports into a file, which is called so when it is whole.
@@ -170,8 +177,8 @@ func (a *app) oakImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE -o STORE",
 		Short: "Make a store of lines of JSON, as export writes them",
-		Long: `Makes a new store of what export wrote; FILE - is standard input. What the export
-says is lost, or has left out, is not there, and makes the exit code 1.`,
+		Long: `Makes a new store of what export wrote; FILE - is standard input. What the
+export says is lost, or has left out, is not there, and makes the exit code 1.`,
 		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
 		Args:    args(1, 1, "a file, or -"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -219,12 +226,12 @@ func (a *app) oakDiffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff STORE A..B [PATH]",
 		Short: "Say what changed from one revision to another",
-		Long: `Lists what changed below PATH from revision A to B: + and - nodes that were added
-or removed, with all below them, and + - ~ properties, with their values; ? is what
-damage hides. What both revisions share is not read.
+		Long: `Lists what changed below PATH from revision A to B: + and - nodes that were
+added or removed, with all below them, and + - ~ properties, with their values;
+? is what damage hides. What both revisions share is not read.
 
-A and B are UUID:NUMBER, a time, head, or checkpoint:ID; without B it is head. The
-exit code is 1 if there are differences.`,
+A and B are UUID:NUMBER, a time, head, or checkpoint:ID; without B it is head.
+The exit code is 1 if there are differences.`,
 		Example: `  holdall oak diff segmentstore 2026-11-20T00:00:00Z.. /content
   holdall oak diff --json segmentstore checkpoint:0a1b2c3d-0000-4000-8000-000000000000..head`,
 		Args: args(2, 3, "a store, A..B, and the path of a node"),

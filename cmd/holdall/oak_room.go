@@ -20,9 +20,9 @@ func (a *app) oakCompactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact STORE -o OUT",
 		Short: "Write a new store of what the newest revision holds",
-		Long: `Writes the newest revision, with its checkpoints, as a new store without garbage.
-The old one stays as it is. Each segment that is read is compared with its
-checksum: damage ends it, and says which path is lost.
+		Long: `Writes the newest revision, with its checkpoints, as a new store without
+garbage. The old one stays as it is. Each segment that is read is compared with
+its checksum: damage ends it, and says which path is lost.
 
 The new store appears whole or not at all. Its journal has one line; --history
 keeps revisions before that too.`,
@@ -78,9 +78,10 @@ func (a *app) oakSizesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sizes STORE [PATH]",
 		Short: "Say where the bytes of a tree are",
-		Long: `Adds up what nodes take, and shows the largest children of PATH, to a depth, with
-their own: bytes of records (nodes, names, texts), of binaries in the store, and of
-binaries in a data store. What nodes share counts once, where it is met first.`,
+		Long: `Adds up what nodes take, and shows the largest children of PATH, to a depth,
+with their own: bytes of records (nodes, names, texts), of binaries in the
+store, and of binaries in a data store. What nodes share counts once, where it
+is met first.`,
 		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
@@ -121,11 +122,11 @@ func (a *app) oakBlobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blobs STORE",
 		Short: "List binaries that are in a data store",
-		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by id:
-length, how many values use it, and the path of the first. What trees share counts
-once. With --datastore it is asked for each: what it does not have makes the exit
-code 1; --missing lists only that, --unused what it has and none of these uses;
-older revisions may.`,
+		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by
+id: length, how many values use it, and the path of the first. What trees share
+counts once. With --datastore it is asked for each: what it does not have makes
+the exit code 1; --missing lists only that, --unused what it has and none of
+these uses; older revisions may.`,
 		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -189,9 +190,10 @@ func (a *app) oakRefsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refs STORE UUID",
 		Short: "Say what keeps a segment alive",
-		Long: `Lists the segments that refer to one, with their tars, and a shortest way to it from
-the segment of the newest revision, or of --revision. --paths N looks through the
-tree for N nodes whose records lie in it; records of lists and maps are not looked at.`,
+		Long: `Lists the segments that refer to one, with their tars, and a shortest way to it
+from the segment of the newest revision, or of --revision. --paths N looks
+through the tree for N nodes whose records lie in it; records of lists and maps
+are not looked at.`,
 		Example: "  holdall oak refs --paths 10 segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {

@@ -100,6 +100,14 @@ func (a *app) paramsOf(name string) map[string]string {
 	return given
 }
 
+// ofAFolder refuses parameters where there is a folder and no archive.
+func ofAFolder(given map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		return &format.ParamError{Format: "a folder", Name: key}
+	}
+	return nil
+}
+
 // paramHint says whose parameter it is that a format does not take.
 func paramHint(e *format.ParamError) string {
 	flag, names := "", []string(nil)

@@ -37,9 +37,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
 		Short: "Show archives to browsers, HTTP clients and clients of S3",
 		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
-whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a folder, or
-a prefix in a bucket, that is no archive itself, all archives in it are served; they
-are opened when they are first asked for.
+whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a
+folder, or a prefix in a bucket, that is no archive itself, all archives in it
+are served; they are opened when they are first asked for.
 
 Only this machine is answered, unless --addr says otherwise.`,
 		Example: `  holdall serve docs.caf
@@ -143,14 +143,11 @@ func secretOf(flag, variable string) (string, error) {
 		return flag, nil
 	}
 	b, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
 	text := strings.TrimSpace(string(b))
-	if text == "" {
-		return "", fmt.Errorf("%s: expected a secret, found nothing", name)
+	if err == nil && text == "" {
+		err = fmt.Errorf("%s: expected a secret, found nothing", name)
 	}
-	return text, nil
+	return text, err
 }
 
 // exploreJSON says where the explorer is.
@@ -553,11 +550,10 @@ func versionIn(ctx context.Context, st store.Store, name string) string {
 		return ""
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return ""
+	if info, err := o.Info(ctx); err == nil {
+		return info.Version
 	}
-	return info.Version
+	return ""
 }
 
 // archiveName returns what an archive should be called: the last element of its address.

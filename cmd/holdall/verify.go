@@ -31,11 +31,11 @@ func (a *app) verifyCommand() *cobra.Command {
 is wrong with it. Notes are odd but harmless; with errors or warnings the exit
 code is 1.
 
-By an index with digests of pieces ("holdall index --chunk-digests") damage is told
-by its place, and --repair-from mends it: what is damaged, and no more, is fetched
-from another copy of the archive, compared with the digests, and written with the
-rest as OUT, which appears whole or not at all. With --in-place that takes the
-archive's name, and the damaged one is kept as ARCHIVE.bak.
+By an index with digests of pieces ("holdall index --chunk-digests") damage is
+told by its place, and --repair-from mends it: what is damaged, and no more, is
+fetched from another copy of the archive, compared with the digests, and written
+with the rest as OUT, which appears whole or not at all. With --in-place that
+takes the archive's name, and the damaged one is kept as ARCHIVE.bak.
 
 --sums writes the digest of each file instead, in lines for sha256sum -c or
 b3sum -c: what the archive records is believed, the others are read for it.`,
