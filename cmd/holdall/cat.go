@@ -49,7 +49,7 @@ it, below which there are names. Other contents are what they are.`,
 				args = append(args, metaText)
 			}
 			if decode != "" {
-				return a.catArrays(cmd, args, decode, r.set)
+				return a.catArrays(ctx, args, decode, r.set)
 			}
 			in, err := a.open(ctx, args[0], len(args) == 2)
 			if err != nil {
@@ -83,16 +83,16 @@ it, below which there are names. Other contents are what they are.`,
 }
 
 // catArrays writes the elements of Zarr arrays.
-func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {
+func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bool) error {
 	if ranged {
 		return &usageError{errDecodeRange}
 	}
-	in, err := a.openKeys(cmd.Context(), args[0], false)
+	in, err := a.openKeys(ctx, args[0], false)
 	if err != nil {
 		return err
 	}
-	defer a.close(cmd.Context(), in)
-	return all(args[1:], func(name string) error { return a.decode(cmd.Context(), in, name, as) })
+	defer a.close(ctx, in)
+	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as) })
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {

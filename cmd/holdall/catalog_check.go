@@ -183,10 +183,7 @@ func shownLocation(l catalog.Location) string {
 	if l.Raw {
 		s += fmt.Sprintf(" at %d", l.Off)
 	}
-	if d := l.Digest.String(); d != "" {
-		s += " " + d
-	}
-	return s
+	return s + ifAny(" %s", l.Digest.String())
 }
 
 func (k *catalogCheck) end() error {

@@ -308,14 +308,14 @@ rate.`,
 }
 
 func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
-	plans, err := c.Plans(ctx)
-	if len(names) > 0 {
-		plans = nil
-		err = all(names, func(name string) error {
-			p, err := a.planNamed(ctx, c, name)
-			plans = append(plans, p)
-			return err
-		})
+	var plans []catalog.Plan
+	err := all(names, func(name string) error {
+		p, err := a.planNamed(ctx, c, name)
+		plans = append(plans, p)
+		return err
+	})
+	if len(names) == 0 {
+		plans, err = c.Plans(ctx)
 	}
 	if err != nil {
 		return err

@@ -96,11 +96,15 @@ func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error
 	if err != nil {
 		return err
 	}
-	i.facts = about.Facts
-	for _, f := range about.Facts {
+	i.addFacts(about.Facts)
+	return nil
+}
+
+func (i *infoJSON) addFacts(facts []format.Fact) {
+	i.facts = facts
+	for _, f := range facts {
 		i.Facts[f.Key] = f.Value
 	}
-	return nil
 }
 
 // arrays finds the arrays of an archive by its keys.
@@ -119,7 +123,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		return nil, err
 	}
 	i := &infoJSON{Format: in.Format().Name, Title: in.Format().Title, Views: in.Format().Views, Version: about.Version,
-		IndexBytes: about.IndexBytes, Volumes: about.Volumes, facts: about.Facts, notes: about.Notes, checked: in.Format().ReadsAll, Facts: map[string]string{}}
+		IndexBytes: about.IndexBytes, Volumes: about.Volumes, notes: about.Notes, checked: in.Format().ReadsAll, Facts: map[string]string{}}
 	if i.StoredBytes, err = in.StoredSize(ctx); err != nil {
 		return nil, err
 	}
@@ -148,10 +152,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		if format.NameFault(e.Name) != "" {
 			continue
 		}
-		for d := path.Dir(e.Name); d != "." && d != lastDir; d = path.Dir(d) {
-			if dirs[d] {
-				break
-			}
+		for d := path.Dir(e.Name); d != "." && d != lastDir && !dirs[d]; d = path.Dir(d) {
 			dirs[d] = true
 		}
 		lastDir = path.Dir(e.Name)
@@ -160,9 +161,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 	if i.StoredBytes > 0 {
 		i.Ratio = float64(i.Bytes) / float64(i.StoredBytes)
 	}
-	for _, f := range about.Facts {
-		i.Facts[f.Key] = f.Value
-	}
+	i.addFacts(about.Facts)
 	for _, p := range about.Notes {
 		i.Unusual = append(i.Unusual, problemAsJSON(p))
 	}

@@ -121,10 +121,7 @@ func (a *app) printRevision(r oak.CheckedRevision, list bool) {
 }
 
 func (a *app) printLoss(l oak.Loss) {
-	what := inCheckpoint(l.Checkpoint) + l.Path
-	if l.Property != "" {
-		what += " property " + l.Property
-	}
+	what := inCheckpoint(l.Checkpoint) + l.Path + ifAny(" property %s", l.Property)
 	if l.Children {
 		what += " some children"
 	}
@@ -132,10 +129,7 @@ func (a *app) printLoss(l oak.Loss) {
 	if l.Record >= 0 {
 		where += fmt.Sprintf(":%d", l.Record)
 	}
-	if l.Tar != "" {
-		where += " in " + l.Tar
-	}
-	fmt.Fprintf(a.out, "lost: %s\n  %s\n  %s\n", printable(what), where, printable(l.Problem))
+	fmt.Fprintf(a.out, "lost: %s\n  %s%s\n  %s\n", printable(what), where, ifAny(" in %s", l.Tar), printable(l.Problem))
 	if l.Others > 0 {
 		fmt.Fprintf(a.out, "  by which %s as well\n", count(int64(l.Others), "other place"))
 	}

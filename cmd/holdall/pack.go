@@ -125,10 +125,9 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
   find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
   holdall pack -f caf -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
   pg_dump db | holdall pack -f caf -o dump.caf --stdin-name db.sql -`,
-		RunE: func(cmd *cobra.Command, inputs []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, inputs []string) error {
 			f := a.writes(p.out)
-			inputs, err := p.check(a, cmd, inputs, f)
+			inputs, err := p.check(a, inputs, f)
 			if err != nil {
 				return err
 			}
@@ -155,7 +154,7 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
 			// Opened before anything is packed: it would be too late afterwards to
 			// learn that it is not there.
 			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error { return a.pack(ctx, c, inputs, p) })
-		},
+		}),
 	}
 	p.register(cmd)
 	fs := cmd.Flags()
@@ -175,7 +174,7 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
 }
 
 // check looks at what goes together before anything is done, and returns what to pack.
-func (p *packing) check(a *app, cmd *cobra.Command, inputs []string, f *format.Format) ([]string, error) {
+func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, error) {
 	listed, err := []string(nil), error(nil)
 	if p.out != "" && p.filesFrom != "" {
 		p.o.Listed = true

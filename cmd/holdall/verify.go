@@ -45,34 +45,31 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o mended.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			bad := false
-			if sums != "" && quick {
+		RunE: run(func(ctx context.Context, args []string) error {
+			mends := from != "" || out != "" || inPlace
+			switch {
+			case sums != "" && quick:
 				return usage("expected one of --quick and --sums")
+			case mends && (from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != ""):
+				return usage("expected one archive with --repair-from, and one of -o OUT and --in-place")
+			case mends:
+				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
-			if from != "" || out != "" || inPlace {
-				if from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != "" {
-					return usage("expected one archive with --repair-from, and one of -o OUT and --in-place")
-				}
-				return a.repairFrom(cmd.Context(), args[0], from, out, inPlace)
+			check := func(address string) (bool, error) {
+				sum, err := a.verify(ctx, address, quick)
+				return sum.Errors+sum.Warnings > 0, err
 			}
-			for _, address := range args {
-				if sums != "" {
-					damaged, err := a.sums(cmd, address, sums)
-					if err != nil {
-						return err
-					}
-					bad = bad || damaged
-					continue
-				}
-				sum, err := a.verify(cmd, address, quick)
-				if err != nil {
-					return err
-				}
-				bad = bad || sum.Errors+sum.Warnings > 0
+			if sums != "" {
+				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
 			}
-			return answer(bad)
-		},
+			bad := false
+			err := all(args, func(address string) error {
+				found, err := check(address)
+				bad = bad || found
+				return err
+			})
+			return cmp.Or(err, answer(bad))
+		}),
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "structure only, no contents")
 	cmd.Flags().StringVar(&from, "repair-from", "", "another copy of the archive, to fetch from what is damaged")
@@ -82,8 +79,7 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
 	return cmd
 }
 
-func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Verified, error) {
-	ctx := cmd.Context()
+func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.Verified, error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return holdall.Verified{}, err
@@ -168,8 +164,7 @@ type sumJSON struct {
 }
 
 // sums writes a line a file, as sha256sum -c and b3sum -c read it.
-func (a *app) sums(cmd *cobra.Command, address, algo string) (bad bool, err error) {
-	ctx := cmd.Context()
+func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err error) {
 	in, err := a.open(ctx, address, false)
 	if err != nil {
 		return false, err
