@@ -53,7 +53,7 @@ type OpenOptions struct {
 	FewLookups bool `json:"few_lookups,omitempty"`
 	// Limits bound what is believed of an archive.
 	Limits format.Limits `json:"limits"`
-	// Param holds what only the format understands ("ends": "inclusive").
+	// Param has values of the format's own Params ("ends": "inclusive").
 	Param map[string]string `json:"param,omitempty"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
@@ -157,7 +157,7 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		if err == nil {
 			return guess, r, nil
 		}
-		if !errors.Is(err, format.ErrCorrupt) {
+		if _, unfit := errors.AsType[*format.ParamError](err); !unfit && !errors.Is(err, format.ErrCorrupt) {
 			return guess, nil, err
 		}
 		guessErr = err
@@ -180,6 +180,9 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 func openAs(ctx context.Context, f *format.Format, st store.Store, name string, o OpenOptions) (format.Reader, error) {
 	if o.View != "" && !slices.Contains(f.Views, o.View) {
 		return nil, &ViewError{Format: f.Name, View: o.View, Has: f.Views}
+	}
+	if err := f.CheckParams(format.ToOpen, o.Param); err != nil {
+		return nil, err
 	}
 	return f.Open(ctx, st, name, o.inner())
 }

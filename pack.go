@@ -51,7 +51,7 @@ type PackOptions struct {
 	// broke off, and keeps what was sent if this one does. Everything is read again,
 	// and what the store proves to have is not sent again.
 	Resume bool `json:"resume,omitempty"`
-	// Param holds what only the format understands.
+	// Param has values of the format's own Params.
 	Param map[string]string `json:"param,omitempty"`
 
 	// OnError is told of each entry that could not be packed; the others are.

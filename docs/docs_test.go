@@ -298,6 +298,7 @@ func TestEveryVerbAndFlagIsDescribed(t *testing.T) {
 			continue
 		}
 		flagsIn(help(verb), "Flags", section, verb)
+		flagsIn(help(verb), "Parameters of formats", section+described["Flags of every verb"], verb)
 	}
 	if len(verbs) < 15 {
 		t.Fatalf("only %d verbs found in the help", len(verbs))

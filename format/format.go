@@ -66,6 +66,22 @@ type Format struct {
 	// returns ErrFull and each object is an archive by itself.
 	Chunked bool
 
+	// Params are what only this format understands of OpenOptions.Param and
+	// CreateOptions.Param. The front door refuses others before it calls the format,
+	// and the command makes flags of them.
+	Params []Param
+
+	// DateEpoch says that whoever makes such archives expects $SOURCE_DATE_EPOCH to
+	// be the time of every entry, as makers of packages do.
+	DateEpoch bool
+
+	// Steady says that most of a Writer's memory is in use from its beginning to its
+	// end, so that a heap of twice that is much for nothing.
+	Steady bool
+
+	// Bare says that an archive of that name holds references alone, no contents.
+	Bare func(name string) bool
+
 	// Detect says how surely p looks like this format, without further reads.
 	Detect func(p Probe) Match
 
@@ -252,7 +268,7 @@ type OpenOptions struct {
 	// Quick keeps a Verify that reads contents from doing so.
 	Quick  bool
 	Limits Limits
-	// Param holds what only this format understands ("ends": "inclusive").
+	// Param has values of Format.Params, by their names ("ends": "inclusive").
 	Param map[string]string
 }
 
@@ -294,7 +310,7 @@ type CreateOptions struct {
 	NoDigests bool
 	// Carry is what About gave for an archive of the same format.
 	Carry [][2]string
-	// Param holds what only this format understands ("level": "19").
+	// Param has values of Format.Params, by their names ("level": "19").
 	Param map[string]string
 }
 

@@ -157,6 +157,9 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	if j.format = format.ByName(format.All(), p.Format); j.format == nil || j.format.Create == nil {
 		return nil, fmt.Errorf("plan %s: format %s cannot be written here", format.Escape(p.Name), format.Escape(p.Format))
 	}
+	if err := j.format.CheckParams(format.ToCreate, j.set.Param); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", format.Escape(p.Name), err)
+	}
 	prefixes := map[string]bool{}
 	for _, address := range j.set.Sources {
 		o := origin{address: address}

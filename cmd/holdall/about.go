@@ -29,11 +29,7 @@ func (a *app) versionCommand() *cobra.Command {
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
 			}{versionString(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			if a.json {
-				a.printJSON(v)
-			} else {
-				fmt.Fprintf(a.out, "holdall %s (%s, %s)\n", v.Version, v.Go, v.Platform)
-			}
+			a.tell(v, func() { fmt.Fprintf(a.out, "holdall %s (%s, %s)\n", v.Version, v.Go, v.Platform) })
 			return nil
 		},
 	}

@@ -31,15 +31,14 @@ leaves the archive as it was or as it was to be.`,
   holdall add --view zarr recording.lindi.tar zarr-folder
   holdall add --prefix extra/ recording.lindi.tar notes`,
 		Args: args(2, -1, "an archive and what to add"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.OnError = a.entryFailed
 			o.Meter = &holdall.Meter{}
-			return a.amend(cmd.Context(), args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
-				stop := a.showProgress(o.Meter, "added")
-				defer stop()
+			return a.amend(ctx, args[0], func(m *holdall.Amendment) (int64, error) {
+				defer a.showProgress(o.Meter, "added")()
 				return m.Add(ctx, args[1:], o)
 			})
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names like this pattern")
@@ -58,21 +57,9 @@ func (a *app) rmCommand() *cobra.Command {
 		Example: `  holdall rm recording.lindi.tar notes.txt
   holdall rm -r --view zarr recording.lindi.tar acquisition/test`,
 		Args: args(2, -1, "an archive and what to remove"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			names, err := a.namesBelow(ctx, args[0], args[1:], recursive)
-			if err != nil {
-				return err
-			}
-			return a.amend(ctx, args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
-				for _, n := range names {
-					if err := m.Remove(ctx, n); err != nil {
-						return 0, err
-					}
-				}
-				return 0, nil
-			})
-		},
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.amendNames(ctx, args[0], args[1:], recursive, func(m *holdall.Amendment, name string) error { return m.Remove(ctx, name) })
+		}),
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders too, with all in them")
 	return cmd
@@ -85,23 +72,25 @@ func (a *app) mvCommand() *cobra.Command {
 		Example: `  holdall mv recording.lindi.tar notes.txt readme.txt
   holdall mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
 		Args: args(3, 3, "an archive, a name and a new name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			from, to := strings.TrimSuffix(args[1], "/"), strings.TrimSuffix(args[2], "/")
-			names, err := a.namesBelow(ctx, args[0], []string{from}, true)
-			if err != nil {
-				return err
-			}
-			return a.amend(ctx, args[0], func(ctx context.Context, m *holdall.Amendment) (int64, error) {
-				for _, n := range names {
-					if err := m.Rename(ctx, n, to+strings.TrimPrefix(n, from)); err != nil {
-						return 0, err
-					}
-				}
-				return 0, nil
+			return a.amendNames(ctx, args[0], []string{from}, true, func(m *holdall.Amendment, name string) error {
+				return m.Rename(ctx, name, to+strings.TrimPrefix(name, from))
 			})
-		},
+		}),
 	}
+}
+
+// amendNames changes the entries that paths name, or all in them if they are folders and
+// that is wanted.
+func (a *app) amendNames(ctx context.Context, address string, paths []string, folders bool, change func(m *holdall.Amendment, name string) error) error {
+	names, err := a.namesBelow(ctx, address, paths, folders)
+	if err != nil {
+		return err
+	}
+	return a.amend(ctx, address, func(m *holdall.Amendment) (int64, error) {
+		return 0, all(names, func(name string) error { return change(m, name) })
+	})
 }
 
 // namesBelow returns the entries that paths name: themselves, or all in them if
@@ -125,13 +114,14 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 		if !folders {
 			return nil, fmt.Errorf("%s is a folder: -r removes it with all in it", p)
 		}
-		for b, err := range in.Entries(ctx) {
-			if err != nil {
-				return nil, err
-			}
+		err = each(in.Entries(ctx), func(b holdall.Entry) error {
 			if strings.HasPrefix(b.Name, e.Name+"/") || b.Name == e.Name {
 				names = append(names, b.Name)
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	if len(names) == 0 {
@@ -141,7 +131,7 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 }
 
 // amend opens an archive for changes, makes them and commits.
-func (a *app) amend(ctx context.Context, address string, change func(context.Context, *holdall.Amendment) (failed int64, err error)) (err error) {
+func (a *app) amend(ctx context.Context, address string, change func(*holdall.Amendment) (failed int64, err error)) (err error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return err
@@ -151,7 +141,7 @@ func (a *app) amend(ctx context.Context, address string, change func(context.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	failed, err := change(ctx, m)
+	failed, err := change(m)
 	if err != nil {
 		return err
 	}
@@ -179,8 +169,5 @@ func (a *app) amend(ctx context.Context, address string, change func(context.Con
 		}
 		fmt.Fprintf(a.out, "%s: %s, %s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored))
 	}
-	if failed > 0 {
-		return errNo
-	}
-	return nil
+	return answer(failed > 0)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/holdall/holdall"
@@ -34,28 +35,25 @@ type app struct {
 	exact    bool // sizes in bytes
 	noSync   bool
 
-	format      string
-	view        string
-	cafEnds     string
-	external    []string
-	dropOrphans bool
+	format   string
+	view     string
+	external []string
+	index    string // of an archive, to use
+	maxIndex sizeFlag
+	params   map[string]string // of formats, by their flags
+	several  bool              // archives, some of which the parameters may be for
 
 	db    string // --db
 	queue string // how chunks get to workers
 
-	oakRevision   string
-	oakCheckpoint string
-	oakDatastore  string
-	index         string // of an archive, to use
-	maxIndex      sizeFlag
-
 	verb    string // at work, for error lines
+	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), params: map[string]string{}}
 	a.outTTY, a.errTTY = isTerminal(stdout), isTerminal(stderr)
 	return a
 }
@@ -84,7 +82,11 @@ func (a *app) colour() bool {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if _, ok := errors.AsType[*usageError](err); ok && cmd.HasParent() {
+		a.verb = cmd.Name()
+	}
+	a.path = cmd.CommandPath()
 	if ferr := a.out.Flush(); err == nil && ferr != nil {
 		err = ferr
 	}
@@ -115,20 +117,24 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	o := holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
-	o.Param = map[string]string{}
-	if a.cafEnds != "" {
-		o.Param["ends"] = a.cafEnds
+	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate)}
+}
+
+// written are the wishes for an archive that the verb has written: those of the flags
+// are about what it was made of.
+func (a *app) written() holdall.OpenOptions {
+	return holdall.OpenOptions{Format: a.format, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
+}
+
+// openIn opens the archive called name in a store. Of several archives, each gets those
+// parameters that its format takes.
+func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall.OpenOptions) (*holdall.Archive, error) {
+	in, err := holdall.OpenStore(ctx, st, name, o)
+	if p, ok := errors.AsType[*format.ParamError](err); ok && p.Want == "" && a.several {
+		o.Param = a.paramsOf(p.Format)
+		in, err = holdall.OpenStore(ctx, st, name, o)
 	}
-	if a.dropOrphans {
-		o.Param["drop-orphans"] = "true"
-	}
-	for key, value := range map[string]string{"revision": a.oakRevision, "checkpoint": a.oakCheckpoint, "datastore": a.oakDatastore} {
-		if value != "" {
-			o.Param[key] = value
-		}
-	}
-	return o
+	return in, err
 }
 
 // locate finds the store behind an address. "-" is standard input: an archive
@@ -202,9 +208,12 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	}
 	o := a.openOptions()
 	o.FewLookups, o.Index = few, index
-	in, err := holdall.OpenStore(ctx, st, name, o)
+	in, err := a.openIn(ctx, st, name, o)
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
+			if err := ofAFolder(o.Param); err != nil && !a.several {
+				return nil, err
+			}
 			return holdall.OpenDir(ctx, address) // a folder like any other
 		}
 	}
@@ -215,24 +224,31 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 // be shown in no other.
 func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
 	in, err := a.openBare(ctx, address, false)
-	if a.view != "" {
-		return in, err
-	}
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		f = format.ByName(format.All(), c.Format)
 	} else if err == nil {
 		f = in.Format()
 	}
-	if f == nil || f.Overview == "" {
+	if a.view != "" || f == nil || f.Overview == "" {
 		return in, err
 	}
 	if err == nil {
 		in.Close()
 	}
-	defer func() { a.view = "" }()
-	a.view = f.Overview
+	return a.openView(ctx, address, f.Overview)
+}
+
+// openView opens an archive in a view that the user need not have asked for.
+func (a *app) openView(ctx context.Context, address, view string) (*holdall.Archive, error) {
+	defer func(was string) { a.view = was }(a.view)
+	a.view = view
 	return a.openBare(ctx, address, false)
+}
+
+// line writes what is known of something, by its name.
+func (a *app) line(key, text string, args ...any) {
+	fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(text, args...))
 }
 
 // lookup finds what the user calls name: as it stands, without a slash at its
@@ -260,11 +276,11 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "holdall",
 		Short: "Many small files in few objects, each of them readable without the rest",
 		Long: `holdall packs many small files into few archives, and reads, checks, mends and
-converts them, wherever they are: on disk or behind http(s).
+converts them, wherever they are: on disk, behind http(s), or in buckets.
 
-An ARCHIVE is a path, file:///…, http(s)://…, or - for standard input. Its
-format is recognised by its bytes; --format says it outright. Where an archive
-is read, a folder will do as well.`,
+An ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
+standard input. Its format is recognised by its bytes; --format names it. Where
+an archive is read, a folder will do as well.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
@@ -280,8 +296,7 @@ is read, a folder will do as well.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		a.verb = cmd.Name()
-		return &usageError{cmd, err}
+		return &usageError{err}
 	})
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
@@ -289,47 +304,104 @@ is read, a folder will do as well.`,
 	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
-	f.StringVarP(&a.format, "format", "f", "", "format of the archive: "+strings.Join(formatNames(), ", "))
+	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", format.All())
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
-	f.StringVar(&a.oakRevision, "revision", "", "oak: UUID:NUMBER, or a time: the newest revision that is not after it")
-	f.StringVar(&a.oakCheckpoint, "checkpoint", "", "oak: the tree of a checkpoint")
-	f.StringVar(&a.oakDatastore, "datastore", "", "oak: the folder of a data store, for binaries that are there")
-	f.Var(newChoice(&a.cafEnds, "", "inclusive", "exclusive"), "caf-ends", "what end_byte means in a CAF that does not show it: inclusive or exclusive")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
-	root.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", min(a.width(), 100))))
+	columns := fmt.Sprint(min(a.width(), 100))
+	root.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "(ownFlags .).FlagUsagesWrapped "+columns,
+		"{{if .HasAvailableInheritedFlags}}", "{{with paramFlags . "+columns+"}}\n\nParameters of formats:\n{{. | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}",
+		".InheritedFlags.FlagUsages", "(globalFlags .).FlagUsagesWrapped "+columns,
+	).Replace(root.UsageTemplate()))
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
 		&cobra.Group{ID: "check", Title: "Check and mend:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")
 	root.SetCompletionCommandGroupID("about")
-	add := func(group string, cmds ...*cobra.Command) {
+	add := func(group string, ops format.Op, cmds ...*cobra.Command) {
 		for _, c := range cmds {
 			c.GroupID = group
-			root.AddCommand(c)
+			root.AddCommand(a.takes(ops, c, format.All()...))
 		}
 	}
-	add("make", a.packCommand(), a.convertCommand(), a.indexCommand(), a.addCommand(), a.rmCommand(), a.mvCommand(), a.fleetCommand())
-	add("read", a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.browseCommand(), a.serveCommand(), a.mountCommand(), a.catalogCommand())
-	add("check", a.infoCommand(), a.mapCommand(), a.verifyCommand(), a.repairCommand(), a.diffCommand(), a.oakCommand())
-	add("about", a.formatsCommand(), a.cacheCommand(), a.versionCommand())
+	add("make", format.ToOpen|format.ToCreate, a.packCommand(), a.convertCommand())
+	add("make", format.ToOpen, a.indexCommand())
+	add("make", format.ToOpen|format.ToAmend, a.addCommand(), a.rmCommand(), a.mvCommand())
+	add("make", 0, a.fleetCommand())
+	add("read", format.ToOpen, a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.browseCommand(), a.serveCommand(), a.mountCommand())
+	add("read", 0, a.catalogCommand())
+	add("check", format.ToOpen, a.infoCommand(), a.mapCommand(), a.diffCommand())
+	add("check", format.ToOpen|format.ToVerify, a.verifyCommand())
+	add("check", format.ToOpen|format.ToRepair, a.repairCommand())
+	add("check", 0, a.oakCommand())
+	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand())
 	return root
 }
 
-func formatNames() (names []string) {
-	for _, f := range format.All() {
-		names = append(names, f.Name)
+// formatFlag is -f, which says of some verbs what they write.
+func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.Name
 	}
-	return names
+	f.StringVarP(&a.format, "format", "f", "", usage+strings.Join(names, ", "))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// argOr is an argument that may be left out.
+func argOr(args []string, i int, usual string) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return usual
+}
+
+// run is the work of a verb.
+func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), args) }
+}
+
+// answer is how a verb ends whose answer may be no.
+func answer(no bool) error {
+	if no {
+		return errNo
+	}
+	return nil
+}
+
+// use opens an archive for do. If it took long to open, an index is kept for the next time.
+func (a *app) use(ctx context.Context, address string, few bool, do func(*holdall.Archive) error) error {
+	in, err := a.open(ctx, address, few)
+	if err != nil {
+		return err
+	}
+	defer a.close(ctx, in)
+	return do(in)
+}
+
+// onArchive is the work of a verb with the archive that its first argument names.
+func (a *app) onArchive(do func(ctx context.Context, in *holdall.Archive, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return do(ctx, in, args[1:]) })
+	})
+}
+
+// tell writes a result: for programs as JSON, or as people read it.
+func (a *app) tell(result any, people func()) {
+	if a.json {
+		a.printJSON(result)
+	} else {
+		people()
+	}
 }
 
 // args checks how many arguments there are, and says it in our words.
 func args(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return &usageError{cmd, fmt.Errorf("expected %s, found %d arguments", what, len(args))}
+			return usage("expected %s, found %d arguments", what, len(args))
 		}
 		return nil
 	}

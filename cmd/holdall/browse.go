@@ -17,19 +17,19 @@ func (a *app) browseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
 		Short: "Look into archives in a browser",
-		Long: `Opens the explorer in the system's browser: what is in archives, where it lies, and
-what is wrong with it. It is served at a free port of this machine, to who knows the
-address only, until this is interrupted.
+		Long: `Opens the explorer in the system's browser: what is in archives, where it lies,
+and what is wrong with it. It is served at a free port of this machine, to who
+knows the address only, until this is interrupted.
 
 $HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.`,
 		Example: `  holdall browse docs.caf
   holdall browse /data/archives
   HOLDALL_BROWSER=none holdall browse docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.token = rand.Text()
-			return a.serve(cmd.Context(), args, o)
-		},
+			return a.serve(ctx, args, o)
+		}),
 	}
 	cmd.Flags().BoolVar(&o.files, "files", false, "the files of a folder that is no archive, not the archives in it")
 	return cmd

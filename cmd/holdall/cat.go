@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format/oak"
 )
 
 func (a *app) catCommand() *cobra.Command {
@@ -47,12 +44,12 @@ it, below which there are names. Other contents are what they are.`,
 			ctx := cmd.Context()
 			if len(args) == 1 {
 				if a.view != metaView {
-					return &usageError{cmd, errors.New("expected an archive and what to read of it, found 1 argument")}
+					return usage("expected an archive and what to read of it, found 1 argument")
 				}
 				args = append(args, metaText)
 			}
 			if decode != "" {
-				return a.catArrays(cmd, args, decode, r.set)
+				return a.catArrays(ctx, args, decode, r.set)
 			}
 			in, err := a.open(ctx, args[0], len(args) == 2)
 			if err != nil {
@@ -61,23 +58,20 @@ it, below which there are names. Other contents are what they are.`,
 			defer a.close(ctx, in)
 			if a.json && a.showsNodes(in) {
 				if r.set {
-					return &usageError{cmd, errors.New("--range: a node as JSON has none")}
+					return usage("--range: a node as JSON has none")
 				}
 				return a.catNodes(ctx, args[0], args[1:], depth)
 			}
 			if cmd.Flags().Changed("depth") {
-				return &usageError{cmd, errors.New("--depth: expected --json and the tree of an Oak store")}
+				return usage("--depth: expected --json and the tree of an Oak store")
 			}
-			for _, name := range args[1:] {
+			return all(args[1:], func(name string) error {
 				e, err := lookup(ctx, in, name)
 				if err != nil {
 					return err
 				}
-				if err := a.cat(ctx, in, e, r); err != nil {
-					return err
-				}
-			}
-			return nil
+				return a.cat(ctx, in, e, r)
+			})
 		},
 		ValidArgsFunction: a.completeMembers,
 	}
@@ -88,61 +82,26 @@ it, below which there are names. Other contents are what they are.`,
 	return cmd
 }
 
-// The view of packages that shows what they say of themselves, and the file of
-// it that is the text as it stands.
-const (
-	metaView = "meta"
-	metaText = "metadata.ucl"
-)
-
-// showsNodes reports whether an archive is the tree of a segment store.
-func (a *app) showsNodes(in *holdall.Archive) bool {
-	f := in.Format()
-	return f != nil && f.Name == "oak" && cmp.Or(a.view, f.Views[0]) == "tree"
-}
-
-// catNodes writes nodes and properties as JSON.
-func (a *app) catNodes(ctx context.Context, address string, names []string, depth int) error {
-	return a.withTree(ctx, address, func(t *oak.Tree) error {
-		lost := int64(0)
-		for _, name := range names {
-			n, err := t.WriteJSON(ctx, a.out, name, depth)
-			if lost += n; err != nil {
-				return err
-			}
-		}
-		return a.lostNodes(lost)
-	})
-}
-
 // catArrays writes the elements of Zarr arrays.
-func (a *app) catArrays(cmd *cobra.Command, args []string, as string, ranged bool) error {
+func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bool) error {
 	if ranged {
-		return &usageError{cmd, errDecodeRange}
+		return &usageError{errDecodeRange}
 	}
-	in, err := a.openKeys(cmd.Context(), args[0], false)
+	in, err := a.openKeys(ctx, args[0], false)
 	if err != nil {
 		return err
 	}
-	defer a.close(cmd.Context(), in)
-	for _, name := range args[1:] {
-		if err := a.decode(cmd.Context(), in, name, as); err != nil {
-			return err
-		}
-	}
-	return nil
+	defer a.close(ctx, in)
+	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as) })
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {
-	var err error
-	if !r.set {
-		err = in.WriteContent(ctx, a.out, e)
-	} else {
-		err = catRange(ctx, a.out, in, e, r)
+	write := in.WriteContent
+	if r.set {
+		write = func(ctx context.Context, w io.Writer, e holdall.Entry) error { return catRange(ctx, w, in, e, r) }
 	}
-	_, wrong := errors.AsType[*holdall.DigestError](err)
-	_, unproven := errors.AsType[*holdall.ProofError](err)
-	if wrong || unproven {
+	err := write(ctx, a.out, e)
+	if is[*holdall.DigestError](err) || is[*holdall.ProofError](err) {
 		a.out.Flush()
 		a.report(err)
 		return errNo

@@ -28,18 +28,20 @@ func (a *app) catalogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
 		Short: "Keep a database of which archive has which file, and read by it",
-		Long: `Keeps a catalogue: a database that says which archive has which file, and where in
-it. One file of millions is found by one lookup, and read by one request.
+		Long: `Keeps a catalogue: a database that says which archive has which file, and where
+in it. One file of millions is found by one lookup, and read by one request.
 
-The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder. It may
-be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
+The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder.
+It may be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
 		Example: `  holdall catalog init
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
-	cmd.AddCommand(a.catalogInitCommand(), a.catalogAddCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(),
-		a.catalogCheckCommand(), a.catalogExportCommand(), a.catalogCatCommand(), a.catalogExtractCommand())
+	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand())
+	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand()} {
+		cmd.AddCommand(a.takes(format.ToOpen|format.ToVerify, c, format.All()...))
+	}
 	return cmd
 }
 
@@ -72,26 +74,26 @@ type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-// openCatalog opens the catalogue that the user means.
-func (a *app) openCatalog(ctx context.Context, o catalog.Options) (*catalog.Catalog, error) {
-	address, _, err := a.catalogAddress()
-	if err != nil {
-		return nil, err
-	}
-	c, err := catalog.Open(ctx, address, o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &noCatalogError{err}
-	}
-	return c, err
-}
-
 // withCatalog calls do with the catalogue that the user means.
 func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
-	c, err := a.openCatalog(ctx, o)
+	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
+	c, err := catalog.Open(ctx, address, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &noCatalogError{err}
+	} else if err != nil {
+		return err
+	}
 	return errors.Join(do(c), c.Close())
+}
+
+// onCatalog is the work of a verb with the catalogue that the user means.
+func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+	})
 }
 
 var forReading = catalog.Options{ReadOnly: true}
@@ -103,8 +105,7 @@ func (a *app) catalogInitCommand() *cobra.Command {
 		Long: `Makes a new, empty catalogue. One that is there is brought up to date, and keeps
 what is in it; any other file is left as it is.`,
 		Args: args(0, 0, "nothing"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, _ []string) error {
 			address, usual, err := a.catalogAddress()
 			if err != nil {
 				return err
@@ -122,18 +123,16 @@ what is in it; any other file is left as it is.`,
 					err = c.Close()
 				}
 			}
-			switch shownAddress := shownCatalog(address); {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				a.printJSON(map[string]any{"catalog": shownAddress, "made": made})
-			case made:
-				fmt.Fprintf(a.out, "%s: made\n", shownAddress)
-			default:
-				fmt.Fprintf(a.out, "%s: is there already\n", shownAddress)
 			}
+			shown, did := shownCatalog(address), "is there already"
+			if made {
+				did = "made"
+			}
+			a.tell(map[string]any{"catalog": shown, "made": made}, func() { fmt.Fprintf(a.out, "%s: %s\n", shown, did) })
 			return nil
-		},
+		}),
 	}
 }
 
@@ -187,32 +186,27 @@ func (a *app) catalogAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
 		Short: "Record what is in archives",
-		Long: `Records what is in archives, each whole or not at all. One that is there in the same
-version is left as it is, unless --again; of another version the new replaces the old.`,
+		Long: `Records what is in archives, each whole or not at all. One that is there in the
+same version is left as it is, unless --again; of another version the new
+replaces the old.`,
 		Example: `  holdall catalog add photos-*.caf
   holdall catalog add --verify https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				failed := false
-				for _, address := range args {
-					err := a.catalogAdd(ctx, c, address, again, verify)
-					if err != nil && (len(args) == 1 || ctx.Err() != nil) {
-						return err
-					} else if err != nil {
-						if !errors.Is(err, errNo) {
-							a.entryFailed(store.Redact(address), err)
-						}
-						failed = true
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			failed := false
+			for _, address := range args {
+				err := a.catalogAdd(ctx, c, address, again, verify)
+				if err != nil && (len(args) == 1 || ctx.Err() != nil) {
+					return err
+				} else if err != nil {
+					if !errors.Is(err, errNo) {
+						a.entryFailed(store.Redact(address), err)
 					}
+					failed = true
 				}
-				if failed {
-					return errNo
-				}
-				return nil
-			})
-		},
+			}
+			return answer(failed)
+		}),
 	}
 	cmd.Flags().BoolVar(&again, "again", false, "read archives again that are there in the same version")
 	cmd.Flags().BoolVar(&verify, "verify", false, "check archives first, and record only sound ones")
@@ -241,33 +235,31 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 		defer s.In.Close()
 	}
 	if verify {
-		if err := a.verifyWritten(ctx, st, []string{name}); err != nil {
+		if err := a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil {
 			return err
 		}
 		s.Verified = time.Now().UTC()
 	}
-	if s.In == nil {
-		if verify {
-			if err := c.Verified(ctx, s.ID, s.Verified); err != nil {
-				return err
+	did := "unchanged"
+	switch {
+	case s.In == nil && verify:
+		err = c.Verified(ctx, s.ID, s.Verified)
+	case s.In != nil:
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "added")
+		var done []catalog.Added
+		done, err = c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+		if stop(); err == nil {
+			s.Archive, did = done[0].Archive, "added"
+			if done[0].Replaced.ID != 0 {
+				did = "replaced"
 			}
 		}
-		a.tellAdded("unchanged", s.Archive)
-		return nil
 	}
-	m := &holdall.Meter{}
-	stop := a.showProgress(m, "added")
-	done, err := c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
-	stop()
-	if err != nil {
-		return err
+	if err == nil {
+		a.tellAdded(did, s.Archive)
 	}
-	did := "added"
-	if done[0].Replaced.ID != 0 {
-		did = "replaced"
-	}
-	a.tellAdded(did, done[0].Archive)
-	return nil
+	return err
 }
 
 // locateCatalogued finds an archive that a catalogue is to know, or knows.
@@ -279,21 +271,17 @@ func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store
 }
 
 func (a *app) tellAdded(did string, x catalog.Archive) {
-	if a.json {
-		a.printJSON(struct {
-			Did string `json:"did"`
-			archiveJSON
-		}{did, archiveAsJSON(x)})
-	} else {
-		fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry"))
-	}
+	a.tell(struct {
+		Did string `json:"did"`
+		archiveJSON
+	}{did, archiveAsJSON(x)}, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry")) })
 }
 
 // recordPacked records what a pack wrote, all chunks of it together.
 func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
-		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
+		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
 		if err != nil {
 			return err
 		}
@@ -326,46 +314,42 @@ func (a *app) catalogFindCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "find PATH...",
 		Short: "Say which archives have a file, the newest first",
-		Long:  `Lists the archives that have a file, the newest first. The exit code is 1 if none has.`,
-		Args:  args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				var no error
-				for _, path := range args {
-					newest, err := newestOf(ctx, c, path)
-					if errors.Is(err, fs.ErrNotExist) {
-						no = errNo
-						continue
-					} else if err != nil {
-						return err
-					}
-					found, err := c.Holders(ctx, newest.Path)
-					if err != nil {
-						return err
-					}
-					for i, f := range found {
-						a.tellFound(f, i == 0)
-					}
+		Long: `Lists the archives that have a file, the newest first. The exit code is 1 if
+none has.`,
+		Args: args(1, -1, "a path"),
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			var no error
+			for _, path := range args {
+				newest, err := newestOf(ctx, c, path)
+				if errors.Is(err, fs.ErrNotExist) {
+					no = errNo
+					continue
+				} else if err != nil {
+					return err
 				}
-				return no
-			})
-		},
+				found, err := c.Holders(ctx, newest.Path)
+				if err != nil {
+					return err
+				}
+				for i, f := range found {
+					a.tellFound(f, i == 0)
+				}
+			}
+			return no
+		}),
 	}
 }
 
 func (a *app) tellFound(f catalog.Found, newest bool) {
-	if a.json {
-		j := locationAsJSON(f.Location)
-		j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
-		a.printJSON(j)
-		return
-	}
-	where := "in pieces"
-	if f.Raw {
-		where = "at " + strconv.FormatInt(f.Off, 10)
-	}
-	fmt.Fprintf(a.out, "%s: %s, %s, %s\n", format.Escape(f.In.Address), quoteEmpty(format.Escape(f.Path)), a.humanSize(f.Size), where)
+	j := locationAsJSON(f.Location)
+	j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
+	a.tell(j, func() {
+		where := "in pieces"
+		if f.Raw {
+			where = fmt.Sprintf("at %d", f.Off)
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s, %s\n", j.Archive, quoteEmpty(j.Path), a.humanSize(f.Size), where)
+	})
 }
 
 func (a *app) catalogListCommand() *cobra.Command {
@@ -373,12 +357,12 @@ func (a *app) catalogListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [FOLDER...]",
 		Short: "List what a catalogue has",
-		Long: `Lists one level of all files together, or of the folders named; -R lists all there
-is. Of a file that several archives have, it is the newest. --archives lists these.`,
-		RunE: func(cmd *cobra.Command, folders []string) error {
-			ctx := cmd.Context()
+		Long: `Lists one level of all files together, or of the folders named; -R lists all
+there is. Of a file that several archives have, it is the newest. --archives
+lists these.`,
+		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
-				return &usageError{cmd, errors.New("--archives: expected no folders")}
+				return usage("--archives: expected no folders")
 			}
 			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
 				if archives {
@@ -387,14 +371,9 @@ is. Of a file that several archives have, it is the newest. --archives lists the
 				if len(folders) == 0 {
 					folders = []string{"."}
 				}
-				for _, folder := range folders {
-					if err := a.listCatalog(ctx, c, folder, long, recursive); err != nil {
-						return err
-					}
-				}
-				return nil
+				return all(folders, func(folder string) error { return a.listCatalog(ctx, c, folder, long, recursive) })
 			})
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "size, and number of the archive")
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
@@ -405,11 +384,9 @@ is. Of a file that several archives have, it is the newest. --archives lists the
 func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	all, err := c.Archives(ctx)
 	for _, x := range all {
-		if a.json {
-			a.printJSON(archiveAsJSON(x))
-			continue
-		}
-		fmt.Fprintf(a.out, "%6d  %-10s %10s  %14s  %s  %s\n", x.ID, x.Format, a.humanSize(x.Size), count(x.Entries, "entry"), x.Added.Format(time.DateTime), format.Escape(x.Address))
+		a.tell(archiveAsJSON(x), func() {
+			fmt.Fprintf(a.out, "%6d  %-10s %10s  %14s  %s  %s\n", x.ID, x.Format, a.humanSize(x.Size), count(x.Entries, "entry"), x.Added.Format(time.DateTime), format.Escape(x.Address))
+		})
 	}
 	return err
 }
@@ -418,7 +395,7 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
-	tell := func(l catalog.Location) {
+	tell := func(l catalog.Location) error {
 		shownAny = true
 		switch folder := l.Kind == format.Dir; {
 		case a.json:
@@ -434,30 +411,21 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 		default:
 			fmt.Fprintln(a.out, quoteEmpty(format.Escape(l.Path)))
 		}
+		return nil
 	}
+	var err error
 	if recursive {
-		for l, err := range c.Below(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-			tell(l)
-		}
+		err = each(c.Below(ctx, prefix), tell)
 	} else {
-		for l, err := range c.List(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-			tell(l.Location)
+		err = each(c.List(ctx, prefix), func(l catalog.Listed) error { return tell(l.Location) })
+	}
+	if err == nil && !shownAny && prefix != "" {
+		var found catalog.Found
+		if found, err = newestOf(ctx, c, folder); err == nil {
+			tell(found.Location)
 		}
 	}
-	if !shownAny && prefix != "" {
-		found, err := newestOf(ctx, c, folder)
-		if err != nil {
-			return err
-		}
-		tell(found.Location)
-	}
-	return nil
+	return err
 }
 
 // folderPrefix is what the paths in a folder begin with.
@@ -476,30 +444,27 @@ func (a *app) catalogRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm ARCHIVE...",
 		Short: "Forget archives",
-		Long: `Forgets archives and what is in them; the archives themselves stay as they are. The
-exit code is 1 if the catalogue does not know one.`,
+		Long: `Forgets archives and what is in them; the archives themselves stay as they are.
+The exit code is 1 if the catalogue does not know one.`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				var no error
-				for _, address := range args {
-					x, err := a.knownArchive(ctx, c, address)
-					if err == nil {
-						x, err = c.Remove(ctx, x.Address)
-					}
-					if errors.Is(err, fs.ErrNotExist) {
-						a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
-						no = errNo
-						continue
-					} else if err != nil {
-						return err
-					}
-					a.tellAdded("removed", x)
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			var no error
+			for _, address := range args {
+				x, err := a.knownArchive(ctx, c, address)
+				if err == nil {
+					x, err = c.Remove(ctx, x.Address)
 				}
-				return no
-			})
-		},
+				if errors.Is(err, fs.ErrNotExist) {
+					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
+					no = errNo
+					continue
+				} else if err != nil {
+					return err
+				}
+				a.tellAdded("removed", x)
+			}
+			return no
+		}),
 	}
 }
 
@@ -522,19 +487,16 @@ func (a *app) catalogExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Write all locations, as CSV or lines of JSON",
 		Long: `Writes where the newest file of each path is: CSV with the columns file_path and
-caf_file_id, which is the archive's number, or with --json lines with all that is
-known. A path that has no place in the CSV ends it: one that is not UTF-8, has a NUL,
-or has more than 512 characters.`,
+caf_file_id, which is the archive's number, or with --json lines with all that
+is known. A path that has no place in the CSV ends it: one that is not UTF-8,
+has a NUL, or has more than 512 characters.`,
 		Args: args(0, 0, "nothing"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				if a.json {
-					return a.exportJSON(ctx, c)
-				}
-				return a.exportCSV(ctx, c)
-			})
-		},
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, _ []string) error {
+			if a.json {
+				return a.exportJSON(ctx, c)
+			}
+			return a.exportCSV(ctx, c)
+		}),
 	}
 }
 
@@ -543,19 +505,16 @@ func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
 	if err != nil {
 		return err
 	}
-	archives := make(map[int64]catalog.Archive, len(all))
+	archives := map[int64]catalog.Archive{}
 	for _, x := range all {
 		archives[x.ID] = x
 	}
-	for l, err := range c.Below(ctx, "") {
-		if err != nil {
-			return err
-		}
+	return each(c.Below(ctx, ""), func(l catalog.Location) error {
 		j := locationAsJSON(l)
 		j.Archive, j.Format = format.Escape(archives[l.Archive].Address), archives[l.Archive].Format
 		a.printJSON(j)
-	}
-	return nil
+		return nil
+	})
 }
 
 // longestSeedPath is how many characters file_path has, where it is a VARCHAR.

@@ -19,25 +19,19 @@ func (a *app) catalogCatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cat PATH...",
 		Short: "Write files to standard output, wherever they are",
-		Long: `Writes the contents of files to standard output: of each the newest. Where it is one
-run of bytes in its archive, nothing else of that is read. Contents are compared
-with digests as 'holdall cat' does.`,
+		Long: `Writes the contents of files to standard output: of each the newest. Where it is
+one run of bytes in its archive, nothing else of that is read. Contents are
+compared with digests as 'holdall cat' does.`,
 		Args: args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				for _, path := range args {
-					found, err := newestOf(ctx, c, path)
-					if err != nil {
-						return err
-					}
-					if err := a.catFound(ctx, found, r); err != nil {
-						return err
-					}
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			return all(args, func(path string) error {
+				found, err := newestOf(ctx, c, path)
+				if err != nil {
+					return err
 				}
-				return nil
+				return a.catFound(ctx, found, r)
 			})
-		},
+		}),
 	}
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
 	return cmd
@@ -68,7 +62,7 @@ func (a *app) openFound(ctx context.Context, x catalog.Archive, files []catalog.
 	}
 	o := a.openOptions()
 	o.Format = cmp.Or(o.Format, x.Format)
-	o.FewLookups = len(files) == 1
+	o.Param, o.FewLookups = a.paramsOf(x.Format), len(files) == 1
 	return holdall.OpenStore(ctx, st, name, o)
 }
 
@@ -78,30 +72,23 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extract PATH... -C DIR",
 		Short: "Write files to disk, wherever they are",
-		Long: `Writes the newest of the files named, and of those in the folders named, below DIR,
-under the same rules as 'holdall extract'. Of archives that keep no modes and times,
-nothing but the files is read.`,
+		Long: `Writes the newest of the files named, and of those in the folders named, below
+DIR, under the same rules as 'holdall extract'. Of archives that keep no modes
+and times, nothing but the files is read.`,
 		Args: args(1, -1, "a path"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				o.Meter = &holdall.Meter{}
-				x := &catalogExtraction{app: a, c: c, dir: dir, o: o, groups: map[int64][]catalog.Location{}}
-				stop := a.showProgress(o.Meter, "extracted")
-				err := x.run(ctx, args)
-				stop()
-				if err != nil {
-					return err
-				}
-				return a.tellExtracted(x.sum)
-			})
-		},
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			o.Meter = &holdall.Meter{}
+			x := &catalogExtraction{app: a, c: c, dir: dir, o: o, groups: map[int64][]catalog.Location{}}
+			stop := a.showProgress(o.Meter, "extracted")
+			err := x.run(ctx, args)
+			stop()
+			if err != nil {
+				return err
+			}
+			return a.tellExtracted(x.sum)
+		}),
 	}
-	fs := cmd.Flags()
-	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")
-	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
-	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
-	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
+	extractFlags(cmd.Flags(), &dir, &o)
 	return cmd
 }
 
@@ -137,15 +124,11 @@ func (x *catalogExtraction) run(ctx context.Context, paths []string) error {
 
 // wantBelow wants all that is in a folder; of one that is none, absent is the error.
 func (x *catalogExtraction) wantBelow(ctx context.Context, folder string, absent error) error {
-	for l, err := range x.c.Below(ctx, folderPrefix(folder)) {
-		if err == nil {
-			absent, err = nil, x.want(ctx, l)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return absent
+	err := each(x.c.Below(ctx, folderPrefix(folder)), func(l catalog.Location) error {
+		absent = nil
+		return x.want(ctx, l)
+	})
+	return cmp.Or(err, absent)
 }
 
 func (x *catalogExtraction) want(ctx context.Context, l catalog.Location) error {

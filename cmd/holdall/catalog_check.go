@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,25 +20,21 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [ARCHIVE...]",
 		Short: "Compare a catalogue with what its archives say, both ways",
-		Long: `Compares what the catalogue says with what the archives say, both ways: all of them,
-and the database itself, or those named. The exit code is 1 if anything differs;
-'holdall catalog add --again' mends that. Contents are not read: 'holdall verify' does.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				k := &catalogCheck{app: a, c: c, quick: quick}
-				archives, err := k.which(ctx, args)
-				if err != nil {
-					return err
-				}
-				for _, x := range archives {
-					if err := k.archive(ctx, x); err != nil {
-						return err
-					}
-				}
-				return k.end()
-			})
-		},
+		Long: `Compares what the catalogue says with what the archives say, both ways: all of
+them, and the database itself, or those named. The exit code is 1 if anything
+differs; 'holdall catalog add --again' mends that. Contents are not read:
+'holdall verify' does.`,
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			k := &catalogCheck{app: a, c: c, quick: quick}
+			archives, err := k.which(ctx, args)
+			if err != nil {
+				return err
+			}
+			if err := all(archives, func(x catalog.Archive) error { return k.archive(ctx, x) }); err != nil {
+				return err
+			}
+			return k.end()
+		}),
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
 	return cmd
@@ -65,19 +62,12 @@ type differenceJSON struct {
 func (k *catalogCheck) differs(what, archive string, path *string, text string, args ...any) {
 	k.differences++
 	d := differenceJSON{Difference: what, Archive: format.Escape(archive), Message: fmt.Sprintf(text, args...)}
-	line := d.Archive
+	line := ifAny("%s: ", d.Archive)
 	if path != nil {
 		d.Path, d.PathHex = shown(*path)
-		line += ": " + quoteEmpty(d.Path)
+		line += quoteEmpty(d.Path) + ": "
 	}
-	if k.app.json {
-		k.app.printJSON(d)
-		return
-	}
-	if line != "" {
-		line += ": "
-	}
-	fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what)
+	k.app.tell(d, func() { fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what) })
 }
 
 // which returns the archives to check. Where all are, the database is, too.
@@ -113,7 +103,9 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		if !k.quick {
 			known = catalog.Archive{} // to have it opened
 		}
-		s, err = survey.Open(ctx, st, name, known, k.app.openOptions())
+		o := k.app.openOptions()
+		o.Param = k.app.paramsOf(x.Format)
+		s, err = survey.Open(ctx, st, name, known, o)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -179,12 +171,7 @@ func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.
 			return nil
 		}
 		holders, err := k.c.Holders(ctx, e.Name)
-		for _, h := range holders {
-			if h.Archive == x.ID {
-				return nil
-			}
-		}
-		if err == nil {
+		if err == nil && !slices.ContainsFunc(holders, func(h catalog.Found) bool { return h.Archive == x.ID }) {
 			k.differs("missing", x.Address, &e.Name, "the catalogue does not have it")
 		}
 		return err
@@ -196,10 +183,7 @@ func shownLocation(l catalog.Location) string {
 	if l.Raw {
 		s += fmt.Sprintf(" at %d", l.Off)
 	}
-	if d := l.Digest.String(); d != "" {
-		s += " " + d
-	}
-	return s
+	return s + ifAny(" %s", l.Digest.String())
 }
 
 func (k *catalogCheck) end() error {
@@ -208,8 +192,5 @@ func (k *catalogCheck) end() error {
 	} else if !k.app.quiet {
 		fmt.Fprintf(k.app.out, "%s, %s: %s\n", count(k.archives, "archive"), count(k.entries, "entry"), count(k.differences, "difference"))
 	}
-	if k.differences > 0 {
-		return errNo
-	}
-	return nil
+	return answer(k.differences > 0)
 }

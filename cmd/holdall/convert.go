@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,9 +15,7 @@ import (
 )
 
 func (a *app) convertCommand() *cobra.Command {
-	var f packFlags
-	var from string
-	var refs refFlags
+	var p packing
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST -f FORMAT",
 		Short: "Turn one kind of archive into another, or into a folder and back",
@@ -29,82 +29,71 @@ system copies them itself. What DST has no place for is said.`,
   holdall convert docs docs.caf
   holdall convert big.caf part.caf --chunk-size 1GB`,
 		Args: args(2, 2, "SRC and DST"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m := &holdall.Meter{}
-			f.out = args[1]
-			o, err := f.options(a, m)
-			if err != nil {
-				return &usageError{cmd, err}
+		RunE: run(func(ctx context.Context, args []string) error {
+			p.out = args[1]
+			if err := p.options(a, a.writes(p.out)); err != nil {
+				return &usageError{err}
 			}
-			o.Embed, o.Refer = refs.embed, refs.refer
-			return a.convert(cmd.Context(), args[0], args[1], f, o, from, refs.dropOrphans)
-		},
+			return a.convert(ctx, args[0], p)
+		}),
 	}
-	f.register(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "format of SRC, if its bytes do not tell")
-	refs.register(cmd)
+	p.register(cmd)
+	fs := cmd.Flags()
+	a.formatFlag(cmd, fs, "format of DST, if its name does not tell: dir, ", format.All())
+	fs.StringVar(&p.from, "from", "", "format of SRC, if its bytes do not tell")
+	fs.BoolVar(&p.o.Embed, "embed", false, "take into DST what SRC only refers to")
+	fs.StringVar(&p.o.Refer, "refer", "", "where the format can: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
+	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
 	return cmd
 }
 
-// refFlags are about archives that hold references besides contents.
-type refFlags struct {
-	embed       bool
-	refer       string
-	dropOrphans bool
-}
-
-func (f *refFlags) register(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.BoolVar(&f.embed, "embed", false, "lindi: take into DST what SRC only refers to")
-	fs.StringVar(&f.refer, "refer", "", "lindi: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
-	fs.BoolVar(&f.dropOrphans, "drop-orphans", false, "lindi: leave out blobs that no key leads to")
-	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
-}
-
-// convert writes what is in src as dst. --format is about dst here.
-func (a *app) convert(ctx context.Context, src, dst string, f packFlags, o holdall.PackOptions, from string, dropOrphans bool) error {
+// convert writes what is in src as p.out. --format is about that here.
+func (a *app) convert(ctx context.Context, src string, p packing) error {
 	to, view := a.format, a.view
-	a.format = from
-	a.dropOrphans = dropOrphans
+	a.format = p.from
 	in, err := a.open(ctx, src, false)
-	if err == nil && view == "" && keysWanted(in, src, dst, &o) {
+	if err == nil && view == "" && keysWanted(in, src, p.out, &p.o) {
 		in.Close()
-		a.view = "zarr"
+		a.view = zarrView
 		in, err = a.open(ctx, src, false)
 	}
-	a.format, a.view, a.dropOrphans = to, view, false
+	a.format, a.view = to, view
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if to == "dir" || to == "" && isFolderName(dst) {
-		return a.extractTo(ctx, in, dst, holdall.ExtractOptions{Meter: o.Meter})
+	if to == "dir" || to == "" && isFolderName(p.out) {
+		if err := ofAFolder(p.o.Param); err != nil {
+			return err
+		}
+		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Meter: p.o.Meter})
 	}
-	st, name, err := a.locateOut(ctx, dst)
+	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
 		return err
 	}
-	stop := a.showProgress(o.Meter, "converted")
-	sum, err := holdall.ConvertStore(ctx, in, st, name, o)
+	stop := a.showProgress(p.o.Meter, "converted")
+	sum, err := holdall.ConvertStore(ctx, in, st, name, p.o)
 	stop()
 	if err != nil {
 		return err
 	}
-	return a.packed(ctx, st, sum.Summary, sum.Lost, f)
+	return a.packed(ctx, st, sum.Summary, sum.Lost, p)
 }
 
-// keysWanted reports whether a LINDI archive is to be converted key by key:
-// where members cannot be copied as they are. What lies behind a network stays
+// keysWanted reports whether an archive that has references is to be converted key by
+// key: where members cannot be copied as they are. What lies behind a network stays
 // there when only its keys are wanted.
 func keysWanted(in *holdall.Archive, src, dst string, o *holdall.PackOptions) bool {
-	if f := in.Format(); f == nil || f.Name != "lindi" {
+	f := in.Format()
+	if !f.Refers || !slices.Contains(f.Views, zarrView) {
 		return false
 	}
-	json := strings.HasSuffix(strings.ToLower(dst), ".lindi.json")
-	if s := store.Scheme(src); json && s != "" && s != "file" && !o.Embed && o.Refer == "" {
+	bare := f.Bare != nil && f.Bare(dst)
+	if s := store.Scheme(src); bare && s != "" && s != "file" && !o.Embed && o.Refer == "" {
 		o.Refer = holdall.ReferHere
 	}
-	return json || o.Embed || o.Refer != ""
+	return bare || o.Embed || o.Refer != ""
 }
 
 // isFolderName reports whether dst is meant to be a folder.
@@ -149,7 +138,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 			return
 		}
 		a.out.Flush()
-		a.stderr.Write([]byte("holdall: " + a.verb + ": " + problemLine(p) + "\n"))
+		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, problemLine(p))
 	}
 	return holdall.Extract(ctx, in, root, o)
 }
@@ -165,8 +154,5 @@ func (a *app) tellExtracted(sum holdall.Extracted) error {
 		}
 		a.out.WriteString(line + "\n")
 	}
-	if sum.Failed > 0 {
-		return errNo
-	}
-	return nil
+	return answer(sum.Failed > 0)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,8 +21,8 @@ sides have the same kind, byte by byte otherwise. The exit code is 1 if there
 are differences.`,
 		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
 		Args:    args(2, 2, "two archives or folders"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
+			a.several = true
 			left, err := a.open(ctx, args[0], false)
 			if err != nil {
 				return err
@@ -36,6 +37,11 @@ are differences.`,
 				return err
 			}
 			defer right.Close()
+			for key := range a.given(^format.ToCreate) {
+				if left.Options().Param[key]+right.Options().Param[key] == "" {
+					return &format.ParamError{Format: left.Format().Name, Name: key}
+				}
+			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()
@@ -44,7 +50,7 @@ are differences.`,
 				err = errNo
 			}
 			return err
-		},
+		}),
 	}
 }
 
@@ -60,15 +66,13 @@ func (a *app) printDifference(d holdall.Difference) error {
 		a.printJSON(j)
 		return nil
 	}
-	name := quoteEmpty(format.Escape(d.Name))
-	var err error
+	sign, why := "~", " ("+d.Why+")"
 	switch d.Kind {
 	case holdall.Added:
-		_, err = fmt.Fprintf(a.out, "+ %s\n", name)
+		sign, why = "+", ""
 	case holdall.Removed:
-		_, err = fmt.Fprintf(a.out, "- %s\n", name)
-	default:
-		_, err = fmt.Fprintf(a.out, "~ %s (%s)\n", name, d.Why)
+		sign, why = "-", ""
 	}
+	_, err := fmt.Fprintf(a.out, "%s %s%s\n", sign, quoteEmpty(format.Escape(d.Name)), why)
 	return err
 }

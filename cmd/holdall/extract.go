@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall"
 )
@@ -23,34 +26,33 @@ before they appear. Files that are there already stay, unless --overwrite.`,
   holdall extract docs.caf guide/intro.md images -C out
   holdall extract https://example.org/docs.caf guide -C .`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := a.open(cmd.Context(), args[0], false)
-			if err != nil {
-				return err
-			}
-			defer a.close(cmd.Context(), in)
-			o.Meter = &holdall.Meter{}
-			o.Max.Bytes = int64(maxBytes)
-			for _, name := range args[1:] {
-				e, err := lookup(cmd.Context(), in, name)
+		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
+			o.Meter, o.Max.Bytes = &holdall.Meter{}, int64(maxBytes)
+			for _, name := range names {
+				e, err := lookup(ctx, in, name)
 				if err != nil {
 					return err
 				}
 				o.Names = append(o.Names, e.Name)
 			}
-			return a.extractTo(cmd.Context(), in, dir, o)
-		},
+			return a.extractTo(ctx, in, dir, o)
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&dir, "directory", "C", ".", "where to, made if it is not there")
-	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
-	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
+	extractFlags(fs, &dir, &o)
 	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "make symbolic links that lead outside DIR too, as packages have them")
-	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
 	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop at more entries than this (default 20 million, -1 no limit)")
 	fs.Var(&maxBytes, "max-bytes", "stop at more content than this (default no limit)")
 	fs.Int64Var(&o.Max.Ratio, "max-ratio", 0, "stop when content is this many times the archive, from 1 GiB on (default 1000, -1 no limit)")
 	fs.IntVar(&o.Max.Depth, "max-depth", 0, "refuse entries in more folders than this (default 256, -1 no limit)")
 	return cmd
+}
+
+// extractFlags are those of all that extracts.
+func extractFlags(fs *pflag.FlagSet, dir *string, o *holdall.ExtractOptions) {
+	fs.StringVarP(dir, "directory", "C", ".", "where to, made if it is not there")
+	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
+	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
+	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -26,35 +27,27 @@ whole. The exit code is 1 if nothing is found.`,
 		Example: `  holdall find docs.caf '*.md'
   holdall find docs.caf 'guide/**/*.{png,svg}'`,
 		Args: args(2, 2, "an archive and a pattern"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			match, err := globMatcher(args[1], fold)
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			in, err := a.open(ctx, args[0], false)
-			if err != nil {
-				return err
-			}
-			defer a.close(ctx, in)
-			print := a.entryPrinter(ctx, in, false)
-			found := false
-			below := "."
-			if !fold {
-				below = folderOf(ctx, in, args[1])
-			}
-			err = each(in.Below(ctx, below), func(e holdall.Entry) error {
-				if kind != "" && e.Kind.String() != kind || !match(e.Name) {
-					return nil
+			found, below := false, "."
+			err = a.use(ctx, args[0], false, func(in *holdall.Archive) error {
+				print := a.entryPrinter(ctx, in, false)
+				if !fold {
+					below = folderOf(ctx, in, args[1])
 				}
-				found = true
-				return print(e)
+				return each(in.Below(ctx, below), func(e holdall.Entry) error {
+					if kind != "" && e.Kind.String() != kind || !match(e.Name) {
+						return nil
+					}
+					found = true
+					return print(e)
+				})
 			})
-			if err == nil && !found {
-				err = errNo
-			}
-			return err
-		},
+			return cmp.Or(err, answer(!found))
+		}),
 	}
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
 	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "only entries of this kind: file, dir, symlink, hardlink, fifo, property")
@@ -136,6 +129,3 @@ func globMatcher(glob string, fold bool) (func(name string) bool, error) {
 	}
 	return r.MatchString, nil
 }
-
-// matchAll is what a pattern that was not given matches.
-func matchAll(string) bool { return true }

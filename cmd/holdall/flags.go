@@ -25,7 +25,7 @@ func (c *choice) Type() string   { return "word" }
 
 func (c *choice) Set(s string) error {
 	if s == "" || !slices.Contains(c.words, s) {
-		return fmt.Errorf("expected %s", strings.Join(slices.DeleteFunc(slices.Clone(c.words), func(s string) bool { return s == "" }), " or "))
+		return fmt.Errorf("expected %s", strings.TrimPrefix(strings.Join(c.words, " or "), " or "))
 	}
 	*c.to = s
 	return nil

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,12 +27,13 @@ func (a *app) fleetCommand() *cobra.Command {
 		Use:   "fleet",
 		Short: "Pack millions of objects by many workers, each exactly once",
 		Long: `Packs sources of any size into many archives, by any number of workers, on one
-machine or on many. A plan cuts the source into chunks; workers claim them, pack each
-into one archive, and record it in the catalogue. A worker may be killed at any time:
-another goes on with its chunk.
+machine or on many. A plan cuts the source into chunks; workers claim them, pack
+each into one archive, and record it in the catalogue. A worker may be killed at
+any time: another goes on with its chunk.
 
 The plan is kept in the catalogue: --db FILE for the workers of one machine, or
-postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes one.`,
+postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes
+one.`,
 		Example: `  holdall catalog init
   holdall fleet plan s3://photos -o s3://packed/photos.caf --chunk-size 30GB
   holdall fleet work --workers 4
@@ -53,7 +56,7 @@ func (a *app) queueFlag(cmd *cobra.Command) {
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its
 // chunks, nil for nothing.
-func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+func (a *app) withFleet(ctx context.Context, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
@@ -61,12 +64,12 @@ func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *cata
 	o, feed, postgres := catalog.Options{}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
 	case a.queue == queueRiver && !postgres:
-		return &usageError{cmd, errors.New("--queue river: expected a catalogue in PostgreSQL, found a file")}
+		return usage("--queue river: expected a catalogue in PostgreSQL, found a file")
 	case a.queue == queueRiver, a.queue == "" && postgres:
 		q := &river.Queue{}
 		o.Queue, feed = q, q
 	case a.queue != "" && a.queue != queueLeases:
-		return &usageError{cmd, fmt.Errorf("--queue: expected river or leases, found %q", a.queue)}
+		return usage("--queue: expected river or leases, found %q", a.queue)
 	}
 	return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
 }
@@ -74,43 +77,35 @@ func (a *app) withFleet(ctx context.Context, cmd *cobra.Command, do func(c *cata
 func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
-	var level, compression string
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
-		Long: `Lists sources, which are folders or addresses of buckets and of what is in them, and
-cuts them into chunks, always in the same way. Each will be an archive: TARGET-00001,
-TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
+		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
+and cuts them into chunks, always in the same way. Each will be an archive:
+TARGET-00001, TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
 
-A data bundle is one archive of many shards. Each chunk is a shard of TARGET, and a last
-one makes the index; what is planned later is a bundle of its own, TARGET-00002.
+A data bundle is one archive of many shards. Each chunk is a shard of TARGET,
+and a last one makes the index; what is planned later is a bundle of its own,
+TARGET-00002.
 
-A plan that is there already gets what is new, in chunks of its own: objects that were
-not there before, that are another version, or that could not be packed. So a plan
-that was interrupted is made again, and a source that grows is planned now and then.`,
+A plan that is there already gets what is new, in chunks of its own: objects
+that were not there before, that are another version, or that could not be
+packed. So a plan that was interrupted is made again, and a source that grows is
+planned now and then.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
 		Args: args(1, -1, "a source"),
-		RunE: func(cmd *cobra.Command, sources []string) error {
+		RunE: run(func(ctx context.Context, sources []string) error {
 			if s.Target == "" {
-				return &usageError{cmd, errors.New("-o TARGET is missing")}
+				return usage("-o TARGET is missing")
 			}
-			s.Format, s.ChunkSize = a.format, int64(size)
+			s.Format, s.ChunkSize, s.Param = a.format, int64(size), a.given(format.ToCreate)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
-			for key, value := range map[string]string{"level": level, "compression": compression} {
-				if value != "" {
-					if s.Param == nil {
-						s.Param = map[string]string{}
-					}
-					s.Param[key] = value
-				}
-			}
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
@@ -119,18 +114,12 @@ that was interrupted is made again, and a source that grows is planned now and t
 					told = p
 				})
 				stop()
-				if a.json && (err == nil || p.Chunks > 0) {
-					a.printJSON(plannedJSON{Plan: p.Plan.Name, Target: format.Escape(p.Plan.Target), Chunks: p.Chunks, Objects: p.Objects, Bytes: p.Bytes, Known: p.Known})
-				} else if err == nil || p.Chunks > 0 {
-					known := ""
-					if p.Known > 0 {
-						known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
-					}
-					fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+				if err == nil || p.Chunks > 0 {
+					a.tellPlanned(p)
 				}
 				return err
 			})
-		},
+		}),
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&s.Target, "output", "o", "", "what the archives are called, but for their numbers: s3://bucket/name.caf")
@@ -138,11 +127,13 @@ that was interrupted is made again, and a source that grows is planned now and t
 	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "most objects of an archive, or of a shard (default 4000000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
-	fs.StringVar(&level, "level", "", "compression level, where the format compresses")
-	fs.StringVar(&compression, "compression", "", "databundle: zlib, snappy, zstd or none (default zlib)")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	a.queueFlag(cmd)
-	return cmd
+	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
+	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
+	fs.MarkHidden("index")
+	a.formatFlag(cmd, fs, "format of TARGET, if its name does not tell: ", inParts)
+	return a.takes(format.ToCreate, cmd, inParts...)
 }
 
 type plannedJSON struct {
@@ -154,33 +145,42 @@ type plannedJSON struct {
 	Known   int64  `json:"known"`
 }
 
+func (a *app) tellPlanned(p fleet.Planned) {
+	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known}, func() {
+		known := ""
+		if p.Known > 0 {
+			known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
+		}
+		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+	})
+}
+
 func (a *app) fleetWorkCommand() *cobra.Command {
 	var o fleet.WorkOptions
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
 		Short: "Pack chunks until none is left",
-		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left that
-anybody could pack. It may run any number of times at once, here and, with a catalogue
-in PostgreSQL, on other machines. Interrupted, it gives its chunks back.
+		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left
+that anybody could pack. It may run any number of times at once, here and, with
+a catalogue in PostgreSQL, on other machines. Interrupted, it gives its chunks
+back.
 
-A chunk that fails is tried again, later each time; after --tries it is set aside. So
-is an object that cannot be read, while the others of its chunk are packed. The exit
-code is 1 if anything was set aside.`,
+A chunk that fails is tried again, later each time; after --tries it is set
+aside. So is an object that cannot be read, while the others of its chunk are
+packed. The exit code is 1 if anything was set aside.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, plan []string) error {
-			if o.Workers < 1 {
-				return &usageError{cmd, fmt.Errorf("--workers: expected at least 1, found %d", o.Workers)}
+		RunE: run(func(ctx context.Context, plan []string) error {
+			switch {
+			case o.Workers < 1:
+				return usage("--workers: expected at least 1, found %d", o.Workers)
+			case o.Tries < 1:
+				return usage("--tries: expected at least 1, found %d", o.Tries)
+			case o.Lease < time.Second:
+				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			if o.Tries < 1 {
-				return &usageError{cmd, fmt.Errorf("--tries: expected at least 1, found %d", o.Tries)}
-			}
-			if o.Lease < time.Second {
-				return &usageError{cmd, fmt.Errorf("--lease: expected at least 1s, found %s", o.Lease)}
-			}
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, feed fleet.Feed) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
 				o.Feed = feed
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
@@ -189,35 +189,9 @@ code is 1 if anything was set aside.`,
 					}
 					o.Plan = p.Name
 				}
-				o.Meter = &holdall.Meter{}
-				aside := int64(0)
-				o.Tell = func(e fleet.Event) {
-					for _, m := range e.Left {
-						if m.Outcome == catalog.SetAside {
-							aside++
-						}
-					}
-					a.tellWork(e)
-				}
-				stop := a.showProgress(o.Meter, "packed")
-				sum, err := fleet.Work(ctx, c, o)
-				stop()
-				if a.json {
-					a.printJSON(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes})
-				} else {
-					fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
-				}
-				switch {
-				case err != nil:
-					return err
-				case ctx.Err() != nil:
-					return ctx.Err()
-				case sum.SetAside > 0 || aside > 0:
-					return errNo
-				}
-				return nil
+				return a.fleetWork(ctx, c, o)
 			})
-		},
+		}),
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&o.Workers, "workers", 1, "chunks packed at once")
@@ -236,6 +210,22 @@ type workedJSON struct {
 	SetAside int   `json:"set_aside"`
 	Objects  int64 `json:"objects"`
 	Bytes    int64 `json:"bytes"`
+}
+
+func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOptions) error {
+	o.Meter = &holdall.Meter{}
+	aside := false
+	o.Tell = func(e fleet.Event) {
+		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside })
+		a.tellWork(e)
+	}
+	stop := a.showProgress(o.Meter, "packed")
+	sum, err := fleet.Work(ctx, c, o)
+	stop()
+	a.tell(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes}, func() {
+		fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
+	})
+	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || aside))
 }
 
 // eventJSON is what became of a chunk, a line as it happens.
@@ -297,23 +287,21 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Say how far plans are",
-		Long: `Says how far plans are, all of them or those named: chunks and objects by what became
-of them, who is at work, how fast, and how long the rest takes at that rate.`,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
-				for {
-					if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
-						return err
-					}
-					select {
-					case <-ctx.Done():
-						return nil
-					case <-time.After(watch):
-					}
+		Long: `Says how far plans are, all of them or those named: chunks and objects by what
+became of them, who is at work, how fast, and how long the rest takes at that
+rate.`,
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+			for {
+				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
+					return err
 				}
-			})
-		},
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(watch):
+				}
+			}
+		}),
 	}
 	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
 	return cmd
@@ -321,43 +309,35 @@ of them, who is at work, how fast, and how long the rest takes at that rate.`,
 
 func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
 	var plans []catalog.Plan
-	for _, name := range names {
+	err := all(names, func(name string) error {
 		p, err := a.planNamed(ctx, c, name)
-		if err != nil {
-			return err
-		}
 		plans = append(plans, p)
-	}
+		return err
+	})
 	if len(names) == 0 {
-		var err error
-		if plans, err = c.Plans(ctx); err != nil {
-			return err
-		}
+		plans, err = c.Plans(ctx)
 	}
-	for i, p := range plans {
+	if err != nil {
+		return err
+	}
+	gap := ""
+	return all(plans, func(p catalog.Plan) error {
 		s, err := fleet.StatusOf(ctx, c, p)
-		if err != nil {
-			return err
+		if err == nil {
+			a.tell(statusAsJSON(s), func() {
+				fmt.Fprint(a.out, gap)
+				a.tellStatus(s)
+			})
+			gap = "\n"
 		}
-		if a.json {
-			a.printJSON(statusAsJSON(s))
-			continue
-		}
-		if i > 0 {
-			fmt.Fprintln(a.out)
-		}
-		a.tellStatus(s)
-	}
-	return nil
+		return err
+	})
 }
 
 // everywhere is an address that holds wherever a worker is started: a path from the
 // root.
 func everywhere(address string) string {
-	if store.Scheme(address) != "" {
-		return address
-	}
-	if whole, err := filepath.Abs(address); err == nil {
+	if whole, err := filepath.Abs(address); err == nil && store.Scheme(address) == "" {
 		return whole
 	}
 	return address
@@ -372,9 +352,9 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 		}
 	}
 	if err != nil {
-		return p, fmt.Errorf("plan %w", err)
+		err = fmt.Errorf("plan %w", err)
 	}
-	return p, nil
+	return p, err
 }
 
 func (a *app) tellStatus(s fleet.Status) {
@@ -477,29 +457,23 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
 		Short: "End the work on a plan",
-		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at work on
-them notices, and what was sent of their archives is taken away. Archives that are
-there stay, and stay in the catalogue. 'holdall fleet retry' takes it back.`,
+		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at
+work on them notices, and what was sent of their archives is taken away.
+Archives that are there stay, and stay in the catalogue. 'holdall fleet retry'
+takes it back.`,
 		Args: args(1, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error {
-				p, err := a.planNamed(ctx, c, args[0])
-				if err != nil {
-					return err
-				}
-				n, err := fleet.Cancel(ctx, c, p)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(map[string]any{"plan": p.Name, "uploads": n})
-				} else {
-					fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name))
-				}
-				return nil
-			})
-		},
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			p, err := a.planNamed(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			n, err := fleet.Cancel(ctx, c, p)
+			if err != nil {
+				return err
+			}
+			a.tell(map[string]any{"plan": p.Name, "uploads": n}, func() { fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name)) })
+			return nil
+		}),
 	}
 }
 
@@ -507,13 +481,12 @@ func (a *app) fleetRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry PLAN",
 		Short: "Have chunks packed that were set aside or cancelled",
-		Long: `Makes chunks that were set aside or cancelled due again, as if they were new. Objects
-that were set aside while their chunk was packed are planned again by 'holdall fleet
-plan', like those that changed.`,
+		Long: `Makes chunks that were set aside or cancelled due again, as if they were new.
+Objects that were set aside while their chunk was packed are planned again by
+'holdall fleet plan', like those that changed.`,
 		Args: args(1, 1, "a plan"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withFleet(ctx, cmd, func(c *catalog.Catalog, _ fleet.Feed) error {
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
 				p, err := a.planNamed(ctx, c, args[0])
 				if err != nil {
 					return err
@@ -522,14 +495,12 @@ plan', like those that changed.`,
 				if err != nil {
 					return err
 				}
-				if a.json {
-					a.printJSON(map[string]any{"plan": p.Name, "chunks": n})
-				} else {
+				a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
 					fmt.Fprintf(a.out, "%s: %s due again\n", format.Escape(p.Name), count(int64(n), "chunk"))
-				}
+				})
 				return nil
 			})
-		},
+		}),
 	}
 	a.queueFlag(cmd)
 	return cmd

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,29 +27,21 @@ narrows down the files. The exit code is 1 if nothing matches.`,
 		Example: `  holdall grep docs.caf 'TODO|FIXME' '*.md'
   holdall grep -l logs.caf 'status=5\d\d'`,
 		Args: args(2, 3, "an archive, a regular expression and perhaps a pattern"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			expr := args[1]
 			if fold {
 				expr = "(?i)" + expr
 			}
 			re, err := regexp.Compile(expr)
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			g.app, g.re, g.match = a, re, matchAll
-			if len(args) == 3 {
-				if g.match, err = globMatcher(args[2], false); err != nil {
-					return &usageError{cmd, err}
-				}
+			if g.match, err = globMatcher(argOr(args, 2, "**"), false); err != nil {
+				return &usageError{err}
 			}
-			ctx := cmd.Context()
-			in, err := a.open(ctx, args[0], false)
-			if err != nil {
-				return err
-			}
-			defer a.close(ctx, in)
-			return g.run(ctx, in)
-		},
+			g.app, g.re = a, re
+			return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) })
+		}),
 	}
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
 	cmd.Flags().BoolVarP(&g.namesOnly, "files-with-matches", "l", false, "only the names of files that match")
@@ -81,10 +74,7 @@ func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 		}
 		return err
 	})
-	if err == nil && (!g.found || g.failed > 0) {
-		err = errNo
-	}
-	return err
+	return cmp.Or(err, answer(!g.found || g.failed > 0))
 }
 
 func (g *grepping) file(e holdall.Entry, content io.Reader) error {

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -73,9 +73,9 @@ opens the archive finds it there, also over HTTP and in buckets, and then reads
 little of either. An index is of one version of an archive: of another it is not
 believed.
 
-With --chunk-digests it has digests of pieces of all contents, too, which are read
-for that: then every read of the archive is compared with them, before a byte is
-handed out. What is damaged gets none, and the exit code is 1.
+With --chunk-digests it has digests of pieces of all contents, too, which are
+read for that: then every read of the archive is compared with them, before a
+byte is handed out. What is damaged gets none, and the exit code is 1.
 
 Archives that take long to open get one by themselves, in a folder for that:
 see "holdall cache". --index says which one to use, or none.`,
@@ -84,8 +84,7 @@ see "holdall cache". --index says which one to use, or none.`,
   holdall index https://example.org/big.tar -o big.tar.holdall
   holdall --index big.tar.holdall ls https://example.org/big.tar`,
 		Args: args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+		RunE: run(func(ctx context.Context, args []string) error {
 			st, name, err := a.locate(ctx, args[0])
 			if err != nil {
 				return err
@@ -98,7 +97,7 @@ see "holdall cache". --index says which one to use, or none.`,
 					return err
 				}
 			} else if args[0] == "-" {
-				return &usageError{cmd, errors.New("an index of what comes in needs a name: -o FILE")}
+				return usage("an index of what comes in needs a name: -o FILE")
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
@@ -110,26 +109,19 @@ see "holdall cache". --index says which one to use, or none.`,
 				}
 				return err
 			}
-			if a.json {
-				a.printJSON(struct {
-					Path string `json:"path"`
-					holdall.IndexSummary
-				}{store.Redact(shown), sum})
-			} else if !a.quiet {
-				line := fmt.Sprintf("%s: %s, an index of %s", store.Redact(shown), count(sum.Entries, "entry"), a.humanSize(sum.Index))
-				if chunk != 0 {
-					line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
-				}
-				if sum.Unproven > 0 {
-					line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
-				}
-				fmt.Fprintln(a.stderr, line)
+			line := fmt.Sprintf("%s: %s, an index of %s", store.Redact(shown), count(sum.Entries, "entry"), a.humanSize(sum.Index))
+			if chunk != 0 {
+				line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
 			}
 			if sum.Unproven > 0 {
-				return errNo
+				line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
 			}
-			return nil
-		},
+			a.say(struct {
+				Path string `json:"path"`
+				holdall.IndexSummary
+			}{store.Redact(shown), sum}, "%s\n", line)
+			return answer(sum.Unproven > 0)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.holdall)")
 	cmd.Flags().Var(&chunk, "chunk-digests", "digests of each SIZE of content (256KiB), from 64KiB to 1MiB")
@@ -142,8 +134,9 @@ func (a *app) cacheCommand() *cobra.Command {
 		Use:   "cache",
 		Short: "Look at the indexes that are kept, or take them away",
 		Long: `Archives that took long to open get an index, which is kept in a folder:
-$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4 GiB,
-or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.`,
+$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4
+GiB, or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps
+nothing.`,
 		Example: "  holdall cache ls\n  holdall cache clear",
 	}
 	folder := func(do func(cmd *cobra.Command, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
@@ -160,24 +153,14 @@ or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.
 		Short: "List the indexes that are kept, what was used last first",
 		Args:  args(0, 0, "nothing"),
 		RunE: folder(func(cmd *cobra.Command, f *holdall.IndexFolder) error {
-			all, err := f.List(cmd.Context())
-			if err != nil {
-				return err
+			kept, err := f.List(cmd.Context())
+			for _, k := range kept {
+				a.tell(k, func() {
+					what := cmp.Or(format.Escape(k.Archive), "(unreadable) "+k.Path)
+					fmt.Fprintf(a.out, "%10s  %s  %10d entries  %s\n", a.humanSize(k.Size), k.Used.UTC().Format(time.DateTime), k.Entries, what)
+				})
 			}
-			for _, k := range all {
-				if a.json {
-					if err := json.NewEncoder(a.out).Encode(k); err != nil {
-						return err
-					}
-					continue
-				}
-				what := format.Escape(k.Archive)
-				if what == "" {
-					what = "(unreadable) " + k.Path
-				}
-				fmt.Fprintf(a.out, "%10s  %s  %10d entries  %s\n", a.humanSize(k.Size), k.Used.UTC().Format(time.DateTime), k.Entries, what)
-			}
-			return nil
+			return err
 		}),
 	}, &cobra.Command{
 		Use:   "clear",
@@ -185,11 +168,11 @@ or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps nothing.
 		Args:  args(0, 0, "nothing"),
 		RunE: folder(func(_ *cobra.Command, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
-			if err == nil && a.json {
-				return json.NewEncoder(a.out).Encode(map[string]int64{"removed": int64(n), "bytes": bytes})
-			}
-			if err == nil && !a.quiet {
-				fmt.Fprintf(a.stderr, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
+			if err == nil {
+				a.say(struct {
+					Bytes   int64 `json:"bytes"`
+					Removed int   `json:"removed"`
+				}{bytes, n}, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
 			}
 			return err
 		}),

@@ -46,34 +46,32 @@ func (a *app) infoCommand() *cobra.Command {
 		Short:   "Say what an archive is, and what is unusual about it",
 		Example: "  holdall info docs.caf\n  holdall info --json https://example.org/docs.caf",
 		Args:    args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := a.openOverview(cmd.Context(), args[0])
+		RunE: run(func(ctx context.Context, args []string) error {
+			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			defer in.Close()
-			i, err := gatherInfo(cmd.Context(), in)
+			i, err := gatherInfo(ctx, in)
 			if err != nil {
 				return err
 			}
 			if f := in.Format(); f != nil && f.Overview != "" && a.view == "" {
-				if err := a.usualFacts(cmd.Context(), args[0], i); err != nil {
+				if err := a.usualFacts(ctx, args[0], i); err != nil {
 					i.cannot(err)
 				}
 			}
 			if slices.Contains(i.Views, zarrView) {
-				if i.Arrays, err = a.arrays(cmd.Context(), args[0]); err != nil {
+				if i.Arrays, err = a.arrays(ctx, args[0]); err != nil {
 					i.cannot(err)
 				}
 			}
-			if a.json {
-				a.printJSON(i)
-				return nil
-			}
-			a.printInfo(i)
-			a.printArrays(i.Arrays)
+			a.tell(i, func() {
+				a.printInfo(i)
+				a.printArrays(i.Arrays)
+			})
 			return nil
-		},
+		}),
 	}
 }
 
@@ -98,19 +96,20 @@ func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error
 	if err != nil {
 		return err
 	}
-	i.facts = about.Facts
-	for _, f := range about.Facts {
+	i.addFacts(about.Facts)
+	return nil
+}
+
+func (i *infoJSON) addFacts(facts []format.Fact) {
+	i.facts = facts
+	for _, f := range facts {
 		i.Facts[f.Key] = f.Value
 	}
-	return nil
 }
 
 // arrays finds the arrays of an archive by its keys.
 func (a *app) arrays(ctx context.Context, address string) ([]*arrayJSON, error) {
-	was := a.view
-	a.view = zarrView
-	defer func() { a.view = was }()
-	keys, err := a.openBare(ctx, address, false)
+	keys, err := a.openView(ctx, address, zarrView)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +123,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		return nil, err
 	}
 	i := &infoJSON{Format: in.Format().Name, Title: in.Format().Title, Views: in.Format().Views, Version: about.Version,
-		IndexBytes: about.IndexBytes, Volumes: about.Volumes, facts: about.Facts, notes: about.Notes, checked: in.Format().ReadsAll, Facts: map[string]string{}}
+		IndexBytes: about.IndexBytes, Volumes: about.Volumes, notes: about.Notes, checked: in.Format().ReadsAll, Facts: map[string]string{}}
 	if i.StoredBytes, err = in.StoredSize(ctx); err != nil {
 		return nil, err
 	}
@@ -153,10 +152,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		if format.NameFault(e.Name) != "" {
 			continue
 		}
-		for d := path.Dir(e.Name); d != "." && d != lastDir; d = path.Dir(d) {
-			if dirs[d] {
-				break
-			}
+		for d := path.Dir(e.Name); d != "." && d != lastDir && !dirs[d]; d = path.Dir(d) {
 			dirs[d] = true
 		}
 		lastDir = path.Dir(e.Name)
@@ -165,9 +161,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 	if i.StoredBytes > 0 {
 		i.Ratio = float64(i.Bytes) / float64(i.StoredBytes)
 	}
-	for _, f := range about.Facts {
-		i.Facts[f.Key] = f.Value
-	}
+	i.addFacts(about.Facts)
 	for _, p := range about.Notes {
 		i.Unusual = append(i.Unusual, problemAsJSON(p))
 	}
@@ -175,9 +169,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 }
 
 func (a *app) printInfo(i *infoJSON) {
-	line := func(key, format string, args ...any) {
-		fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(format, args...))
-	}
+	line := a.line
 	line("format", "%s (%s) %s", i.Format, i.Title, i.Version)
 	if len(i.Views) > 0 {
 		line("views", "%s", strings.Join(i.Views, ", "))

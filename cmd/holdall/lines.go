@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -118,17 +119,15 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 		return append(b, '}', '}', '\n'), nil
 	}
 	if e.Kind.HasContent() {
-		b = append(b, `,"spans":[`...)
-		first := true
+		sep := `,"spans":[`
 		for x, err := range a.Extents(ctx, e) {
 			if err != nil {
 				return b, err
 			}
-			if !first {
-				b = append(b, ',')
-			}
-			first = false
-			b = appendSpan(b, x)
+			b, sep = appendSpan(append(b, sep...), x), ","
+		}
+		if sep != "," {
+			b = append(b, sep...)
 		}
 		b = append(b, ']')
 	}
@@ -136,16 +135,11 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 }
 
 func appendSpan(b []byte, x holdall.Extent) []byte {
-	codec := x.Codec
-	if codec == "" {
-		codec = "raw"
-	}
 	b = append(b, `{"volume":`...)
 	b = appendJSONString(b, x.Object)
 	b = strconv.AppendInt(append(b, `,"offset":`...), x.Off, 10)
 	b = strconv.AppendInt(append(b, `,"length":`...), x.Len, 10)
-	b = append(b, `,"codec":`...)
-	b = appendJSONString(b, codec)
+	b = appendJSONString(append(b, `,"codec":`...), cmp.Or(x.Codec, "raw"))
 	if x.External {
 		b = append(b, `,"external":true`...)
 	}
@@ -155,12 +149,9 @@ func appendSpan(b []byte, x holdall.Extent) []byte {
 // octal is a mode as chmod takes it.
 func octal(m fs.FileMode) string {
 	n := uint32(m.Perm())
-	for _, bit := range []struct {
-		m fs.FileMode
-		n uint32
-	}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}} {
-		if m&bit.m != 0 {
-			n |= bit.n
+	for i, bit := range []fs.FileMode{fs.ModeSticky, fs.ModeSetgid, fs.ModeSetuid} {
+		if m&bit != 0 {
+			n |= 0o1000 << i
 		}
 	}
 	return fmt.Sprintf("%04o", n)

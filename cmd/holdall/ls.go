@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -26,24 +27,13 @@ to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
   holdall ls -l docs.caf guide
   holdall ls -R --json docs.caf | jq -r .path`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			in, err := a.open(ctx, args[0], false)
-			if err != nil {
-				return err
+		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
+			print := a.entryPrinter(ctx, in, long)
+			if len(names) == 0 {
+				names = []string{"."}
 			}
-			defer a.close(ctx, in)
-			p := a.entryPrinter(ctx, in, long)
-			if len(args) == 1 {
-				args = append(args, ".")
-			}
-			for _, name := range args[1:] {
-				if err := a.list(ctx, in, name, recursive, p); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+			return all(names, func(name string) error { return a.list(ctx, in, name, recursive, print) })
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "kind and mode, size, time, digest")
@@ -69,12 +59,23 @@ func (a *app) list(ctx context.Context, in *holdall.Archive, name string, recurs
 	return each(in.Below(ctx, e.Name), print)
 }
 
-func each(entries iter.Seq2[holdall.Entry, error], do func(holdall.Entry) error) error {
-	for e, err := range entries {
+// each does something with each of what comes, until there is an error.
+func each[T any](seq iter.Seq2[T, error], do func(T) error) error {
+	for x, err := range seq {
+		if err == nil {
+			err = do(x)
+		}
 		if err != nil {
 			return err
 		}
-		if err := do(e); err != nil {
+	}
+	return nil
+}
+
+// all is each of what is in a list.
+func all[T any](list []T, do func(T) error) error {
+	for _, x := range list {
+		if err := do(x); err != nil {
 			return err
 		}
 	}
@@ -120,10 +121,7 @@ func suffix(e holdall.Entry) string {
 
 // longLine is an entry with what the archive keeps of it.
 func (a *app) longLine(e holdall.Entry, modeWidth int) string {
-	mode := map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind]
-	if mode == "" {
-		mode = "-"
-	}
+	mode := cmp.Or(map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind], "-")
 	if e.HasMode {
 		mode += e.Mode.Perm().String()[1:]
 	}
@@ -159,16 +157,10 @@ func (a *app) treeCommand() *cobra.Command {
 		Short:   "Draw what is in an archive",
 		Example: "  holdall tree docs.caf\n  holdall tree -L 2 docs.caf guide",
 		Args:    args(1, 2, "an archive and perhaps a folder in it"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			in, err := a.open(ctx, args[0], false)
-			if err != nil {
-				return err
-			}
-			defer a.close(ctx, in)
+		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
 			top := "."
-			if len(args) == 2 {
-				e, err := lookup(ctx, in, args[1])
+			if len(names) == 1 {
+				e, err := lookup(ctx, in, names[0])
 				if err != nil {
 					return err
 				}
@@ -178,14 +170,12 @@ func (a *app) treeCommand() *cobra.Command {
 			if !a.json {
 				fmt.Fprintln(a.out, format.Escape(top))
 			}
-			if err := t.draw(ctx, top, "", 1); err != nil {
-				return err
-			}
-			if !a.json {
+			err := t.draw(ctx, top, "", 1)
+			if err == nil && !a.json {
 				fmt.Fprintf(a.out, "\n%s, %s, %s\n", count(t.dirs, "folder"), count(t.files, "file"), a.humanSize(t.bytes))
 			}
-			return nil
-		},
+			return err
+		}),
 		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "levels to draw (default all)")
@@ -204,11 +194,12 @@ type treeDrawing struct {
 // draw draws what is in dir, with lead before each line.
 func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) error {
 	var entries []holdall.Entry
-	for e, err := range t.in.ReadDir(ctx, dir) {
-		if err != nil {
-			return err
-		}
+	err := each(t.in.ReadDir(ctx, dir), func(e holdall.Entry) error {
 		entries = append(entries, e)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	slices.SortFunc(entries, func(a, b holdall.Entry) int { return strings.Compare(a.Name, b.Name) })
 	for i, e := range entries {

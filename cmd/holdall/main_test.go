@@ -20,6 +20,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -29,7 +31,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
 		os.Setenv("HOLDALL_CACHE", noIndex)
 	}
-	testscript.Main(m, map[string]func(){"holdall": main, "whileopen": whileOpen, "fakebrowser": fakeBrowser})
+	testscript.Main(m, map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser})
+}
+
+// withtiny ARGS…: runs holdall with a format that it does not come with.
+func withTiny() {
+	format.Register(tiny.Format)
+	main()
 }
 
 // whileopen STORE ARGS…: runs holdall as another process while this one has the lock of

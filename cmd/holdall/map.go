@@ -1,15 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/bytemap"
+	"github.com/holdall/holdall/store"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -22,12 +24,11 @@ and what belongs to nothing. On a terminal it draws there; -o draws a picture,
 as the name's ending says (.svg or .png).`,
 		Example: "  holdall map docs.caf\n  holdall map docs.caf -o docs.svg",
 		Args:    args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			draw, err := drawing(out)
 			if err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			ctx := cmd.Context()
 			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
 				return err
@@ -42,12 +43,12 @@ as the name's ending says (.svg or .png).`,
 			}
 			switch {
 			case draw != nil:
-				return writeFile(out, func(w io.Writer) error { return draw(m, w) })
+				return writeFile(ctx, out, func(w io.Writer) error { return draw(m, w) })
 			case a.json:
 				return m.JSON(a.out)
 			}
 			return m.Terminal(a.out, a.width(), a.colour())
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "draw into this file: .svg or .png")
 	return cmd
@@ -67,33 +68,21 @@ func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 	return nil, errors.New("expected a name that ends in .svg or .png")
 }
 
-// isSpecial reports whether there is something of that name which is written to, and
-// not replaced: a device, a pipe.
-func isSpecial(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && !info.Mode().IsRegular()
-}
-
 // writeFile writes a file that appears whole or not at all.
-func writeFile(name string, write func(io.Writer) error) error {
-	if isSpecial(name) {
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(f), f.Close())
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".holdall-*.tmp")
+func writeFile(ctx context.Context, name string, write func(io.Writer) error) error {
+	st, name, err := store.OpenAddress(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	err = write(f)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	w, err := store.Create(ctx, st, name)
+	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	defer w.Abort()
+	done := write(w)
+	if done != nil && !errors.Is(done, errNo) { // which is a whole answer
+		return done
+	}
+	_, err = w.Commit(ctx)
+	return cmp.Or(err, done)
 }

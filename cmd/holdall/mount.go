@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -39,21 +41,21 @@ the package fuse3. "holdall serve" does without.`,
   fusermount3 -u here
   holdall mount --follow nightly.caf here`,
 		Args: args(2, -1, "an archive and a folder"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if o.daemon && o.foreground {
-				return &usageError{cmd, errors.New("expected one of --daemon and --foreground")}
+				return usage("expected one of --daemon and --foreground")
 			}
 			if o.log != "" && !o.daemon {
-				return &usageError{cmd, errors.New("--log is for --daemon")}
+				return usage("--log is for --daemon")
 			}
 			if slices.Contains(args[:len(args)-1], "-") && o.follow {
-				return &usageError{cmd, errors.New("--follow: standard input comes once")}
+				return usage("--follow: standard input comes once")
 			}
 			if o.daemon && os.Getenv(readyVar) == "" {
-				return a.mountInBackground(cmd.Context(), args[:len(args)-1], o)
+				return a.mountInBackground(ctx, args[:len(args)-1], o)
 			}
-			return a.mount(cmd.Context(), args[:len(args)-1], args[len(args)-1], o)
-		},
+			return a.mount(ctx, args[:len(args)-1], args[len(args)-1], o)
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.daemon, "daemon", false, "go to the background once it is mounted")
@@ -115,48 +117,22 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	if err != nil {
 		return err
 	}
-	var trees []mount.Tree
-	opened := func() {
+	trees, err := a.mountTrees(ctx, addresses, o)
+	var m *mount.Mount
+	if err == nil {
+		a.address = "" // of none in particular from here on
+		source := store.Redact(addresses[0])
+		if len(addresses) > 1 {
+			source = "holdall"
+		}
+		m, err = mount.New(dir, trees, mount.Options{
+			Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(a.logTo(logTo)),
+		})
+	}
+	if err != nil {
 		for _, t := range trees {
 			t.Archive.Close()
 		}
-	}
-	taken := map[string]bool{}
-	for _, address := range addresses {
-		before := ""
-		if o.follow {
-			before = stateOf(ctx, address)
-		}
-		in, err := a.open(ctx, address, false)
-		if err != nil {
-			opened()
-			return err
-		}
-		t := mount.Tree{Name: freeName(archiveName(address), taken), Archive: in, Opened: before}
-		// The next start is not to take as long. Whoever looks now does not wait.
-		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }
-		if o.follow {
-			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
-			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
-				return a.openBy(ctx, address, false, a.useIndex())
-			}
-		}
-		trees = append(trees, t)
-	}
-	a.address = "" // of none in particular from here on
-	var logs slog.Handler = slog.NewTextHandler(logTo, nil)
-	if a.json {
-		logs = slog.NewJSONHandler(logTo, nil)
-	}
-	source := store.Redact(addresses[0])
-	if len(addresses) > 1 {
-		source = "holdall"
-	}
-	m, err := mount.New(dir, trees, mount.Options{
-		Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(logs),
-	})
-	if err != nil {
-		opened()
 		if errors.Is(err, mount.ErrNoFUSE) {
 			err = fmt.Errorf("%w; \"holdall serve\" shows archives without it", err)
 		}
@@ -168,11 +144,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		if len(addresses) > 1 {
 			at = strings.TrimSuffix(dir, "/") + "/" + trees[i].Name
 		}
-		if a.json {
-			a.printJSON(mountedJSON{store.Redact(address), at})
-		} else if !a.quiet {
-			fmt.Fprintf(a.stderr, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
-		}
+		a.say(mountedJSON{store.Redact(address), at}, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
 	}
 	flushed := a.out.Flush()
 	ready()
@@ -189,6 +161,29 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		a.warn("%v", err)
 	}
 	return context.Cause(ctx)
+}
+
+// mountTrees opens the archives that are mounted. Those that are open come with an error, too.
+func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, err error) {
+	taken := map[string]bool{}
+	for _, address := range addresses {
+		var t mount.Tree
+		if o.follow {
+			t.Opened = stateOf(ctx, address)
+			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
+			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
+				return a.openBy(ctx, address, false, a.useIndex())
+			}
+		}
+		if t.Archive, err = a.open(ctx, address, false); err != nil {
+			return trees, err
+		}
+		t.Name = freeName(archiveName(address), taken)
+		// The next start is not to take as long. Whoever looks now does not wait.
+		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }
+		trees = append(trees, t)
+	}
+	return trees, nil
 }
 
 // moreToRun lets more threads run than there are processors, unless the user has said how
@@ -265,11 +260,7 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 	if err != nil {
 		return err
 	}
-	logFile := o.log
-	if logFile == "" {
-		logFile = os.DevNull
-	}
-	to, err := os.OpenFile(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	to, err := os.OpenFile(cmp.Or(o.log, os.DevNull), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
 	}
@@ -279,20 +270,18 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command(self, os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), readyVar+"=1")
-	cmd.Stderr, cmd.ExtraFiles = to, []*os.File{w}
-	if slices.Contains(addresses, "-") {
-		cmd.Stdin = os.Stdin
-	}
-	var printed bytes.Buffer
 	out, outW, err := os.Pipe() // of which nobody need wait for the end
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
 	defer out.Close()
-	cmd.Stdout = outW
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), readyVar+"=1")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = outW, to, []*os.File{w}
+	if slices.Contains(addresses, "-") {
+		cmd.Stdin = os.Stdin
+	}
 	alone(cmd)
 	err = cmd.Start()
 	w.Close()
@@ -307,47 +296,32 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 	}()
 	select {
 	case b := <-said:
-		text, ready := bytes.CutSuffix(b, []byte(readyMark))
-		if _, err := a.stderr.Write(text); err != nil {
-			return err
-		}
-		if !ready {
-			err := cmd.Wait()
-			if len(text) == 0 {
-				return fmt.Errorf("the daemon ended before it was ready: %w", err)
-			}
-			return errSaid
-		}
-		if a.json {
-			// One line for each archive, all of which are there.
-			for range addresses {
-				line, err := readLine(out)
-				printed.WriteString(line)
-				if err != nil {
-					break
-				}
-			}
-		}
-		if _, err := a.out.Write(printed.Bytes()); err != nil {
-			return err
-		}
-		return cmd.Process.Release()
+		return a.passOn(cmd, b, out, len(addresses))
 	case <-ctx.Done():
 		_ = cmd.Process.Signal(os.Interrupt)
 		return errors.Join(context.Cause(ctx), cmd.Wait())
 	}
 }
 
-// readLine reads a line, and nothing behind it.
-func readLine(r io.Reader) (string, error) {
-	var line []byte
-	var b [1]byte
-	for {
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return string(line), err
+// passOn tells what a daemon said before it was ready, and lets it go if it is.
+func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int) error {
+	text, ready := bytes.CutSuffix(said, []byte(readyMark))
+	if _, err := a.stderr.Write(text); err != nil {
+		return err
+	}
+	if !ready {
+		err := cmd.Wait()
+		if len(text) == 0 {
+			return fmt.Errorf("the daemon ended before it was ready: %w", err)
 		}
-		if line = append(line, b[0]); b[0] == '\n' {
-			return string(line), nil
+		return errSaid
+	}
+	lines := bufio.NewReader(results)
+	for i := 0; a.json && i < archives; i++ { // a line for each, all of which are there
+		line, err := lines.ReadString('\n')
+		if a.out.WriteString(line); err != nil {
+			break
 		}
 	}
+	return cmd.Process.Release()
 }

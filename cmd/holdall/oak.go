@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -25,56 +26,51 @@ import (
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
-		Short: "What only an Oak segment store has: segments, records, their graph, revisions, nodes",
-		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or one
-of these. Reading never writes anything beside them, whatever state they are in.`,
+		Short: "What only an Oak segment store has: segments, revisions, nodes",
+		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or
+one of these. Reading never writes anything beside them, whatever state they are
+in.`,
 	}
-	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand())
-	cmd.AddCommand(a.oakImportCommand(), a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand())
-	cmd.AddCommand(a.oakCheckCommand(), a.oakRecoverCommand())
+	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand())
+	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
+		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
+	}
 	return cmd
 }
 
 // oakHints is what to try about what is wrong with the tree of a store.
 var oakHints = map[string]string{
-	"no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
-	"no-root":         "--revision shows another one, --view segments what is there",
-	"missing-segment": "'holdall oak check' finds the newest revision that is whole",
-	"bad-record":      "'holdall oak check' finds the newest revision that is whole",
-	"external-blob":   "--datastore says where the contents are",
+	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
+	"oak no-root":         "--revision shows another one, --view segments what is there",
+	"oak missing-segment": "'holdall oak check' finds the newest revision that is whole",
+	"oak bad-record":      "'holdall oak check' finds the newest revision that is whole",
+	"oak external-blob":   "--datastore says where the contents are",
 }
 
-// withOak opens a segment store, and closes it when do has done its work.
-func (a *app) withOak(ctx context.Context, address string, do func(*oak.Store) error) error {
-	s, done, err := a.openOak(ctx, address, false)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), done())
-}
-
-// openOak opens a segment store, under its lock if it is to be changed. It must be done
-// with.
-func (a *app) openOak(ctx context.Context, address string, change bool) (_ *oak.Store, done func() error, err error) {
-	st, name, err := a.locate(ctx, address)
-	if err != nil {
-		return nil, nil, err
-	}
-	unlock := func() {}
-	if change {
-		if unlock, err = a.lockStore(st, name); err != nil {
-			return nil, nil, err
+// withOak opens a segment store for do, under its lock if it is to be changed.
+func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
+	return a.locked(ctx, address, change, func(st store.Store, name string) error {
+		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+		if err != nil {
+			return err
 		}
-	}
-	s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
-	if err != nil {
-		unlock()
-		return nil, nil, err
-	}
-	return s, func() error {
-		defer unlock()
-		return s.Close()
-	}, nil
+		return errors.Join(do(s), s.Close())
+	})
+}
+
+// onStore is the work of a verb with a segment store, onTree with the tree of one that
+// the flags say.
+func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })
+	})
+}
+
+func (a *app) onTree(do func(ctx context.Context, t *oak.Tree, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withTree(ctx, args[0], func(t *oak.Tree) error { return do(ctx, t, args) })
+	})
 }
 
 func (a *app) oakSegmentCommand() *cobra.Command {
@@ -82,40 +78,36 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "segment STORE UUID",
 		Short:   "Show a segment: its header, what it refers to, its records",
-		Long:    "Shows what a segment says of itself and what its tar says of it. --hex adds its bytes.",
+		Long:    "Shows what a segment says of itself and what its tar says of it.",
 		Example: "  holdall oak segment segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				info, err := s.Segment(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(info)
-				} else {
-					a.printSegment(info)
-				}
-				if !dump {
-					return nil
-				}
-				b, err := s.Bytes(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				d := hex.Dumper(a.out)
-				_, err = d.Write(b)
-				return errors.Join(err, d.Close())
-			})
-		},
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
+			info, err := s.Segment(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			a.tell(info, func() { a.printSegment(info) })
+			if !dump {
+				return nil
+			}
+			b, err := s.Bytes(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			d := hex.Dumper(a.out)
+			_, err = d.Write(b)
+			return errors.Join(err, d.Close())
+		}),
 	}
 	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
 	return cmd
 }
 
+// notThere is said of a segment instead of its tar.
+const notThere = "which is not there"
+
 func (a *app) printSegment(s oak.SegmentInfo) {
-	line := func(key, msg string, args ...any) { fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(msg, args...)) }
+	line := a.line
 	line("segment", "%s", s.ID)
 	line("kind", "%s", s.Kind)
 	line("tar", "%s, %d bytes at %d", s.Tar, s.Size, s.Position)
@@ -138,11 +130,7 @@ func (a *app) printSegment(s oak.SegmentInfo) {
 		fmt.Fprintf(a.out, "\nrefers to\n")
 	}
 	for _, r := range s.References {
-		where := r.Tar
-		if where == "" {
-			where = "which is not there"
-		}
-		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, where)
+		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, cmp.Or(r.Tar, notThere))
 	}
 	if len(s.Types) > 0 {
 		fmt.Fprintf(a.out, "\nrecords\n")
@@ -162,40 +150,23 @@ func (a *app) oakRecordCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "record STORE UUID:NUMBER",
 		Short:   "Take a record apart: its fields, and what they refer to",
-		Long:    "Shows each field of a record, of whatever type, and what it refers to. Damage is said where it is.",
+		Long:    "Shows each field of a record, of whatever type, what it refers to, and damage.",
 		Example: "  holdall oak record segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7:5",
 		Args:    args(2, 2, "a store and the id of a record"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				r, err := s.Record(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				if a.json {
-					a.printJSON(r)
-					return nil
-				}
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
+			r, err := s.Record(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			a.tell(r, func() {
 				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
 				for _, f := range r.Fields {
-					fmt.Fprintf(a.out, "%8d  %-18s", f.Position, f.Name)
-					if f.Record != "" {
-						fmt.Fprintf(a.out, " %s", f.Record)
-					}
-					if f.Value != "" {
-						fmt.Fprintf(a.out, " %s", printable(f.Value))
-					}
-					if f.Problem != "" {
-						fmt.Fprintf(a.out, " (%s)", printable(f.Problem))
-					}
-					fmt.Fprintln(a.out)
+					fmt.Fprintf(a.out, "%8d  %-18s%s%s%s\n", f.Position, f.Name, ifAny(" %s", f.Record), ifAny(" %s", f.Value), ifAny(" (%s)", f.Problem))
 				}
-				if r.Problem != "" {
-					fmt.Fprintln(a.out, "problem:", printable(r.Problem))
-				}
-				return nil
+				fmt.Fprint(a.out, ifAny("problem: %s\n", r.Problem))
 			})
-		},
+			return nil
+		}),
 	}
 }
 
@@ -204,28 +175,26 @@ func (a *app) oakGraphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph STORE",
 		Short: "Write which segments refer to which, for Graphviz or as JSON",
-		Long: `Writes the graph of all data segments in the language of Graphviz, or with --json
-a line of JSON for each. Where a tar's graph is damaged, the segments are read.`,
+		Long: `Writes the graph of all data segments in the language of Graphviz, or with
+--json a line of JSON for each. Where a tar's graph is damaged, the segments are
+read.`,
 		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			return a.withOak(ctx, args[0], func(s *oak.Store) error {
-				if out != "" {
-					return writeFile(out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
+			if out != "" {
+				return writeFile(ctx, out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
+			}
+			if !a.json {
+				return writeGraph(ctx, s, a.out)
+			}
+			for e, err := range s.Graph(ctx) {
+				if err != nil {
+					return err
 				}
-				if !a.json {
-					return writeGraph(ctx, s, a.out)
-				}
-				for e, err := range s.Graph(ctx) {
-					if err != nil {
-						return err
-					}
-					a.printJSON(e)
-				}
-				return nil
-			})
-		},
+				a.printJSON(e)
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
 	return cmd
@@ -237,15 +206,15 @@ func (a *app) oakCleanupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup STORE",
 		Short: "Remove what compactions left behind",
-		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those of
-old generations, and bulk segments that nothing refers to. A tar that is mostly in
-use stays as it is. What changes is written first and removed last. The store must
-not be open in another program, which is found out by its lock.`,
+		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those
+of old generations, and bulk segments that nothing refers to. A tar that is
+mostly in use stays as it is. What changes is written first and removed last.
+The store must not be open in another program, which is found out by its lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.oakCleanup(cmd.Context(), args[0], o, dryRun)
-		},
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakCleanup(ctx, s, o, dryRun) })
+		}),
 	}
 	cmd.Flags().IntVar(&o.Retain, "retain", 1, "how many generations to keep; a running Oak keeps 2")
 	cmd.Flags().BoolVar(&o.Tail, "tail", false, "the last compaction was of the tail only")
@@ -253,12 +222,7 @@ not be open in another program, which is found out by its lock.`,
 	return cmd
 }
 
-func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptions, dryRun bool) (err error) {
-	s, done, err := a.openOak(ctx, address, !dryRun)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
+func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions, dryRun bool) error {
 	c, err := s.PlanCleanup(ctx, o)
 	if err != nil {
 		return err
@@ -273,21 +237,23 @@ func (a *app) oakCleanup(ctx context.Context, address string, o oak.CleanupOptio
 		return nil
 	}
 	for _, t := range slices.Backward(c.Tars) {
-		what := strings.ReplaceAll(t.Action, "-", " ")
-		if t.NewName != "" {
-			what += " as " + t.NewName
-		}
+		what := strings.ReplaceAll(t.Action, "-", " ") + ifAny(" as %s", t.NewName)
 		fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
 	}
-	for _, n := range c.Notes {
-		fmt.Fprintln(a.out, "note: "+printable(n))
-	}
+	a.notes(c.Notes)
 	verb := "freed"
 	if dryRun {
 		verb = "would be freed"
 	}
 	fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
 	return nil
+}
+
+// notes are lines below a result.
+func (a *app) notes(list []string) {
+	for _, n := range list {
+		fmt.Fprintln(a.out, "note: "+printable(n))
+	}
 }
 
 // lockStore takes the lock by which Oak knows that nobody else writes a segment store.

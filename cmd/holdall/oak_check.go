@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -19,19 +18,19 @@ func (a *app) oakCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
 		Short: "Find the newest revision that can be read whole",
-		Long: `Reads what revisions have, the newest first, until one is found in which nothing is
-lost: of the head and of all checkpoints, or of some paths in them. What is lost of
-the newest one is said. It is an answer of no if that is anything at all, though an
-older revision may be good. --fix-journal goes back to that one.`,
+		Long: `Reads what revisions have, the newest first, until one is found in which nothing
+is lost: of the head and of all checkpoints, or of some paths in them. What is
+lost of the newest one is said. It is an answer of no if that is anything at
+all, though an older revision may be good. --fix-journal goes back to that one.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store, and paths if you like"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			o.Paths = args[1:]
 			if fix && len(o.Paths) > 0 {
-				return &usageError{cmd, errors.New("--fix-journal needs the whole tree: expected no PATH")}
+				return usage("--fix-journal needs the whole tree: expected no PATH")
 			}
-			return a.oakCheck(cmd.Context(), args[0], o, fix)
-		},
+			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Head, "head", false, "check the head")
@@ -48,12 +47,7 @@ type checkedJSON struct {
 	Fixed *oak.JournalChange `json:"fixed,omitempty"`
 }
 
-func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, fix bool) (err error) {
-	s, done, err := a.openOak(ctx, address, fix)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
+func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fix bool) error {
 	r, err := s.Check(ctx, o)
 	if err != nil {
 		return err
@@ -70,15 +64,8 @@ func (a *app) oakCheck(ctx context.Context, address string, o oak.CheckOptions, 
 		}
 		said.Fixed = &c
 	}
-	if a.json {
-		a.printJSON(said)
-	} else {
-		a.printChecked(said, o.Last > 0)
-	}
-	if r.Whole || said.Fixed != nil {
-		return nil
-	}
-	return errNo
+	a.tell(said, func() { a.printChecked(said, o.Last > 0) })
+	return answer(!r.Whole && said.Fixed == nil)
 }
 
 // mostPrinted is how many losses people read.
@@ -134,10 +121,7 @@ func (a *app) printRevision(r oak.CheckedRevision, list bool) {
 }
 
 func (a *app) printLoss(l oak.Loss) {
-	what := inCheckpoint(l.Checkpoint) + l.Path
-	if l.Property != "" {
-		what += " property " + l.Property
-	}
+	what := inCheckpoint(l.Checkpoint) + l.Path + ifAny(" property %s", l.Property)
 	if l.Children {
 		what += " some children"
 	}
@@ -145,10 +129,7 @@ func (a *app) printLoss(l oak.Loss) {
 	if l.Record >= 0 {
 		where += fmt.Sprintf(":%d", l.Record)
 	}
-	if l.Tar != "" {
-		where += " in " + l.Tar
-	}
-	fmt.Fprintf(a.out, "lost: %s\n  %s\n  %s\n", printable(what), where, printable(l.Problem))
+	fmt.Fprintf(a.out, "lost: %s\n  %s%s\n  %s\n", printable(what), where, ifAny(" in %s", l.Tar), printable(l.Problem))
 	if l.Others > 0 {
 		fmt.Fprintf(a.out, "  by which %s as well\n", count(int64(l.Others), "other place"))
 	}
@@ -159,9 +140,7 @@ func (a *app) printBehind(c checkedJSON) {
 	lines := count(int64(c.Good.Newer), "newer revision")
 	if c.Fixed != nil {
 		fmt.Fprintf(a.out, "the journal ends there now; %s has the %s\n", c.Fixed.Backup, lines)
-		for _, n := range c.Fixed.Notes {
-			fmt.Fprintln(a.out, "note: "+n)
-		}
+		a.notes(c.Fixed.Notes)
 		return
 	}
 	span := ""
@@ -174,16 +153,74 @@ func (a *app) printBehind(c checkedJSON) {
 	fmt.Fprintf(a.out, "--fix-journal goes back there, which loses %s%s\n", lines, span)
 }
 
-func inCheckpoint(name string) string {
-	if name == "" {
-		return ""
-	}
-	return "checkpoint " + name + " "
-}
+func inCheckpoint(name string) string { return ifAny("checkpoint %s ", name) }
 
 func timeIn(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
 	return " of " + t.Format(time.RFC3339)
+}
+
+func (a *app) oakRecoverCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "recover-journal STORE",
+		Short: "Make a journal of the revisions that the segments have",
+		Long: `Looks through all segments for revisions, and makes a journal of those up to the
+newest that is whole, with its checkpoints and binaries. Stores that never had a
+checkpoint are recovered too. The old journal is kept beside the new one.`,
+		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
+		Args:    args(1, 1, "a store"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakRecover(ctx, s, dryRun) })
+		}),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+// recoveredJSON is what recover-journal found, and what it did.
+type recoveredJSON struct {
+	*oak.RecoveredJournal
+	Written *oak.JournalChange `json:"written,omitempty"`
+}
+
+func (a *app) oakRecover(ctx context.Context, s *oak.Store, dryRun bool) error {
+	j, err := s.PlanJournal(ctx, oak.RecoverOptions{})
+	said := recoveredJSON{RecoveredJournal: j}
+	if err == nil && !dryRun {
+		c, err := j.Apply(ctx)
+		if err != nil {
+			return err
+		}
+		said.Written = &c
+	}
+	if j != nil {
+		a.tell(said, func() { a.printRecovered(said) })
+	}
+	return err
+}
+
+func (a *app) printRecovered(r recoveredJSON) {
+	for _, l := range r.Losses[:min(len(r.Losses), mostPrinted)] {
+		a.printLoss(l)
+	}
+	if r.Dropped > 0 {
+		fmt.Fprintf(a.out, "%s left out: something is lost in each\n", count(int64(r.Dropped), "newer revision"))
+	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(a.out, "%s passed over: damaged, or without a time\n", count(int64(r.Skipped), "segment"))
+	}
+	a.notes(r.Notes)
+	if r.Lines == 0 {
+		return
+	}
+	verb := "would be "
+	if r.Written != nil {
+		verb = ""
+		fmt.Fprint(a.out, ifAny("the old journal is %s\n", r.Written.Backup))
+		a.notes(r.Written.Notes)
+	}
+	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
 }

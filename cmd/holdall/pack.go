@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -21,86 +22,66 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packFlags are the flags of the verbs that write archives.
-type packFlags struct {
+// packing is what a user wants of the verbs that write archives.
+type packing struct {
+	o         holdall.PackOptions
 	out       string
 	chunkSize sizeFlag
 	chunkMax  sizeFlag
-	jobs      int
-	level     string
-	sections  string
 	timestamp string
-	bundle    bundleFlags
-	plain     bool
+	from      string // format of what is converted
 	verify    bool
 	catalog   string
-	resume    bool
+
+	// Of pack alone.
+	pkg       packageFlags
+	unpack    bool
+	filesFrom string
+	stdinName string
 }
 
-func (f *packFlags) register(cmd *cobra.Command) {
+func (p *packing) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.Var(&f.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
-	fs.Var(&f.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
-	fs.StringVar(&f.level, "level", "", "compression level, where the format compresses")
-	fs.StringVar(&f.sections, "sections", "", "rvn: what is compressed together, and read at random: 1MiB, 4MiB, or none, which is one piece as packrvn writes it")
-	f.bundle.register(cmd)
-	fs.StringVar(&f.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (for rvn $SOURCE_DATE_EPOCH does so too)")
-	fs.BoolVar(&f.plain, "plain", false, "write the bare format, without the digests that holdall adds")
-	fs.BoolVar(&f.verify, "verify", false, "read what was written again, and check it")
+	fs.Var(&p.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
+	fs.Var(&p.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
+	fs.StringVar(&p.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (default $SOURCE_DATE_EPOCH where the format is one for packages)")
+	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	fs.BoolVar(&p.verify, "verify", false, "read what was written again, and check it")
 	fs.Bool("deterministic", true, "the same bytes for the same files")
 	fs.MarkHidden("deterministic")
 }
 
-func (f *packFlags) options(a *app, m *holdall.Meter) (holdall.PackOptions, error) {
-	o := holdall.PackOptions{Format: a.format, ChunkSize: int64(f.chunkSize), ChunkMax: int64(f.chunkMax), Jobs: f.jobs, Plain: f.plain, Meter: m, OnError: a.entryFailed}
-	o.Param = map[string]string{}
-	if f.level != "" {
-		o.Param["level"] = f.level
+// options completes the options of the library by what flags say. The format is not nil.
+func (p *packing) options(a *app, f *format.Format) error {
+	p.o.Format, p.o.ChunkSize, p.o.ChunkMax = a.format, int64(p.chunkSize), int64(p.chunkMax)
+	p.o.Meter, p.o.OnError, p.o.Param = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate)
+	if f.DateEpoch && p.timestamp == "" {
+		p.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
 	}
-	switch f.sections {
-	case "":
-	case "none":
-		o.Param["sections"] = f.sections
-	default:
-		n, err := parseSize(f.sections)
-		if err != nil {
-			return o, fmt.Errorf("--sections: %w, or none", err)
-		}
-		o.Param["sections"] = strconv.FormatInt(n, 10)
-	}
-	if err := f.bundle.params(o.Param); err != nil {
-		return o, err
-	}
-	if a.writes(f.out) == rvnFormat {
-		if f.timestamp == "" {
-			f.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
-		}
-		// Encoders have tables of up to 35 MB each, and little else is allocated
-		// while they work: twice the heap would be much for nothing.
+	if f.Steady {
 		debug.SetGCPercent(25)
 	}
-	if f.timestamp != "" {
-		n, err := strconv.ParseInt(f.timestamp, 10, 64)
+	if p.timestamp != "" {
+		n, err := strconv.ParseInt(p.timestamp, 10, 64)
 		if err != nil || n < 0 {
-			return o, fmt.Errorf("--timestamp: expected seconds since 1970, found %q", f.timestamp)
+			return fmt.Errorf("--timestamp: expected seconds since 1970, found %q", p.timestamp)
 		}
-		o.Time = time.Unix(n, 0).UTC()
+		p.o.Time = time.Unix(n, 0).UTC()
 	}
-	return o, nil
+	return nil
 }
 
-// rvnFormat has flags of its own.
-const rvnFormat = "rvn"
-
-// writes is the name of the format that an archive called out will have.
-func (a *app) writes(out string) string {
+// writes is the format that an archive called out will have; if that is not known, one
+// without abilities.
+func (a *app) writes(out string) *format.Format {
+	f := format.ByExtension(format.All(), out)
 	if a.format != "" {
-		return a.format
+		f = format.ByName(format.All(), a.format)
 	}
-	if f := format.ByExtension(format.All(), out); f != nil {
-		return f.Name
+	if f == nil {
+		return &format.Format{}
 	}
-	return ""
+	return f
 }
 
 // entryFailed tells of one entry that a verb had to leave out.
@@ -121,11 +102,7 @@ func (a *app) entryFailed(name string, err error) {
 }
 
 func (a *app) packCommand() *cobra.Command {
-	var f packFlags
-	var pkg packageFlags
-	var exclude []string
-	var follow, unpack bool
-	var filesFrom, prefix, stdinName string
+	var p packing
 	cmd := &cobra.Command{
 		Use:   "pack -f FORMAT -o OUT INPUT...",
 		Short: "Make an archive from files and folders, or from a bucket",
@@ -148,99 +125,118 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
   find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
   holdall pack -f caf -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
   pg_dump db | holdall pack -f caf -o dump.caf --stdin-name db.sql -`,
-		RunE: func(cmd *cobra.Command, inputs []string) error {
-			if f.out == "" {
-				return &usageError{cmd, errors.New("-o OUT is missing")}
-			}
-			if filesFrom != "" {
-				listed, err := a.readList(filesFrom)
-				if err != nil {
-					return err
-				}
-				if len(inputs) > 0 {
-					return &usageError{cmd, errors.New("inputs and --files-from do not go together")}
-				}
-				inputs = listed
-			} else if len(inputs) == 0 {
-				return &usageError{cmd, errors.New("expected something to pack")}
-			}
-			m := &holdall.Meter{}
-			o, err := f.options(a, m)
+		RunE: run(func(ctx context.Context, inputs []string) error {
+			f := a.writes(p.out)
+			inputs, err := p.check(a, inputs, f)
 			if err != nil {
-				return &usageError{cmd, err}
+				return err
 			}
-			o.Exclude, o.Follow, o.Prefix, o.Listed, o.Resume = exclude, follow, prefix, filesFrom != "", f.resume
-			if a.writes(f.out) == rvnFormat {
-				if err := pkg.apply(cmd.Context(), a, inputs, &o); err != nil {
-					return err
-				}
+			if err := p.pkg.apply(ctx, a, f, inputs, &p.o); err != nil {
+				return err
 			}
-			if f.catalog != "" && (unpack || f.out == "-") {
-				return &usageError{cmd, errors.New("--catalog does not go together with --unpack and -o -")}
-			}
-			if unpack {
-				return a.packUnpacked(cmd, inputs, f, o)
+			if p.unpack {
+				return a.convert(ctx, inputs[0], p)
 			}
 			if i := slices.Index(inputs, "-"); i >= 0 {
-				if filepath.Base(stdinName) != stdinName {
-					return &usageError{cmd, errors.New("--stdin-name is one name, without folders")}
-				}
-				file, err := a.spool(cmd.Context(), stdinName)
-				if err != nil {
+				if inputs[i], err = a.spool(ctx, p.stdinName); err != nil {
 					return err
 				}
-				inputs[i] = file
 			}
-			if store.Scheme(f.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
+			if store.Scheme(p.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
 				// What waits to be sent, or was read ahead, is most of the memory, and
 				// is used again and again: half as much would be garbage beside it.
 				debug.SetGCPercent(25)
 			}
-			ctx := cmd.Context()
-			st, name, err := a.locateOut(ctx, f.out)
-			if err != nil {
-				return err
+			if p.catalog == "" {
+				return a.pack(ctx, nil, inputs, p)
 			}
-			pack := func(c *catalog.Catalog) error {
-				stop := a.showProgress(m, "packed")
-				sum, err := holdall.PackStore(ctx, st, name, inputs, o)
-				stop()
-				if err != nil {
-					a.kept(sum, f)
-					return err
-				}
-				return a.packedInto(ctx, c, st, name, sum, f)
-			}
-			if f.catalog == "" {
-				return pack(nil)
-			}
-			a.db = f.catalog
+			a.db = p.catalog
 			// Opened before anything is packed: it would be too late afterwards to
 			// learn that it is not there.
-			return a.withCatalog(ctx, catalog.Options{}, pack)
-		},
+			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error { return a.pack(ctx, c, inputs, p) })
+		}),
 	}
-	f.register(cmd)
+	p.register(cmd)
 	fs := cmd.Flags()
-	fs.IntVarP(&f.jobs, "jobs", "j", 0, "files read at once (default: what suits the machine; 16 requests of a bucket)")
-	fs.StringVarP(&f.out, "output", "o", "", "the archive to make; - is standard output")
-	fs.StringArrayVar(&exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
-	fs.BoolVar(&follow, "follow", false, "pack the files that symlinks point to")
-	fs.BoolVar(&unpack, "unpack", false, "the input is an archive: pack what is in it")
-	fs.StringVar(&filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
-	fs.BoolVar(&f.resume, "resume", false, "go on with what was sent before the last try broke off, and keep what was sent if this one does")
-	fs.StringVar(&f.catalog, "catalog", "", "record what was written in this catalogue")
-	fs.StringVar(&prefix, "prefix", "", "put this in front of every name")
-	fs.StringVar(&stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
-	pkg.register(cmd)
+	a.formatFlag(cmd, fs, "format of OUT, if its name does not tell: ", format.All())
+	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files read at once (default: what suits the machine; 16 requests of a bucket)")
+	fs.StringVarP(&p.out, "output", "o", "", "the archive to make; - is standard output")
+	fs.StringArrayVar(&p.o.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
+	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symlinks point to")
+	fs.BoolVar(&p.unpack, "unpack", false, "the input is an archive: pack what is in it")
+	fs.StringVar(&p.filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
+	fs.BoolVar(&p.o.Resume, "resume", false, "go on with what was sent before the last try broke off, and keep what was sent if this one does")
+	fs.StringVar(&p.catalog, "catalog", "", "record what was written in this catalogue")
+	fs.StringVar(&p.o.Prefix, "prefix", "", "put this in front of every name")
+	fs.StringVar(&p.stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
+	p.pkg.register(cmd)
 	return cmd
 }
 
-// kept tells what stays in the bucket of a pack that failed.
-func (a *app) kept(sum holdall.Summary, f packFlags) {
-	if f.resume && sum.Kept > 0 {
-		a.warn("%s stay in the bucket, unseen: the same command goes on with them", humanSize(sum.Kept))
+// check looks at what goes together before anything is done, and returns what to pack.
+func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, error) {
+	listed, err := []string(nil), error(nil)
+	if p.out != "" && p.filesFrom != "" {
+		p.o.Listed = true
+		if listed, err = a.readList(p.filesFrom); err != nil {
+			return nil, err
+		}
 	}
+	others := slices.Sorted(maps.Keys(a.given(^format.ToCreate)))
+	wrong := ""
+	switch {
+	case p.out == "":
+		wrong = "-o OUT is missing"
+	case p.o.Listed && len(inputs) > 0:
+		wrong = "inputs and --files-from do not go together"
+	case !p.o.Listed && len(inputs) == 0:
+		wrong = "expected something to pack"
+	case p.catalog != "" && (p.unpack || p.out == "-"):
+		wrong = "--catalog does not go together with --unpack and -o -"
+	case p.unpack && len(inputs)+len(listed) != 1:
+		wrong = "--unpack takes one archive"
+	case !p.unpack && len(others) > 0:
+		wrong = others[0] + " is of an archive that is read: expected --unpack"
+	case slices.Contains(inputs, "-") && !p.unpack && filepath.Base(p.stdinName) != p.stdinName:
+		wrong = "--stdin-name is one name, without folders"
+	}
+	if wrong != "" {
+		return nil, usage("%s", wrong)
+	}
+	if err := p.options(a, f); err != nil {
+		return nil, &usageError{err}
+	}
+	return append(inputs, listed...), nil
+}
+
+// pack packs inputs, and records it in a catalogue if there is one.
+func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p packing) error {
+	st, name, err := a.locateOut(ctx, p.out)
+	if err != nil {
+		return err
+	}
+	stop := a.showProgress(p.o.Meter, "packed")
+	sum, err := holdall.PackStore(ctx, st, name, inputs, p.o)
+	stop()
+	if err != nil {
+		if p.o.Resume && sum.Kept > 0 {
+			a.warn("%s stay in the bucket, unseen: the same command goes on with them", humanSize(sum.Kept))
+		}
+		return err
+	}
+	// Entries that could not be packed are no reason not to record the others.
+	err = a.packed(ctx, st, sum, nil, p)
+	if c == nil || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
+		return err
+	}
+	volumes := []string{name}
+	if p.chunkSize > 0 {
+		volumes = sum.Volumes
+	}
+	if rerr := a.recordPacked(ctx, c, st, volumes, p.verify); rerr != nil {
+		return fmt.Errorf("the archive is written, but not in the catalogue: 'holdall catalog add' records it: %w", rerr)
+	}
+	return err
 }
 
 // locateOut finds the store to write into.
@@ -276,42 +272,12 @@ func (a *app) readList(file string) ([]string, error) {
 	return paths, s.Err()
 }
 
-// packUnpacked packs what is in an archive.
-func (a *app) packUnpacked(cmd *cobra.Command, inputs []string, f packFlags, o holdall.PackOptions) error {
-	if len(inputs) != 1 {
-		return &usageError{cmd, errors.New("--unpack takes one archive")}
-	}
-	return a.convert(cmd.Context(), inputs[0], f.out, f, o, "", false)
-}
-
 // errUnsound ends a pack whose archive was found damaged.
 var errUnsound = fmt.Errorf("%w: what was written is damaged", errNo)
 
-// packedInto tells what was written, and records it in a catalogue if there is one.
-// Entries that could not be packed are no reason not to.
-func (a *app) packedInto(ctx context.Context, c *catalog.Catalog, st store.Store, name string, sum holdall.Summary, f packFlags) error {
-	err := a.packed(ctx, st, sum, nil, f)
-	if c == nil || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
-		return err
-	}
-	volumes := []string{name}
-	if f.chunkSize > 0 {
-		volumes = sum.Volumes
-	}
-	if rerr := a.recordPacked(ctx, c, st, volumes, f.verify); rerr != nil {
-		return fmt.Errorf("the archive is written, but not in the catalogue: 'holdall catalog add' records it: %w", rerr)
-	}
-	return err
-}
-
 // packed tells what was written, and checks it if asked.
-func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, lost []string, f packFlags) error {
-	kinds := make([]string, 0, len(sum.Dropped))
-	for kind := range sum.Dropped {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	for _, kind := range kinds {
+func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, lost []string, p packing) error {
+	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
 		extra := ""
 		if kind == "symlink" && a.verb == "pack" {
@@ -330,34 +296,20 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 	}
 	if a.json {
 		a.printJSON(holdall.Converted{Summary: sum, Lost: lost})
-	} else if f.out != "-" {
-		name, what := strings.Join(firstAndLast(sum.Volumes), " … "), ""
-		if n := len(sum.Volumes); n > 1 {
-			what = fmt.Sprintf(" in %d chunks", n)
-		}
-		if f.chunkSize == 0 { // one archive, even if it is a folder of many objects
-			name, what = f.out, ""
-		}
-		thing := "file"
-		if w := format.ByName(format.All(), a.writes(f.out)); w != nil && w.Keeps&format.KeepsDirs != 0 {
-			thing = "entry" // folders count too
-		}
-		if sum.Copied > 0 {
-			what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
-		}
-		fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
+	} else if p.out != "-" {
+		a.printPacked(sum, p)
 	}
-	if f.verify {
+	if p.verify {
 		volumes := sum.Volumes
-		if f.chunkSize == 0 {
+		if p.chunkSize == 0 {
 			var err error
 			var name string
-			if st, name, err = a.locate(ctx, f.out); err != nil {
+			if st, name, err = a.locate(ctx, p.out); err != nil {
 				return err
 			}
 			volumes = []string{name}
 		}
-		if err := a.verifyWritten(ctx, st, volumes); errors.Is(err, errNo) {
+		if err := a.verifyQuietly(ctx, st, volumes, a.written()); errors.Is(err, errNo) {
 			return errUnsound
 		} else if err != nil {
 			return err
@@ -370,11 +322,22 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 	return nil
 }
 
-func firstAndLast(s []string) []string {
-	if len(s) < 2 {
-		return s
+func (a *app) printPacked(sum holdall.Summary, p packing) {
+	name, what := p.out, ""
+	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // else one archive, even if it is a folder of many objects
+		name = sum.Volumes[0]
+		if n > 1 {
+			name, what = name+" … "+sum.Volumes[n-1], fmt.Sprintf(" in %d chunks", n)
+		}
 	}
-	return []string{s[0], s[len(s)-1]}
+	thing := "file"
+	if a.writes(p.out).Keeps&format.KeepsDirs != 0 {
+		thing = "entry" // folders count too
+	}
+	if sum.Copied > 0 {
+		what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
 }
 
 // count is a number of things.
@@ -400,10 +363,10 @@ func thousands(n int64) string {
 	return s
 }
 
-func (a *app) verifyWritten(ctx context.Context, st store.Store, volumes []string) error {
-	for _, v := range volumes {
-		o := holdall.VerifyOptions{OpenOptions: a.openOptions()}
-		sum, err := holdall.VerifyStore(ctx, st, v, o, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
+// verifyQuietly checks archives, and warns of what is wrong.
+func (a *app) verifyQuietly(ctx context.Context, st store.Store, names []string, o holdall.OpenOptions) error {
+	for _, name := range names {
+		sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
 		if err != nil {
 			return err
 		}

@@ -3,36 +3,44 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/recipe"
 )
 
 // packageFlags are about what an RVN package is besides its files.
-type packageFlags struct {
-	metadata  string
-	whitelist string
-	keywords  string
-	abi       string
-	abiSet    func() bool
-}
+type packageFlags struct{ metadata, whitelist, keywords string }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.metadata, "metadata", "", "rvn: what the package says of itself, a file of UCL, JSON or text")
 	fs.StringVar(&f.whitelist, "whitelist", "", "rvn: pack what this file lists, as it says: a packing list of Ravenports")
 	fs.StringVar(&f.keywords, "keywords", "", "rvn: the folder where keywords of the packing list are described (default "+recipe.DefaultKeywords+")")
-	fs.StringVar(&f.abi, "abi", "", "rvn: what the package runs on, for its metadata")
-	f.abiSet = func() bool { return fs.Changed("abi") }
 }
+
+// What a package says of itself: its view, and the one entry that is there.
+const (
+	metaView = "meta"
+	metaText = "metadata.ucl"
+)
 
 // apply hands the wishes on. A prefix from the top, which no name can have, is
 // where the package will be installed.
-func (f *packageFlags) apply(ctx context.Context, a *app, inputs []string, o *holdall.PackOptions) error {
+func (f *packageFlags) apply(ctx context.Context, a *app, to *format.Format, inputs []string, o *holdall.PackOptions) error {
+	if to.Param(format.ToCreate, "metadata") == nil {
+		for flag, value := range map[string]string{"metadata": f.metadata, "whitelist": f.whitelist, "keywords": f.keywords} {
+			if value != "" && to.Name != "" {
+				return fmt.Errorf("%s has no %s: --%s is for rvn", to.Name, flag, flag)
+			}
+		}
+		return nil
+	}
 	prefix := ""
 	if strings.HasPrefix(o.Prefix, "/") {
 		prefix, o.Prefix = o.Prefix, ""
@@ -41,9 +49,6 @@ func (f *packageFlags) apply(ctx context.Context, a *app, inputs []string, o *ho
 		if prefix != "" {
 			o.Param["prefix"] = prefix
 		}
-		if f.abiSet() {
-			o.Param["abi"] = f.abi
-		}
 		return nil
 	}
 	if info, err := os.Stat(inputs[0]); err != nil {
@@ -51,13 +56,14 @@ func (f *packageFlags) apply(ctx context.Context, a *app, inputs []string, o *ho
 	} else if len(inputs) != 1 || !info.IsDir() {
 		return errors.New("--metadata and --whitelist take one folder to pack")
 	}
-	r, err := recipe.Make(ctx, recipe.Options{Root: inputs[0], Whitelist: f.whitelist, Metadata: f.metadata, Keywords: f.keywords, Prefix: prefix, ABI: f.abi})
+	r, err := recipe.Make(ctx, recipe.Options{Root: inputs[0], Whitelist: f.whitelist, Metadata: f.metadata, Keywords: f.keywords, Prefix: prefix, ABI: o.Param["abi"]})
 	if err != nil {
 		return err
 	}
 	for _, n := range r.Notices {
 		a.warn("%s", printable(n))
 	}
+	delete(o.Param, "abi") // it is in there
 	o.Param["metadata"] = string(r.Metadata)
 	if r.Only == nil {
 		return nil

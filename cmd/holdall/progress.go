@@ -20,13 +20,7 @@ const (
 // showProgress shows work until the function that it returns is called.
 func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	mode := a.progress
-	if mode == "auto" {
-		mode = "none"
-		if a.errTTY && !a.quiet {
-			mode = "bar"
-		}
-	}
-	if mode == "none" || a.quiet {
+	if mode == "none" || a.quiet || mode == "auto" && !a.errTTY {
 		return func() {}
 	}
 	m.WantTotal = true

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,28 +36,43 @@ The exit code is 1 if something is lost.`,
   holdall repair --dry-run broken.caf
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if n := btoi(out != "") + btoi(inPlace) + btoi(dryRun); n != 1 {
-				return &usageError{cmd, errors.New("expected one of -o OUT, --in-place and --dry-run")}
+		RunE: run(func(ctx context.Context, args []string) error {
+			if one := out != "" && !inPlace && !dryRun || out == "" && inPlace != dryRun; !one {
+				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
-			return a.repair(cmd.Context(), args[0], out, inPlace, dryRun)
-		},
+			return a.repair(ctx, args[0], out, inPlace, dryRun)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where the result goes")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep it as ARCHIVE.bak")
-	cmd.Flags().BoolVar(&a.dropOrphans, "drop-orphans", false, "lindi: leave out blobs that no key leads to, and what is in the trash")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
 	return cmd
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
+	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Report: func(p holdall.Problem) {
+			if !a.json && !a.quiet && p.Severity == format.Error {
+				fmt.Fprintln(a.out, "found "+problemLine(p))
+			}
+		}})
+		if err != nil {
+			return err
+		}
+		r := repairedOf(plan.Plan, out)
+		if !dryRun {
+			if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
+				return err
+			}
+		}
+		a.tell(r, func() { a.printRepaired(r) })
+		return answer(plan.Partial)
+	})
 }
 
-func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
+// locked finds an archive for do, which nobody else may change if it is to be mended in
+// its place.
+func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return err
@@ -70,29 +84,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		}
 		defer unlock()
 	}
-	plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Report: func(p holdall.Problem) {
-		if !a.json && !a.quiet && p.Severity == format.Error {
-			fmt.Fprintln(a.out, "found "+problemLine(p))
-		}
-	}})
-	if err != nil {
-		return err
-	}
-	r := repairedOf(plan.Plan, out)
-	if !dryRun {
-		if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
-			return err
-		}
-	}
-	if a.json {
-		a.printJSON(r)
-	} else {
-		a.printRepaired(r)
-	}
-	if plan.Partial {
-		return errNo
-	}
-	return nil
+	return do(st, name)
 }
 
 func repairedOf(plan holdall.Plan, out string) repairedJSON {

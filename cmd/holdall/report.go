@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
-
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/app/catalog"
 	"github.com/holdall/holdall/format"
@@ -18,13 +17,11 @@ import (
 )
 
 // usageError is a command line that makes no sense.
-type usageError struct {
-	cmd *cobra.Command
-	err error
-}
+type usageError struct{ error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func (e *usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // errorJSON is an error for programs.
 type errorJSON struct {
@@ -39,9 +36,6 @@ type errorJSON struct {
 // report writes an error: one line for people, and one for programs if asked.
 func (a *app) report(err error) {
 	line := "holdall: "
-	if u, ok := errors.AsType[*usageError](err); ok && u.cmd.HasParent() {
-		a.verb = u.cmd.Name()
-	}
 	if a.verb != "" && a.verb != "holdall" {
 		line += a.verb + ": "
 	}
@@ -50,7 +44,7 @@ func (a *app) report(err error) {
 		line += a.address + ": "
 	}
 	line += text
-	if h := hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
+	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
 		line += ": " + h
 	}
 	fmt.Fprintln(a.stderr, line)
@@ -124,64 +118,56 @@ func describe(err error) errorJSON {
 			return e
 		}
 	}
-	if _, ok := errors.AsType[*usageError](err); ok {
+	switch {
+	case is[*usageError](err), is[*format.ParamError](err):
 		e.Code = "usage"
-	} else if _, ok := errors.AsType[*staleError](err); ok {
+	case is[*staleError](err):
 		e.Code = "changed"
-	} else if _, ok := errors.AsType[*catalog.SchemaError](err); ok {
+	case is[*catalog.SchemaError](err):
 		e.Code = string(format.Unsupported)
-	} else if _, ok := errors.AsType[*store.LockedError](err); ok {
+	case is[*store.LockedError](err):
 		e.Code = "locked"
-	} else if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
+	case is[*holdall.ExternalError](err):
 		e.Code = "external"
-	} else if store.Temporary(err) {
+	case store.Temporary(err):
 		e.Code = "network"
 	}
 	return e
 }
 
+// is reports whether err is, or wraps, an error of a type.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
 // hint says what the user could try. The library knows nothing of flags, so
 // advice about them has its one place here.
-func hint(err error) string {
-	if u, ok := errors.AsType[*usageError](err); ok {
-		return "try '" + u.cmd.CommandPath() + " --help'"
-	}
+func (a *app) hint(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		switch {
-		case c.Class == "ambiguous-ends", strings.HasPrefix(c.Class, "name-"):
-			return ""
-		case c.Code == format.Limit && c.Class == "index-size":
-			return "--max-index raises the limit"
-		case c.Code == format.Limit:
-			return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
-		case c.Code == format.Unsupported:
-			return ""
-		case c.Format == "oak":
-			if h, ok := oakHints[c.Class]; ok {
-				return h
-			}
-		}
-		return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
+		return hintOfDamage(c)
 	}
-	if _, ok := errors.AsType[*holdall.ExternalError](err); ok {
-		return "--external allows it"
+	if p, ok := errors.AsType[*format.ParamError](err); ok {
+		return paramHint(p)
 	}
-	if p, ok := errors.AsType[*holdall.ProofError](err); ok && p.None {
-		return "--index none reads it as it is"
-	}
-	if _, ok := errors.AsType[*holdall.ProofLostError](err); ok {
-		return "make the index again, or read without proof by --index none"
-	}
-	if _, ok := errors.AsType[*noCatalogError](err); ok {
-		return "'holdall catalog init' makes one"
-	}
-	if _, ok := errors.AsType[*staleError](err); ok {
-		return "'holdall catalog add' looks at it again"
-	}
-	if s, ok := errors.AsType[*catalog.SchemaError](err); ok && s.Found < s.Known {
-		return "'holdall catalog init' brings it up to date"
-	}
+	proof, _ := errors.AsType[*holdall.ProofError](err)
+	schema, _ := errors.AsType[*catalog.SchemaError](err)
+	path, _ := errors.AsType[*fs.PathError](err)
 	switch {
+	case is[*usageError](err):
+		return "try '" + a.path + " --help'"
+	case is[*holdall.ExternalError](err):
+		return "--external allows it"
+	case proof != nil && proof.None:
+		return "--index none reads it as it is"
+	case is[*holdall.ProofLostError](err):
+		return "make the index again, or read without proof by --index none"
+	case is[*noCatalogError](err):
+		return "'holdall catalog init' makes one"
+	case is[*staleError](err):
+		return "'holdall catalog add' looks at it again"
+	case schema != nil && schema.Found < schema.Known:
+		return "'holdall catalog init' brings it up to date"
 	case errors.Is(err, holdall.ErrNoProof):
 		return "--index leads to one, 'holdall index --chunk-digests' makes it of a sound archive"
 	case errors.Is(err, format.ErrUnknown):
@@ -192,11 +178,26 @@ func hint(err error) string {
 		return "run it again"
 	case errors.Is(err, holdall.ErrDamaged):
 		return "'holdall verify' lists all that is damaged"
-	}
-	if p, ok := errors.AsType[*fs.PathError](err); ok && p.Op == "lookup" && errors.Is(err, fs.ErrNotExist) {
+	case path != nil && path.Op == "lookup" && errors.Is(err, fs.ErrNotExist):
 		return "'holdall find' searches for names"
 	}
 	return ""
+}
+
+func hintOfDamage(c *format.CorruptError) string {
+	switch h := oakHints[c.Format+" "+c.Class]; {
+	case c.Class == "ambiguous-ends", strings.HasPrefix(c.Class, "name-"):
+		return ""
+	case c.Code == format.Limit && c.Class == "index-size":
+		return "--max-index raises the limit"
+	case c.Code == format.Limit:
+		return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
+	case c.Code == format.Unsupported:
+		return ""
+	case h != "":
+		return h
+	}
+	return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
 }
 
 // problemJSON is a finding for programs.
@@ -233,27 +234,22 @@ func problemLine(p holdall.Problem) string {
 	if p.Off >= 0 {
 		where += fmt.Sprintf(" at %d", p.Off)
 	}
-	word := string(p.Code)
-	if p.Class != "" {
-		word = p.Class
-	}
-	return fmt.Sprintf("%s [%s, %s]", s, word, where)
+	return fmt.Sprintf("%s [%s, %s]", s, cmp.Or(p.Class, string(p.Code)), where)
 }
 
-func quoteEmpty(s string) string {
-	if s == "" {
-		return `""`
+// ifAny is a text with what is shown in it, or nothing if that is empty.
+func ifAny(text, shown string) string {
+	if shown == "" {
+		return ""
 	}
-	return s
+	return fmt.Sprintf(text, printable(shown))
 }
+
+func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
 // tellProblem writes a finding where results go.
 func (a *app) tellProblem(p holdall.Problem) {
-	if a.json {
-		a.printJSON(problemAsJSON(p))
-		return
-	}
-	fmt.Fprintln(a.out, problemLine(p))
+	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, problemLine(p)) })
 }
 
 func (a *app) printJSON(v any) {

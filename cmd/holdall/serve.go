@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log"
 	"log/slog"
@@ -36,9 +37,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
 		Short: "Show archives to browsers, HTTP clients and clients of S3",
 		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
-whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a folder, or
-a prefix in a bucket, that is no archive itself, all archives in it are served; they
-are opened when they are first asked for.
+whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a
+folder, or a prefix in a bucket, that is no archive itself, all archives in it
+are served; they are opened when they are first asked for.
 
 Only this machine is answered, unless --addr says otherwise.`,
 		Example: `  holdall serve docs.caf
@@ -46,12 +47,12 @@ Only this machine is answered, unless --addr says otherwise.`,
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
   holdall serve --s3 --s3-key ID:SECRET docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
 			if err := a.checkServing(&o); err != nil {
-				return &usageError{cmd, err}
+				return &usageError{err}
 			}
-			return a.serve(cmd.Context(), args, o)
-		},
+			return a.serve(ctx, args, o)
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to answer at; port 0 takes a free one")
@@ -142,14 +143,11 @@ func secretOf(flag, variable string) (string, error) {
 		return flag, nil
 	}
 	b, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
 	text := strings.TrimSpace(string(b))
-	if text == "" {
-		return "", fmt.Errorf("%s: expected a secret, found nothing", name)
+	if err == nil && text == "" {
+		err = fmt.Errorf("%s: expected a secret, found nothing", name)
 	}
-	return text, nil
+	return text, err
 }
 
 // exploreJSON says where the explorer is.
@@ -167,11 +165,16 @@ type servedJSON struct {
 // shutdownGrace is how long requests may go on when the server is to end.
 const shutdownGrace = 1500 * time.Millisecond
 
-func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
-	var logs slog.Handler = slog.NewTextHandler(a.stderr, nil)
+// logTo is a log of what happens while a verb goes on.
+func (a *app) logTo(w io.Writer) slog.Handler {
 	if a.json {
-		logs = slog.NewJSONHandler(a.stderr, nil)
+		return slog.NewJSONHandler(w, nil)
 	}
+	return slog.NewTextHandler(w, nil)
+}
+
+func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
+	logs := a.logTo(a.stderr)
 	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)
 	set := serve.NewSet(serve.SetOptions{MaxOpen: o.maxOpen, Log: log})
@@ -179,11 +182,53 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		stop()
 		set.Close()
 	}()
-	var shown []servedJSON // with the path alone
+	shown, err := a.fillSet(ctx, set, addresses, o)
+	if err != nil {
+		return err
+	}
+	source := &pageSource{set: set, log: log}
+	page := explore.New(source, explore.Options{Log: log, MaxOpen: o.maxOpen})
+	defer page.Close()
+	// What it tells as it goes on, as that of a check, would otherwise be waited for.
+	defer context.AfterFunc(ctx, func() { page.Close() })()
+	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
+	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
+	if o.s3 {
+		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
+	}
+	if err := a.listen(ctx, doors, o); err != nil {
+		return err
+	}
+	source.near = doors[0].at.IP.IsLoopback()
+	door := doors[0].url(o, "/")
+	a.sayWhere(door, o)
+	for _, x := range shown {
+		x.URL = doors[0].url(o, x.URL)
+		a.say(x, "serving %s at %s\n", printable(x.Archive), x.URL)
+	}
+	if o.s3 {
+		at := doors[1].url(o, "")
+		a.say(struct {
+			S3 string `json:"s3"`
+		}{at}, "serving buckets at %s\n", at)
+	}
+	if err := a.out.Flush(); err != nil {
+		return errors.Join(err, closeAll(doors))
+	}
+	var browser sync.WaitGroup
+	defer browser.Wait()
+	if o.browse {
+		browser.Go(func() { a.openBrowser(ctx, door+"?token="+o.token) })
+	}
+	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
+}
+
+// fillSet finds what is to be served, and says where it will be: with the path alone.
+func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o serving) (shown []servedJSON, err error) {
 	for _, address := range addresses {
 		p, err := a.whatToServe(ctx, address, o.files)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if p.folder != nil {
 			set.AddFolder(*p.folder)
@@ -195,92 +240,23 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 		// It is opened now, so that what cannot be served is said before anything is.
 		in, err := set.Use(ctx, name, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		in.Release()
 		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
 	}
 	a.address = "" // of none in particular from here on
-	if _, err := set.List(ctx); err != nil {
-		return err
-	}
+	_, err = set.List(ctx)
+	return shown, err
+}
 
-	source := &pageSource{set: set, log: log}
-	page := explore.New(source, explore.Options{Log: log, MaxOpen: o.maxOpen})
-	defer page.Close()
-	// What it tells as it goes on, as that of a check, would otherwise be waited for.
-	defer context.AfterFunc(ctx, func() { page.Close() })()
-	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
-	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
-	if o.s3 {
-		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
+// say tells what goes on: people on standard error, programs as a result.
+func (a *app) say(result any, text string, args ...any) {
+	if a.json {
+		a.printJSON(result)
+	} else if !a.quiet {
+		fmt.Fprintf(a.stderr, text, args...)
 	}
-	scheme := "http"
-	var crypto *tls.Config
-	if o.cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
-		if err != nil {
-			return fmt.Errorf("--tls-cert: %w", err)
-		}
-		crypto = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-		scheme = "https"
-	}
-	var opened []net.Listener
-	closeAll := func() (errs error) {
-		for _, ln := range opened {
-			errs = errors.Join(errs, ln.Close())
-		}
-		return errs
-	}
-	for _, d := range doors {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", d.addr)
-		if err != nil {
-			return errors.Join(err, closeAll())
-		}
-		opened = append(opened, ln)
-		d.at = ln.Addr().(*net.TCPAddr)
-		if d.ln = ln; crypto != nil {
-			d.ln = tls.NewListener(ln, crypto)
-		}
-		switch {
-		case d.at.IP.IsLoopback():
-			d.handler = serve.LocalOnly(d.handler)
-		case d.open:
-			a.warn("listening at %s: whoever reaches this machine can read all that is served", d.at)
-		case crypto == nil:
-			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
-		}
-	}
-	source.near = doors[0].at.IP.IsLoopback()
-	door := (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: "/"}).String()
-	a.sayWhere(door, o)
-	for _, x := range shown {
-		x.URL = (&url.URL{Scheme: scheme, Host: hostOf(doors[0].at), Path: x.URL}).String()
-		if a.json {
-			a.printJSON(x)
-		} else if !a.quiet {
-			fmt.Fprintf(a.stderr, "serving %s at %s\n", printable(x.Archive), x.URL)
-		}
-	}
-	if o.s3 {
-		at := (&url.URL{Scheme: scheme, Host: hostOf(doors[1].at)}).String()
-		if a.json {
-			a.printJSON(struct {
-				S3 string `json:"s3"`
-			}{at})
-		} else if !a.quiet {
-			fmt.Fprintf(a.stderr, "serving buckets at %s\n", at)
-		}
-	}
-	if err := a.out.Flush(); err != nil {
-		return errors.Join(err, closeAll())
-	}
-	var browser sync.WaitGroup
-	defer browser.Wait()
-	if o.browse {
-		browser.Go(func() { a.openBrowser(ctx, door+"?token="+o.token) })
-	}
-	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
 // sayWhere says where the explorer is, and how to come in. A token that its user chose is
@@ -309,6 +285,59 @@ type entrance struct {
 	at      *net.TCPAddr
 }
 
+// url is how a client on this machine calls what is at a path.
+func (d *entrance) url(o serving, path string) string {
+	u := url.URL{Scheme: "http", Host: d.at.IP.String(), Path: path}
+	if o.cert != "" {
+		u.Scheme = "https"
+	}
+	if d.at.IP.IsUnspecified() {
+		u.Host = "localhost"
+	}
+	u.Host = net.JoinHostPort(u.Host, strconv.Itoa(d.at.Port))
+	return u.String()
+}
+
+func closeAll(doors []*entrance) (errs error) {
+	for _, d := range doors {
+		if d.ln != nil {
+			errs = errors.Join(errs, d.ln.Close())
+		}
+	}
+	return errs
+}
+
+// listen opens the doors, and warns of who can come in.
+func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
+	var crypto *tls.Config
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return fmt.Errorf("--tls-cert: %w", err)
+		}
+		crypto = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	for _, d := range doors {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", d.addr)
+		if err != nil {
+			return errors.Join(err, closeAll(doors))
+		}
+		d.at = ln.Addr().(*net.TCPAddr)
+		if d.ln = ln; crypto != nil {
+			d.ln = tls.NewListener(ln, crypto)
+		}
+		switch {
+		case d.at.IP.IsLoopback():
+			d.handler = serve.LocalOnly(d.handler)
+		case d.open:
+			a.warn("listening at %s: whoever reaches this machine can read all that is served", d.at)
+		case crypto == nil:
+			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
+		}
+	}
+	return nil
+}
+
 // placed is an archive to be served, or a folder of such.
 type placed struct {
 	source serve.Source
@@ -318,24 +347,13 @@ type placed struct {
 // whatToServe finds out what is at an address.
 func (a *app) whatToServe(ctx context.Context, address string, files bool) (placed, error) {
 	a.address = store.Redact(address)
-	if address == "-" {
-		st, name, err := a.locate(ctx, address)
-		if err != nil {
-			return placed{}, err
-		}
-		return placed{source: a.sourceIn(st, name, archiveName(address), "-", store.Info{})}, nil
-	}
-	scheme := store.Scheme(address)
-	if scheme == "" || scheme == "file" {
+	at, _, _ := strings.Cut(address, "?")
+	switch scheme := store.Scheme(address); {
+	case address == "-":
+	case scheme == "" || scheme == "file":
 		return a.localToServe(ctx, address, files)
-	}
-	at, query, _ := strings.Cut(address, "?")
-	if strings.HasSuffix(at, "/") && scheme != "http" && scheme != "https" {
-		st, err := store.OpenFolder(ctx, address)
-		if err != nil {
-			return placed{}, err
-		}
-		return a.prefixToServe(ctx, st, address, at, query)
+	case strings.HasSuffix(at, "/") && scheme != "http" && scheme != "https":
+		return a.prefixToServe(ctx, address, at)
 	}
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -359,7 +377,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		o := o
 		o.View, o.Index = view, index
 		before := versionIn(ctx, st, name)
-		in, err := holdall.OpenStore(ctx, st, name, o)
+		in, err := a.openIn(ctx, st, name, o)
 		if err != nil {
 			return nil, "", err
 		}
@@ -375,7 +393,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		if before == "" || before != versionIn(ctx, st, name) || len(volumes) != 1 || volumes[0] != in.Name() {
 			return in, "", nil
 		}
-		return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, view, a.cafEnds, before), nil
+		return in, fmt.Sprintf("%s %q %q %s", in.Format().Name, view, o.Param, before), nil
 	}
 	return src
 }
@@ -427,6 +445,29 @@ func looksLikeFile(name string) bool {
 	return !strings.HasPrefix(name, ".") && format.ByExtension(format.All(), name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
 }
 
+// lookedAt remembers which folders are archives, by what stands for their state.
+type lookedAt map[string]bool
+
+func (l lookedAt) isArchive(ctx context.Context, st store.Store, name, state string) bool {
+	const most = 100_000
+	is, seen := l[name+state]
+	if !seen {
+		if len(l) > most {
+			clear(l)
+		}
+		is = looksLikeOne(ctx, st, name)
+		l[name+state] = is
+	}
+	return is
+}
+
+// oneOfSeveral is a, of which the parameters are for some archives, and not for others.
+func (a *app) oneOfSeveral() *app {
+	one := *a
+	one.several = true
+	return &one
+}
+
 // folderToServe is the archives in a folder. Nothing is opened that is not in it, by
 // whatever links.
 func (a *app) folderToServe(dir string) (placed, error) {
@@ -436,54 +477,38 @@ func (a *app) folderToServe(dir string) (placed, error) {
 	}
 	a.cleanup = append(a.cleanup, func() { root.Close() })
 	st := local.Within(root)
-	inside := *a
+	inside := a.oneOfSeveral()
 	if len(inside.external) == 0 {
 		inside.external = []string{"none"} // references know nothing of roots
 	}
-	isArchive := map[string]bool{} // folders that were looked at, with their times
+	looked := lookedAt{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
 		entries, err := fs.ReadDir(root.FS(), ".")
-		if err != nil {
-			return nil, err
-		}
 		for _, e := range entries {
 			info, err := root.Stat(e.Name())
 			if err != nil {
 				continue // gone since, or a link that leads out of it
 			}
-			switch {
-			case info.Mode().IsRegular() && looksLikeFile(e.Name()):
-			case info.IsDir() && !strings.HasPrefix(e.Name(), "."):
-				key := e.Name() + info.ModTime().String()
-				is, seen := isArchive[key]
-				if !seen {
-					if len(isArchive) > maxSeen {
-						clear(isArchive)
-					}
-					is = looksLikeOne(ctx, st, e.Name())
-					isArchive[key] = is
-				}
-				if !is {
-					continue
-				}
-			default:
-				continue
+			isFile := info.Mode().IsRegular() && looksLikeFile(e.Name())
+			isFolder := info.IsDir() && !strings.HasPrefix(e.Name(), ".") && looked.isArchive(ctx, st, e.Name(), info.ModTime().String())
+			if isFile || isFolder {
+				all = append(all, inside.sourceIn(st, e.Name(), e.Name(), filepath.Join(dir, e.Name()), store.Info{Size: info.Size(), ModTime: info.ModTime()}))
 			}
-			all = append(all, inside.sourceIn(st, e.Name(), e.Name(), filepath.Join(dir, e.Name()), store.Info{Size: info.Size(), ModTime: info.ModTime()}))
 		}
-		return all, nil
+		return all, err
 	}
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
-
-// maxSeen is how many folders are remembered that were looked at.
-const maxSeen = 100_000
 
 // maxInPrefix is how many archives of a prefix are served.
 const maxInPrefix = 100_000
 
 // prefixToServe is what is below a prefix of a bucket: an archive, or archives.
-func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, query string) (placed, error) {
+func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, error) {
+	st, err := store.OpenFolder(ctx, address)
+	if err != nil {
+		return placed{}, err
+	}
 	_, name, err := store.OpenAddress(ctx, strings.TrimRight(at, "/")+"/x")
 	if err != nil {
 		return placed{}, err
@@ -496,7 +521,7 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 	if level == nil {
 		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
 	}
-	isArchive := map[string]bool{}
+	below, looked := a.oneOfSeveral(), lookedAt{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
 		branches, more, err := level(ctx, prefix, maxInPrefix)
 		if err != nil {
@@ -506,23 +531,12 @@ func (a *app) prefixToServe(ctx context.Context, st store.Store, address, at, qu
 			return nil, fmt.Errorf("%s: more than %d objects: expected fewer in one place", store.Redact(address), maxInPrefix)
 		}
 		for _, b := range branches {
-			called := strings.TrimSuffix(strings.TrimPrefix(b.Name, prefix), "/")
-			switch {
-			case called == "":
-				continue
-			case b.All:
-				is, seen := isArchive[called]
-				if !seen {
-					is = looksLikeOne(ctx, st, strings.TrimSuffix(b.Name, "/"))
-					isArchive[called] = is
-				}
-				if !is {
-					continue
-				}
-			case !looksLikeFile(called):
+			name := strings.TrimSuffix(b.Name, "/")
+			called := strings.TrimPrefix(name, prefix)
+			if called == "" || b.All && !looked.isArchive(ctx, st, name, "") || !b.All && !looksLikeFile(called) {
 				continue
 			}
-			all = append(all, a.sourceIn(st, strings.TrimSuffix(b.Name, "/"), called, strings.TrimRight(store.Redact(at), "/")+"/"+called, b.Info))
+			all = append(all, below.sourceIn(st, name, called, strings.TrimRight(store.Redact(at), "/")+"/"+called, b.Info))
 		}
 		return all, nil
 	}
@@ -536,11 +550,10 @@ func versionIn(ctx context.Context, st store.Store, name string) string {
 		return ""
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return ""
+	if info, err := o.Info(ctx); err == nil {
+		return info.Version
 	}
-	return info.Version
+	return ""
 }
 
 // archiveName returns what an archive should be called: the last element of its address.
@@ -558,15 +571,6 @@ func archiveName(address string) string {
 		name = "archive"
 	}
 	return name
-}
-
-// hostOf returns how a client on this machine calls a listener.
-func hostOf(at *net.TCPAddr) string {
-	host := at.IP.String()
-	if at.IP.IsUnspecified() {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(at.Port))
 }
 
 // answerAt serves until ctx ends, and returns why it did. Requests then have a

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +31,11 @@ func (a *app) verifyCommand() *cobra.Command {
 is wrong with it. Notes are odd but harmless; with errors or warnings the exit
 code is 1.
 
-By an index with digests of pieces ("holdall index --chunk-digests") damage is told
-by its place, and --repair-from mends it: what is damaged, and no more, is fetched
-from another copy of the archive, compared with the digests, and written with the
-rest as OUT, which appears whole or not at all. With --in-place that takes the
-archive's name, and the damaged one is kept as ARCHIVE.bak.
+By an index with digests of pieces ("holdall index --chunk-digests") damage is
+told by its place, and --repair-from mends it: what is damaged, and no more, is
+fetched from another copy of the archive, compared with the digests, and written
+with the rest as OUT, which appears whole or not at all. With --in-place that
+takes the archive's name, and the damaged one is kept as ARCHIVE.bak.
 
 --sums writes the digest of each file instead, in lines for sha256sum -c or
 b3sum -c: what the archive records is believed, the others are read for it.`,
@@ -41,37 +45,31 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o mended.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: run(func(ctx context.Context, args []string) error {
+			mends := from != "" || out != "" || inPlace
+			switch {
+			case sums != "" && quick:
+				return usage("expected one of --quick and --sums")
+			case mends && (from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != ""):
+				return usage("expected one archive with --repair-from, and one of -o OUT and --in-place")
+			case mends:
+				return a.repairFrom(ctx, args[0], from, out, inPlace)
+			}
+			check := func(address string) (bool, error) {
+				sum, err := a.verify(ctx, address, quick)
+				return sum.Errors+sum.Warnings > 0, err
+			}
+			if sums != "" {
+				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
+			}
 			bad := false
-			if sums != "" && quick {
-				return &usageError{cmd, errors.New("expected one of --quick and --sums")}
-			}
-			if from != "" || out != "" || inPlace {
-				if from == "" || (out != "") == inPlace || len(args) != 1 || quick || sums != "" {
-					return &usageError{cmd, errors.New("expected one archive with --repair-from, and one of -o OUT and --in-place")}
-				}
-				return a.repairFrom(cmd.Context(), args[0], from, out, inPlace)
-			}
-			for _, address := range args {
-				if sums != "" {
-					damaged, err := a.sums(cmd, address, sums)
-					if err != nil {
-						return err
-					}
-					bad = bad || damaged
-					continue
-				}
-				sum, err := a.verify(cmd, address, quick)
-				if err != nil {
-					return err
-				}
-				bad = bad || sum.Errors+sum.Warnings > 0
-			}
-			if bad {
-				return errNo
-			}
-			return nil
-		},
+			err := all(args, func(address string) error {
+				found, err := check(address)
+				bad = bad || found
+				return err
+			})
+			return cmp.Or(err, answer(bad))
+		}),
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "structure only, no contents")
 	cmd.Flags().StringVar(&from, "repair-from", "", "another copy of the archive, to fetch from what is damaged")
@@ -81,8 +79,7 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
 	return cmd
 }
 
-func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Verified, error) {
-	ctx := cmd.Context()
+func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.Verified, error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return holdall.Verified{}, err
@@ -104,17 +101,14 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 		a.printJSON(verifiedJSON{shownAddress, sum})
 		return sum, nil
 	}
-	verdict := "sound"
-	switch {
-	case sum.Errors > 0:
-		verdict = count(sum.Errors, "error")
-		if sum.Warnings > 0 {
-			verdict += ", " + count(sum.Warnings, "warning")
-		}
-	case sum.Warnings > 0:
-		verdict = count(sum.Warnings, "warning")
+	var found []string
+	if sum.Errors > 0 {
+		found = append(found, count(sum.Errors, "error"))
 	}
-	line := fmt.Sprintf("%s: %s; %s", shownAddress, verdict, count(sum.Entries, "entry"))
+	if sum.Warnings > 0 {
+		found = append(found, count(sum.Warnings, "warning"))
+	}
+	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), "sound"), count(sum.Entries, "entry"))
 	if !quick {
 		line += fmt.Sprintf(", %s compared with digests", a.humanSize(sum.Bytes))
 	}
@@ -123,4 +117,87 @@ func (a *app) verify(cmd *cobra.Command, address string, quick bool) (holdall.Ve
 	}
 	fmt.Fprintln(a.out, line)
 	return sum, nil
+}
+
+// healedJSON says what a repair from another copy did.
+type healedJSON struct {
+	repairedJSON
+	holdall.Healed
+}
+
+// repairFrom mends an archive by another copy of it.
+func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace bool) error {
+	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+		o := a.openOptions()
+		o.Index = a.useIndex()
+		o.Index.Folder = nil // it has no digests
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "checked")
+		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: o, From: from, Meter: m})
+		stop()
+		if err != nil {
+			return err
+		}
+		defer plan.Close()
+		sum := plan.Healed
+		r := healedJSON{repairedOf(plan.Plan, out), sum}
+		if r.Changed {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
+		}
+		if err := a.carryOut(ctx, address, plan, st, name, &r.repairedJSON); err != nil {
+			return err
+		}
+		a.tell(r, func() { a.printRepaired(r.repairedJSON) })
+		return answer(plan.Partial)
+	})
+}
+
+// sumJSON is a file's digest for programs.
+type sumJSON struct {
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Size    int64  `json:"size"`
+	Digest  string `json:"digest"`
+}
+
+// sums writes a line a file, as sha256sum -c and b3sum -c read it.
+func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err error) {
+	in, err := a.open(ctx, address, false)
+	if err != nil {
+		return false, err
+	}
+	defer a.close(ctx, in)
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "read")
+	defer stop()
+	return bad, in.Sums(ctx, algo, m, func(e holdall.Entry, d holdall.Digest, err error) error {
+		if err != nil {
+			if !is[*holdall.ExternalError](err) && !errors.Is(err, holdall.ErrDamaged) {
+				return err
+			}
+			bad = true
+			a.report(err)
+			return nil
+		}
+		if a.json {
+			j := sumJSON{Size: e.Size, Digest: d.String()}
+			j.Path, j.PathHex = shown(e.Name)
+			a.printJSON(j)
+			return nil
+		}
+		_, err = a.out.WriteString(sumLine(e.Name, d))
+		return err
+	})
+}
+
+var sumEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+
+// sumLine is a line of a list of checksums. A backslash in front says that some are in
+// the name, for what would end the line.
+func sumLine(name string, d holdall.Digest) string {
+	mark := ""
+	if strings.ContainsAny(name, "\\\n\r") {
+		mark, name = `\`, sumEscapes.Replace(name)
+	}
+	return fmt.Sprintf("%s%s  %s\n", mark, hex.EncodeToString([]byte(d.Sum)), name)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,40 +84,29 @@ func gatherArrays(ctx context.Context, in *holdall.Archive) ([]*arrayJSON, error
 		byPath[x.Path] = x
 		list = append(list, x)
 	}
-	for e, err := range in.Entries(ctx) {
-		if err != nil {
-			return nil, err
-		}
+	slices.SortFunc(list, func(a, b *arrayJSON) int { return strings.Compare(a.Path, b.Path) })
+	return list, each(in.Entries(ctx), func(e holdall.Entry) error {
 		if x := arrayOf(byPath, e.Name); x != nil {
 			x.Present++
 			x.Stored += e.Size
 		}
-	}
-	slices.SortFunc(list, func(a, b *arrayJSON) int { return strings.Compare(a.Path, b.Path) })
-	return list, nil
+		return nil
+	})
 }
 
 // arrayOf returns the array that a key is a chunk of, nil if it is none.
 func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
-	for at := len(key); at > 0; {
-		i := strings.LastIndexByte(key[:at], '/')
-		dir, rest := "", key
-		if i >= 0 {
-			dir, rest = key[:i], key[i+1:]
-		}
+	for i := len(key); i > 0; {
+		i = strings.LastIndexByte(key[:i], '/')
+		dir, rest := key[:max(i, 0)], key[i+1:]
 		if strings.Trim(rest, "0123456789./") != "" || rest == "" {
 			return nil
 		}
-		if x := byPath[dir]; x != nil {
-			if strings.Contains(rest, "/") && x.separator != "/" {
-				return nil
-			}
+		if x := byPath[dir]; x != nil && (x.separator == "/" || !strings.Contains(rest, "/")) {
 			return x
-		}
-		if i <= 0 {
+		} else if x != nil {
 			return nil
 		}
-		at = i
 	}
 	return nil
 }
@@ -130,18 +120,14 @@ func (a *app) printArrays(list []*arrayJSON) {
 	fmt.Fprintf(a.out, "\n%s\n", count(int64(len(list)), "array"))
 	widest := 0
 	for _, x := range list[:min(len(list), shownArrays)] {
-		widest = max(widest, len(format.Escape(x.Path)))
+		widest = min(max(widest, len(format.Escape(x.Path))), 40)
 	}
-	widest = min(widest, 40)
 	for i, x := range list {
 		if i == shownArrays {
 			fmt.Fprintf(a.out, "  and %s more; --json lists all\n", thousands(int64(len(list)-i)))
 			return
 		}
-		name := format.Escape(x.Path)
-		if name == "" {
-			name = "."
-		}
+		name := cmp.Or(format.Escape(x.Path), ".")
 		if x.Error != "" {
 			fmt.Fprintf(a.out, "  %-*s  %s\n", widest, name, printable(x.Error))
 			continue
@@ -154,13 +140,7 @@ func (a *app) printArrays(list []*arrayJSON) {
 	}
 }
 
-func shapeText(shape []int64) string {
-	words := make([]string, len(shape))
-	for i, n := range shape {
-		words[i] = fmt.Sprint(n)
-	}
-	return "[" + strings.Join(words, "×") + "]"
-}
+func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", "×") }
 
 // errDecodeRange means that part of an array was asked for in a way that says
 // nothing about arrays.

@@ -2,7 +2,6 @@ package caf
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -17,17 +16,12 @@ const (
 
 func (e ends) String() string { return [...]string{"exclusive", "inclusive", "ambiguous"}[e] }
 
-// endsOf parses what the user says of an archive, "" if nothing.
-func endsOf(param string) (e ends, said bool, _ error) {
-	switch param {
-	case "":
-		return exclusive, false, nil
-	case "exclusive":
-		return exclusive, true, nil
-	case "inclusive":
-		return inclusive, true, nil
+// endsOf is what the user says of an archive, "" if nothing.
+func endsOf(param string) (e ends, said bool) {
+	if param == "inclusive" {
+		return inclusive, true
 	}
-	return 0, false, fmt.Errorf("ends: %q is neither exclusive nor inclusive", param)
+	return exclusive, param != ""
 }
 
 // couldBeInclusive is the cheap half of the question: with exclusive ends the

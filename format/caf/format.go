@@ -14,11 +14,16 @@ var Format = &format.Format{
 	Keeps:      format.KeepsDigests,
 	Chunked:    true,
 	Copies:     true,
-	Detect:     detect,
-	Open:       open,
-	Create:     create,
-	Verify:     verify,
-	Repair:     repair,
+	Params: []format.Param{{
+		Name: "ends", Flag: "caf-ends", For: format.ToOpen | format.ToVerify | format.ToRepair,
+		Kind: format.ParamWord, Words: []string{"inclusive", "exclusive"},
+		Help: "what end_byte means where the archive does not show it: inclusive or exclusive",
+	}},
+	Detect: detect,
+	Open:   open,
+	Create: create,
+	Verify: verify,
+	Repair: repair,
 }
 
 // detect never says Certain: without a magic number, any file could end in

@@ -58,9 +58,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 // openReader reads the footer, and with it what the first request brings.
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
 	r := &reader{name: name, limits: o.Limits.OrDefault()}
-	if r.said, r.isSaid, err = endsOf(o.Param["ends"]); err != nil {
-		return nil, err
-	}
+	r.said, r.isSaid = endsOf(o.Param["ends"])
 	if r.obj, r.tail, r.size, err = format.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}

@@ -25,10 +25,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
 	}
-	said, isSaid, err := endsOf(o.Param["ends"])
-	if err != nil {
-		return format.Plan{}, err
-	}
+	said, isSaid := endsOf(o.Param["ends"])
 	obj, err := st.Open(ctx, name)
 	if err != nil {
 		return format.Plan{}, err

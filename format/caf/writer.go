@@ -42,9 +42,6 @@ type archiveWriter struct {
 const writeBlock = 128 << 10 // what was gathered is written while it is in a level-2 cache
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	for key := range o.Param {
-		return nil, fmt.Errorf("caf has no %s: it keeps contents as they are", key)
-	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err

@@ -30,20 +30,18 @@ const (
 	defaultZstd = 3
 )
 
-// parseCompression reads --compression. The format's own default is the one that
+// compressionOf is what --compression says. The format's own default is the one that
 // its reference reads and that makes things smaller.
-func parseCompression(s string) (compression, error) {
-	switch strings.ToLower(s) {
-	case "", "zlib":
-		return zlib, nil
+func compressionOf(said string) compression {
+	switch said {
 	case "snappy":
-		return snappy, nil
+		return snappy
 	case "zstd":
-		return zstd, nil
+		return zstd
 	case "none":
-		return none, nil
+		return none
 	}
-	return 0, fmt.Errorf("compression %q: expected zlib, snappy, zstd or none", s)
+	return zlib
 }
 
 func newCompressor(kind compression, level string, recordSize, workers int) (*compressor, error) {

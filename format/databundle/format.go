@@ -14,6 +14,7 @@ var Format = &format.Format{
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsDigests,
 	Digest: "crc32c",
+	Params: params,
 	Detect: detect,
 	Create: create,
 	Parts: &format.Parts{

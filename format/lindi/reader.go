@@ -13,11 +13,6 @@ import (
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	for key := range o.Param {
-		if key != dropOrphans {
-			return nil, fmt.Errorf("lindi has no %s: %w", key, errors.ErrUnsupported)
-		}
-	}
 	if o.View != "" && o.View != membersView && o.View != zarrView {
 		return nil, fmt.Errorf("lindi has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
@@ -25,7 +20,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.reader(ctx, o.View, o.Param[dropOrphans] != "")
+	r, err := a.reader(ctx, o.View, o.Param[dropOrphans] == "true")
 	if err != nil {
 		a.close()
 		return nil, err

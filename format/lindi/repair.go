@@ -28,7 +28,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := c.check(ctx); err != nil {
 		return format.Plan{}, err
 	}
-	drop := o.Param[dropOrphans] != ""
+	drop := o.Param[dropOrphans] == "true"
 	r := &rebuild{a: a}
 	for i, p := range c.left {
 		if i == 20 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -76,13 +75,11 @@ type archiveWriter struct {
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), seen: map[string]bool{}}
-	for key, value := range o.Param {
-		if key != "as" || !slices.Contains([]string{"members", "zarr"}, value) {
-			return nil, fmt.Errorf("lindi has no %s %q: %w", key, value, errors.ErrUnsupported)
-		}
-		if w.in = fromTree; value == "zarr" {
-			w.in = fromZarr
-		}
+	switch o.Param["as"] {
+	case "members":
+		w.in = fromTree
+	case "zarr":
+		w.in = fromZarr
 	}
 	if err := w.checkNames(o.Manifest); err != nil {
 		return nil, err

@@ -21,6 +21,9 @@ type Tree struct{ t *treeReader }
 // Tree chooses a tree as the view tree does: by the parameters revision, checkpoint
 // and super.
 func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error) {
+	if err := Format.CheckParams(format.ToOpen, param); err != nil {
+		return nil, err
+	}
 	t, err := newTree(ctx, s.r, s.source, s.records, format.OpenOptions{Param: param})
 	if err != nil {
 		return nil, err

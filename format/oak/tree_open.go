@@ -68,17 +68,6 @@ func newTree(ctx context.Context, r *repository, src *parsed, records *segment.R
 // choose finds the node that is shown as the root. It reads the journal and the super
 // root, and what is on the way to a checkpoint.
 func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {
-	for key, value := range param {
-		switch key {
-		case revisionParam, checkpointParam, datastoreParam:
-		case superParam:
-			if value != "true" && value != "false" {
-				return fmt.Errorf("oak: %s: expected true or false, found %q: %w", key, value, fs.ErrInvalid)
-			}
-		default:
-			return fmt.Errorf("oak has no %s for its tree: %w", key, errors.ErrUnsupported)
-		}
-	}
 	super := param[superParam] == "true"
 	if super && t.checkpoint != "" {
 		return fmt.Errorf("oak: %s and %s: expected one of them: %w", superParam, checkpointParam, fs.ErrInvalid)

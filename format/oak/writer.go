@@ -53,25 +53,15 @@ type treeWriter struct {
 func create(_ context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	w := &treeWriter{below: &noting{Store: st}, ids: newtree.NewIDs(), time: time.Unix(0, 0)}
 	w.stage = store.NewStage(w.below)
-	var files newstore.Options
-	for key, value := range o.Param {
+	files := newstore.Options{Time: func() time.Time { return w.time }}
+	files.MaxTar, _ = strconv.ParseInt(o.Param[tarSizeParam], 10, 64)
+	if said := o.Param[timeParam]; said != "" {
 		var err error
-		switch key {
-		case tarSizeParam:
-			files.MaxTar, err = strconv.ParseInt(value, 10, 64)
-			if err != nil || files.MaxTar < leastTar || files.MaxTar > mostTar {
-				return nil, fmt.Errorf("oak: %s: expected %d to %d, found %.80q: %w", key, leastTar, mostTar, value, fs.ErrInvalid)
-			}
-		case timeParam:
-			if w.time, err = time.Parse(time.RFC3339, value); err != nil {
-				return nil, fmt.Errorf("oak: %s: expected a time as 2006-01-02T15:04:05Z, found %.80q: %w", key, value, fs.ErrInvalid)
-			}
-			w.timed = true
-		default:
-			return nil, fmt.Errorf("oak knows no %q of what it writes: %w", key, errors.ErrUnsupported)
+		if w.time, err = time.Parse(time.RFC3339, said); err != nil {
+			return nil, fmt.Errorf("oak: %s: expected a time as 2006-01-02T15:04:05Z, found %.80q: %w", timeParam, said, fs.ErrInvalid)
 		}
+		w.timed = true
 	}
-	files.Time = func() time.Time { return w.time }
 	w.files = newstore.New(w.stage, name, files)
 	w.b = segment.NewBuilder(segment.BuilderOptions{
 		NewID: w.ids.Data, BulkID: w.ids.Bulk, Millis: func() int64 { return w.time.UnixMilli() },

@@ -15,6 +15,16 @@ var Format = &format.Format{
 	Views:      []string{filesView, metaView},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos | format.KeepsDigests,
+	Params: []format.Param{
+		{Name: paramLevel, For: format.ToCreate, Help: "of compression: fastest, fast, better or best" + libzstdAdvice + " (default better)"},
+		{Name: paramSections, For: format.ToCreate, Kind: format.ParamSize, Words: []string{"none"}, Least: minSection, Most: maxSection,
+			Help: "what is compressed together, and read at random: 4MiB, or none, which is one piece as packrvn writes it (default 1MiB)"},
+		{Name: paramABI, For: format.ToCreate, Help: "what the package runs on, for its metadata"},
+		{Name: paramMetadata, Flag: "-", For: format.ToCreate},
+		{Name: paramPrefix, Flag: "-", For: format.ToCreate},
+	},
+	DateEpoch:     true,
+	Steady:        true, // encoders have tables of up to 35 MB each, and little else is allocated
 	WantsManifest: true,
 	Order:         order,
 	Detect:        detect,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -59,17 +58,9 @@ type writer struct {
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
-	for _, key := range slices.Sorted(maps.Keys(o.Param)) {
-		if !slices.Contains([]string{paramLevel, paramSections, paramMetadata, paramPrefix, paramABI}, key) {
-			return nil, fmt.Errorf("rvn archives know no %q: %w", key, errors.ErrUnsupported)
-		}
-	}
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
 	w := &writer{builder: newBuilder(), st: st, name: name, targets: map[string]string{}, anyFile: o.Manifest == nil, buf: make([]byte, 128<<10), hash: blake3.New()}
-	most, err := sectionSize(o.Param[paramSections])
-	if err != nil {
-		return nil, err
-	}
+	most := sectionSize(o.Param[paramSections])
 	if w.c, err = newCompressor(o.Param[paramLevel], workers, max(most, minSection)); err != nil {
 		return nil, err
 	}
@@ -96,19 +87,13 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// sectionSize reads --sections. 0 is none.
-func sectionSize(s string) (int, error) {
-	switch s {
-	case "":
-		return defaultSection, nil
-	case "none":
-		return 0, nil
+// sectionSize is how long sections are; 0 is none.
+func sectionSize(said string) int {
+	if said == "" {
+		return defaultSection
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < minSection || n > maxSection {
-		return 0, fmt.Errorf("sections of %q: expected none, or from %d to %d bytes", s, minSection, maxSection)
-	}
-	return n, nil
+	n, _ := strconv.Atoi(said)
+	return n
 }
 
 // packageMetadata is the metadata that the archive will have, but for its

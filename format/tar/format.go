@@ -16,6 +16,10 @@ var Format = &format.Format{
 	Extensions: []string{".tar", ".tar.zst", ".tzst", ".tar.gz", ".tgz"},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
+	Params: []format.Param{{
+		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
+		Help: "of compression: fastest, fast, better or best (default fast)",
+	}},
 	WantsManifest: true, // hard links are found while it is made
 	Detect:        detect,
 	Open:          open,

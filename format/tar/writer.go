@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -50,15 +49,7 @@ var levels = map[string]struct {
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	for key := range o.Param {
-		if key != "level" {
-			return nil, fmt.Errorf("tar archives know no %q: %w", key, errors.ErrUnsupported)
-		}
-	}
-	level, ok := levels[o.Param["level"]]
-	if !ok {
-		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best", o.Param["level"])
-	}
+	level := levels[o.Param["level"]]
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err

@@ -12,10 +12,14 @@ var Format = &format.Format{
 	Title:      "zip",
 	Extensions: []string{".zip"},
 	Keeps:      format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks,
-	Detect:     detect,
-	Open:       open,
-	Create:     create,
-	Verify:     verify,
+	Params: []format.Param{{
+		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
+		Help: "of compression: fastest, fast, better or best (default between fast and better)",
+	}},
+	Detect: detect,
+	Open:   open,
+	Create: create,
+	Verify: verify,
 }
 
 // detect never says Certain: much is a zip of a special kind.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -41,15 +40,7 @@ const heldContent = 1 << 20
 var levels = map[string]int{"": 6, "fastest": 1, "fast": 3, "better": 7, "best": 9}
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	for key := range o.Param {
-		if key != "level" {
-			return nil, fmt.Errorf("zip archives know no %q: %w", key, errors.ErrUnsupported)
-		}
-	}
-	level, ok := levels[o.Param["level"]]
-	if !ok {
-		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best", o.Param["level"])
-	}
+	level := levels[o.Param["level"]]
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err

@@ -124,7 +124,7 @@ func (o Options) format(name string) (*format.Format, error) {
 	if f.Create == nil {
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
 	}
-	return f, nil
+	return f, f.CheckParams(format.ToCreate, o.Param)
 }
 
 // packer writes entries, in the order in which it gets them, into one archive

@@ -21,6 +21,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -34,6 +35,7 @@ var Format = &format.Format{
 	Extensions: []string{".tiny"},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
+	Params: []format.Param{{Name: "capitals", Flag: "tiny-capitals", For: format.ToOpen, Kind: format.ParamSwitch, Help: "show names in capitals"}},
 	Detect: detect,
 	Open:   open,
 	Create: create,
@@ -118,6 +120,9 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		}
 		if err := r.check(e, off); err != nil {
 			return nil, err
+		}
+		if o.Param["capitals"] == "true" {
+			e.Name = strings.ToUpper(e.Name)
 		}
 		r.entries = append(r.entries, e)
 		off += int64(len(table) - len(rest))

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+)
+
+// showsNodes reports whether an archive is the tree of a segment store.
+func (a *app) showsNodes(in *holdall.Archive) bool {
+	return in.Format() == oak.Format && cmp.Or(a.view, oak.Format.Views[0]) == "tree"
+}
+
+// catNodes writes nodes and properties as JSON.
+func (a *app) catNodes(ctx context.Context, address string, names []string, depth int) error {
+	return a.withTree(ctx, address, func(t *oak.Tree) error {
+		lost := int64(0)
+		for _, name := range names {
+			n, err := t.WriteJSON(ctx, a.out, name, depth)
+			if lost += n; err != nil {
+				return err
+			}
+		}
+		return a.lostNodes(lost)
+	})
+}
+
+func (a *app) oakExportCommand() *cobra.Command {
+	var o oak.ExportOptions
+	var out string
+	var resume bool
+	cmd := &cobra.Command{
+		Use:   "export STORE [PATH]",
+		Short: "Write nodes as lines of JSON",
+		Long: `Writes a node and all below it as lines of JSON, parents first, one line a node
+with all its properties; what is too long for a line follows in lines of its
+own. --revision and --checkpoint say of which tree. Damage is a line that says
+what is lost, and makes the exit code 1.
+
+--after goes on behind a node that was written. -o FILE appears when all is
+written; until then it is FILE.part, with which --resume goes on after the
+export was broken off. The revision must be the same.`,
+		Example: `  holdall oak export segmentstore /content/site > site.jsonl
+  holdall oak export --no-binaries -o all.jsonl segmentstore
+  holdall oak export --no-binaries -o all.jsonl --resume segmentstore`,
+		Args: args(1, 2, "a store and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			switch {
+			case resume && out == "":
+				return usage("--resume: expected a file, by -o")
+			case resume && o.After != "":
+				return usage("--resume and --after: expected one of them")
+			}
+			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
+				name := argOr(args, 1, "/")
+				if out == "" {
+					return a.oakExport(ctx, t, a.out, name, o)
+				}
+				if isSpecial(out) && !resume {
+					return writeFile(ctx, out, func(w io.Writer) error { return a.oakExport(ctx, t, w, name, o) })
+				}
+				return a.oakExportFile(ctx, t, out, name, o, resume)
+			})
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
+	cmd.Flags().IntVar(&o.Depth, "depth", -1, "how many levels below PATH; -1 is all")
+	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out what binaries contain")
+	cmd.Flags().StringVar(&o.After, "after", "", "go on behind the node of this path")
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on where the file of -o ends")
+	return cmd
+}
+
+// withTree opens the tree of a store that the flags say.
+func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) error) error {
+	return a.withOak(ctx, address, false, func(s *oak.Store) error {
+		t, err := s.Tree(ctx, a.openOptions().Param)
+		if err != nil {
+			return err
+		}
+		return do(t)
+	})
+}
+
+// isSpecial reports whether there is something of that name which is written to, and
+// not replaced: a device, a pipe.
+func isSpecial(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.Mode().IsRegular()
+}
+
+// oakExportFile exports into a file, which is called so when it is whole.
+func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, o oak.ExportOptions, resume bool) error {
+	part := out + ".part"
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := &partWriter{File: f}
+	if resume {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if o.From, w.at, err = oak.ResumeExport(f, info.Size()); err != nil {
+			return err
+		}
+	}
+	done := a.oakExport(ctx, t, w, name, o)
+	if done != nil && done != errNo { // which is a whole answer
+		if w.cut {
+			a.warn("%s has what is written: --resume goes on", part)
+		} else if info, err := f.Stat(); err == nil && info.Size() == 0 {
+			os.Remove(part)
+		}
+		return done
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(part, out), done)
+}
+
+// A partWriter cuts a file when there is something to write, and goes on there: what
+// was in it is not lost for a path that does not exist.
+type partWriter struct {
+	*os.File
+	at  int64
+	cut bool
+}
+
+func (w *partWriter) Write(b []byte) (int, error) {
+	if !w.cut {
+		if err := w.Truncate(w.at); err != nil {
+			return 0, err
+		}
+		if _, err := w.Seek(w.at, io.SeekStart); err != nil {
+			return 0, err
+		}
+		w.cut = true
+	}
+	return w.File.Write(b)
+}
+
+func (a *app) oakExport(ctx context.Context, t *oak.Tree, w io.Writer, name string, o oak.ExportOptions) error {
+	x, err := t.Export(ctx, w, name, o)
+	if err != nil {
+		return err
+	}
+	return a.lostNodes(x.Lost)
+}
+
+// lostNodes is the end of a verb that met damage, and said where.
+func (a *app) lostNodes(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	a.out.Flush()
+	a.warn("%d of what was to be read: lost by damage, as \"lost\" says", n)
+	return errNo
+}
+
+func (a *app) oakImportCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "import FILE -o STORE",
+		Short: "Make a store of lines of JSON, as export writes them",
+		Long: `Makes a new store of what export wrote; FILE - is standard input. What the
+export says is lost, or has left out, is not there, and makes the exit code 1.`,
+		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
+		Args:    args(1, 1, "a file, or -"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if out == "" {
+				return usage("-o STORE is missing")
+			}
+			return a.oakImport(ctx, args[0], out)
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
+	return cmd
+}
+
+func (a *app) oakImport(ctx context.Context, from, out string) error {
+	var r io.Reader = a.stdin
+	if from != "-" {
+		f, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		r = f
+	}
+	st, name, err := a.locateOut(ctx, out)
+	if err != nil {
+		return err
+	}
+	var done oak.Imported
+	write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
+		done, err = oak.Import(ctx, r, to, name, format.CreateOptions{Scratch: pack.NewScratch})
+		return err
+	}
+	if err := mend.Apply(ctx, nil, "", holdall.Plan{Build: write}, st, name); err != nil {
+		return err
+	}
+	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })
+	if done.Lost+done.Omitted > 0 {
+		a.warn("%d lost, and %d left out, by what the export says", done.Lost, done.Omitted)
+		return errNo
+	}
+	return nil
+}
+
+func (a *app) oakDiffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff STORE A..B [PATH]",
+		Short: "Say what changed from one revision to another",
+		Long: `Lists what changed below PATH from revision A to B: + and - nodes that were
+added or removed, with all below them, and + - ~ properties, with their values;
+? is what damage hides. What both revisions share is not read.
+
+A and B are UUID:NUMBER, a time, head, or checkpoint:ID; without B it is head.
+The exit code is 1 if there are differences.`,
+		Example: `  holdall oak diff segmentstore 2026-11-20T00:00:00Z.. /content
+  holdall oak diff --json segmentstore checkpoint:0a1b2c3d-0000-4000-8000-000000000000..head`,
+		Args: args(2, 3, "a store, A..B, and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			from, to, ok := strings.Cut(args[1], "..")
+			if !ok || from == "" {
+				return usage("%q: expected two revisions as A..B", args[1])
+			}
+			if a.params["revision"]+a.params["checkpoint"] != "" {
+				return usage("--revision, --checkpoint: expected A..B alone to say of which revisions")
+			}
+			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
+				before, err := s.TreeNamed(ctx, from)
+				if err != nil {
+					return err
+				}
+				after, err := s.TreeNamed(ctx, cmp.Or(to, "head"))
+				if err != nil {
+					return err
+				}
+				found := false
+				err = each(before.Changes(ctx, after, argOr(args, 2, "/")), func(c oak.Change) error {
+					found = true
+					a.tell(c, func() { fmt.Fprintln(a.out, printable(c.String())) })
+					return nil
+				})
+				return cmp.Or(err, answer(found))
+			})
+		}),
+	}
+}
+
+func (a *app) oakHistoryCommand() *cobra.Command {
+	var o oak.HistoryOptions
+	cmd := &cobra.Command{
+		Use:   "history STORE PATH",
+		Short: "Say which revisions changed a node",
+		Long: `Goes through the journal, the newest revision first, and says what each did to a
+node: added, removed, or changed with the properties and children that differ.
+Revisions in a row that changed nothing are one line, and so are those that can
+no longer be read, as most old ones after a cleanup.`,
+		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
+		Args:    args(2, 2, "a store and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if a.params["revision"]+a.params["checkpoint"] != "" {
+				return usage("--revision, --checkpoint: expected none, for all revisions are looked at")
+			}
+			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
+				return each(s.History(ctx, args[1], o), func(step oak.Step) error {
+					a.tell(step, func() { a.printStep(step) })
+					return nil
+				})
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&o.Last, "last", 0, "how many revisions to look at; 0 is all")
+	cmd.Flags().BoolVar(&o.All, "all", false, "a line for each revision that changed nothing, too")
+	return cmd
+}
+
+func (a *app) printStep(s oak.Step) {
+	fmt.Fprintf(a.out, "%-20s  %s  %s", cmp.Or(s.Time(), "-"), s.Revision, s.Change)
+	if s.Revisions > 1 {
+		fmt.Fprintf(a.out, " in %d revisions, down to %s", s.Revisions, s.Oldest)
+	}
+	fmt.Fprintln(a.out, ifAny(": %s", s.Lost))
+	for _, list := range []struct {
+		of    string
+		names []oak.NameChange
+	}{{"property", s.Properties}, {"child", s.Children}} {
+		for _, n := range list.names {
+			fmt.Fprintf(a.out, "    %-8s  %-8s  %s\n", n.Change, list.of, quoteEmpty(printable(n.Name)))
+		}
+	}
+	if s.More {
+		fmt.Fprintln(a.out, "    and others")
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall/format"
+)
+
+// paramFlag is a flag that formats have a parameter for.
+type paramFlag struct {
+	name string
+	of   []formatParam
+	to   map[string]string // values of such flags, as formats take them
+}
+
+type formatParam struct {
+	*format.Param
+	format *format.Format
+}
+
+// flagOf is what a parameter's flag is called.
+func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
+
+func (f *paramFlag) String() string { return "" }
+
+func (f *paramFlag) Type() string {
+	return [...]string{"string", "word", "bool", "int", "size"}[f.of[0].Kind]
+}
+
+func (f *paramFlag) Set(s string) error {
+	p := f.of[0]
+	if word := strings.ToLower(s); slices.Contains(p.Words, word) {
+		s = word
+	} else if p.Kind == format.ParamSize {
+		n, err := parseSize(s)
+		if err != nil {
+			return fmt.Errorf("%w%s", err, strings.Join(append([]string{""}, p.Words...), ", or "))
+		}
+		s = fmt.Sprint(n)
+	}
+	if f.to[f.name] = s; s == "" && p.Kind != format.ParamText || s == "0" && p.Least > 0 {
+		delete(f.to, f.name) // as if it was not given
+	}
+	return nil
+}
+
+// opensAnArchive marks the verbs for which flags about archives mean something.
+const opensAnArchive = "opens an archive"
+
+// takes gives a verb the flags of what formats understand of its work.
+func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format) *cobra.Command {
+	if ops&format.ToOpen != 0 {
+		cmd.Annotations = map[string]string{opensAnArchive: ""}
+	}
+	for _, f := range formats {
+		for i := range f.Params {
+			p := &f.Params[i]
+			name := flagOf(p)
+			if p.For&ops == 0 || name == "-" {
+				continue
+			}
+			flag := cmd.Flags().Lookup(name)
+			if flag == nil {
+				flag = cmd.Flags().VarPF(&paramFlag{name: name, of: []formatParam{{p, f}}, to: a.params}, name, "", p.Help)
+				if p.Kind == format.ParamSwitch {
+					flag.NoOptDefVal = "true"
+				}
+			} else if own, ok := flag.Value.(*paramFlag); ok {
+				own.of = append(own.of, formatParam{p, f})
+			}
+		}
+	}
+	return cmd
+}
+
+// given are the parameters that flags say of what ops do.
+func (a *app) given(ops format.Op) map[string]string {
+	given := map[string]string{}
+	for _, f := range format.All() {
+		for _, p := range f.Params {
+			if v, ok := a.params[flagOf(&p)]; ok && p.For&ops != 0 {
+				given[p.Name] = v
+			}
+		}
+	}
+	return given
+}
+
+// paramsOf are the parameters that flags say for an archive of that format.
+func (a *app) paramsOf(name string) map[string]string {
+	given, f := a.given(^format.ToCreate), format.ByName(format.All(), name)
+	maps.DeleteFunc(given, func(key, _ string) bool { return f == nil || f.Param(^format.ToCreate, key) == nil })
+	return given
+}
+
+// ofAFolder refuses parameters where there is a folder and no archive.
+func ofAFolder(given map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		return &format.ParamError{Format: "a folder", Name: key}
+	}
+	return nil
+}
+
+// paramHint says whose parameter it is that a format does not take.
+func paramHint(e *format.ParamError) string {
+	flag, names := "", []string(nil)
+	for _, f := range format.All() {
+		if i := slices.IndexFunc(f.Params, func(p format.Param) bool { return p.Name == e.Name && p.Flag != "-" }); i >= 0 {
+			flag, names = "--"+flagOf(&f.Params[i]), append(names, f.Name)
+		}
+	}
+	switch {
+	case e.Want != "" && flag != "--"+e.Name:
+		return flag + " says it"
+	case e.Want != "" || names == nil:
+		return ""
+	}
+	return flag + " is for " + inWords(names)
+}
+
+// inWords is a list as one says it: a, b and c.
+func inWords(list []string) string {
+	last := len(list) - 1
+	if last < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:last], ", ") + " and " + list[last]
+}
+
+// The parts of a verb's help that are about flags.
+func init() {
+	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) *pflag.FlagSet {
+		return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
+	})
+	cobra.AddTemplateFunc("globalFlags", func(cmd *cobra.Command) *pflag.FlagSet {
+		return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
+			_, opens := cmd.Annotations[opensAnArchive]
+			switch f.Name {
+			case "json", "quiet":
+				return true
+			case "format", "view", "external", "index":
+				return opens
+			}
+			return opens || cmd.GroupID != "about"
+		})
+	})
+	cobra.AddTemplateFunc("paramFlags", paramUsages)
+}
+
+func flagsLike(all *pflag.FlagSet, like func(*pflag.Flag) bool) *pflag.FlagSet {
+	some := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.VisitAll(func(f *pflag.Flag) {
+		if like(f) {
+			some.AddFlag(f)
+		}
+	})
+	return some
+}
+
+// paramUsages are the lines of help for the parameters of each format.
+func paramUsages(cmd *cobra.Command, columns int) string {
+	var b strings.Builder
+	for _, f := range format.All() {
+		some := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if own, ok := flag.Value.(*paramFlag); ok {
+				for _, p := range own.of {
+					if p.format == f {
+						its := *flag
+						its.Usage = p.Help
+						some.AddFlag(&its)
+					}
+				}
+			}
+		})
+		if some.HasFlags() {
+			fmt.Fprintf(&b, "  %s (%s):\n%s", f.Title, f.Name, some.FlagUsagesWrapped(columns))
+		}
+	}
+	return b.String()
+}
