@@ -204,11 +204,11 @@ func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
-	o, err := st.web.Open(ctx, name)
-	if err != nil {
-		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
+	o := &object{far.Object{Name: name, Address: st.Address}, st, key}
+	if o.Object.Object, err = st.web.Open(ctx, name); err != nil {
+		return nil, o.Named(err)
 	}
-	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
+	return o, nil
 }
 
 // A page is what the server lists at once.

@@ -239,11 +239,11 @@ func (st *Store) open(name string, open func() (store.Object, error)) (store.Obj
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
-	o, err := open()
-	if err != nil {
-		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
+	o := &object{far.Object{Name: name, Address: st.Address}, st, key}
+	if o.Object.Object, err = open(); err != nil {
+		return nil, o.Named(err)
 	}
-	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
+	return o, nil
 }
 
 // List enumerates the objects whose names begin with prefix, in the order of their

@@ -45,26 +45,34 @@ func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, failed("open", name, err)
 	}
+	o, err := s.open(p, name, os.OpenFile, os.Stat)
+	if err != nil {
+		return nil, failed("open", p, err)
+	}
+	return o, nil
+}
+
+// open opens the file of that name at p.
+func (s *Store) open(p, name string, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*object, error) {
 	// Look before opening: to open and close a pipe breaks it for its writer,
 	// and to open a device may move it. Look again afterwards, at what was
 	// opened, without waiting for it.
-	fi, err := os.Stat(p)
+	fi, err := stat(p)
 	if err == nil {
 		err = refusal(fi.Mode())
 	}
 	if err != nil {
-		return nil, failed("open", p, missing(err))
+		return nil, missing(err)
 	}
-	f, err := os.OpenFile(p, os.O_RDONLY|dontWait, 0)
+	f, err := open(p, os.O_RDONLY|dontWait, 0)
 	if err != nil {
-		return nil, failed("open", p, err)
+		return nil, err
 	}
 	o, err := s.adopt(f, name)
 	if err != nil {
 		f.Close()
-		return nil, failed("open", p, err)
 	}
-	return o, nil
+	return o, err
 }
 
 // adopt makes an object of an open file.
