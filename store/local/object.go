@@ -109,10 +109,7 @@ func refusal(mode fs.FileMode) error {
 }
 
 func (o *object) Info(ctx context.Context) (store.Info, error) {
-	if err := ctx.Err(); err != nil {
-		return store.Info{}, failed("info", o.path, err)
-	}
-	return o.info, nil
+	return o.info, failed("info", o.path, ctx.Err())
 }
 
 func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -135,10 +132,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return o.short("read", off, int64(len(p)), err)
 	}
 	// Looking after the read, not before it, vouches for what was read.
-	if err := o.lookAgain(); err != nil {
-		return o.fail("read", off, int64(len(p)), err)
-	}
-	return nil
+	return o.fail("read", off, int64(len(p)), o.lookAgain())
 }
 
 func (o *object) Can() store.ObjectAbilities { return o.can }
@@ -168,12 +162,7 @@ func (o *object) lookAgain() error {
 	return o.look()
 }
 
-func (o *object) Close() error {
-	if err := o.f.Close(); err != nil {
-		return failed("close", o.path, err)
-	}
-	return nil
-}
+func (o *object) Close() error { return failed("close", o.path, o.f.Close()) }
 
 // look finds out whether the file is still what it was at Open.
 func (o *object) look() error {
@@ -201,7 +190,7 @@ func (o *object) short(op string, off, n int64, err error) error {
 }
 
 func (o *object) fail(op string, off, n int64, err error) error {
-	return &store.Error{Op: op, Name: o.path, Off: off, Len: n, Err: cause(err)}
+	return failedAt(op, o.path, off, n, err)
 }
 
 var started = time.Now()
