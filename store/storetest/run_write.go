@@ -77,12 +77,17 @@ func (s *suite) create(t *testing.T, name string) store.Writer {
 	if err != nil {
 		t.Fatalf("create %q: %v", name, err)
 	}
+	abortAtEnd(t, w, name)
+	return w
+}
+
+// abortAtEnd aborts a writer, which does nothing if it is committed by then.
+func abortAtEnd(t *testing.T, w store.Writer, name string) {
 	t.Cleanup(func() {
 		if err := w.Abort(); err != nil {
 			t.Errorf("abort %q: %v", name, err)
 		}
 	})
-	return w
 }
 
 func write(t *testing.T, w store.Writer, p []byte) {
