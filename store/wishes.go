@@ -39,38 +39,42 @@ type Upload struct {
 	Begun time.Time
 }
 
-// Abandon takes away the uploads of names that begin with prefix which were begun
-// before a time, and tells how many. A store that cannot tell has none.
-func Abandon(ctx context.Context, st Store, prefix string, before time.Time) (n int, err error) {
+// Abandon takes away the uploads of names that begin with prefix which are over, and
+// tells how many. A store that cannot tell has none. One that does not go keeps no other
+// from going.
+func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) bool) (n int, err error) {
 	can := st.Can()
 	if can.Unfinished == nil {
 		return 0, nil
 	}
 	var old []Upload // what is listed does not change under the listing
-	flush := func() error {
+	flush := func() {
 		for _, u := range old {
-			if err := can.Abandon(ctx, u); err != nil {
-				return err
+			gone := can.Abandon(ctx, u)
+			if gone == nil {
+				n++
 			}
-			n++
+			err = errors.Join(err, gone)
 		}
 		old = old[:0]
-		return nil
 	}
-	for u, err := range can.Unfinished(ctx, prefix) {
-		if err != nil {
-			return n, err
+	for u, listed := range can.Unfinished(ctx, prefix) {
+		if listed != nil {
+			err = listed
+			break
 		}
-		if u.Begun.Before(before) {
+		if over(u) {
 			old = append(old, u)
 		}
 		if len(old) == maxOld {
-			if err := flush(); err != nil {
-				return n, err
-			}
+			flush()
+		}
+		if err != nil {
+			break
 		}
 	}
-	return n, flush()
+	flush()
+	return n, err
 }
 
 // maxOld is how many uploads are remembered before they are taken away.

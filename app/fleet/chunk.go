@@ -278,24 +278,10 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 // tidy takes away what others had sent of the archive: it is there now. Nothing depends
 // on it.
 func (j *job) tidy(ctx context.Context, name string) {
-	can := j.target.Can()
-	if can.Unfinished == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	var ours []store.Upload // what is listed does not change under the listing
-	for u, err := range can.Unfinished(ctx, name) {
-		if err != nil {
-			break
-		}
-		if u.Name == name { // and does not only begin like it
-			ours = append(ours, u)
-		}
-	}
-	for _, u := range ours {
-		_ = can.Abandon(ctx, u)
-	}
+	// Other names may begin like ours.
+	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return u.Name == name })
 }
 
 // objects yields what a chunk is made of.

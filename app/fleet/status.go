@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"path"
 	"strings"
 	"time"
@@ -72,28 +71,11 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	can := j.target.Can()
-	if can.Unfinished == nil {
-		return 0, nil
-	}
 	head, _ := j.around()
 	if j.format.Parts != nil {
 		head = strings.TrimSuffix(j.whole(0), path.Ext(j.whole(0)))
 	}
-	var found []store.Upload
-	for u, err := range can.Unfinished(ctx, head) {
-		if err != nil {
-			return 0, err
-		}
-		if over(u.Name) {
-			found = append(found, u)
-		}
-	}
-	var errs []error
-	for _, u := range found {
-		errs = append(errs, can.Abandon(ctx, u))
-	}
-	return len(found), errors.Join(errs...)
+	return store.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
 }
 
 // over returns what tells of a name whether it is of a chunk that nobody is at work on

@@ -111,9 +111,9 @@ func At(address string, o Options) (st *Store, name string, err error) {
 // which is empty or ends in a slash.
 func New(account, container, prefix string, o Options) (*Store, error) {
 	switch {
-	case !isName(account, 24, ""):
+	case len(account) < 3 || len(account) > 24 || !far.IsName(account, ""):
 		return nil, fmt.Errorf("account name %.50q: expected 3 to 24 small letters and digits: %w", account, fs.ErrInvalid)
-	case container != "$root" && container != "$web" && !isName(container, 63, "-"):
+	case container != "$root" && container != "$web" && (len(container) < 3 || len(container) > 63 || !far.IsName(container, "-")):
 		return nil, fmt.Errorf("container name %.70q: expected 3 to 63 small letters, digits and hyphens: %w", container, fs.ErrInvalid)
 	case prefix != "" && !strings.HasSuffix(prefix, "/"):
 		return nil, fmt.Errorf("prefix %q does not end in a slash: %w", prefix, fs.ErrInvalid)
@@ -142,28 +142,12 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 	return st, nil
 }
 
-// isName reports whether s is a name of small letters, digits and what may stand
-// between them.
-func isName(s string, most int, between string) bool {
-	for i, c := range []byte(s) {
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (strings.IndexByte(between, c) < 0 || i == 0 || i == len(s)-1) {
-			return false
-		}
-	}
-	return len(s) >= 3 && len(s) <= most
-}
-
 // checkKey says why an object cannot have this key. The server takes dots off the
 // ends of a key's parts, and clients and proxies resolve those that are nothing else.
 func checkKey(key string) error {
 	switch {
-	case !utf8.ValidString(key):
-		return fmt.Errorf("key %.100q is not UTF-8: %w", key, fs.ErrInvalid)
 	case utf8.RuneCountInString(key) > maxKey:
 		return fmt.Errorf("key of %d characters: at most %d: %w", utf8.RuneCountInString(key), maxKey, fs.ErrInvalid)
-	case strings.IndexByte(key, 0) >= 0:
-		return fmt.Errorf("key %q holds a NUL byte: %w", key, fs.ErrInvalid)
 	case strings.Count(key, "/") >= maxDepth:
 		return fmt.Errorf("key of more than %d parts: %w", maxDepth, fs.ErrInvalid)
 	}
@@ -172,7 +156,7 @@ func checkKey(key string) error {
 			return fmt.Errorf("key with a part %.100q, which ends in a dot: %w", part, fs.ErrInvalid)
 		}
 	}
-	return nil
+	return far.CheckKey(key)
 }
 
 // key returns the key of the named object.
@@ -204,11 +188,11 @@ func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
-	o, err := st.web.Open(ctx, name)
-	if err != nil {
-		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
+	o := &object{far.Object{Name: name, Address: st.Address}, st, key}
+	if o.Object.Object, err = st.web.Open(ctx, name); err != nil {
+		return nil, o.Named(err)
 	}
-	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
+	return o, nil
 }
 
 // A page is what the server lists at once.

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 
@@ -67,7 +66,6 @@ type writer struct {
 	once      bool
 	can       store.WriterAbilities
 	copies    map[string]int64 // lengths of the blocks that the server copied
-	done      bool
 }
 
 func (w *writer) Can() store.WriterAbilities { return w.can }
@@ -106,23 +104,7 @@ func sum(p []byte) string {
 // Commit sends what is left and makes the object appear. It fails if ctx ends, or
 // the context of Create.
 func (w *writer) Commit(ctx context.Context) (store.Info, error) {
-	err := w.Failed()
-	if w.done {
-		err = fs.ErrClosed
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	var etag string
-	if err == nil {
-		etag, err = w.finish(ctx)
-	}
-	if err != nil {
-		return store.Info{}, w.fail("commit", err)
-	}
-	w.done = true
-	w.Stop()
-	return store.Info{Name: w.name, Size: w.Written, Version: etag}, nil
+	return w.Parts.Commit(ctx, w.name, func() (string, error) { return w.finish(ctx) })
 }
 
 func (w *writer) finish(ctx context.Context) (etag string, err error) {
@@ -177,8 +159,7 @@ func (w *writer) list() []byte {
 // Abort leaves blocks that were sent to the server, which drops them after a week, or
 // when the next writer of the name commits.
 func (w *writer) Abort() error {
-	if !w.done {
-		w.done = true
+	if !w.Done {
 		w.Stop()
 	}
 	return nil

@@ -195,27 +195,24 @@ func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
 // checkCopies asks how long the parts are that the server says it has copied, before
 // anybody can see them.
 func (w *writer) checkCopies(ctx context.Context) error {
-	left := len(w.copies)
-	for marker := 0; left > 0; {
-		list, err := w.st.client.ListObjectParts(ctx, w.st.bucket, w.key, w.upload, marker, 1000)
-		if err != nil {
-			return w.st.meaning(ctx, err)
+	if len(w.copies) == 0 {
+		return nil
+	}
+	parts, err := w.st.listParts(ctx, w.key, w.upload)
+	if err != nil {
+		return err
+	}
+	left := 0
+	for number, size := range w.copies {
+		switch held, ok := parts[number]; {
+		case !ok:
+			left++
+		case held.size != size:
+			return fmt.Errorf("part %d: server was to copy %d bytes, and has %d", number, size, held.size)
 		}
-		for _, p := range list.ObjectParts {
-			if p.PartNumber <= marker {
-				return fmt.Errorf("server listed part %d after part %d", p.PartNumber, marker)
-			}
-			marker = p.PartNumber
-			if size, ok := w.copies[p.PartNumber]; ok {
-				if p.Size != size {
-					return fmt.Errorf("part %d: server was to copy %d bytes, and has %d", p.PartNumber, size, p.Size)
-				}
-				left--
-			}
-		}
-		if left > 0 && (!list.IsTruncated || len(list.ObjectParts) == 0) {
-			return fmt.Errorf("server does not list %d of %d parts that it has copied", left, len(w.copies))
-		}
+	}
+	if left > 0 {
+		return fmt.Errorf("server does not list %d of %d parts that it has copied", left, len(w.copies))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -192,15 +193,10 @@ func readProfile() (map[string]string, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		for k, v := range section {
-			if found == nil {
-				found = map[string]string{}
-			}
-			found[k] = v
-		}
 		if section != nil && found == nil {
 			found = map[string]string{}
 		}
+		maps.Copy(found, section)
 	}
 	if found == nil && chosen {
 		return nil, fmt.Errorf("profile %q (AWS_PROFILE): %w", name, fs.ErrNotExist)

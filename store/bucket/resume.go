@@ -150,10 +150,7 @@ func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.
 
 // Abandon takes an upload away.
 func (st *Store) Abandon(ctx context.Context, u store.Upload) error {
-	if err := st.abandon(ctx, st.prefix+u.Name, u.ID); err != nil {
-		return st.fail("abandon", u.Name, err)
-	}
-	return nil
+	return st.fail("abandon", u.Name, st.abandon(ctx, st.prefix+u.Name, u.ID))
 }
 
 // abandon has the server forget an upload, if it has not yet.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -339,4 +340,18 @@ func (st *Store) meaning(ctx context.Context, err error) error {
 		return st.signed.meaning(said)
 	}
 	return unaddressed(err)
+}
+
+// unaddressed takes the address off a transport's error. What is left may pass by itself.
+func unaddressed(err error) error {
+	_, sent := errors.AsType[*url.Error](err)
+	if err = far.Dropped(far.Unaddressed(err)); sent && !errors.Is(err, fs.ErrPermission) {
+		return &far.Passing{Err: err}
+	}
+	return err
+}
+
+// fail makes err the error of a request for the named object.
+func (st *Store) fail(op, name string, err error) error {
+	return far.Fail(op, st.Address(name), -1, 0, err)
 }

@@ -170,11 +170,8 @@ func checkBucket(name string, google bool) error {
 	if len(name) < 3 || len(name) > most {
 		return fmt.Errorf("bucket name of %d bytes: expected 3 to %d: %w", len(name), most, fs.ErrInvalid)
 	}
-	for i, c := range []byte(name) {
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (c != '-' && c != '.' && c != '_' || i == 0 || i == len(name)-1) {
-			return fmt.Errorf("bucket name %q: expected small letters, digits, dots and hyphens: %w", name, fs.ErrInvalid)
-		}
+	if !far.IsName(name, "-._") {
+		return fmt.Errorf("bucket name %q: expected small letters, digits, dots and hyphens: %w", name, fs.ErrInvalid)
 	}
 	if strings.Contains(name, "..") {
 		return fmt.Errorf("bucket name %q: two dots together: %w", name, fs.ErrInvalid)
@@ -185,22 +182,15 @@ func checkBucket(name string, google bool) error {
 // checkKey says why an object cannot have this key. Package web refuses what
 // clients and proxies on the way would resolve.
 func checkKey(key string) error {
-	switch {
-	case len(key) > maxKey:
+	if len(key) > maxKey {
 		return fmt.Errorf("key of %d bytes: at most %d: %w", len(key), maxKey, fs.ErrInvalid)
-	case !utf8.ValidString(key):
-		// What signs requests would put another character for such a byte,
-		// and ask for another object.
-		return fmt.Errorf("key %q is not UTF-8: %w", key, fs.ErrInvalid)
-	case strings.IndexByte(key, 0) >= 0:
-		return fmt.Errorf("key %q holds a NUL byte: %w", key, fs.ErrInvalid)
 	}
 	for part := range strings.SplitSeq(key, "/") {
 		if part == "." || part == ".." {
 			return fmt.Errorf("key with a %q: %w", part, fs.ErrInvalid)
 		}
 	}
-	return nil
+	return far.CheckKey(key)
 }
 
 // key returns the key of the named object.
@@ -239,11 +229,11 @@ func (st *Store) open(name string, open func() (store.Object, error)) (store.Obj
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
-	o, err := open()
-	if err != nil {
-		return nil, (&far.Object{Name: name, Address: st.Address}).Named(err)
+	o := &object{far.Object{Name: name, Address: st.Address}, st, key}
+	if o.Object.Object, err = open(); err != nil {
+		return nil, o.Named(err)
 	}
-	return &object{far.Object{Object: o, Name: name, Address: st.Address}, st, key}, nil
+	return o, nil
 }
 
 // List enumerates the objects whose names begin with prefix, in the order of their

@@ -81,7 +81,6 @@ type writer struct {
 	had     map[int]heldPart // what the upload had when it was adopted
 	copies  map[int]int64    // numbers and lengths of the parts that the server copied
 	copied  int64            // their sum
-	done    bool
 
 	mu     sync.Mutex
 	parts  []minio.CompletePart
@@ -208,30 +207,19 @@ func (w *writer) finish(ctx context.Context, most int) error {
 // Commit sends what is left and makes the object appear. It fails if ctx ends, or
 // the context of Create.
 func (w *writer) Commit(ctx context.Context) (store.Info, error) {
-	err := w.Failed()
-	if w.done {
-		err = fs.ErrClosed
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil && !w.Ended {
-		err = w.finish(ctx, w.st.part)
-	}
-	var etag string
-	switch {
-	case err != nil:
-	case w.upload == "":
-		etag, err = w.whole(ctx)
-	default:
-		etag, err = w.complete(ctx)
-	}
-	if err != nil {
-		return store.Info{}, w.fail("commit", err)
-	}
-	w.done = true
-	w.Stop()
-	return store.Info{Name: w.name, Size: w.Written, Version: far.Quoted(etag)}, nil
+	return w.Parts.Commit(ctx, w.name, func() (etag string, err error) {
+		if !w.Ended {
+			err = w.finish(ctx, w.st.part)
+		}
+		switch {
+		case err != nil:
+		case w.upload == "":
+			etag, err = w.whole(ctx)
+		default:
+			etag, err = w.complete(ctx)
+		}
+		return far.Quoted(etag), err
+	})
 }
 
 // wishes are the options of the request that makes the object appear.
@@ -358,10 +346,9 @@ func joined(parts []minio.CompletePart) (etag string, ok bool) {
 
 // Abort has the server forget the parts, which would be paid for.
 func (w *writer) Abort() error {
-	if w.done {
+	if w.Done {
 		return nil
 	}
-	w.done = true
 	w.Stop()
 	if w.upload == "" {
 		return nil
@@ -379,7 +366,7 @@ func (w *writer) forget(ctx context.Context) error {
 // Keep leaves the parts with the server, for who wishes to Resume. Those that are on
 // their way may still arrive.
 func (w *writer) Keep() (int64, error) {
-	if w.done {
+	if w.Done {
 		return 0, nil
 	}
 	w.Wait()
@@ -389,7 +376,6 @@ func (w *writer) Keep() (int64, error) {
 	if kept == 0 && len(w.had) == 0 || gone {
 		return 0, w.Abort()
 	}
-	w.done = true
 	w.Stop()
 	return kept, nil
 }

@@ -97,3 +97,15 @@ func cut(p string) (dir, name string) {
 	}
 	return filepath.Split(p)
 }
+
+// Address returns the absolute path of the named object.
+func (s *Store) Address(name string) string {
+	p, err := s.path(name)
+	if err == nil {
+		p, err = filepath.Abs(p)
+	}
+	if err != nil {
+		return ""
+	}
+	return filepath.ToSlash(p)
+}

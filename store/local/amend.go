@@ -106,10 +106,7 @@ func (a *amendment) Size() int64 { return a.size }
 
 // fail says what could not be done, and where; nil if err is.
 func (a *amendment) fail(op string, off, n int64, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &store.Error{Op: op, Name: a.path, Off: off, Len: n, Err: cause(err)}
+	return failedAt(op, a.path, off, n, err)
 }
 
 // usable says why nothing can be done, nil if it can.

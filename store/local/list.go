@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 				return // no name can begin like that
 			}
 		}
-		l := lister{ctx: ctx, yield: yield}
+		l := lister{ctx, yield, os.OpenFile, os.Stat}
 		l.folder(dir, prefix[:i], prefix[i:])
 	}
 }
@@ -35,12 +35,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 type lister struct {
 	ctx   context.Context
 	yield func(store.Info, error) bool
+	open  func(name string, flag int, perm fs.FileMode) (*os.File, error)
+	stat  func(name string) (fs.FileInfo, error)
 }
 
 // folder lists what lies in dir, whose name (with a slash) is parent, as far as
 // it begins with prefix. It reports whether to go on.
 func (l *lister) folder(dir, parent, prefix string) bool {
-	found, err := entriesOf(dir, prefix)
+	found, err := l.entriesOf(dir, prefix)
 	if err != nil && !l.yield(store.Info{}, failed("list", dir, err)) {
 		return false
 	}
@@ -56,7 +58,7 @@ func (l *lister) folder(dir, parent, prefix string) bool {
 			}
 			continue
 		}
-		fi, err := os.Stat(p)
+		fi, err := l.stat(p)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular():
 			continue // gone since, a dangling symlink, or no object
@@ -73,8 +75,8 @@ func (l *lister) folder(dir, parent, prefix string) bool {
 
 // entriesOf returns what in dir begins with prefix and may be or hold an
 // object, in the order of the names that it stands for.
-func entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
-	d, err := os.OpenFile(dir, os.O_RDONLY|dontWait, 0)
+func (l *lister) entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
+	d, err := l.open(dir, os.O_RDONLY|dontWait, 0)
 	if err == nil {
 		defer d.Close()
 	}

@@ -75,10 +75,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	if err == nil {
 		err = os.Remove(p)
 	}
-	if err != nil {
-		return failed("remove", p, missing(err))
-	}
-	return nil
+	return failed("remove", p, missing(err))
 }
 
 // path returns where the named object lies. It does not clean what it joins:
@@ -107,9 +104,15 @@ func join(dir, name string) string {
 	}
 }
 
-// failed makes a store.Error for a request that has no range.
-func failed(op, path string, err error) error {
-	return &store.Error{Op: op, Name: path, Off: -1, Err: cause(err)}
+// failed makes err that of a request which has no range; nil if it is.
+func failed(op, path string, err error) error { return failedAt(op, path, -1, 0, err) }
+
+// failedAt makes err that of a request for a range; nil if it is.
+func failedAt(op, path string, off, n int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &store.Error{Op: op, Name: path, Off: off, Len: n, Err: cause(err)}
 }
 
 // cause strips the operation and path that package os puts around an error:

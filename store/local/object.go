@@ -45,26 +45,34 @@ func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, failed("open", name, err)
 	}
+	o, err := s.open(p, name, os.OpenFile, os.Stat)
+	if err != nil {
+		return nil, failed("open", p, err)
+	}
+	return o, nil
+}
+
+// open opens the file of that name at p.
+func (s *Store) open(p, name string, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*object, error) {
 	// Look before opening: to open and close a pipe breaks it for its writer,
 	// and to open a device may move it. Look again afterwards, at what was
 	// opened, without waiting for it.
-	fi, err := os.Stat(p)
+	fi, err := stat(p)
 	if err == nil {
 		err = refusal(fi.Mode())
 	}
 	if err != nil {
-		return nil, failed("open", p, missing(err))
+		return nil, missing(err)
 	}
-	f, err := os.OpenFile(p, os.O_RDONLY|dontWait, 0)
+	f, err := open(p, os.O_RDONLY|dontWait, 0)
 	if err != nil {
-		return nil, failed("open", p, err)
+		return nil, err
 	}
 	o, err := s.adopt(f, name)
 	if err != nil {
 		f.Close()
-		return nil, failed("open", p, err)
 	}
-	return o, nil
+	return o, err
 }
 
 // adopt makes an object of an open file.
@@ -101,10 +109,7 @@ func refusal(mode fs.FileMode) error {
 }
 
 func (o *object) Info(ctx context.Context) (store.Info, error) {
-	if err := ctx.Err(); err != nil {
-		return store.Info{}, failed("info", o.path, err)
-	}
-	return o.info, nil
+	return o.info, failed("info", o.path, ctx.Err())
 }
 
 func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -127,10 +132,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return o.short("read", off, int64(len(p)), err)
 	}
 	// Looking after the read, not before it, vouches for what was read.
-	if err := o.lookAgain(); err != nil {
-		return o.fail("read", off, int64(len(p)), err)
-	}
-	return nil
+	return o.fail("read", off, int64(len(p)), o.lookAgain())
 }
 
 func (o *object) Can() store.ObjectAbilities { return o.can }
@@ -160,12 +162,7 @@ func (o *object) lookAgain() error {
 	return o.look()
 }
 
-func (o *object) Close() error {
-	if err := o.f.Close(); err != nil {
-		return failed("close", o.path, err)
-	}
-	return nil
-}
+func (o *object) Close() error { return failed("close", o.path, o.f.Close()) }
 
 // look finds out whether the file is still what it was at Open.
 func (o *object) look() error {
@@ -193,7 +190,7 @@ func (o *object) short(op string, off, n int64, err error) error {
 }
 
 func (o *object) fail(op string, off, n int64, err error) error {
-	return &store.Error{Op: op, Name: o.path, Off: off, Len: n, Err: cause(err)}
+	return failedAt(op, o.path, off, n, err)
 }
 
 var started = time.Now()

@@ -70,8 +70,5 @@ func (w *writer) copy(ctx context.Context, src *object, off, n int64) error {
 		w.advance(did)
 		off, n = off+did, n-did
 	}
-	if err := src.look(); err != nil {
-		return src.fail("copy", off, n, err)
-	}
-	return nil
+	return src.fail("copy", off, n, src.look())
 }

@@ -62,10 +62,7 @@ func (w *stream) Write(p []byte) (int, error) {
 	n, err := w.f.Write(p)
 	off := w.size
 	w.size += int64(n)
-	if err != nil {
-		return n, &store.Error{Op: "write", Name: w.path, Off: off, Len: int64(len(p)), Err: cause(err)}
-	}
-	return n, nil
+	return n, failedAt("write", w.path, off, int64(len(p)), err)
 }
 
 func (w *stream) Commit(ctx context.Context) (store.Info, error) {
@@ -86,12 +83,7 @@ func (w *stream) Commit(ctx context.Context) (store.Info, error) {
 }
 
 // Abort cannot take back what was written.
-func (w *stream) Abort() error {
-	if err := w.close(); err != nil {
-		return failed("abort", w.path, err)
-	}
-	return nil
-}
+func (w *stream) Abort() error { return failed("abort", w.path, w.close()) }
 
 func (w *stream) close() error {
 	if w.done || w.shared {

@@ -1,14 +1,12 @@
 package local
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io/fs"
 	"iter"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/store"
@@ -30,24 +28,12 @@ func (w *within) Open(ctx context.Context, name string) (store.Object, error) {
 	if err == nil {
 		err = ctx.Err()
 	}
-	p := filepath.FromSlash(name)
+	var o *object
 	if err == nil {
-		// As in Store: look before opening.
-		var fi fs.FileInfo
-		if fi, err = w.root.Stat(p); err == nil {
-			err = refusal(fi.Mode())
-		}
+		o, err = w.s.open(filepath.FromSlash(name), name, w.root.OpenFile, w.root.Stat)
 	}
-	if err != nil {
-		return nil, failed("open", name, missing(cause(err)))
-	}
-	f, err := w.root.OpenFile(p, os.O_RDONLY|dontWait, 0)
 	if err != nil {
 		return nil, failed("open", name, err)
-	}
-	o, err := w.s.adopt(f, name)
-	if err != nil {
-		return nil, errors.Join(failed("open", name, err), f.Close())
 	}
 	return o, nil
 }
@@ -56,42 +42,20 @@ func (w *within) Open(ctx context.Context, name string) (store.Object, error) {
 func (w *within) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		i := strings.LastIndexByte(prefix, '/') + 1
-		if dir := strings.TrimSuffix(prefix[:i], "/"); dir == "" || fs.ValidPath(dir) {
-			w.folder(ctx, dir, prefix[i:], yield)
+		dir := cmp.Or(strings.TrimSuffix(prefix[:i], "/"), ".")
+		if !fs.ValidPath(dir) {
+			return // no name can begin like that
 		}
+		l := lister{ctx, yield, w.root.OpenFile, w.stat}
+		l.folder(filepath.FromSlash(dir), prefix[:i], prefix[i:])
 	}
 }
 
-// folder lists what lies in dir as far as it begins with prefix, and reports whether to
-// go on.
-func (w *within) folder(ctx context.Context, dir, prefix string, yield func(store.Info, error) bool) bool {
-	all, err := fs.ReadDir(w.root.FS(), path.Join(".", dir))
-	if err != nil && !errors.Is(missing(cause(err)), fs.ErrNotExist) && !yield(store.Info{}, failed("list", dir, err)) {
-		return false
+// stat leaves out what is gone since, and a symlink that leads out.
+func (w *within) stat(name string) (fs.FileInfo, error) {
+	fi, err := w.root.Stat(name)
+	if err != nil {
+		return nil, fs.ErrNotExist
 	}
-	slices.SortFunc(all, byName)
-	for _, e := range all {
-		if err := ctx.Err(); err != nil {
-			yield(store.Info{}, failed("list", dir, err))
-			return false
-		}
-		if !strings.HasPrefix(e.Name(), prefix) || isTemp(e.Name()) || isLock(e.Name()) {
-			continue
-		}
-		name := path.Join(dir, e.Name())
-		if e.IsDir() {
-			if !w.folder(ctx, name, "", yield) {
-				return false
-			}
-			continue
-		}
-		fi, err := w.root.Stat(filepath.FromSlash(name))
-		if err != nil || !fi.Mode().IsRegular() {
-			continue // gone since, a symlink that leads nowhere or out, or no object
-		}
-		if !yield(infoOf(name, fi), nil) {
-			return false
-		}
-	}
-	return true
+	return fi, nil
 }

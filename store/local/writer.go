@@ -131,10 +131,7 @@ func (w *writer) Patch(ctx context.Context, p []byte, off int64) error {
 	if err == nil {
 		err = w.patch(p, off)
 	}
-	if err != nil {
-		return &store.Error{Op: "patch", Name: w.target, Off: off, Len: int64(len(p)), Err: cause(err)}
-	}
-	return nil
+	return failedAt("patch", w.target, off, int64(len(p)), err)
 }
 
 // patch replaces what is in the file, and what is in the buffer behind it.
@@ -272,10 +269,7 @@ func (w *writer) Abort() error {
 		err = errors.Join(err, w.f.Close())
 	}
 	w.removeFolders()
-	if err != nil {
-		return failed("abort", w.target, err)
-	}
-	return nil
+	return failed("abort", w.target, err)
 }
 
 func (w *writer) usable() error {
@@ -293,7 +287,7 @@ func (w *writer) fail(op string, n int64, err error) error {
 	if e, ok := errors.AsType[*store.Error](err); ok {
 		return e // the one that went wrong first
 	}
-	return &store.Error{Op: op, Name: w.target, Off: w.size + int64(len(w.buf)), Len: n, Err: cause(err)}
+	return failedAt(op, w.target, w.size+int64(len(w.buf)), n, err)
 }
 
 func (w *writer) failCommit(err error) error {

@@ -15,15 +15,14 @@ import (
 // readers of an older one are told. As in a file, what is written after the
 // object was replaced or removed is seen by the amendment alone.
 func (m *Mem) Amend(ctx context.Context, name string) (store.Amendment, error) {
-	fail := func(err error) error { return &store.Error{Op: "amend", Name: name, Off: -1, Err: err} }
-	if err := ctx.Err(); err != nil {
-		return nil, fail(err)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v := m.objs[name]
-	if v == nil {
-		return nil, fail(fs.ErrNotExist)
+	err, v := ctx.Err(), m.objs[name]
+	if err == nil && v == nil {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, failed("amend", name, -1, 0, err)
 	}
 	if m.amended[name] {
 		return nil, &store.LockedError{Name: name, Holder: "another amendment in this test"}
@@ -54,10 +53,7 @@ func (a *memAmendment) usable(ctx context.Context, op string, off, n int64, wron
 	if err == nil {
 		err = wrong
 	}
-	if err != nil {
-		return &store.Error{Op: op, Name: a.name, Off: off, Len: n, Err: err}
-	}
-	return nil
+	return failed(op, a.name, off, n, err)
 }
 
 func (a *memAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -147,10 +143,8 @@ func (w *memWriter) Patch(ctx context.Context, p []byte, off int64) error {
 	case err != nil:
 	case off < 0 || int64(len(p)) > size-off:
 		err = fmt.Errorf("only %d bytes written", size)
+	default:
+		copy(w.buf.Bytes()[off:], p)
 	}
-	if err != nil {
-		return &store.Error{Op: "patch", Name: w.name, Off: off, Len: int64(len(p)), Err: err}
-	}
-	copy(w.buf.Bytes()[off:], p)
-	return nil
+	return failed("patch", w.name, off, int64(len(p)), err)
 }

@@ -106,14 +106,22 @@ func (m *Mem) Can() store.Abilities {
 
 // Open returns the current version of the named object.
 func (m *Mem) Open(ctx context.Context, name string) (store.Object, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: err}
+	err, v := ctx.Err(), m.current(name)
+	if err == nil && v == nil {
+		err = fs.ErrNotExist
 	}
-	v := m.current(name)
-	if v == nil {
-		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: fs.ErrNotExist}
+	if err != nil {
+		return nil, failed("open", name, -1, 0, err)
 	}
 	return &memObject{m: m, v: v}, nil
+}
+
+// failed makes err that of a request; nil if it is. off is -1 where there is no range.
+func failed(op, name string, off, n int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &store.Error{Op: op, Name: name, Off: off, Len: n, Err: err}
 }
 
 // List enumerates the objects that are there when it is called.
@@ -127,7 +135,7 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, err
 				continue
 			}
 			if err := ctx.Err(); err != nil {
-				yield(store.Info{}, &store.Error{Op: "list", Name: prefix, Off: -1, Err: err})
+				yield(store.Info{}, failed("list", prefix, -1, 0, err))
 				return
 			}
 			if !yield(objs[name].info, nil) {
@@ -139,22 +147,23 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, err
 
 // Remove deletes the named object.
 func (m *Mem) Remove(ctx context.Context, name string) error {
-	if err := ctx.Err(); err != nil {
-		return &store.Error{Op: "remove", Name: name, Off: -1, Err: err}
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.objs[name] == nil {
-		return &store.Error{Op: "remove", Name: name, Off: -1, Err: fs.ErrNotExist}
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case m.objs[name] == nil:
+		err = fs.ErrNotExist
+	default:
+		delete(m.objs, name)
 	}
-	delete(m.objs, name)
-	return nil
+	return failed("remove", name, -1, 0, err)
 }
 
 // CreateAs begins an object, invisible until its writer commits. What is not committed is not kept.
 func (m *Mem) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &store.Error{Op: "create", Name: name, Off: -1, Err: err}
+		return nil, failed("create", name, -1, 0, err)
 	}
 	return &memWriter{m: m, name: name, once: wish.Once}, nil
 }
@@ -188,10 +197,7 @@ func (o *memObject) usable(ctx context.Context) error {
 }
 
 func (o *memObject) Info(ctx context.Context) (store.Info, error) {
-	if err := o.usable(ctx); err != nil {
-		return store.Info{}, &store.Error{Op: "info", Name: o.v.info.Name, Off: -1, Err: err}
-	}
-	return o.v.info, nil
+	return o.v.info, failed("info", o.v.info.Name, -1, 0, o.usable(ctx))
 }
 
 func (o *memObject) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -205,12 +211,10 @@ func (o *memObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 		err = errNegative
 	case off > int64(len(o.v.data)) || int64(len(p)) > int64(len(o.v.data))-off:
 		err = io.ErrUnexpectedEOF
+	default:
+		copy(p, o.v.data[off:])
 	}
-	if err != nil {
-		return &store.Error{Op: "read", Name: o.v.info.Name, Off: off, Len: int64(len(p)), Err: err}
-	}
-	copy(p, o.v.data[off:])
-	return nil
+	return failed("read", o.v.info.Name, off, int64(len(p)), err)
 }
 
 func (o *memObject) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
@@ -224,7 +228,7 @@ func (o *memObject) readEnd(ctx context.Context, p []byte, tail bool) (int, erro
 		op, from = "tail", max(0, len(o.v.data)-len(p))
 	}
 	if err := o.usable(ctx); err != nil {
-		return 0, &store.Error{Op: op, Name: o.v.info.Name, Off: -1, Len: int64(len(p)), Err: err}
+		return 0, failed(op, o.v.info.Name, -1, int64(len(p)), err)
 	}
 	return copy(p, o.v.data[from:]), nil
 }
@@ -244,9 +248,7 @@ type memWriter struct {
 	done bool
 }
 
-func (w *memWriter) fail(op string, err error) error {
-	return &store.Error{Op: op, Name: w.name, Off: -1, Err: err}
-}
+func (w *memWriter) fail(op string, err error) error { return failed(op, w.name, -1, 0, err) }
 
 func (w *memWriter) Can() store.WriterAbilities {
 	return store.WriterAbilities{WriteRange: w.WriteRange, Rewind: w.Rewind, Patch: w.Patch, PatchLimit: math.MaxInt64}
@@ -277,12 +279,10 @@ func (w *memWriter) WriteRange(ctx context.Context, from store.Object, off, n in
 		err = errors.New("negative range")
 	case off > size || n > size-off:
 		err = io.ErrUnexpectedEOF
+	default:
+		w.buf.Write(src.v.data[off : off+n])
 	}
-	if err != nil {
-		return &store.Error{Op: "read", Name: src.v.info.Name, Off: off, Len: n, Err: err}
-	}
-	w.buf.Write(src.v.data[off : off+n])
-	return nil
+	return failed("read", src.v.info.Name, off, n, err)
 }
 
 func (w *memWriter) Rewind(to int64) error {
@@ -297,16 +297,18 @@ func (w *memWriter) Rewind(to int64) error {
 }
 
 func (w *memWriter) Commit(ctx context.Context) (store.Info, error) {
-	if err := ctx.Err(); err != nil {
-		return store.Info{}, w.fail("commit", err)
-	}
-	if w.done {
-		return store.Info{}, w.fail("commit", fs.ErrClosed)
-	}
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
-	if w.once && w.m.objs[w.name] != nil {
-		return store.Info{}, w.fail("commit", fs.ErrExist)
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case w.done:
+		err = fs.ErrClosed
+	case w.once && w.m.objs[w.name] != nil:
+		err = fs.ErrExist
+	}
+	if err != nil {
+		return store.Info{}, w.fail("commit", err)
 	}
 	w.done = true
 	return w.m.add(w.name, append([]byte{}, w.buf.Bytes()...)).info, nil

@@ -22,10 +22,7 @@ import (
 // What the store can do besides reading is tested too, of creating, listing, removing
 // and amending.
 func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name string, content []byte) error)) {
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *suite)
-	}{
+	for _, c := range []check{
 		{"read returns the bytes of every range", testRanges},
 		{"read past the end is an unexpected EOF", testPastEnd},
 		{"read at a negative offset is an error", testNegative},
@@ -49,6 +46,19 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 			st, put := open(t)
 			c.test(t, &suite{st: st, putFunc: put})
 		})
+	}
+}
+
+// A check is a part of the suite.
+type check struct {
+	name string
+	test func(*testing.T, *suite)
+}
+
+// run runs checks on one store.
+func (s *suite) run(t *testing.T, all []check) {
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
 }
 
@@ -104,15 +114,20 @@ func (s *suite) wantContent(t *testing.T, name string, want []byte) {
 // wantMissing checks that the first request to name tells that it is not there.
 func (s *suite) wantMissing(t *testing.T, name string) {
 	t.Helper()
+	s.wantMissingBy(t, "read", name, func(o store.Object) error { return o.ReadAt(t.Context(), make([]byte, 1), 0) })
+}
+
+func (s *suite) wantMissingBy(t *testing.T, op, name string, ask func(store.Object) error) {
+	t.Helper()
 	o, err := s.st.Open(t.Context(), name)
 	if err == nil {
-		err = o.ReadAt(t.Context(), make([]byte, 1), 0)
+		err = ask(o)
 		if err := o.Close(); err != nil {
 			t.Errorf("close %q: %v", name, err)
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%q: expected an error wrapping fs.ErrNotExist, found %v", name, err)
+		t.Errorf("%s %q: expected an error wrapping fs.ErrNotExist, found %v", op, name, err)
 	}
 }
 

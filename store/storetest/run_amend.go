@@ -26,10 +26,7 @@ func testAmendments(t *testing.T, s *suite) {
 	} else {
 		t.Fatalf("amend: %v", err)
 	}
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *suite)
-	}{
+	s.run(t, []check{
 		{"writes replace and lengthen", testAmendWrites},
 		{"nothing leaves a hole, and a range past the end is an unexpected EOF", testAmendBounds},
 		{"one at a time", testAmendLock},
@@ -38,9 +35,7 @@ func testAmendments(t *testing.T, s *suite) {
 		{"a missing object is fs.ErrNotExist", testAmendMissing},
 		{"a reader of what was there is told", testAmendSeen},
 		{"closed is closed, and a cancelled context stops a request", testAmendClosed},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
-	}
+	})
 }
 
 func (s *suite) amend(t *testing.T, name string) store.Amendment {
@@ -304,7 +299,6 @@ func testPatch(t *testing.T, s *suite) {
 	ctx := t.Context()
 	rnd := seeded(t)
 	w := s.create(t, "patched")
-	defer w.Abort()
 	can := w.Can()
 	if can.Patch == nil {
 		if can.PatchLimit != 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"testing"
 	"time"
 
@@ -74,12 +73,26 @@ func testEmptyRead(t *testing.T, s *suite) {
 			t.Errorf("read at %d+0: %v", off, err)
 		}
 	}
-	if n, err := store.ReadTail(t.Context(), o, nil); n != 0 || err != nil {
-		t.Errorf("tail 0: expected 0, nil, found %d, %v", n, err)
+	for _, end := range ends {
+		if n, err := end.read(t.Context(), o, nil); n != 0 || err != nil {
+			t.Errorf("%s 0: expected 0, nil, found %d, %v", end.op, n, err)
+		}
 	}
-	if n, err := store.ReadHead(t.Context(), o, nil); n != 0 || err != nil {
-		t.Errorf("head 0: expected 0, nil, found %d, %v", n, err)
+}
+
+// ends are how an object is read whose size is not known.
+var ends = []struct {
+	op   string
+	read func(context.Context, store.Object, []byte) (int, error)
+}{{"head", store.ReadHead}, {"tail", store.ReadTail}}
+
+// endOf is the end of p, or the beginning, that a read of so many bytes finds.
+func endOf(op string, p []byte, n int) []byte {
+	n = min(n, len(p))
+	if op == "tail" {
+		return p[len(p)-n:]
 	}
+	return p[:n]
 }
 
 func testEmptyObject(t *testing.T, s *suite) {
@@ -87,11 +100,10 @@ func testEmptyObject(t *testing.T, s *suite) {
 	if info, err := s.open(t, "empty").Info(t.Context()); err != nil || info.Size != 0 {
 		t.Errorf("info: expected size 0, found %d, %v", info.Size, err)
 	}
-	if n, err := store.ReadTail(t.Context(), s.open(t, "empty"), make([]byte, 5)); n != 0 || err != nil {
-		t.Errorf("tail 5: expected 0, nil, found %d, %v", n, err)
-	}
-	if n, err := store.ReadHead(t.Context(), s.open(t, "empty"), make([]byte, 5)); n != 0 || err != nil {
-		t.Errorf("head 5: expected 0, nil, found %d, %v", n, err)
+	for _, end := range ends {
+		if n, err := end.read(t.Context(), s.open(t, "empty"), make([]byte, 5)); n != 0 || err != nil {
+			t.Errorf("%s 5: expected 0, nil, found %d, %v", end.op, n, err)
+		}
 	}
 	for _, off := range []int64{0, 1} {
 		if err := s.open(t, "empty").ReadAt(t.Context(), make([]byte, 1), off); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -107,14 +119,7 @@ func testEnds(t *testing.T, s *suite) {
 	want := []byte("0123456789")
 	s.put(t, "object", want)
 	for _, n := range []int{1, 9, 10, 11, 1000} {
-		for _, end := range []struct {
-			op   string
-			read func(context.Context, store.Object, []byte) (int, error)
-			want []byte
-		}{
-			{"head", store.ReadHead, want[:min(10, n)]},
-			{"tail", store.ReadTail, want[max(0, 10-n):]},
-		} {
+		for _, end := range ends {
 			for _, warm := range []bool{false, true} {
 				o := s.open(t, "object")
 				if warm {
@@ -128,8 +133,8 @@ func testEnds(t *testing.T, s *suite) {
 					t.Errorf("%s %d, after another read %v: %v", end.op, n, warm, err)
 					continue
 				}
-				if !bytes.Equal(p[:got], end.want) {
-					t.Errorf("%s %d, after another read %v: expected %q, found %q", end.op, n, warm, end.want, p[:got])
+				if want := endOf(end.op, want, n); !bytes.Equal(p[:got], want) {
+					t.Errorf("%s %d, after another read %v: expected %q, found %q", end.op, n, warm, want, p[:got])
 				}
 				if info, err := o.Info(t.Context()); err != nil || info.Size != 10 {
 					t.Errorf("info after %s %d: expected size 10, found %d, %v", end.op, n, info.Size, err)
@@ -144,21 +149,12 @@ func testMissing(t *testing.T, s *suite) {
 	ctx := t.Context()
 	for _, name := range []string{"missing", "dir/missing", "missing/object", "dir/objec", "dir/objectx"} {
 		s.wantMissing(t, name)
-		for op, ask := range map[string]func(store.Object) error{
-			"info": func(o store.Object) error { _, err := o.Info(ctx); return err },
-			"head": func(o store.Object) error { _, err := store.ReadHead(ctx, o, make([]byte, 1)); return err },
-			"tail": func(o store.Object) error { _, err := store.ReadTail(ctx, o, make([]byte, 1)); return err },
-		} {
-			o, err := s.st.Open(ctx, name)
-			if err == nil {
-				err = ask(o)
-				if err := o.Close(); err != nil {
-					t.Errorf("close %q: %v", name, err)
-				}
-			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s %q: expected an error wrapping fs.ErrNotExist, found %v", op, name, err)
-			}
+		ask := map[string]func(store.Object) error{"info": func(o store.Object) error { _, err := o.Info(ctx); return err }}
+		for _, end := range ends {
+			ask[end.op] = func(o store.Object) error { _, err := end.read(ctx, o, make([]byte, 1)); return err }
+		}
+		for op, ask := range ask {
+			s.wantMissingBy(t, op, name, ask)
 		}
 	}
 }

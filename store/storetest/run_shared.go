@@ -62,11 +62,10 @@ func testClosed(t *testing.T, s *suite) {
 		if err := o.ReadAt(t.Context(), make([]byte, 1), 0); err == nil {
 			t.Errorf("read after close, read before %v: expected an error", warm)
 		}
-		if _, err := store.ReadTail(t.Context(), o, make([]byte, 1)); err == nil {
-			t.Errorf("tail after close, read before %v: expected an error", warm)
-		}
-		if _, err := store.ReadHead(t.Context(), o, make([]byte, 1)); err == nil {
-			t.Errorf("head after close, read before %v: expected an error", warm)
+		for _, end := range ends {
+			if _, err := end.read(t.Context(), o, make([]byte, 1)); err == nil {
+				t.Errorf("%s after close, read before %v: expected an error", end.op, warm)
+			}
 		}
 	}
 }
@@ -79,11 +78,10 @@ func testCancelled(t *testing.T, s *suite) {
 	if err := o.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("read: expected an error wrapping context.Canceled, found %v", err)
 	}
-	if _, err := store.ReadTail(ctx, o, make([]byte, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("tail: expected an error wrapping context.Canceled, found %v", err)
-	}
-	if _, err := store.ReadHead(ctx, o, make([]byte, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("head: expected an error wrapping context.Canceled, found %v", err)
+	for _, end := range ends {
+		if _, err := end.read(ctx, o, make([]byte, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: expected an error wrapping context.Canceled, found %v", end.op, err)
+		}
 	}
 	// The object is as good as before for who did not give up.
 	p := make([]byte, 10)
@@ -111,14 +109,12 @@ func testChanged(t *testing.T, s *suite) {
 					t.Errorf("read at %d+%d: expected %q or ErrChanged, found %q, %v", x[0], x[1], want, p, err)
 				}
 			}
-			p := make([]byte, 4)
-			n, err := store.ReadTail(t.Context(), o, p)
-			if !errors.Is(err, store.ErrChanged) && (err != nil || string(p[:n]) != before[6:]) {
-				t.Errorf("tail 4: expected %q or ErrChanged, found %q, %v", before[6:], p[:n], err)
-			}
-			n, err = store.ReadHead(t.Context(), o, p)
-			if !errors.Is(err, store.ErrChanged) && (err != nil || string(p[:n]) != before[:4]) {
-				t.Errorf("head 4: expected %q or ErrChanged, found %q, %v", before[:4], p[:n], err)
+			for _, end := range ends {
+				p := make([]byte, 4)
+				n, err := end.read(t.Context(), o, p)
+				if want := endOf(end.op, []byte(before), 4); !errors.Is(err, store.ErrChanged) && (err != nil || !bytes.Equal(p[:n], want)) {
+					t.Errorf("%s 4: expected %q or ErrChanged, found %q, %v", end.op, want, p[:n], err)
+				}
 			}
 			info, err := o.Info(t.Context())
 			if !errors.Is(err, store.ErrChanged) && (err != nil || info.Size != 10) {

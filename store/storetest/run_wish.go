@@ -7,36 +7,33 @@ import (
 	"io/fs"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdall/holdall/store"
 )
 
 // wished begins an object; t is skipped where the store cannot see to it that an object
 // is created once.
-func (s *suite) wished(t *testing.T, name string, wish store.Wishes) (store.Writer, error) {
+func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Writer {
 	t.Helper()
 	w, err := store.CreateAs(t.Context(), s.st, name, wish)
 	if wish.Once && errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this store creates no object once")
 	}
-	if err == nil {
-		t.Cleanup(func() {
-			if err := w.Abort(); err != nil {
-				t.Errorf("abort %q: %v", name, err)
-			}
-		})
+	if err != nil {
+		t.Fatalf("create %q: %v", name, err)
 	}
-	return w, err
+	abortAtEnd(t, w, name)
+	return w
 }
 
 // once writes an object that was not there, or says why not.
 func (s *suite) once(t *testing.T, name string, content []byte) error {
 	t.Helper()
-	w, err := s.wished(t, name, store.Wishes{Once: true})
+	w, err := store.CreateAs(t.Context(), s.st, name, store.Wishes{Once: true})
 	if err != nil {
 		return err
 	}
+	abortAtEnd(t, w, name)
 	if _, err := w.Write(content); err != nil {
 		return err
 	}
@@ -45,9 +42,9 @@ func (s *suite) once(t *testing.T, name string, content []byte) error {
 }
 
 func testOnce(t *testing.T, s *suite) {
-	if err := s.once(t, "dir/once", []byte("first")); err != nil {
-		t.Fatal(err)
-	}
+	w := s.wished(t, "dir/once", store.Wishes{Once: true})
+	write(t, w, []byte("first"))
+	s.commit(t, w, "dir/once", []byte("first"))
 	s.put(t, "dir/other", []byte("old"))
 	for _, name := range []string{"dir/once", "dir/other"} {
 		if err := s.once(t, name, []byte("second")); !errors.Is(err, fs.ErrExist) {
@@ -58,10 +55,7 @@ func testOnce(t *testing.T, s *suite) {
 	s.wantContent(t, "dir/other", []byte("old"))
 
 	// What is there may have come while the object was written.
-	w, err := s.wished(t, "dir/late", store.Wishes{Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = s.wished(t, "dir/late", store.Wishes{Once: true})
 	write(t, w, []byte("mine"))
 	s.put(t, "dir/late", []byte("another's"))
 	if _, err := w.Commit(t.Context()); !errors.Is(err, fs.ErrExist) {
@@ -91,10 +85,7 @@ func testOnceRace(t *testing.T, s *suite) {
 	const racers = 8
 	writers := make([]store.Writer, racers)
 	for i := range writers {
-		w, err := s.wished(t, "race", store.Wishes{Once: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := s.wished(t, "race", store.Wishes{Once: true})
 		write(t, w, fmt.Appendf(nil, "racer %d", i))
 		writers[i] = w
 	}
@@ -124,10 +115,7 @@ func testOnceRace(t *testing.T, s *suite) {
 func testResume(t *testing.T, s *suite) {
 	r := seeded(t)
 	want := noise(r, 18<<20)
-	w, err := s.wished(t, "resumed", store.Wishes{Resume: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := s.wished(t, "resumed", store.Wishes{Resume: true})
 	write(t, w, want[:17<<20])
 	kept, err := store.Keep(w)
 	if err != nil {
@@ -137,10 +125,7 @@ func testResume(t *testing.T, s *suite) {
 		t.Error("write after it was kept: expected an error")
 	}
 	s.wantMissing(t, "resumed")
-	w, err = s.wished(t, "resumed", store.Wishes{Resume: true, Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = s.wished(t, "resumed", store.Wishes{Resume: true, Once: true})
 	write(t, w, want)
 	s.commit(t, w, "resumed", want)
 	if saved := w.Can().Saved; saved != nil {
@@ -156,22 +141,18 @@ func testResume(t *testing.T, s *suite) {
 
 	// Other bytes are not mixed with what was kept.
 	want = want[:9<<20]
-	if w, err = s.wished(t, "other", store.Wishes{Resume: true}); err != nil {
-		t.Fatal(err)
-	}
+	w = s.wished(t, "other", store.Wishes{Resume: true})
 	write(t, w, want)
 	if _, err = store.Keep(w); err != nil {
 		t.Fatal(err)
 	}
 	other := bytes.Clone(want)
 	other[len(other)/2]++
-	if w, err = s.wished(t, "other", store.Wishes{Resume: true}); err != nil {
-		t.Fatal(err)
-	}
+	w = s.wished(t, "other", store.Wishes{Resume: true})
 	write(t, w, other)
 	s.commit(t, w, "other", other)
 
-	n, err := store.Abandon(t.Context(), s.st, "", time.Now().Add(time.Hour))
+	n, err := store.Abandon(t.Context(), s.st, "", func(store.Upload) bool { return true })
 	if err != nil || n > 1 {
 		t.Errorf("abandoned %d uploads, %v", n, err)
 	}
@@ -184,9 +165,6 @@ func testFinish(t *testing.T, s *suite) {
 	write(t, w, want)
 	finish := w.Can().Finish
 	if finish == nil {
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
 		t.Skip("this store's writers are not finished before they are committed")
 	}
 	if err := finish(t.Context()); err != nil {

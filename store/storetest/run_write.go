@@ -52,10 +52,7 @@ func testWriters(t *testing.T, s *suite) {
 	if s.st.Can().Create == nil {
 		t.Skip("this store creates nothing")
 	}
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *suite)
-	}{
+	s.run(t, []check{
 		{"object is invisible until commit", testInvisible},
 		{"old object stays whole until commit", testOldWhole},
 		{"abort leaves nothing, and the old object whole", testAbort},
@@ -71,9 +68,7 @@ func testWriters(t *testing.T, s *suite) {
 		{"of many who create an object once, one does", testOnceRace},
 		{"what was kept is gone on with", testResume},
 		{"what is finished is committed as it is", testFinish},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
-	}
+	})
 }
 
 func (s *suite) create(t *testing.T, name string) store.Writer {
@@ -82,7 +77,17 @@ func (s *suite) create(t *testing.T, name string) store.Writer {
 	if err != nil {
 		t.Fatalf("create %q: %v", name, err)
 	}
+	abortAtEnd(t, w, name)
 	return w
+}
+
+// abortAtEnd aborts a writer, which does nothing if it is committed by then.
+func abortAtEnd(t *testing.T, w store.Writer, name string) {
+	t.Cleanup(func() {
+		if err := w.Abort(); err != nil {
+			t.Errorf("abort %q: %v", name, err)
+		}
+	})
 }
 
 func write(t *testing.T, w store.Writer, p []byte) {
@@ -213,11 +218,6 @@ func testCreateNames(t *testing.T, s *suite) {
 func testRewind(t *testing.T, s *suite) {
 	const name = "rewound"
 	w := s.create(t, name)
-	defer func() {
-		if err := w.Abort(); err != nil {
-			t.Errorf("abort: %v", err)
-		}
-	}()
 	rewind := w.Can().Rewind
 	if rewind == nil {
 		t.Skip("this store's writers do not rewind")
@@ -272,11 +272,6 @@ func testWriteRange(t *testing.T, s *suite) {
 	s.commit(t, w, "ranges", want)
 
 	w = s.create(t, "past the end")
-	defer func() {
-		if err := w.Abort(); err != nil {
-			t.Errorf("abort: %v", err)
-		}
-	}()
 	if err := store.WriteRange(t.Context(), w, from, int64(len(src))-5, 6); err == nil {
 		t.Error("write range past the end of its source: expected an error")
 	}

@@ -230,6 +230,17 @@ func (st *Store) resolve(name string) (*url.URL, error) {
 	return far.Below(st.base, name), nil
 }
 
+// Address returns the named object's address, without what may be a secret in it.
+func (st *Store) Address(name string) string {
+	u, err := st.resolve(name)
+	if err != nil {
+		return ""
+	}
+	plain := *u
+	plain.User, plain.RawQuery, plain.ForceQuery, plain.Fragment, plain.RawFragment = nil, "", false, "", ""
+	return plain.String()
+}
+
 // redact returns u as it may be printed. A user is left out too: it may be a
 // token that needs no password.
 func redact(u *url.URL) string {

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall/store"
 )
@@ -132,6 +133,31 @@ func Switch(chosen bool, variable string) (bool, error) {
 		return false, fmt.Errorf("%s is %.20q: expected 1 or 0: %w", variable, v, fs.ErrInvalid)
 	}
 	return yes, nil
+}
+
+// IsName reports whether s is a name of small letters, digits and what may stand
+// between them, as those of buckets are.
+func IsName(s, between string) bool {
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (strings.IndexByte(between, c) < 0 || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckKey says why no object can have a key, whatever the service.
+func CheckKey(key string) error {
+	switch {
+	case !utf8.ValidString(key):
+		// What signs requests would put another character for such a byte,
+		// and ask for another object.
+		return fmt.Errorf("key %.100q is not UTF-8: %w", key, fs.ErrInvalid)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("key %.100q holds a NUL byte: %w", key, fs.ErrInvalid)
+	}
+	return nil
 }
 
 // CheckName says why there is no such name below a store's address.

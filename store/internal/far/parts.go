@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+
+	"github.com/holdall/holdall/store"
 )
 
 const (
@@ -43,6 +45,7 @@ type Parts struct {
 	Sent    int64           // of these, those given to parts
 	Count   int             // of parts
 	Ended   bool            // nothing more is written
+	Done    bool            // nor sent: the object is there, or will not be
 
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
@@ -216,12 +219,33 @@ func (p *Parts) Flush(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Commit has appear make the object appear, and ends p. It fails if ctx ends, or that of
+// Start.
+func (p *Parts) Commit(ctx context.Context, name string, appear func() (etag string, err error)) (store.Info, error) {
+	err := p.Failed()
+	if p.Done {
+		err = fs.ErrClosed
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	var etag string
+	if err == nil {
+		etag, err = appear()
+	}
+	if err != nil {
+		return store.Info{}, p.Fail("commit", err)
+	}
+	p.Stop()
+	return store.Info{Name: name, Size: p.Written, Version: etag}, nil
+}
+
 // Wait waits for what is on its way.
 func (p *Parts) Wait() { p.sending.Wait() }
 
 // Stop ends all sending and gives back the memory.
 func (p *Parts) Stop() {
-	p.Ended = true
+	p.Ended, p.Done = true, true
 	p.cancel()
 	p.sending.Wait() // else a part could arrive after the upload is gone
 	p.Buf = nil

@@ -21,9 +21,9 @@ func (s *Server) dialect() dialect {
 	return amazon
 }
 
-// misspoken answers what Google's interface refuses of what S3's takes, and reports
-// whether it did.
-func (s *Server) misspoken(w http.ResponseWriter, r *http.Request) bool {
+// misspoken returns the code of what Google's interface refuses of what S3's takes, "" if
+// that is nothing.
+func (s *Server) misspoken(r *http.Request) (code string) {
 	theirs, ours := false, false
 	for k := range r.Header {
 		theirs = theirs || strings.HasPrefix(k, "X-Amz-")
@@ -31,17 +31,14 @@ func (s *Server) misspoken(w http.ResponseWriter, r *http.Request) bool {
 	}
 	switch {
 	case !s.Google:
-		return false
 	case theirs && (ours || strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ")):
-		Refuse(w, r, http.StatusBadRequest, "InvalidArgument") // "cannot specify both x-amz and x-goog headers"
+		return "InvalidArgument" // "cannot specify both x-amz and x-goog headers"
 	case r.Header.Get("X-Amz-Copy-Source") != "" || r.Header.Get("X-Goog-Copy-Source") != "":
-		Refuse(w, r, http.StatusNotImplemented, "NotImplemented")
+		return "NotImplemented"
 	case r.Method == http.MethodGet && r.Header.Get("Accept-Encoding") != "gzip":
-		Refuse(w, r, http.StatusBadRequest, "InvalidArgument") // it may be unpacked on the way
-	default:
-		return false
+		return "InvalidArgument" // it may be unpacked on the way
 	}
-	return true
+	return ""
 }
 
 // notOnce reports whether a request wants an object created that is there. Each

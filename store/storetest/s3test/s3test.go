@@ -167,10 +167,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Hook != nil && s.Hook(w, r) {
 		return
 	}
+	if code := s.serve(w, r, now); code != "" {
+		Refuse(w, r, cmp.Or(statuses[code], http.StatusForbidden), code)
+	}
+}
+
+// statuses are those of the codes of refusals, as far as they are not 403.
+var statuses = map[string]int{
+	"AuthenticationRequired": 401, "PreconditionFailed": 412, "InvalidRange": 416, "NotImplemented": 501, "MethodNotAllowed": 405,
+	"NoSuchBucket": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "AuthorizationHeaderMalformed": 400, "BadDigest": 400, "IncompleteBody": 400,
+	"InvalidArgument": 400, "MalformedXML": 400, "InvalidPart": 400, "InvalidPartOrder": 400, "EntityTooSmall": 400,
+}
+
+// serve answers a request, or returns the code of why not.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (code string) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		Refuse(w, r, http.StatusBadRequest, "IncompleteBody")
-		return
+		return "IncompleteBody"
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if b, _, virtual := strings.Cut(r.Host, ".s3."); virtual {
@@ -180,56 +193,44 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Google {
 		region = "auto"
 	}
-	if code := s.unsigned(r, body, region, now); code != "" {
-		status := http.StatusForbidden
-		if code == "AuthenticationRequired" {
-			status = http.StatusUnauthorized
-		}
-		if code == "AuthorizationHeaderMalformed" {
-			status = http.StatusBadRequest
-			w.Header().Set("X-Amz-Bucket-Region", region)
-		}
-		Refuse(w, r, status, code)
-		return
+	if code = s.unsigned(r, body, region, now); code == "AuthorizationHeaderMalformed" {
+		w.Header().Set("X-Amz-Bucket-Region", region)
 	}
-	if s.misspoken(w, r) {
-		return
+	if code = cmp.Or(code, s.misspoken(r)); code != "" {
+		return code
 	}
 	if want := r.Header.Get("Content-Md5"); want != "" {
 		if sum := md5.Sum(body); want != base64.StdEncoding.EncodeToString(sum[:]) {
-			Refuse(w, r, http.StatusBadRequest, "BadDigest")
-			return
+			return "BadDigest"
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	objs, ok := s.buckets[bucket]
 	if !ok {
-		Refuse(w, r, http.StatusNotFound, "NoSuchBucket")
-		return
+		return "NoSuchBucket"
 	}
 	q := r.URL.Query()
 	switch {
 	case key == "" && r.Method == http.MethodHead:
 	case key == "" && r.Method == http.MethodGet && q.Get("list-type") == "2":
-		s.list(w, r, objs, q)
+		return s.list(w, objs, q)
 	case key == "" && r.Method == http.MethodGet && q.Has("uploads"):
-		s.listUploads(w, r, bucket, q)
+		return s.listUploads(w, bucket, q)
 	case key == "":
-		Refuse(w, r, http.StatusNotImplemented, "NotImplemented")
+		return "NotImplemented"
 	case !q.Has("uploadId") && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		get(w, r, objs[key])
+		return get(w, r, objs[key])
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		s.last++
 		id := fmt.Sprintf("upload %d+/", s.last)
 		s.uploads[id] = &upload{bucket, key, map[int]*object{}, now}
 		answer(w, "InitiateMultipartUploadResult", "<UploadId>"+id+"</UploadId>")
 	case q.Has("uploadId"):
-		s.part(w, r, q, bucket, key, body)
+		return s.part(w, r, q, bucket, key, body)
 	case r.Method == http.MethodPut:
 		if s.notOnce(r, objs[key] != nil) {
-			Refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
-			return
+			return "PreconditionFailed"
 		}
 		objs[key] = newObject(body)
 		w.Header().Set("ETag", objs[key].etag)
@@ -237,8 +238,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(objs, key)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		Refuse(w, r, http.StatusMethodNotAllowed, "MethodNotAllowed")
+		return "MethodNotAllowed"
 	}
+	return ""
 }
 
 // answer writes a document. Errors of writing are the client's to notice.
@@ -247,41 +249,36 @@ func answer(w http.ResponseWriter, name, inner string) {
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</%s>`, name, inner, name)
 }
 
-func get(w http.ResponseWriter, r *http.Request, o *object) {
+func get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
 	if o == nil {
-		Refuse(w, r, http.StatusNotFound, "NoSuchKey")
-		return
+		return "NoSuchKey"
 	}
 	if m := r.Header.Get("If-Match"); m != "" && m != o.etag {
-		Refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
-		return
+		return "PreconditionFailed"
 	}
 	w.Header().Set("ETag", o.etag)
 	w.Header().Set("Content-Type", "binary/octet-stream")
 	if r.Header.Get("Range") != "" && len(o.content) == 0 {
-		Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, "InvalidRange")
-		return
+		return "InvalidRange"
 	}
 	http.ServeContent(w, r, "", o.mod, bytes.NewReader(o.content))
+	return ""
 }
 
-func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, bucket, key string, body []byte) {
+func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, bucket, key string, body []byte) (code string) {
 	id := q.Get("uploadId")
 	up := s.uploads[id]
 	if up == nil || up.bucket != bucket || up.key != key {
-		Refuse(w, r, http.StatusNotFound, "NoSuchUpload")
-		return
+		return "NoSuchUpload"
 	}
 	switch r.Method {
 	case http.MethodPut:
 		n, err := strconv.Atoi(q.Get("partNumber"))
 		if err != nil || n < 1 || n > 10_000 {
-			Refuse(w, r, http.StatusBadRequest, "InvalidArgument")
-			return
+			return "InvalidArgument"
 		}
 		if from := r.Header.Get("X-Amz-Copy-Source"); from != "" {
-			s.copy(w, r, up, n, from)
-			return
+			return s.copy(w, r, up, n, from)
 		}
 		up.parts[n] = newObject(body)
 		w.Header().Set("ETag", up.parts[n].etag)
@@ -313,26 +310,21 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 			}
 		}
 		if err := xml.Unmarshal(body, &list); err != nil || len(list.Part) == 0 {
-			Refuse(w, r, http.StatusBadRequest, "MalformedXML")
-			return
+			return "MalformedXML"
 		}
 		if s.notOnceInParts(r, s.buckets[bucket][key] != nil) {
-			Refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
-			return
+			return "PreconditionFailed"
 		}
 		var content, sums []byte
 		for i, p := range list.Part {
 			o := up.parts[p.PartNumber]
 			switch {
 			case o == nil || strings.Trim(p.ETag, `"`) != strings.Trim(o.etag, `"`):
-				Refuse(w, r, http.StatusBadRequest, "InvalidPart")
-				return
+				return "InvalidPart"
 			case i > 0 && p.PartNumber <= list.Part[i-1].PartNumber:
-				Refuse(w, r, http.StatusBadRequest, "InvalidPartOrder")
-				return
+				return "InvalidPartOrder"
 			case i < len(list.Part)-1 && len(o.content) < cmp.Or(s.MinPart, minPart):
-				Refuse(w, r, http.StatusBadRequest, "EntityTooSmall")
-				return
+				return "EntityTooSmall"
 			}
 			content = append(content, o.content...)
 			sum := md5.Sum(o.content)
@@ -344,12 +336,13 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 		delete(s.uploads, id)
 		answer(w, "CompleteMultipartUploadResult", "<Bucket>"+bucket+"</Bucket><ETag>"+strings.ReplaceAll(o.etag, `"`, "&quot;")+"</ETag>")
 	default:
-		Refuse(w, r, http.StatusMethodNotAllowed, "MethodNotAllowed")
+		return "MethodNotAllowed"
 	}
+	return ""
 }
 
 // copy makes a range of an object a part.
-func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int, from string) {
+func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int, from string) (code string) {
 	from, err := url.PathUnescape(strings.TrimPrefix(from, "/"))
 	bucket, key, _ := strings.Cut(from, "/")
 	o := s.buckets[bucket][key]
@@ -357,28 +350,27 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 	_, scan := fmt.Sscanf(r.Header.Get("X-Amz-Copy-Source-Range"), "bytes=%d-%d", &first, &last)
 	switch {
 	case err != nil || o == nil:
-		Refuse(w, r, http.StatusNotFound, "NoSuchKey")
+		return "NoSuchKey"
 	case r.Header.Get("X-Amz-Copy-Source-If-Match") != o.etag && !s.Careless:
-		Refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
+		return "PreconditionFailed"
 	case scan != nil || first > last || last >= len(o.content):
-		Refuse(w, r, http.StatusBadRequest, "InvalidRange")
+		return "InvalidRange"
 	default:
 		up.parts[n] = newObject(bytes.Clone(o.content[first : last+1]))
 		answer(w, "CopyPartResult", "<ETag>"+strings.ReplaceAll(up.parts[n].etag, `"`, "&quot;")+"</ETag>")
 	}
+	return ""
 }
 
-func (s *Server) list(w http.ResponseWriter, r *http.Request, objs map[string]*object, q url.Values) {
+func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Values) (code string) {
 	if q.Get("encoding-type") != "url" {
-		Refuse(w, r, http.StatusBadRequest, "InvalidArgument") // a key may hold what XML cannot
-		return
+		return "InvalidArgument" // a key may hold what XML cannot
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "<EncodingType>url</EncodingType>")
 	after, err := hex.DecodeString(q.Get("continuation-token"))
 	if err != nil {
-		Refuse(w, r, http.StatusBadRequest, "InvalidArgument")
-		return
+		return "InvalidArgument"
 	}
 	n, truncated, last := 0, false, ""
 	below := "" // which prefix was listed instead of what begins with it
@@ -407,14 +399,14 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, objs map[string]*o
 		fmt.Fprintf(&b, "<IsTruncated>true</IsTruncated><NextContinuationToken>%x</NextContinuationToken>", last)
 	}
 	answer(w, "ListBucketResult", b.String())
+	return ""
 }
 
 // listUploads tells what was begun and is not finished, by key and then by the order in
 // which it was begun.
-func (s *Server) listUploads(w http.ResponseWriter, r *http.Request, bucket string, q url.Values) {
+func (s *Server) listUploads(w http.ResponseWriter, bucket string, q url.Values) (code string) {
 	if q.Get("encoding-type") != "url" {
-		Refuse(w, r, http.StatusBadRequest, "InvalidArgument")
-		return
+		return "InvalidArgument"
 	}
 	var ids []string
 	for id, u := range s.uploads {
@@ -439,6 +431,7 @@ func (s *Server) listUploads(w http.ResponseWriter, r *http.Request, bucket stri
 			url.QueryEscape(s.uploads[id].key), id, s.uploads[id].begun.UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	answer(w, "ListMultipartUploadsResult", b.String())
+	return ""
 }
 
 // unsigned returns the code of what is wrong with a request's signature, "" if
