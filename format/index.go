@@ -50,7 +50,7 @@ type Index struct {
 func NewIndex(t Table) *Index {
 	x := &Index{t: t}
 	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
-	x.stale = sync.OnceValue(func() map[uint32]bool { return repeated(t) })
+	x.stale = sync.OnceValue(func() map[uint32]bool { return Repeated(t) })
 	return x
 }
 
@@ -84,8 +84,8 @@ func sorted(t Table) []uint32 {
 	return keep
 }
 
-// repeated returns the rows whose names come again.
-func repeated(t Table) map[uint32]bool {
+// Repeated returns the rows whose names come again later.
+func Repeated(t Table) map[uint32]bool {
 	n := t.Len()
 	if inOrder(t) {
 		return nil

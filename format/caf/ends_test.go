@@ -22,15 +22,15 @@ func TestOneDeadByteDoesNotMakeEndsAmbiguous(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	big := strings.Repeat("x", 3*writeBlock)
+	big := strings.Repeat("x", 3*128<<10)
 	if err := w.Add(t.Context(), format.Entry{Name: "whole", Size: int64(len(big))}, strings.NewReader(big)); err != nil {
 		t.Fatal(err)
 	}
 	a := w.(*archiveWriter)
-	if err := a.flush(); err != nil {
+	if err := a.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	a.buf = nil // nothing is gathered from here: the byte goes out at once
+	a.Block = -1 // nothing is gathered from here: the byte goes out at once
 	broken := io.MultiReader(strings.NewReader("y"), iotest.ErrReader(errors.New("broken")))
 	if err := w.Add(t.Context(), format.Entry{Name: "part", Size: 9}, broken); err == nil {
 		t.Fatal("a broken source was taken")
@@ -38,7 +38,7 @@ func TestOneDeadByteDoesNotMakeEndsAmbiguous(t *testing.T) {
 	if _, err := w.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if b := m.Get("x.caf"); b[3*writeBlock] != 'y' {
+	if b := m.Get("x.caf"); b[3*128<<10] != 'y' {
 		t.Fatal("the dead byte is not there: nothing was tested")
 	}
 	r, err := open(t.Context(), m, "x.caf", format.OpenOptions{})

@@ -379,7 +379,7 @@ func FuzzWriter(f *testing.F) {
 		for n := range strings.SplitSeq(names, "\n") {
 			size := rnd.IntN(300)
 			if rnd.IntN(30) == 0 {
-				size = rnd.IntN(3 * writeBlock)
+				size = rnd.IntN(3 * 128 << 10)
 			}
 			content := make([]byte, size)
 			for i := range content {

@@ -1,58 +1,46 @@
 package caf
 
 import (
-	"fmt"
-	"io"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // str reads a string and returns it without its escapes, valid until the next
 // call, and what is odd about it.
-func (s *scanner) str() (_ []byte, odd oddity, _ error) {
-	if err := s.want('"'); err != nil {
-		return nil, 0, err
-	}
+func (s *scanner) str() (_ []byte, odd oddity) {
+	s.want('"')
 	s.scratch = s.scratch[:0]
-	for {
+	for s.err == nil {
 		if s.r >= len(s.buf) {
-			if _, err := s.peek(); err != nil {
-				return nil, 0, err
-			}
+			s.peek()
+			continue
 		}
 		n, _ := plainPrefix(s.buf[s.r:])
 		s.scratch = append(s.scratch, s.buf[s.r:s.r+n]...)
 		s.r += n
-		if len(s.scratch) > s.maxRow {
-			return nil, 0, &fault{"index-size", s.at(), fmt.Sprintf("index: a string is longer than %d bytes", s.maxRow)}
-		}
-		if s.r >= len(s.buf) {
-			continue
-		}
-		switch c := s.buf[s.r]; c {
-		case '"':
+		switch {
+		case len(s.scratch) > s.maxRow:
+			s.fail("index-size", "a string is longer than %d bytes", s.maxRow)
+		case s.r >= len(s.buf):
+		case s.buf[s.r] == '"':
 			s.r++
-			return s.scratch, odd | oddName(s.scratch), nil
-		case '\\':
+			return s.scratch, odd | oddName(s.scratch)
+		case s.buf[s.r] == '\\':
 			s.r++
-			o, err := s.escape()
-			if err != nil {
-				return nil, 0, err
-			}
-			odd |= o
+			odd |= s.escape()
 		default:
-			return nil, 0, s.badJSON("control character %#02x in a string", c)
+			s.badJSON("control character %#02x in a string", s.buf[s.r])
 		}
 	}
+	return nil, 0
 }
 
 // escape reads what follows a backslash.
-func (s *scanner) escape() (odd oddity, _ error) {
-	c, err := s.peek()
-	if err != nil {
-		return 0, err
+func (s *scanner) escape() oddity {
+	c := s.peek()
+	if s.err == nil {
+		s.r++
 	}
-	s.r++
 	switch c {
 	case '"', '\\', '/':
 	case 'b':
@@ -68,209 +56,142 @@ func (s *scanner) escape() (odd oddity, _ error) {
 	case 'u':
 		return s.unicodeEscape()
 	default:
-		return 0, s.badJSON("bad escape \\%c", c)
+		s.badJSON("bad escape \\%c", c)
 	}
 	s.scratch = append(s.scratch, c)
-	return 0, nil
+	return 0
 }
 
-func (s *scanner) unicodeEscape() (odd oddity, _ error) {
-	hi, err := s.hex4()
-	if err != nil {
-		return 0, err
-	}
+func (s *scanner) unicodeEscape() (odd oddity) {
+	hi := s.hex4()
 	for utf16.IsSurrogate(hi) {
 		// A pair needs its second half at once; else it is one alone, which
 		// means U+FFFD, and what follows is judged for itself.
 		var lo rune = -1
-		if c, err := s.peek(); err == nil && c == '\\' && hi < 0xdc00 {
+		if s.peek() == '\\' && hi < 0xdc00 {
 			s.r++
-			if c, err = s.peek(); err != nil {
-				return 0, err
-			}
-			if c != 'u' {
+			if s.peek() != 'u' {
 				s.scratch = utf8.AppendRune(s.scratch, utf8.RuneError)
-				o, err := s.escape()
-				return odd | loneSurrogate | o, err
+				return odd | loneSurrogate | s.escape()
 			}
 			s.r++
-			if lo, err = s.hex4(); err != nil {
-				return 0, err
-			}
+			lo = s.hex4()
 			if r := utf16.DecodeRune(hi, lo); r != utf8.RuneError {
 				s.scratch = utf8.AppendRune(s.scratch, r)
-				return odd, nil
+				return odd
 			}
 		}
 		odd |= loneSurrogate
 		s.scratch = utf8.AppendRune(s.scratch, utf8.RuneError)
 		if lo < 0 {
-			return odd, nil
+			return odd
 		}
 		hi = lo
 	}
 	s.scratch = utf8.AppendRune(s.scratch, hi)
-	return odd, nil
+	return odd
 }
 
-func (s *scanner) hex4() (rune, error) {
-	var r rune
+func (s *scanner) hex4() (r rune) {
 	for range 4 {
-		c, err := s.peek()
-		if err != nil {
-			return 0, err
-		}
-		switch {
+		switch c := s.peek(); {
 		case '0' <= c && c <= '9':
 			r = r<<4 | rune(c-'0')
 		case 'a' <= c|0x20 && c|0x20 <= 'f':
 			r = r<<4 | rune(c|0x20-'a'+10)
 		default:
-			return 0, s.badJSON("%q in a \\u escape", c)
+			s.badJSON("%q in a \\u escape", c)
+			return 0
 		}
 		s.r++
 	}
-	return r, nil
+	return r
 }
 
 // number reads a number and returns it as it is written, valid until the next
 // call.
-func (s *scanner) number() ([]byte, error) {
+func (s *scanner) number() []byte {
 	s.scratch = s.scratch[:0]
 	take := func() { s.scratch = append(s.scratch, s.buf[s.r]); s.r++ }
 	// next is the byte at hand, 0 where the input ends.
-	next := func() (byte, error) {
-		for s.r >= len(s.buf) {
-			if err := s.more(); err == io.EOF {
-				return 0, nil
-			} else if err != nil {
-				return 0, err
-			}
+	next := func() byte {
+		if !s.fill() {
+			return 0
 		}
 		if len(s.scratch) > 4096 {
-			return 0, s.badJSON("a number of over 4096 digits")
+			s.badJSON("a number of over 4096 digits")
+			return 0
 		}
-		return s.buf[s.r], nil
+		return s.buf[s.r]
 	}
-	digitsHere := func() (n int, _ error) {
-		for ; ; n++ {
-			c, err := next()
-			if err != nil || c < '0' || c > '9' {
-				return n, err
-			}
+	digitsHere := func(zeroFirst bool) {
+		first := len(s.scratch)
+		for c := next(); '0' <= c && c <= '9'; c = next() {
 			take()
 		}
-	}
-	c, err := next()
-	if err != nil {
-		return nil, err
-	}
-	if c == '-' {
-		take()
-	}
-	first := len(s.scratch)
-	n, err := digitsHere()
-	if err != nil {
-		return nil, err
-	}
-	if n == 0 || n > 1 && s.scratch[first] == '0' {
-		return nil, s.badJSON("bad number")
-	}
-	if c, err = next(); err != nil {
-		return nil, err
-	}
-	if c == '.' {
-		take()
-		if n, err = digitsHere(); err != nil {
-			return nil, err
-		} else if n == 0 {
-			return nil, s.badJSON("bad number")
-		}
-		if c, err = next(); err != nil {
-			return nil, err
+		if n := len(s.scratch) - first; n == 0 || n > 1 && s.scratch[first] == '0' && !zeroFirst {
+			s.badJSON("bad number")
 		}
 	}
-	if c|0x20 == 'e' {
+	if next() == '-' {
 		take()
-		if c, err = next(); err != nil {
-			return nil, err
-		}
-		if c == '+' || c == '-' {
+	}
+	digitsHere(false)
+	if next() == '.' {
+		take()
+		digitsHere(true)
+	}
+	if next()|0x20 == 'e' {
+		take()
+		if c := next(); c == '+' || c == '-' {
 			take()
 		}
-		if n, err = digitsHere(); err != nil {
-			return nil, err
-		} else if n == 0 {
-			return nil, s.badJSON("bad number")
-		}
+		digitsHere(true)
 	}
-	return s.scratch, nil
+	return s.scratch
 }
 
 // skipValue reads over a value of any kind that lies depth levels down. It
 // keeps its own stack: the input must not choose how deep ours gets.
-func (s *scanner) skipValue(depth int) error {
+func (s *scanner) skipValue(depth int) {
 	var open []byte // what closes the arrays and objects we are in
 	key := false    // a name must come next
-	for {
-		c, err := s.space()
-		if err != nil {
-			return err
-		}
-		switch {
+	for s.err == nil {
+		switch c := s.space(); {
 		case key:
 			if c != '"' {
-				return s.badJSON("expected a name, found %q", c)
+				s.badJSON("expected a name, found %q", c)
 			}
-			if _, _, err := s.str(); err != nil {
-				return err
-			}
-			if err := s.want(':'); err != nil {
-				return err
-			}
+			s.str()
+			s.want(':')
 			key = false
 			continue
 		case c == '{' || c == '[':
 			if depth+len(open) > s.maxDepth {
-				return &fault{"index-depth", s.at(), fmt.Sprintf("index: more than %d levels deep", s.maxDepth)}
+				s.fail("index-depth", "more than %d levels deep", s.maxDepth)
+				return
 			}
 			s.r++
 			closing := c + 2 // ASCII: '{' '}' and '[' ']' are two apart
 			open = append(open, closing)
-			if c, err = s.space(); err != nil {
-				return err
-			}
-			if c != closing {
+			if s.space() != closing {
 				key = closing == '}'
 				continue
 			}
 			s.r++
 			open = open[:len(open)-1]
 		case c == '"':
-			if _, _, err := s.str(); err != nil {
-				return err
-			}
+			s.str()
 		case c == '-' || '0' <= c && c <= '9':
-			if _, err := s.number(); err != nil {
-				return err
-			}
+			s.number()
 		default:
-			if err := s.literal(c); err != nil {
-				return err
-			}
+			s.literal(c)
 		}
 		// After a value: close what closes, or go on with the next.
 		for len(open) > 0 {
 			closing := open[len(open)-1]
-			more, err := s.comma(closing)
-			if err != nil {
-				return err
-			}
-			if more {
-				if c, err = s.space(); err != nil {
-					return err
-				}
-				if c != closing {
+			if s.comma(closing) {
+				if s.space() != closing {
 					key = closing == '}'
 					break
 				}
@@ -280,27 +201,24 @@ func (s *scanner) skipValue(depth int) error {
 			open = open[:len(open)-1]
 		}
 		if len(open) == 0 {
-			return nil
+			return
 		}
 	}
 }
 
-func (s *scanner) literal(c byte) error {
+func (s *scanner) literal(c byte) {
 	for _, lit := range []string{"true", "false", "null"} {
 		if lit[0] != c {
 			continue
 		}
 		for i := range len(lit) {
-			got, err := s.peek()
-			if err != nil {
-				return err
-			}
-			if got != lit[i] {
-				return s.badJSON("%q in a literal", got)
+			if got := s.peek(); got != lit[i] {
+				s.badJSON("%q in a literal", got)
+				return
 			}
 			s.r++
 		}
-		return nil
+		return
 	}
-	return s.badJSON("expected a value, found %q", c)
+	s.badJSON("expected a value, found %q", c)
 }

@@ -43,7 +43,7 @@ func (b *rowBuffer) each(write func([]byte) error) error {
 		if _, err := b.file.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		block := make([]byte, writeBlock)
+		block := make([]byte, 128<<10)
 		for {
 			k, err := b.file.Read(block)
 			if k > 0 {

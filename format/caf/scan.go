@@ -68,6 +68,7 @@ type scanner struct {
 	digest   [digestLen]byte
 	keyFrom  int // where the current key begins in buf; moves with the buffer; -1 if none
 
+	err   error // the first thing that is wrong: from then on nothing is read
 	onRow func(*row) error
 	// salvage takes what can be taken: an index that breaks off or is damaged
 	// gives the rows that are whole. damaged counts the places skipped.
@@ -134,106 +135,101 @@ func (s *scanner) more() error {
 // at is the current offset in the object.
 func (s *scanner) at() int64 { return s.base + int64(s.r) }
 
-func (s *scanner) badJSON(format string, args ...any) error {
-	return &fault{"index-json", s.at(), "index: " + fmt.Sprintf(format, args...)}
+// fail says what is wrong with the index, unless something was before.
+func (s *scanner) fail(class, format string, args ...any) {
+	if s.err == nil {
+		s.err = &fault{class, s.at(), "index: " + fmt.Sprintf(format, args...)}
+	}
 }
 
-// peek returns the next byte without taking it.
-func (s *scanner) peek() (byte, error) {
-	for s.r >= len(s.buf) {
-		if err := s.more(); err != nil {
-			if err == io.EOF {
-				return 0, s.badJSON("it ends early")
-			}
-			return 0, err
+func (s *scanner) badJSON(format string, args ...any) { s.fail("index-json", format, args...) }
+
+// fill makes sure that there is a byte at hand. It says false at the end of the
+// input, and after whatever is wrong.
+func (s *scanner) fill() bool {
+	for s.err == nil && s.r >= len(s.buf) {
+		if err := s.more(); err == io.EOF {
+			return false
+		} else if err != nil {
+			s.err = err
 		}
 	}
-	return s.buf[s.r], nil
+	return s.err == nil
 }
+
+// peek returns the next byte without taking it, 0 after whatever is wrong.
+func (s *scanner) peek() byte {
+	if s.fill() {
+		return s.buf[s.r]
+	}
+	s.badJSON("it ends early")
+	return 0
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
 // space skips white space and returns the next byte without taking it.
-func (s *scanner) space() (byte, error) {
-	for {
-		c, err := s.peek()
-		if err != nil {
-			return 0, err
-		}
-		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			return c, nil
-		}
+func (s *scanner) space() byte {
+	c := s.peek()
+	for isSpace(c) {
 		s.r++
+		c = s.peek()
 	}
+	return c
 }
 
-func (s *scanner) want(c byte) error {
-	got, err := s.space()
-	if err != nil {
-		return err
-	}
-	if got != c {
-		return s.badJSON("expected %q, found %q", c, got)
+func (s *scanner) want(c byte) {
+	if got := s.space(); got != c {
+		s.badJSON("expected %q, found %q", c, got)
+		return
 	}
 	s.r++
-	return nil
 }
 
 // scan reads the whole index.
 func (s *scanner) scan() error {
-	c, err := s.space()
-	if err != nil {
-		return err
-	}
-	if c != '{' {
+	if s.space() != '{' {
 		// Is it JSON at all? The words differ: not JSON, or not our JSON.
-		if err := s.skipValue(1); err != nil {
-			return err
+		s.skipValue(1)
+		s.nothingMore()
+		if s.err == nil {
+			s.err = &fault{"index-shape", s.base, "index: expected an object"}
 		}
-		if err := s.nothingMore(); err != nil {
-			return err
-		}
-		return &fault{"index-shape", s.base, "index: expected an object"}
+		return s.err
 	}
 	seen := map[string]bool{}
-	err = s.object(func(key []byte) error {
+	s.object(func(key []byte) {
 		again := seen[string(key)]
 		if again {
 			s.duplicateKey()
 		} else if len(seen) < 1024 {
 			seen[string(key)] = true
 		}
-		return s.topMember(string(key), again)
+		s.topMember(string(key), again)
 	})
-	if err != nil {
-		return err
+	if s.err != nil {
+		return s.err
 	}
 	s.done = s.at()
 	if !s.salvage {
-		if err := s.nothingMore(); err != nil {
-			return err
-		}
+		s.nothingMore()
 	}
 	switch {
+	case s.err != nil:
 	case !s.top.hasFiles:
-		return &fault{"index-shape", s.base, `index: there is no "files"`}
+		s.err = &fault{"index-shape", s.base, `index: there is no "files"`}
 	case !s.top.hasVersion:
-		return &fault{"version", s.base, `index: there is no "format_version"`}
+		s.err = &fault{"version", s.base, `index: there is no "format_version"`}
 	}
-	return nil
+	return s.err
 }
 
 // nothingMore makes sure that only white space follows.
-func (s *scanner) nothingMore() error {
-	for {
-		if s.r >= len(s.buf) {
-			if err := s.more(); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			continue
-		}
-		if c := s.buf[s.r]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			return s.badJSON("%q after the object", c)
+func (s *scanner) nothingMore() {
+	for s.fill() {
+		if c := s.buf[s.r]; !isSpace(c) {
+			s.badJSON("%q after the object", c)
+			return
 		}
 		s.r++
 	}
@@ -248,55 +244,40 @@ func (s *scanner) duplicateKey() {
 
 // topMember reads the value of a member at the top. One that we do not know is
 // kept once, or it would come twice for ever.
-func (s *scanner) topMember(key string, again bool) error {
-	c, err := s.space()
-	if err != nil {
-		return err
-	}
-	switch key {
-	case "files":
-		if c != '{' {
-			return s.wrongShape(`"files"`, "an object")
-		}
+func (s *scanner) topMember(key string, again bool) {
+	c := s.space()
+	switch {
+	case key == "files" && c != '{':
+		s.wrongShape(`"files"`, "an object")
+	case key == "files":
 		s.top.hasFiles = true
 		s.keyFrom = -1
-		return s.files()
-	case "format_version":
-		if c != '"' {
-			return s.wrongShape(`"format_version"`, "a string")
+		s.files()
+	case key == "format_version" && c != '"':
+		s.wrongShape(`"format_version"`, "a string")
+	case key == "format_version":
+		if v, _ := s.str(); s.err == nil {
+			s.top.version, s.top.hasVersion = string(v), true
 		}
-		v, _, err := s.str()
-		if err != nil {
-			return err
-		}
-		s.top.version, s.top.hasVersion = string(v), true
-		return nil
-	case "writer":
+	case key == "writer" && c == '"':
 		// Not kept with what we do not know: who rewrites an archive is its writer.
-		if c != '"' {
-			return s.skipValue(2)
-		}
-		v, _, err := s.str()
-		if err == nil {
+		if v, _ := s.str(); s.err == nil {
 			s.top.writer = string(v)
 		}
-		return err
+	default:
+		if s.skipValue(2); s.err == nil && !again && key != "writer" {
+			s.top.extra = s.appendMember(s.top.extra)
+		}
 	}
-	if err := s.skipValue(2); err != nil || again {
-		return err
-	}
-	s.top.extra = s.appendMember(s.top.extra)
-	return nil
 }
 
 // wrongShape reads the value at hand, which is of the wrong kind. That it is no
 // JSON at all weighs more.
-func (s *scanner) wrongShape(what, want string) error {
+func (s *scanner) wrongShape(what, want string) {
 	at := s.at()
-	if err := s.skipValue(2); err != nil {
-		return err
+	if s.skipValue(2); s.err == nil {
+		s.err = &fault{"index-shape", at, fmt.Sprintf("index: %s is not %s", what, want)}
 	}
-	return &fault{"index-shape", at, fmt.Sprintf("index: %s is not %s", what, want)}
 }
 
 // looseComma matches trailing commas, and strings so that none is found there.
@@ -322,43 +303,32 @@ func (s *scanner) appendMember(to []byte) []byte {
 // object reads an object; member is called before each value and takes it.
 // While it runs, keyFrom tells where the member begins in buf, so that the
 // whole of it stays in the buffer.
-func (s *scanner) object(member func(key []byte) error) error {
-	if err := s.want('{'); err != nil {
-		return err
-	}
+func (s *scanner) object(member func(key []byte)) {
+	s.want('{')
 	outer := s.keyFrom
 	defer func() { s.keyFrom = outer }()
-	for first := true; ; first = false {
-		c, err := s.space()
-		if err != nil {
-			return err
-		}
+	for first := true; s.err == nil; first = false {
+		c := s.space()
 		if c == '}' {
 			if !first {
 				s.trailingComma()
 			}
 			s.r++
-			return nil
+			return
 		}
 		if c != '"' {
-			return s.badJSON("expected a name, found %q", c)
+			s.badJSON("expected a name, found %q", c)
 		}
 		if outer < 0 {
 			s.keyFrom = s.r
 		}
-		key, _, err := s.str()
-		if err != nil {
-			return err
-		}
+		key, _ := s.str()
 		key = bytes.Clone(key)
-		if err := s.want(':'); err != nil {
-			return err
+		if s.want(':'); s.err == nil {
+			member(key)
 		}
-		if err := member(key); err != nil {
-			return err
-		}
-		if more, err := s.comma('}'); err != nil || !more {
-			return err
+		if !s.comma('}') {
+			return
 		}
 		if outer < 0 {
 			s.keyFrom = -1
@@ -368,16 +338,14 @@ func (s *scanner) object(member func(key []byte) error) error {
 
 // comma takes the comma or the closing bracket after a value and says whether
 // more may follow.
-func (s *scanner) comma(closing byte) (more bool, _ error) {
-	c, err := s.space()
-	if err != nil {
-		return false, err
-	}
+func (s *scanner) comma(closing byte) (more bool) {
+	c := s.space()
 	if c != ',' && c != closing {
-		return false, s.badJSON("expected ',' or %q, found %q", closing, c)
+		s.badJSON("expected ',' or %q, found %q", closing, c)
+		return false
 	}
 	s.r++
-	return c == ',', nil
+	return c == ','
 }
 
 func (s *scanner) trailingComma() {
@@ -388,80 +356,62 @@ func (s *scanner) trailingComma() {
 }
 
 // files reads the rows.
-func (s *scanner) files() error {
-	if err := s.want('{'); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
+func (s *scanner) files() {
+	s.want('{')
+	for first := true; s.err == nil; first = false {
 		// The fast way, as long as it goes: row, comma, row, comma.
 		for s.fastRow() {
-			if err := s.onRow(&s.row); err != nil {
-				return err
-			}
-			if s.r < len(s.buf) && s.buf[s.r] == ',' && s.r+1 < len(s.buf) && s.buf[s.r+1] == '"' {
-				s.r++
-				first = false
-				continue
-			}
-			if more, err := s.comma('}'); err != nil {
-				if err := s.resync(err); err != nil {
-					return s.endOfSalvage(err)
-				}
-			} else if !more {
-				return nil
+			if s.err = s.onRow(&s.row); s.err != nil {
+				return
 			}
 			first = false
+			if s.r < len(s.buf) && s.buf[s.r] == ',' && s.r+1 < len(s.buf) && s.buf[s.r+1] == '"' {
+				s.r++
+			} else if !s.comma('}') && !s.resync() {
+				return
+			}
 		}
-		c, err := s.space()
-		if err != nil {
-			return s.endOfSalvage(err)
+		c := s.space()
+		if s.err != nil {
+			s.endOfSalvage()
+			return
 		}
 		if c == '}' {
 			if !first {
 				s.trailingComma()
 			}
 			s.r++
-			return nil
+			return
 		}
-		err = s.slowRow()
-		var more bool
-		if err == nil {
-			if err = s.onRow(&s.row); err != nil {
-				return err
+		if s.slowRow(); s.err == nil {
+			if s.err = s.onRow(&s.row); s.err != nil {
+				return
 			}
-			more, err = s.comma('}')
 		}
-		if err != nil {
-			if err := s.resync(err); err != nil {
-				return s.endOfSalvage(err)
-			}
-			continue
-		}
-		if !more {
-			return nil
+		if (s.err != nil || !s.comma('}')) && !s.resync() {
+			return
 		}
 	}
 }
 
 // endOfSalvage turns the end of a broken index into the end of its rows.
-func (s *scanner) endOfSalvage(err error) error {
-	f, ok := errors.AsType[*fault](err)
-	if !s.salvage || !ok {
-		return err
+func (s *scanner) endOfSalvage() {
+	if f, ok := errors.AsType[*fault](s.err); s.salvage && ok {
+		s.damaged = append(s.damaged, *f)
+		s.err = errSalvaged
 	}
-	s.damaged = append(s.damaged, *f)
-	return errSalvaged
 }
 
 // errSalvaged ends a scan that has taken what there was to take.
 var errSalvaged = errors.New("index breaks off")
 
 // resync goes on, in a salvage, at the next place that looks like a row. It
-// returns err if there is none, or why it could not look.
-func (s *scanner) resync(err error) error {
-	f, ok := errors.AsType[*fault](err)
+// says false if nothing is wrong, if there is no such place, or if it could not look.
+func (s *scanner) resync() bool {
+	f, ok := errors.AsType[*fault](s.err)
 	if !s.salvage || !ok || len(s.damaged) > 1<<16 {
-		return err
+		s.endOfSalvage()
+		return false
 	}
 	// The first damaged byte is not known better than: after the last row.
 	for {
@@ -471,137 +421,108 @@ func (s *scanner) resync(err error) error {
 				s.r += i + 2
 				s.keyFrom = -1
 				s.damaged = append(s.damaged, *f)
-				return nil
+				s.err = nil
+				return true
 			}
 			s.r = max(s.r, len(s.buf)-2)
 		}
 		s.keyFrom = -1
-		if e := s.more(); e == io.EOF {
-			return err
-		} else if e != nil {
-			return e
+		if err := s.more(); err != nil {
+			if err != io.EOF {
+				s.err = err
+			}
+			s.endOfSalvage()
+			return false
 		}
 	}
 }
 
 // slowRow reads a row of any shape.
-func (s *scanner) slowRow() error {
+func (s *scanner) slowRow() {
 	off := s.at()
-	if c, err := s.space(); err != nil {
-		return err
-	} else if c != '"' {
-		return s.badJSON("expected a name, found %q", c)
+	if c := s.space(); c != '"' {
+		s.badJSON("expected a name, found %q", c)
 	}
-	name, odd, err := s.str()
-	if err != nil {
-		return err
-	}
+	name, odd := s.str()
 	r := row{name: bytes.Clone(name), off: off, odd: odd | noStart | noEnd}
-	if err := s.want(':'); err != nil {
-		return err
-	}
-	c, err := s.space()
-	if err != nil {
-		return err
-	}
-	if c != '{' {
-		if err := s.skipValue(3); err != nil {
-			return err
-		}
+	s.want(':')
+	if s.space() != '{' {
+		s.skipValue(3)
 		r.odd = odd | notInteger
 		s.row = r
-		return nil
+		return
 	}
-	var hasDigest bool
-	err = s.object(func(key []byte) error {
+	offset := func(none oddity, to *int64) {
+		if r.odd&none == 0 {
+			s.duplicateKey()
+		}
+		r.odd &^= none
+		s.offset(&r, to)
+	}
+	s.object(func(key []byte) {
 		switch string(key) {
 		case "start_byte":
-			if r.odd&noStart == 0 {
-				s.duplicateKey()
-			}
-			r.odd &^= noStart
-			return s.offset(&r, &r.start)
+			offset(noStart, &r.start)
 		case "end_byte":
-			if r.odd&noEnd == 0 {
-				s.duplicateKey()
-			}
-			r.odd &^= noEnd
-			return s.offset(&r, &r.end)
+			offset(noEnd, &r.end)
 		case "blake3":
-			c, err := s.space()
-			if err != nil {
-				return err
+			var v []byte
+			if s.space() == '"' {
+				v, _ = s.str()
+			} else {
+				s.skipValue(4)
 			}
-			if c == '"' {
-				v, _, err := s.str()
-				if err != nil {
-					return err
+			if len(v) == 2*digestLen {
+				if _, err := hex.Decode(s.digest[:], v); err == nil {
+					r.digest = s.digest[:]
+					return
 				}
-				if len(v) == 2*digestLen {
-					if _, err := hex.Decode(s.digest[:], v); err == nil {
-						hasDigest = true
-						return nil
-					}
-				}
-			} else if err := s.skipValue(4); err != nil {
-				return err
 			}
 			r.odd |= badDigest
-			return nil
+		default:
+			if s.skipValue(4); s.err == nil {
+				r.extra = s.appendMember(r.extra)
+			}
 		}
-		if err := s.skipValue(4); err != nil {
-			return err
-		}
-		r.extra = s.appendMember(r.extra)
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if hasDigest {
-		r.digest = s.digest[:]
-	}
 	s.row = r
-	return nil
 }
 
 // offset reads the value of start_byte or end_byte. What is no integer spoils
 // the row, not the archive; a string spoils the archive, as in the reference.
-func (s *scanner) offset(r *row, to *int64) error {
-	c, err := s.space()
-	if err != nil {
-		return err
-	}
+func (s *scanner) offset(r *row, to *int64) {
+	c := s.space()
 	if c == '"' {
-		return s.wrongShape("an offset", "a number")
+		s.wrongShape("an offset", "a number")
+		return
 	}
 	if c != '-' && (c < '0' || c > '9') {
 		r.odd |= notInteger
-		return s.skipValue(4)
+		s.skipValue(4)
+		return
 	}
-	lit, err := s.number()
-	if err != nil {
-		return err
+	lit := s.number()
+	if s.err != nil {
+		return
 	}
 	neg := lit[0] == '-'
 	v := uint64(0)
 	for _, c := range bytes.TrimPrefix(lit, []byte("-")) {
 		if c < '0' || c > '9' {
 			r.odd |= notInteger
-			return nil
+			return
 		}
 		if v > (1<<63)/10 {
 			r.odd |= notInt64
-			return nil
+			return
 		}
 		if v = v*10 + uint64(c-'0'); v > 1<<63 || v == 1<<63 && !neg {
 			r.odd |= notInt64
-			return nil
+			return
 		}
 	}
 	*to = int64(v)
 	if neg {
 		*to = -int64(v)
 	}
-	return nil
 }

@@ -3,7 +3,6 @@ package caf
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"unsafe"
 
@@ -141,46 +140,15 @@ func byPlace(a, b record) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 }
 
-// shadow moves all but the last row of a name out of the way. Where names are
-// sorted, as the reference writes them, one look says that none comes twice.
+// shadow moves all but the last row of a name out of the way.
 func (t *table) shadow() {
-	sorted := true
-	for i := 1; i < len(t.rows); i++ {
-		if t.Name(i-1) >= t.Name(i) {
-			sorted = false
-			break
-		}
-	}
-	if sorted {
-		return
-	}
-	seed := maphash.MakeSeed()
-	size := 1
-	for size < len(t.rows)*2 {
-		size *= 2
-	}
-	slots := make([]uint32, size) // row+1 of the last of each name
-	dead := map[int]bool{}
-	for i := range t.rows {
-		name := t.Name(i)
-		for h := maphash.String(seed, name); ; h++ {
-			slot := &slots[h&uint64(size-1)]
-			if *slot != 0 && t.Name(int(*slot-1)) != name {
-				continue
-			}
-			if *slot != 0 {
-				dead[int(*slot-1)] = true
-			}
-			*slot = uint32(i + 1)
-			break
-		}
-	}
+	dead := format.Repeated(t)
 	if len(dead) == 0 {
 		return
 	}
 	t.pick(func(yield func(int) bool) {
 		for i := range t.rows {
-			if dead[i] {
+			if dead[uint32(i)] {
 				t.shadowed = append(t.shadowed, t.rows[i])
 			} else if !yield(i) {
 				return

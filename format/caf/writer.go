@@ -20,11 +20,9 @@ import (
 type archiveWriter struct {
 	name    string
 	out     store.Writer
-	buf     []byte // written, and not yet handed to out
-	pos     int64  // of the next content byte
-	end     int64  // of the last file's content
-	max     int64  // chunk: content that it should hold
-	whole   int64  // chunk: length of all of it
+	end     int64 // of the last file's content
+	max     int64 // chunk: content that it should hold
+	whole   int64 // chunk: length of all of it
 	plain   bool
 	extra   string // members at the top that we do not know
 	headLen int64
@@ -34,19 +32,17 @@ type archiveWriter struct {
 	entries  int64
 	names    nameSet
 	replaced map[string]bool // names not UTF-8, as other readers will see them
-	copyBuf  []byte
-	hasher   *blake3.Hasher
-	err      error // sticky: what is out there does not match the rows any more
-}
 
-const writeBlock = 128 << 10 // what was gathered is written while it is in a level-2 cache
+	format.Appender // of contents, and of the index behind them
+}
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
-	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, plain: o.NoDigests, buf: make([]byte, 0, writeBlock)}
+	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, plain: o.NoDigests,
+		Appender: format.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.scratch = o.Scratch
 	w.names.seed = maphash.MakeSeed()
 	for _, kv := range o.Carry {
@@ -73,15 +69,14 @@ func (e *LimitError) Error() string {
 }
 
 func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
-	if w.err != nil {
-		return w.err
+	if w.Err != nil {
+		return w.Err
 	}
 	if e.Kind != format.File {
 		return fmt.Errorf("%s: caf keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
-	digest := ""
-	if e.Digest.Algo == "blake3" && len(e.Digest.Sum) == digestLen && !w.plain {
-		digest = e.Digest.Sum
+	if len(e.Digest.Sum) != digestLen {
+		e.Digest = format.Digest{}
 	}
 	if err := w.room(e); err != nil {
 		return err
@@ -90,29 +85,24 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if err != nil {
 		return err
 	}
-	start := w.pos
-	sum, err := w.content(ctx, e, r, digest == "" && !w.plain)
+	start := w.Pos
+	digest, err := w.Content(ctx, e, r, w.plain)
 	if err != nil {
-		if w.err == nil {
-			w.takeBack(start)
+		// Where what is out cannot be taken back, the bytes stay as a gap, which the
+		// format allows; what must not happen is that later files are recorded at
+		// earlier places.
+		if w.Err == nil {
+			w.TakeBack(start)
 		}
 		return err
-	}
-	if d, ok := r.(format.Digester); ok && digest == "" && !w.plain {
-		if got, ok := d.ContentDigest(); ok && got.Algo == "blake3" {
-			sum = got.Sum
-		}
-	}
-	if digest == "" {
-		digest = sum
 	}
 	w.row = w.row[:0]
 	if w.entries > 0 {
 		w.row = append(w.row, ',')
 	}
-	w.row = appendRow(w.row, e.Name, start, w.pos, digest, e.Attr[extraAttr])
+	w.row = appendRow(w.row, e.Name, start, w.Pos, digest, e.Attr[extraAttr])
 	if err := w.rows.add(w.row); err != nil {
-		w.err = err
+		w.Err = err
 		return err
 	}
 	w.names.add(e.Name)
@@ -123,7 +113,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		w.replaced[seen] = true
 	}
 	w.entries++
-	w.end = w.pos
+	w.end = w.Pos
 	return nil
 }
 
@@ -133,21 +123,21 @@ func (w *archiveWriter) room(e format.Entry) error {
 	// The longest that this row can get: names of bytes that all need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]))
 	index := w.headLen + w.rows.n + rowLen + int64(len(tailOfIndex))
-	if w.max > 0 && w.whole > 0 && w.pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
+	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
 		// It is close: measure.
-		rowLen = int64(len(appendRow(nil, e.Name, w.pos, w.pos+e.Size, string(noDigest[:]), e.Attr[extraAttr]))) + 1
+		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr]))) + 1
 		index = w.headLen + w.rows.n + rowLen + int64(len(tailOfIndex))
 	}
-	whole := w.pos + e.Size + index + footerLen
+	whole := w.Pos + e.Size + index + footerLen
 	chunked := w.max > 0
 	switch {
-	case chunked && w.entries > 0 && (w.pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > format.DefaultMaxIndex):
+	case chunked && w.entries > 0 && (w.Pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > format.DefaultMaxIndex):
 		return format.ErrFull
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
 	case index > maxIndexLen:
-		w.err = fmt.Errorf("%s: the index would pass the 4 GiB that a caf footer can say: use chunks", w.name)
-		return w.err
+		w.Err = fmt.Errorf("%s: the index would pass the 4 GiB that a caf footer can say: use chunks", w.name)
+		return w.Err
 	}
 	return nil
 }
@@ -170,148 +160,41 @@ func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	return seen, nil
 }
 
-// content copies e's content, and hashes it on the way unless r can tell its
-// digest itself.
-func (w *archiveWriter) content(ctx context.Context, e format.Entry, r io.Reader, digest bool) (string, error) {
-	if s, ok := r.(*format.Section); ok && (!digest || s.Sum != nil) {
-		if s.N != e.Size {
-			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
-		}
-		err := w.section(ctx, s)
-		if err != nil || !digest {
-			return "", err
-		}
-		d, err := s.Sum()
-		return d.Sum, err
-	}
-	if _, ok := r.(format.Digester); ok {
-		digest = false
-	}
-	var sum hash.Hash
-	if digest {
-		if w.hasher == nil {
-			w.hasher = blake3.New()
-		}
-		w.hasher.Reset()
-		sum = w.hasher
-	}
-	if w.copyBuf == nil {
-		w.copyBuf = make([]byte, 64<<10)
-	}
-	if err := format.CopyContent(ctx, e, r, w.copyBuf, sum, w.write); err != nil {
-		return "", err
-	}
-	if !digest {
-		return "", nil
-	}
-	var d [digestLen]byte
-	w.hasher.Sum(d[:0])
-	return string(d[:]), nil
-}
-
-// write appends content. Small writes are gathered; a large one goes through.
-func (w *archiveWriter) write(p []byte) error {
-	w.pos += int64(len(p))
-	if len(w.buf)+len(p) > cap(w.buf) {
-		if err := w.flush(); err != nil {
-			return err
-		}
-		if len(p) >= cap(w.buf) {
-			if _, err := w.out.Write(p); err != nil {
-				w.err = err
-			}
-			return w.err
-		}
-	}
-	w.buf = append(w.buf, p...)
-	return nil
-}
-
-func (w *archiveWriter) flush() error {
-	if _, err := w.out.Write(w.buf); err != nil {
-		w.err = err
-	}
-	w.buf = w.buf[:0]
-	return w.err
-}
-
-// section copies content that lies in one piece elsewhere. Short pieces are
-// cheaper to read than to ask the system to copy.
-func (w *archiveWriter) section(ctx context.Context, s *format.Section) error {
-	if !s.Far && s.N <= int64(cap(w.buf)-len(w.buf)) {
-		k := len(w.buf)
-		w.buf = w.buf[:k+int(s.N)]
-		if err := s.Object.ReadAt(ctx, w.buf[k:], s.Off); err != nil {
-			w.buf = w.buf[:k]
-			return err
-		}
-		w.pos += s.N
-		return nil
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	if err := store.WriteRange(ctx, w.out, s.Object, s.Off, s.N); err != nil {
-		// How much arrived is not known: without a way back nothing may follow.
-		if rewind := w.out.Can().Rewind; rewind == nil || rewind(w.pos) != nil {
-			w.err = err
-		}
-		return err
-	}
-	w.pos += s.N
-	return nil
-}
-
-// takeBack forgets content from start on after its source failed. Where what is
-// out cannot be taken back, the bytes stay as a gap, which the format allows;
-// what must not happen is that later files are recorded at earlier places.
-func (w *archiveWriter) takeBack(start int64) {
-	out := w.pos - int64(len(w.buf)) // what has left the buffer
-	if start >= out {
-		w.buf = w.buf[:start-out]
-		w.pos = start
-		return
-	}
-	if rewind := w.out.Can().Rewind; rewind != nil && rewind(start) == nil {
-		w.buf, w.pos = w.buf[:0], start
-	}
-}
-
 func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
-	if w.err != nil {
-		return format.Summary{}, w.err
+	if w.Err != nil {
+		return format.Summary{}, w.Err
 	}
-	if w.pos == w.end+1 {
+	if w.Pos == w.end+1 {
 		// One byte that no file has, left by a source that broke off, would make
 		// ends look inclusive. Two cannot be mistaken.
-		if err := w.write([]byte{'\n'}); err != nil {
+		if err := w.Append([]byte{'\n'}); err != nil {
 			return format.Summary{}, err
 		}
 	}
-	content := w.pos
+	content := w.Pos
 	head := appendHead(nil, w.extra, w.plain)
-	err := w.write(head)
+	err := w.Append(head)
 	if err == nil {
-		err = w.rows.each(w.write)
+		err = w.rows.each(w.Append)
 	}
 	indexLen := int64(len(head)) + w.rows.n + int64(len(tailOfIndex))
 	if err == nil {
-		err = w.write(appendFooter([]byte(tailOfIndex), indexLen))
+		err = w.Append(appendFooter([]byte(tailOfIndex), indexLen))
 	}
 	if err == nil {
-		err = w.flush()
+		err = w.Flush()
 	}
 	if err != nil {
-		w.err = err
+		w.Err = err
 		return format.Summary{}, err
 	}
 	w.rows.close()
 	info, err := w.out.Commit(ctx)
 	if err != nil {
-		w.err = err
+		w.Err = err
 		return format.Summary{}, err
 	}
-	w.err = errors.New("archive is committed")
+	w.Err = errors.New("archive is committed")
 	return format.Summary{Entries: w.entries, Content: content, Stored: info.Size, Volumes: []string{w.name}}, nil
 }
 

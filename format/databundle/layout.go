@@ -157,15 +157,7 @@ var codes = map[string]format.Code{
 }
 
 // fault is a CorruptError in the making.
-func fault(class, volume string, off int64, msg string, args ...any) *format.CorruptError {
-	code, ok := codes[class]
-	if !ok {
-		panic("databundle: no code for " + class)
-	}
-	return &format.CorruptError{Format: "databundle", Problem: format.Problem{
-		Code: code, Class: class, Severity: format.Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
-	}}
-}
+var fault = format.Classes{Format: "databundle", Codes: codes}.Fault
 
 // of says which entry a fault is about.
 func of(e *format.CorruptError, name string) *format.CorruptError {

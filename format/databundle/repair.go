@@ -15,50 +15,12 @@ import (
 // for shards that have lost theirs. Records stay where they are.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	m := &mending{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}}
-	faults, indexFaults := 0, 0
-	note := func(p format.Problem) {
-		report(p)
-		if p.Severity == format.Error || p.Class == badCopy {
-			faults++
-			if strings.HasPrefix(p.Class, "index-") || p.Class == badConfig || p.Class == notABundle {
-				indexFaults++
-			}
-		}
-	}
-	a, err := load(ctx, st, name, o)
-	damage, damaged := errors.AsType[*format.CorruptError](err)
-	switch {
-	case damaged && damage.Code == format.Unsupported:
+	damage, err := m.inspect(ctx, st, name, o, report)
+	if err != nil {
 		return format.Plan{}, err
-	case damaged:
-		note(damage.Problem)
-		a = newBundle(st, name, o)
-	case err != nil:
-		return format.Plan{}, err
-	default:
-		v := &check{bundle: a, report: note, streams: map[uint64]*stream{}}
-		if err := v.run(ctx); err != nil {
-			a.close()
-			return format.Plan{}, err
-		}
 	}
-	m.bundle = a
-	defer a.close()
-	if damaged {
-		if ok, err := m.hasIndex(ctx); err != nil {
-			return format.Plan{}, err
-		} else if !ok {
-			return format.Plan{}, damage
-		}
-	}
-	m.reopen = func(ctx context.Context) (rows, error) {
-		if a.single {
-			return a.rows, nil
-		}
-		d, err := openDirectory(ctx, st, below(a.root, indexDir), sstable.Options{})
-		return d, err
-	}
-	if damaged || indexFaults > 0 {
+	defer m.close()
+	if damage != nil || m.indexFaults > 0 {
 		if err := m.recover(ctx, damage); err != nil {
 			return format.Plan{}, err
 		}
@@ -67,33 +29,21 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
-	if faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && !m.sums {
+	if m.faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && !m.sums {
 		return plan, nil
 	}
 	plan.Notes = append(plan.Notes, "the index is made again")
-	objects, err := a.objects(ctx)
+	objects, err := m.objects(ctx)
 	if err != nil {
 		return plan, err
 	}
-	for _, o := range objects {
-		switch {
-		case !o.isShard:
-			plan.Replaces = append(plan.Replaces, o.name)
-			plan.Drops = append(plan.Drops, o.name)
-		default:
-			empty, err := m.emptied(ctx, o.shard)
-			if err != nil {
-				return plan, err
-			}
-			if empty || m.headers[o.shard] {
-				plan.Replaces = append(plan.Replaces, o.name)
-			}
-		}
+	if err := m.replaced(ctx, &plan, objects); err != nil {
+		return plan, err
 	}
 	found := *m
 	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
-		again := newBundle(st, a.name, o)
-		again.cfg, again.single, again.ends = a.cfg, a.single, a.ends
+		again := newBundle(st, found.name, o)
+		again.cfg, again.single, again.ends = found.cfg, found.single, found.ends
 		x := found
 		x.bundle = again
 		defer again.close()
@@ -107,6 +57,69 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
+// inspect reads the bundle and checks it. Damage keeps it from being read, though
+// there are traces of an index.
+func (m *mending) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
+	note := func(p format.Problem) {
+		report(p)
+		if p.Severity == format.Error || p.Class == badCopy {
+			m.faults++
+			if strings.HasPrefix(p.Class, "index-") || p.Class == badConfig || p.Class == notABundle {
+				m.indexFaults++
+			}
+		}
+	}
+	m.bundle, err = load(ctx, st, name, o)
+	damage, damaged := errors.AsType[*format.CorruptError](err)
+	switch {
+	case damaged && damage.Code == format.Unsupported:
+		return nil, err
+	case damaged:
+		note(damage.Problem)
+		m.bundle = newBundle(st, name, o)
+		var ok bool
+		if ok, err = m.hasIndex(ctx); err == nil && !ok {
+			err = damage
+		}
+	case err == nil:
+		v := &check{bundle: m.bundle, report: note, streams: map[uint64]*stream{}}
+		err = v.run(ctx)
+	}
+	if err != nil {
+		if m.bundle != nil {
+			m.close()
+		}
+		return nil, err
+	}
+	a := m.bundle
+	m.reopen = func(ctx context.Context) (rows, error) {
+		if a.single {
+			return a.rows, nil
+		}
+		return openDirectory(ctx, st, below(a.root, indexDir), sstable.Options{})
+	}
+	return damage, nil
+}
+
+// replaced says which objects are written anew or left out.
+func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []object) error {
+	for _, o := range objects {
+		if !o.isShard {
+			plan.Replaces = append(plan.Replaces, o.name)
+			plan.Drops = append(plan.Drops, o.name)
+			continue
+		}
+		empty, err := m.emptied(ctx, o.shard)
+		if err != nil {
+			return err
+		}
+		if empty || m.headers[o.shard] {
+			plan.Replaces = append(plan.Replaces, o.name)
+		}
+	}
+	return nil
+}
+
 // newBundle is a bundle of which nothing was read.
 func newBundle(st store.Store, name string, o format.OpenOptions) *bundle {
 	a := &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}, release: func() {}}
@@ -116,24 +129,19 @@ func newBundle(st store.Store, name string, o format.OpenOptions) *bundle {
 // mending is a bundle as it should be.
 type mending struct {
 	*bundle
-	reopen  func(context.Context) (rows, error)
-	bad     map[int]bool // rows of files, by their number, that are left out
-	headers map[uint64]bool
-	places  map[uint64][]place // of shards whose rows were wrong, by what is stored
-	sums    bool               // empty files have checksums that those of nothing are not
-	rescue  bool               // rows are lost: what no file covers is worth keeping
-	notes   []string
-	lost    []string
+	reopen              func(context.Context) (rows, error)
+	faults, indexFaults int          // that were found
+	bad                 map[int]bool // rows of files, by their number, that are left out
+	headers             map[uint64]bool
+	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
+	sums                bool               // empty files have checksums that those of nothing are not
+	rescue              bool               // rows are lost: what no file covers is worth keeping
+	notes               []string
+	lost                []string
 }
 
-const mostSaid = 20 // files that are named one by one
-
 func (m *mending) lose(msg string, args ...any) {
-	if len(m.lost) < mostSaid {
-		m.lost = append(m.lost, fmt.Sprintf(msg, args...))
-	} else if len(m.lost) == mostSaid {
-		m.lost = append(m.lost, "and more")
-	}
+	format.Say(&m.lost, msg, args...)
 }
 
 func (m *mending) note(msg string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(msg, args...)) }
@@ -159,11 +167,11 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 			if err != nil {
 				return err
 			}
-			if err := m.copyShard(ctx, to, below(root, shardName(o.shard)), s.name, m.headerOf(o.shard)); err != nil {
+			if err := store.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
 				return err
 			}
 		case !inPlace:
-			if err := m.copyShard(ctx, to, below(root, shardName(o.shard)), o.name, nil); err != nil {
+			if err := store.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -173,7 +181,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 		if there[i] {
 			continue
 		}
-		if err := m.put(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
+		if err := store.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
 			return err
 		}
 	}
@@ -211,43 +219,4 @@ func (m *mending) emptied(ctx context.Context, i uint64) (bool, error) {
 		return c.Class != shardMissing, nil
 	}
 	return false, err
-}
-
-func (m *mending) put(ctx context.Context, to store.Store, name string, b []byte) (err error) {
-	w, err := store.Create(ctx, to, name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Abort()) }()
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
-}
-
-// copyShard copies a shard, with another header if there is one.
-func (m *mending) copyShard(ctx context.Context, to store.Store, name, from string, head []byte) (err error) {
-	o, err := m.st.Open(ctx, from)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
-	w, err := store.Create(ctx, to, name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Abort()) }()
-	if _, err := w.Write(head); err != nil {
-		return err
-	}
-	if err := store.WriteRange(ctx, w, o, int64(len(head)), info.Size-int64(len(head))); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
 }

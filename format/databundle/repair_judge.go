@@ -140,7 +140,7 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 			continue
 		}
 		o.bad = append(o.bad, n)
-		if len(o.lost) <= mostSaid {
+		if len(o.lost) <= format.MostSaid {
 			o.lost = append(o.lost, lostFile{n, format.Escape(e.Name) + ": " + why})
 		}
 	}

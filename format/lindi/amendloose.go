@@ -114,16 +114,8 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 			return 0, nil, err
 		}
 	}
-	out, err := store.Create(ctx, m.stage, m.a.objectName())
-	if err != nil {
-		return 0, nil, err
-	}
 	text := m.set.appendText(nil)
-	if _, err = out.Write(text); err == nil {
-		_, err = out.Commit(ctx)
-	}
-	if err != nil {
-		out.Abort()
+	if err := store.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
 		return 0, nil, err
 	}
 	if err := m.stage.Publish(ctx); err != nil {

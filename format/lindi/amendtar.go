@@ -343,7 +343,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	w := &appender{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
 	if t.buf == nil {
-		t.buf = make([]byte, 0, writeBlock)
+		t.buf = make([]byte, 0, 128<<10)
 		t.copyBuf = make([]byte, 64<<10)
 		t.hasher = blake3.New()
 	}

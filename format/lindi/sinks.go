@@ -63,39 +63,25 @@ func (s *dirSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 
 // putObject writes content as an object of its own.
 func putObject(ctx context.Context, st store.Store, name string, e format.Entry, r io.Reader, buf []byte) error {
-	out, err := store.Create(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	if sec, ok := r.(*format.Section); ok && sec.N == e.Size {
-		if err = store.WriteRange(ctx, out, sec.Object, sec.Off, sec.N); err == nil && sec.Sum != nil {
+	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
+		sec, ok := r.(*format.Section)
+		if !ok || sec.N != e.Size {
+			return format.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
+				_, err := out.Write(p)
+				return err
+			})
+		}
+		err := store.WriteRange(ctx, out, sec.Object, sec.Off, sec.N)
+		if err == nil && sec.Sum != nil {
 			_, err = sec.Sum()
 		}
-	} else {
-		err = format.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
-			_, err := out.Write(p)
-			return err
-		})
-	}
-	if err == nil {
-		_, err = out.Commit(ctx)
-	}
-	if err != nil {
-		out.Abort()
-	}
+		return err
+	})
 	return err
 }
 
 func (s *dirSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
-	out, err := store.Create(ctx, s.st, s.name+"/"+rfsName)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer out.Abort()
-	if _, err := out.Write(rfs); err != nil {
-		return 0, nil, err
-	}
-	if _, err := out.Commit(ctx); err != nil {
+	if err := store.WriteBytes(ctx, s.st, s.name+"/"+rfsName, rfs); err != nil {
 		return 0, nil, err
 	}
 	return s.stored + int64(len(rfs)), append(s.volumes, s.name+"/"+rfsName), nil

@@ -31,16 +31,12 @@ type tarSink struct {
 
 	indexRoom, rfsRoom int64 // left in front
 
-	pos    int64 // of the next header, from the beginning of the tar or of wait
-	rows   []row
-	sums   []string // digests of the rows, "" for none
-	buf    []byte
-	gather []byte // written, and not yet handed on
-	hasher *blake3.Hasher
-	err    error // sticky: what is out there does not match the rows any more
-}
+	rows []row
+	sums []string // digests of the rows, "" for none
+	head []byte
 
-const writeBlock = 128 << 10
+	format.Appender // to out, or to what waits
+}
 
 // Room for what can be estimated of a text before it is known.
 const (
@@ -54,15 +50,18 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 	if err != nil {
 		return nil, err
 	}
-	t := &tarSink{name: name, out: out, plain: o.NoDigests, buf: make([]byte, 64<<10), gather: make([]byte, 0, writeBlock)}
-	limit := out.Can().PatchLimit
-	t.patch = out.Can().Patch
+	t := &tarSink{name: name, out: out, plain: o.NoDigests,
+		Appender: format.Appender{Out: out, Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}}
+	can := out.Can()
+	limit := can.PatchLimit
+	t.patch = can.Patch
 	if limit < frontLen {
 		t.patch = nil
 		if t.wait, err = o.Scratch(); err != nil {
 			out.Abort()
 			return nil, err
 		}
+		t.Out = t.wait
 		return t, nil
 	}
 	t.estimate(o.Manifest, o.Carry, in)
@@ -119,72 +118,42 @@ func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input)
 	t.indexRoom, t.rfsRoom = padded(min(index, most)), padded(min(rfs, most))
 }
 
-// write appends bytes to the tar, or to what waits.
-func (t *tarSink) write(p []byte) error {
-	t.pos += int64(len(p))
-	if len(t.gather)+len(p) > cap(t.gather) {
-		if err := t.flush(); err != nil {
-			return err
-		}
-		if len(p) >= cap(t.gather) {
-			return t.hand(p)
-		}
-	}
-	t.gather = append(t.gather, p...)
-	return nil
-}
-
-func (t *tarSink) hand(p []byte) error {
-	var w io.Writer = t.out
-	if t.wait != nil {
-		w = t.wait
-	}
-	if _, err := w.Write(p); err != nil {
-		t.err = err
-	}
-	return t.err
-}
-
-func (t *tarSink) flush() error {
-	if len(t.gather) == 0 {
-		return t.err
-	}
-	err := t.hand(t.gather)
-	t.gather = t.gather[:0]
-	return err
-}
-
 var zeroBlock [64 << 10]byte
 
 func (t *tarSink) zeros(n int64) error {
-	for n > 0 && t.err == nil {
+	for n > 0 && t.Err == nil {
 		k := min(n, int64(len(zeroBlock)))
-		if err := t.write(zeroBlock[:k]); err != nil {
+		if err := t.Append(zeroBlock[:k]); err != nil {
 			return err
 		}
 		n -= k
 	}
-	return t.err
+	return t.Err
 }
 
 func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
-	if t.err != nil {
-		return "", t.err
+	if t.Err != nil {
+		return "", t.Err
 	}
 	if e.Size > maxSize {
 		return "", format.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
-	start := t.pos
-	if err := t.write(appendHeader(t.buf[:0], name, e.Size)); err != nil {
+	start := t.Pos
+	t.head = appendHeader(t.head[:0], name, e.Size)
+	if err := t.Append(t.head); err != nil {
 		return "", err
 	}
-	sum, err := t.content(ctx, e, r)
+	if len(e.Digest.Sum) != digestLen {
+		e.Digest = format.Digest{}
+	}
+	sum, err := t.Content(ctx, e, r, t.plain)
 	if err == nil {
 		err = t.zeros(padded(e.Size) - e.Size)
 	}
 	if err != nil {
-		if t.err == nil {
-			t.takeBack(start, err)
+		// A tar has no room for what cannot be taken back.
+		if t.Err == nil && !t.TakeBack(start) {
+			t.Err = fmt.Errorf("%s: a member failed halfway, and this store cannot take it back: %w", t.name, err)
 		}
 		return "", err
 	}
@@ -193,102 +162,10 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 	return sum, nil
 }
 
-// content copies content and returns its digest.
-func (t *tarSink) content(ctx context.Context, e format.Entry, r io.Reader) (string, error) {
-	known := ""
-	if e.Digest.Algo == digestAlgo && len(e.Digest.Sum) == digestLen && !t.plain {
-		known = e.Digest.Sum
-	}
-	if s, ok := r.(*format.Section); ok && (t.plain || known != "" || s.Sum != nil) {
-		if s.N != e.Size {
-			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
-		}
-		if err := t.section(ctx, s); err != nil || t.plain || known != "" {
-			return known, err
-		}
-		d, err := s.Sum()
-		return d.Sum, err
-	}
-	d, itself := r.(format.Digester)
-	var sum hash.Hash
-	if known == "" && !t.plain && !itself {
-		if t.hasher == nil {
-			t.hasher = blake3.New()
-		}
-		t.hasher.Reset()
-		sum = t.hasher
-	}
-	if err := format.CopyContent(ctx, e, r, t.buf, sum, t.write); err != nil || t.plain {
-		return "", err
-	}
-	switch {
-	case sum != nil:
-		known = string(t.hasher.Sum(nil))
-	case itself:
-		if got, ok := d.ContentDigest(); ok && got.Algo == digestAlgo {
-			known = got.Sum
-		}
-	}
-	return known, nil
-}
-
-// section copies content that lies in one piece elsewhere. Short pieces are
-// cheaper to read than to ask the system to copy.
-func (t *tarSink) section(ctx context.Context, s *format.Section) error {
-	if !s.Far && s.N <= int64(cap(t.gather)-len(t.gather)) {
-		k := len(t.gather)
-		t.gather = t.gather[:k+int(s.N)]
-		if err := s.Object.ReadAt(ctx, t.gather[k:], s.Off); err != nil {
-			t.gather = t.gather[:k]
-			return err
-		}
-		t.pos += s.N
-		return nil
-	}
-	if t.wait != nil {
-		return format.CopyContent(ctx, format.Entry{Size: s.N}, s, t.buf, nil, t.write)
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if err := store.WriteRange(ctx, t.out, s.Object, s.Off, s.N); err != nil {
-		if rewind := t.out.Can().Rewind; rewind == nil || rewind(t.pos) != nil {
-			t.err = err // how much arrived is not known
-		}
-		return err
-	}
-	t.pos += s.N
-	return nil
-}
-
-// takeBack forgets a member whose source failed. A tar has no room for what
-// cannot be taken back: without a way the archive is spoiled.
-func (t *tarSink) takeBack(start int64, cause error) {
-	out := t.pos - int64(len(t.gather))
-	if start >= out {
-		t.gather = t.gather[:start-out]
-		t.pos = start
-		return
-	}
-	t.gather = t.gather[:0]
-	if t.wait != nil {
-		if _, err := t.wait.Seek(start, io.SeekStart); err != nil {
-			t.err = err
-		}
-		t.pos = start
-		return
-	}
-	if rewind := t.out.Can().Rewind; rewind != nil && rewind(start) == nil {
-		t.pos = start
-		return
-	}
-	t.err = fmt.Errorf("%s: a member failed halfway, and this store cannot take it back: %w", t.name, cause)
-}
-
 // finish writes lindi.json, the index, the entry and the end.
 func (t *tarSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
-	if t.err != nil {
-		return 0, nil, t.err
+	if t.Err != nil {
+		return 0, nil, t.Err
 	}
 	var err error
 	if t.wait != nil {
@@ -298,15 +175,15 @@ func (t *tarSink) finish(ctx context.Context, rfs []byte) (int64, []string, erro
 	}
 	if err == nil {
 		if err = t.zeros(terminatorLen); err == nil {
-			err = t.flush()
+			err = t.Flush()
 		}
 	}
 	if err != nil {
-		t.err = err
+		t.Err = err
 		return 0, nil, err
 	}
 	info, err := t.out.Commit(ctx)
-	if t.err = err; err != nil {
+	if t.Err = err; err != nil {
 		return 0, nil, err
 	}
 	return info.Size, []string{t.name}, nil
@@ -367,7 +244,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		p := entryBlocks(f, len(index), len(rfs))
 		p = append(p, jsonMember(indexName, index, f.indexRoom)...)
 		p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 		return t.patch(ctx, p, 0)
@@ -377,7 +254,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 	if n := t.frontRoom(); n > 0 {
 		unused = appendHeader(nil, trashName(rfsName, tag(n)), n-blockLen)
 	}
-	f = front{indexAt: t.pos}
+	f = front{indexAt: t.Pos}
 	f.indexRoom = padded(int64(len(index)) + 64*3) // places are longer behind
 	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, padded(int64(len(rfs))+1)
 	index = t.indexText(f, 0)
@@ -386,13 +263,13 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		f.rfsAt = f.indexAt + blockLen + f.indexRoom
 		index = t.indexText(f, 0)
 	}
-	if err := t.write(jsonMember(indexName, index, f.indexRoom)); err != nil {
+	if err := t.Append(jsonMember(indexName, index, f.indexRoom)); err != nil {
 		return err
 	}
-	if err := t.write(jsonMember(rfsName, rfs, f.rfsRoom)); err != nil {
+	if err := t.Append(jsonMember(rfsName, rfs, f.rfsRoom)); err != nil {
 		return err
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	return t.patch(ctx, append(entryBlocks(f, len(index), len(rfs)), unused...), 0)
@@ -400,10 +277,10 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 
 // finishWaiting writes the front, and behind it what waited.
 func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	n := t.pos
+	n := t.Pos
 	f := front{indexAt: frontLen}
 	// As if all lay as far behind as a tar can be long.
 	f.indexRoom = padded(int64(len(t.indexText(front{math.MaxInt64 / 2, 0, math.MaxInt64 / 2, 0}, 1<<50))))
@@ -414,28 +291,15 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	p = append(p, jsonMember(indexName, index, f.indexRoom)...)
 	p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
 	wait := t.wait
-	t.wait = nil
+	t.wait, t.Out = nil, t.out
 	defer wait.Close()
-	if err := t.write(p); err != nil {
+	if err := t.Append(p); err != nil {
 		return err
 	}
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	for n > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		b := t.buf[:min(n, int64(len(t.buf)))]
-		if _, err := io.ReadFull(wait, b); err != nil {
-			return err
-		}
-		if err := t.write(b); err != nil {
-			return err
-		}
-		n -= int64(len(b))
-	}
-	return nil
+	return format.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(wait, n), make([]byte, 64<<10), nil, t.Append)
 }
 
 func (t *tarSink) abort() error {
@@ -446,4 +310,4 @@ func (t *tarSink) abort() error {
 	return t.out.Abort()
 }
 
-func (t *tarSink) broken() error { return t.err }
+func (t *tarSink) broken() error { return t.Err }

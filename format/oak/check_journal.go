@@ -82,15 +82,7 @@ func (s *Store) backupName() (string, error) {
 }
 
 func (s *Store) writeFile(ctx context.Context, name string, write func(store.Writer) error) error {
-	w, err := store.Create(ctx, s.r.st, s.r.list.Path(name))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if err := write(w); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
+	_, err := store.Write(ctx, s.r.st, s.r.list.Path(name), write)
 	return err
 }
 

@@ -192,14 +192,5 @@ func (c *Cleanup) log(ctx context.Context) error {
 	if bytes.Equal(log, old) {
 		return nil
 	}
-	w, err := store.Create(ctx, r.st, r.list.Path(repo.GCLog))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(log); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
+	return store.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
 }

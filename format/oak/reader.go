@@ -124,7 +124,7 @@ func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry
 		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
 	}
 	if !t.holds(x) {
-		p := r.fault(outOfBounds, t.path, x.Pos, "%d bytes are said to be at %d, and the file ends at %d", x.Len, x.Pos, t.size).Problem
+		p := fault(outOfBounds, t.path, x.Pos, "%d bytes are said to be at %d, and the file ends at %d", x.Len, x.Pos, t.size).Problem
 		p.Entry, p.HasEntry = e.Name, true
 		e.Fault = &p
 	}
@@ -396,7 +396,7 @@ func (r *repository) about() []format.Problem {
 	all := slices.Clone(r.notes)
 	for _, t := range slices.Backward(r.tars) {
 		if t.none != nil {
-			c := r.fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
+			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
 			c.Severity = format.Warning
 			all = append(all, c.Problem)
 		}

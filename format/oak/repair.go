@@ -80,8 +80,6 @@ type number struct {
 // stays reports whether a letter is right as it is.
 func (n *number) stays(l repo.Tar) bool { return n.Action == rescue.Nothing && l.Name == n.name }
 
-const mostSaid = 20 // segments that are named one by one
-
 func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(format.Problem)) error {
 	n := number{letters: slices.Clone(letters)}
 	slices.Reverse(n.letters)
@@ -154,7 +152,7 @@ func (m *mending) copies(not int) func(context.Context, tarfile.ID) iter.Seq2[re
 
 // event tells what a survey came by.
 func (m *mending) event(e rescue.Event, report func(format.Problem)) {
-	c := m.r.fault(tarFault, m.r.list.Path(path.Base(e.Object)), e.Off, "%s", e.What)
+	c := fault(tarFault, m.r.list.Path(path.Base(e.Object)), e.Off, "%s", e.What)
 	if e.HasSegment {
 		c.Entry, c.HasEntry = path.Base(e.Object)+"/"+e.Segment.String(), true
 	}
@@ -163,11 +161,7 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	}
 	report(c.Problem)
 	if e.Kind == rescue.SegmentLost || e.Kind == rescue.LeftOut {
-		if len(m.lost) < mostSaid {
-			m.lost = append(m.lost, fmt.Sprintf("%s: segment %s: %s", e.Object, e.Segment, e.What))
-		} else if len(m.lost) == mostSaid {
-			m.lost = append(m.lost, "and more")
-		}
+		format.Say(&m.lost, "%s: segment %s: %s", e.Object, e.Segment, e.What)
 	}
 }
 
@@ -289,34 +283,25 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 		if inPlace && !torn {
 			continue
 		}
-		end := ""
+		end := []byte{}
 		if torn {
-			end = "\n"
+			end = []byte{'\n'}
 		}
-		if err := m.copyFile(ctx, to, dir.Path(f.Name), again.list.Path(f.Name), end); err != nil {
+		if err := store.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
 			return err
 		}
 	}
 	if !m.manifest {
 		return nil
 	}
-	w, err := store.Create(ctx, to, dir.Path(repo.Manifest))
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write([]byte(repo.NewManifest)); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
+	return store.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
 // buildNumber writes the tar of a number.
 func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {
-		if err := m.copyFile(ctx, to, out, base, ""); err != nil {
+		if err := store.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -330,7 +315,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 			if err != nil {
 				return err
 			}
-			if err := m.copyFile(ctx, to, backup, from, ""); err != nil {
+			if err := store.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -366,30 +351,4 @@ func (m *mending) backupName(ctx context.Context, tar string) (string, error) {
 			return "", err
 		}
 	}
-}
-
-// copyFile copies an object, with something behind it.
-func (m *mending) copyFile(ctx context.Context, to store.Store, name, from, end string) error {
-	o, err := m.r.st.Open(ctx, from)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
-	w, err := store.Create(ctx, to, name)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if err := store.WriteRange(ctx, w, o, 0, info.Size); err != nil {
-		return err
-	}
-	if _, err := w.Write([]byte(end)); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
 }

@@ -3,7 +3,6 @@ package oak
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -108,7 +107,7 @@ func openSegments(ctx context.Context, st store.Store, name string, o format.Ope
 		if err := r.missing(ctx, dir); err != nil {
 			return nil, err
 		}
-		return nil, r.fault(notAStore, name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
+		return nil, fault(notAStore, name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
 	}
 	return r, r.openTars(ctx)
 }
@@ -192,7 +191,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) error {
 		t.size = t.file.Size()
 		if r.held += int64(t.file.Index().Len()) * 33; r.held > r.limits.Index {
 			t.obj.Close()
-			return r.fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
+			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
 		r.tars = append(r.tars, t)
 		for _, w := range without {
@@ -230,7 +229,7 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 			e.Generation = h.Generation
 		}
 		if r.held += scannedLen; r.held > r.limits.Index {
-			return r.fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
+			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
 		t.found = append(t.found, e)
 	}
@@ -349,23 +348,21 @@ var codes = map[string]format.Code{
 	tarFault:    format.BadIndex,
 	noIndex:     format.MissingIndex,
 	outOfBounds: format.OutOfBounds,
+
+	noRoot:         format.Dangling,
+	missingSegment: format.Dangling,
+	badRecord:      format.BadData,
+	treeLimit:      format.Limit,
+	externalBlob:   format.Dangling,
 }
 
 // fault is a CorruptError in the making.
-func (r *repository) fault(class, volume string, off int64, msg string, args ...any) *format.CorruptError {
-	code, ok := codes[class]
-	if !ok {
-		panic("oak: no code for " + class)
-	}
-	return &format.CorruptError{Format: "oak", Problem: format.Problem{
-		Code: code, Class: class, Severity: format.Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
-	}}
-}
+var fault = format.Classes{Format: "oak", Codes: codes}.Fault
 
 // storeFault makes a CorruptError of an error that says what is wrong with a tar.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
-		c := r.fault(tarFault, e.Object, e.Offset, "%s", e.What)
+		c := fault(tarFault, e.Object, e.Offset, "%s", e.What)
 		c.Err = e.Err
 		return c
 	}

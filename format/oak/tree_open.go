@@ -185,19 +185,9 @@ const (
 	externalBlob   = "external-blob" // content that is in a data store
 )
 
-var treeCodes = map[string]format.Code{
-	noRoot:         format.Dangling,
-	missingSegment: format.Dangling,
-	badRecord:      format.BadData,
-	treeLimit:      format.Limit,
-	externalBlob:   format.Dangling,
-}
-
 // treeFault is a CorruptError about a place in a segment.
 func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
-	c := &format.CorruptError{Format: "oak", Problem: format.Problem{
-		Code: treeCodes[class], Class: class, Severity: format.Error, Volume: r.list.Dir, Off: -1, Message: fmt.Sprintf(msg, args...),
-	}}
+	c := fault(class, r.list.Dir, -1, msg, args...)
 	if tar, e, ok := r.locate(id); ok {
 		c.Volume = tar.path
 		c.Off = e.Pos + max(off, 0)

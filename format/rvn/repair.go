@@ -27,7 +27,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer a.obj.Close()
-	m := &mending{a: a, names: map[string]bool{}, plain: map[string]bool{}}
+	m := &mending{a: a, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
 	wrong := 0
 	err = a.check(ctx, func(p format.Problem) {
 		if p.Severity > format.Note && mends(p) {
@@ -65,6 +65,7 @@ type mending struct {
 	keep    []kept          // in the order of their contents
 	names   map[string]bool // taken
 	plain   map[string]bool // paths of what is no directory
+	dirs    map[string]bool // and of directories
 	notes   []string
 	lost    []string
 	rewrite bool // the contents too
@@ -85,25 +86,15 @@ const lostFound = "lost+found"
 // be the same.
 const mendLevel = "better"
 
-const maxSaid = 20 // files that are named one by one
-
 func (m *mending) lose(msg string, args ...any) {
-	if len(m.lost) < maxSaid {
-		m.lost = append(m.lost, fmt.Sprintf(msg, args...))
-	} else if len(m.lost) == maxSaid {
-		m.lost = append(m.lost, "and more")
-	}
+	format.Say(&m.lost, msg, args...)
 }
 
 func (m *mending) note(msg string, args ...any) {
-	if len(m.notes) < maxSaid {
-		m.notes = append(m.notes, fmt.Sprintf(msg, args...))
-	} else if len(m.notes) == maxSaid {
-		m.notes = append(m.notes, "and more")
-	}
+	format.Say(&m.notes, msg, args...)
 }
 
-// gather decides about each record.
+// gather decides about each record: what is there, and then the hard links to it.
 func (m *mending) gather(ctx context.Context) error {
 	x := m.a.index
 	if names := m.realign(); names != "" {
@@ -113,66 +104,91 @@ func (m *mending) gather(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Paths that are safe and come once keep their names; the rest is found new
-	// ones, so that none takes a name from another.
-	dirs := map[string]bool{}
-	for i := range x.Len() {
-		if x.lost[i] != 0 || format.NameFault(x.Name(i)) != "" {
-			continue
-		}
-		if x.rec(i).kind() == typeDir {
-			dirs[x.Name(i)] = true
-		} else {
-			m.plain[x.Name(i)] = true
-		}
-	}
+	m.reserve()
 	var links []kept
 	gone := map[string]bool{}
 	for i := range x.Len() {
-		r, e := x.rec(i), x.Entry(i)
+		e := x.Entry(i)
 		e.Fault = nil
 		if e.ModTime.Unix() < 0 {
 			e.ModTime = time.Time{}
 		}
-		if row, ok := m.a.byName.Find(e.Name); e.Kind == format.Dir && m.names[e.Name] && dirs[e.Name] || ok && row != i && e.Kind == format.Dir {
-			continue // the same directory again
-		}
-		switch {
-		case r.kind() >= typeCount:
-			m.lose("%s: it is of type %d, which there is not", format.Escape(e.Name), r.kind())
-			continue
-		case r.kind() == typeFile && !whole.ok(i):
-			m.lose("%s: %s", format.Escape(e.Name), whole.why(i))
-			m.rewrite = m.rewrite || r.size() > 0
-			gone[e.Name] = true
-			continue
-		case r.kind() == typeSymlink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 || x.lost[i] == linkRange):
-			m.lose("%s: a symbolic link whose target is not there", format.Escape(e.Name))
-			continue
-		case e.Kind == format.Dir && (x.lost[i] != 0 || format.NameFault(e.Name) != ""):
-			m.note("directory %s has no place; what is in it is in %s", format.Escape(e.Name), lostFound)
+		if m.sameDir(i, e) || m.unusable(i, e) {
 			continue
 		}
 		k := kept{e: e, rec: i}
-		if e.Kind == format.HardLink {
+		switch {
+		case e.Kind == format.HardLink:
 			links = append(links, k)
 			continue
-		}
-		if e.Kind == format.File {
+		case x.rec(i).kind() == typeFile && !whole.ok(i):
+			m.lose("%s: %s", format.Escape(e.Name), whole.why(i))
+			m.rewrite = m.rewrite || x.rec(i).size() > 0
+			gone[e.Name] = true
+			continue
+		case e.Kind == format.File:
 			k.digest = whole.digest(i)
 		}
-		m.place(&k, dirs)
-		m.keep = append(m.keep, k)
+		m.keepIt(k)
 	}
-	files := map[string]*kept{}
-	for i := range m.keep {
-		if m.keep[i].e.Kind == format.File {
-			files[m.keep[i].e.Name] = &m.keep[i]
+	m.gatherLinks(links, gone)
+	return nil
+}
+
+// reserve lets paths that are safe and come once keep their names; the rest is found
+// new ones, so that none takes a name from another.
+func (m *mending) reserve() {
+	x := m.a.index
+	for i := range x.Len() {
+		name := x.Name(i)
+		switch {
+		case x.lost[i] != 0 || format.NameFault(name) != "":
+		case x.rec(i).kind() == typeDir:
+			m.dirs[name] = true
+		default:
+			m.plain[name] = true
+		}
+	}
+}
+
+// sameDir reports whether a record is a directory again.
+func (m *mending) sameDir(i int, e format.Entry) bool {
+	row, ok := m.a.byName.Find(e.Name)
+	return e.Kind == format.Dir && (m.names[e.Name] && m.dirs[e.Name] || ok && row != i)
+}
+
+// unusable reports whether nothing can become of a record, and says why.
+func (m *mending) unusable(i int, e format.Entry) bool {
+	x, r := m.a.index, m.a.index.rec(i)
+	switch {
+	case r.kind() >= typeCount:
+		m.lose("%s: it is of type %d, which there is not", format.Escape(e.Name), r.kind())
+	case r.kind() == typeSymlink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 || x.lost[i] == linkRange):
+		m.lose("%s: a symbolic link whose target is not there", format.Escape(e.Name))
+	case e.Kind == format.Dir && (x.lost[i] != 0 || format.NameFault(e.Name) != ""):
+		m.note("directory %s has no place; what is in it is in %s", format.Escape(e.Name), lostFound)
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *mending) keepIt(k kept) {
+	m.place(&k)
+	m.keep = append(m.keep, k)
+}
+
+// gatherLinks keeps the links to files that are kept.
+func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
+	files := map[string]string{} // digests
+	for _, k := range m.keep {
+		if k.e.Kind == format.File {
+			files[k.e.Name] = k.digest
 		}
 	}
 	for _, k := range links {
-		first, ok := files[k.e.Link]
-		if !ok || x.lost[k.rec] == linkRange {
+		digest, ok := files[k.e.Link]
+		if !ok || m.a.index.lost[k.rec] == linkRange {
 			why := "is not there"
 			if gone[k.e.Link] {
 				why = "is lost"
@@ -180,21 +196,19 @@ func (m *mending) gather(ctx context.Context) error {
 			m.lose("%s: a hard link to %s, which %s", format.Escape(k.e.Name), format.Escape(k.e.Link), why)
 			continue
 		}
-		k.digest = first.digest
-		m.place(&k, dirs)
-		m.keep = append(m.keep, k)
+		k.digest = digest
+		m.keepIt(k)
 	}
-	return nil
 }
 
 // place finds a name for what has none, or one that is not safe or taken.
-func (m *mending) place(k *kept, dirs map[string]bool) {
+func (m *mending) place(k *kept) {
 	x := m.a.index
 	name := k.e.Name
-	ok := x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !dirs[name]) &&
+	ok := x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
 		len(name)-strings.LastIndexByte(name, '/')-1 == x.rec(k.rec).nameLen()
 	for dir := path.Dir(name); ok && dir != "."; dir = path.Dir(dir) {
-		ok = dirs[dir] || !m.plain[dir]
+		ok = m.dirs[dir] || !m.plain[dir]
 	}
 	if !ok {
 		m.found++
@@ -203,7 +217,7 @@ func (m *mending) place(k *kept, dirs map[string]bool) {
 	}
 	m.names[k.e.Name] = true
 	if k.e.Kind == format.Dir {
-		dirs[k.e.Name] = true
+		m.dirs[k.e.Name] = true
 	}
 }
 

@@ -3,6 +3,7 @@ package rvn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -72,92 +73,137 @@ func (a *archive) checkMetadata(report func(format.Problem)) {
 	}
 }
 
+// recordRules are what a record must be like by itself for all readers.
+var recordRules = []struct {
+	code   format.Code
+	class  string
+	broken func(*index, record) bool
+	says   func(*index, record) string
+}{
+	{format.OutOfBounds, "owner", func(x *index, r record) bool { _, ok := person(x.owners, r.owner()); return !ok },
+		func(x *index, r record) string {
+			return fmt.Sprintf("owner %d of %d: xrvn fails there", r.owner(), len(x.owners)/blockLen)
+		}},
+	{format.OutOfBounds, "group", func(x *index, r record) bool { _, ok := person(x.groups, r.group()); return !ok },
+		func(x *index, r record) string {
+			return fmt.Sprintf("group %d of %d: xrvn fails there", r.group(), len(x.groups)/blockLen)
+		}},
+	{format.BadIndex, "mode", func(_ *index, r record) bool { return r.mode() > 0o7777 },
+		func(_ *index, r record) string {
+			return fmt.Sprintf("mode %o has bits that no mode has: xrvn fails there", r.mode())
+		}},
+	{format.BadIndex, "time", func(_ *index, r record) bool { return r.nanos() >= 1e9 },
+		func(_ *index, r record) string {
+			return fmt.Sprintf("%d nanoseconds are over a second: left out", r.nanos())
+		}},
+	{format.BadIndex, "time", func(_ *index, r record) bool { return int64(r.seconds()) < 0 || int64(r.seconds()) >= farTime },
+		func(_ *index, r record) string {
+			return fmt.Sprintf("a time of %d seconds: xrvn fails there", r.seconds())
+		}},
+	{format.BadIndex, "size", func(_ *index, r record) bool {
+		return r.kind() != typeFile && r.kind() < typeCount && r.sizeField() != 0
+	}, func(_ *index, r record) string {
+		return fmt.Sprintf("a %s with a size of %d: it has no content", kinds[r.kind()], r.sizeField())
+	}},
+	{format.Unsupported, "size-word", func(_ *index, r record) bool { return r.kind() == typeFile && uint32(r.sizeField()) >= 1<<31 },
+		func(_ *index, r record) string {
+			return fmt.Sprintf("xrvn fails on sizes like %d, whose lower word is 2 GiB and more", r.sizeField())
+		}},
+}
+
+// A recordCheck goes through the records in their order.
+type recordCheck struct {
+	a      *archive
+	x      *index
+	report func(format.Problem)
+	dirs   int            // directories so far
+	firsts map[string]int // files that links lead to, by name, as far as they have come
+}
+
 // checkRecords reports records that the reference reads otherwise than they
 // were meant, or not at all.
 func (a *archive) checkRecords(ctx context.Context, report func(format.Problem)) error {
-	x := a.index
-	ids := 0
-	tell := func(i int, code format.Code, class string, sev format.Severity, msg string, args ...any) {
-		p := a.problem(code, class, sev, -1, msg, args...)
-		p.Entry, p.HasEntry = x.Name(i), true
-		report(p)
-	}
-	firsts := map[string]int{} // files that links lead to, by name, as far as they have come
-	for i := range x.Len() {
-		if r := x.rec(i); r.kind() == typeHardLink {
-			firsts[x.link(i)] = -1
+	c := &recordCheck{a: a, x: a.index, report: report, firsts: map[string]int{}}
+	for i := range c.x.Len() {
+		if c.x.rec(i).kind() == typeHardLink {
+			c.firsts[c.x.link(i)] = -1
 		}
 	}
-	for i := range x.Len() {
+	for i := range c.x.Len() {
 		if i&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r := x.rec(i)
-		if p := x.fault(i, r); p != nil {
+		r := c.x.rec(i)
+		if p := c.x.fault(i, r); p != nil {
 			report(*p)
-		} else if x.late[i] {
-			tell(i, format.BadIndex, "parent-later", format.Warning, "it comes before the directory that it is in: xrvn fails there")
+		} else if c.x.late[i] {
+			c.tell(i, format.BadIndex, "parent-later", format.Warning, "it comes before the directory that it is in: xrvn fails there")
 		}
-		if r.dirID() > 0 {
-			ids++
-		}
-		switch isDir := r.kind() == typeDir; {
-		case !isDir && r.dirID() > 0:
-			tell(i, format.BadIndex, "dir-id", format.Warning, "it is no directory and has directory number %d", r.dirID())
-		case isDir && r.dirID() == 0:
-			tell(i, format.BadIndex, "dir-id", format.Warning, "it is a directory without a number: nothing can be in it")
-		case isDir && r.dirID() != ids:
-			tell(i, format.BadIndex, "dir-id", format.Warning, "directory %d has number %d", ids, r.dirID())
-		}
-		if _, ok := person(x.owners, r.owner()); !ok {
-			tell(i, format.OutOfBounds, "owner", format.Warning, "owner %d of %d: xrvn fails there", r.owner(), len(x.owners)/blockLen)
-		}
-		if _, ok := person(x.groups, r.group()); !ok {
-			tell(i, format.OutOfBounds, "group", format.Warning, "group %d of %d: xrvn fails there", r.group(), len(x.groups)/blockLen)
-		}
-		if r.mode() > 0o7777 {
-			tell(i, format.BadIndex, "mode", format.Warning, "mode %o has bits that no mode has: xrvn fails there", r.mode())
-		}
-		if r.nanos() >= 1e9 {
-			tell(i, format.BadIndex, "time", format.Warning, "%d nanoseconds are over a second: left out", r.nanos())
-		}
-		if s := int64(r.seconds()); s < 0 || s >= farTime {
-			tell(i, format.BadIndex, "time", format.Warning, "a time of %d seconds: xrvn fails there", r.seconds())
-		}
-		if r.kind() != typeFile && r.kind() < typeCount && r.sizeField() != 0 {
-			tell(i, format.BadIndex, "size", format.Warning, "a %s with a size of %d: it has no content", kinds[r.kind()], r.sizeField())
-		}
-		if r.kind() == typeFile && uint32(r.sizeField()) >= 1<<31 {
-			tell(i, format.Unsupported, "size-word", format.Warning, "xrvn fails on sizes like %d, whose lower word is 2 GiB and more", r.sizeField())
-		}
-		name := x.Name(i)
-		if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
-			tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", format.NameAdvice(class))
-		} else if own := name[strings.LastIndexByte(name, '/')+1:]; x.lost[i] == 0 && len(own) != r.nameLen() {
-			tell(i, format.UnsafePath, "name-slash", format.Warning, "its name has a slash, which no name has")
-		}
-		if row, ok := a.byName.Find(name); ok && row != i {
-			tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
-		} else if above := a.fileAbove(name); above != "" {
-			tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
-		}
-		switch r.kind() {
-		case typeFile:
-			if _, wanted := firsts[name]; wanted {
-				firsts[name] = i
+		c.dirNumber(i, r)
+		for _, rule := range recordRules {
+			if rule.broken(c.x, r) {
+				c.tell(i, rule.code, rule.class, format.Warning, "%s", rule.says(c.x, r))
 			}
-			if !r.hasDigest() {
-				tell(i, format.BadChecksum, "no-digest", format.Warning, "it has no digest")
-			}
-		case typeSymlink:
-			if r.linkLen() == 0 {
-				tell(i, format.BadIndex, "link-empty", format.Error, "a symbolic link to nothing: no system makes one")
-			}
-		case typeHardLink:
-			a.checkLink(i, firsts, tell)
 		}
+		c.name(i, r)
+		c.content(i, r)
 	}
 	return nil
+}
+
+func (c *recordCheck) tell(i int, code format.Code, class string, sev format.Severity, msg string, args ...any) {
+	p := c.a.problem(code, class, sev, -1, msg, args...)
+	p.Entry, p.HasEntry = c.x.Name(i), true
+	c.report(p)
+}
+
+// dirNumber checks that directories are numbered as they come.
+func (c *recordCheck) dirNumber(i int, r record) {
+	if r.dirID() > 0 {
+		c.dirs++
+	}
+	switch isDir := r.kind() == typeDir; {
+	case !isDir && r.dirID() > 0:
+		c.tell(i, format.BadIndex, "dir-id", format.Warning, "it is no directory and has directory number %d", r.dirID())
+	case isDir && r.dirID() == 0:
+		c.tell(i, format.BadIndex, "dir-id", format.Warning, "it is a directory without a number: nothing can be in it")
+	case isDir && r.dirID() != c.dirs:
+		c.tell(i, format.BadIndex, "dir-id", format.Warning, "directory %d has number %d", c.dirs, r.dirID())
+	}
+}
+
+// name checks that a path can be extracted, and comes once.
+func (c *recordCheck) name(i int, r record) {
+	x, name := c.x, c.x.Name(i)
+	if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
+		c.tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", format.NameAdvice(class))
+	} else if own := name[strings.LastIndexByte(name, '/')+1:]; x.lost[i] == 0 && len(own) != r.nameLen() {
+		c.tell(i, format.UnsafePath, "name-slash", format.Warning, "its name has a slash, which no name has")
+	}
+	if row, ok := c.a.byName.Find(name); ok && row != i {
+		c.tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
+	} else if above := c.a.fileAbove(name); above != "" {
+		c.tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
+	}
+}
+
+// content checks what there is of a file's, or where a link leads.
+func (c *recordCheck) content(i int, r record) {
+	switch r.kind() {
+	case typeFile:
+		if _, wanted := c.firsts[c.x.Name(i)]; wanted {
+			c.firsts[c.x.Name(i)] = i
+		}
+		if !r.hasDigest() {
+			c.tell(i, format.BadChecksum, "no-digest", format.Warning, "it has no digest")
+		}
+	case typeSymlink:
+		if r.linkLen() == 0 {
+			c.tell(i, format.BadIndex, "link-empty", format.Error, "a symbolic link to nothing: no system makes one")
+		}
+	case typeHardLink:
+		c.link(i)
+	}
 }
 
 // fileAbove finds what is no directory above name.
@@ -168,11 +214,11 @@ func (a *archive) fileAbove(name string) string {
 	return a.byName.FileAbove(name)
 }
 
-func (a *archive) checkLink(i int, firsts map[string]int, tell func(int, format.Code, string, format.Severity, string, ...any)) {
-	x := a.index
+func (c *recordCheck) link(i int) {
+	x, tell := c.x, c.tell
 	to := x.link(i)
-	first := firsts[to]
-	row, ok := a.byName.Find(to)
+	first := c.firsts[to]
+	row, ok := c.a.byName.Find(to)
 	switch {
 	case !ok:
 		tell(i, format.Dangling, "hardlink", format.Error, "a hard link to %q, which there is not", format.Escape(to))
@@ -197,9 +243,6 @@ func (a *archive) checkNames(report func(format.Problem)) {
 	}
 	if rest := x.links[x.linksUsed:]; len(rest) >= blockLen || !zeros(rest) {
 		report(a.problem(format.BadIndex, "links-surplus", format.Error, namesOff, "%d bytes of link targets belong to no link", len(rest)-trailingZeros(rest)))
-	}
-	if n := x.Len(); n > 0 && int64(x.rec(n-1).dirID()) > 1<<16-1 {
-		return
 	}
 }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 )
 
@@ -16,11 +17,7 @@ const (
 )
 
 func (s Severity) String() string {
-	names := [...]string{"", "note", "warning", "error"}
-	if s > 0 && int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("Severity(%d)", uint8(s))
+	return segment.Word("Severity", s, "", "note", "warning", "error")
 }
 
 // Class is the kind of a problem.

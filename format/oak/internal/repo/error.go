@@ -1,6 +1,10 @@
 package repo
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/holdall/holdall/format/oak/internal/segment"
+)
 
 // Class is the kind of a thing that is wrong.
 type Class uint8
@@ -14,11 +18,7 @@ const (
 )
 
 func (c Class) String() string {
-	names := [...]string{"", "line", "manifest", "too-new", "no-head", "limit"}
-	if c > 0 && int(c) < len(names) {
-		return names[c]
-	}
-	return fmt.Sprintf("Class(%d)", uint8(c))
+	return segment.Word("Class", c, "", "line", "manifest", "too-new", "no-head", "limit")
 }
 
 // An Error says where a file breaks its format, and how. Errors of the store are

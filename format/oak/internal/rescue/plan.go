@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -53,11 +54,7 @@ const (
 )
 
 func (p Proof) String() string {
-	names := [...]string{"lost", "foreign", "doubtful", "mended", "stray", "proven"}
-	if int(p) < len(names) {
-		return names[p]
-	}
-	return fmt.Sprintf("Proof(%d)", uint8(p))
+	return segment.Word("Proof", p, "lost", "foreign", "doubtful", "mended", "stray", "proven")
 }
 
 // A Segment is one of the new tar, and where its bytes are now.
@@ -94,11 +91,7 @@ const (
 )
 
 func (a Action) String() string {
-	names := [...]string{"nothing", "tail", "rewrite", "leave"}
-	if int(a) < len(names) {
-		return names[a]
-	}
-	return fmt.Sprintf("Action(%d)", uint8(a))
+	return segment.Word("Action", a, "nothing", "tail", "rewrite", "leave")
 }
 
 // A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
@@ -175,11 +168,7 @@ const (
 )
 
 func (k Kind) String() string {
-	names := [...]string{"", "damage", "lost", "left out", "in doubt", "bit turned", "other copy", "binaries lost"}
-	if k > 0 && int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy", "binaries lost")
 }
 
 func (e Event) String() string {

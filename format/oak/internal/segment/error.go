@@ -16,16 +16,15 @@ const (
 	Limit                    // more than may be believed or held in memory
 )
 
-func (c Class) String() string {
-	switch c {
-	case Missing:
-		return "missing"
-	case Corrupt:
-		return "corrupt"
-	case Limit:
-		return "limit"
+func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit") }
+
+// Word is what a value of an enumeration is called: names has one for each, and
+// nothing for those that mean nothing.
+func Word[T ~uint8](of string, v T, names ...string) string {
+	if int(v) < len(names) && names[v] != "" {
+		return names[v]
 	}
-	return fmt.Sprintf("Class(%d)", uint8(c))
+	return fmt.Sprintf("%s(%d)", of, uint8(v))
 }
 
 // An Error says which record breaks the format, where, and how.

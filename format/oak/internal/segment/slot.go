@@ -81,121 +81,158 @@ type extent struct {
 // extent reads how long a record is and where it has record ids. Records that do
 // not say how long they are reach as far as end, in the segment. The slots are
 // appended to buf.
-func (rec Record) extent(end int, buf []slot) (e extent, err error) {
-	e.exact, e.slots = true, buf
-	room := max(0, min(end-rec.pos, len(rec.data)))
-	one := func(off int, r role, want typeSet) { e.slots = append(e.slots, slot{off, r, -1, want}) }
-	nth := func(off int, r role, i int, want typeSet) { e.slots = append(e.slots, slot{off, r, i, want}) }
-	switch rec.typ {
-	case Leaf, Branch:
-		if err = rec.need(0, 4, "map"); err != nil {
-			return e, err
+func (rec Record) extent(end int, buf []slot) (extent, error) {
+	if rec.typ >= types {
+		return extent{exact: true, slots: buf}, rec.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(rec.typ))
+	}
+	x := measure{Record: rec, room: max(0, min(end-rec.pos, len(rec.data))), extent: extent{exact: true, slots: buf}}
+	err := measures[rec.typ](&x)
+	if err == nil && x.len > len(rec.data) && !x.loose {
+		err = rec.need(0, x.len, rec.typ.String())
+	}
+	return x.extent, err
+}
+
+// A measure finds the extent of a record.
+type measure struct {
+	Record
+	extent
+	room  int  // bytes up to the next record
+	loose bool // it may be longer than that
+}
+
+// measures says for each type how.
+var measures = [types]func(*measure) error{
+	Leaf: (*measure).ofMap, Branch: (*measure).ofMap, Bucket: (*measure).ofBucket, ListRecord: (*measure).ofList,
+	ValueRecord: (*measure).ofValue, BlobID: (*measure).ofValue, TemplateRecord: (*measure).ofTemplate, NodeRecord: (*measure).ofNode,
+	Block: func(x *measure) error {
+		x.len, x.exact = 1, false
+		return nil
+	},
+}
+
+func (x *measure) one(off int, r role, want typeSet) { x.nth(off, r, -1, want) }
+
+func (x *measure) nth(off int, r role, i int, want typeSet) {
+	x.slots = append(x.slots, slot{off, r, i, want})
+}
+
+func (x *measure) ofMap() error {
+	if err := x.need(0, 4, "map"); err != nil {
+		return err
+	}
+	if x.u32(0) == diffHead {
+		err := x.expect(Branch, Branch)
+		if err == nil {
+			err = x.need(0, diffLen, "map diff")
 		}
-		if rec.u32(0) == diffHead {
-			if err = rec.expect(Branch, Branch); err == nil {
-				err = rec.need(0, diffLen, "map diff")
-			}
-			e.len = diffLen
-			one(8, keyRole, anyString)
-			one(8+recordIDLen, valueRole, anyNode)
-			one(8+2*recordIDLen, baseRole, anyMap)
-			return e, err
-		}
-		m, err := rec.mapRecord()
-		if err != nil {
-			return e, err
-		}
-		if m.branch() != (rec.typ == Branch) {
-			return e, rec.errorf(Corrupt, 0, "map: expected a size and level of a %s, found %d and %d", rec.typ, m.size, m.level)
-		}
-		if m.branch() {
-			n := bits.OnesCount32(m.bitmap)
-			e.len = branchHead + recordIDLen*n
-			for i := range n {
-				nth(branchHead+recordIDLen*i, bucketRole, i, anyMap)
-			}
-			return e, nil
-		}
-		e.len = leafHead + (4+pairLen)*m.size
-		if e.len > room {
-			return e, nil // it overlaps what is next; its ids may be anything
-		}
-		for i := range m.size {
-			off := leafHead + 4*m.size + pairLen*i
-			nth(off, keyRole, i, anyString)
-			nth(off+recordIDLen, valueRole, i, anyNode)
-		}
-	case Bucket:
-		// Fewer than two were no bucket; what is behind the last id is padding.
-		n := min(room/recordIDLen, bucketIDs)
-		if n < 2 {
-			return e, rec.errorf(Corrupt, 0, "bucket: expected room for 2 ids, found %d bytes", room)
-		}
-		e.len, e.exact = recordIDLen*n, room-recordIDLen*n < alignment
+		x.len, x.loose = diffLen, true
+		x.one(8, keyRole, anyString)
+		x.one(8+recordIDLen, valueRole, anyNode)
+		x.one(8+2*recordIDLen, baseRole, anyMap)
+		return err
+	}
+	m, err := x.mapRecord()
+	if err != nil {
+		return err
+	}
+	if m.branch() != (x.typ == Branch) {
+		return x.errorf(Corrupt, 0, "map: expected a size and level of a %s, found %d and %d", x.typ, m.size, m.level)
+	}
+	if m.branch() {
+		n := bits.OnesCount32(m.bitmap)
+		x.len, x.loose = branchHead+recordIDLen*n, true
 		for i := range n {
-			nth(recordIDLen*i, elementRole, i, anyElement)
+			x.nth(branchHead+recordIDLen*i, bucketRole, i, anyMap)
 		}
-	case ListRecord:
-		if err = rec.need(0, 4, "list"); err != nil {
-			return e, err
-		}
-		n := rec.u32(0)
-		if n > maxList {
-			return e, rec.errorf(Corrupt, 0, "list: expected at most %d elements, found %d", maxList, n)
-		}
-		if e.len = 4; n > 0 {
-			e.len += recordIDLen
-			one(4, elementRole, anyValues)
-		}
-	case ValueRecord, BlobID:
-		h, err := rec.valueHead()
-		switch {
-		case err != nil:
-			return e, err
-		case h.kind == Long:
-			e.len = longHeadLen
-			one(h.off, blocksRole, anyBlocks)
-		case h.kind == ExternalLong:
-			e.len = h.off + recordIDLen
-			one(h.off, blobIDRole, anyString)
-		default:
-			e.len = h.off + int(h.n)
-		}
-	case Block:
-		e.len, e.exact = 1, false
-	case TemplateRecord:
-		h, err := rec.templateHead()
-		if err != nil {
-			return e, err
-		}
-		e.len = h.len
-		if h.head&hasPrimary != 0 {
-			one(4, primaryRole, anyString)
-		}
-		for i := range h.mixins {
-			nth(h.mixinsAt+recordIDLen*i, mixinRole, i, anyString)
-		}
-		if h.rule == OneChild {
-			one(h.childAt, childNameRole, anyString)
-		}
-		if h.properties > 0 {
-			one(h.namesAt, namesRole, anyNames)
-		}
-	case NodeRecord:
-		// Which of the last two there are, the template knows.
-		if err = rec.need(0, nodeChildAt, "node"); err != nil {
-			return e, err
-		}
-		e.len, e.exact = nodeChildAt, false
-		one(0, stableRole, anyStable)
-		one(nodeTemplateAt, templateRole, anyTemplate)
+		return nil
+	}
+	if x.len = leafHead + (4+pairLen)*m.size; x.len > x.room {
+		x.loose = true // it overlaps what is next; its ids may be anything
+		return nil
+	}
+	for i := range m.size {
+		off := leafHead + 4*m.size + pairLen*i
+		x.nth(off, keyRole, i, anyString)
+		x.nth(off+recordIDLen, valueRole, i, anyNode)
+	}
+	return nil
+}
+
+func (x *measure) ofBucket() error {
+	// Fewer than two were no bucket; what is behind the last id is padding.
+	n := min(x.room/recordIDLen, bucketIDs)
+	if n < 2 {
+		return x.errorf(Corrupt, 0, "bucket: expected room for 2 ids, found %d bytes", x.room)
+	}
+	x.len, x.exact = recordIDLen*n, x.room-recordIDLen*n < alignment
+	for i := range n {
+		x.nth(recordIDLen*i, elementRole, i, anyElement)
+	}
+	return nil
+}
+
+func (x *measure) ofList() error {
+	if err := x.need(0, 4, "list"); err != nil {
+		return err
+	}
+	n := x.u32(0)
+	if n > maxList {
+		return x.errorf(Corrupt, 0, "list: expected at most %d elements, found %d", maxList, n)
+	}
+	if x.len = 4; n > 0 {
+		x.len += recordIDLen
+		x.one(4, elementRole, anyValues)
+	}
+	return nil
+}
+
+func (x *measure) ofValue() error {
+	h, err := x.valueHead()
+	switch {
+	case err != nil:
+		return err
+	case h.kind == Long:
+		x.len = longHeadLen
+		x.one(h.off, blocksRole, anyBlocks)
+	case h.kind == ExternalLong:
+		x.len = h.off + recordIDLen
+		x.one(h.off, blobIDRole, anyString)
 	default:
-		return e, rec.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(rec.typ))
+		x.len = h.off + int(h.n)
 	}
-	if e.len > len(rec.data) {
-		return e, rec.need(0, e.len, rec.typ.String())
+	return nil
+}
+
+func (x *measure) ofTemplate() error {
+	h, err := x.templateHead()
+	if err != nil {
+		return err
 	}
-	return e, nil
+	x.len = h.len
+	if h.head&hasPrimary != 0 {
+		x.one(4, primaryRole, anyString)
+	}
+	for i := range h.mixins {
+		x.nth(h.mixinsAt+recordIDLen*i, mixinRole, i, anyString)
+	}
+	if h.rule == OneChild {
+		x.one(h.childAt, childNameRole, anyString)
+	}
+	if h.properties > 0 {
+		x.one(h.namesAt, namesRole, anyNames)
+	}
+	return nil
+}
+
+func (x *measure) ofNode() error {
+	if err := x.need(0, nodeChildAt, "node"); err != nil {
+		return err
+	}
+	x.len, x.exact = nodeChildAt, false // which of the last two ids there are, the template knows
+	x.one(0, stableRole, anyStable)
+	x.one(nodeTemplateAt, templateRole, anyTemplate)
+	return nil
 }
 
 // nodeSlots adds what a node has by its template.

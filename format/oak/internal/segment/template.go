@@ -62,17 +62,7 @@ const (
 	ManyChildren
 )
 
-func (c ChildRule) String() string {
-	switch c {
-	case NoChild:
-		return "none"
-	case OneChild:
-		return "one"
-	case ManyChildren:
-		return "many"
-	}
-	return fmt.Sprintf("ChildRule(%d)", uint8(c))
-}
+func (c ChildRule) String() string { return Word("ChildRule", c, "none", "one", "many") }
 
 // A Template is what nodes of one shape share.
 type Template struct {

@@ -19,19 +19,7 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case Small:
-		return "small"
-	case Medium:
-		return "medium"
-	case Long:
-		return "long"
-	case External:
-		return "external"
-	case ExternalLong:
-		return "external, long id"
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return Word("Kind", k, "", "small", "medium", "long", "external", "external, long id")
 }
 
 const (

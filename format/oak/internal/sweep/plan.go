@@ -1,8 +1,7 @@
 package sweep
 
 import (
-	"fmt"
-
+	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -66,11 +65,7 @@ const (
 )
 
 func (a Action) String() string {
-	names := [...]string{"", "keep", "keep-garbage", "keep-last-letter", "keep-damaged", "rewrite", "drop"}
-	if a > 0 && int(a) < len(names) {
-		return names[a]
-	}
-	return fmt.Sprintf("Action(%d)", uint8(a))
+	return segment.Word("Action", a, "", "keep", "keep-garbage", "keep-last-letter", "keep-damaged", "rewrite", "drop")
 }
 
 // A Plan is what is garbage in a store, and what becomes of its tars.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/holdall/holdall/format/oak/internal/segment"
 )
 
 // Class is the kind of a thing that is wrong.
@@ -25,11 +27,7 @@ const (
 )
 
 func (c Class) String() string {
-	names := [...]string{"", "header", "checksum", "segment", "index", "graph", "binaries", "padding", "truncated", "bounds", "overlap", "gap", "limit"}
-	if c > 0 && int(c) < len(names) {
-		return names[c]
-	}
-	return fmt.Sprintf("Class(%d)", uint8(c))
+	return segment.Word("Class", c, "", "header", "checksum", "segment", "index", "graph", "binaries", "padding", "truncated", "bounds", "overlap", "gap", "limit")
 }
 
 // An Error says where a tar breaks the format, and how. Errors of the store are
@@ -81,12 +79,8 @@ const (
 )
 
 func (r Reason) String() string {
-	names := [...]string{"", "length-not-blocks", "too-short", "too-long", "unknown-magic", "no-entries", "size-too-small", "size-not-blocks",
-		"count-too-large", "wrong-checksum", "wrong-order", "negative-position", "position-not-at-a-block", "no-length"}
-	if r > 0 && int(r) < len(names) {
-		return names[r]
-	}
-	return fmt.Sprintf("Reason(%d)", uint8(r))
+	return segment.Word("Reason", r, "", "length-not-blocks", "too-short", "too-long", "unknown-magic", "no-entries", "size-too-small", "size-not-blocks",
+		"count-too-large", "wrong-checksum", "wrong-order", "negative-position", "position-not-at-a-block", "no-length")
 }
 
 // NoIndex says that a tar has no index that Oak would take. It is what a tar is
