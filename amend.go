@@ -23,9 +23,6 @@ type Amendment struct {
 	name string
 }
 
-// Amended says what a Commit changed.
-type Amended = format.Amended
-
 // Amend opens the archive at an address for changes: of its entries as
 // OpenOptions.View shows them.
 func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {

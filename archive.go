@@ -24,10 +24,7 @@ import (
 type (
 	Entry   = format.Entry
 	Extent  = format.Extent
-	Region  = format.Region
 	Problem = format.Problem
-	Plan    = format.Plan
-	About   = format.About
 	Digest  = format.Digest
 )
 
@@ -301,12 +298,12 @@ func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error]
 }
 
 // Regions yields what the bytes that are not content are for.
-func (a *Archive) Regions(ctx context.Context) iter.Seq2[Region, error] {
+func (a *Archive) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return a.src.Reader.Regions(ctx)
 }
 
 // About says what is known of the archive as a whole.
-func (a *Archive) About(ctx context.Context) (About, error) { return a.src.Reader.About(ctx) }
+func (a *Archive) About(ctx context.Context) (format.About, error) { return a.src.Reader.About(ctx) }
 
 // Volumes returns the objects that the archive is made of.
 func (a *Archive) Volumes(ctx context.Context) ([]string, error) { return a.src.Volumes(ctx) }

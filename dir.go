@@ -70,12 +70,12 @@ func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Ex
 	}
 }
 
-func (d *dirReader) Regions(context.Context) iter.Seq2[Region, error] {
-	return func(func(Region, error) bool) {}
+func (d *dirReader) Regions(context.Context) iter.Seq2[format.Region, error] {
+	return func(func(format.Region, error) bool) {}
 }
 
-func (d *dirReader) About(context.Context) (About, error) { return About{}, nil }
-func (d *dirReader) Close() error                         { return nil }
+func (d *dirReader) About(context.Context) (format.About, error) { return format.About{}, nil }
+func (d *dirReader) Close() error                                { return nil }
 
 // dirStore opens a file anew for every read: a folder has more files than a
 // process may have open.

@@ -42,7 +42,8 @@ type PackOptions struct {
 	Jobs int `json:"jobs,omitempty"`
 	// Embed writes into the archive what the archive that is converted only
 	// refers to. Refer does the opposite, where the format can: entries refer
-	// to where they lie now, or with an address, where that archive will lie.
+	// to where they lie now, by "here", or with an address, where that archive
+	// will lie.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
 	// Once refuses to replace what is there: the error wraps fs.ErrExist.
@@ -84,13 +85,12 @@ type Summary struct {
 	// bytes it had from an earlier try. The others passed through this program.
 	Copied  int64 `json:"copied,omitempty"`
 	Resumed int64 `json:"resumed,omitempty"`
+	// Lost names what entries carried that the format does not keep, where they came
+	// from another archive: "modes", "times".
+	Lost []string `json:"lost,omitempty"`
 	// Kept is what waits in the store for a pack that resumes: only after an error.
 	Kept int64 `json:"kept,omitempty"`
 }
-
-// ReferHere is what PackOptions.Refer is for references to where the archive
-// that is converted lies now.
-const ReferHere = pack.ReferHere
 
 func (o PackOptions) inner() pack.Options {
 	attrs := make(map[string]pack.Attr, len(o.Attrs))
@@ -122,28 +122,19 @@ func PackStore(ctx context.Context, st store.Store, name string, paths []string,
 	return Summary(sum), err
 }
 
-// Converted says what a conversion wrote, and what the new format had no place
-// for.
-type Converted struct {
-	Summary
-	// Lost names what entries carried that the new format does not keep:
-	// "modes", "times".
-	Lost []string `json:"lost,omitempty"`
-}
-
 // Convert writes the entries of a into a new archive at address, in stored order.
 // Content that lies raw in one piece is copied as it is, by the file system itself
 // where it can; digests that a records are taken over.
-func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Converted, error) {
+func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Summary, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
-		return Converted{}, err
+		return Summary{}, err
 	}
 	return ConvertStore(ctx, a, st, name, o)
 }
 
 // ConvertStore is Convert into a given store.
-func ConvertStore(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Converted, error) {
-	done, err := pack.Convert(ctx, a.src, st, name, o.inner())
-	return Converted{Summary: Summary(done.Summary), Lost: done.Lost}, err
+func ConvertStore(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Summary, error) {
+	sum, err := pack.Convert(ctx, a.src, st, name, o.inner())
+	return Summary(sum), err
 }

@@ -504,7 +504,7 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer plan.Close()
-			sum, fetched := plan.Healed, int64(0)
+			sum, fetched := plan, int64(0)
 			for line := range strings.Lines(trace.String()) {
 				var off, n int64
 				if _, err := fmt.Sscanf(line, "read mirror at %d+%d", &off, &n); err == nil {
@@ -526,7 +526,7 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if again.Healed.Healed != 0 || len(again.Edits) != 0 || int64(len(again.Lost)) != again.Healed.Damaged || !again.Partial {
+			if again.Healed != 0 || len(again.Edits) != 0 || int64(len(again.Lost)) != again.Damaged || !again.Partial {
 				t.Errorf("%+v", again)
 			}
 		})
@@ -605,7 +605,7 @@ func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plan.Close()
-	if sum := plan.Healed; sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
+	if sum := plan; sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
 		t.Fatalf("%+v", plan)
 	}
 	out, outName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "mended"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
@@ -27,18 +28,13 @@ type RepairOptions struct {
 	Meter *Meter `json:"-"`
 }
 
-// Healed says what a repair from another copy took.
-type Healed struct {
-	Damaged int64 `json:"damaged"`       // pieces of contents
-	Healed  int64 `json:"healed"`        // of these
-	Fetched int64 `json:"fetched_bytes"` // from the other copy
-}
-
 // A RepairPlan says what would mend an archive. One without changes says that nothing
 // needs mending. It holds on to what was fetched until it is closed.
 type RepairPlan struct {
-	Plan
-	Healed Healed // with RepairOptions.From
+	format.Plan
+	// With RepairOptions.From: how many pieces of contents were damaged, how many of
+	// them the other copy mends, and how many bytes were fetched for that.
+	Damaged, Healed, Fetched int64
 
 	st      store.Store
 	name    string
@@ -101,7 +97,7 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	}
 	var sum mend.Healed
 	p.Plan, sum, p.fetched, err = mend.From(ctx, a.src, mirror, mirrorName, o.Meter)
-	p.Healed = Healed(sum)
+	p.Damaged, p.Healed, p.Fetched = sum.Damaged, sum.Healed, sum.Fetched
 	return err
 }
 

@@ -185,7 +185,7 @@ func (m *spanMap) addContent(x holdall.Extent, row uint32) {
 	}
 }
 
-func (m *spanMap) addRegion(r holdall.Region) {
+func (m *spanMap) addRegion(r format.Region) {
 	if m.content.Len()+m.regions.Len() > maxSpans {
 		return
 	}

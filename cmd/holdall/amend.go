@@ -15,7 +15,7 @@ import (
 
 // amendedJSON says what add, rm or mv did.
 type amendedJSON struct {
-	holdall.Amended
+	format.Amended
 	Failed int64 `json:"failed,omitempty"`
 }
 

@@ -78,7 +78,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	if err != nil {
 		return err
 	}
-	return a.packed(ctx, st, sum.Summary, sum.Lost, p)
+	return a.packed(ctx, st, sum, p)
 }
 
 // keysWanted reports whether an archive that has references is to be converted key by
@@ -91,7 +91,7 @@ func keysWanted(in *holdall.Archive, src, dst string, o *holdall.PackOptions) bo
 	}
 	bare := f.Bare != nil && f.Bare(dst)
 	if s := store.Scheme(src); bare && s != "" && s != "file" && !o.Embed && o.Refer == "" {
-		o.Refer = holdall.ReferHere
+		o.Refer = "here"
 	}
 	return bare || o.Embed || o.Refer != ""
 }

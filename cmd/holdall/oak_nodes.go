@@ -213,7 +213,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 		done, err = oak.Import(ctx, r, to, name, format.CreateOptions{Scratch: pack.NewScratch})
 		return err
 	}
-	if err := mend.Apply(ctx, nil, "", holdall.Plan{Build: write}, st, name); err != nil {
+	if err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, st, name); err != nil {
 		return err
 	}
 	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })

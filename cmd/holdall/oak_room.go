@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/pack"
@@ -60,7 +61,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 			c, err = s.Compact(ctx, to, name, o)
 			return err
 		}
-		err := mend.Apply(ctx, nil, "", holdall.Plan{Build: write}, outStore, outName)
+		err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
 		return err
 	})
 	if err != nil {

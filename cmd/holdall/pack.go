@@ -225,7 +225,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		return err
 	}
 	// Entries that could not be packed are no reason not to record the others.
-	err = a.packed(ctx, st, sum, nil, p)
+	err = a.packed(ctx, st, sum, p)
 	if c == nil || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
 		return err
 	}
@@ -276,7 +276,7 @@ func (a *app) readList(file string) ([]string, error) {
 var errUnsound = fmt.Errorf("%w: what was written is damaged", errNo)
 
 // packed tells what was written, and checks it if asked.
-func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, lost []string, p packing) error {
+func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
 		extra := ""
@@ -285,8 +285,8 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 		}
 		a.warn("%d %s left out: the format has no place for them%s", sum.Dropped[kind], what, extra)
 	}
-	if len(lost) > 0 {
-		a.warn("the format does not keep %s", strings.Join(lost, ", "))
+	if len(sum.Lost) > 0 {
+		a.warn("the format does not keep %s", strings.Join(sum.Lost, ", "))
 	}
 	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > format.DefaultMaxIndex {
 		a.warn("the index has %s: reading it takes --max-index, or a smaller --chunk-size", humanSize(index))
@@ -295,7 +295,7 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, l
 		a.warn("%s is there still, of an older set with more chunks", sum.Older)
 	}
 	if a.json {
-		a.printJSON(holdall.Converted{Summary: sum, Lost: lost})
+		a.printJSON(sum)
 	} else if p.out != "-" {
 		a.printPacked(sum, p)
 	}

@@ -87,7 +87,7 @@ func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(
 	return do(st, name)
 }
 
-func repairedOf(plan holdall.Plan, out string) repairedJSON {
+func repairedOf(plan format.Plan, out string) repairedJSON {
 	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Output: out}
 }
 

@@ -122,7 +122,9 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 // healedJSON says what a repair from another copy did.
 type healedJSON struct {
 	repairedJSON
-	holdall.Healed
+	Damaged int64 `json:"damaged"`
+	Healed  int64 `json:"healed"`
+	Fetched int64 `json:"fetched_bytes"`
 }
 
 // repairFrom mends an archive by another copy of it.
@@ -139,10 +141,9 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 			return err
 		}
 		defer plan.Close()
-		sum := plan.Healed
-		r := healedJSON{repairedOf(plan.Plan, out), sum}
+		r := healedJSON{repairedOf(plan.Plan, out), plan.Damaged, plan.Healed, plan.Fetched}
 		if r.Changed {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(sum.Healed, "piece"), count(sum.Damaged, "piece"), a.humanSize(sum.Fetched)))
+			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(r.Healed, "piece"), count(r.Damaged, "piece"), a.humanSize(r.Fetched)))
 		}
 		if err := a.carryOut(ctx, address, plan, st, name, &r.repairedJSON); err != nil {
 			return err

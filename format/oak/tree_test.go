@@ -288,7 +288,7 @@ func compareNodes(t *testing.T, got, want []expectedNode) {
 	}
 }
 
-func factOf(about holdall.About, key string) string {
+func factOf(about format.About, key string) string {
 	for _, f := range about.Facts {
 		if f.Key == key {
 			return f.Value

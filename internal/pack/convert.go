@@ -11,32 +11,25 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Converted says what a conversion wrote, and what the new format had no place
-// for; see holdall.Converted.
-type Converted struct {
-	Summary
-	Lost []string
-}
-
 // Convert writes the entries of src into a new archive called name in st, in
 // stored order. Content that lies raw in one piece is copied as it is, by the
 // file system itself where it can; digests that src records are taken over.
-func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Converted, error) {
+func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Summary, error) {
 	p, err := newPacker(st, name, o)
 	if err != nil {
-		return Converted{}, err
+		return Summary{}, err
 	}
 	if p.f.Name == src.Format.Name {
 		about, err := src.Reader.About(ctx)
 		if err != nil {
-			return Converted{}, err
+			return Summary{}, err
 		}
 		p.carry = about.Carry
 	}
 	if p.f.WantsManifest {
 		for e, err := range p.converted(ctx, src) {
 			if err != nil {
-				return Converted{}, err
+				return Summary{}, err
 			}
 			if kept, _ := p.keeps(e); kept {
 				p.adjust(&e)
@@ -46,7 +39,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		}
 	}
 	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal }); err != nil {
-		return Converted{}, err
+		return Summary{}, err
 	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
 		if store.IsNear(src.Store) {
@@ -62,11 +55,11 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		}
 		return p.swept(ctx, src, entries)
 	})
-	done := Converted{Summary: sum, Lost: lost(src.Format.Keeps &^ p.f.Keeps)}
+	sum.Lost = lost(src.Format.Keeps &^ p.f.Keeps)
 	if p.copies {
-		done.Lost = append(done.Lost, "hard links, which become copies")
+		sum.Lost = append(sum.Lost, "hard links, which become copies")
 	}
-	return done, err
+	return sum, err
 }
 
 // converted yields what is to be converted. A hard link that the new format has no

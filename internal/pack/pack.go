@@ -74,6 +74,7 @@ type Summary struct {
 	Older   string
 	Copied  int64
 	Resumed int64
+	Lost    []string
 	Kept    int64
 }
 

@@ -119,7 +119,7 @@ func TestReferencesLeadToThePublishedTar(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "published.lindi.json")
 	convert(t, archive, "zarr", out, holdall.PackOptions{Refer: address})
 	check(t, out, expect, "--allow-dropped-orphans")
-	convert(t, address, "zarr", out+".lindi.json", holdall.PackOptions{Refer: holdall.ReferHere})
+	convert(t, address, "zarr", out+".lindi.json", holdall.PackOptions{Refer: "here"})
 	check(t, out+".lindi.json", expect, "--allow-dropped-orphans")
 }
 

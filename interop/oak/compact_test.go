@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/internal/mend"
@@ -25,7 +24,7 @@ func compact(t *testing.T, p place, o oak.CompactOptions) place {
 	}
 	defer s.Close()
 	dir := t.TempDir()
-	plan := holdall.Plan{Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
+	plan := format.Plan{Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
 		_, err := s.Compact(ctx, to, name, o)
 		return err
 	}}
