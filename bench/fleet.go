@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdall/holdall/app/catalog"
-	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 )
 
 // fleetChunks is how many archives the objects of a fleet become.

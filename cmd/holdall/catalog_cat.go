@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/store/storetest/s3test"

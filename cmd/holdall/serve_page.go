@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/holdall/holdall/app/explore"
-	"github.com/holdall/holdall/app/explore/nodes"
-	"github.com/holdall/holdall/app/serve"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/explore/nodes"
+	"github.com/holdall/holdall/internal/app/serve"
 )
 
 // pageSource gives the explorer the archives that are served.

@@ -34,8 +34,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/app/catalog"
-	"github.com/holdall/holdall/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/app/serve"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/store"

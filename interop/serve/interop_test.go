@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/app/serve"
+	"github.com/holdall/holdall/internal/app/serve"
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"
 )

@@ -1,0 +1,161 @@
+// Package survey tells a catalogue what is in an archive.
+//
+// It is for programs that keep a catalogue; package catalog opens no archive, and
+// those who only read one need no survey of it.
+package survey
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A Survey is an archive as it is, to be added to a catalogue.
+type Survey struct {
+	catalog.Archive
+	// In is the archive itself, to be closed by who asked for it. It is nil where
+	// the catalogue knows this version already: nothing was read.
+	In *holdall.Archive
+
+	st   store.Store
+	name string
+}
+
+// Open opens an archive for a catalogue that knows known of its address, which is
+// nothing if that is zero.
+func Open(ctx context.Context, st store.Store, name string, known catalog.Archive, o holdall.OpenOptions) (s Survey, err error) {
+	s = Survey{st: st, name: name}
+	if s.Address = store.AddressOf(st, name); s.Address == "" {
+		return s, errors.New("it has no address at which it could be found again")
+	}
+	size, version, err := objectVersion(ctx, st, name)
+	single := err == nil
+	if single && known.ID != 0 && known.Size == size && known.Version == version && version != "" {
+		s.Archive = known
+		return s, nil
+	}
+	if s.In, err = holdall.OpenStore(ctx, st, name, o); err != nil {
+		return s, err
+	}
+	s.Format = s.In.Format().Name
+	s.Size, s.Version = size, version
+	if !single {
+		if s.Size, s.Version, err = s.version(ctx); err != nil {
+			s.In.Close()
+			return s, err
+		}
+	}
+	if s.Archive.Same(known) && s.Version != "" {
+		err := s.In.Close()
+		s.In, s.Archive = nil, known
+		return s, err
+	}
+	return s, nil
+}
+
+// objectVersion asks for the size and version of one object.
+func objectVersion(ctx context.Context, st store.Store, name string) (int64, string, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, "", err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	return info.Size, Version(info, store.IsNear(st)), err
+}
+
+// version asks for the size and version of the archive. That of several objects
+// is a digest of all of theirs.
+func (s Survey) version(ctx context.Context) (size int64, version string, err error) {
+	volumes, err := s.In.Volumes(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	if len(volumes) == 1 && volumes[0] == s.name {
+		return objectVersion(ctx, s.st, s.name)
+	}
+	h := sha256.New()
+	for _, v := range volumes {
+		n, version, err := objectVersion(ctx, s.st, v)
+		if err != nil {
+			return 0, "", err
+		}
+		size += n
+		fmt.Fprintf(h, "%q %d %q\n", v, n, version)
+	}
+	return size, hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// Rows yields what the catalogue is to know of the archive's entries. An archive
+// that becomes another meanwhile is an error.
+func (s Survey) Rows(ctx context.Context, m *holdall.Meter) iter.Seq2[catalog.Location, error] {
+	return func(yield func(catalog.Location, error) bool) {
+		for e, err := range s.In.Entries(ctx) {
+			var l catalog.Location
+			if err == nil {
+				if !Catalogued(e) {
+					continue
+				}
+				l, err = s.Locate(ctx, e)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+			m.Add(1, 0)
+		}
+		size, version, err := s.version(ctx)
+		if err == nil && (size != s.Size || version != s.Version) {
+			err = fmt.Errorf("%s: %w", store.Redact(s.Address), store.ErrChanged)
+		}
+		if err != nil {
+			yield(catalog.Location{}, err)
+		}
+	}
+}
+
+// Catalogued reports whether an entry is looked for by its name: folders are what
+// paths imply.
+func Catalogued(e holdall.Entry) bool { return e.Kind != format.Dir && !e.Internal }
+
+// Locate says where e is. Only a run of the archive's own object is kept: what is
+// spread, compressed or somewhere else its format finds again.
+func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, error) {
+	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest}
+	if !e.Kind.HasContent() || e.Fault != nil {
+		return l, nil
+	}
+	n := 0
+	for x, err := range s.In.Extents(ctx, e) {
+		if err != nil {
+			return l, err
+		}
+		n++
+		l.Raw = n == 1 && x.Codec == codec.Raw && !x.External && x.Object == s.name && x.At == 0 && x.Skip == 0 && x.Size == e.Size && x.Len == e.Size
+		if l.Off = x.Off; !l.Raw {
+			break
+		}
+	}
+	if !l.Raw {
+		l.Off = 0
+	}
+	return l, nil
+}
+
+// Version is what a catalogue keeps of an object's version. A file's is its time:
+// what else a store tells of a file does not survive its being restored or copied.
+func Version(info store.Info, near bool) string {
+	if (near || info.Version == "") && !info.ModTime.IsZero() {
+		return info.ModTime.UTC().Format(time.RFC3339Nano)
+	}
+	return info.Version
+}

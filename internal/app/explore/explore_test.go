@@ -1,0 +1,569 @@
+package explore_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// packed writes a CAF in memory, in the order of names.
+func packed(t testing.TB, each func(add func(name, content string))) *storetest.Mem {
+	t.Helper()
+	m := &storetest.Mem{}
+	w, err := caf.Format.Create(t.Context(), m, "x.caf", format.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	each(func(name, content string) {
+		if err := w.Add(t.Context(), holdall.Entry{Name: name, Size: int64(len(content))}, strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var odd = map[string]string{
+	"a/one.txt": "one", "a/b/two.txt": "two two", "a/b/three.bin": strings.Repeat("3", 5000), "top": "t",
+	"../up": "up", "a//c": "double", "raw\xff\xfe": "bytes", "<i>&\"": "markup", "nul\x00": "nul", "ÀÉ.txt": "accents", `back\x41`: "back",
+}
+
+func oddArchive(t testing.TB) *storetest.Mem {
+	return packed(t, func(add func(string, string)) {
+		for name, content := range odd {
+			add(name, content)
+		}
+	})
+}
+
+type site struct {
+	t   testing.TB
+	h   *explore.Handler
+	srv *httptest.Server
+}
+
+func serving(t testing.TB, o explore.Options, list ...explore.Archive) *site {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	h := explore.New(explore.List(list), o)
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{t, h, srv}
+}
+
+func opened(t testing.TB, st store.Store, name string, f *format.Format) explore.Archive {
+	t.Helper()
+	o := holdall.OpenOptions{Formats: []*format.Format{f}}
+	in, err := holdall.OpenStore(t.Context(), st, name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return explore.Archive{Name: "x", Archive: in}
+}
+
+func (s *site) get(path string, args ...string) (int, []byte, http.Header) {
+	s.t.Helper()
+	q := url.Values{}
+	for i := 0; i < len(args); i += 2 {
+		q.Set(args[i], args[i+1])
+	}
+	res, err := http.Get(s.srv.URL + path + "?" + q.Encode())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, b, res.Header
+}
+
+// ask gets JSON.
+func ask[T any](s *site, path string, args ...string) (v T) {
+	s.t.Helper()
+	code, b, _ := s.get(path, args...)
+	if code != http.StatusOK {
+		s.t.Fatalf("%s %q: %d %s", path, args, code, b)
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		s.t.Fatalf("%s %q: %v: %s", path, args, err, b)
+	}
+	return v
+}
+
+type row struct {
+	N     string
+	K     string
+	S     *int64
+	C     int64
+	Whole bool
+}
+
+type page struct {
+	Total, Dirs int64
+	Complete    bool
+	Items       []row
+}
+
+func TestOddNamesAreListedAndRead(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	for p := ask[page](s, "/api/ls", "a", "x"); ; p = ask[page](s, "/api/ls", "a", "x") {
+		if !p.Complete {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, r := range p.Items {
+			if r.K == "dir" {
+				continue
+			}
+			name := format.Unescape(r.N)
+			seen[name] = true
+			code, b, _ := s.get("/api/content", "a", "x", "path", r.N)
+			if code != http.StatusOK || string(b) != odd[name] {
+				t.Errorf("%q reads as %d %.40q, expected %q", name, code, b, odd[name])
+			}
+			e := ask[struct {
+				Path string
+				Odd  bool
+			}](s, "/api/entry", "a", "x", "path", r.N)
+			if wants := name == "../up" || name == "a//c"; e.Odd != wants || e.Path != r.N {
+				t.Errorf("%q: odd is %v, its path %q", name, e.Odd, e.Path)
+			}
+		}
+		if want := []string{"top", "../up", "a//c", "raw\xff\xfe", "<i>&\"", "nul\x00", "ÀÉ.txt", `back\x41`}; len(seen) != len(want) {
+			t.Errorf("listed %v, expected %q", seen, want)
+		}
+		return
+	}
+}
+
+func TestFoldersAreSortedAndPaged(t *testing.T) {
+	m := packed(t, func(add func(string, string)) {
+		for i := range 5000 {
+			add(fmt.Sprintf("d/f%04d", i), strings.Repeat("x", (i*7919)%977))
+		}
+		add("d/sub/z", "z")
+	})
+	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	for _, dir := range []string{"asc", "desc"} {
+		var last int64 = -1
+		if dir == "desc" {
+			last = math.MaxInt64
+		}
+		n := 0
+		for off := 0; off < 5001; off += 700 {
+			p := ask[page](s, "/api/ls", "a", "x", "path", "d", "sort", "size", "dir", dir, "offset", fmt.Sprint(off), "limit", "700")
+			if p.Total != 5001 || p.Dirs != 1 || !p.Complete {
+				t.Fatalf("found %+v", p)
+			}
+			for i, r := range p.Items {
+				if off == 0 && i == 0 {
+					if r.K != "dir" {
+						t.Errorf("the first is %q, expected the folder", r.N)
+					}
+					n++
+					continue
+				}
+				if dir == "asc" && *r.S < last || dir == "desc" && *r.S > last {
+					t.Fatalf("%s: %d comes after %d", dir, *r.S, last)
+				}
+				last = *r.S
+				n++
+			}
+		}
+		if n != 5001 {
+			t.Errorf("%d rows, expected 5001", n)
+		}
+	}
+	if p := ask[page](s, "/api/ls", "a", "x", "path", "d", "only", "dirs"); p.Total != 1 || p.Items[0].N != "sub" {
+		t.Errorf("folders are %+v", p)
+	}
+}
+
+func TestAMillionRowsTakeLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes a large archive")
+	}
+	const n = 300_000
+	m := packed(t, func(add func(string, string)) {
+		for i := range n {
+			add(fmt.Sprintf("all/image_%07d.jpeg", i), "")
+		}
+	})
+	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	ask[page](s, "/api/ls", "a", "x") // what the archive itself needs for names
+	heap := func() uint64 {
+		runtime.GC()
+		var st runtime.MemStats
+		runtime.ReadMemStats(&st)
+		return st.HeapAlloc
+	}
+	before := heap()
+	if p := ask[page](s, "/api/ls", "a", "x", "path", "all", "sort", "size", "limit", "10"); p.Total != n {
+		t.Fatalf("found %d, expected %d", p.Total, n)
+	}
+	perMillion := float64(int64(heap())-int64(before)) / n * 1e6
+	t.Logf("%.1f MiB for a million rows, in an order", perMillion/(1<<20))
+	if perMillion > 60<<20 {
+		t.Errorf("%.1f MiB, expected below 60", perMillion/(1<<20))
+	}
+}
+
+func TestSearchFindsWordsOfAnyCase(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	search := func(q string) (hits []string, found float64) {
+		code, b, _ := s.get("/api/search", "a", "x", "q", q)
+		if code != 200 {
+			t.Fatalf("%q: %d %s", q, code, b)
+		}
+		for line := range strings.Lines(string(b)) {
+			var x map[string]any
+			if err := json.Unmarshal([]byte(line), &x); err != nil {
+				t.Fatal(err)
+			}
+			if p, ok := x["p"].(string); ok {
+				hits = append(hits, p)
+			} else {
+				found = x["found"].(float64)
+			}
+		}
+		return hits, found
+	}
+	for round := range 2 { // out of the archive, and then out of what was surveyed
+		for q, want := range map[string]string{"TWO": "a/b/two.txt", "b thr": "a/b/three.bin", "àé": "ÀÉ.txt", `raw\xff`: `raw\xff\xfe`} {
+			if hits, n := search(q); len(hits) != 1 || hits[0] != want || n != 1 {
+				t.Errorf("round %d: %q finds %q, expected %q", round, q, hits, want)
+			}
+		}
+		if hits, n := search("nothing has this"); len(hits) != 0 || n != 0 {
+			t.Errorf("it finds %q", hits)
+		}
+		ask[struct{}](s, "/api/treemap", "a", "x") // has the archive surveyed
+	}
+}
+
+// cells reads a map.
+func cells(t *testing.T, b []byte) (head struct {
+	From, To, Size int64
+	Cells          int
+	Totals         map[string]int64
+}, list []byte) {
+	t.Helper()
+	n := binary.LittleEndian.Uint32(b)
+	if err := json.Unmarshal(b[4:4+n], &head); err != nil {
+		t.Fatal(err)
+	}
+	return head, b[4+n:]
+}
+
+func TestTheMapAddsUp(t *testing.T) {
+	m := oddArchive(t)
+	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	content := int64(0)
+	for _, c := range odd {
+		content += int64(len(c))
+	}
+	for _, want := range []string{"1", "7", "1000"} {
+		_, b, _ := s.get("/api/map", "a", "x", "cells", want)
+		head, list := cells(t, b)
+		if len(list) != 8*head.Cells || fmt.Sprint(head.Cells) != want {
+			t.Fatalf("%d bytes of %d cells", len(list), head.Cells)
+		}
+		sum := int64(0)
+		for _, n := range head.Totals {
+			sum += n
+		}
+		if head.Totals["content"] != content || sum < head.Size-8 || sum > head.Size+8 {
+			t.Errorf("%s cells: totals are %v of %d, expected %d of content", want, head.Totals, head.Size, content)
+		}
+	}
+	// Where an entry is, its name is.
+	for name, c := range odd {
+		at := ask[struct{ Spans [][2]int64 }](s, "/api/map/of", "a", "x", "path", format.Escape(name)).Spans
+		if len(at) != 1 || at[0][1] != int64(len(c)) {
+			t.Fatalf("%q lies at %v", name, at)
+		}
+		near := ask[struct {
+			Count int
+			Spans []struct{ Name string }
+		}](s, "/api/map/at", "a", "x", "from", fmt.Sprint(at[0][0]), "to", fmt.Sprint(at[0][0]+1))
+		if near.Count != 1 || near.Spans[0].Name != format.Escape(name) {
+			t.Errorf("at %d is %+v, expected %q", at[0][0], near, name)
+		}
+	}
+}
+
+func TestTheTreemapAddsUp(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	type boxes struct {
+		Bytes, Files, Rest int64
+		Boxes              []row
+	}
+	a := ask[boxes](s, "/api/treemap", "a", "x", "path", "a")
+	if a.Bytes != 5010 || a.Files != 3 || len(a.Boxes) != 2 || a.Boxes[0].N != "b" || *a.Boxes[0].S != 5007 || a.Rest != 0 {
+		t.Errorf("a has %+v", a)
+	}
+	few := ask[boxes](s, "/api/treemap", "a", "x", "limit", "2")
+	if len(few.Boxes) != 2 || few.Boxes[0].N != "a" || few.Rest == 0 {
+		t.Errorf("the root has %+v", few)
+	}
+}
+
+// events reads a check to its end.
+func (s *site) events() (kinds []string, last map[string]any, problems []map[string]any) {
+	s.t.Helper()
+	_, b, head := s.get("/api/verify", "a", "x")
+	if head.Get("Content-Type") != "text/event-stream" {
+		s.t.Fatalf("a check is told as %q", head.Get("Content-Type"))
+	}
+	for event := range strings.SplitSeq(strings.TrimSpace(string(b)), "\n\n") {
+		kind, data, _ := strings.Cut(strings.TrimPrefix(event, "event: "), "\ndata: ")
+		kinds = append(kinds, kind)
+		into := any(&last)
+		if kind == "problems" {
+			into = &problems
+		}
+		if err := json.Unmarshal([]byte(data), into); err != nil {
+			s.t.Fatalf("%q: %v", event, err)
+		}
+	}
+	return kinds, last, problems
+}
+
+func TestDamageIsFoundAndMarked(t *testing.T) {
+	m := oddArchive(t)
+	b := bytes.Clone(m.Get("x.caf"))
+	b[bytes.Index(b, []byte(strings.Repeat("3", 5000)))+2500] ^= 1
+	m.Put("x.caf", b)
+	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	if _, last, _ := s.events(); last["state"] != "none" || last["health"] != "unknown" {
+		t.Errorf("before a check: %v", last)
+	}
+	res, err := http.Post(s.srv.URL+"/api/verify?a=x", "", nil)
+	if err != nil || res.StatusCode != 200 {
+		t.Fatal(res, err)
+	}
+	res.Body.Close()
+	_, last, problems := s.events()
+	if last["state"] != "complete" || last["health"] != "damaged" || last["counts"].(map[string]any)["error"] != 1.0 {
+		t.Errorf("the check ends as %v", last)
+	}
+	damaged := 0
+	for _, p := range problems {
+		if p["severity"] == "error" {
+			damaged++
+			if p["path"] != "a/b/three.bin" {
+				t.Errorf("the problem is %v", p)
+			}
+		}
+	}
+	if damaged != 1 {
+		t.Errorf("problems are %v", problems)
+	}
+	_, pic, _ := s.get("/api/map", "a", "x", "cells", "500")
+	_, list := cells(t, pic)
+	marked := 0
+	for i := 2; i < len(list); i += 8 {
+		marked += int(list[i] >> 1 & 1)
+	}
+	if marked == 0 {
+		t.Error("the map has no mark")
+	}
+	if a := ask[struct{ Verify struct{ Health string } }](s, "/api/archive", "a", "x"); a.Verify.Health != "damaged" {
+		t.Errorf("the archive is told to be %s", a.Verify.Health)
+	}
+}
+
+func TestPagesOfOtherSitesGetNothing(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	for _, c := range []struct{ method, path, key, value string }{
+		{"GET", "/api/ls?a=x", "Sec-Fetch-Site", "cross-site"}, {"GET", "/api/search?a=x&q=a", "Sec-Fetch-Site", "same-site"},
+		{"POST", "/api/verify?a=x", "Sec-Fetch-Site", "cross-site"}, {"POST", "/api/verify?a=x", "Origin", "https://evil.example"},
+	} {
+		r, _ := http.NewRequestWithContext(t.Context(), c.method, s.srv.URL+c.path, nil)
+		r.Header.Set(c.key, c.value)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusForbidden {
+			t.Errorf("%s %s with %s: %s is answered with %d", c.method, c.path, c.key, c.value, res.StatusCode)
+		}
+	}
+	if _, last, _ := s.events(); last["state"] != "none" {
+		t.Errorf("a check was started: %v", last)
+	}
+}
+
+func TestBadQuestionsAreAnsweredInOneLine(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	for _, c := range []struct {
+		path string
+		args []string
+		code int
+	}{
+		{"/api/ls", nil, 400}, {"/api/ls", []string{"a", "y"}, 404}, {"/api/ls", []string{"a", "x", "path", "no"}, 404}, {"/api/ls", []string{"a", "x", "path", "top"}, 400},
+		{"/api/ls", []string{"a", "x", "limit", "-1"}, 400}, {"/api/ls", []string{"a", "x", "limit", "99999"}, 400}, {"/api/ls", []string{"a", "x", "sort", "colour"}, 400},
+		{"/api/ls", []string{"a", "x", "view", "no"}, 404}, {"/api/search", []string{"a", "x", "q", " "}, 400}, {"/api/search", []string{"a", "x", "q", strings.Repeat("a", 201)}, 400},
+		{"/api/map", []string{"a", "x", "from", "5", "to", "5"}, 400}, {"/api/map", []string{"a", "x", "cells", "0"}, 400}, {"/api/map", []string{"a", "x", "from", "99999999999"}, 400},
+		{"/api/content", []string{"a", "x", "path", "top", "n", "99999999"}, 400}, {"/api/content", []string{"a", "x", "path", "a"}, 400}, {"/api/entry", []string{"a", "x", "path", "no"}, 404},
+		{"/api/array", []string{"a", "x", "path", "a"}, 400}, {"/api/node", []string{"a", "x"}, 400}, {"/api/history", []string{"a", "x"}, 400}, {"/api/nothing", nil, 404},
+	} {
+		code, b, head := s.get(c.path, c.args...)
+		var e struct {
+			Error struct{ Code, Message string }
+		}
+		if err := json.Unmarshal(b, &e); err != nil || code != c.code || e.Error.Code == "" || e.Error.Message == "" || bytes.Count(b, []byte("\n")) != 1 {
+			t.Errorf("%s %q: %d %s, expected %d and a line of JSON", c.path, c.args, code, b, c.code)
+		}
+		if head.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(head.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") {
+			t.Errorf("%s: headers are %v", c.path, head)
+		}
+	}
+}
+
+func TestThePageIsServedWithItsParts(t *testing.T) {
+	s := serving(t, explore.Options{})
+	for path, kind := range map[string]string{"/": "text/html", "/ui/app.js": "text/javascript", "/ui/style.css": "text/css", "/ui/icon.svg": "image/svg+xml"} {
+		code, b, head := s.get(path)
+		if code != 200 || !strings.HasPrefix(head.Get("Content-Type"), kind) || len(b) == 0 {
+			t.Errorf("%s: %d %s of %d bytes", path, code, head.Get("Content-Type"), len(b))
+		}
+		if bytes.Contains(b, []byte("https://")) {
+			t.Errorf("%s names another host", path)
+		}
+	}
+	for _, path := range []string{"/ui/", "/ui/index.html", "/ui/../explore.go", "/elsewhere"} {
+		if code, _, _ := s.get(path); code != 404 {
+			t.Errorf("%s: %d, expected 404", path, code)
+		}
+	}
+}
+
+func TestArraysAreSampled(t *testing.T) {
+	s := serving(t, explore.Options{}, opened(t, local.New("../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	a := ask[struct {
+		Shape   []int64
+		Numbers bool
+	}](s, "/api/array", "a", "x", "view", "zarr", "path", "gz")
+	if len(a.Shape) != 1 || a.Shape[0] != 3000 || !a.Numbers {
+		t.Fatalf("gz is %+v", a)
+	}
+	window := func(args ...string) (kind string, v []float64) {
+		code, b, head := s.get("/api/array/data", append([]string{"a", "x", "view", "zarr"}, args...)...)
+		var w struct{ Kind, Type string }
+		if err := json.Unmarshal([]byte(head.Get("Holdall-Window")), &w); err != nil || code != 200 {
+			t.Fatalf("%q: %d %s", args, code, b)
+		}
+		for ; len(b) > 0 && w.Type == "float32"; b = b[4:] {
+			v = append(v, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+		}
+		for ; len(b) > 0; b = b[8:] {
+			v = append(v, math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		}
+		return w.Kind, v
+	}
+	kind, all := window("path", "gz", "points", "3000")
+	if kind != "line" || len(all) != 3000 {
+		t.Fatalf("%s of %d", kind, len(all))
+	}
+	kind, few := window("path", "gz", "points", "100", "from", "10", "to", "2990")
+	if kind != "range" || len(few) > 100 {
+		t.Fatalf("%s of %d", kind, len(few))
+	}
+	step := (2980 + 49) / 50
+	for i := 0; i < len(few); i += 2 {
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, v := range all[10+i/2*step : min(2990, 10+(i/2+1)*step)] {
+			low, high = min(low, v), max(high, v)
+		}
+		if few[i] != low || few[i+1] != high {
+			t.Fatalf("bucket %d is %v to %v, expected %v to %v", i/2, few[i], few[i+1], low, high)
+		}
+	}
+	if kind, img := window("path", "chunked", "points", "100"); kind != "image" || len(img) == 0 || len(img) > 100 {
+		t.Errorf("chunked is %s of %d", kind, len(img))
+	}
+	if code, _, _ := s.get("/api/array/data", "a", "x", "view", "zarr", "path", "gz", "from", "5", "to", "5"); code != 400 {
+		t.Errorf("an empty window is answered with %d", code)
+	}
+	if list := ask[struct{ Arrays []struct{ Path string } }](s, "/api/arrays", "a", "x", "view", "zarr").Arrays; len(list) < 8 {
+		t.Errorf("arrays are %v", list)
+	}
+}
+
+func TestACancelledQuestionEnds(t *testing.T) {
+	m := packed(t, func(add func(string, string)) {
+		for i := range 100_000 {
+			add(fmt.Sprintf("f%06d", i), "")
+		}
+	})
+	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	for i := range 30 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+		path := []string{"/api/search?a=x&q=9", "/api/ls?a=x&sort=size", "/api/map?a=x", "/api/treemap?a=x"}[i%4]
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.srv.URL+path, nil)
+		if res, err := http.DefaultClient.Do(r); err == nil {
+			res.Body.Close()
+		}
+		cancel()
+	}
+	// The places of those that went away are free again.
+	if p := ask[page](s, "/api/ls", "a", "x", "sort", "size"); p.Total != 100_000 {
+		t.Errorf("found %d", p.Total)
+	}
+	ask[struct{}](s, "/api/treemap", "a", "x")
+}
+
+func FuzzQuestions(f *testing.F) {
+	m := oddArchive(f)
+	s := serving(f, explore.Options{}, opened(f, m, "x.caf", caf.Format))
+	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2"} {
+		path, query, _ := strings.Cut(q, " ")
+		f.Add(path, query)
+	}
+	f.Fuzz(func(t *testing.T, path, query string) {
+		r := httptest.NewRequest(http.MethodGet, "/api/ls", nil)
+		r.URL = &url.URL{Path: "/api/" + strings.TrimLeft(path, "/"), RawQuery: query}
+		w := httptest.NewRecorder()
+		s.h.ServeHTTP(w, r.WithContext(t.Context()))
+		if w.Code == http.StatusInternalServerError {
+			t.Errorf("%s?%s: %s", path, query, w.Body)
+		}
+	})
+}

@@ -1,0 +1,317 @@
+package explore_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/store/local"
+)
+
+// A shelf is a source of the archives in a folder. It counts what is open.
+type shelf struct {
+	dir string
+
+	mu     sync.Mutex
+	open   map[string]int
+	opened int
+	stale  bool // what is asked whether it is current says no
+}
+
+func (s *shelf) Names(context.Context) ([]string, error) {
+	all, err := os.ReadDir(s.dir)
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name()
+	}
+	return names, err
+}
+
+func (s *shelf) mark(name string) string {
+	info, err := os.Stat(filepath.Join(s.dir, name))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+}
+
+func (s *shelf) Open(ctx context.Context, name string) (explore.Archive, error) {
+	if strings.ContainsAny(name, "/\x00") {
+		return explore.Archive{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
+	if err != nil {
+		return explore.Archive{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	s.open[name]++
+	mark := s.mark(name)
+	current := func(context.Context) bool { return s.mark(name) == mark }
+	if !s.stale {
+		current = nil // only reads tell
+	}
+	return explore.Archive{Name: name, Archive: in, Version: mark, Current: current, Release: func() {
+		if err := in.Close(); err != nil {
+			panic(err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open[name]--
+	}}, nil
+}
+
+func (s *shelf) count() (open, opened int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.open {
+		open += n
+	}
+	return open, s.opened
+}
+
+// put writes an archive of one file, whole or over what is there.
+func (s *shelf) put(t *testing.T, name, file, content string, whole bool) {
+	t.Helper()
+	b := packed(t, func(add func(name, content string)) { add(file, content) }).Get("x.caf")
+	at := filepath.Join(s.dir, name)
+	if whole {
+		if err := os.WriteFile(at+".new", b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(at+".new", at); err != nil {
+			t.Fatal(err)
+		}
+	} else if err := os.WriteFile(at, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func shelved(t *testing.T, o explore.Options) (*shelf, *site) {
+	s := &shelf{dir: t.TempDir(), open: map[string]int{}}
+	o.Log = slog.New(slog.DiscardHandler)
+	h := explore.New(s, o)
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		if open, _ := s.count(); open != 0 {
+			t.Errorf("%d archives are still open", open)
+		}
+		if n := descriptors(t, s.dir); n != 0 {
+			t.Errorf("%d descriptors are still open", n)
+		}
+	})
+	return s, &site{t, h, srv}
+}
+
+// until waits for what happens soon.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func (s *site) content(name, path string) (int, string, string) {
+	code, b, head := s.get("/api/content", "a", name, "path", path)
+	return code, string(b), head.Get("Holdall-Archive")
+}
+
+func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
+	src, s := shelved(t, explore.Options{})
+	src.stale = true
+	src.put(t, "x.caf", "a", "the old one", true)
+	code, text, was := s.content("x.caf", "a")
+	if code != 200 || text != "the old one" || was == "" {
+		t.Fatal(code, text, was)
+	}
+	s.check("x.caf")
+	ask[struct{}](s, "/api/treemap", "a", "x.caf")
+	src.put(t, "x.caf", "a", "and the new one", true)
+	code, text, is := s.content("x.caf", "a")
+	if code != 200 || text != "and the new one" || is == was {
+		t.Errorf("%d %q, as %s after %s", code, text, is, was)
+	}
+	if p := ask[page](s, "/api/ls", "a", "x.caf"); p.Total != 1 || *p.Items[0].S != int64(len("and the new one")) {
+		t.Errorf("it is listed as %+v", p)
+	}
+	if a := ask[struct{ Verify struct{ State string } }](s, "/api/archive", "a", "x.caf"); a.Verify.State != "none" {
+		t.Errorf("a check of the old one is told: %+v", a)
+	}
+	if open, opened := src.count(); open != 1 || opened != 2 {
+		t.Errorf("%d are open, %d were opened", open, opened)
+	}
+	if err := os.Remove(filepath.Join(src.dir, "x.caf")); err != nil {
+		t.Fatal(err)
+	}
+	if code, text, _ := s.content("x.caf", "a"); code != 404 {
+		t.Errorf("one that is gone: %d %s", code, text)
+	}
+	until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+}
+
+// check has an archive checked to the end.
+func (s *site) check(name string) {
+	s.t.Helper()
+	res, err := http.Post(s.srv.URL+"/api/verify?a="+name, "", nil)
+	if err != nil || res.StatusCode != 200 {
+		s.t.Fatal(res, err)
+	}
+	res.Body.Close()
+	s.get("/api/verify", "a", name)
+}
+
+func TestAReadThatFindsAChangeOpensTheNewOne(t *testing.T) {
+	src, s := shelved(t, explore.Options{})
+	src.put(t, "x.caf", "a", strings.Repeat("the old one ", 5000), false)
+	if code, text, _ := s.content("x.caf", "a"); code != 200 || len(text) != 60_000 {
+		t.Fatal(code, text)
+	}
+	src.put(t, "x.caf", "a", "short", false)
+	if code, text, _ := s.content("x.caf", "a"); code != http.StatusConflict || !strings.Contains(text, `"changed"`) {
+		t.Errorf("what is changed while it is open: %d %s", code, text)
+	}
+	if code, text, _ := s.content("x.caf", "a"); code != 200 || text != "short" {
+		t.Errorf("asked again: %d %s", code, text)
+	}
+	if open, opened := src.count(); open != 1 || opened != 2 {
+		t.Errorf("%d are open, %d were opened", open, opened)
+	}
+}
+
+func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
+	const n, most = 40, 3
+	src, s := shelved(t, explore.Options{MaxOpen: most})
+	for i := range n {
+		src.put(t, fmt.Sprintf("%02d.caf", i), "a", fmt.Sprint(i), true)
+	}
+	s.content("00.caf", "a")
+	each := descriptors(t, src.dir) // of one archive
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range n {
+				i := (i*7 + g*11) % n
+				name := fmt.Sprintf("%02d.caf", i)
+				if code, text, _ := s.content(name, "a"); code != 200 || text != fmt.Sprint(i) {
+					t.Errorf("%s: %d %s", name, code, text)
+				}
+				if code, b, _ := s.get("/api/ls", "a", name); code != 200 {
+					t.Errorf("%s: %d %s", name, code, b)
+				}
+				if code, b, _ := s.get("/api/archive", "a", name, "about", "yes"); code != 200 { // goes through it, too
+					t.Errorf("%s: %d %s", name, code, b)
+				}
+			}
+		})
+	}
+	all.Wait()
+	until(t, "all but a few are released", func() bool { open, _ := src.count(); return open <= most })
+	until(t, "their descriptors are closed", func() bool { return descriptors(t, src.dir) <= most*each })
+	// Checks of what was released are known, since its bytes are the same.
+	s.check("01.caf")
+	for i := 10; i < 10+2*most; i++ {
+		s.content(fmt.Sprintf("%02d.caf", i), "a")
+	}
+	_, opened := src.count()
+	if a := ask[struct {
+		Verify struct{ State, Health string }
+	}](s, "/api/archive", "a", "01.caf"); a.Verify.Health != "good" {
+		t.Errorf("its check is %+v", a)
+	}
+	if _, now := src.count(); now != opened+1 {
+		t.Error("it was not released")
+	}
+}
+
+// descriptors is how many files below a folder are open, 0 where the system does not tell.
+func descriptors(t *testing.T, dir string) (n int) {
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, dir) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestIdleArchivesAreReleased(t *testing.T) {
+	src, s := shelved(t, explore.Options{Idle: 30 * time.Millisecond})
+	src.put(t, "x.caf", "a", "x", true)
+	for range 3 {
+		_, _, was := s.content("x.caf", "a")
+		until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+		if _, _, is := s.content("x.caf", "a"); is != was {
+			t.Errorf("the same bytes are told to be others: %s, then %s", was, is)
+		}
+	}
+}
+
+// What is replaced while it is checked is not said to be sound, or damaged.
+func TestACheckOfWhatIsReplacedFails(t *testing.T) {
+	src, s := shelved(t, explore.Options{})
+	src.stale = true
+	files := func(seed byte) {
+		b := packed(t, func(add func(name, content string)) {
+			for i := range 400 {
+				add(fmt.Sprintf("f%03d", i), strings.Repeat(string(rune(seed)), 200_000))
+			}
+		}).Get("x.caf")
+		at := filepath.Join(src.dir, "x.caf")
+		if err := os.WriteFile(at+".new", b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(at+".new", at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files('a')
+	res, err := http.Post(s.srv.URL+"/api/verify?a=x.caf", "", nil)
+	if err != nil || res.StatusCode != 200 {
+		t.Fatal(res, err)
+	}
+	res.Body.Close()
+	if err := os.Remove(filepath.Join(src.dir, "x.caf")); err != nil {
+		t.Fatal(err)
+	}
+	src.put(t, "x.caf", "a", "another", true)
+	s.content("x.caf", "a")
+	type state struct {
+		Verify struct{ State, Health, Why string }
+	}
+	var a state
+	until(t, "the check ends", func() bool {
+		a = ask[state](s, "/api/archive", "a", "x.caf")
+		return a.Verify.State != "running"
+	})
+	if a.Verify.Health != "unknown" || a.Verify.State == "complete" {
+		t.Errorf("it ends as %+v", a)
+	}
+}

@@ -1,0 +1,305 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+)
+
+// A poisonError means that an object could not be read, which more tries may change.
+type poisonError struct {
+	path string
+	err  error
+}
+
+func (e *poisonError) Error() string {
+	if name := format.Escape(e.path); !strings.Contains(e.err.Error(), name) {
+		return name + ": " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *poisonError) Unwrap() error { return e.err }
+
+// An entryError is what a format says of an entry that it has no place for.
+type entryError interface {
+	error
+	EntryName() string
+}
+
+// pack makes a chunk's archive and records it.
+func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall.Meter) error {
+	j, err := w.job(ctx, k.Plan)
+	if err != nil {
+		return err
+	}
+	switch {
+	case k.Part && j.format.Parts != nil:
+		return w.packPart(ctx, j, k, e, m)
+	case k.Last && j.format.Parts != nil:
+		return w.merge(ctx, j, k)
+	}
+	name := j.chunk(k.Number)
+	if err := j.named(k, name); err != nil {
+		return err
+	}
+	if k.Attempts > 1 {
+		// Whoever had it before may have got as far as this.
+		if err := w.adopt(ctx, j, k, name, e); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	left, sum, err := w.write(ctx, j, k, name, m, nil)
+	e.Resent = sum.Resumed
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return w.adopt(ctx, j, k, name, e)
+	case err != nil:
+		return err
+	case sum.Entries == 0:
+		err = w.finish(ctx, k, nil, left)
+	default:
+		err = w.record(ctx, j, k, name, left)
+	}
+	if err == nil {
+		e.Left, e.Bytes = left, sum.Content
+		j.tidy(ctx, name)
+	}
+	return err
+}
+
+// named wants a chunk to be called what this plan would call it.
+func (j *job) named(k catalog.Chunk, name string) error {
+	if store.AddressOf(j.target, name) != k.Name {
+		return fmt.Errorf("%s: expected a chunk of %s", format.Escape(k.Name), format.Escape(j.plan.Target))
+	}
+	return nil
+}
+
+// write packs the objects of a chunk, and returns those that are not in its archive.
+// part, if it is not nil, writes a part of one: that is there even if it is empty.
+func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, part *format.Format) (left []catalog.Member, sum pack.Summary, err error) {
+	last := k.Failures+1 >= w.o.Tries
+	judge := func(path string, err error) error {
+		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
+		_, refused := errors.AsType[entryError](err)
+		switch {
+		case errors.Is(err, store.ErrChanged):
+			l.Outcome = catalog.Changed
+		case errors.Is(err, fs.ErrNotExist):
+			l.Outcome = catalog.Vanished
+		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
+			// What the format has no place for it never has, and what cannot be asked
+			// for, as a key with a "..", never can be.
+			return &poisonError{path, err}
+		}
+		left = append(left, l)
+		return nil
+	}
+	var formats []*format.Format
+	if part != nil {
+		formats = append(formats, part)
+	}
+	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
+		Formats: formats,
+		Format:  j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
+		Once: true, Resume: true, NoEmpty: part == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
+		Confirm: func(ctx context.Context) error { return j.believe(ctx, left) },
+	})
+	if err != nil {
+		return nil, sum, err
+	}
+	slices.SortFunc(left, func(a, b catalog.Member) int { return strings.Compare(a.Path, b.Path) })
+	return left, sum, nil
+}
+
+// originOf is the number of the source that a path is from.
+func (j *job) originOf(path string) int {
+	return max(0, slices.IndexFunc(j.origins, func(o origin) bool { return strings.HasPrefix(path, o.prefix) }))
+}
+
+// believe says why objects that could not be read may not have vanished: a whole
+// source has.
+func (j *job) believe(ctx context.Context, left []catalog.Member) error {
+	asked := map[int]bool{}
+	for _, l := range left {
+		if l.Outcome == catalog.Changed || asked[l.Origin] {
+			continue
+		}
+		asked[l.Origin] = true
+		if err := j.origins[l.Origin].reachable(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record has the catalogue know the archive as it is, and that the chunk is done.
+func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, left []catalog.Member) error {
+	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer s.In.Close()
+	return w.finish(ctx, k, &s, left)
+}
+
+// finish has the catalogue know what became of a chunk; s is nil if there is no archive.
+// An answer that was lost may have been a yes, which another try is told.
+func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, left []catalog.Member) error {
+	return w.steady(ctx, func() error {
+		var a *catalog.Addition
+		if s != nil {
+			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
+		}
+		_, err := w.c.Finish(ctx, k, a, all(left))
+		return err
+	})
+}
+
+// steady does something again for as long as the database is away or busy, and the
+// claim holds: what has been packed is worth waiting for.
+func (w *worker) steady(ctx context.Context, do func() error) error {
+	for end := time.Now().Add(patience); ; {
+		err := do()
+		if !passing(err) || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		w.sleep(ctx, w.o.Look)
+	}
+}
+
+// passing reports whether an error of the catalogue may pass by itself.
+func passing(err error) bool {
+	return errors.Is(err, catalog.ErrAway) || errors.Is(err, catalog.ErrBusy)
+}
+
+// members yields those of a chunk, and goes on where it was when the database comes
+// back.
+func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
+	return func(yield func(catalog.Member, error) bool) {
+		last, some := "", false
+		for end := time.Now().Add(patience); ; w.sleep(ctx, w.o.Look) {
+			var failed error
+			for m, err := range w.c.Members(ctx, k.ID) {
+				if failed = err; err != nil {
+					break
+				}
+				if some && m.Path <= last {
+					continue
+				}
+				last, some = m.Path, true
+				if !yield(m, nil) {
+					return
+				}
+				end = time.Now().Add(patience)
+			}
+			if failed == nil {
+				return
+			}
+			if !passing(failed) || ctx.Err() != nil || time.Now().After(end) {
+				yield(catalog.Member{}, failed)
+				return
+			}
+		}
+	}
+}
+
+// adopt records an archive that an earlier claim of the chunk made. Its error wraps
+// fs.ErrNotExist if there is none.
+func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event) error {
+	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer s.In.Close()
+	left, bytes, err := w.compare(ctx, j, k, s.In)
+	if err != nil {
+		return err
+	}
+	if err = w.finish(ctx, k, &s, left); err == nil {
+		e.Left, e.Bytes = left, bytes
+		j.tidy(ctx, name)
+	}
+	return err
+}
+
+// compare returns what an archive lacks of what a chunk was planned to have, and how
+// many bytes it has of it.
+func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holdall.Archive) (left []catalog.Member, bytes int64, err error) {
+	for m, err := range w.members(ctx, k) {
+		if err != nil {
+			return nil, 0, err
+		}
+		switch is, err := in.Lookup(ctx, m.Path); {
+		case err == nil && is.Size == m.Size:
+			bytes += m.Size
+		case errors.Is(err, fs.ErrNotExist):
+			left = append(left, j.missing(ctx, m))
+		case err != nil:
+			return nil, 0, err
+		default:
+			return nil, 0, fmt.Errorf("%s: %s has %d bytes, of %d planned: it is no archive of this plan: %w", format.Escape(k.Name), format.Escape(m.Path), is.Size, m.Size, fs.ErrExist)
+		}
+	}
+	return left, bytes, j.believe(ctx, left)
+}
+
+// missing says why an earlier claim did not pack an object.
+func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
+	m.Outcome, m.Note = catalog.SetAside, "an earlier try could not read it"
+	o, err := j.origins[m.Origin].st.Open(ctx, strings.TrimPrefix(m.Path, j.origins[m.Origin].prefix))
+	if err == nil {
+		var info store.Info
+		if info, err = o.Info(ctx); err == nil && (info.Size != m.Size || info.Version != m.Version) {
+			m.Outcome, m.Note = catalog.Changed, store.ErrChanged.Error()
+		}
+		o.Close()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		m.Outcome, m.Note = catalog.Vanished, format.Escape(err.Error())
+	}
+	return m
+}
+
+// tidy takes away what others had sent of the archive: it is there now. Nothing depends
+// on it.
+func (j *job) tidy(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	// Other names may begin like ours.
+	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return u.Name == name })
+}
+
+// objects yields what a chunk is made of.
+func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {
+	return func(yield func(pack.Object, error) bool) {
+		for m, err := range w.members(ctx, k) {
+			if err == nil && m.Origin >= len(j.origins) {
+				err = fmt.Errorf("%s: expected one of %d sources, found number %d", format.Escape(m.Path), len(j.origins), m.Origin)
+			}
+			if err != nil {
+				yield(pack.Object{}, err)
+				return
+			}
+			o := j.origins[m.Origin]
+			x := pack.Object{From: o.st, Name: m.Path, Info: store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}}
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+)
+
+// A Feed tells workers of chunks when they are due, so that they need not look for them.
+// It decides nothing: a chunk is whose claim goes through. What a feed is late with, or
+// forgot, workers find without it.
+type Feed interface {
+	// Feed has work called with the chunks of a plan, 0 being any, n at a time at
+	// most, until stop is called; that waits for the calls under way.
+	//
+	// Work returns when there is nothing more to do for the chunk, or, if again is
+	// not zero, nothing yet: then it is to be called again after that time. Its error
+	// says why the chunk is not done. One that shall be tried again is a matter of
+	// whom the catalogue told so. If ctx ends, work returns, but the chunk may be
+	// packed nevertheless.
+	Feed(ctx context.Context, plan int64, n int, work func(ctx context.Context, chunk int64) (again time.Duration, err error)) (stop func(), err error)
+}
+
+// An offer is a chunk that a feed told of.
+type offer struct {
+	chunk  int64
+	answer chan answer // has room for one
+}
+
+type answer struct {
+	again time.Duration
+	err   error
+}
+
+// end tells the feed what became of its chunk. Without a feed there is nobody to be told.
+func (o *offer) end(again time.Duration, err error) {
+	if o != nil {
+		o.answer <- answer{again, err}
+	}
+}
+
+// offered is what the feed calls. It waits until the chunk is packed, for a feed has
+// somebody see who is at work on what.
+func (w *worker) offered(ctx context.Context, chunk int64) (again time.Duration, err error) {
+	o := &offer{chunk: chunk, answer: make(chan answer, 1)}
+	// Who is free takes it at once. If nobody is, since they found something
+	// without the feed, other machines shall have it.
+	t := time.NewTimer(w.o.Look / 5)
+	defer t.Stop()
+	select {
+	case w.offers <- o:
+	case <-w.over.Done():
+		return w.o.Look, nil
+	case <-t.C:
+		return w.o.Look, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	select {
+	case a := <-o.answer:
+		return a.again, a.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// next claims a chunk. With a feed it waits for one, but not for long: it looks for those
+// whose worker died, since nobody is told of them, and finds what the feed does not
+// tell.
+func (w *worker) next(ctx context.Context, owner string) (claim, *offer, error) {
+	r := catalog.Request{Owner: owner, Lease: w.o.Lease, Plan: w.plan}
+	if w.o.Feed == nil {
+		k, err := w.claim(ctx, r)
+		return k, nil, err
+	}
+	// Before others, for theirs is the oldest work.
+	if w.patrols() {
+		r.Lapsed = true
+		k, err := w.claim(ctx, r)
+		if !errors.Is(err, catalog.ErrNone) {
+			return k, nil, err
+		}
+		r.Lapsed = false
+	}
+	t := time.NewTimer(w.later())
+	defer t.Stop()
+	for {
+		select {
+		case o := <-w.offers:
+			r.Chunk = o.chunk
+			k, err := w.claim(ctx, r)
+			if err == nil {
+				return k, o, nil
+			}
+			if !errors.Is(err, catalog.ErrNone) {
+				o.end(w.o.Look, nil)
+				return k, nil, err
+			}
+			o.end(w.unclaimed(ctx, o.chunk))
+		case <-t.C:
+			r.Chunk = 0
+			k, err := w.claim(ctx, r)
+			return k, nil, err
+		case <-ctx.Done():
+			return claim{}, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// patrols reports whether it is time to look for chunks whose lease has ended, which
+// one of us does for all.
+func (w *worker) patrols() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.After(w.patrol) {
+		w.patrol = now.Add(w.later())
+		return true
+	}
+	return false
+}
+
+// unclaimed says what is to become of an offer that could not be claimed.
+func (w *worker) unclaimed(ctx context.Context, chunk int64) (again time.Duration, err error) {
+	k, err := w.c.Chunk(ctx, chunk)
+	if err != nil {
+		return w.o.Look, nil // it is not the chunk's fault
+	}
+	var until time.Time
+	switch k.State {
+	case catalog.ChunkDone:
+		return 0, nil
+	case catalog.ChunkCancelled:
+		return 0, catalog.ErrCancelled
+	case catalog.ChunkSetAside:
+		return 0, fmt.Errorf("set aside: %s", k.Problem)
+	case catalog.ChunkLeased:
+		until = k.LeaseUntil
+	case catalog.ChunkPlanned:
+		until = k.NotBefore // zero for the last of parts that are not all done
+	}
+	// That is by the database's clock, which may be another.
+	return min(max(time.Until(until), w.o.Look), max(w.o.Lease, w.o.Look)), nil
+}

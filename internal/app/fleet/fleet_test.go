@@ -1,0 +1,539 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/store/storetest/s3test"
+
+	_ "github.com/holdall/holdall/format/all"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+// A site is a server with objects to be packed, and a catalogue.
+type site struct {
+	t    *testing.T
+	s3   *s3test.Server
+	c    *catalog.Catalog
+	db   string
+	want map[string][]byte // what is in the bucket from
+	// hook is that of the server. Requests may be under way when it changes: those of
+	// other programs, or that nobody waits for any more.
+	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+}
+
+func newSite(t *testing.T) *site { return newSiteOn(t, filepath.Join(t.TempDir(), "catalog.db")) }
+
+func newSiteOn(t *testing.T, db string) *site {
+	s := &site{t: t, s3: s3test.New("from", "out"), db: db, want: map[string][]byte{}}
+	s.s3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		hook := s.hook.Load()
+		return hook != nil && (*hook)(w, r)
+	}
+	server := httptest.NewServer(s.s3)
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_ENDPOINT_URL_S3", server.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	if err := catalog.Create(t.Context(), s.db); err != nil {
+		t.Fatal(err)
+	}
+	s.c = s.open()
+	return s
+}
+
+// meet has all requests meet a hook from now on, or none.
+func (s *site) meet(hook func(http.ResponseWriter, *http.Request) bool) {
+	if hook == nil {
+		s.hook.Store(nil)
+		return
+	}
+	s.hook.Store(&hook)
+}
+
+func (s *site) open() *catalog.Catalog {
+	c, err := catalog.Open(s.t.Context(), s.db, catalog.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// put makes an object of a seed's bytes.
+func (s *site) put(name string, n int) {
+	content := make([]byte, n)
+	seed := [32]byte{}
+	copy(seed[:], fmt.Sprintf("%d %s", len(s.want), name))
+	rand.NewChaCha8(seed).Read(content)
+	s.want[name] = content
+	s.s3.Put("from", name, content)
+}
+
+// some puts n objects of up to size bytes.
+func (s *site) some(n, size int) {
+	for i := range n {
+		s.put(fmt.Sprintf("data/%03d/%05d", i%7, i), i*7919%size)
+	}
+}
+
+var spec = Spec{Sources: []string{"s3://from"}, Target: "s3://out/set.caf", ChunkSize: 100_000}
+
+func (s *site) plan(spec Spec) Planned {
+	s.t.Helper()
+	p, err := Plan(s.t.Context(), s.c, spec, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (s *site) work(o WorkOptions) Worked {
+	s.t.Helper()
+	if o.Pause == 0 {
+		o.Pause = time.Millisecond
+	}
+	o.Look = 5 * time.Millisecond
+	sum, err := Work(s.t.Context(), s.c, o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sum
+}
+
+// check compares what is recorded with what there was: each object in one archive
+// that is recorded, with its bytes, and nothing else.
+func (s *site) check() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	archives, err := s.c.Archives(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, a := range archives {
+		in, err := holdall.Open(ctx, a.Address, holdall.OpenOptions{})
+		if err != nil {
+			s.t.Errorf("%s is recorded: %v", a.Address, err)
+			continue
+		}
+		for l, err := range s.c.Locations(ctx, a) {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			found[l.Path]++
+			e, err := in.Lookup(ctx, l.Path)
+			if err != nil {
+				s.t.Error(err)
+				continue
+			}
+			var b bytes.Buffer
+			r, err := in.OpenEntry(ctx, e)
+			if err == nil {
+				_, err = b.ReadFrom(r)
+				r.Close()
+			}
+			if err != nil || !bytes.Equal(b.Bytes(), s.want[l.Path]) {
+				s.t.Errorf("%s of %s: found %d bytes (%v), want %d others", l.Path, a.Address, b.Len(), err, len(s.want[l.Path]))
+			}
+		}
+		in.Close()
+	}
+	for name := range s.want {
+		if found[name] != 1 {
+			s.t.Errorf("%s is recorded %d times", name, found[name])
+		}
+	}
+	if len(found) != len(s.want) {
+		s.t.Errorf("%d paths are recorded, of %d", len(found), len(s.want))
+	}
+	if n := s.s3.Uploads(); n != 0 {
+		s.t.Errorf("%d uploads are left", n)
+	}
+}
+
+func (s *site) totals() catalog.Totals {
+	s.t.Helper()
+	p, err := s.c.Plan(s.t.Context(), spec.Target)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	t, err := s.c.Totals(s.t.Context(), p.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return t
+}
+
+func TestEveryObjectIsPackedOnce(t *testing.T) {
+	s := newSite(t)
+	s.some(200, 5000)
+	p := s.plan(spec)
+	if p.Objects != 200 || p.Chunks < 4 || p.Known != 0 {
+		t.Errorf("planned %+v", p)
+	}
+	sum := s.work(WorkOptions{Workers: 3})
+	if sum.Done != p.Chunks || sum.Objects != 200 || sum.Bytes != p.Bytes || sum.Failed != 0 {
+		t.Errorf("worked %+v of %+v", sum, p)
+	}
+	s.check()
+	if again := s.plan(spec); again.Chunks != 0 || again.Known != 200 {
+		t.Errorf("planned again %+v", again)
+	}
+}
+
+func TestASourceIsCutTheSameWayHoweverItIsPlanned(t *testing.T) {
+	cuts := func(spec Spec, interrupted bool) (cuts []string) {
+		s := newSite(t)
+		s.some(300, 3000)
+		if interrupted {
+			s.s3.Page = 50
+			var pages atomic.Int64
+			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
+					s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+					return true
+				}
+				return false
+			})
+			if p, err := Plan(t.Context(), s.c, spec, nil); err == nil || p.Chunks == 0 {
+				t.Fatalf("planned %+v, %v", p, err)
+			}
+			s.meet(nil)
+		}
+		p := s.plan(spec)
+		for k, err := range s.c.Chunks(t.Context(), p.Plan.ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			cuts = append(cuts, fmt.Sprint(k.Number, k.Name, k.Objects, k.Bytes))
+		}
+		return cuts
+	}
+	whole := cuts(spec, false)
+	if again := cuts(spec, true); !slices.Equal(whole, again) {
+		t.Errorf("cut into\n%s\nand, broken off and gone on with, into\n%s", strings.Join(whole, "\n"), strings.Join(again, "\n"))
+	}
+}
+
+func TestPlanningAgainAddsWhatIsNew(t *testing.T) {
+	s := newSite(t)
+	s.some(100, 4000)
+	s.plan(spec)
+	s.put("data/000/00000x", 10)
+	s.put("zzz", 20)
+	p := s.plan(spec)
+	if p.Objects != 2 || p.Chunks != 1 || p.Known != 100 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.work(WorkOptions{})
+	s.check()
+
+	other := spec
+	other.ChunkSize *= 2
+	if _, err := Plan(t.Context(), s.c, other, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("another plan of the name: %v", err)
+	}
+}
+
+func TestWhatVanishedOrChangedIsRecordedAsSuch(t *testing.T) {
+	s := newSite(t)
+	s.some(50, 4000)
+	s.plan(spec)
+	gone, other := "data/001/00001", "data/002/00002"
+	delete(s.want, gone)
+	s.s3.Remove("from", gone)
+	s.put(other, 77)
+	changed := s.want[other]
+	delete(s.want, other)
+	if sum := s.work(WorkOptions{Workers: 2}); sum.Objects != 48 || sum.Failed != 0 {
+		t.Errorf("worked %+v", sum)
+	}
+	s.check()
+	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 48 {
+		t.Errorf("outcomes %v", o)
+	}
+	// What changed is packed by planning again.
+	s.want[other] = changed
+	if p := s.plan(spec); p.Objects != 1 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.work(WorkOptions{})
+	s.check()
+}
+
+func TestAChunkWithNothingLeftIsDoneWithoutAnArchive(t *testing.T) {
+	s := newSite(t)
+	s.put("a", 10)
+	s.put("kept", 200_000)
+	s.plan(spec)
+	s.s3.Remove("from", "a")
+	delete(s.want, "a")
+	if sum := s.work(WorkOptions{}); sum.Done != 2 || sum.Objects != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	s.check()
+}
+
+func TestASourceThatIsGoneIsNoLossOfItsObjects(t *testing.T) {
+	s := newSite(t)
+	s.some(20, 400)
+	s.plan(spec)
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/from/") {
+			s3test.Refuse(w, r, http.StatusNotFound, "NoSuchBucket")
+			return true
+		}
+		return false
+	})
+	if sum := s.work(WorkOptions{Tries: 2}); sum.SetAside != 1 || sum.Done != 0 {
+		t.Errorf("worked %+v", sum)
+	}
+	s.meet(nil)
+	p, _ := s.c.Plan(t.Context(), spec.Target)
+	if n, err := s.c.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
+		t.Errorf("retried %d, %v", n, err)
+	}
+	s.work(WorkOptions{})
+	s.check()
+}
+
+func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusInternalServerError} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			s := newSite(t)
+			s.some(20, 400)
+			s.plan(spec)
+			const poison = "data/003/00003"
+			var asked atomic.Int64
+			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodGet && r.URL.Path == "/from/"+poison {
+					asked.Add(1)
+					s3test.Refuse(w, r, status, "Poison")
+					return true
+				}
+				return false
+			})
+			var events []Event
+			sum := s.work(WorkOptions{Tries: 2, Tell: func(e Event) { events = append(events, e) }})
+			if sum.Failed != 1 || sum.Done != 1 || sum.Objects != 19 || asked.Load() < 2 {
+				t.Errorf("worked %+v after %d requests", sum, asked.Load())
+			}
+			if err := events[1].Err; err == nil || !strings.Contains(err.Error(), poison) {
+				t.Errorf("the first try failed with %v", err)
+			}
+			delete(s.want, poison)
+			s.check()
+			if o := s.totals().Outcomes; o[catalog.SetAside] != 1 {
+				t.Errorf("outcomes %v", o)
+			}
+		})
+	}
+}
+
+func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
+	s := newSite(t)
+	s.some(30, 3000)
+	s.plan(spec)
+	// The first claim gets as far as the archive, and no further.
+	k, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{c: s.c, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
+	j, err := w.job(t.Context(), k.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "data/000/00000"
+	s.s3.Remove("from", gone)
+	delete(s.want, gone)
+	left, _, err := w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
+	if err != nil || len(left) != 1 || left[0].Path != gone {
+		t.Fatalf("left %v, %v", left, err)
+	}
+	before := s.s3.Get("out", j.chunk(k.Number))
+	sum := s.work(WorkOptions{})
+	if sum.Failed != 0 {
+		t.Errorf("worked %+v", sum)
+	}
+	if !bytes.Equal(before, s.s3.Get("out", j.chunk(k.Number))) {
+		t.Error("the archive was replaced")
+	}
+	s.check()
+	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.SetAside] != 0 {
+		t.Errorf("outcomes %v", o)
+	}
+	// The dead one wakes up.
+	if err := w.record(t.Context(), j, k, j.chunk(k.Number), left); !errors.Is(err, catalog.ErrLost) {
+		t.Errorf("a claim that was lost: %v", err)
+	}
+	if err := w.adopt(t.Context(), j, k, j.chunk(k.Number), &Event{}); !errors.Is(err, catalog.ErrLost) {
+		t.Errorf("a claim that was lost: %v", err)
+	}
+}
+
+func TestAnArchiveThatIsNotOursIsNeitherRecordedNorReplaced(t *testing.T) {
+	s := newSite(t)
+	s.some(10, 300)
+	s.plan(spec)
+	alien := []byte("an archive of somebody else")
+	s.s3.Put("out", "set-00001.caf", alien)
+	if sum := s.work(WorkOptions{Tries: 1}); sum.SetAside != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	if !bytes.Equal(s.s3.Get("out", "set-00001.caf"), alien) {
+		t.Error("it was replaced")
+	}
+	other := spec
+	other.Name = "another"
+	if _, err := Plan(t.Context(), s.c, other, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("planned over it: %v", err)
+	}
+}
+
+func TestWhoIsToldToEndGivesItsChunkBack(t *testing.T) {
+	s := newSite(t)
+	s.some(30, 3000)
+	s.plan(spec)
+	ctx, stop := context.WithCancel(t.Context())
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && r.URL.Path == "/from/data/004/00004" {
+			stop()
+			<-r.Context().Done()
+			return true
+		}
+		return false
+	})
+	var what []What
+	if _, err := Work(ctx, s.c, WorkOptions{Lease: time.Hour, Tell: func(e Event) { what = append(what, e.What) }}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(what, []What{Claimed, Stopped}) {
+		t.Errorf("%q", what)
+	}
+	s.meet(nil)
+	s.work(WorkOptions{})
+	s.check()
+}
+
+func TestACancelledPlanIsNotPackedAndLeavesNoUploads(t *testing.T) {
+	s := newSite(t)
+	s.put("large", 20<<20)
+	p := s.plan(spec)
+	var once atomic.Bool
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") && once.CompareAndSwap(false, true) {
+			if _, err := Cancel(r.Context(), s.c, p.Plan); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	sum := s.work(WorkOptions{Lease: 400 * time.Millisecond})
+	if sum.Done != 0 || sum.Lost != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	if n := s.s3.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+	if all, err := s.c.Archives(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("archives %v, %v", all, err)
+	}
+}
+
+func TestWhatWasSentIsNotSentAgain(t *testing.T) {
+	s := newSite(t)
+	s.put("a", 30<<20)
+	s.put("b", 3<<20)
+	big := spec
+	big.ChunkSize = 1 << 30
+	s.plan(big)
+	var puts atomic.Int64
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && r.URL.Path == "/from/b" && puts.Load() == 0 {
+			puts.Store(1)
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	var resent int64
+	if sum := s.work(WorkOptions{Tell: func(e Event) { resent += e.Resent }}); sum.Failed != 1 || sum.Done != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	if resent < 16<<20 {
+		t.Errorf("the store had %d bytes of the first try", resent)
+	}
+	s.check()
+}
+
+func TestSourcesAreToldApart(t *testing.T) {
+	s := newSite(t)
+	for _, n := range []string{"x-y/1", "x/1", "x/a/b", "z/x/1"} {
+		s.s3.Put("from", n, []byte(n))
+		s.want[n] = []byte(n)
+	}
+	s.want["y/1"] = s.want["z/x/1"]
+	several := spec
+	several.Sources = []string{"s3://from/x", "s3://from/x-y"}
+	s.plan(several)
+	s.work(WorkOptions{})
+	delete(s.want, "z/x/1")
+	delete(s.want, "y/1")
+	s.check()
+	several.Name, several.Target, several.Sources = "n", "s3://out/n.caf", []string{"s3://from/x", "s3://from/z/x/"}
+	if _, err := Plan(t.Context(), s.c, several, nil); err == nil {
+		t.Error("two sources of the same last name are planned together")
+	}
+}
+
+func TestPlansThatCannotBeAreRefused(t *testing.T) {
+	s := newSite(t)
+	for what, change := range map[string]func(*Spec){
+		"no source":    func(s *Spec) { s.Sources = nil },
+		"no target":    func(s *Spec) { s.Target = "" },
+		"no format":    func(s *Spec) { s.Target = "s3://out/x" },
+		"not chunked":  func(s *Spec) { s.Target = "s3://out/x.rvn" },
+		"a password":   func(s *Spec) { s.Sources = []string{"https://user:secret@127.0.0.1/x"} },
+		"below nought": func(s *Spec) { s.ChunkSize = -1 },
+	} {
+		wrong := spec
+		change(&wrong)
+		_, err := Plan(t.Context(), s.c, wrong, nil)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if all, err := s.c.Plans(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("plans %v, %v", all, err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if db := os.Getenv(workEnv); db != "" {
+		if err := beWorker(db); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,323 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+)
+
+// An archive that is written in parts has a chunk for each, and a last one, whose work
+// is to merge them. A plan that is planned again goes on with a further archive.
+
+// whole names an archive of a plan that is written in parts: the first is called as the
+// target is, the others are numbered.
+func (j *job) whole(archive int) string {
+	name := strings.TrimSuffix(j.name, "/")
+	if archive == 0 {
+		return name
+	}
+	ext := ""
+	for _, e := range j.format.Extensions {
+		if strings.EqualFold(path.Ext(name), e) {
+			ext = e
+		}
+	}
+	return pack.ChunkName(name, archive+1, ext)
+}
+
+// A seat is where a chunk belongs: the archive, and the parts of it that come before.
+type seat struct {
+	archive int // from 0 on
+	name    string
+	parts   []catalog.Chunk
+}
+
+// next is the seat behind a chunk.
+func (s seat) next(k catalog.Chunk) seat {
+	if k.Last {
+		return seat{archive: s.archive + 1}
+	}
+	return seat{archive: s.archive, parts: append(s.parts, k)}
+}
+
+// seatOf finds the seat of a chunk, or that of the next one that is planned if its
+// number is not there yet.
+func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s seat, err error) {
+	if j.format.Parts == nil {
+		return s, nil
+	}
+	for k, err := range c.Chunks(ctx, j.plan.ID) {
+		if err != nil {
+			return s, err
+		}
+		if k.Number >= number {
+			break
+		}
+		s = s.next(k)
+	}
+	s.name = j.whole(s.archive)
+	return s, nil
+}
+
+// part is what a chunk writes of its archive, as this claim.
+func (s seat) part(k catalog.Chunk) format.Part {
+	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
+}
+
+// creating are the options that parts are made with, and merged.
+func (j *job) creating() format.CreateOptions {
+	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: pack.NewScratch}
+}
+
+// writing is the format for the object of one part.
+func (j *job) writing(p format.Part) *format.Format {
+	f := *j.format
+	f.Create = func(ctx context.Context, st store.Store, _ string, o format.CreateOptions) (format.Writer, error) {
+		return j.format.Parts.Create(ctx, st, p, o)
+	}
+	return &f
+}
+
+// openPart opens a part by the list of a try.
+func (j *job) openPart(ctx context.Context, p format.Part) (*holdall.Archive, error) {
+	return holdall.OpenStore(ctx, j.target, j.format.Parts.Object(p.Archive, p.Number), j.readingPart(p))
+}
+
+func (j *job) readingPart(p format.Part) holdall.OpenOptions {
+	f := *j.format
+	f.Open = func(ctx context.Context, st store.Store, _ string, o format.OpenOptions) (format.Reader, error) {
+		return j.format.Parts.Open(ctx, st, p, o)
+	}
+	f.Verify = nil
+	return holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}}
+}
+
+// packPart makes a part, and has the catalogue know that the chunk is done.
+func (w *worker) packPart(ctx context.Context, j *job, k catalog.Chunk, e *Event, m *holdall.Meter) error {
+	s, err := j.seatOf(ctx, w.c, k.Number)
+	if err != nil {
+		return err
+	}
+	p := s.part(k)
+	name := j.format.Parts.Object(p.Archive, p.Number)
+	if err := j.named(k, name); err != nil {
+		return err
+	}
+	if k.Attempts > 1 {
+		if err := w.adoptPart(ctx, j, k, p, e); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	left, sum, err := w.write(ctx, j, k, name, m, j.writing(p))
+	e.Resent = sum.Resumed
+	if errors.Is(err, fs.ErrExist) {
+		return w.adoptPart(ctx, j, k, p, e)
+	}
+	if err == nil {
+		err = w.finish(ctx, k, nil, left)
+	}
+	if err == nil {
+		e.Left, e.Bytes = left, sum.Content
+		j.tidy(ctx, name)
+	}
+	return err
+}
+
+// adoptPart takes over a part that an earlier claim of the chunk made. Its error wraps
+// fs.ErrNotExist if there is none.
+func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p format.Part, e *Event) error {
+	name := j.format.Parts.Object(p.Archive, p.Number)
+	if err := isThere(ctx, j.target, name); err != nil {
+		return err
+	}
+	fit, err := j.fitting(ctx, p.Archive, p.Number)
+	if err != nil {
+		return err
+	}
+	p, err = j.sound(ctx, fit)
+	if err != nil {
+		return err
+	}
+	in, err := j.openPart(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	left, bytes, err := w.compare(ctx, j, k, in)
+	if err == nil {
+		err = nothingElse(ctx, k, in, k.Objects-int64(len(left)))
+	}
+	if err == nil {
+		err = w.finish(ctx, k, nil, left)
+	}
+	if err == nil {
+		e.Left, e.Bytes = left, bytes
+		j.tidy(ctx, name)
+	}
+	return err
+}
+
+// isThere asks for an object, and returns an error that wraps fs.ErrNotExist if it is
+// not there.
+func isThere(ctx context.Context, st store.Store, name string) error {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	_, err = o.Info(ctx)
+	return err
+}
+
+// fitting returns the tries whose lists may be of the part that is there. Mostly that
+// is one: there are several where a claim ended between list and object, or came late
+// with its list.
+func (j *job) fitting(ctx context.Context, archive string, number int) (fit []format.Part, err error) {
+	tries, err := j.format.Parts.Tries(ctx, j.target, archive, number)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range tries {
+		in, err := j.openPart(ctx, p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		fit = append(fit, p)
+		in.Close()
+	}
+	if len(fit) == 0 {
+		return nil, fmt.Errorf("%s: it is there, and of the lists of %d tries none is of it: %w", format.Escape(j.format.Parts.Object(archive, number)), len(tries), fs.ErrExist)
+	}
+	return fit, nil
+}
+
+// sound returns the one whose list says what is in the part. Of several all that is
+// in the part is read.
+func (j *job) sound(ctx context.Context, fit []format.Part) (format.Part, error) {
+	if len(fit) == 1 {
+		return fit[0], nil
+	}
+	name := j.format.Parts.Object(fit[0].Archive, fit[0].Number)
+	for _, p := range fit {
+		v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
+		if err != nil {
+			return p, err
+		}
+		if v.Errors == 0 {
+			return p, nil
+		}
+	}
+	return format.Part{}, fmt.Errorf("%s: it is there, and what the lists of %d tries say is not in it: %w", format.Escape(name), len(fit), fs.ErrExist)
+}
+
+// nothingElse wants an archive to have n entries.
+func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n int64) error {
+	found := int64(0)
+	for e, err := range in.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		if survey.Catalogued(e) {
+			found++
+		}
+	}
+	if found != n {
+		return fmt.Errorf("%s: expected %d planned objects, found %d: it is no part of this plan: %w", format.Escape(k.Name), n, found, fs.ErrExist)
+	}
+	return nil
+}
+
+// recorded returns the try of a part that is done whose list has what the catalogue
+// says was packed. Two that do are alike.
+func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive string, number int) (format.Part, error) {
+	fit, err := j.fitting(ctx, archive, number)
+	if err != nil {
+		return format.Part{}, err
+	}
+	if len(fit) == 1 {
+		return fit[0], nil
+	}
+	for _, p := range fit {
+		is, err := w.hasRecorded(ctx, j, k, p)
+		if is || err != nil {
+			return p, err
+		}
+	}
+	return format.Part{}, fmt.Errorf("%s: none of the lists of %d tries has what is recorded", format.Escape(k.Name), len(fit))
+}
+
+func (w *worker) hasRecorded(ctx context.Context, j *job, k catalog.Chunk, p format.Part) (bool, error) {
+	in, err := j.openPart(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	for m, err := range w.members(ctx, k) {
+		if err != nil {
+			return false, err
+		}
+		e, err := in.Lookup(ctx, m.Path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if has := err == nil && e.Size == m.Size; has != (m.Outcome == catalog.Packed) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// merge makes an archive of the parts that come before a last chunk, and records it.
+func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
+	s, err := j.seatOf(ctx, w.c, k.Number)
+	if err != nil {
+		return err
+	}
+	if err := j.named(k, s.name); err != nil {
+		return err
+	}
+	of := j.format.Parts
+	if err = isThere(ctx, j.target, of.Decides(s.name)); errors.Is(err, fs.ErrNotExist) {
+		var parts []format.Part
+		for i, part := range s.parts {
+			p, err := w.recorded(ctx, j, part, s.name, i)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, p)
+		}
+		_, err = of.Merge(ctx, j.target, s.name, parts, j.creating())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// Whoever merged it, what is recorded is compared with what was planned.
+	if err := w.record(ctx, j, k, s.name, nil); err != nil {
+		return err
+	}
+	j.clear(ctx, s.name)
+	return nil
+}
+
+// clear takes away what is of no use beside an archive that is there. Nothing depends
+// on it.
+func (j *job) clear(ctx context.Context, archive string) {
+	j.tidy(ctx, archive+"/")
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_ = j.format.Parts.Clear(ctx, j.target, archive)
+}

@@ -1,0 +1,421 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest/s3test"
+)
+
+// bundle is packed in parts. Its plan is called as that of the other tests.
+var bundle = Spec{Name: spec.Target, Sources: []string{"s3://from"}, Target: "s3://out/set.bundle", ChunkSize: 100_000, Param: map[string]string{"level": "1"}}
+
+// out returns the names of the target's objects below a folder.
+func (s *site) out(folder string) (names []string) {
+	s.t.Helper()
+	st, err := store.OpenFolder(s.t.Context(), "s3://out")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for info, err := range store.List(s.t.Context(), st, folder) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		names = append(names, info.Name)
+	}
+	return names
+}
+
+// checkBundles is check for bundles, of which there shall be some, without lists of
+// parts, and in which nothing is wrong.
+func (s *site) checkBundles(n int) {
+	s.t.Helper()
+	s.check()
+	archives, err := s.c.Archives(s.t.Context())
+	if err != nil || len(archives) != n {
+		s.t.Errorf("%d archives are recorded, %v; expected %d", len(archives), err, n)
+	}
+	for _, a := range archives {
+		st, name, err := store.OpenAddress(s.t.Context(), a.Address)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		v, err := holdall.VerifyStore(s.t.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
+			if p.Severity > format.Note {
+				s.t.Errorf("%s: %+v", a.Address, p)
+			}
+		})
+		if err != nil || v.Errors+v.Warnings > 0 {
+			s.t.Errorf("%s: %+v, %v", a.Address, v, err)
+		}
+		if left := s.out(name + "/parts/"); len(left) > 0 {
+			s.t.Errorf("left beside it: %q", left)
+		}
+	}
+}
+
+func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
+	s := newSite(t)
+	s.some(200, 5000)
+	p := s.plan(bundle)
+	if p.Objects != 200 || p.Chunks < 5 {
+		t.Errorf("planned %+v", p)
+	}
+	sum := s.work(WorkOptions{Workers: 3})
+	if sum.Done != p.Chunks || sum.Objects != 200 || sum.Bytes != p.Bytes || sum.Failed != 0 {
+		t.Errorf("worked %+v of %+v", sum, p)
+	}
+	s.checkBundles(1)
+	st, err := store.OpenFolder(t.Context(), "s3://from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, name, err := store.OpenAddress(t.Context(), "s3://out/one.bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A plan keeps no times.
+	if _, err := pack.Objects(t.Context(), target, name, func(yield func(pack.Object, error) bool) {
+		for info, err := range store.List(t.Context(), st, "") {
+			info.ModTime = time.Time{}
+			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
+				return
+			}
+		}
+	}, pack.Options{Param: map[string]string{"level": "1", "shard-size": fmt.Sprint(1 << 20)}}); err != nil {
+		t.Fatal(err)
+	}
+	// One chunk is one shard, whose name and length are those of the only one.
+	large := bundle
+	large.Name, large.Target, large.ChunkSize = "large", "s3://out/large.bundle", 1<<20
+	s.plan(large)
+	s.work(WorkOptions{Workers: 2})
+	one, many := s.out("one.bundle/"), s.out("large.bundle/")
+	if len(one) != len(many) || len(one) < 7 {
+		t.Fatalf("%q, expected %q", many, one)
+	}
+	for i, name := range one {
+		if want := strings.Replace(name, "one.", "large.", 1); many[i] != want || !bytes.Equal(s.s3.Get("out", name), s.s3.Get("out", want)) {
+			t.Errorf("%s is not as %s", many[i], name)
+		}
+	}
+}
+
+func TestPlanningAgainGivesAFurtherBundle(t *testing.T) {
+	s := newSite(t)
+	s.some(100, 4000)
+	s.plan(bundle)
+	if p := s.plan(bundle); p.Chunks != 0 || p.Known != 100 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.work(WorkOptions{Workers: 2})
+	s.checkBundles(1)
+	s.put("data/000/00000x", 10)
+	s.put("zzz", 20)
+	if p := s.plan(bundle); p.Objects != 2 || p.Chunks != 2 || p.Known != 100 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.put("zzzz", 20)
+	if p := s.plan(bundle); p.Objects != 1 || p.Chunks != 2 || p.Known != 102 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.work(WorkOptions{Workers: 2})
+	s.checkBundles(3)
+	for _, folder := range []string{"set.bundle/", "set-00002.bundle/", "set-00003.bundle/"} {
+		if len(s.out(folder)) == 0 {
+			t.Errorf("there is no %s", folder)
+		}
+	}
+}
+
+func TestAPlanThatBrokeOffGetsOneBundle(t *testing.T) {
+	s := newSite(t)
+	s.some(300, 3000)
+	s.s3.Page = 50
+	var pages atomic.Int64
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	if p, err := Plan(t.Context(), s.c, bundle, nil); err == nil || p.Chunks == 0 {
+		t.Fatalf("planned %+v, %v", p, err)
+	}
+	s.meet(nil)
+	s.work(WorkOptions{Workers: 2})
+	if all, err := s.c.Archives(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("an archive of half a plan: %v, %v", all, err)
+	}
+	// An object that is packed already is another now.
+	s.put("data/000/00000", 50)
+	s.plan(bundle)
+	s.work(WorkOptions{Workers: 2})
+	s.checkBundles(1)
+}
+
+func TestAPartWithNothingLeftIsAnEmptyShard(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.put(name, 90_000)
+	}
+	s.plan(bundle)
+	s.s3.Remove("from", "b")
+	delete(s.want, "b")
+	s.put("c", 9)
+	changed := s.want["c"]
+	delete(s.want, "c")
+	if sum := s.work(WorkOptions{}); sum.Done != 4 || sum.Objects != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	s.checkBundles(1)
+	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 1 {
+		t.Errorf("outcomes %v", o)
+	}
+	s.want["c"] = changed
+	s.plan(bundle)
+	s.work(WorkOptions{})
+	s.checkBundles(2)
+}
+
+func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
+	s := newSite(t)
+	s.some(60, 5000)
+	s.plan(bundle)
+	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet && path.Base(r.URL.Path) == "shard-00000000" {
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	if sum := s.work(WorkOptions{Tries: 1}); sum.SetAside != 1 || sum.Done == 0 {
+		t.Errorf("worked %+v", sum)
+	}
+	s.meet(nil)
+	if _, err := holdall.Open(t.Context(), bundle.Target, holdall.OpenOptions{}); err == nil {
+		t.Error("parts are an archive")
+	}
+	p, _ := s.c.Plan(t.Context(), bundle.Name)
+	if n, err := s.c.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
+		t.Errorf("retried %d, %v", n, err)
+	}
+	s.work(WorkOptions{})
+	s.checkBundles(1)
+}
+
+// recorded returns what the catalogue has, by path.
+func (s *site) recorded() map[string]bool {
+	s.t.Helper()
+	found := map[string]bool{}
+	archives, err := s.c.Archives(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, a := range archives {
+		for l, err := range s.c.Locations(s.t.Context(), a) {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			found[l.Path] = true
+		}
+	}
+	return found
+}
+
+// dying works as a worker does that is killed when it makes a request, and never gives
+// anything back.
+func (s *site) dying(ctx context.Context, tries int) {
+	w := &worker{c: s.c, o: WorkOptions{Tries: tries}, jobs: map[int64]*job{}}
+	for ctx.Err() == nil {
+		k, err := s.c.Claim(ctx, catalog.Request{Owner: "mortal", Lease: time.Millisecond})
+		if errors.Is(err, catalog.ErrNone) {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			s.t.Fatal(err)
+		}
+		_ = w.pack(ctx, k, &Event{}, nil)
+	}
+}
+
+func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
+	empty := []string{"data/000/empty", "data/004/empty"}
+	for n := int64(1); ; n++ {
+		s := newSite(t)
+		s.some(8, 30_000)
+		for _, name := range empty {
+			s.put(name, 0)
+		}
+		s.plan(bundle)
+		ctx, kill := context.WithCancel(t.Context())
+		var made, removed atomic.Int64
+		s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasPrefix(r.URL.Path, "/out") || r.Method == http.MethodGet || r.Method == http.MethodHead {
+				return false
+			}
+			if r.Method == http.MethodDelete && removed.Add(1) > 2 {
+				return false // one list less is as another
+			}
+			if made.Add(1) == n {
+				kill()
+				if n%2 == 1 {
+					panic(http.ErrAbortHandler)
+				}
+				// It is carried out, and nobody hears of it.
+			}
+			return false
+		})
+		s.dying(ctx, 5)
+		killed := ctx.Err() != nil
+		kill()
+		s.meet(nil)
+		for _, name := range empty { // who comes next finds less
+			s.s3.Remove("from", name)
+			delete(s.want, name)
+		}
+		s.work(WorkOptions{Workers: 2})
+		for name := range s.recorded() {
+			if slices.Contains(empty, name) {
+				s.want[name] = nil // it was packed before
+			}
+		}
+		s.checkBundles(1)
+		if t.Failed() {
+			t.Fatalf("killed at request %d", n)
+		}
+		if !killed {
+			t.Logf("killed at each of %d requests", n-1)
+			if n < 18 {
+				t.Errorf("there were %d", n-1)
+			}
+			return
+		}
+	}
+}
+
+// Two tries of a part whose shards are the same, and which do not have the same files.
+func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprint("dies ", dies), func(t *testing.T) {
+			s := newSite(t)
+			s.some(10, 2000)
+			s.put("empty/a", 0)
+			s.put("empty/b", 0)
+			s.plan(bundle)
+			refuse := func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPut && path.Base(r.URL.Path) == "shard-00000000" {
+					s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+					return true
+				}
+				return false
+			}
+			w := &worker{c: s.c, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
+			k, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.meet(refuse)
+			if err := w.pack(t.Context(), k, &Event{}, nil); !errors.Is(err, fs.ErrPermission) {
+				t.Fatal(err)
+			}
+			s.meet(nil)
+			s.s3.Remove("from", "empty/a")
+			delete(s.want, "empty/a")
+			if dies {
+				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the clock of the database
+					k, err = s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond, Chunk: k.ID})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				j, err := w.job(t.Context(), k.Plan)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := format.Part{Archive: "set.bundle", Try: k.Fence}
+				if _, _, err := w.write(t.Context(), j, k, "set.bundle/shard-00000000", nil, j.writing(p)); err != nil {
+					t.Fatal(err)
+				}
+				if fit, err := j.fitting(t.Context(), "set.bundle", 0); err != nil || len(fit) != 2 || fit[0] != p {
+					t.Errorf("tries %v, %v", fit, err)
+				}
+			}
+			if sum := s.work(WorkOptions{}); sum.Failed != 0 {
+				t.Errorf("worked %+v", sum)
+			}
+			s.checkBundles(1)
+			if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Packed] != 11 {
+				t.Errorf("outcomes %v", o)
+			}
+		})
+	}
+}
+
+// A worker that was taken for dead goes on while another has done everything.
+func TestWhoComesLateChangesNoBundle(t *testing.T) {
+	for _, late := range []string{"/out/set.bundle/parts/00000000.1/CURRENT", "/out/set.bundle/shard-00000000", "/out/set.bundle/index/000004.sst", "/out/set.bundle/index/CURRENT"} {
+		t.Run(path.Base(late), func(t *testing.T) {
+			s := newSite(t)
+			s.some(40, 8000)
+			s.plan(bundle)
+			var once atomic.Bool
+			var names []string
+			before := map[string][]byte{}
+			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPut && r.URL.Path == late && once.CompareAndSwap(false, true) {
+					s.work(WorkOptions{})
+					for _, name := range s.out("set.bundle/") {
+						if !strings.Contains(name, "/parts/") {
+							names = append(names, name)
+							before[name] = s.s3.Get("out", name)
+						}
+					}
+				}
+				return false
+			})
+			s.dying(t.Context(), 5)
+			s.meet(nil)
+			s.work(WorkOptions{}) // sweeps
+			s.checkBundles(1)
+			if now := s.out("set.bundle/"); len(names) < 7 || !slices.Equal(now, names) {
+				t.Errorf("%q, expected %q", now, names)
+			}
+			for name, b := range before {
+				if !bytes.Equal(s.s3.Get("out", name), b) {
+					t.Errorf("%s was replaced by something else", name)
+				}
+			}
+		})
+	}
+}
+
+func TestBundlesThatCannotBeAreRefused(t *testing.T) {
+	s := newSite(t)
+	s.some(5, 100)
+	whole := bundle
+	whole.Target, whole.Format = "s3://out", "databundle"
+	if _, err := Plan(t.Context(), s.c, whole, nil); err == nil {
+		t.Error("a bundle that is a whole bucket")
+	}
+	s.s3.Put("out", "set.bundle/shard-00000007", []byte("somebody's"))
+	if _, err := Plan(t.Context(), s.c, bundle, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("planned over something: %v", err)
+	}
+}

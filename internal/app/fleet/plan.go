@@ -1,0 +1,284 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// Planned says what Plan did.
+type Planned struct {
+	Plan    catalog.Plan
+	Chunks  int   // that are new
+	Objects int64 // in them
+	Bytes   int64
+	Known   int64 // objects that were planned before
+}
+
+// batch is how many members go into one transaction with others, and are held in
+// memory meanwhile. A chunk that has more gets a transaction of its own, and is listed
+// while it is written.
+const batch = 100_000
+
+// Plan lists the sources and records the chunks that they make. Where the plan is
+// there already, only what is new is added, in chunks of its own: objects that were not
+// there, that are another version, or that could not be packed. A plan whose making
+// broke off is gone on with by making it again.
+//
+// progress, if it is not nil, is told now and then how much has been listed.
+func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned)) (Planned, error) {
+	wish, err := s.planned()
+	if err != nil {
+		return Planned{}, err
+	}
+	p := Planned{Plan: wish}
+	j, err := open(ctx, wish)
+	if err != nil {
+		return p, err
+	}
+	number := 0
+	is, err := c.Plan(ctx, wish.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// Else a name that was mistyped would become a plan of nothing.
+		for _, o := range j.origins {
+			if err := o.reachable(ctx); err != nil {
+				return p, err
+			}
+		}
+		if is, err = c.AddPlan(ctx, wish); err != nil {
+			return p, err
+		}
+	case err != nil:
+		return p, err
+	case is.Cancelled:
+		return p, fmt.Errorf("%s: %w", format.Escape(is.Name), catalog.ErrCancelled)
+	default:
+		if what := differs(is, wish); what != "" {
+			return p, &DiffersError{wish.Name, what}
+		}
+		for k, err := range c.Chunks(ctx, is.ID) {
+			if err != nil {
+				return p, err
+			}
+			number = max(number, k.Number+1)
+		}
+	}
+	p.Plan, j.plan = is, is
+	begin, err := j.seatOf(ctx, c, number)
+	if err != nil {
+		return p, err
+	}
+	if err := j.vacant(ctx, number, begin); err != nil {
+		return p, err
+	}
+	if progress == nil {
+		progress = func(Planned) {}
+	}
+	pl := &planner{c: c, j: j, p: &p, number: number, archive: begin.archive, parts: len(begin.parts), progress: progress}
+	next, stop := iter.Pull2(fresh(j.listed(ctx), c.Planned(ctx, is.ID), &p.Known))
+	defer stop()
+	pl.next = next
+	err = pl.run(ctx)
+	return p, err
+}
+
+// vacant refuses to plan archives that could not be written: where there is no place
+// for them, or one is there already, which is not ours.
+func (j *job) vacant(ctx context.Context, number int, s seat) error {
+	if j.format.Parts != nil {
+		return j.vacantSeat(ctx, s)
+	}
+	head, _ := j.around()
+	for info, err := range store.List(ctx, j.target, head) {
+		if errors.Is(err, errors.ErrUnsupported) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if j.number(info.Name) >= number {
+			return fmt.Errorf("%s: it is there, and no part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+		}
+	}
+	w, err := store.CreateAs(ctx, j.target, j.chunk(number), store.Wishes{Once: true})
+	if err == nil {
+		err = w.Abort()
+	}
+	return err
+}
+
+// vacantSeat is vacant for the next part of an archive.
+func (j *job) vacantSeat(ctx context.Context, s seat) error {
+	if len(s.parts) == 0 {
+		for info, err := range store.List(ctx, j.target, s.name+"/") {
+			if errors.Is(err, errors.ErrUnsupported) {
+				break
+			}
+			if err == nil {
+				err = fmt.Errorf("%s: it is there, and no part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+			}
+			return err
+		}
+	}
+	once := store.NewStage(j.target)
+	once.Wishes.Once = true
+	w, err := j.format.Parts.Create(ctx, once, s.part(catalog.Chunk{}), j.creating())
+	if err == nil {
+		err = w.Abort()
+	}
+	return err
+}
+
+// A planner cuts a listing into chunks.
+type planner struct {
+	c        *catalog.Catalog
+	j        *job
+	p        *Planned
+	next     func() (catalog.Member, error, bool)
+	held     *catalog.Member // the first of the next chunk
+	number   int
+	archive  int // of a format that is written in parts, and how many it has
+	parts    int
+	progress func(Planned)
+}
+
+// chunk is the next chunk, without what is in it.
+func (pl *planner) chunk() catalog.NewChunk {
+	if of := pl.j.format.Parts; of != nil {
+		pl.parts++
+		return catalog.NewChunk{Part: true, Name: store.AddressOf(pl.j.target, of.Object(pl.j.whole(pl.archive), pl.parts-1))}
+	}
+	pl.number++
+	return catalog.NewChunk{Name: store.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))}
+}
+
+// last is the chunk that makes the parts an archive.
+func (pl *planner) last() catalog.NewChunk {
+	pl.archive, pl.parts = pl.archive+1, 0
+	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
+}
+
+// run records chunk after chunk, several in one transaction.
+func (pl *planner) run(ctx context.Context) error {
+	var ready []catalog.NewChunk
+	members := 0
+	flush := func() error {
+		if len(ready) == 0 {
+			return nil
+		}
+		done, err := pl.c.AddChunks(ctx, pl.p.Plan.ID, ready)
+		if err != nil {
+			return err
+		}
+		for _, k := range done {
+			pl.p.Chunks++
+			pl.p.Objects += k.Objects
+			pl.p.Bytes += k.Bytes
+		}
+		ready, members = nil, 0
+		pl.progress(*pl.p)
+		return nil
+	}
+	for {
+		cut := &cutter{pl: pl}
+		begun, more, err := cut.take(batch)
+		if err != nil {
+			return errors.Join(err, flush()) // what is whole is worth keeping
+		}
+		if full := pl.parts > 0 && pl.parts == pl.j.format.Parts.Most; full || pl.parts > 0 && len(begun) == 0 {
+			ready = append(ready, pl.last())
+		}
+		if len(begun) == 0 {
+			return flush()
+		}
+		next := pl.chunk()
+		if !more {
+			next.Members = all(begun)
+			ready = append(ready, next)
+			if members += len(begun); members < batch {
+				continue
+			}
+		} else {
+			if err := flush(); err != nil {
+				return err
+			}
+			next.Members = cut.rest(begun)
+			ready = append(ready, next)
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func all(members []catalog.Member) iter.Seq2[catalog.Member, error] {
+	return func(yield func(catalog.Member, error) bool) {
+		for _, m := range members {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A cutter takes the members of one chunk. It goes on to the next when an object would
+// take it over its size, unless that is its first.
+type cutter struct {
+	pl      *planner
+	objects int64
+	bytes   int64
+}
+
+// one returns the next member of the chunk, if there is one.
+func (c *cutter) one() (m catalog.Member, ok bool, err error) {
+	if held := c.pl.held; held != nil {
+		m, ok = *held, true
+		c.pl.held = nil
+	} else if m, err, ok = c.pl.next(); err != nil || !ok {
+		return m, false, err
+	}
+	set := c.pl.j.set
+	if c.objects > 0 && (c.objects == set.ChunkObjects || m.Size > set.ChunkSize-c.bytes) {
+		c.pl.held = &m
+		return m, false, nil
+	}
+	c.objects++
+	c.bytes += m.Size
+	return m, true, nil
+}
+
+// take returns up to n members, and whether there may be more.
+func (c *cutter) take(n int) (some []catalog.Member, more bool, err error) {
+	for len(some) < n {
+		m, ok, err := c.one()
+		if err != nil || !ok {
+			return some, false, err
+		}
+		some = append(some, m)
+	}
+	return some, true, nil
+}
+
+// rest yields what was taken, and then the rest of the chunk.
+func (c *cutter) rest(begun []catalog.Member) iter.Seq2[catalog.Member, error] {
+	return func(yield func(catalog.Member, error) bool) {
+		for m, err := range all(begun) {
+			if !yield(m, err) {
+				return
+			}
+		}
+		for {
+			m, ok, err := c.one()
+			if !ok && err == nil || !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,251 @@
+// Package river has River, a queue of jobs in PostgreSQL, tell the workers of a fleet of
+// chunks that are due, and those who look after it how far they are.
+//
+// It is for fleets whose catalogue is in PostgreSQL. Who has theirs in SQLite, or does
+// without jobs to look at, does without it: the catalogue alone says what is to be
+// done and who does it.
+//
+// A job is put in, and ended, by the very transaction that makes a chunk due, or done. It
+// is no more than a message: River cannot tell a worker that is dead from one that is
+// slow, nor refuse what comes too late. A job too many, or none, changes nothing
+// but when somebody comes to look.
+package river
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format"
+)
+
+// kind is what our jobs are called.
+const kind = "holdall_chunk"
+
+// arguments are what a job says.
+type arguments struct {
+	Chunk int64 `json:"chunk"`
+	// Fence is that of the claim before: so no two jobs of a chunk look the same.
+	Fence int64  `json:"fence"`
+	Name  string `json:"name"` // of the archive, for people
+}
+
+func (arguments) Kind() string { return kind }
+
+const (
+	// longest is how long River waits for a chunk. It must have an end, and be longer
+	// than any takes: what River would do then is forget that somebody is at it.
+	longest = 48 * time.Hour
+	// look is how often to look for what no notification told of.
+	look = 5 * time.Second
+	// cooldown is how long River waits for more before it fetches jobs.
+	cooldown = 20 * time.Millisecond
+	// stopping is how long jobs have to end when everybody has been told to.
+	stopping = 20 * time.Second
+)
+
+// A Queue is River's in a catalogue's schema. It is both a catalog.Queue and a fleet.Feed;
+// the zero value is one.
+type Queue struct {
+	// Log, if it is not nil, is for what River has to say.
+	Log *slog.Logger
+
+	pool   *pgxpool.Pool
+	schema string
+	insert *river.Client[pgx.Tx]
+}
+
+func (q *Queue) log() *slog.Logger {
+	if q.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return q.Log
+}
+
+// A VersionError means that River's tables are of another version than ours knows.
+type VersionError struct{ Found, Known int }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("tables of River: expected at most version %d, found %d: a newer holdall made them", e.Known, e.Found)
+}
+
+// Open makes River's tables where they are missing, and brings older ones up to date.
+func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
+	q.pool = pool
+	if err := pool.QueryRow(ctx, "SELECT current_schema()").Scan(&q.schema); err != nil {
+		return err
+	}
+	var err error
+	// What River cannot do with a schema of that name, it says here.
+	if q.insert, err = river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: q.schema, Logger: q.log()}); err != nil {
+		return fmt.Errorf("schema %s: River: %w", q.schema, err)
+	}
+	m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: q.schema, Logger: q.log()})
+	if err != nil {
+		return err
+	}
+	known := 0
+	for _, v := range m.AllVersions() {
+		known = max(known, v.Version)
+	}
+	found, err := version(ctx, pool)
+	if err == nil && found > known {
+		err = &VersionError{found, known}
+	}
+	if err != nil || found == known {
+		return err
+	}
+	// One at a time. Each of River's steps is a transaction of its own; who comes after
+	// one that was broken off goes on.
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	const lock = "hashtextextended('holdall river ' || current_schema(), 0)"
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock("+lock+")"); err != nil {
+		return err
+	}
+	defer func() {
+		// A connection that cannot let go of it must not be used again.
+		if _, err := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock("+lock+")"); err != nil {
+			_ = conn.Conn().Close(context.WithoutCancel(ctx))
+		}
+	}()
+	if found, err = version(ctx, pool); err != nil || found >= known {
+		return err
+	}
+	_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+// version is that of River's tables, 0 if there are none.
+func version(ctx context.Context, pool *pgxpool.Pool) (v int, err error) {
+	var there bool
+	if err := pool.QueryRow(ctx, "SELECT to_regclass('river_migration') IS NOT NULL").Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	err = pool.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM river_migration").Scan(&v)
+	return v, err
+}
+
+// queueOf is the queue of a plan's jobs. Each has its own, for there are workers for one
+// plan only.
+func queueOf(plan int64) string { return "plan_" + strconv.FormatInt(plan, 10) }
+
+// Enqueue puts a job in for each chunk.
+func (q *Queue) Enqueue(ctx context.Context, tx pgx.Tx, chunks []catalog.Chunk) error {
+	jobs := make([]river.InsertManyParams, len(chunks))
+	for i, k := range chunks {
+		// The catalogue counts tries.
+		jobs[i] = river.InsertManyParams{Args: arguments{k.ID, k.Fence, format.Escape(k.Name)}, InsertOpts: &river.InsertOpts{Queue: queueOf(k.Plan), MaxAttempts: 1, ScheduledAt: k.NotBefore}}
+	}
+	_, err := q.insert.InsertManyFastTx(ctx, tx, jobs)
+	return err
+}
+
+// Finished ends whatever jobs there are of a chunk: that of who packed it, and of those
+// who died at it.
+func (q *Queue) Finished(ctx context.Context, tx pgx.Tx, k catalog.Chunk) error {
+	_, err := tx.Exec(ctx, `UPDATE river_job SET state = 'completed', finalized_at = now()
+		WHERE kind = $1 AND args @> jsonb_build_object('chunk', $2::bigint) AND finalized_at IS NULL`, kind, k.ID)
+	return err
+}
+
+// A doer does what jobs say.
+type doer struct {
+	river.WorkerDefaults[arguments]
+	work func(ctx context.Context, chunk int64) (again time.Duration, err error)
+}
+
+func (*doer) Timeout(*river.Job[arguments]) time.Duration { return longest }
+
+func (d *doer) Work(ctx context.Context, job *river.Job[arguments]) error {
+	again, err := d.work(ctx, job.Args.Chunk)
+	switch {
+	case errors.Is(err, catalog.ErrCancelled), errors.Is(err, catalog.ErrLost), errors.Is(err, context.Canceled):
+		return river.JobCancel(err) // nothing is wrong with it
+	case err != nil:
+		return err
+	case again > 0:
+		return river.JobSnooze(again)
+	}
+	return nil
+}
+
+// Feed has work called with chunks as River tells of them.
+func (q *Queue) Feed(ctx context.Context, plan int64, n int, work func(ctx context.Context, chunk int64) (again time.Duration, err error)) (stop func(), err error) {
+	workers := river.NewWorkers()
+	if err := river.AddWorkerSafely(workers, &doer{work: work}); err != nil {
+		return nil, err
+	}
+	// Who works on any plan gets their queues as there are jobs in them. River wants one to
+	// begin with, which may be that of a plan that cannot be.
+	queues := map[string]river.QueueConfig{queueOf(plan): {MaxWorkers: n}}
+	c, err := river.NewClient(riverpgxv5.New(q.pool), &river.Config{
+		Schema: q.schema, Logger: q.log(), Workers: workers, Queues: queues,
+		FetchCooldown: cooldown, FetchPollInterval: look,
+		JobTimeout: longest, RescueStuckJobsAfter: longest + time.Hour,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Who is told to end has jobs to end first.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if err := c.Start(running); err != nil {
+		cancel()
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	if plan == 0 {
+		wg.Go(func() { q.join(running, c, n) })
+	}
+	return func() {
+		soon, done := context.WithTimeout(running, stopping)
+		defer done()
+		if c.Stop(soon) != nil {
+			_ = c.StopAndCancel(soon) // what they did not say, leases say by ending
+		}
+		cancel()
+		wg.Wait()
+	}, nil
+}
+
+// join has a client work on the queues that have jobs.
+func (q *Queue) join(ctx context.Context, c *river.Client[pgx.Tx], n int) {
+	known := map[string]bool{}
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for {
+		// No error is the last word: workers find chunks without us.
+		rows, err := q.pool.Query(ctx, "SELECT DISTINCT queue FROM river_job WHERE state IN ('available', 'scheduled')")
+		if err == nil {
+			var all []string
+			all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			for _, name := range all {
+				if !known[name] && ctx.Err() == nil {
+					known[name] = c.Queues().Add(name, river.QueueConfig{MaxWorkers: n}) == nil
+				}
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			q.log().WarnContext(ctx, "queues of River", "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
+)
+
+// A Spec says what is to be packed, and into what.
+type Spec struct {
+	// Name is the plan's; empty is its target.
+	Name string
+	// Sources are addresses of what lies below them. One alone gives its contents,
+	// several are told apart by their last names.
+	Sources []string
+	// Target is the address of an archive; those that are written are called
+	// TARGET-00001, TARGET-00002, … as chunks are. Of a format that is written in parts
+	// it is one archive, and each time that more is planned a further one: TARGET,
+	// TARGET-00002, …
+	Target string
+	// Format names the format; empty takes it from the target.
+	Format string
+	// ChunkSize is how much content an archive, or a part of one, should hold; 0 is
+	// 30 GB. None has more than ChunkObjects; 0 is 4,000,000.
+	ChunkSize, ChunkObjects int64
+	Exclude                 []string
+	Plain                   bool
+	Param                   map[string]string
+}
+
+const (
+	defaultChunkSize = 30e9
+
+	// An index of four million names, with a digest each, is about 600 MB, and what
+	// its footer can say of it is 4 GiB.
+	defaultChunkObjects = 4_000_000
+)
+
+// settings are what the plan keeps of a Spec: what must not differ when it is planned
+// again.
+type settings struct {
+	Sources      []string          `json:"sources"`
+	ChunkSize    int64             `json:"chunk_size"`
+	ChunkObjects int64             `json:"chunk_objects"`
+	Exclude      []string          `json:"exclude,omitempty"`
+	Plain        bool              `json:"plain,omitempty"`
+	Param        map[string]string `json:"param,omitempty"`
+}
+
+// A DiffersError means that a plan of the name is there, for something else.
+type DiffersError struct{ Name, What string }
+
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("plan %s is there already, with another %s: give this one another name", format.Escape(e.Name), e.What)
+}
+
+func (e *DiffersError) Unwrap() error { return fs.ErrExist }
+
+// A job is a plan, ready to be worked on.
+type job struct {
+	plan    catalog.Plan
+	set     settings
+	format  *format.Format
+	origins []origin
+	target  store.Store
+	name    string // of the target
+}
+
+// An origin is a source.
+type origin struct {
+	address string
+	prefix  string // of its paths, empty or ending in a slash
+	st      store.Store
+}
+
+// planned is the plan that a Spec stands for.
+func (s Spec) planned() (catalog.Plan, error) {
+	if len(s.Sources) == 0 || s.Target == "" {
+		return catalog.Plan{}, errors.New("expected sources and a target")
+	}
+	if s.ChunkSize < 0 || s.ChunkObjects < 0 {
+		return catalog.Plan{}, fmt.Errorf("expected a chunk size, found %d bytes and %d objects", s.ChunkSize, s.ChunkObjects)
+	}
+	if err := tree.CheckPatterns(s.Exclude); err != nil {
+		return catalog.Plan{}, err
+	}
+	for _, a := range append(slices.Clone(s.Sources), s.Target) {
+		if store.Redact(a) != a {
+			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be kept in the catalogue for all to read: give it without", store.Redact(a))
+		}
+	}
+	f := format.ByExtension(format.All(), s.Target)
+	if s.Format != "" {
+		if f = format.ByName(format.All(), s.Format); f == nil {
+			return catalog.Plan{}, fmt.Errorf("%s: no such format", format.Escape(s.Format))
+		}
+	}
+	if f == nil {
+		return catalog.Plan{}, fmt.Errorf("%s: the name does not say which format to write: name one", format.Escape(s.Target))
+	}
+	if !f.Chunked && f.Parts == nil {
+		return catalog.Plan{}, fmt.Errorf("%s is not packed by a fleet: it comes neither in chunks nor in parts: %w", f.Name, errors.ErrUnsupported)
+	}
+	set := settings{Sources: s.Sources, ChunkSize: s.ChunkSize, ChunkObjects: s.ChunkObjects, Exclude: s.Exclude, Plain: s.Plain, Param: s.Param}
+	if set.ChunkSize == 0 {
+		set.ChunkSize = defaultChunkSize
+	}
+	if set.ChunkObjects == 0 {
+		set.ChunkObjects = defaultChunkObjects
+	}
+	b, err := json.Marshal(set)
+	if s.Name == "" {
+		s.Name = s.Target
+	}
+	return catalog.Plan{Name: s.Name, Format: f.Name, Target: s.Target, Settings: b}, err
+}
+
+// differs says in what a plan is another than is wished, empty if in nothing.
+func differs(is, wish catalog.Plan) string {
+	switch {
+	case is.Format != wish.Format:
+		return "format"
+	case is.Target != wish.Target:
+		return "target"
+	case string(is.Settings) != string(wish.Settings):
+		var a, b settings
+		if json.Unmarshal(is.Settings, &a) == nil && json.Unmarshal(wish.Settings, &b) == nil && !slices.Equal(a.Sources, b.Sources) {
+			return "source"
+		}
+		return "setting"
+	}
+	return ""
+}
+
+// open finds the stores of a plan.
+func open(ctx context.Context, p catalog.Plan) (*job, error) {
+	j := &job{plan: p}
+	err := json.Unmarshal(p.Settings, &j.set)
+	if err == nil && (len(j.set.Sources) == 0 || j.set.ChunkSize <= 0 || j.set.ChunkObjects <= 0) {
+		err = errors.New("no sources, or no sizes")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: expected settings of a fleet: %w", format.Escape(p.Name), err)
+	}
+	if j.format = format.ByName(format.All(), p.Format); j.format == nil || j.format.Create == nil {
+		return nil, fmt.Errorf("plan %s: format %s cannot be written here", format.Escape(p.Name), format.Escape(p.Format))
+	}
+	if err := j.format.CheckParams(format.ToCreate, j.set.Param); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", format.Escape(p.Name), err)
+	}
+	prefixes := map[string]bool{}
+	for _, address := range j.set.Sources {
+		o := origin{address: address}
+		if len(j.set.Sources) > 1 {
+			o.prefix = path.Base(strings.TrimRight(address, "/")) + "/"
+		}
+		if prefixes[o.prefix] {
+			return nil, fmt.Errorf("%s: another source has the same last name, and its objects would have the same paths", format.Escape(address))
+		}
+		prefixes[o.prefix] = true
+		if o.st, err = store.OpenFolder(ctx, address); err != nil {
+			return nil, err
+		}
+		j.origins = append(j.origins, o)
+	}
+	if j.target, j.name, err = store.OpenAddress(ctx, p.Target); err != nil {
+		return nil, err
+	}
+	if j.format.Parts != nil && strings.Trim(j.name, "/") == "" {
+		return nil, fmt.Errorf("%s: expected the name of an archive, found that of a store", format.Escape(p.Target))
+	}
+	if store.AddressOf(j.target, j.name) == "" {
+		return nil, fmt.Errorf("%s: what is written there could not be found again by an address", format.Escape(p.Target))
+	}
+	return j, nil
+}
+
+// chunk names the archive of a chunk, whose number in the plan counts from 0.
+func (j *job) chunk(number int) string {
+	return pack.ChunkName(j.name, number+1, j.format.Extensions[0])
+}
+
+// number is that of a chunk whose archive has this name, -1 if none would have it.
+func (j *job) number(name string) int {
+	head, tail := j.around()
+	digits, ok := strings.CutPrefix(name, head)
+	if ok {
+		digits, ok = strings.CutSuffix(digits, tail)
+	}
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil || j.chunk(n-1) != name {
+		return -1
+	}
+	return n - 1
+}
+
+// around is what a chunk's name has before and behind its number.
+func (j *job) around() (head, tail string) {
+	name := j.chunk(-1)
+	i := strings.LastIndex(name, "00000")
+	return name[:i], name[i+len("00000"):]
+}

@@ -1,0 +1,119 @@
+package fleet
+
+import (
+	"context"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/store"
+)
+
+// A Status says how far a plan is.
+type Status struct {
+	Plan catalog.Plan
+	catalog.Totals
+	// Rate is how many bytes per second those pack who are at it now, and Left how
+	// long the rest takes at that rate; zero if nobody is.
+	Rate float64
+	Left time.Duration
+	// Running are the chunks that somebody has, and Problems those that failed the
+	// last time and those that were set aside.
+	Running, Problems []catalog.Chunk
+}
+
+// StatusOf returns how far a plan is.
+func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, error) {
+	s := Status{Plan: p}
+	var err error
+	if s.Totals, err = c.Totals(ctx, p.ID); err != nil {
+		return s, err
+	}
+	now := time.Now()
+	for k, err := range c.Chunks(ctx, p.ID) {
+		if err != nil {
+			return s, err
+		}
+		if k.State == catalog.ChunkLeased && k.LeaseUntil.After(now) {
+			s.Running = append(s.Running, k)
+			if took := now.Sub(k.Started); took > 0 {
+				s.Rate += float64(k.BytesDone) / took.Seconds()
+			}
+		} else if k.Problem != "" && k.State != catalog.ChunkDone {
+			s.Problems = append(s.Problems, k)
+		}
+	}
+	rest := s.States[catalog.ChunkPlanned].Bytes + s.States[catalog.ChunkLeased].Bytes - s.BytesDone
+	if s.Rate >= 1 {
+		s.Left = time.Duration(float64(max(rest, 0)) / s.Rate * float64(time.Second))
+	}
+	return s, nil
+}
+
+// Cancel ends the work on a plan, and has the target forget what was sent of archives
+// that are not there. Those that are stay. It returns how many uploads these were.
+func Cancel(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (int, error) {
+	j, err := open(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.CancelPlan(ctx, p.ID); err != nil {
+		return 0, err
+	}
+	return j.sweep(ctx, c)
+}
+
+// sweep has the target forget what was sent of archives that nobody is at work on any
+// more, and returns how many uploads these were.
+func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
+	over, err := j.over(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	head, _ := j.around()
+	if j.format.Parts != nil {
+		head = strings.TrimSuffix(j.whole(0), path.Ext(j.whole(0)))
+	}
+	return store.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
+}
+
+// over returns what tells of a name whether it is of a chunk that nobody is at work on
+// any more. Of archives that are done it takes away what was written to merge them.
+func (j *job) over(ctx context.Context, c *catalog.Catalog) (func(name string) bool, error) {
+	numbers, objects, folders := map[int]bool{}, map[string]bool{}, map[string]bool{}
+	s := seat{}
+	for k, err := range c.Chunks(ctx, j.plan.ID) {
+		if err != nil {
+			return nil, err
+		}
+		over := k.State != catalog.ChunkPlanned && k.State != catalog.ChunkLeased
+		switch {
+		case j.format.Parts == nil:
+			numbers[k.Number] = over
+			continue
+		case k.Last:
+			folders[j.whole(s.archive)+"/"] = over
+			if k.State == catalog.ChunkDone {
+				j.clear(ctx, j.whole(s.archive))
+			}
+		default:
+			objects[j.format.Parts.Object(j.whole(s.archive), len(s.parts))] = over
+		}
+		s = s.next(k)
+	}
+	return func(name string) bool {
+		if j.format.Parts == nil {
+			return numbers[j.number(name)]
+		}
+		if over, ok := objects[name]; ok {
+			return over
+		}
+		for folder, over := range folders {
+			if strings.HasPrefix(name, folder) {
+				return over
+			}
+		}
+		return false
+	}, nil
+}

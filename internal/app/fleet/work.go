@@ -1,0 +1,440 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format"
+)
+
+// WorkOptions are wishes for a worker; the zero value suits most.
+type WorkOptions struct {
+	// Plan is the name of the only plan to work on; empty is all there are.
+	Plan string
+	// Workers is how many chunks are packed at once; 0 is 1.
+	Workers int
+	// Jobs is how many objects of a chunk are read at once; 0 is 16.
+	Jobs int
+	// Owner is what the claims are made in the name of; empty is the machine's
+	// name and the process.
+	Owner string
+	// Lease is how long a claim lasts that is not renewed; 0 is 45 seconds.
+	Lease time.Duration
+	// Tries is how often a chunk may fail before it is set aside, or an object that
+	// cannot be read is, while the others are packed; 0 is 5. The first further try
+	// comes after Pause, each other after four times as long as the one before; 0 is
+	// 5 seconds.
+	Tries int
+	Pause time.Duration
+	// Stay goes on looking for chunks when none is left.
+	Stay bool
+	// Look is how often that is, or others are waited for; 0 is 2 seconds, 5 with a
+	// Feed.
+	Look time.Duration
+	// Feed, if it is not nil, tells of chunks that are due.
+	Feed Feed
+	// Tell, if it is not nil, is told what becomes of chunks. Calls come one at a time.
+	Tell func(Event)
+	// Meter counts what is packed.
+	Meter *holdall.Meter
+}
+
+// An Event is what became of a chunk that was claimed.
+type Event struct {
+	Chunk  catalog.Chunk
+	What   What
+	Err    error // why it failed, was lost or was set aside
+	Took   time.Duration
+	Bytes  int64 // packed
+	Resent int64 // bytes that the store had from an earlier try
+	Left   []catalog.Member
+}
+
+// What is the kind of an Event.
+type What string
+
+const (
+	Claimed  What = "claimed"
+	Done     What = "done"
+	Failed   What = "failed"    // somebody tries again
+	Lost     What = "lost"      // somebody else has it
+	SetAside What = "set aside" // nobody tries again
+	Stopped  What = "stopped"   // the worker was told to end
+)
+
+// Worked counts what became of the chunks that a worker claimed.
+type Worked struct {
+	Done, Failed, Lost, SetAside int
+	Objects, Bytes               int64 // of those done
+}
+
+// A worker packs chunks.
+type worker struct {
+	c    *catalog.Catalog
+	o    WorkOptions
+	plan int64 // 0 is any
+
+	offers chan *offer     // from the feed to who is free
+	over   context.Context // ends when nobody takes offers any more
+
+	mu     sync.Mutex
+	jobs   map[int64]*job
+	sum    Worked
+	patrol time.Time // when to look for chunks whose lease has ended
+}
+
+// Work claims chunks and packs them, until none is left that could be packed, by
+// anybody, or ctx ends. Chunks that fail are no error of Work.
+func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error) {
+	w := &worker{c: c, o: o, jobs: map[int64]*job{}}
+	if o.Plan != "" {
+		p, err := c.Plan(ctx, o.Plan)
+		if err != nil {
+			return Worked{}, err
+		}
+		w.plan = p.ID
+	}
+	set := func(d *time.Duration, usual time.Duration) {
+		if *d <= 0 {
+			*d = usual
+		}
+	}
+	set(&w.o.Lease, 45*time.Second)
+	set(&w.o.Pause, 5*time.Second)
+	if o.Feed != nil {
+		set(&w.o.Look, 5*time.Second)
+	}
+	set(&w.o.Look, 2*time.Second)
+	if w.o.Tries <= 0 {
+		w.o.Tries = 5
+	}
+	if w.o.Owner == "" {
+		host, _ := os.Hostname()
+		w.o.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, max(o.Workers, 1))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.Feed != nil {
+		w.offers = make(chan *offer)
+		over, done := context.WithCancel(context.WithoutCancel(ctx))
+		defer done()
+		w.over = over
+		stop, err := o.Feed.Feed(ctx, w.plan, len(errs), w.offered)
+		if err != nil {
+			return Worked{}, err
+		}
+		defer func() {
+			done()
+			stop()
+		}()
+	}
+	for i := range errs {
+		wg.Go(func() {
+			if errs[i] = w.loop(ctx, fmt.Sprintf("%s/%d", w.o.Owner, i+1)); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	return w.sum, errors.Join(errs...)
+}
+
+// patience is how long a database may not answer before a worker gives up.
+const patience = 2 * time.Minute
+
+// loop claims chunk after chunk.
+func (w *worker) loop(ctx context.Context, owner string) error {
+	var failing time.Time // since when
+	for ctx.Err() == nil {
+		k, o, err := w.next(ctx, owner)
+		if err == nil {
+			failing = time.Time{}
+			o.end(0, w.chunk(ctx, k))
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, catalog.ErrNone) {
+			failing = time.Time{}
+			more, err := w.more(ctx)
+			if err == nil && !more && !w.o.Stay {
+				w.sweep(ctx)
+				return nil
+			}
+			if w.o.Feed != nil {
+				continue // which is waited for
+			}
+		} else if failing.IsZero() {
+			failing = time.Now()
+		} else if time.Since(failing) > patience {
+			return err
+		}
+		w.sleep(ctx, w.later())
+	}
+	return nil
+}
+
+// later is when to look again: not all at the same time.
+func (w *worker) later() time.Duration { return w.o.Look/2 + rand.N(w.o.Look) }
+
+func (w *worker) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// sweep sees to what those left behind who died between the last two things that they
+// had to do. Nothing depends on it.
+func (w *worker) sweep(ctx context.Context) {
+	all, err := w.c.Plans(ctx)
+	if err != nil {
+		return
+	}
+	for _, p := range all {
+		if w.plan != 0 && w.plan != p.ID {
+			continue
+		}
+		if j, err := w.job(ctx, p.ID); err == nil {
+			_, _ = j.sweep(ctx, w.c)
+		}
+	}
+}
+
+// more reports whether there are chunks that are neither done nor given up: others may
+// have them, and die.
+func (w *worker) more(ctx context.Context) (bool, error) {
+	plans := []int64{w.plan}
+	if w.plan == 0 {
+		plans = nil
+		all, err := w.c.Plans(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, p := range all {
+			plans = append(plans, p.ID)
+		}
+	}
+	for _, id := range plans {
+		t, err := w.c.Totals(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if t.States[catalog.ChunkPlanned].Chunks+t.States[catalog.ChunkLeased].Chunks == 0 {
+			continue
+		}
+		if t.States[catalog.ChunkSetAside].Chunks == 0 {
+			return true, nil
+		}
+		if some, err := w.unblocked(ctx, id); some || err != nil {
+			return some, err
+		}
+	}
+	return false, nil
+}
+
+// unblocked reports whether a plan has chunks that do not wait for one that was set
+// aside.
+func (w *worker) unblocked(ctx context.Context, plan int64) (bool, error) {
+	aside := false
+	for k, err := range w.c.Chunks(ctx, plan) {
+		if err != nil {
+			return false, err
+		}
+		switch k.State {
+		case catalog.ChunkSetAside:
+			aside = true
+		case catalog.ChunkPlanned, catalog.ChunkLeased:
+			if !k.Last || !aside {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// job opens the plan of a chunk, once for all its chunks.
+func (w *worker) job(ctx context.Context, plan int64) (*job, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if j := w.jobs[plan]; j != nil {
+		return j, nil
+	}
+	all, err := w.c.Plans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		if p.ID == plan {
+			j, err := open(ctx, p)
+			if err == nil {
+				w.jobs[plan] = j
+			}
+			return j, err
+		}
+	}
+	return nil, fmt.Errorf("plan %d: %w", plan, fs.ErrNotExist)
+}
+
+func (w *worker) tell(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch e.What {
+	case Done:
+		w.sum.Done++
+		w.sum.Objects += e.Chunk.Objects - int64(len(e.Left))
+		w.sum.Bytes += e.Bytes
+	case Failed:
+		w.sum.Failed++
+	case Lost:
+		w.sum.Lost++
+	case SetAside:
+		w.sum.SetAside++
+	}
+	if w.o.Tell != nil {
+		w.o.Tell(e)
+	}
+}
+
+// chunk packs a claimed chunk, and sees to what becomes of the claim. It returns why
+// the chunk is not done.
+func (w *worker) chunk(ctx context.Context, k claim) error {
+	w.tell(Event{Chunk: k.Chunk, What: Claimed})
+	begun := time.Now()
+	e := Event{Chunk: k.Chunk}
+	lease := w.hold(ctx, k)
+	e.What, e.Err = Done, w.pack(lease.ctx, k.Chunk, &e, lease.meter)
+	lease.end()
+	e.Took = time.Since(begun)
+	if e.Err != nil {
+		if cause := context.Cause(lease.ctx); cause != nil && !errors.Is(cause, errEnded) {
+			e.Err = cause
+		}
+		e.What = w.release(ctx, k.Chunk, e.Err)
+	}
+	if e.What == Lost {
+		w.lost(ctx, k.Chunk)
+	}
+	w.tell(e)
+	return e.Err
+}
+
+// release gives back a claim that came to nothing, and says what that makes of it.
+func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
+	if errors.Is(err, catalog.ErrLost) {
+		return Lost
+	}
+	what, problem, again := Failed, err.Error(), time.Duration(0)
+	switch {
+	case ctx.Err() != nil:
+		what, problem = Stopped, "" // that is nobody's fault
+	case k.Failures+1 >= w.o.Tries:
+		what = SetAside
+	default:
+		again = w.o.Pause << (2 * min(k.Failures, 10))
+	}
+	// Who is told to end has this to do still.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if rerr := w.c.Release(ctx, k, format.Escape(problem), again, what == SetAside); errors.Is(rerr, catalog.ErrLost) {
+		return Lost
+	}
+	return what // without the release, the lease ends by itself
+}
+
+// lost sees to what was sent of a chunk that is not ours any more. Who has it goes on
+// with it, but nobody does if its plan was cancelled.
+func (w *worker) lost(ctx context.Context, k catalog.Chunk) {
+	j, err := w.job(ctx, k.Plan)
+	if err != nil {
+		return
+	}
+	if p, err := w.c.Plan(ctx, j.plan.Name); err == nil && p.Cancelled {
+		if j.format.Parts != nil {
+			_, _ = j.sweep(ctx, w.c)
+		} else {
+			j.tidy(ctx, j.chunk(k.Number))
+		}
+	}
+}
+
+// A lease is a claim that is renewed until it ends.
+type lease struct {
+	ctx   context.Context // ends with the claim
+	meter *holdall.Meter
+	end   func()
+}
+
+var errEnded = errors.New("done with the chunk")
+
+// A claim is a chunk that is ours until a time at least, and longer if it is renewed.
+type claim struct {
+	catalog.Chunk
+	until time.Time
+}
+
+// claim asks for a chunk.
+func (w *worker) claim(ctx context.Context, r catalog.Request) (claim, error) {
+	asked := time.Now()
+	k, err := w.c.Claim(ctx, r)
+	return claim{k, asked.Add(w.o.Lease)}, err
+}
+
+// hold renews a claim. Where that cannot be done, the work on it ends before others
+// may have it.
+func (w *worker) hold(ctx context.Context, k claim) *lease {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l := &lease{ctx: ctx, meter: &holdall.Meter{}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		t := time.NewTicker(max(w.o.Lease/5, time.Millisecond))
+		defer t.Stop()
+		var told holdall.Progress
+		count := func() holdall.Progress {
+			now := l.meter.Snapshot()
+			w.o.Meter.Add(now.Entries-told.Entries, now.Bytes-told.Bytes)
+			told = now
+			return now
+		}
+		defer count()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			now, asked := count(), time.Now()
+			once, done := context.WithDeadline(ctx, k.until)
+			err := w.c.Renew(once, k.Chunk, w.o.Lease, now.Bytes)
+			done()
+			switch {
+			case err == nil:
+				k.until = asked.Add(w.o.Lease)
+			case errors.Is(err, catalog.ErrLost):
+				cancel(err)
+				return
+			case time.Now().After(k.until):
+				cancel(fmt.Errorf("%w: it could not be renewed: %w", catalog.ErrLost, err))
+				return
+			}
+		}
+	})
+	l.end = func() {
+		cancel(errEnded)
+		wg.Wait()
+	}
+	return l
+}

@@ -1,0 +1,564 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func TestRanges(t *testing.T) {
+	size := len(long)
+	for _, f := range []*format.Format{caf.Format, tiny.Format} {
+		s := serving(t, open(t, packed(t, f), "x"), serve.Options{})
+		for _, tt := range []struct {
+			path, ask string
+			code      int
+			from, to  int // of the content
+			is        string
+		}{
+			{"hello.txt", "bytes=0-4", 206, 0, 5, "bytes 0-4/12"},
+			{"hello.txt", "bytes=7-", 206, 7, 12, "bytes 7-11/12"},
+			{"hello.txt", "bytes=-5", 206, 7, 12, "bytes 7-11/12"},
+			{"hello.txt", "bytes=-500", 206, 0, 12, "bytes 0-11/12"},
+			{"hello.txt", "bytes=5-500", 206, 5, 12, "bytes 5-11/12"},
+			{"hello.txt", "bytes=11-11", 206, 11, 12, "bytes 11-11/12"},
+			{"hello.txt", "bytes=12-", 416, 0, 0, "bytes */12"},
+			{"hello.txt", "bytes=5-4", 416, 0, 0, ""},
+			{"hello.txt", "bytes=x", 416, 0, 0, ""},
+			{"hello.txt", "bytes=99999999999999999999-", 416, 0, 0, ""},
+			{"hello.txt", "bytes=0-9,0-9,0-9", 200, 0, 12, ""}, // more than there is
+			{"empty", "bytes=0-4", 200, 0, 0, ""},
+			{"long.bin", "bytes=0-", 206, 0, size, fmt.Sprintf("bytes 0-%d/%d", size-1, size)},
+			{"long.bin", "bytes=1-", 206, 1, size, fmt.Sprintf("bytes 1-%d/%d", size-1, size)},
+			{"long.bin", "bytes=1000003-1000018", 206, 1000003, 1000019, fmt.Sprintf("bytes 1000003-1000018/%d", size)},
+			{"long.bin", "bytes=5-2500003", 206, 5, 2500004, fmt.Sprintf("bytes 5-2500003/%d", size)},
+			{"long.bin", "bytes=-2000000", 206, size - 2000000, size, fmt.Sprintf("bytes %d-%d/%d", size-2000000, size-1, size)},
+		} {
+			answer, body := get(t, s.url+"/"+tt.path, "Range", tt.ask)
+			if answer.StatusCode != tt.code || answer.Header.Get("Content-Range") != tt.is {
+				t.Errorf("%s %s: %s, %s", tt.path, tt.ask, answer.Status, answer.Header.Get("Content-Range"))
+				continue
+			}
+			if want := contents[tt.path][tt.from:tt.to]; tt.code < 300 && (body != want || answer.ContentLength != int64(len(want))) {
+				t.Errorf("%s %s: %d bytes, want %d", tt.path, tt.ask, len(body), len(want))
+			}
+		}
+		if s.log.String() != "" {
+			t.Error(s.log)
+		}
+	}
+}
+
+func TestSeveralRangesComeInParts(t *testing.T) {
+	s := serving(t, open(t, packed(t, caf.Format), "x"), serve.Options{})
+	answer, body := get(t, s.url+"/long.bin", "Range", "bytes=0-3,100000-199999,-2")
+	kind, params, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if answer.StatusCode != 206 || err != nil || kind != "multipart/byteranges" {
+		t.Fatal(answer.Status, answer.Header)
+	}
+	parts := multipart.NewReader(strings.NewReader(body), params["boundary"])
+	for _, want := range []string{long[:4], long[100000:200000], long[len(long)-2:]} {
+		part, err := parts.NextPart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(part); err != nil || string(got) != want || part.Header.Get("Content-Type") != "application/octet-stream" {
+			t.Errorf("%d bytes, want %d; %v", len(got), len(want), part.Header)
+		}
+	}
+	if _, err := parts.NextPart(); err != io.EOF {
+		t.Error("more parts than ranges")
+	}
+	many := "bytes=0-0" + strings.Repeat(",5-5", 100)
+	if answer, body := get(t, s.url+"/long.bin", "Range", many); answer.StatusCode != 200 || body != long {
+		t.Errorf("too many ranges: %s", answer.Status)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	digested := open(t, packed(t, caf.Format), "x")
+	dated := open(t, packed(t, tiny.Format), "x")
+	e, err := digested.Lookup(t.Context(), "hello.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cafTag := `"` + e.Digest.String() + `"`
+	date, before, after := kept.Format(http.TimeFormat), kept.Add(-time.Second).Format(http.TimeFormat), kept.Add(time.Second).Format(http.TimeFormat)
+	s := serving(t, digested, serve.Options{Version: "v1"})
+	bySize := serving(t, dated, serve.Options{Version: "v1"})
+	answer, _ := get(t, bySize.url+"/hello.txt")
+	tinyTag := answer.Header.Get("ETag")
+	bare := serving(t, dated, serve.Options{})
+	for _, tt := range []struct {
+		site    site
+		headers []string
+		code    int
+		body    string
+		etag    string
+		date    string
+	}{
+		{s, nil, 200, "hello, world", cafTag, ""},
+		{s, []string{"If-None-Match", cafTag}, 304, "", cafTag, ""},
+		{s, []string{"If-None-Match", `"other", ` + cafTag}, 304, "", cafTag, ""},
+		{s, []string{"If-None-Match", "W/" + cafTag}, 304, "", cafTag, ""},
+		{s, []string{"If-None-Match", `"other"`}, 200, "hello, world", cafTag, ""},
+		{s, []string{"If-Match", `"other"`}, 412, "", cafTag, ""},
+		{s, []string{"If-Match", cafTag}, 200, "hello, world", cafTag, ""},
+		{s, []string{"Range", "bytes=0-4", "If-Range", cafTag}, 206, "hello", cafTag, ""},
+		{s, []string{"Range", "bytes=0-4", "If-Range", `"other"`}, 200, "hello, world", cafTag, ""},
+		{s, []string{"Range", "bytes=0-4", "If-Range", "W/" + cafTag}, 200, "hello, world", cafTag, ""},
+		{bySize, []string{"If-None-Match", tinyTag}, 304, "", tinyTag, ""},
+		{bySize, []string{"Range", "bytes=0-4", "If-Range", tinyTag}, 206, "hello", tinyTag, date},
+		{bare, nil, 200, "hello, world", "", date},
+		{bare, []string{"If-Modified-Since", date}, 304, "", "", date},
+		{bare, []string{"If-Modified-Since", before}, 200, "hello, world", "", date},
+		{bare, []string{"If-Unmodified-Since", before}, 412, "", "", date},
+		{bare, []string{"If-Unmodified-Since", after}, 200, "hello, world", "", date},
+		{bare, []string{"Range", "bytes=0-4", "If-Range", date}, 206, "hello", "", date},
+		{bare, []string{"Range", "bytes=0-4", "If-Range", before}, 200, "hello, world", "", date},
+	} {
+		answer, body := get(t, tt.site.url+"/hello.txt", tt.headers...)
+		if answer.StatusCode != tt.code || body != tt.body || answer.Header.Get("ETag") != tt.etag || answer.Header.Get("Last-Modified") != tt.date {
+			t.Errorf("%v: %s, %q, %v", tt.headers, answer.Status, body, answer.Header)
+		}
+	}
+	if len(tinyTag) != 34 {
+		t.Errorf("ETag %q", tinyTag)
+	}
+}
+
+// Where an ETag comes from the archive's version, it is another for another
+// archive, name or size.
+func TestETagsDiffer(t *testing.T) {
+	a := open(t, packed(t, tiny.Format), "x")
+	seen := map[string]string{}
+	for _, version := range []string{"v1", "v2"} {
+		s := serving(t, a, serve.Options{Version: version})
+		for name := range contents {
+			answer, _, err := ask(t, "HEAD", s.url+"/"+escape(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tag := answer.Header.Get("ETag")
+			if other, taken := seen[tag]; taken || tag == "" {
+				t.Errorf("%q of %s has the ETag %q of %q", name, version, tag, other)
+			}
+			seen[tag] = name
+		}
+	}
+}
+
+// damaged is a store whose archive x has another byte in the content of name,
+// somewhere near its end.
+func damaged(t *testing.T, name string) *storetest.Mem {
+	t.Helper()
+	m := packed(t, caf.Format)
+	a := open(t, m, "x")
+	e, err := a.Lookup(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.Get("x")
+	for x, err := range a.Extents(t.Context(), e) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[x.Off+x.Len-2] ^= 1
+	}
+	out := &storetest.Mem{}
+	out.Put("x", b)
+	return out
+}
+
+func TestDamageIsNeverAWholeAnswer(t *testing.T) {
+	s := serving(t, open(t, damaged(t, "hello.txt"), "x"), serve.Options{})
+	answer, body := get(t, s.url+"/hello.txt")
+	if answer.StatusCode != 500 || !strings.Contains(body, "content is damaged") || answer.Header.Get("ETag") != "" || strings.Contains(body, "hello,") {
+		t.Errorf("%s, %q, %v", answer.Status, body, answer.Header)
+	}
+	if !strings.Contains(s.log.String(), "content is damaged") || !strings.Contains(s.log.String(), "path=/hello.txt") {
+		t.Errorf("logged: %s", s.log)
+	}
+	s = serving(t, open(t, damaged(t, "long.bin"), "x"), serve.Options{})
+	for _, headers := range [][]string{nil, {"Range", "bytes=0-"}} {
+		answer, body, err := ask(t, "GET", s.url+"/long.bin", headers...)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || len(body) >= len(long) || answer.ContentLength != int64(len(long)) {
+			t.Errorf("%d bytes of %d, %v", len(body), len(long), err)
+		}
+	}
+	if !strings.Contains(s.log.String(), "content is damaged") {
+		t.Errorf("logged: %s", s.log)
+	}
+}
+
+func TestFaultyEntriesAreErrors(t *testing.T) {
+	st := local.New(filepath.Join("..", "..", "format", "caf", "testdata", "fixtures"))
+	s := serving(t, open(t, st, "r-negative.caf"), serve.Options{})
+	for _, method := range []string{"GET", "HEAD"} {
+		answer, body, err := ask(t, method, s.url+"/n")
+		if err != nil || answer.StatusCode != 500 || method == "GET" && !strings.Contains(body, "bytes 50 to 20 are no range") {
+			t.Errorf("%s: %s, %q, %v", method, answer.Status, body, err)
+		}
+	}
+	if _, page := get(t, s.url+"/"); !strings.Contains(page, "unreadable: bytes 50 to 20 are no range") {
+		t.Error(page)
+	}
+	if _, list := get(t, s.url+"/?format=json"); !strings.Contains(list, `"name":"n","kind":"file","error":"bytes 50 to 20 are no range"`) {
+		t.Error(list)
+	}
+}
+
+// Every fixture is served as it is read, and none of them breaks the server.
+func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
+	dir := filepath.Join("..", "..", "format", "caf", "testdata", "fixtures")
+	names, err := filepath.Glob(filepath.Join(dir, "*.caf"))
+	if err != nil || len(names) < 40 {
+		t.Fatalf("%d fixtures, %v", len(names), err)
+	}
+	served := 0
+	for _, file := range names {
+		a, err := holdall.OpenStore(t.Context(), local.New(dir), filepath.Base(file), holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
+		if err != nil {
+			continue
+		}
+		s := serving(t, a, serve.Options{})
+		for e, err := range a.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want bytes.Buffer
+			readable := a.WriteContent(t.Context(), &want, e) == nil
+			answer, body, err := ask(t, "GET", s.url+"/"+escape(e.Name))
+			if err != nil {
+				t.Errorf("%s: %q: %v", file, e.Name, err)
+			} else if answer.StatusCode == 200 && answer.Header.Get("Accept-Ranges") != "" && (!readable || body != want.String()) {
+				t.Errorf("%s: %q: %d bytes, but it is read as %d", file, e.Name, len(body), want.Len())
+			}
+			if answer.StatusCode == 200 {
+				served++
+			}
+		}
+		a.Close()
+	}
+	if served < 100 {
+		t.Errorf("only %d entries were served", served)
+	}
+}
+
+// shaky fails each read of a far store once it is told to.
+func shaky(t *testing.T, st store.Store) (_ store.Store, fail func(after int64, err error)) {
+	var armed atomic.Bool
+	var reads atomic.Int64
+	var with error
+	return storetest.Fault(st, func(op, _ string, _, n int64) error {
+			if armed.Load() && op == "read" && n > 0 && reads.Add(-1) < 0 {
+				return with
+			}
+			return nil
+		}), func(after int64, err error) {
+			with = err
+			reads.Store(after)
+			armed.Store(true)
+		}
+}
+
+func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name, path, ask string
+		after           int64
+		err             error
+		code            int // 0: broken off
+	}{
+		{"small, changed", "hello.txt", "", 0, store.ErrChanged, 500},
+		{"small range, changed", "hello.txt", "bytes=3-5", 0, store.ErrChanged, 500},
+		{"small, gone", "hello.txt", "", 0, os.ErrNotExist, 500}, // it is there: its bytes are not
+		{"long, at once", "long.bin", "", 0, errors.New("disk on fire"), 500},
+		{"long range, at once", "long.bin", "bytes=5-2500000", 0, errors.New("disk on fire"), 500},
+		{"long, midway", "long.bin", "", 2, errors.New("disk on fire"), 0},
+		{"long range, midway", "long.bin", "bytes=5-2500000", 1, errors.New("disk on fire"), 0},
+		{"end of long, midway", "long.bin", "bytes=5-", 2, errors.New("disk on fire"), 0},
+		{"parts", "long.bin", "bytes=0-5,7-200000", 0, errors.New("disk on fire"), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := packed(t, tiny.Format) // without digests: nothing else would notice
+			st, fail := shaky(t, near{m})
+			s := serving(t, open(t, st, "x"), serve.Options{})
+			fail(tt.after, tt.err)
+			var headers []string
+			if tt.ask != "" {
+				headers = []string{"Range", tt.ask}
+			}
+			answer, body, err := ask(t, "GET", s.url+"/"+tt.path, headers...)
+			if tt.code != 0 {
+				if err != nil || answer.StatusCode != tt.code || strings.Contains(body, tt.err.Error()) || answer.Header.Get("Content-Range") != "" {
+					t.Errorf("%v, %v: %s", answer, err, body)
+				}
+			} else if err == nil {
+				t.Errorf("%v, %d bytes", answer.Status, len(body))
+			}
+			if !strings.Contains(s.log.String(), tt.err.Error()) {
+				t.Errorf("logged: %s", s.log)
+			}
+		})
+	}
+}
+
+// near makes a store near: nothing is kept of it.
+type near struct{ store.Store }
+
+func (near) Can() store.Abilities { return store.Abilities{Near: true} }
+
+func TestChangedArchiveIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	st := local.New(dir)
+	if err := os.WriteFile(filepath.Join(dir, "x"), packed(t, caf.Format).Get("x"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := serving(t, open(t, st, "x"), serve.Options{})
+	if answer, _ := get(t, s.url+"/long.bin"); answer.StatusCode != 200 {
+		t.Fatal(answer.Status)
+	}
+	if err := os.Truncate(filepath.Join(dir, "x"), 3); err != nil {
+		t.Fatal(err)
+	}
+	answer, body := get(t, s.url+"/hello.txt")
+	if answer.StatusCode != 500 || strings.Contains(body, dir) {
+		t.Errorf("%s, %q", answer.Status, body)
+	}
+	if !strings.Contains(s.log.String(), store.ErrChanged.Error()) {
+		t.Errorf("logged: %s", s.log)
+	}
+}
+
+// huge is a store of one CAF with one entry of 10 GiB of zeros, which are not
+// kept anywhere.
+type huge struct {
+	tail []byte
+	far  bool
+	mu   sync.Mutex
+	read int64 // content bytes
+}
+
+const hugeSize = 10 << 30
+
+func newHuge(far bool) *huge {
+	index := fmt.Sprintf(`{"format_version":"1.0","writer":"holdall","files":{"big":{"start_byte":0,"end_byte":%d}}}`, int64(hugeSize))
+	return &huge{tail: binary.LittleEndian.AppendUint32([]byte(index), uint32(len(index))), far: far}
+}
+
+func (h *huge) Can() store.Abilities                               { return store.Abilities{Near: !h.far} }
+func (h *huge) Open(context.Context, string) (store.Object, error) { return hugeObject{h}, nil }
+
+type hugeObject struct{ *huge }
+
+func (h hugeObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+func (h hugeObject) Close() error               { return nil }
+
+func (h hugeObject) Info(context.Context) (store.Info, error) {
+	return store.Info{Name: "x", Size: hugeSize + int64(len(h.tail)), Version: "1"}, nil
+}
+
+func (h hugeObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	clear(p)
+	end := off + int64(len(p))
+	if end > hugeSize {
+		at := max(0, hugeSize-off)
+		copy(p[at:], h.tail[off+at-hugeSize:])
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := min(end, hugeSize) - off; n > 0 && ctx.Err() == nil {
+		h.read += n
+	}
+	return ctx.Err()
+}
+
+func TestNoMoreIsReadThanAskedFor(t *testing.T) {
+	for _, far := range []bool{false, true} {
+		for _, tt := range []struct {
+			method, ask string
+			bytes       int64
+		}{
+			{"HEAD", "", 0},
+			{"GET", "bytes=0-9", 10},
+			{"GET", "bytes=5000000000-5000000999", 1000},
+			{"GET", "bytes=5000000000-5003000000", 3000001},
+			{"GET", "bytes=-100", 100},
+			{"GET", "bytes=0-99,7000000000-7000000099", 200},
+		} {
+			h := newHuge(far)
+			a := open(t, h, "x")
+			before := h.read // opening looks at the beginning and the end
+			s := serving(t, a, serve.Options{Version: "1"})
+			var headers []string
+			if tt.ask != "" {
+				headers = []string{"Range", tt.ask}
+			}
+			answer, body, err := ask(t, tt.method, s.url+"/big", headers...)
+			if err != nil || answer.StatusCode >= 300 || int64(len(body)) < tt.bytes {
+				t.Errorf("%s %s: %v, %v, %d bytes", tt.method, tt.ask, answer, err, len(body))
+			}
+			h.mu.Lock()
+			if got := h.read - before; got > tt.bytes {
+				t.Errorf("far is %v: %s %s: %d bytes of content were read for %d", far, tt.method, tt.ask, got, tt.bytes)
+			}
+			h.mu.Unlock()
+		}
+	}
+}
+
+// A client that leaves ends what is read for it.
+func TestNobodyReadsForAClientThatLeft(t *testing.T) {
+	for _, far := range []bool{false, true} {
+		h := newHuge(far)
+		ended := make(chan struct{})
+		inner := serve.Handler(open(t, h, "x"), serve.Options{Log: slog.New(slog.DiscardHandler)})
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(ended)
+			inner.ServeHTTP(w, r)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/big", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(answer.Body, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		answer.Body.Close()
+		<-ended
+		h.mu.Lock()
+		if h.read > 256<<20 { // what buffers on the way take is not ours
+			t.Errorf("far is %v: %d bytes were read for a client that took 1 MiB", far, h.read)
+		}
+		h.mu.Unlock()
+		srv.Close()
+	}
+}
+
+// changedFormat is tiny with other extents.
+func changedFormat(change func(*format.Extent)) *format.Format {
+	f := *tiny.Format
+	f.Open = func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+		r, err := tiny.Format.Open(ctx, st, name, o)
+		return changedReader{r, change}, err
+	}
+	return &f
+}
+
+type changedReader struct {
+	format.Reader
+	change func(*format.Extent)
+}
+
+func (r changedReader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		for x, err := range r.Reader.Extents(ctx, e, off, n) {
+			if r.change(&x); !yield(x, err) {
+				return
+			}
+		}
+	}
+}
+
+// The version of an archive says nothing of bytes that lie elsewhere.
+func TestContentFromElsewhereHasNoETag(t *testing.T) {
+	f := changedFormat(func(x *format.Extent) { x.External = true })
+	a, err := holdall.OpenStore(t.Context(), packed(t, tiny.Format), "x", holdall.OpenOptions{Formats: []*format.Format{f}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	s := serving(t, a, serve.Options{Version: "v1"})
+	if answer, _, err := ask(t, "HEAD", s.url+"/hello.txt"); err != nil || answer.StatusCode != 200 || answer.Header.Get("ETag") != "" {
+		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// decoded counts what codec serve-test, which changes nothing, has been given.
+var decoded atomic.Int64
+
+func init() {
+	codec.Register(codec.Codec{Name: "serve-test", Decode: func(r io.Reader) (io.ReadCloser, error) {
+		return io.NopCloser(io.TeeReader(r, countingWriter{&decoded})), nil
+	}})
+}
+
+// A long range of what has to be decoded from its beginning is decoded once.
+func TestDecodedContentIsNotDecodedAgainAndAgain(t *testing.T) {
+	f := changedFormat(func(x *format.Extent) { x.Codec = "serve-test" })
+	for _, far := range []bool{false, true} {
+		var st store.Store = packed(t, tiny.Format)
+		if !far {
+			st = near{st}
+		}
+		a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{Formats: []*format.Format{f}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		s := serving(t, a, serve.Options{})
+		decoded.Store(0)
+		if answer, body := get(t, s.url+"/long.bin", "Range", "bytes=5-2500003"); answer.StatusCode != 206 || body != long[5:2500004] {
+			t.Errorf("%s, %d bytes", answer.Status, len(body))
+		}
+		if n := decoded.Load(); n > int64(len(long)) {
+			t.Errorf("far is %v: %d bytes were decoded of %d", far, n, len(long))
+		}
+	}
+}
+
+type countingWriter struct{ n *atomic.Int64 }
+
+func (c countingWriter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func TestFoldersHaveNoValidators(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f.txt"), []byte("one"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	a, err := holdall.OpenDir(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	s := serving(t, a, serve.Options{Version: "v"})
+	answer, body := get(t, s.url+"/f.txt")
+	if body != "one" || answer.Header.Get("ETag") != "" || answer.Header.Get("Last-Modified") != "" {
+		t.Errorf("%q, %v: it may change at any time", body, answer.Header)
+	}
+}
