@@ -51,16 +51,12 @@ type memVersion struct {
 // Put makes content the new version of the named object, even if the bytes are
 // the same. It keeps a copy.
 func (m *Mem) Put(name string, content []byte) {
-	m.put(name, append([]byte{}, content...))
-}
-
-func (m *Mem) put(name string, content []byte) store.Info {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.add(name, content).info
+	m.add(name, append([]byte{}, content...))
 }
 
-// add is put for those who hold the lock.
+// add is Put for those who hold the lock and give the bytes away.
 func (m *Mem) add(name string, content []byte) *memVersion {
 	if m.objs == nil {
 		m.objs = map[string]*memVersion{}
