@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/store"
@@ -168,8 +169,7 @@ type memObject struct {
 	m *Mem
 	v *memVersion
 
-	mu     sync.Mutex
-	closed bool
+	closed atomic.Bool
 }
 
 // usable says why o cannot be read, nil if it can.
@@ -177,10 +177,7 @@ func (o *memObject) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
+	if o.closed.Load() {
 		return fs.ErrClosed
 	}
 	switch o.m.current(o.v.info.Name) {
@@ -230,9 +227,7 @@ func (o *memObject) readEnd(ctx context.Context, p []byte, tail bool) (int, erro
 }
 
 func (o *memObject) Close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
+	o.closed.Store(true)
 	return nil
 }
 
