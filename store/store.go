@@ -214,14 +214,10 @@ type Branch struct {
 var ErrChanged = errors.New("changed while it was being read")
 
 // ReadTail reads the last len(p) bytes of o, or all of it if it is shorter.
-func ReadTail(ctx context.Context, o Object, p []byte) (int, error) {
-	return readEnd(ctx, o, p, true)
-}
+func ReadTail(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, true) }
 
 // ReadHead reads the first len(p) bytes of o, or all of it if it is shorter.
-func ReadHead(ctx context.Context, o Object, p []byte) (int, error) {
-	return readEnd(ctx, o, p, false)
-}
+func ReadHead(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, false) }
 
 func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
 	if read := o.Can().ReadEnd; read != nil {

@@ -60,7 +60,7 @@ func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) boo
 	}
 	for u, listed := range can.Unfinished(ctx, prefix) {
 		if listed != nil {
-			err = listed
+			err = errors.Join(err, listed)
 			break
 		}
 		if over(u) {
@@ -68,9 +68,6 @@ func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) boo
 		}
 		if len(old) == maxOld {
 			flush()
-		}
-		if err != nil {
-			break
 		}
 	}
 	flush()

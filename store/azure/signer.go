@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -82,12 +83,7 @@ func (s *signer) sign(r *http.Request) string {
 	slices.Sort(own)
 	text.WriteString(strings.Join(own, "") + "/" + s.account + r.URL.EscapedPath())
 	q := r.URL.Query()
-	names := make([]string, 0, len(q))
-	for k := range q {
-		names = append(names, k)
-	}
-	slices.Sort(names)
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(q)) {
 		text.WriteString("\n" + strings.ToLower(k) + ":" + strings.Join(slices.Sorted(slices.Values(q[k])), ","))
 	}
 	m := hmac.New(sha256.New, s.key)

@@ -217,43 +217,32 @@ type page struct {
 // bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
 // is listed all the same.
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return func(yield func(store.Info, error) bool) {
-		fail := func(err error) { yield(store.Info{}, st.fail("list", prefix, err)) }
+	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
 		if utf8.RuneCountInString(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) || strings.IndexByte(prefix, 0) >= 0 {
 			return // no key can begin like that
 		}
-		marker, l := "", far.Listing{Below: st.prefix, Prefix: prefix}
-		for {
+		for marker := ""; ; {
 			p, err := st.page(ctx, st.prefix+prefix, marker)
 			if err != nil {
-				fail(err)
+				yield(store.Info{}, err)
 				return
 			}
 			for _, b := range p.Blobs {
-				key := b.Name.Text
-				if b.Name.Encoded {
-					if key, err = url.PathUnescape(key); err != nil {
-						fail(fmt.Errorf("server listed %.200q, which is not escaped as it says", b.Name.Text))
-						return
-					}
-				}
 				if b.Properties.Type == "directory" { // of an account with real ones
 					continue
 				}
-				size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
-				if err != nil {
-					size = -1
+				info := store.Info{Name: b.Name.Text, Version: far.Quoted(b.Properties.ETag)}
+				if b.Name.Encoded {
+					if info.Name, err = url.PathUnescape(b.Name.Text); err != nil {
+						err = fmt.Errorf("server listed %.200q, which is not escaped as it says", b.Name.Text)
+					}
 				}
-				name, err := l.Name(key, size)
-				if err != nil {
-					fail(err)
-					return
+				var none error
+				if info.Size, none = strconv.ParseInt(b.Properties.Size, 10, 64); none != nil {
+					info.Size = -1
 				}
-				info := store.Info{Name: name, Size: size, Version: far.Quoted(b.Properties.ETag)}
-				if t, err := http.ParseTime(b.Properties.Modified); err == nil {
-					info.ModTime = t
-				}
-				if name != "" && !yield(info, nil) {
+				info.ModTime, _ = http.ParseTime(b.Properties.Modified) // zero if it is none
+				if !yield(info, err) {
 					return
 				}
 			}
@@ -261,12 +250,12 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 			case "":
 				return
 			case marker:
-				fail(errors.New("server goes on with its listing where it began"))
+				yield(store.Info{}, errors.New("server goes on with its listing where it began"))
 				return
 			}
 			marker = p.Next
 		}
-	}
+	}, func(err error) error { return st.fail("list", prefix, err) })
 }
 
 func (st *Store) page(ctx context.Context, prefix, marker string) (*page, error) {
@@ -330,9 +319,7 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 		return info, o.st.fail("info", o.Name, store.ErrChanged)
 	}
 	info.Version = h.Get("ETag")
-	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
-		info.ModTime = t
-	}
+	info.ModTime, _ = http.ParseTime(h.Get("Last-Modified")) // zero if it is none
 	return info, nil
 }
 

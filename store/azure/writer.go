@@ -159,8 +159,6 @@ func (w *writer) list() []byte {
 // Abort leaves blocks that were sent to the server, which drops them after a week, or
 // when the next writer of the name commits.
 func (w *writer) Abort() error {
-	if !w.Done {
-		w.Stop()
-	}
+	w.Stop()
 	return nil
 }

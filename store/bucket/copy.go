@@ -80,16 +80,14 @@ func (w *writer) settleRange(ctx context.Context) error {
 	}
 	if r.n < fill+w.leastCopy() {
 		if err := w.through(ctx, r.src, r.off, r.n); err != nil {
-			w.Spoil(err) // some of it may be there
-			return err
+			return w.Spoil(err) // some of it may be there
 		}
 		return nil
 	}
 	if len(w.Buf) > 0 {
 		p := make([]byte, fill)
 		if err := r.src.ReadAt(ctx, p, r.off); err != nil {
-			w.Spoil(err)
-			return err
+			return w.Spoil(err)
 		}
 		w.Buf = append(w.Buf, p...)
 		w.Written += fill
@@ -106,8 +104,7 @@ func (w *writer) settleRange(ctx context.Context) error {
 			k -= minPart // what is left has to be a part, too
 		}
 		if err := w.copyPart(ctx, r.src, r.version, r.off, k); err != nil {
-			w.Spoil(err) // a part of the range may be there
-			return w.fail("copy", err)
+			return w.fail("copy", w.Spoil(err)) // a part of the range may be there
 		}
 		r.off, r.n = r.off+k, r.n-k
 	}
@@ -115,13 +112,10 @@ func (w *writer) settleRange(ctx context.Context) error {
 	src := r.src
 	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
 	if err != nil {
-		err = src.st.meaning(ctx, err)
-		w.Spoil(err)
-		return src.st.fail("copy", src.Name, err)
+		return src.st.fail("copy", src.Name, w.Spoil(src.st.meaning(ctx, err)))
 	}
 	if far.Quoted(now.ETag) != r.version {
-		w.Spoil(store.ErrChanged)
-		return src.st.fail("copy", src.Name, store.ErrChanged)
+		return src.st.fail("copy", src.Name, w.Spoil(store.ErrChanged))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -142,11 +143,7 @@ func (g *google) signKeys(r *http.Request, sum string, now time.Time) {
 			head[k] = strings.Join(v, ",")
 		}
 	}
-	names := make([]string, 0, len(head))
-	for k := range head {
-		names = append(names, k)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(head))
 	var canonical strings.Builder
 	fmt.Fprintf(&canonical, "%s\n%s\n%s\n", r.Method, s3utils.EncodePath(r.URL.Path), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"))
 	for _, k := range names {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,12 +38,7 @@ const onEC2 = "role of this machine"
 
 // profileHasKeys reports whether a profile says where credentials come from.
 func profileHasKeys(profile map[string]string) bool {
-	for _, k := range credentialWords {
-		if profile[k] != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(credentialWords, func(k string) bool { return profile[k] != "" })
 }
 
 // findMachine returns the credentials that the environment says this machine has, or
@@ -126,10 +122,9 @@ func (s short) RoundTrip(r *http.Request) (*http.Response, error) {
 // unsupportedProfile names what a profile asks for that is not known here, "" if
 // nothing: without that it would be taken for one without credentials.
 func unsupportedProfile(profile map[string]string) string {
-	for _, k := range []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file"} {
-		if profile[k] != "" {
-			return k
-		}
+	words := []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file"}
+	if i := slices.IndexFunc(words, func(k string) bool { return profile[k] != "" }); i >= 0 {
+		return words[i]
 	}
 	return ""
 }

@@ -98,12 +98,9 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 
 // isRegion reports whether s may be put into a host's name, and into a signature.
 func isRegion(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 40
+	return s != "" && len(s) <= 40 && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
+	})
 }
 
 // provider decides whose requests these are: nobody's if that is asked for or

@@ -240,36 +240,30 @@ func (st *Store) open(name string, open func() (store.Object, error)) (store.Obj
 // bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
 // is listed all the same.
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return func(yield func(store.Info, error) bool) {
-		fail := func(err error) { yield(store.Info{}, st.fail("list", prefix, err)) }
-		if len(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) {
+	owner := false
+	o := minio.ListObjectsOptions{Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner}
+	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
+		if len(o.Prefix) > maxKey || !utf8.ValidString(prefix) {
 			return // no key can begin like that
 		}
-		owner, l := false, far.Listing{Below: st.prefix, Prefix: prefix}
-		for found := range st.client.ListObjectsIter(ctx, st.bucket, minio.ListObjectsOptions{
-			Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner,
-		}) {
+		for found := range st.client.ListObjectsIter(ctx, st.bucket, o) {
 			if found.Err != nil {
-				fail(st.meaning(ctx, found.Err))
+				yield(store.Info{}, st.meaning(ctx, found.Err))
 				return
 			}
-			name, err := l.Name(found.Key, found.Size)
-			if err != nil {
-				fail(err)
-				return
-			}
-			info := store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}
-			// Consoles make an empty object for the prefix itself. It has no name
-			// here.
-			if name != "" && !yield(info, nil) {
+			if !yield(infoOf(found.Key, found), nil) {
 				return
 			}
 		}
 		// The listing of a cancelled context ends without a word.
 		if err := ctx.Err(); err != nil {
-			fail(err)
+			yield(store.Info{}, err)
 		}
-	}
+	}, func(err error) error { return st.fail("list", prefix, err) })
+}
+
+func infoOf(name string, found minio.ObjectInfo) store.Info {
+	return store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}
 }
 
 // Level returns what is directly below a prefix, a thousand for a request.
@@ -287,7 +281,7 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 		}
 		name, ok := strings.CutPrefix(found.Key, st.prefix)
 		slash := strings.Index(strings.TrimPrefix(name, prefix), "/") + 1
-		all = append(all, store.Branch{All: slash > 0, Info: store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}})
+		all = append(all, store.Branch{All: slash > 0, Info: infoOf(name, found)})
 		switch {
 		case !ok || !strings.HasPrefix(name, prefix):
 			err = fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, whole)

@@ -131,12 +131,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 
 // isToken reports whether s can be sent in a header.
 func isToken(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // findTokens returns the tokens of the account that the environment, the user's
@@ -286,17 +281,12 @@ func parseKey(text string) (*rsa.PrivateKey, error) {
 	if block == nil {
 		return nil, errors.New("no PEM")
 	}
-	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
+	// What is no key is none of RSA, either.
+	key, _ := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		return key, nil
 	}
-	return nil, errors.New("no RSA key")
+	return x509.ParsePKCS1PrivateKey(block.Bytes)
 }
 
 // assert makes the signed claim (RFC 7523) that is exchanged for a token.

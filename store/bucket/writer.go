@@ -250,10 +250,7 @@ func (w *writer) whole(ctx context.Context) (etag string, err error) {
 
 // complete joins the parts.
 func (w *writer) complete(ctx context.Context) (etag string, err error) {
-	want, known := joined(w.parts)
-	if !known {
-		want = ""
-	}
+	want := joined(w.parts)
 	if w.lost() {
 		return w.there(ctx, want, errNoUpload)
 	}
@@ -331,17 +328,17 @@ func (w *writer) lost() bool {
 }
 
 // joined returns the ETag that S3 gives to an object of these parts, if their own
-// are MD5 sums, as they are unless it encrypts them.
-func joined(parts []minio.CompletePart) (etag string, ok bool) {
+// are MD5 sums, as they are unless it encrypts them; "" if they are not.
+func joined(parts []minio.CompletePart) string {
 	sums := md5.New()
 	for _, p := range parts {
 		sum, err := hex.DecodeString(strings.Trim(p.ETag, `"`))
 		if err != nil || len(sum) != md5.Size {
-			return "", false
+			return ""
 		}
 		sums.Write(sum)
 	}
-	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts)), true
+	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts))
 }
 
 // Abort has the server forget the parts, which would be paid for.

@@ -66,15 +66,7 @@ func (s *Store) amend(p string) (_ *amendment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Look before opening, as Open does, and again at what was opened.
-	fi, err := os.Stat(target)
-	if err == nil {
-		err = refusal(fi.Mode())
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(target, os.O_RDWR|dontWait, 0)
+	f, err := openRegular(target, os.O_RDWR, os.OpenFile, os.Stat)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +84,8 @@ func (s *Store) amend(p string) (_ *amendment, err error) {
 	if !sameFile(f, target) {
 		return nil, errReplaced
 	}
-	if fi, err = f.Stat(); err == nil {
+	fi, err := f.Stat()
+	if err == nil {
 		err = refusal(fi.Mode())
 	}
 	if err != nil {

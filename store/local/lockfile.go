@@ -127,11 +127,7 @@ func isOurs(f *os.File) bool {
 // locked says who has the lock, as the lock file tells.
 func (a *amendment) locked(p string) error {
 	e := &store.LockedError{Name: a.path}
-	fi, err := os.Lstat(p)
-	if err != nil || refusal(fi.Mode()) != nil {
-		return e
-	}
-	f, err := os.OpenFile(p, os.O_RDONLY|dontWait, 0)
+	f, err := openRegular(p, os.O_RDONLY, os.OpenFile, os.Lstat)
 	if err != nil {
 		return e
 	}

@@ -54,25 +54,29 @@ func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 
 // open opens the file of that name at p.
 func (s *Store) open(p, name string, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*object, error) {
-	// Look before opening: to open and close a pipe breaks it for its writer,
-	// and to open a device may move it. Look again afterwards, at what was
-	// opened, without waiting for it.
-	fi, err := stat(p)
-	if err == nil {
-		err = refusal(fi.Mode())
-	}
+	f, err := openRegular(p, os.O_RDONLY, open, stat)
 	if err != nil {
 		return nil, missing(err)
-	}
-	f, err := open(p, os.O_RDONLY|dontWait, 0)
-	if err != nil {
-		return nil, err
 	}
 	o, err := s.adopt(f, name)
 	if err != nil {
 		f.Close()
 	}
 	return o, err
+}
+
+// openRegular looks before opening: to open and close a pipe breaks it for its writer,
+// and to open a device may move it. Who calls it looks again afterwards, at what was
+// opened, without waiting for it.
+func openRegular(p string, flag int, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*os.File, error) {
+	fi, err := stat(p)
+	if err == nil {
+		err = refusal(fi.Mode())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return open(p, flag|dontWait, 0)
 }
 
 // adopt makes an object of an open file.

@@ -93,11 +93,7 @@ func removeStale(dir, target string) {
 }
 
 func removeIfDead(p string) {
-	fi, err := os.Lstat(p)
-	if err != nil || !fi.Mode().IsRegular() {
-		return
-	}
-	f, err := os.OpenFile(p, os.O_RDWR|dontWait, 0)
+	f, err := openRegular(p, os.O_RDWR, os.OpenFile, os.Lstat)
 	if err != nil {
 		return
 	}

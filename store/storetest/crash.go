@@ -95,9 +95,7 @@ func (c *Crash) Lost() bool {
 }
 
 func (c *Crash) alive() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lost {
+	if c.Lost() {
 		return ErrPowerLost
 	}
 	return nil

@@ -22,6 +22,15 @@ type ender interface{ end() error }
 // A hook carries out a request by act, which does the first n bytes of it, or does not.
 type hook func(r request, act func(n int64) error) error
 
+// got is what a request brings.
+func got[T any](do hook, r request, act func() (T, error)) (found T, err error) {
+	err = do(r, func(int64) (err error) {
+		found, err = act()
+		return err
+	})
+	return found, err
+}
+
 // A hooked store has the abilities of another as far as a hook lets it.
 type hooked struct {
 	st  store.Store
@@ -47,15 +56,11 @@ func newHooked(st store.Store, do hook) *hooked {
 		}
 	}
 	if below.List != nil {
-		h.can.List = func(ctx context.Context, prefix string) (all iter.Seq2[store.Info, error]) {
-			err := do(request{op: "list", name: prefix, off: -1}, func(int64) error {
-				all = below.List(ctx, prefix)
-				return nil
-			})
-			if err != nil {
+		h.can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+			if err := do(request{op: "list", name: prefix, off: -1}, func(int64) error { return nil }); err != nil {
 				return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
 			}
-			return all
+			return below.List(ctx, prefix)
 		}
 	}
 	if below.Remove != nil {
@@ -101,12 +106,8 @@ type hookedObject struct {
 	name string
 }
 
-func (o *hookedObject) Info(ctx context.Context) (info store.Info, err error) {
-	err = o.do(request{op: "info", name: o.name, off: -1}, func(int64) (err error) {
-		info, err = o.Object.Info(ctx)
-		return err
-	})
-	return info, err
+func (o *hookedObject) Info(ctx context.Context) (store.Info, error) {
+	return got(o.do, request{op: "info", name: o.name, off: -1}, func() (store.Info, error) { return o.Object.Info(ctx) })
 }
 
 func (o *hookedObject) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -118,16 +119,12 @@ func (o *hookedObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 // Can says that the object reads its ends as the one below does.
 func (o *hookedObject) Can() (can store.ObjectAbilities) {
 	if read := o.Object.Can().ReadEnd; read != nil {
-		can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (n int, err error) {
+		can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (int, error) {
 			op := "head"
 			if tail {
 				op = "tail"
 			}
-			err = o.do(request{op: op, name: o.name, off: -1, n: int64(len(p))}, func(int64) (err error) {
-				n, err = read(ctx, p, tail)
-				return err
-			})
-			return n, err
+			return got(o.do, request{op: op, name: o.name, off: -1, n: int64(len(p))}, func() (int, error) { return read(ctx, p, tail) })
 		}
 	}
 	return can
@@ -141,7 +138,7 @@ type hookedWriter struct {
 }
 
 func (w *hookedWriter) request(op string, off, n int64) request {
-	return request{op: op, name: w.name, off: off, n: n, of: w}
+	return request{op, w.name, off, n, nil, w}
 }
 
 func (w *hookedWriter) Write(p []byte) (n int, err error) {
@@ -187,12 +184,8 @@ func (w *hookedWriter) Can() store.WriterAbilities {
 	return can
 }
 
-func (w *hookedWriter) Commit(ctx context.Context) (info store.Info, err error) {
-	err = w.do(w.request("commit", -1, 0), func(int64) (err error) {
-		info, err = w.Writer.Commit(ctx)
-		return err
-	})
-	return info, err
+func (w *hookedWriter) Commit(ctx context.Context) (store.Info, error) {
+	return got(w.do, w.request("commit", -1, 0), func() (store.Info, error) { return w.Writer.Commit(ctx) })
 }
 
 func (w *hookedWriter) Abort() error {

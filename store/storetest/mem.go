@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/store"
@@ -51,16 +52,12 @@ type memVersion struct {
 // Put makes content the new version of the named object, even if the bytes are
 // the same. It keeps a copy.
 func (m *Mem) Put(name string, content []byte) {
-	m.put(name, append([]byte{}, content...))
-}
-
-func (m *Mem) put(name string, content []byte) store.Info {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.add(name, content).info
+	m.add(name, append([]byte{}, content...))
 }
 
-// add is put for those who hold the lock.
+// add is Put for those who hold the lock and give the bytes away.
 func (m *Mem) add(name string, content []byte) *memVersion {
 	if m.objs == nil {
 		m.objs = map[string]*memVersion{}
@@ -172,8 +169,7 @@ type memObject struct {
 	m *Mem
 	v *memVersion
 
-	mu     sync.Mutex
-	closed bool
+	closed atomic.Bool
 }
 
 // usable says why o cannot be read, nil if it can.
@@ -181,10 +177,7 @@ func (o *memObject) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
+	if o.closed.Load() {
 		return fs.ErrClosed
 	}
 	switch o.m.current(o.v.info.Name) {
@@ -234,9 +227,7 @@ func (o *memObject) readEnd(ctx context.Context, p []byte, tail bool) (int, erro
 }
 
 func (o *memObject) Close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
+	o.closed.Store(true)
 	return nil
 }
 

@@ -145,7 +145,7 @@ func testAmendLock(t *testing.T, s *suite) {
 	if err := s.amend(t, "other").Close(); err != nil {
 		t.Fatal(err)
 	}
-	before := s.names(t)
+	before := s.list(t, "")
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func testAmendLock(t *testing.T, s *suite) {
 	if err := errors.Join(b.Close(), b.Close(), a.Close()); err != nil {
 		t.Errorf("closing again: %v", err)
 	}
-	if after := s.names(t); !slices.Equal(before, after) {
+	if after := s.list(t, ""); !slices.Equal(before, after) {
 		t.Errorf("%q while it is locked, then %q", before, after)
 	}
 }
@@ -225,20 +225,6 @@ func testAmendReplaced(t *testing.T, s *suite) {
 	s.wantContent(t, "replaced", []byte("New"))
 }
 
-// names lists what is there, if that can be done.
-func (s *suite) names(t *testing.T) (names []string) {
-	if s.st.Can().List == nil {
-		return nil
-	}
-	for info, err := range store.List(t.Context(), s.st, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, info.Name)
-	}
-	return names
-}
-
 func testAmendMissing(t *testing.T, s *suite) {
 	if _, err := store.Amend(t.Context(), s.st, "not there"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("expected fs.ErrNotExist, found %v", err)
@@ -268,30 +254,26 @@ func testAmendClosed(t *testing.T, s *suite) {
 	a := s.amend(t, "closed")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, again := store.Amend(gone, s.st, "closed")
-	for what, err := range map[string]error{
-		"write": a.WriteAt(gone, []byte("x"), 0), "read": a.ReadAt(gone, make([]byte, 1), 0),
-		"truncate": a.Truncate(gone, 0), "sync": a.Sync(gone), "amend": again,
-	} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s, cancelled: %v", what, err)
+	refused := func(ctx context.Context, want error) {
+		t.Helper()
+		for what, err := range map[string]error{
+			"write": a.WriteAt(ctx, []byte("x"), 0), "read": a.ReadAt(ctx, make([]byte, 1), 0),
+			"truncate": a.Truncate(ctx, 0), "sync": a.Sync(ctx),
+		} {
+			if !errors.Is(err, want) {
+				t.Errorf("%s: expected %v, found %v", what, want, err)
+			}
 		}
+	}
+	refused(gone, context.Canceled)
+	if _, err := store.Amend(gone, s.st, "closed"); !errors.Is(err, context.Canceled) {
+		t.Errorf("amend, cancelled: %v", err)
 	}
 	// It is as good as before for who did not give up.
-	if err := errors.Join(a.WriteAt(t.Context(), []byte("C"), 0), a.Sync(t.Context())); err != nil {
+	if err := errors.Join(a.WriteAt(t.Context(), []byte("C"), 0), a.Sync(t.Context()), a.Close()); err != nil {
 		t.Errorf("after a cancelled request: %v", err)
 	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for what, err := range map[string]error{
-		"write": a.WriteAt(t.Context(), []byte("x"), 0), "read": a.ReadAt(t.Context(), make([]byte, 1), 0),
-		"truncate": a.Truncate(t.Context(), 0), "sync": a.Sync(t.Context()),
-	} {
-		if !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("%s after close: %v", what, err)
-		}
-	}
+	refused(t.Context(), fs.ErrClosed)
 	s.wantContent(t, "closed", []byte("Content"))
 }
 

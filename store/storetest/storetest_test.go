@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// bare hides the optional abilities of a Mem, those of its objects too.
+// bare hides the abilities of a Mem, those of its objects too.
 type bare struct{ m *Mem }
 
 func (b bare) Open(ctx context.Context, name string) (store.Object, error) {

@@ -33,7 +33,7 @@ var (
 // fail makes err the error of a request to o. off is -1 where there is none.
 func (o *object) fail(op string, off, n int64, err error) error {
 	if err == nil {
-		return nil
+		return nil // and nothing is redacted for it
 	}
 	return far.Fail(op, redact(o.url), off, n, err)
 }

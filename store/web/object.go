@@ -27,9 +27,6 @@ type object struct {
 	ver    version
 }
 
-// condition returns the header that holds the server to the version of o.
-func (o *object) condition() (key, value string) { return o.ver.condition() }
-
 // usable says why no request can be sent, nil if one can.
 func (o *object) usable(ctx context.Context) error {
 	if o.closed.Load() {

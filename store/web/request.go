@@ -94,7 +94,7 @@ func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Respons
 	h.Set("Range", want.header())
 	// Anything but the object's own bytes would make offsets meaningless.
 	h.Set("Accept-Encoding", "identity")
-	if k, v := o.condition(); k != "" {
+	if k, v := o.ver.condition(); k != "" {
 		h.Set(k, v)
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: h}).WithContext(ctx2)

@@ -261,13 +261,7 @@ func (st *Store) trusts(u *url.URL) bool {
 }
 
 func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
-	if u.Scheme == "https" {
-		return "443"
-	}
-	return "80"
+	return cmp.Or(u.Port(), map[string]string{"https": "443"}[u.Scheme], "80")
 }
 
 // authorize adds what only the store's own host may see.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"net/url"
 	"os"
@@ -71,12 +72,9 @@ func Dropped(err error) error {
 
 // IsWord reports whether code is a word, as the codes of errors are.
 func IsWord(code string) bool {
-	for _, c := range []byte(code) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return code != "" && len(code) <= 64
+	return code != "" && len(code) <= 64 && !strings.ContainsFunc(code, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
+	})
 }
 
 // Malformed is the error of an address.
@@ -189,28 +187,35 @@ func Quoted(etag string) string {
 	return `"` + etag + `"`
 }
 
-// A Listing does not believe a server. One that repeats itself would be listed for ever,
-// and one that answers for another prefix would have its objects taken for these.
-type Listing struct {
-	Below  string // of the store
-	Prefix string // of names
-	last   string
-	begun  bool
-}
-
-// Name returns the name of the object that is listed next.
-func (l *Listing) Name(key string, size int64) (string, error) {
-	name, ok := strings.CutPrefix(key, l.Below)
-	switch {
-	case !ok || !strings.HasPrefix(name, l.Prefix):
-		return "", fmt.Errorf("server listed %.200q, which does not begin with %q", key, l.Below+l.Prefix)
-	case l.begun && name <= l.last:
-		return "", fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, l.last)
-	case size < 0:
-		return "", fmt.Errorf("server listed %.200q with size %d", name, size)
+// Listed yields by their names the objects that a server lists by their keys, which begin
+// with below and then a prefix. The server is not believed: one that repeats itself would
+// be listed for ever, and one that answers for another prefix would have its objects taken
+// for these.
+func Listed(below, prefix string, keys iter.Seq2[store.Info, error], fail func(error) error) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		last, begun := "", false
+		for info, err := range keys {
+			name, ok := strings.CutPrefix(info.Name, below)
+			switch {
+			case err != nil:
+			case !ok || !strings.HasPrefix(name, prefix):
+				err = fmt.Errorf("server listed %.200q, which does not begin with %q", info.Name, below+prefix)
+			case begun && name <= last:
+				err = fmt.Errorf("server listed %.200q after %.200q: expected the order of their bytes", name, last)
+			case info.Size < 0:
+				err = fmt.Errorf("server listed %.200q with size %d", name, info.Size)
+			}
+			if err != nil {
+				yield(store.Info{}, fail(err))
+				return
+			}
+			last, begun, info.Name = name, true, name
+			// Consoles make an empty object for the prefix itself. It has no name here.
+			if name != "" && !yield(info, nil) {
+				return
+			}
+		}
 	}
-	l.last, l.begun = name, true
-	return name, nil
 }
 
 // An Object is one of package web's, whose errors say the address that it was asked for

@@ -363,15 +363,12 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 }
 
 func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Values) (code string) {
-	if q.Get("encoding-type") != "url" {
-		return "InvalidArgument" // a key may hold what XML cannot
+	after, err := hex.DecodeString(q.Get("continuation-token"))
+	if err != nil || q.Get("encoding-type") != "url" { // a key may hold what XML cannot
+		return "InvalidArgument"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "<EncodingType>url</EncodingType>")
-	after, err := hex.DecodeString(q.Get("continuation-token"))
-	if err != nil {
-		return "InvalidArgument"
-	}
 	n, truncated, last := 0, false, ""
 	below := "" // which prefix was listed instead of what begins with it
 	for _, key := range slices.Sorted(maps.Keys(objs)) {
