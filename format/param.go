@@ -15,7 +15,10 @@ import (
 // declares, and with values that are possible, or not at all.
 type Param struct {
 	Name string // the key: "ends"
-	Flag string // of the command, if it is not called like the key; "-" is none
+	// Flag is what the command calls it, if not like the key; "-" is none. Formats that
+	// have the same flag have the same key, and mean the same. A flag that a verb has of
+	// its own hides one of a format.
+	Flag string
 	Help string // of the flag
 	For  Op     // what takes it
 	Kind ParamKind

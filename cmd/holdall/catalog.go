@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,11 +199,9 @@ replaces the old.`,
 				err := a.catalogAdd(ctx, c, address, again, verify)
 				if err != nil && (len(args) == 1 || ctx.Err() != nil) {
 					return err
-				} else if err != nil {
-					if !errors.Is(err, errNo) {
-						a.entryFailed(store.Redact(address), err)
-					}
-					failed = true
+				}
+				if failed = failed || err != nil; err != nil && !errors.Is(err, errNo) {
+					a.entryFailed(store.Redact(address), err)
 				}
 			}
 			return answer(failed)
@@ -297,12 +296,7 @@ func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Sto
 
 // newestOf finds what the user calls path, as lookup does in an archive.
 func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
-	tried := map[string]bool{}
-	for _, p := range []string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)} {
-		if tried[p] {
-			continue
-		}
-		tried[p] = true
+	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
 			return found, err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -85,27 +86,19 @@ func (r *byteRange) Type() string   { return "range" }
 func (r *byteRange) String() string { return "" }
 
 func (r *byteRange) Set(v string) error {
-	bad := fmt.Errorf("expected START-END, START- or -N")
 	from, to, ok := strings.Cut(v, "-")
-	if !ok {
-		return bad
-	}
-	r.start, r.end = -1, -1
-	var err error
-	if from != "" {
-		if r.start, err = strconv.ParseInt(from, 10, 64); err != nil || r.start < 0 {
-			return bad
+	ends := [2]int64{-1, -1}
+	for i, s := range []string{from, to} {
+		if n, err := strconv.ParseUint(s, 10, 63); err == nil {
+			ends[i] = int64(n)
+		} else if s != "" {
+			ok = false
 		}
 	}
-	if to != "" {
-		if r.end, err = strconv.ParseInt(to, 10, 64); err != nil || r.end < 0 {
-			return bad
-		}
+	if !ok || from+to == "" || from != "" && to != "" && ends[1] < ends[0] {
+		return errors.New("expected START-END, START- or -N")
 	}
-	if from == "" && to == "" || from != "" && to != "" && r.end < r.start {
-		return bad
-	}
-	r.set = true
+	*r = byteRange{true, ends[0], ends[1]}
 	return nil
 }
 

@@ -139,21 +139,20 @@ GiB, or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps
 nothing.`,
 		Example: "  holdall cache ls\n  holdall cache clear",
 	}
-	folder := func(do func(cmd *cobra.Command, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
-		return func(cmd *cobra.Command, _ []string) error {
-			f := a.indexFolder()
-			if f == nil {
-				return errors.New("no indexes are kept: HOLDALL_CACHE says none, or there is no folder for them")
+	folder := func(do func(ctx context.Context, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
+		return run(func(ctx context.Context, _ []string) error {
+			if f := a.indexFolder(); f != nil {
+				return do(ctx, f)
 			}
-			return do(cmd, f)
-		}
+			return errors.New("no indexes are kept: HOLDALL_CACHE says none, or there is no folder for them")
+		})
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "ls",
 		Short: "List the indexes that are kept, what was used last first",
 		Args:  args(0, 0, "nothing"),
-		RunE: folder(func(cmd *cobra.Command, f *holdall.IndexFolder) error {
-			kept, err := f.List(cmd.Context())
+		RunE: folder(func(ctx context.Context, f *holdall.IndexFolder) error {
+			kept, err := f.List(ctx)
 			for _, k := range kept {
 				a.tell(k, func() {
 					what := cmp.Or(format.Escape(k.Archive), "(unreadable) "+k.Path)
@@ -166,7 +165,7 @@ nothing.`,
 		Use:   "clear",
 		Short: "Take away all indexes that are kept",
 		Args:  args(0, 0, "nothing"),
-		RunE: folder(func(_ *cobra.Command, f *holdall.IndexFolder) error {
+		RunE: folder(func(_ context.Context, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
 			if err == nil {
 				a.say(struct {
