@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -85,6 +86,7 @@ var sample = map[string]string{
 // A sixth format is one folder: it names nothing of the house, the house
 // nothing of it, and all that holdall does works with it.
 func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
+	testkit.Serial(t)
 	ctx := t.Context()
 	dir := tree(t, sample)
 	if err := os.Symlink("a", filepath.Join(dir, "link")); err != nil {

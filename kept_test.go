@@ -25,6 +25,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -132,6 +133,7 @@ func sameEntry(t *testing.T, got, want *holdall.Archive, name string) {
 }
 
 func TestAnArchiveAnswersTheSameByItsIndex(t *testing.T) {
+	testkit.Long(t)
 	used := 0
 	for _, path := range archivesOfOthers(t) {
 		plain, err := holdall.Open(t.Context(), path, holdall.OpenOptions{})
@@ -280,6 +282,7 @@ func TestAnIndexOfAnotherVersionIsNotBelieved(t *testing.T) {
 // TestADamagedIndexIsHarmless opens an archive by its index with every byte of that
 // damaged, or missing: it answers all the same.
 func TestADamagedIndexIsHarmless(t *testing.T) {
+	testkit.Long(t)
 	files := map[string]string{}
 	for i := range 40 {
 		files[fmt.Sprintf("d%d/f%d", i%5, i)] = strings.Repeat("x", i)
@@ -372,6 +375,7 @@ func TestAnArchiveThatIsSlowToOpenIsIndexedForTheNextTime(t *testing.T) {
 }
 
 func TestALongMemberIsReadFromPointsOn(t *testing.T) {
+	testkit.Long(t)
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
@@ -460,6 +464,7 @@ func rowName(i int) string {
 }
 
 func TestOneOfManyByAnIndexIsFourSmallRequests(t *testing.T) {
+	testkit.Long(t)
 	path := manyRows(t, 200_000)
 	buildIndex(t, path, holdall.OpenOptions{}, path+holdall.IndexSuffix)
 	var requests, sent atomic.Int64

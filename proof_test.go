@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -187,6 +188,7 @@ func TestProvenReadsGiveTheSameBytes(t *testing.T) {
 // TestNoDamagedByteIsHandedOut damages an archive at one place at a time behind the
 // back of its index: every way to read comes to an error or to bytes that are right.
 func TestNoDamagedByteIsHandedOut(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	p := prove(t, someFiles(rnd), nil)
 	plain := open(t, p, holdall.UseIndex{})
@@ -229,6 +231,7 @@ func TestNoDamagedByteIsHandedOut(t *testing.T) {
 
 // TestEveryDamagedByteOfASmallArchiveIsCaught leaves out none.
 func TestEveryDamagedByteOfASmallArchiveIsCaught(t *testing.T) {
+	testkit.Long(t)
 	p := prove(t, map[string]string{"a": "alpha", "b": strings.Repeat("beta", 60), "c": "gamma"}, nil)
 	caught := 0
 	p.with = 0x10
@@ -265,6 +268,7 @@ func TestEveryDamagedByteOfASmallArchiveIsCaught(t *testing.T) {
 }
 
 func TestWhatWasDamagedBeforeIsNotVouchedFor(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	files := someFiles(rnd)
 	name := fmt.Sprintf("d2/f%d", 21*chunk+1)
@@ -373,6 +377,7 @@ func TestAnIndexWithDigestsOfOtherContentRefuses(t *testing.T) {
 
 // TestEveryFormatIsProvenAlike reads test data of all formats with and without.
 func TestEveryFormatIsProvenAlike(t *testing.T) {
+	testkit.Long(t)
 	used := 0
 	for i, path := range archivesOfOthers(t) {
 		if i%2 == 1 {

@@ -17,6 +17,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // An encoding is one way to make a record.
@@ -118,6 +120,7 @@ func contents(r *rand.Rand) map[string][]byte {
 }
 
 func TestRecordsBecomeWhatTheyWereWhateverIsBehind(t *testing.T) {
+	testkit.Serial(t)
 	r := seeded(t)
 	all := contents(r)
 	for _, enc := range encodings {
@@ -175,6 +178,7 @@ func TestRecordsAreStreamedFromAnyReader(t *testing.T) {
 
 // The front of a record is as much as is wanted, or more, and never anything else.
 func TestTheFrontOfARecordIsWhatTheWholeBeginsWith(t *testing.T) {
+	testkit.Serial(t)
 	r := seeded(t)
 	shorter := 0
 	for _, n := range []int{1, 1000, 131_071, 131_072, 131_073, 200_000, 262_144, 300_001, 1 << 20} {
@@ -206,6 +210,7 @@ func TestTheFrontOfARecordIsWhatTheWholeBeginsWith(t *testing.T) {
 }
 
 func TestARecordOfAnotherSizeIsAnError(t *testing.T) {
+	testkit.Serial(t)
 	for what, content := range contents(seeded(t)) {
 		for _, enc := range encodings {
 			stored := join(enc.encode(t, content), make([]byte, 100))
@@ -223,6 +228,7 @@ func TestARecordOfAnotherSizeIsAnError(t *testing.T) {
 }
 
 func TestARecordCutOffAnywhereIsAnError(t *testing.T) {
+	testkit.Serial(t)
 	r := seeded(t)
 	for _, content := range [][]byte{nil, text(700), mixture(r, 900), noise(r, 300), make([]byte, 5000)} {
 		for _, enc := range encodings {
@@ -243,6 +249,7 @@ func TestARecordCutOffAnywhereIsAnError(t *testing.T) {
 // Where there is a checksum, no bit is wrong unnoticed. Where there is none, what
 // comes out has the right size, and is the same either way.
 func TestAFlippedBitIsNoticedOrTheSameEitherWay(t *testing.T) {
+	testkit.Serial(t)
 	r := seeded(t)
 	for _, content := range [][]byte{text(200), mixture(r, 300)} {
 		for _, enc := range encodings {
@@ -344,6 +351,7 @@ func TestZerosAreAnEmptySnappyRecord(t *testing.T) {
 }
 
 func TestARecordThatIsABombTakesNoMoreThanItsSize(t *testing.T) {
+	testkit.Serial(t)
 	const size = 1 << 20
 	zeros := make([]byte, 64<<20)
 	literalsAndCopies := append([]byte{0x80, 0x80, 0x40}, 0, 0) // says 1 MiB
@@ -547,6 +555,7 @@ func TestRecordsDecodeAfterOthersThatDoNot(t *testing.T) {
 }
 
 func TestRandomRecordsBecomeWhatTheyWere(t *testing.T) {
+	testkit.Serial(t)
 	r := seeded(t)
 	for i := range 150 {
 		content := mixture(r, r.IntN(1+r.IntN(200_000)))

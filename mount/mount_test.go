@@ -5,7 +5,6 @@ package mount_test
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -31,25 +30,12 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/mount"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-// needFUSE skips a test where nothing can be mounted, unless it was said that it can.
-func needFUSE(t *testing.T) {
-	t.Helper()
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err == nil {
-		f.Close()
-		return
-	}
-	if os.Getenv("HOLDALL_REQUIRE_FUSE") == "1" {
-		t.Fatal(err)
-	}
-	t.Skip("no FUSE: ", err)
-}
 
 // A journal is a log for tests.
 type journal struct {
@@ -78,7 +64,7 @@ func mounted(t *testing.T, o mount.Options, trees ...mount.Tree) string {
 
 // bothWays runs a test where the system says what is opened, and where it does not.
 func bothWays(t *testing.T, test func(*testing.T, mount.Options)) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	for way, opens := range map[string]bool{"opening": true, "unopened": false} {
 		t.Run(way, func(t *testing.T) { test(t, mount.Opening(mount.Options{}, opens, 0)) })
 	}
@@ -91,38 +77,6 @@ func open(t *testing.T, address string, o holdall.OpenOptions) *holdall.Archive 
 		t.Fatal(err)
 	}
 	return a
-}
-
-// unpacked returns a folder with what is in a tar.gz.
-func unpacked(t *testing.T, file string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(file), ".tar.gz"))
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return dir
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := filepath.Join(dir, h.Name)
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		b, err := io.ReadAll(r)
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(at), 0o777), os.WriteFile(at, b, 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // resolved is what a hard link is another name of.
@@ -251,7 +205,7 @@ func xattr(p, name string) (string, error) {
 }
 
 func TestEveryFormatIsMountedAsItIs(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	var all []string
 	for _, pattern := range []string{
 		"caf/testdata/fixtures/*", "lindi/testdata/[px]*", "rvn/testdata/*.rvn", "databundle/testdata/*",
@@ -273,7 +227,7 @@ func TestEveryFormatIsMountedAsItIs(t *testing.T) {
 			if !strings.Contains("datastore types truncated-old-tar empty-store checkpoints", strings.TrimSuffix(name, ".tar.gz")) {
 				continue // each has thousands of nodes
 			}
-			p = filepath.Join(unpacked(t, p), "segmentstore")
+			p = filepath.Join(testkit.Unpacked(t, p), "segmentstore")
 		}
 		a, err := holdall.Open(t.Context(), p, holdall.OpenOptions{})
 		if err != nil {
@@ -437,7 +391,7 @@ func entriesOfAllKinds(t *testing.T, o mount.Options) {
 }
 
 func TestSeveralArchives(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	p := kinds(t)
 	dir := mounted(t, mount.Options{}, mount.Tree{Name: "a", Archive: open(t, p, holdall.OpenOptions{})}, mount.Tree{Name: "b", Archive: open(t, p, holdall.OpenOptions{})})
 	inos := map[uint64]string{}
@@ -468,7 +422,7 @@ func TestSeveralArchives(t *testing.T) {
 }
 
 func TestTheSystemsOwnSuite(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	a := open(t, "../format/rvn/testdata/deep.rvn", holdall.OpenOptions{})
 	var names []string
 	for e, err := range a.Entries(t.Context()) {
@@ -486,14 +440,12 @@ func TestTheSystemsOwnSuite(t *testing.T) {
 }
 
 func TestProgramsReadIt(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	p := kinds(t)
 	dir := mounted(t, mount.Options{}, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
 	run := func(name string, args ...string) string {
 		t.Helper()
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skip(err)
-		}
+		testkit.Program(t, name)
 		var stderr bytes.Buffer
 		cmd := exec.Command(name, args...)
 		cmd.Stderr = &stderr
@@ -532,10 +484,8 @@ func TestProgramsReadIt(t *testing.T) {
 }
 
 func TestGitWorksInIt(t *testing.T) {
-	needFUSE(t)
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip(err)
-	}
+	testkit.NeedsFUSE(t)
+	testkit.Program(t, "git")
 	repo := t.TempDir()
 	git := func(dir string, args ...string) string {
 		t.Helper()
@@ -743,9 +693,7 @@ func (o slowObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 func TestAnInterruptedReadIsCancelled(t *testing.T) { bothWays(t, anInterruptedReadIsCancelled) }
 
 func anInterruptedReadIsCancelled(t *testing.T, o mount.Options) {
-	if _, err := exec.LookPath("dd"); err != nil {
-		t.Skip(err)
-	}
+	testkit.Program(t, "dd")
 	st, all := far(t, "caf", 4, 300_000)
 	s := &slow{Store: st, waiting: make(chan struct{}, 100), givenUp: make(chan error, 100)}
 	dir := mounted(t, o, mount.Tree{Archive: openIn(t, s, holdall.OpenOptions{CacheBytes: 1 << 16})})
@@ -903,7 +851,7 @@ func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 }
 
 func TestAMountFollowsItsArchive(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	one, two := versions(t)
 	for _, how := range []string{"in place", "by another file"} {
 		t.Run(how, func(t *testing.T) {
@@ -976,7 +924,7 @@ func TestAMountFollowsItsArchive(t *testing.T) {
 }
 
 func TestFoldersThatCannotBeMountedAt(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	a := open(t, kinds(t), holdall.OpenOptions{})
 	defer a.Close()
 	dir := t.TempDir()
@@ -1021,7 +969,7 @@ func TestFoldersThatCannotBeMountedAt(t *testing.T) {
 }
 
 func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	const n = 20_000
 	p := filepath.Join(t.TempDir(), "many.tar")
 	f, err := os.Create(p)

@@ -11,7 +11,11 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // container makes a Blosc container of one block.
 func container(flags, typeSize byte, size int, stream []byte) []byte {

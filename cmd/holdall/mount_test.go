@@ -17,20 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-func needFUSE(t *testing.T) {
-	t.Helper()
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err == nil {
-		f.Close()
-		return
-	}
-	if os.Getenv("HOLDALL_REQUIRE_FUSE") == "1" {
-		t.Fatal(err)
-	}
-	t.Skip("no FUSE: ", err)
-}
+	"github.com/holdall/holdall/internal/testkit"
+)
 
 // said is what a process writes, while it does.
 type said struct {
@@ -79,7 +68,7 @@ func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *sai
 
 func toMount(t *testing.T) string {
 	t.Helper()
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src", "sub")
 	err := errors.Join(os.MkdirAll(src, 0o777), os.Mkdir(filepath.Join(dir, "mnt"), 0o777),

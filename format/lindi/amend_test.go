@@ -188,6 +188,7 @@ func goesOn(t *testing.T, st *storetest.Mem, name, label string, was map[string]
 
 // Places are used again: many small changes do not make an archive long.
 func TestManyCommitsStaySmall(t *testing.T) {
+	testkit.Serial(t)
 	const name = "p01_empty.lindi.tar"
 	st := fixtureStore(t, name)
 	m, err := Format.Amend(t.Context(), st, name, format.OpenOptions{View: zarrView})

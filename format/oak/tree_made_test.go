@@ -261,6 +261,7 @@ func TestEveryKindOfValueAndNameIsShown(t *testing.T) {
 
 // Any part of a content is the same as that part of the whole.
 func TestPartsOfValuesAreRead(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	a := openTreeArchive(t, madeStore(t, sampleTree), nil)
 	for _, name := range []string{"large", "text", "texts", "numbers", "none", "binaries/1", "jcr:mixinTypes", "both%prop"} {
@@ -283,6 +284,7 @@ func TestPartsOfValuesAreRead(t *testing.T) {
 // A list of children is read in batches, each of which begins where the one before it
 // ended. Of a damaged list too that ends, and tells whether something is missing.
 func TestBatchesAreWhatOneListWouldBe(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	whole := fixture(t, "wide")
 	lost := 0

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -96,6 +97,7 @@ func contents(t testing.TB, st store.Store) map[string]string {
 }
 
 func TestATreeIsWrittenAsItWasRead(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range []string{"types", "wide", "multitar", "empty-store", "checkpoints", "gc-online"} {
 		t.Run(name, func(t *testing.T) {
 			from, to := fixture(t, name), &storetest.Mem{}
@@ -338,6 +340,7 @@ func (discarded) Abort() error                               { return nil }
 func (discarded) Can() store.WriterAbilities                 { return store.WriterAbilities{} }
 
 func TestALargeFileIsNotHeldInMemory(t *testing.T) {
+	testkit.Serial(t)
 	const size = 256 << 20
 	var most uint64
 	look := func() {

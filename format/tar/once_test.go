@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -119,6 +120,7 @@ func heap() uint64 {
 // What is gone through once takes as much memory behind the last entry as behind the
 // first few, and extents that are asked for meanwhile are those of a loaded archive.
 func TestStreamedEntriesAreNotKept(t *testing.T) {
+	testkit.Serial(t)
 	const n = 60_000
 	st := manyMembers(t, n)
 	r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Once: true})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -191,6 +192,7 @@ func anyLimits(rnd *rand.Rand) Limits {
 }
 
 func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {
@@ -211,6 +213,7 @@ func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
 }
 
 func TestReaderGivesTheContentOfEveryShape(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {

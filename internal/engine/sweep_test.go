@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -55,6 +56,7 @@ func (s *swept) each(it Item, content io.Reader, err error) error {
 }
 
 func TestSweepGivesTheContentOfEveryShape(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	st := &storetest.Mem{}
 	all := shapes(rnd, st)

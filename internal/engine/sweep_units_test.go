@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -284,6 +285,7 @@ func TestDamageReachesTheItemsBehindItAndNoOthers(t *testing.T) {
 }
 
 func TestDamageOfASolidUnitReachesTheItemsBehindIt(t *testing.T) {
+	testkit.Long(t)
 	rnd := seeded(t)
 	st := &storetest.Mem{}
 	content := text(20 << 20)
@@ -448,6 +450,7 @@ func TestAStreamThatWasHandedOverIsNotClosedUnderItsReader(t *testing.T) {
 
 // A unit of a few bytes may become 16 MiB.
 func TestSweepHoldsABoundedPartOfWhatUnitsBecome(t *testing.T) {
+	testkit.Long(t)
 	st := &storetest.Mem{}
 	zeros := make([]byte, maxUnit)
 	for _, unit := range []int64{1 << 20, maxUnit} {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -237,6 +238,9 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 	rnd := seeded(t)
 	for _, n := range []int{0, 1, 2, 10, 100, 3000, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			if n == 10_000 {
+				testkit.Long(t)
+			}
 			for range 3 {
 				entries, xs := anyEntries(rnd, n)
 				l := &listed{format.NewIndex(format.Entries(entries)), xs}

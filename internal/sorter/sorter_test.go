@@ -11,7 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // scratch gives temporary room in files, and counts how many are open.
 func scratch(t testing.TB, open *int) func() (Scratch, error) {
@@ -168,9 +172,7 @@ func TestSorterTellsOfScratchThatFails(t *testing.T) {
 }
 
 func TestSorterKeepsToItsMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many rows")
-	}
+	testkit.Long(t)
 	open := 0
 	s := New(Options{Memory: 8 << 20, Scratch: scratch(t, &open)})
 	defer s.Close()

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/azure"
 	"github.com/holdall/holdall/store/storetest"
@@ -34,77 +35,48 @@ const account = "holdalltest"
 
 var key = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("0123456789abcdef"), 4))
 
-// TestMain starts one emulator for all tests: it takes some seconds to start.
+const programVar = "HOLDALL_AZURITE"
+
 func TestMain(m *testing.M) {
-	program := os.Getenv("HOLDALL_AZURITE")
-	if program == "" {
-		os.Exit(m.Run())
-	}
-	code, err := beside(program, m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	testkit.Main(m, func() error {
+		end()
+		return nil
+	})
 }
 
-var endpoint string
-
-func beside(program string, run func() int) (int, error) {
+// emulator starts one for all tests, since it takes some seconds to start, and returns
+// its address.
+var emulator = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "azurite")
 	if err != nil {
-		return 1, err
+		return "", err
 	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	end = func() { os.RemoveAll(dir) }
+	addr, err := testkit.FreeAddr()
 	if err != nil {
-		return 1, err
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return 1, err
+		return "", err
 	}
 	host, port, _ := net.SplitHostPort(addr)
-	var said bytes.Buffer
-	cmd := exec.Command(program, "--blobHost", host, "--blobPort", port, "--location", dir, "--silent", "--disableTelemetry")
+	cmd := exec.Command(os.Getenv(programVar), "--blobHost", host, "--blobPort", port, "--location", dir, "--silent", "--disableTelemetry")
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+account+":"+key)
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		return 1, err
+	stop, err := testkit.Start(cmd, addr)
+	if err == nil {
+		end = func() { stop(); os.RemoveAll(dir) }
 	}
-	died := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(died)
-	}()
-	defer func() {
-		_ = cmd.Process.Kill() // it may be dead already
-		<-died
-	}()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(60 * time.Second)
-	for {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			endpoint = "http://" + addr + "/" + account
-			_ = c.Close() // nothing was sent
-			return run(), nil
-		}
-		select {
-		case <-died:
-			return 1, fmt.Errorf("the emulator ended: %s", said.String())
-		case <-late:
-			return 1, errors.New("no emulator after 60 s")
-		case <-tick.C:
-		}
-	}
-}
+	return "http://" + addr + "/" + account, err
+})
+
+var end = func() {}
+
+var endpoint string
 
 // settings are those of the environment, and those alone.
 func settings(t *testing.T) {
 	t.Helper()
-	if endpoint == "" {
-		t.Skip("HOLDALL_AZURITE is not set: no server of Azure's keeps what we write. interop/install azure prints what to set it to")
+	testkit.Needs(t, programVar)
+	var err error
+	if endpoint, err = emulator(); err != nil {
+		t.Fatal(err)
 	}
 	for k, v := range map[string]string{
 		"AZURE_STORAGE_CONNECTION_STRING": "", "AZURE_STORAGE_ACCOUNT": account, "AZURE_STORAGE_KEY": key, "AZURE_STORAGE_SAS_TOKEN": "",

@@ -16,9 +16,10 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/storetest"
@@ -134,7 +135,7 @@ func openFolder(t *testing.T, dir string) *holdall.Archive {
 }
 
 func TestTreesBecomeMembers(t *testing.T) {
-	reference(t)
+	testkit.Needs(t, pythonVar)
 	dir := t.TempDir()
 	for name, size := range map[string]int{"a": 0, "b/c": 512, "b/d e": 513, "ünïcödé": 100_000, strings.Repeat("deep/", 30) + "file": 7} {
 		p := filepath.Join(dir, "in", name)
@@ -190,7 +191,7 @@ func filledUp(got, want []byte) bool {
 }
 
 func TestRepairedArchivesAreSound(t *testing.T) {
-	reference(t)
+	testkit.Needs(t, pythonVar)
 	names, err := filepath.Glob(filepath.Join(fixtures, "x*.lindi.tar"))
 	if err != nil || len(names) < 9 {
 		t.Fatal(names, err)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,8 +17,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest"
@@ -33,58 +32,23 @@ const (
 // server starts one and returns its address and the folder of its buckets.
 func server(t *testing.T) (endpoint, dir string) {
 	t.Helper()
-	program := os.Getenv("HOLDALL_S3_SERVER")
-	if program == "" {
-		t.Skip("HOLDALL_S3_SERVER is not set: no server but our own keeps what we write. interop/install s3 prints what to set it to")
-	}
+	program := testkit.Needs(t, "HOLDALL_S3_SERVER")
 	dir = t.TempDir()
 	sidecar := t.TempDir() // not all file systems keep attributes
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
+	stop, err := testkit.Start(exec.Command(program, "--port", addr, "--access", user, "--secret", secret, "--quiet", "posix", "--sidecar", sidecar, dir), addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	cmd := exec.Command(program, "--port", addr, "--access", user, "--secret", secret, "--quiet", "posix", "--sidecar", sidecar, dir)
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	died := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(died)
-	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be dead already
-		<-died
-		if t.Failed() {
-			t.Logf("the server said: %s", said.String())
+		if said := stop(); t.Failed() {
+			t.Logf("the server said: %s", said)
 		}
 	})
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return "http://" + addr, dir
-		}
-		select {
-		case <-died:
-			t.Fatalf("the server ended: %s", said.String())
-		case <-ctx.Done():
-			t.Fatal("no server after 30 s")
-		case <-tick.C:
-		}
-	}
+	return "http://" + addr, dir
 }
 
 // settings are those of the environment, and those alone.

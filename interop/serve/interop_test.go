@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	_ "github.com/holdall/holdall/store/all"
 )
 
@@ -55,10 +56,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 }
 
 func TestAnswersAreAsDescribed(t *testing.T) {
-	python := os.Getenv("HOLDALL_SERVE_PYTHON")
-	if python == "" {
-		t.Skip("HOLDALL_SERVE_PYTHON is not set: nobody compares answers with their description. interop/install serve prints what to set it to")
-	}
+	python := testkit.Needs(t, "HOLDALL_SERVE_PYTHON")
 	srv := httptest.NewServer(siteOf(t, t.TempDir()))
 	defer srv.Close()
 	config, err := filepath.Abs("schemathesis.toml")
@@ -77,10 +75,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 
 // rclone lists, compares and copies a bucket, with a signature and without.
 func TestRcloneReadsBuckets(t *testing.T) {
-	rclone, err := exec.LookPath("rclone")
-	if err != nil {
-		t.Skip("no rclone")
-	}
+	rclone := testkit.Program(t, "rclone")
 	for _, key := range []serve.Key{{}, {ID: "me", Secret: "a secret of mine"}} {
 		in := t.TempDir()
 		srv := httptest.NewServer(serve.NewS3(siteOf(t, in), serve.S3Options{Key: key}))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -432,6 +433,7 @@ func TestCompletionThatFailsAfterItsStatusIsAnError(t *testing.T) {
 }
 
 func TestPartWithoutAnETagIsNotBelieved(t *testing.T) {
+	testkit.Long(t)
 	quiet(t)
 	s := s3test.New("bucket")
 	s.Hook = func(w http.ResponseWriter, r *http.Request) bool { return isPart(r) }

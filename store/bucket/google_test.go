@@ -26,6 +26,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -146,6 +147,7 @@ func account(t *testing.T, kind, uri string) string {
 }
 
 func TestGoogleStoreKeepsTheContract(t *testing.T) {
+	testkit.Long(t)
 	for _, by := range []string{"HMAC keys", "token"} {
 		t.Run(by, func(t *testing.T) {
 			hmacKeys(t)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -269,6 +270,7 @@ func TestListingThatIsCancelledDoesNotLookComplete(t *testing.T) {
 }
 
 func TestListingThatIsWrongIsNotBelieved(t *testing.T) {
+	testkit.Long(t)
 	item := func(key, size string) string {
 		return "<Contents><Key>" + key + "</Key><Size>" + size + "</Size></Contents>"
 	}

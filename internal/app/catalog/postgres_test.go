@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
 // What follows is about PostgreSQL.

@@ -18,10 +18,11 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -215,9 +216,7 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 }
 
 func TestAMillionRowsTakeLittleMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes a large archive")
-	}
+	testkit.Long(t)
 	const n = 300_000
 	m := packed(t, func(add func(string, string)) {
 		for i := range n {
@@ -476,7 +475,7 @@ func TestThePageIsServedWithItsParts(t *testing.T) {
 }
 
 func TestArraysAreSampled(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, local.New("../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	s := serving(t, explore.Options{}, opened(t, local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
 	a := ask[struct {
 		Shape   []int64
 		Numbers bool

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 )
 

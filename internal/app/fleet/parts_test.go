@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -256,6 +257,7 @@ func (s *site) dying(ctx context.Context, tries int) {
 }
 
 func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
+	testkit.Long(t)
 	empty := []string{"data/000/empty", "data/004/empty"}
 	for n := int64(1); ; n++ {
 		s := newSite(t)

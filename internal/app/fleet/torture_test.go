@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -31,6 +32,7 @@ func beWorker(db string) error {
 // Workers are killed one after the other, at any moment, while the server refuses,
 // breaks off and forgets to answer.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
+	testkit.Long(t)
 	for what, replacing := range map[string]bool{"a bucket that creates once": false, "a bucket that replaces": true} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t)
@@ -42,6 +44,7 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 }
 
 func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
+	testkit.Long(t)
 	s := newSite(t)
 	s.torture(bundle, 500, 5)
 	s.checkBundles(1)

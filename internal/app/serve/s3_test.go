@@ -15,10 +15,11 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 var key = serve.Key{ID: "me/too", Secret: "a secret + more="}
@@ -288,6 +289,7 @@ func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 }
 
 func TestAListOfAMillionKeysIsInOrder(t *testing.T) {
+	testkit.Long(t)
 	x := format.NewIndex(million{})
 	at, _ := bucketsOf(t, serve.S3Options{}, indexed("mil", x))
 	c := client(t, at, serve.Key{})

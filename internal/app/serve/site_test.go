@@ -23,10 +23,11 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -506,6 +507,7 @@ func (m million) Entry(i int) format.Entry {
 
 // Pages of a million entries, and keys, take the memory of a page.
 func TestAMillionInPages(t *testing.T) {
+	testkit.Long(t)
 	x := format.NewIndex(million{})
 	if _, err := x.Lookup(t.Context(), "d/0000001"); err != nil { // puts it in order
 		t.Fatal(err)

@@ -18,7 +18,10 @@ import (
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // written has the segments that a builder gave away.
 type written struct {

@@ -12,7 +12,10 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // encode writes a node, and returns it as properties in the order of the store.
 func encode(t testing.TB, o Options, path string, n segment.Node) []byte {

@@ -19,6 +19,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
+
 // files is what is in the files under dir, end to end, in all about n bytes of
 // them, of all places under dir.
 func files(t testing.TB, dir, pattern string, n int64) []byte {

@@ -24,8 +24,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
@@ -515,6 +516,7 @@ func beWorker(db string) error {
 
 // Workers are killed at any moment, River's leader among them, and lose their connections.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
+	testkit.Long(t)
 	s := newSite(t)
 	s.some(200, 9000)
 	for i := range 2 {
