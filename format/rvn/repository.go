@@ -239,7 +239,7 @@ func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) 
 		return err
 	}
 	h := blake3.New()
-	if _, err := io.Copy(h, &objectReader{ctx: ctx, o: r.catalog.obj, end: r.catalog.size}); err != nil {
+	if _, err := io.Copy(h, &format.RangeReader{Ctx: ctx, Object: r.catalog.obj, End: r.catalog.size}); err != nil {
 		return err
 	}
 	if sum := hex.EncodeToString(h.Sum(nil)); sum != string(said[:k]) {
