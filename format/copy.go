@@ -40,6 +40,32 @@ func CopyContent(ctx context.Context, e Entry, r io.Reader, buf []byte, sum hash
 	}
 }
 
+// CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
+// if it is of that name, the one that r knows, "" if it is of another, or what h makes.
+func CopyDigested(ctx context.Context, e Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
+	itself, knows := r.(Digester)
+	given := e.Digest.Algo == algo
+	var sum hash.Hash
+	if !knows && !given {
+		h.Reset()
+		sum = h
+	}
+	if err := CopyContent(ctx, e, r, buf, sum, write); err != nil {
+		return "", err
+	}
+	switch {
+	case given:
+		return e.Digest.Sum, nil
+	case !knows:
+		return string(h.Sum(nil)), nil
+	}
+	d, ok := itself.ContentDigest()
+	if !ok || d.Algo != algo {
+		return "", nil
+	}
+	return d.Sum, nil
+}
+
 // contentSink takes an entry's content from sources that hand on blocks.
 type contentSink struct {
 	ctx   context.Context
