@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -165,9 +166,7 @@ func (r *repository) compare(ctx context.Context) error {
 		}
 		delete(there, e.Name)
 	}
-	for name := range there {
-		r.surplus = append(r.surplus, name)
-	}
+	r.surplus = slices.AppendSeq(r.surplus, maps.Keys(there))
 	slices.Sort(r.surplus)
 	return nil
 }
