@@ -82,32 +82,13 @@ func (a *Appender) Content(ctx context.Context, e Entry, r io.Reader, plain bool
 		d, err := s.Sum()
 		return d.Sum, err
 	}
-	itself, _ := r.(Digester)
-	var sum hash.Hash
-	if known == "" && !plain && itself == nil {
-		if a.hasher == nil {
-			a.hasher = a.NewHash()
-		}
-		a.hasher.Reset()
-		sum = a.hasher
-	}
-	if err := a.copy(ctx, e, r, sum); err != nil || plain || known != "" {
-		return known, err
-	}
-	if sum != nil {
-		return string(sum.Sum(nil)), nil
-	}
-	if d, ok := itself.ContentDigest(); ok && d.Algo == a.Algo {
-		known = d.Sum
-	}
-	return known, nil
-}
-
-func (a *Appender) copy(ctx context.Context, e Entry, r io.Reader, sum hash.Hash) error {
 	if a.buf == nil {
-		a.buf = make([]byte, 64<<10)
+		a.buf, a.hasher = make([]byte, 64<<10), a.NewHash()
 	}
-	return CopyContent(ctx, e, r, a.buf, sum, a.Append)
+	if plain {
+		return "", CopyContent(ctx, e, r, a.buf, nil, a.Append)
+	}
+	return CopyDigested(ctx, e, r, a.buf, a.Algo, a.hasher, a.Append)
 }
 
 // section copies content that lies in one piece elsewhere. Short pieces are
@@ -124,7 +105,7 @@ func (a *Appender) section(ctx context.Context, s *Section) error {
 	}
 	out, ok := a.Out.(store.Writer)
 	if !ok {
-		return a.copy(ctx, Entry{Size: s.N}, s, nil)
+		return CopyContent(ctx, Entry{Size: s.N}, s, make([]byte, 64<<10), nil, a.Append)
 	}
 	if err := a.Flush(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash"
@@ -37,6 +38,32 @@ func CopyContent(ctx context.Context, e Entry, r io.Reader, buf []byte, sum hash
 			return err
 		}
 	}
+}
+
+// CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
+// if it is of that name, the one that r knows, "" if it is of another, or what h makes.
+func CopyDigested(ctx context.Context, e Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
+	itself, knows := r.(Digester)
+	given := e.Digest.Algo == algo
+	var sum hash.Hash
+	if !knows && !given {
+		h.Reset()
+		sum = h
+	}
+	if err := CopyContent(ctx, e, r, buf, sum, write); err != nil {
+		return "", err
+	}
+	switch {
+	case given:
+		return e.Digest.Sum, nil
+	case !knows:
+		return string(h.Sum(nil)), nil
+	}
+	d, ok := itself.ContentDigest()
+	if !ok || d.Algo != algo {
+		return "", nil
+	}
+	return d.Sum, nil
 }
 
 // contentSink takes an entry's content from sources that hand on blocks.
@@ -127,3 +154,54 @@ func NoPlace(name, why string, args ...any) *NameError {
 
 func (e *NameError) Error() string     { return Escape(e.Name) + ": " + e.Why }
 func (e *NameError) EntryName() string { return e.Name }
+
+// A Spill holds bytes that are appended, to be read from the first to the last: many of
+// them in a scratch.
+type Spill struct {
+	Scratch func() (Scratch, error) // nil: all of them in memory
+	Most    int                     // bytes in memory; 0 is 4 MiB
+	N       int64                   // bytes
+
+	held []byte
+	file Scratch
+}
+
+// Add appends bytes.
+func (s *Spill) Add(p []byte) (err error) {
+	s.N += int64(len(p))
+	s.held = append(s.held, p...)
+	if len(s.held) < cmp.Or(s.Most, 4<<20) || s.Scratch == nil {
+		return nil
+	}
+	if s.file == nil {
+		if s.file, err = s.Scratch(); err != nil {
+			return err
+		}
+	}
+	_, err = s.file.Write(s.held)
+	s.held = s.held[:0]
+	return err
+}
+
+// Each passes all bytes to write, in blocks.
+func (s *Spill) Each(write func([]byte) error) error {
+	if s.file != nil {
+		if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		n := s.N - int64(len(s.held))
+		if err := CopyContent(context.Background(), Entry{Size: n}, io.LimitReader(s.file, n), make([]byte, 128<<10), nil, write); err != nil {
+			return err
+		}
+	}
+	return write(s.held)
+}
+
+// Close gives up the scratch.
+func (s *Spill) Close() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	s.file, s.held = nil, nil
+	return err
+}

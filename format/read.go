@@ -3,6 +3,7 @@ package format
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
 
 	"github.com/holdall/holdall/store"
@@ -37,4 +38,24 @@ func RunExtents(format string, run func(Entry) (Extent, bool), e Entry, n int64)
 			yield(Extent{}, e.Unreadable(format))
 		}
 	}
+}
+
+// A RangeReader reads bytes of an object from front to back, without memory.
+type RangeReader struct {
+	Ctx      context.Context
+	Object   store.Object
+	Off, End int64
+	Err      error // of the store
+}
+
+func (r *RangeReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.End-r.Off)
+	if n <= 0 {
+		return 0, io.EOF
+	}
+	if r.Err = r.Object.ReadAt(r.Ctx, p[:n], r.Off); r.Err != nil {
+		return 0, r.Err
+	}
+	r.Off += n
+	return int(n), nil
 }

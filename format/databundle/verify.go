@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 
@@ -287,12 +288,7 @@ func (v *check) checkShards(ctx context.Context) error {
 			v.streams[i] = &stream{}
 		}
 	}
-	order := make([]uint64, 0, len(v.streams))
-	for i := range v.streams {
-		order = append(order, i)
-	}
-	slices.Sort(order)
-	for _, i := range order {
+	for _, i := range slices.Sorted(maps.Keys(v.streams)) {
 		err := v.checkShard(ctx, i, v.streams[i])
 		if c, ok := err.(*format.CorruptError); ok {
 			v.report(c.Problem)

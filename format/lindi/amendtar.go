@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"strconv"
 	"strings"
@@ -348,15 +347,10 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 		t.hasher = blake3.New()
 	}
 	t.buf = appendHeader(t.buf[:0], name, e.Size)
-	known := ""
-	var sum hash.Hash
-	if e.Digest.Algo == digestAlgo && len(e.Digest.Sum) == digestLen {
-		known = e.Digest.Sum
-	} else {
-		t.hasher.Reset()
-		sum = t.hasher
+	if len(e.Digest.Sum) != digestLen {
+		e.Digest = format.Digest{}
 	}
-	err := format.CopyContent(ctx, e, r, t.copyBuf, sum, w.write)
+	known, err := format.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, w.write)
 	if err == nil {
 		err = w.write(zeroBlock[:padded(e.Size)-e.Size])
 	}
@@ -365,9 +359,6 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	if err != nil {
 		return err // the next member is written over it
-	}
-	if sum != nil {
-		known = string(t.hasher.Sum(nil))
 	}
 	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
 	t.pos = w.at

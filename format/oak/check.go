@@ -143,12 +143,7 @@ func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error)
 	if s.r.list.Journal == nil {
 		return &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal: 'holdall oak recover-journal' makes one"}
 	}
-	journal, err := s.r.st.Open(ctx, s.r.list.Path(repo.Journal))
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
-	for e, err := range repo.Entries(ctx, journal) {
+	for e, err := range s.r.journal(ctx) {
 		bad, isBad := err.(*repo.Error)
 		if err != nil && !isBad {
 			return err

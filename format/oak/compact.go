@@ -82,19 +82,11 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 
 // revisionsBefore are the last revisions up to the head that are there, oldest first.
 func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) (some []repo.Entry, err error) {
-	o, err := s.r.st.Open(ctx, s.r.list.Path(repo.Journal))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, o.Close()) }()
-	for e, err := range repo.Entries(ctx, o) {
-		if _, bad := err.(*repo.Error); bad || err == nil && e.Offset > head.Offset {
-			continue
-		}
+	for e, err := range s.r.revisions(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if _, _, ok := s.r.locate(e.Segment); !ok {
+		if _, _, ok := s.r.locate(e.Segment); !ok || e.Offset > head.Offset {
 			continue
 		}
 		if some = append(some, e); len(some) == most+1 {

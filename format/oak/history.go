@@ -84,15 +84,7 @@ func (h *history) run(ctx context.Context) error {
 	if r.list.Journal == nil {
 		return fmt.Errorf("oak: history: %w", &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"})
 	}
-	journal, err := r.st.Open(ctx, r.list.Path(repo.Journal))
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
-	for e, err := range repo.Entries(ctx, journal) {
-		if _, bad := err.(*repo.Error); bad {
-			continue // of which verify tells
-		}
+	for e, err := range r.revisions(ctx) {
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"sort"
@@ -310,6 +311,30 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 		_, _, ok := r.locate(id)
 		return ok, nil
 	})
+}
+
+// journal gives the lines of the journal as [repo.Entries] does.
+func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
+	return func(yield func(repo.Entry, error) bool) {
+		o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+		if err != nil {
+			yield(repo.Entry{}, err)
+			return
+		}
+		defer o.Close()
+		repo.Entries(ctx, o)(yield)
+	}
+}
+
+// revisions are the lines that can be read. Of the others verify tells.
+func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
+	return func(yield func(repo.Entry, error) bool) {
+		for e, err := range r.journal(ctx) {
+			if _, bad := err.(*repo.Error); !bad && !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // manifest is what the manifest says.

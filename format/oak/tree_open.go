@@ -142,15 +142,7 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 		_, err := t.head(ctx)
 		return repo.Entry{}, t.journalFault(err)
 	}
-	o, err := t.st.Open(ctx, t.list.Path(repo.Journal))
-	if err != nil {
-		return repo.Entry{}, err
-	}
-	defer o.Close()
-	for e, err := range repo.Entries(ctx, o) {
-		if _, bad := err.(*repo.Error); bad {
-			continue
-		}
+	for e, err := range t.revisions(ctx) {
 		if err != nil {
 			return repo.Entry{}, err
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
 )
 
 // An arrayReader takes apart a JSON array of strings, in memory for none of them. After
@@ -130,37 +132,30 @@ func (a *arrayReader) Read(p []byte) (n int, err error) {
 }
 
 func (a *arrayReader) escape() {
-	switch c := a.byte(); c {
-	case '"', '\\', '/':
-		a.left = append(a.left[:0], c)
-	case 'b':
-		a.left = append(a.left[:0], '\b')
-	case 'f':
-		a.left = append(a.left[:0], '\f')
-	case 'n':
-		a.left = append(a.left[:0], '\n')
-	case 'r':
-		a.left = append(a.left[:0], '\r')
-	case 't':
-		a.left = append(a.left[:0], '\t')
-	case 'u':
-		r := a.unit()
-		if utf16.IsSurrogate(r) {
-			if c := a.byte(); c != '\\' {
-				a.fail("the other half of a surrogate pair", c)
-			}
-			if c := a.byte(); c != 'u' {
-				a.fail("the other half of a surrogate pair", c)
-			}
-			if r = utf16.DecodeRune(r, a.unit()); r == utf8.RuneError {
-				a.fail("a surrogate pair", 'u')
-			}
-		}
-		if a.err == nil {
-			a.left = utf8.AppendRune(a.left[:0], r)
-		}
-	default:
+	c := a.byte()
+	b, ok := format.Unescaped(c)
+	switch {
+	case ok:
+		a.left = append(a.left[:0], b)
+		return
+	case c != 'u':
 		a.fail("an escape", c)
+		return
+	}
+	r := a.unit()
+	if utf16.IsSurrogate(r) {
+		if c := a.byte(); c != '\\' {
+			a.fail("the other half of a surrogate pair", c)
+		}
+		if c := a.byte(); c != 'u' {
+			a.fail("the other half of a surrogate pair", c)
+		}
+		if r = utf16.DecodeRune(r, a.unit()); r == utf8.RuneError {
+			a.fail("a surrogate pair", 'u')
+		}
+	}
+	if a.err == nil {
+		a.left = utf8.AppendRune(a.left[:0], r)
 	}
 }
 

@@ -108,7 +108,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		}
 		if src.in != nil {
 			// Whoever decodes may be reading still.
-			if err := errors.Join(src.in.Close(), src.in.stored.object.err); err != nil {
+			if err := errors.Join(src.in.Close(), src.in.stored.object.Err); err != nil {
 				return nil, err
 			}
 		}

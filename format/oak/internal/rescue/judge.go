@@ -1,6 +1,7 @@
 package rescue
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -92,14 +93,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 	return c, nil
 }
 
-func blank(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func blank(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // byName judges a segment by the name in a header that is sound.
 func (j *judge) byName(data []byte, name tarfile.EntryName) Segment {
