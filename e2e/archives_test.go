@@ -87,7 +87,7 @@ func written(t *testing.T, name string, each func(add func(name string, content 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := format.ByExtension(format.All(), name).Create(t.Context(), st, object, format.CreateOptions{Scratch: pack.NewScratch})
+	w, err := format.All().ByExtension(name).Create(t.Context(), st, object, format.CreateOptions{Scratch: pack.NewScratch})
 	if err != nil {
 		t.Fatal(err)
 	}

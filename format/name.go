@@ -157,13 +157,3 @@ func unhex(c byte) byte {
 	}
 	return c - '0'
 }
-
-// Unescaped is what a letter means behind the backslash in a string of JSON, if it is
-// one that means a single byte.
-func Unescaped(c byte) (byte, bool) {
-	i := strings.IndexByte(`"\/bfnrt`, c)
-	if i < 0 {
-		return 0, false
-	}
-	return "\"\\/\b\f\n\r\t"[i], true
-}

@@ -226,7 +226,7 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	in, err := a.openBare(ctx, address, false)
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		f = format.ByName(format.All(), c.Format)
+		f = format.All().ByName(c.Format)
 	} else if err == nil {
 		f = in.Format()
 	}

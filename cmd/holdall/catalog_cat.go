@@ -162,7 +162,7 @@ func (x *catalogExtraction) flush(ctx context.Context) error {
 
 func (x *catalogExtraction) extract(ctx context.Context, from catalog.Archive, files []catalog.Location) error {
 	raw := true
-	if f := format.ByName(format.All(), from.Format); f == nil || f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) != 0 {
+	if f := format.All().ByName(from.Format); f == nil || f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) != 0 {
 		raw = false // the catalogue does not know them
 	}
 	o := x.o

@@ -4,7 +4,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // str reads a string and returns it without its escapes, valid until the next
@@ -46,7 +46,7 @@ func (s *scanner) escape() oddity {
 	if c == 'u' {
 		return s.unicodeEscape()
 	}
-	b, ok := format.Unescaped(c)
+	b, ok := formatkit.Unescaped(c)
 	if !ok {
 		s.badJSON("bad escape \\%c", c)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -27,13 +28,13 @@ type archiveWriter struct {
 	extra   string // members at the top that we do not know
 	headLen int64
 
-	rows     format.Spill
+	rows     formatkit.Spill
 	row      []byte
 	entries  int64
 	names    nameSet
 	replaced map[string]bool // names not UTF-8, as other readers will see them
 
-	format.Appender // of contents, and of the index behind them
+	formatkit.Appender // of contents, and of the index behind them
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -42,7 +43,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		return nil, err
 	}
 	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, plain: o.NoDigests,
-		Appender: format.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
+		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
 	for _, kv := range o.Carry {
@@ -148,14 +149,14 @@ func (w *archiveWriter) room(e format.Entry) error {
 // lose one.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", format.NoPlace(name, "a file of that name is in the archive already")
+		return "", formatkit.NoPlace(name, "a file of that name is in the archive already")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", format.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
+		return "", formatkit.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
 	}
 	return seen, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // outcome is how the files of a shard fared.
@@ -140,7 +141,7 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 			continue
 		}
 		o.bad = append(o.bad, n)
-		if len(o.lost) <= format.MostSaid {
+		if len(o.lost) <= formatkit.MostSaid {
 			o.lost = append(o.lost, lostFile{n, format.Escape(e.Name) + ": " + why})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -41,7 +42,7 @@ func init() {
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	defer a.close()
 	v := &check{bundle: a, report: report, streams: map[uint64]*stream{}}

@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
@@ -345,7 +346,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 	case e.Size < largeFile:
 		// Read before anything is appended, so that nothing has to be taken back.
 		w.small = w.small[:0]
-		if sum, err = format.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
+		if sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			w.small = append(w.small, p...)
 			return nil
 		}); err != nil {
@@ -368,7 +369,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 		before := w.mark()
 		m.offset = uint64(w.cur.stream)
 		var broken error
-		sum, err = format.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
+		sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			broken = w.append(p)
 			return broken
 		})

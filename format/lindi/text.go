@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // A textError is a place in a JSON text where it stops being one.
@@ -300,7 +300,7 @@ func appendString(p, token []byte) []byte {
 			}
 			p = utf8.AppendRune(p, r)
 		default:
-			c, _ = format.Unescaped(c)
+			c, _ = formatkit.Unescaped(c)
 			p = append(p, c)
 			i += 2
 		}

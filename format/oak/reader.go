@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -251,7 +252,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return format.RunExtents("oak", r.Run, e, min(n, e.Size-off))
+	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
 // Run returns where e lies, which is always one run.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/oak/internal/rescue"
 	"github.com/holdall/holdall/format/oak/internal/segment"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -161,7 +162,7 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	}
 	report(c.Problem)
 	if e.Kind == rescue.SegmentLost || e.Kind == rescue.LeftOut {
-		format.Say(&m.lost, "%s: segment %s: %s", e.Object, e.Segment, e.What)
+		formatkit.Say(&m.lost, "%s: segment %s: %s", e.Object, e.Segment, e.What)
 	}
 }
 

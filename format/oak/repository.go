@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -382,7 +383,7 @@ var codes = map[string]format.Code{
 }
 
 // fault is a CorruptError in the making.
-var fault = format.Classes{Format: "oak", Codes: codes}.Fault
+var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 
 // storeFault makes a CorruptError of an error that says what is wrong with a tar.
 func (r *repository) storeFault(err error) error {

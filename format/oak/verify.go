@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format/oak/internal/audit"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -64,7 +65,7 @@ var auditCodes = map[audit.Class]format.Code{
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	var opened []store.Object

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format/oak/internal/newtree"
 	"github.com/holdall/holdall/format/oak/internal/repo"
 	"github.com/holdall/holdall/format/oak/internal/segment"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
@@ -74,7 +75,7 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 }
 
 func noPlace(e format.Entry, why string, a ...any) error {
-	return format.NoPlace(e.Name, why, a...)
+	return formatkit.NoPlace(e.Name, why, a...)
 }
 
 var errWriterEnded = errors.New("oak: the store is written already, or given up")

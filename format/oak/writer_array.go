@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // An arrayReader takes apart a JSON array of strings, in memory for none of them. After
@@ -133,7 +133,7 @@ func (a *arrayReader) Read(p []byte) (n int, err error) {
 
 func (a *arrayReader) escape() {
 	c := a.byte()
-	b, ok := format.Unescaped(c)
+	b, ok := formatkit.Unescaped(c)
 	switch {
 	case ok:
 		a.left = append(a.left[:0], b)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // builder makes all that precedes the contents.
@@ -71,7 +72,7 @@ func (b *builder) parentOf(e format.Entry) (int, error) {
 		return id, nil
 	}
 	if b.files[dir] {
-		return 0, format.NoPlace(e.Name, "name: %q is no directory", format.Escape(dir))
+		return 0, formatkit.NoPlace(e.Name, "name: %q is no directory", format.Escape(dir))
 	}
 	up := format.Entry{Name: dir, Kind: format.Dir, Mode: 0o755, HasMode: true}
 	parent, err := b.parentOf(up)
@@ -94,7 +95,7 @@ func (b *builder) addDir(e format.Entry) error {
 		return nil
 	}
 	if _, again := b.dirs[e.Name]; again {
-		return format.NoPlace(e.Name, "directory: it is there already")
+		return formatkit.NoPlace(e.Name, "directory: it is there already")
 	}
 	parent, err := b.parentOf(e)
 	if err == nil {
@@ -106,7 +107,7 @@ func (b *builder) addDir(e format.Entry) error {
 func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	id := len(b.dirs) + 1
 	if id > maxDirs {
-		return 0, format.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
+		return 0, formatkit.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
 	}
 	b.dirs[e.Name] = id
 	b.addRecord(e, "", parent, id)
@@ -121,7 +122,7 @@ func (b *builder) row(e format.Entry, digest string, parent, id int) row {
 	if !e.ModTime.IsZero() {
 		r.seconds, r.nanos = uint64(e.ModTime.Unix()), uint32(e.ModTime.Nanosecond())
 	}
-	r.mode = uint16(format.UnixMode(e.Mode))
+	r.mode = uint16(formatkit.UnixMode(e.Mode))
 	switch e.Kind {
 	case format.Dir:
 		r.kind = typeDir

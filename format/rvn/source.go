@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // source decodes contents from front to back, for repairs: what the engine does
@@ -19,7 +19,7 @@ type source struct {
 	r     io.ReadCloser // one frame, or one section
 	end   int64         // where r ends, -1 if that is not known
 	fault error         // of a frame that has no sections: all behind is lost
-	in    *format.RangeReader
+	in    *formatkit.RangeReader
 }
 
 func (a *archive) newSource(ctx context.Context) *source { return &source{a: a, ctx: ctx} }
@@ -118,7 +118,7 @@ func (s *source) open(off int64) error {
 		stored.len = s.a.size - stored.off
 	}
 	z, _ := codec.Lookup(name)
-	s.in = &format.RangeReader{Ctx: s.ctx, Object: s.a.obj, Off: stored.off, End: stored.end()}
+	s.in = &formatkit.RangeReader{Ctx: s.ctx, Object: s.a.obj, Off: stored.off, End: stored.end()}
 	r, err := z.Decode(s.in)
 	if err != nil {
 		return s.fail(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -163,7 +164,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = format.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
+				err = formatkit.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -182,7 +183,7 @@ func checkManifest(entries []format.Entry) error {
 // checkEntry says why e has no place.
 func checkEntry(e format.Entry, owners, groups *people) error {
 	no := func(what, why string, args ...any) error {
-		return format.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
+		return formatkit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
 	}
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("name", "%s", format.NameAdvice(class))
@@ -245,7 +246,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	if e.Kind == format.Dir {
 		if w.files[e.Name] {
-			return format.NoPlace(e.Name, "name: it is there already")
+			return formatkit.NoPlace(e.Name, "name: it is there already")
 		}
 		err := w.addDir(e)
 		if err == nil {
@@ -254,7 +255,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; isDir || w.files[e.Name] {
-		return format.NoPlace(e.Name, "name: it is there already")
+		return formatkit.NoPlace(e.Name, "name: it is there already")
 	}
 	parent, err := w.parentOf(e)
 	if err != nil {
@@ -272,7 +273,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return format.NoPlace(e.Name, "hard link: to %q, which is no file before it", format.Escape(e.Link))
+			return formatkit.NoPlace(e.Name, "hard link: to %q, which is no file before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++
@@ -293,7 +294,7 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 		broken = w.contents.write(p)
 		return broken
 	}
-	sum, err := format.CopyDigested(ctx, e, r, w.buf, "blake3", w.hash, write)
+	sum, err := formatkit.CopyDigested(ctx, e, r, w.buf, "blake3", w.hash, write)
 	switch {
 	case broken != nil:
 		return "", w.broken(broken)
@@ -341,7 +342,7 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, err
 	}
 	n := w.contents.size()
-	if err := format.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
+	if err := formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
 		_, err := out.Write(p)
 		return err
 	}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sort"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -56,7 +56,7 @@ type frames struct {
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
 	f := &frames{codec: name}
-	f.stored.object = format.RangeReader{Ctx: ctx, Object: o, End: size}
+	f.stored.object = formatkit.RangeReader{Ctx: ctx, Object: o, End: size}
 	f.stored.buf = bufio.NewReaderSize(&f.stored.object, 128<<10)
 	return f
 }
@@ -182,7 +182,7 @@ func unexpected(err error) error {
 // stored reads an object front to back, and knows how much of it somebody took.
 type stored struct {
 	buf    *bufio.Reader
-	object format.RangeReader
+	object formatkit.RangeReader
 }
 
 func (s *stored) off() int64 { return s.object.Off - int64(s.buf.Buffered()) }

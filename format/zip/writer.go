@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -23,10 +24,10 @@ type writer struct {
 	name    string
 	out     store.Writer
 	at      uint64
-	dir     format.Spill // the rows of what was written
+	dir     formatkit.Spill // the rows of what was written
 	row     []byte
 	scratch func() (format.Scratch, error)
-	names   format.Names
+	names   formatkit.Names
 	sum     format.Summary
 	deflate *flate.Writer
 	packed  bytes.Buffer
@@ -46,7 +47,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, dir: format.Spill{Scratch: o.Scratch}, names: format.Names{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, dir: formatkit.Spill{Scratch: o.Scratch}, names: formatkit.Names{}, buf: make([]byte, 128<<10)}
 	w.deflate, err = flate.NewWriter(nil, level)
 	if err != nil {
 		return nil, errors.Join(err, out.Abort())
@@ -58,7 +59,7 @@ var errDone = errors.New("the archive is written already, or given up")
 
 func (w *writer) check(e format.Entry) error {
 	no := func(why string, args ...any) error {
-		return format.NoPlace(e.Name, why, args...)
+		return formatkit.NoPlace(e.Name, why, args...)
 	}
 	switch err := w.names.Check(e.Name); {
 	case err != nil:
@@ -126,7 +127,7 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 	w.packed.Reset()
 	w.plain.Reset()
 	if e.Size <= heldContent {
-		if err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
+		if err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
 			return nil, nil, err
 		}
 		x.crc = sum.Sum32()
@@ -142,9 +143,9 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 		x.stored = x.size
 		return &w.plain, nothing, nil
 	}
-	content, stored, release, err := format.Spool(w.scratch, func(to io.Writer) error {
+	content, stored, release, err := formatkit.Spool(w.scratch, func(to io.Writer) error {
 		w.deflate.Reset(to)
-		err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+		err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
 		if err == nil {
 			err = w.deflate.Close()
 		}

@@ -1,4 +1,4 @@
-package format
+package formatkit
 
 import (
 	"cmp"
@@ -7,13 +7,15 @@ import (
 	"hash"
 	"io"
 	"strings"
+
+	"github.com/holdall/holdall/format"
 )
 
 // CopyContent hands e's content on to write, block by block, and to sum unless
 // that is nil. It is an error of r, or a *SizeError, if the content is not as
 // long as e says. Buf is where r is read into; content that hands on blocks of
 // its own needs none.
-func CopyContent(ctx context.Context, e Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
+func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
 	s := contentSink{ctx: ctx, e: e, sum: sum, write: write}
 	if wt, ok := r.(io.WriterTo); ok && sum == nil {
 		if _, err := wt.WriteTo(&s); err != nil {
@@ -42,7 +44,7 @@ func CopyContent(ctx context.Context, e Entry, r io.Reader, buf []byte, sum hash
 
 // CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
 // if it is of that name, the one that r knows, "" if it is of another, or what h makes.
-func CopyDigested(ctx context.Context, e Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
+func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
 	itself, knows := r.(Digester)
 	given := e.Digest.Algo == algo
 	var sum hash.Hash
@@ -69,7 +71,7 @@ func CopyDigested(ctx context.Context, e Entry, r io.Reader, buf []byte, algo st
 // contentSink takes an entry's content from sources that hand on blocks.
 type contentSink struct {
 	ctx   context.Context
-	e     Entry
+	e     format.Entry
 	n     int64
 	sum   hash.Hash
 	write func([]byte) error
@@ -80,7 +82,7 @@ func (s *contentSink) Write(p []byte) (int, error) {
 		return 0, context.Cause(s.ctx)
 	}
 	if s.n += int64(len(p)); s.n > s.e.Size {
-		return 0, &SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+		return 0, &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
 	}
 	if s.sum != nil {
 		s.sum.Write(p)
@@ -90,13 +92,13 @@ func (s *contentSink) Write(p []byte) (int, error) {
 
 func (s *contentSink) end() error {
 	if s.n != s.e.Size {
-		return &SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+		return &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
 	}
 	return nil
 }
 
 // Spool writes something to a scratch, from which it is then read.
-func Spool(open func() (Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
+func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
 	s, err := open()
 	if err != nil {
 		return nil, 0, nil, err
@@ -125,20 +127,20 @@ func (c *Counted) Write(p []byte) (int, error) {
 }
 
 // Names are those of entries that a Writer has, whose archive may have each once.
-type Names map[string]Kind
+type Names map[string]format.Kind
 
 // Check says why no entry of a name can be added: it is not safe, it is there, or what
 // it is in is no directory.
 func (n Names) Check(name string) error {
-	if class := NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return NoPlace(name, "%s", NameAdvice(class))
+	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return NoPlace(name, "%s", format.NameAdvice(class))
 	}
 	if _, again := n[name]; again {
 		return NoPlace(name, "it is there already")
 	}
 	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
-		if k, ok := n[name[:i]]; ok && k != Dir {
-			return NoPlace(name, "%q is no directory", Escape(name[:i]))
+		if k, ok := n[name[:i]]; ok && k != format.Dir {
+			return NoPlace(name, "%q is no directory", format.Escape(name[:i]))
 		}
 	}
 	return nil
@@ -152,18 +154,18 @@ func NoPlace(name, why string, args ...any) *NameError {
 	return &NameError{name, fmt.Sprintf(why, args...)}
 }
 
-func (e *NameError) Error() string     { return Escape(e.Name) + ": " + e.Why }
+func (e *NameError) Error() string     { return format.Escape(e.Name) + ": " + e.Why }
 func (e *NameError) EntryName() string { return e.Name }
 
 // A Spill holds bytes that are appended, to be read from the first to the last: many of
 // them in a scratch.
 type Spill struct {
-	Scratch func() (Scratch, error) // nil: all of them in memory
-	Most    int                     // bytes in memory; 0 is 4 MiB
-	N       int64                   // bytes
+	Scratch func() (format.Scratch, error) // nil: all of them in memory
+	Most    int                            // bytes in memory; 0 is 4 MiB
+	N       int64                          // bytes
 
 	held []byte
-	file Scratch
+	file format.Scratch
 }
 
 // Add appends bytes.
@@ -190,7 +192,7 @@ func (s *Spill) Each(write func([]byte) error) error {
 			return err
 		}
 		n := s.N - int64(len(s.held))
-		if err := CopyContent(context.Background(), Entry{Size: n}, io.LimitReader(s.file, n), make([]byte, 128<<10), nil, write); err != nil {
+		if err := CopyContent(context.Background(), format.Entry{Size: n}, io.LimitReader(s.file, n), make([]byte, 128<<10), nil, write); err != nil {
 			return err
 		}
 	}
@@ -204,4 +206,21 @@ func (s *Spill) Close() (err error) {
 	}
 	s.file, s.held = nil, nil
 	return err
+}
+
+// A Digester is content that knows its own digest once it has been read to its
+// end, so that whoever writes it need not compute it.
+type Digester interface {
+	io.Reader
+	ContentDigest() (format.Digest, bool)
+}
+
+// Unescaped is what a letter means behind the backslash in a string of JSON, if it is
+// one that means a single byte.
+func Unescaped(c byte) (byte, bool) {
+	i := strings.IndexByte(`"\/bfnrt`, c)
+	if i < 0 {
+		return 0, false
+	}
+	return "\"\\/\b\f\n\r\t"[i], true
 }

@@ -1,9 +1,10 @@
-package format
+// Package columns keeps lists of millions in few pieces of memory.
+package columns
 
 import "unsafe"
 
 // Strings keeps many short strings in few pieces of memory, for the names of a
-// [Table]: a million of them must not be a million objects.
+// table: a million of them must not be a million objects.
 type Strings struct {
 	pieces [][]byte
 	room   int

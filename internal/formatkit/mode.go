@@ -1,4 +1,4 @@
-package format
+package formatkit
 
 import "io/fs"
 

@@ -1,4 +1,7 @@
-package format
+// Package formatkit is what several formats share: how contents are appended and
+// copied, how an object's ends are read, how problems are told. It is for packages
+// below format; a stranger's format can do without.
+package formatkit
 
 import (
 	"cmp"
@@ -7,6 +10,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -16,7 +20,7 @@ const appendBlock = 128 << 10
 // An Appender writes an archive from front to back: contents, and what its format has
 // between them. Small pieces are gathered, long ones go through.
 type Appender struct {
-	Out io.Writer // a store.Writer, or a Scratch
+	Out io.Writer // a store.Writer, or a format.Scratch
 	Pos int64     // of what comes next
 	Err error     // sticky: what is out there is not known
 
@@ -67,14 +71,14 @@ func (a *Appender) Flush() error {
 
 // Content appends e's content and returns its digest: the one that e has, or that r can
 // tell, or else a new one. Plain contents have none.
-func (a *Appender) Content(ctx context.Context, e Entry, r io.Reader, plain bool) (string, error) {
+func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, plain bool) (string, error) {
 	known := ""
 	if e.Digest.Algo == a.Algo && !plain {
 		known = e.Digest.Sum
 	}
-	if s, ok := r.(*Section); ok && (plain || known != "" || s.Sum != nil) {
+	if s, ok := r.(*format.Section); ok && (plain || known != "" || s.Sum != nil) {
 		if s.N != e.Size {
-			return "", &SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
 		}
 		if err := a.section(ctx, s); err != nil || plain || known != "" {
 			return known, err
@@ -93,7 +97,7 @@ func (a *Appender) Content(ctx context.Context, e Entry, r io.Reader, plain bool
 
 // section copies content that lies in one piece elsewhere. Short pieces are
 // cheaper to read than to ask the system to copy.
-func (a *Appender) section(ctx context.Context, s *Section) error {
+func (a *Appender) section(ctx context.Context, s *format.Section) error {
 	if k := len(a.gathered); !s.Far && s.N <= int64(a.block()-k) {
 		a.gathered = slices.Grow(a.gathered, int(s.N))[:k+int(s.N)]
 		if err := s.Object.ReadAt(ctx, a.gathered[k:], s.Off); err != nil {
@@ -105,7 +109,7 @@ func (a *Appender) section(ctx context.Context, s *Section) error {
 	}
 	out, ok := a.Out.(store.Writer)
 	if !ok {
-		return CopyContent(ctx, Entry{Size: s.N}, s, make([]byte, 64<<10), nil, a.Append)
+		return CopyContent(ctx, format.Entry{Size: s.N}, s, make([]byte, 64<<10), nil, a.Append)
 	}
 	if err := a.Flush(); err != nil {
 		return err

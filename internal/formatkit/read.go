@@ -1,4 +1,4 @@
-package format
+package formatkit
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -28,14 +29,14 @@ func OpenPart(ctx context.Context, st store.Store, name string, n int, read func
 }
 
 // RunExtents is Extents for readers whose contents lie in one run each.
-func RunExtents(format string, run func(Entry) (Extent, bool), e Entry, n int64) iter.Seq2[Extent, error] {
-	return func(yield func(Extent, error) bool) {
+func RunExtents(formatName string, run func(format.Entry) (format.Extent, bool), e format.Entry, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
 		x, ok := run(e)
 		switch {
 		case ok && n > 0:
 			yield(x, nil)
 		case e.Fault != nil, !ok && e.Size > 0:
-			yield(Extent{}, e.Unreadable(format))
+			yield(format.Extent{}, e.Unreadable(formatName))
 		}
 	}
 }
