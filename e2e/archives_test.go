@@ -134,7 +134,7 @@ func damaged(t *testing.T, path string, content []byte) string {
 // unpacked unpacks a store of Oak out of the fixtures of its format.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
-	f, err := os.Open("../format/oak/testdata/" + name + ".tar.gz")
+	f, err := os.Open("../internal/oak/testdata/" + name + ".tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oak, err := filepath.Abs("../../format/oak/testdata")
+	oak, err := filepath.Abs("../../internal/oak/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )

@@ -16,9 +16,9 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/storetest"

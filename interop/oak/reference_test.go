@@ -30,7 +30,7 @@ import (
 
 const (
 	checkVar = "HOLDALL_OAK_CHECK"
-	fixtures = "../../format/oak/testdata"
+	fixtures = "../../internal/oak/testdata"
 )
 
 func TestMain(m *testing.M) {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/serve"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/app/serve"
 	_ "github.com/holdall/holdall/store/all"
 )
 

@@ -19,8 +19,8 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 )
 
 // databases are the kinds of database that all tests of a catalogue run on: each

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
