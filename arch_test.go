@@ -15,9 +15,10 @@ import (
 	"testing"
 )
 
-// floors says which rooms of the house a room may open. A room absent here may
-// not exist: whoever adds one decides where it stands. Arrows go down only.
-var floors = map[string]string{
+// imports says which packages of this module a package may import. A package that is
+// absent here may not exist: whoever adds one decides where it stands. Imports go down
+// only.
+var imports = map[string]string{
 	"codec":                              "",
 	"store":                              "",
 	"store/storetest":                    "store",
@@ -28,13 +29,16 @@ var floors = map[string]string{
 	"store/bucket":                       "store store/internal/far store/web",
 	"store/azure":                        "store store/internal/far store/web",
 	"format":                             "store",
-	"format/caf":                         "format store codec",
-	"format/lindi":                       "format store codec",
-	"format/tar":                         "format store codec",
-	"format/zip":                         "format store codec",
-	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl",
-	"format/databundle":                  "format store codec format/databundle/internal/sstable internal/sorter",
+	"format/caf":                         "format store codec internal/formatkit internal/columns",
+	"format/lindi":                       "format store codec internal/formatkit internal/columns",
+	"format/tar":                         "format store codec internal/formatkit internal/columns",
+	"format/zip":                         "format store codec internal/formatkit internal/columns",
+	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl internal/formatkit internal/columns",
+	"format/databundle":                  "format store codec format/databundle/internal/sstable internal/sorter internal/formatkit internal/columns",
 	"format/databundle/internal/sstable": "store",
+	"format/oak":                         "internal/oak",
+	"internal/formatkit":                 "format store",
+	"internal/columns":                   "",
 	"format/rvn/recipe":                  "format/rvn/internal/shlib format/rvn/internal/ucl",
 	"format/rvn/internal/press":          "",
 	"format/rvn/internal/shlib":          "",
@@ -49,7 +53,7 @@ var floors = map[string]string{
 	"internal/people":                    "",
 	"internal/sorter":                    "",
 	"internal/cache":                     "store",
-	"internal/kept":                      "format store codec internal/listing internal/pipe internal/sorter",
+	"internal/kept":                      "format store codec internal/listing internal/pipe internal/sorter internal/columns",
 	"internal/digest":                    "format store internal/meter",
 	"internal/meter":                     "",
 	"internal/listing":                   "format",
@@ -70,21 +74,21 @@ var floors = map[string]string{
 	"internal/app/catalog":               "format internal/sorter",
 	"internal/app/serve":                 " docs format internal/sorter store internal/content internal/listing",
 	"mount":                              " format store internal/people",
-	"cmd/holdall":                        " format store codec bytemap zarr mount internal/app/explore internal/app/explore/nodes internal/app/serve internal/app/catalog internal/app/catalog/survey internal/app/fleet internal/app/fleet/river format/all store/all store/local format/oak format/rvn/recipe internal/mend internal/pack",
-	"internal/app/explore":               " bytemap codec format store zarr",
-	"internal/app/explore/nodes":         " internal/app/explore format format/oak",
-	"format/oak":                         "format store codec internal/pipe internal/sorter format/oak/internal/audit format/oak/internal/compact format/oak/internal/newstore format/oak/internal/newtree format/oak/internal/nodejson format/oak/internal/proof format/oak/internal/repo format/oak/internal/rescue format/oak/internal/segment format/oak/internal/sweep format/oak/internal/tarfile",
-	"format/oak/internal/tarfile":        "store format/oak/internal/segment",
-	"format/oak/internal/segment":        "",
-	"format/oak/internal/repo":           "store format/oak/internal/segment format/oak/internal/tarfile internal/pipe",
-	"format/oak/internal/compact":        "format/oak/internal/segment",
-	"format/oak/internal/newtree":        "format/oak/internal/segment internal/sorter",
-	"format/oak/internal/newstore":       "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
-	"format/oak/internal/nodejson":       "format/oak/internal/segment",
-	"format/oak/internal/audit":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
-	"format/oak/internal/proof":          "format/oak/internal/segment internal/pipe",
-	"format/oak/internal/rescue":         "store format/oak/internal/segment format/oak/internal/tarfile",
-	"format/oak/internal/sweep":          "store format/oak/internal/repo format/oak/internal/segment format/oak/internal/tarfile",
+	"cmd/holdall":                        " format store codec bytemap zarr mount internal/app/explore internal/app/explore/nodes internal/app/serve internal/app/catalog internal/app/catalog/survey internal/app/fleet internal/app/fleet/river format/all store/all store/local internal/oak format/rvn/recipe internal/mend internal/pack",
+	"internal/app/explore":               " bytemap codec format store zarr internal/columns",
+	"internal/app/explore/nodes":         " internal/app/explore format internal/oak",
+	"internal/oak":                       "format store codec internal/pipe internal/sorter internal/oak/internal/audit internal/oak/internal/compact internal/oak/internal/newstore internal/oak/internal/newtree internal/oak/internal/nodejson internal/oak/internal/proof internal/oak/internal/repo internal/oak/internal/rescue internal/oak/internal/segment internal/oak/internal/sweep internal/oak/internal/tarfile internal/formatkit internal/columns",
+	"internal/oak/internal/tarfile":      "store internal/oak/internal/segment",
+	"internal/oak/internal/segment":      "",
+	"internal/oak/internal/repo":         "store internal/oak/internal/segment internal/oak/internal/tarfile internal/pipe",
+	"internal/oak/internal/compact":      "internal/oak/internal/segment",
+	"internal/oak/internal/newtree":      "internal/oak/internal/segment internal/sorter",
+	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
+	"internal/oak/internal/nodejson":     "internal/oak/internal/segment",
+	"internal/oak/internal/audit":        "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
+	"internal/oak/internal/proof":        "internal/oak/internal/segment internal/pipe",
+	"internal/oak/internal/rescue":       "store internal/oak/internal/segment internal/oak/internal/tarfile",
+	"internal/oak/internal/sweep":        "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
 	"interop/oak":                        "",
 	"interop/s3":                         "store store/bucket store/storetest",
 	"interop/fleet":                      " internal/app/catalog internal/testkit/pgtest store store/bucket format/all store/all",
@@ -96,7 +100,7 @@ var floors = map[string]string{
 	"docs":                               "",
 }
 
-// offThePath are rooms that need not build for a browser and may use what the
+// offThePath are packages that need not build for a browser and may use what the
 // others must not.
 var offThePath = map[string]bool{
 	"internal/app/catalog":        true,
@@ -131,7 +135,7 @@ var offThePath = map[string]bool{
 // calls of one system.
 var forbidden = []string{"syscall/js", "golang.org/x/sys", "database/sql", "net/http"}
 
-func TestRoomsOpenOnlyDownwards(t *testing.T) {
+func TestImportsGoOnlyDownwards(t *testing.T) {
 	const mod = "github.com/holdall/holdall"
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
@@ -147,27 +151,27 @@ func TestRoomsOpenOnlyDownwards(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		room := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, mod), "/")
-		may, ok := floors[room]
+		pkg := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, mod), "/")
+		may, ok := imports[pkg]
 		if !ok {
-			t.Errorf("%s: a new room; give it a floor in arch_test.go", room)
+			t.Errorf("%s: a new package; say in arch_test.go what it may import", pkg)
 			continue
 		}
 		for _, imp := range p.Imports {
 			below, ours := strings.CutPrefix(imp, mod)
 			if below = strings.TrimPrefix(below, "/"); ours && !opens(may, below) {
-				t.Errorf("%q must not open %q; it may open: %s", room, below, may)
+				t.Errorf("%q must not import %q; it may import: %s", pkg, below, may)
 			}
 			for _, f := range forbidden {
-				if strings.HasPrefix(imp, f) && !offThePath[room] {
-					t.Errorf("%s is on the read path and must not import %s", room, imp)
+				if strings.HasPrefix(imp, f) && !offThePath[pkg] {
+					t.Errorf("%s is on the read path and must not import %s", pkg, imp)
 				}
 			}
 		}
 	}
 }
 
-// opens reports whether may, a list of rooms, has the room below. The root has
+// opens reports whether may, a list of packages, has the one below. The root has
 // no name, so a leading space stands for it.
 func opens(may, below string) bool {
 	if below == "" {
@@ -180,17 +184,17 @@ func opens(may, below string) bool {
 // sign it is found.
 var kept = map[string]string{
 	"format/databundle/internal/sstable: cache": "a lookup goes through the blocks of several tables, and the next one through most of them again",
-	"format/oak: cache":                         "records refer to others in any segment: each node would read and parse several",
-	"format/oak: pool":                          "buffers of 256 KiB, which hold nothing that is met again",
-	"format/oak/internal/segment: cache":        "nodes in a row have few templates, each of many records",
-	"format/oak/internal/sweep: cache":          "names of binaries that are records of their own: a few segments",
+	"internal/oak: cache":                       "records refer to others in any segment: each node would read and parse several",
+	"internal/oak: pool":                        "buffers of 256 KiB, which hold nothing that is met again",
+	"internal/oak/internal/segment: cache":      "nodes in a row have few templates, each of many records",
+	"internal/oak/internal/sweep: cache":        "names of binaries that are records of their own: a few segments",
 	"format/rvn: pool":                          "encoders, which take long to make and hold nothing that is met again",
 }
 
 // Goroutines and channels have no such list.
 func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 	needed := map[string]bool{}
-	err := filepath.WalkDir("format", func(file string, d fs.DirEntry, err error) error {
+	look := func(file string, d fs.DirEntry, err error) error {
 		file = filepath.ToSlash(file)
 		if file == "format/formattest" {
 			return fs.SkipDir
@@ -210,9 +214,11 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 			}
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, dir := range []string{"format", "internal/oak", "internal/formatkit"} {
+		if err := filepath.WalkDir(dir, look); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for key := range kept {
 		if !needed[key] {

@@ -68,7 +68,7 @@ type OpenOptions struct {
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
-func (o OpenOptions) formats() []*format.Format {
+func (o OpenOptions) formats() format.Formats {
 	if o.Formats != nil {
 		return o.Formats
 	}
@@ -112,7 +112,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	if u := o.Index.inner(); u.Any() {
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
-			f := format.ByName(o.formats(), x.Format)
+			f := o.formats().ByName(x.Format)
 			a.src.Format = f
 			a.src.Reader = kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) })
 			a.src.UseIndex(x)
@@ -137,16 +137,16 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 // a format's files only says where to look first: its bytes decide.
 func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
 	if o.Format != "" {
-		f, err := format.Named(o.formats(), o.Format)
+		f, err := o.formats().Named(o.Format)
 		if err != nil {
 			return nil, nil, err
 		}
 		r, err := openAs(ctx, f, st, name, o)
 		return f, r, err
 	}
-	guess := format.ByExtension(o.formats(), name)
+	guess := o.formats().ByExtension(name)
 	var guessErr error
-	if guess != nil && format.Shares(o.formats(), guess) {
+	if guess != nil && o.formats().Shares(guess) {
 		guess = nil // a LINDI archive may be called x.tar: only bytes can tell
 	}
 	if guess != nil {
@@ -163,7 +163,7 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := format.Detect(o.formats(), p)
+	f, err := o.formats().Detect(p)
 	if guessErr != nil && (err != nil || f == guess) {
 		return guess, nil, guessErr
 	}

@@ -33,7 +33,7 @@ import (
 // archivesOfOthers are the archives among the test data of formats.
 func archivesOfOthers(t *testing.T) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"format/caf/testdata/fixtures/*.caf", "format/lindi/testdata/*.lindi.*", "format/rvn/testdata/*.rvn", "format/databundle/testdata/*", "format/oak/testdata/*", "format/zip/testdata/*.zip", "format/tar/testdata/*.tar*"} {
+	for _, pattern := range []string{"format/caf/testdata/fixtures/*.caf", "format/lindi/testdata/*.lindi.*", "format/rvn/testdata/*.rvn", "format/databundle/testdata/*", "internal/oak/testdata/*", "format/zip/testdata/*.zip", "format/tar/testdata/*.tar*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -131,7 +131,7 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 		return a.Format()
 	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		return format.ByName(o.formats(), c.Format)
+		return o.formats().ByName(c.Format)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func written(t *testing.T, name string, each func(add func(name string, content 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := format.ByExtension(format.All(), name).Create(t.Context(), st, object, format.CreateOptions{Scratch: pack.NewScratch})
+	w, err := format.All().ByExtension(name).Create(t.Context(), st, object, format.CreateOptions{Scratch: pack.NewScratch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func damaged(t *testing.T, path string, content []byte) string {
 // unpacked unpacks a store of Oak out of the fixtures of its format.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
-	f, err := os.Open("../format/oak/testdata/" + name + ".tar.gz")
+	f, err := os.Open("../internal/oak/testdata/" + name + ".tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,13 +184,6 @@ func (s *Section) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// A Digester is content that knows its own digest once it has been read to its
-// end, so that whoever writes it need not compute it.
-type Digester interface {
-	io.Reader
-	ContentDigest() (Digest, bool)
-}
-
 // A SizeError means content was not as long as its entry said.
 type SizeError struct {
 	Name        string

@@ -50,7 +50,7 @@ type Index struct {
 func NewIndex(t Table) *Index {
 	x := &Index{t: t}
 	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
-	x.stale = sync.OnceValue(func() map[uint32]bool { return Repeated(t) })
+	x.stale = sync.OnceValue(func() map[uint32]bool { return repeated(t) })
 	return x
 }
 
@@ -85,7 +85,9 @@ func sorted(t Table) []uint32 {
 }
 
 // Repeated returns the rows whose names come again later.
-func Repeated(t Table) map[uint32]bool {
+func (x *Index) Repeated() map[uint32]bool { return x.stale() }
+
+func repeated(t Table) map[uint32]bool {
 	n := t.Len()
 	if inOrder(t) {
 		return nil
@@ -301,45 +303,3 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 
 // ErrNotDir means that something that is no directory was to be listed.
 var ErrNotDir = errors.New("not a directory")
-
-// A LateIndex is an Index that is made when it is first asked. Load makes it, or
-// returns the one that it has made.
-type LateIndex struct {
-	Load func(context.Context) (*Index, error)
-}
-
-func (l LateIndex) seq(ctx context.Context, of func(*Index) iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		x, err := l.Load(ctx)
-		if err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		of(x)(yield)
-	}
-}
-
-// Entries, EntriesFrom, ReadDir, ReadDirFrom and Lookup are those of the Index.
-func (l LateIndex) Entries(ctx context.Context) iter.Seq2[Entry, error] {
-	return l.seq(ctx, func(x *Index) iter.Seq2[Entry, error] { return x.Entries(ctx) })
-}
-
-func (l LateIndex) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error] {
-	return l.seq(ctx, func(x *Index) iter.Seq2[Entry, error] { return x.EntriesFrom(ctx, name) })
-}
-
-func (l LateIndex) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
-	return l.seq(ctx, func(x *Index) iter.Seq2[Entry, error] { return x.ReadDir(ctx, dir) })
-}
-
-func (l LateIndex) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error] {
-	return l.seq(ctx, func(x *Index) iter.Seq2[Entry, error] { return x.ReadDirFrom(ctx, dir, from) })
-}
-
-func (l LateIndex) Lookup(ctx context.Context, name string) (Entry, error) {
-	x, err := l.Load(ctx)
-	if err != nil {
-		return Entry{}, err
-	}
-	return x.Lookup(ctx, name)
-}

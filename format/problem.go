@@ -133,16 +133,6 @@ type Edit struct {
 	Write    func(io.Writer) error // nil writes nothing
 }
 
-// Reported reports what err says is wrong with an archive. Any other error comes
-// back.
-func Reported(err error, report func(Problem)) error {
-	if c, ok := errors.AsType[*CorruptError](err); ok {
-		report(c.Problem)
-		return nil
-	}
-	return err
-}
-
 // Unreadable is the error of an entry that has no place of which the reader knows: its
 // fault, if it has one.
 func (e Entry) Unreadable(format string) error {
@@ -150,35 +140,4 @@ func (e Entry) Unreadable(format string) error {
 		return &CorruptError{Format: format, Problem: *e.Fault}
 	}
 	return &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
-}
-
-// Classes are a format's words for what can be wrong, each with the general one.
-type Classes struct {
-	Format string
-	Codes  map[string]Code
-}
-
-// Fault returns a CorruptError about something of one of the classes.
-func (c Classes) Fault(class, volume string, off int64, msg string, args ...any) *CorruptError {
-	code, ok := c.Codes[class]
-	if !ok {
-		panic(c.Format + ": no code for " + class)
-	}
-	return &CorruptError{Format: c.Format, Problem: Problem{
-		Code: code, Class: class, Severity: Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
-	}}
-}
-
-// MostSaid is how many sentences of a kind are in a Plan.
-const MostSaid = 20
-
-// Say adds a sentence to the notes or losses of a Plan. Of too many only the first are
-// there.
-func Say(to *[]string, msg string, args ...any) {
-	switch n := len(*to); {
-	case n < MostSaid:
-		*to = append(*to, fmt.Sprintf(msg, args...))
-	case n == MostSaid:
-		*to = append(*to, "and more")
-	}
 }

@@ -38,7 +38,7 @@ var ErrUnknown = errors.New("not an archive in any known format")
 
 var (
 	mu      sync.RWMutex
-	formats []*Format
+	formats Formats
 )
 
 // Register makes f known. It panics if the name is taken or Open is missing.
@@ -63,8 +63,11 @@ func (f *Format) ViewOf(view string) string {
 	return view
 }
 
-// All returns the registered formats by name.
-func All() []*Format {
+// Formats are some formats, by name.
+type Formats []*Format
+
+// All returns the registered formats.
+func All() Formats {
 	mu.RLock()
 	defer mu.RUnlock()
 	return slices.Clone(formats)
@@ -72,8 +75,8 @@ func All() []*Format {
 
 // Named returns the format of that name among some, or an error that says which there
 // are.
-func Named(among []*Format, name string) (*Format, error) {
-	if f := ByName(among, name); f != nil {
+func (among Formats) Named(name string) (*Format, error) {
+	if f := among.ByName(name); f != nil {
 		return f, nil
 	}
 	var names []string
@@ -84,7 +87,7 @@ func Named(among []*Format, name string) (*Format, error) {
 }
 
 // ByName returns the format of that name, or nil.
-func ByName(among []*Format, name string) *Format {
+func (among Formats) ByName(name string) *Format {
 	for _, f := range among {
 		if f.Name == name {
 			return f
@@ -95,7 +98,7 @@ func ByName(among []*Format, name string) *Format {
 
 // ByExtension returns the format whose files are usually called like name, or
 // nil. It is a hint where to look first, never an answer.
-func ByExtension(among []*Format, name string) *Format {
+func (among Formats) ByExtension(name string) *Format {
 	base := strings.ToLower(path.Base(name))
 	var found *Format
 	longest := 0
@@ -111,7 +114,7 @@ func ByExtension(among []*Format, name string) *Format {
 
 // Shares reports whether f's files may be called like those of a format that has
 // more to say of them: every ".lindi.tar" is a ".tar" too.
-func Shares(among []*Format, f *Format) bool {
+func (among Formats) Shares(f *Format) bool {
 	for _, other := range among {
 		for _, theirs := range other.Extensions {
 			for _, ours := range f.Extensions {
@@ -125,7 +128,7 @@ func Shares(among []*Format, f *Format) bool {
 }
 
 // Detect returns the format that is surest of p. A tie is an error, not a guess.
-func Detect(among []*Format, p Probe) (*Format, error) {
+func (among Formats) Detect(p Probe) (*Format, error) {
 	var best []string
 	var found *Format
 	var sure Match

@@ -226,7 +226,7 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	in, err := a.openBare(ctx, address, false)
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		f = format.ByName(format.All(), c.Format)
+		f = format.All().ByName(c.Format)
 	} else if err == nil {
 		f = in.Format()
 	}
@@ -298,18 +298,7 @@ an archive is read, a folder will do as well.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err}
 	})
-	f := root.PersistentFlags()
-	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "results and errors only")
-	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
-	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
-	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
-	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", format.All())
-	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
-	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
-	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
-	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
-	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	a.globalFlags(root)
 	columns := fmt.Sprint(min(a.width(), 100))
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", "(ownFlags .).FlagUsagesWrapped "+columns,
@@ -338,6 +327,22 @@ an archive is read, a folder will do as well.`,
 	add("check", 0, a.oakCommand())
 	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand())
 	return root
+}
+
+// globalFlags are the flags that every verb accepts.
+func (a *app) globalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "results and errors only")
+	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
+	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
+	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
+	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", format.All())
+	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
+	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
+	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
+	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
+	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // formatFlag is -f, which says of some verbs what they write.

@@ -51,27 +51,7 @@ it, below which there are names. Other contents are what they are.`,
 			if decode != "" {
 				return a.catArrays(ctx, args, decode, r.set)
 			}
-			in, err := a.open(ctx, args[0], len(args) == 2)
-			if err != nil {
-				return err
-			}
-			defer a.close(ctx, in)
-			if a.json && a.showsNodes(in) {
-				if r.set {
-					return usage("--range: a node as JSON has none")
-				}
-				return a.catNodes(ctx, args[0], args[1:], depth)
-			}
-			if cmd.Flags().Changed("depth") {
-				return usage("--depth: expected --json and the tree of an Oak store")
-			}
-			return all(args[1:], func(name string) error {
-				e, err := lookup(ctx, in, name)
-				if err != nil {
-					return err
-				}
-				return a.cat(ctx, in, e, r)
-			})
+			return a.catNames(ctx, args[0], args[1:], r, depth, cmd.Flags().Changed("depth"))
 		},
 		ValidArgsFunction: a.completeMembers,
 	}
@@ -80,6 +60,31 @@ it, below which there are names. Other contents are what they are.`,
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
 	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of nodes: how many levels of children are objects, too")
 	return cmd
+}
+
+// catNames writes the contents of entries, or, if that is wanted, nodes with their properties.
+func (a *app) catNames(ctx context.Context, address string, names []string, r byteRange, depth int, deep bool) error {
+	in, err := a.open(ctx, address, len(names) == 1)
+	if err != nil {
+		return err
+	}
+	defer a.close(ctx, in)
+	if a.json && a.showsNodes(in) {
+		if r.set {
+			return usage("--range: a node as JSON has none")
+		}
+		return a.catNodes(ctx, address, names, depth)
+	}
+	if deep {
+		return usage("--depth: expected --json and the tree of an Oak store")
+	}
+	return all(names, func(name string) error {
+		e, err := lookup(ctx, in, name)
+		if err != nil {
+			return err
+		}
+		return a.cat(ctx, in, e, r)
+	})
 }
 
 // catArrays writes the elements of Zarr arrays.

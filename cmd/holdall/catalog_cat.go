@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 )
 
 func (a *app) catalogCatCommand() *cobra.Command {
@@ -162,7 +162,7 @@ func (x *catalogExtraction) flush(ctx context.Context) error {
 
 func (x *catalogExtraction) extract(ctx context.Context, from catalog.Archive, files []catalog.Location) error {
 	raw := true
-	if f := format.ByName(format.All(), from.Format); f == nil || f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) != 0 {
+	if f := format.All().ByName(from.Format); f == nil || f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) != 0 {
 		raw = false // the catalogue does not know them
 	}
 	o := x.o

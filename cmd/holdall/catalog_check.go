@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/format"
 )
 
 func (a *app) catalogCheckCommand() *cobra.Command {

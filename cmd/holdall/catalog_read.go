@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 

@@ -101,7 +101,7 @@ func isFolderName(dst string) bool {
 	if strings.HasSuffix(dst, "/") {
 		return true
 	}
-	if store.Scheme(dst) != "" || format.ByExtension(format.All(), dst) != nil {
+	if store.Scheme(dst) != "" || format.All().ByExtension(dst) != nil {
 		return false
 	}
 	info, err := os.Stat(dst)

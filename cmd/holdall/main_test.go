@@ -73,7 +73,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oak, err := filepath.Abs("../../format/oak/testdata")
+	oak, err := filepath.Abs("../../internal/oak/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/oak"
 )
 
 func (a *app) oakCheckCommand() *cobra.Command {

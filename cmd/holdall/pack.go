@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
 )
 
@@ -74,9 +74,9 @@ func (p *packing) options(a *app, f *format.Format) error {
 // writes is the format that an archive called out will have; if that is not known, one
 // without abilities.
 func (a *app) writes(out string) *format.Format {
-	f := format.ByExtension(format.All(), out)
+	f := format.All().ByExtension(out)
 	if a.format != "" {
-		f = format.ByName(format.All(), a.format)
+		f = format.All().ByName(a.format)
 	}
 	if f == nil {
 		return &format.Format{}

@@ -95,7 +95,7 @@ func (a *app) given(ops format.Op) map[string]string {
 
 // paramsOf are the parameters that flags say for an archive of that format.
 func (a *app) paramsOf(name string) map[string]string {
-	given, f := a.given(^format.ToCreate), format.ByName(format.All(), name)
+	given, f := a.given(^format.ToCreate), format.All().ByName(name)
 	maps.DeleteFunc(given, func(key, _ string) bool { return f == nil || f.Param(^format.ToCreate, key) == nil })
 	return given
 }

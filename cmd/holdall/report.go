@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
 )
 

@@ -24,9 +24,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -435,14 +435,14 @@ func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 	if len(names) == 0 {
 		return false
 	}
-	_, err := format.Detect(format.All(), format.Probe{Name: path.Base(name), Size: -1, Names: names})
+	_, err := format.All().Detect(format.Probe{Name: path.Base(name), Size: -1, Names: names})
 	return err == nil
 }
 
 // looksLikeFile reports whether a file may be an archive, by its name: a folder may have
 // others, and to look into all of them would take long.
 func looksLikeFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && format.ByExtension(format.All(), name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
+	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
 }
 
 // lookedAt remembers which folders are archives, by what stands for their state.

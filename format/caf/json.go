@@ -3,6 +3,8 @@ package caf
 import (
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // str reads a string and returns it without its escapes, valid until the next
@@ -41,24 +43,14 @@ func (s *scanner) escape() oddity {
 	if s.err == nil {
 		s.r++
 	}
-	switch c {
-	case '"', '\\', '/':
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case 'u':
+	if c == 'u' {
 		return s.unicodeEscape()
-	default:
+	}
+	b, ok := formatkit.Unescaped(c)
+	if !ok {
 		s.badJSON("bad escape \\%c", c)
 	}
-	s.scratch = append(s.scratch, c)
+	s.scratch = append(s.scratch, b)
 	return 0
 }
 

@@ -142,7 +142,7 @@ func byPlace(a, b record) int {
 
 // shadow moves all but the last row of a name out of the way.
 func (t *table) shadow() {
-	dead := format.Repeated(t)
+	dead := format.NewIndex(t).Repeated()
 	if len(dead) == 0 {
 		return
 	}

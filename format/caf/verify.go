@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -18,7 +19,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		t, err = r.load(ctx)
 	}
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	t.notes(report)
 	t.checkRows(report)

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -27,13 +28,13 @@ type archiveWriter struct {
 	extra   string // members at the top that we do not know
 	headLen int64
 
-	rows     rowBuffer
+	rows     formatkit.Spill
 	row      []byte
 	entries  int64
 	names    nameSet
 	replaced map[string]bool // names not UTF-8, as other readers will see them
 
-	format.Appender // of contents, and of the index behind them
+	formatkit.Appender // of contents, and of the index behind them
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -42,8 +43,8 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		return nil, err
 	}
 	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, plain: o.NoDigests,
-		Appender: format.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
-	w.rows.scratch = o.Scratch
+		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
+	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
 	for _, kv := range o.Carry {
 		if kv[0] == extraAttr {
@@ -101,7 +102,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		w.row = append(w.row, ',')
 	}
 	w.row = appendRow(w.row, e.Name, start, w.Pos, digest, e.Attr[extraAttr])
-	if err := w.rows.add(w.row); err != nil {
+	if err := w.rows.Add(w.row); err != nil {
 		w.Err = err
 		return err
 	}
@@ -122,11 +123,11 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 func (w *archiveWriter) room(e format.Entry) error {
 	// The longest that this row can get: names of bytes that all need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]))
-	index := w.headLen + w.rows.n + rowLen + int64(len(tailOfIndex))
+	index := w.headLen + w.rows.N + rowLen + int64(len(tailOfIndex))
 	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
 		// It is close: measure.
 		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr]))) + 1
-		index = w.headLen + w.rows.n + rowLen + int64(len(tailOfIndex))
+		index = w.headLen + w.rows.N + rowLen + int64(len(tailOfIndex))
 	}
 	whole := w.Pos + e.Size + index + footerLen
 	chunked := w.max > 0
@@ -148,14 +149,14 @@ func (w *archiveWriter) room(e format.Entry) error {
 // lose one.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", format.NoPlace(name, "a file of that name is in the archive already")
+		return "", formatkit.NoPlace(name, "a file of that name is in the archive already")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", format.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
+		return "", formatkit.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
 	}
 	return seen, nil
 }
@@ -175,9 +176,9 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 	head := appendHead(nil, w.extra, w.plain)
 	err := w.Append(head)
 	if err == nil {
-		err = w.rows.each(w.Append)
+		err = w.rows.Each(w.Append)
 	}
-	indexLen := int64(len(head)) + w.rows.n + int64(len(tailOfIndex))
+	indexLen := int64(len(head)) + w.rows.N + int64(len(tailOfIndex))
 	if err == nil {
 		err = w.Append(appendFooter([]byte(tailOfIndex), indexLen))
 	}
@@ -188,7 +189,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		w.Err = err
 		return format.Summary{}, err
 	}
-	w.rows.close()
+	w.rows.Close()
 	info, err := w.out.Commit(ctx)
 	if err != nil {
 		w.Err = err
@@ -199,6 +200,6 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 }
 
 func (w *archiveWriter) Abort() error {
-	w.rows.close()
+	w.rows.Close()
 	return w.out.Abort()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // Names of a bundle's objects, below the bundle's own.
@@ -157,7 +158,7 @@ var codes = map[string]format.Code{
 }
 
 // fault is a CorruptError in the making.
-var fault = format.Classes{Format: "databundle", Codes: codes}.Fault
+var fault = formatkit.Classes{Format: "databundle", Codes: codes}.Fault
 
 // of says which entry a fault is about.
 func of(e *format.CorruptError, name string) *format.CorruptError {

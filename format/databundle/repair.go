@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -141,7 +142,7 @@ type mending struct {
 }
 
 func (m *mending) lose(msg string, args ...any) {
-	format.Say(&m.lost, msg, args...)
+	formatkit.Say(&m.lost, msg, args...)
 }
 
 func (m *mending) note(msg string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(msg, args...)) }

@@ -120,26 +120,35 @@ func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.R
 	}
 }
 
+// opened gives the shards that are there and can be opened.
+func (m *mending) opened(ctx context.Context) iter.Seq2[*shard, error] {
+	return func(yield func(*shard, error) bool) {
+		objects, err := m.objects(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, o := range objects {
+			if !o.isShard {
+				continue
+			}
+			s, err := m.shard(ctx, o.shard)
+			if _, damaged := err.(*format.CorruptError); !damaged && !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
 // inferConfig makes the bundle's own row from the headers of its shards.
 func (m *mending) inferConfig(ctx context.Context) error {
-	objects, err := m.objects(ctx)
-	if err != nil {
-		return err
-	}
 	m.cfg = config{version: versionMagic}
-	for _, o := range objects {
-		if !o.isShard {
-			continue
-		}
-		s, err := m.shard(ctx, o.shard)
-		if _, damaged := err.(*format.CorruptError); damaged {
-			continue
-		}
+	for s, err := range m.opened(ctx) {
 		if err != nil {
 			return err
 		}
 		m.cfg.blockSize, m.cfg.recordSize, m.cfg.compression = s.header.align, s.header.recordSize, s.header.compression
-		m.cfg.shards = max(m.cfg.shards, o.shard+1, s.header.shards)
+		m.cfg.shards = max(m.cfg.shards, s.index+1, s.header.shards)
 	}
 	if m.cfg.compression == 0 {
 		return fault(badConfig, m.indexName(), -1, "neither the bundle's own row nor the header of a shard can be read")

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // outcome is how the files of a shard fared.
@@ -140,7 +141,7 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 			continue
 		}
 		o.bad = append(o.bad, n)
-		if len(o.lost) <= format.MostSaid {
+		if len(o.lost) <= formatkit.MostSaid {
 			o.lost = append(o.lost, lostFile{n, format.Escape(e.Name) + ": " + why})
 		}
 	}
@@ -150,20 +151,12 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 // survey finds the records of all shards by what is stored, and where the last one
 // ends: rows that could say so are lost.
 func (m *mending) survey(ctx context.Context) error {
-	objects, err := m.objects(ctx)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		if !o.isShard {
-			continue
-		}
-		s, err := m.shard(ctx, o.shard)
-		if _, damaged := err.(*format.CorruptError); damaged || err == nil && s.decode != nil {
-			continue // mendShard will see to it
-		}
+	for s, err := range m.opened(ctx) {
 		if err != nil {
 			return err
+		}
+		if s.decode != nil {
+			continue // mendShard will see to it
 		}
 		if s.codec == codec.Raw {
 			if places, err := m.placesOf(ctx, s); err == nil && len(places) == 0 {

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -40,7 +42,7 @@ func init() {
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	defer a.close()
 	v := &check{bundle: a, report: report, streams: map[uint64]*stream{}}
@@ -287,12 +289,7 @@ func (v *check) checkShards(ctx context.Context) error {
 			v.streams[i] = &stream{}
 		}
 	}
-	order := make([]uint64, 0, len(v.streams))
-	for i := range v.streams {
-		order = append(order, i)
-	}
-	slices.Sort(order)
-	for _, i := range order {
+	for _, i := range slices.Sorted(maps.Keys(v.streams)) {
 		err := v.checkShard(ctx, i, v.streams[i])
 		if c, ok := err.(*format.CorruptError); ok {
 			v.report(c.Problem)

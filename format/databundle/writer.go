@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
@@ -336,19 +337,16 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 
 // addFile appends a file's content, and notes where it lies.
 func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *meta) error {
-	given, known := r.(format.Digester)
-	h := w.hash
-	h.Reset()
-	var sum hash.Hash = h
-	if known || e.Digest.Algo == "crc32c" {
-		sum = nil
+	if len(e.Digest.Sum) != 4 {
+		e.Digest = format.Digest{}
 	}
+	var sum string
 	var err error
 	switch {
 	case e.Size < largeFile:
 		// Read before anything is appended, so that nothing has to be taken back.
 		w.small = w.small[:0]
-		if err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error {
+		if sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			w.small = append(w.small, p...)
 			return nil
 		}); err != nil {
@@ -371,7 +369,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 		before := w.mark()
 		m.offset = uint64(w.cur.stream)
 		var broken error
-		err = format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error {
+		sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			broken = w.append(p)
 			return broken
 		})
@@ -389,18 +387,10 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 	if e.Size == 0 {
 		return nil // the checksum of nothing is 0, too
 	}
-	switch {
-	case known:
-		d, ok := given.ContentDigest()
-		if !ok || d.Algo != "crc32c" {
-			return w.broken(fmt.Errorf("%s: its reader knows no crc32c", format.Escape(e.Name)))
-		}
-		m.crc = binary.BigEndian.Uint32([]byte(d.Sum))
-	case e.Digest.Algo == "crc32c" && len(e.Digest.Sum) == 4:
-		m.crc = binary.BigEndian.Uint32([]byte(e.Digest.Sum))
-	default:
-		m.crc = h.Sum32()
+	if sum == "" {
+		return w.broken(fmt.Errorf("%s: its reader knows no crc32c", format.Escape(e.Name)))
 	}
+	m.crc = binary.BigEndian.Uint32([]byte(sum))
 	return nil
 }
 

@@ -12,11 +12,12 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
 func checkEntry(e format.Entry) error {
-	no := func(why string, args ...any) error { return format.NoPlace(e.Name, why, args...) }
+	no := func(why string, args ...any) error { return formatkit.NoPlace(e.Name, why, args...) }
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("%s", format.NameAdvice(class))
 	}
@@ -75,17 +76,17 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, format.NoPlace(e.Name, "its user data is not in hexadecimal digits")
+			return m, formatkit.NoPlace(e.Name, "its user data is not in hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, format.NoPlace(e.Name, "its user data has %d bytes, the most is %d", len(value), 1<<20)
+			return m, formatkit.NoPlace(e.Name, "its user data has %d bytes, the most is %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
 	}
 	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
 	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		return m, format.NoPlace(e.Name, "its time, %d seconds from 1970, has no place", s)
+		return m, formatkit.NoPlace(e.Name, "its time, %d seconds from 1970, has no place", s)
 	}
 	number := func(name string) (uint64, bool) {
 		n, err := strconv.ParseUint(name, 10, 32)
@@ -284,7 +285,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, format.NoPlace(name, "a hard link to what is no file of the bundle")
+		return nil, formatkit.NoPlace(name, "a hard link to what is no file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -81,7 +82,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 		err = fmt.Errorf("%s: a lindi.json alone has keys, not members: %w", e.Name, errors.ErrUnsupported)
 	default:
 		if why := nameFault(e.Name); why != "" {
-			return format.NoPlace(e.Name, "%s", why)
+			return formatkit.NoPlace(e.Name, "%s", why)
 		}
 		replaced = m.has(e.Name)
 		err = m.put(ctx, e.Name, e, r)
@@ -99,12 +100,12 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 // putKey gives a Zarr key its content.
 func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Name == "" || !utf8.ValidString(e.Name) {
-		return format.NoPlace(e.Name, "lindi.json cannot hold such a key")
+		return formatkit.NoPlace(e.Name, "lindi.json cannot hold such a key")
 	}
 	var value []byte
 	if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
-			return format.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
+			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -133,14 +134,14 @@ func (m *amender) free(member string) {
 func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
 	put := func(p []byte) error { b.Write(p); return nil }
-	err := format.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
+	err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
 	return b.Bytes(), err
 }
 
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
-		return format.NoPlace(e.Name, "is longer than can be believed")
+		return formatkit.NoPlace(e.Name, "is longer than can be believed")
 	}
 	text, err := readAll(ctx, e, r)
 	if err != nil {
@@ -148,7 +149,7 @@ func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error
 	}
 	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
 	if err != nil {
-		return format.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+		return formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
 	}
 	*m.refs() = *newRefset(x)
 	m.touched()
@@ -173,7 +174,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 		return err
 	}
 	if n := m.refs().uses[name]; n > 0 {
-		return format.NoPlace(name, "%d keys lead to it: remove those, in the zarr view, and it goes with them", n)
+		return formatkit.NoPlace(name, "%d keys lead to it: remove those, in the zarr view, and it goes with them", n)
 	}
 	m.drop(name)
 	m.sum.Removed++
@@ -182,7 +183,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 
 func (m *amender) removable(name, op string) error {
 	if name == entryName || name == indexName || name == rfsName {
-		return format.NoPlace(name, "is the archive's own, and cannot be missing")
+		return formatkit.NoPlace(name, "is the archive's own, and cannot be missing")
 	}
 	if !m.has(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
@@ -196,7 +197,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	}
 	if m.zarr {
 		if to == "" || !utf8.ValidString(to) {
-			return format.NoPlace(to, "lindi.json cannot hold such a key")
+			return formatkit.NoPlace(to, "lindi.json cannot hold such a key")
 		}
 		if err := m.refs().rename(from, to); err != nil {
 			return err
@@ -212,7 +213,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 		if why == "" {
 			why = "is the archive's own"
 		}
-		return format.NoPlace(to, "%s", why)
+		return formatkit.NoPlace(to, "%s", why)
 	}
 	if m.has(to) {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -73,7 +74,7 @@ func (m *looseMedium) object(name string) string { return m.a.name + "/" + name 
 
 func (m *looseMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if !fs.ValidPath(name) {
-		return format.NoPlace(e.Name, "no path within a folder")
+		return formatkit.NoPlace(e.Name, "no path within a folder")
 	}
 	if err := putObject(ctx, m.stage, m.object(name), e, r, m.buf); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (m *looseMedium) drop(name string) {
 
 func (m *looseMedium) rename(from, to string) error {
 	if !fs.ValidPath(to) {
-		return format.NoPlace(to, "no path within a folder")
+		return formatkit.NoPlace(to, "no path within a folder")
 	}
 	m.sizes[to] = m.sizes[from]
 	delete(m.sizes, from)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -323,7 +323,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := t.rows[i]
 	if r.d != r.o+blockLen {
-		return format.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
+		return formatkit.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -338,7 +338,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return format.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
+		return formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
 	w := &appender{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
@@ -348,15 +348,10 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 		t.hasher = blake3.New()
 	}
 	t.buf = appendHeader(t.buf[:0], name, e.Size)
-	known := ""
-	var sum hash.Hash
-	if e.Digest.Algo == digestAlgo && len(e.Digest.Sum) == digestLen {
-		known = e.Digest.Sum
-	} else {
-		t.hasher.Reset()
-		sum = t.hasher
+	if len(e.Digest.Sum) != digestLen {
+		e.Digest = format.Digest{}
 	}
-	err := format.CopyContent(ctx, e, r, t.copyBuf, sum, w.write)
+	known, err := formatkit.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, w.write)
 	if err == nil {
 		err = w.write(zeroBlock[:padded(e.Size)-e.Size])
 	}
@@ -365,9 +360,6 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	if err != nil {
 		return err // the next member is written over it
-	}
-	if sum != nil {
-		known = string(t.hasher.Sum(nil))
 	}
 	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
 	t.pos = w.at

@@ -115,14 +115,7 @@ func text(b []byte) string {
 	return string(b)
 }
 
-func zero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func zero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 func checksum(b []byte) int64 {
 	var sum int64

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -76,7 +77,7 @@ func (r *members) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return format.RunExtents("lindi", r.Run, e, n)
+	return formatkit.RunExtents("lindi", r.Run, e, n)
 }
 
 func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
@@ -253,7 +254,7 @@ func (r *looseMembers) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *looseMembers) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return format.RunExtents("lindi", r.Run, e, n)
+	return formatkit.RunExtents("lindi", r.Run, e, n)
 }
 
 func (r *looseMembers) Regions(context.Context) iter.Seq2[format.Region, error] {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -24,7 +25,7 @@ func newJSONSink(ctx context.Context, st store.Store, name string) (*jsonSink, e
 }
 
 func (s *jsonSink) put(_ context.Context, _ string, e format.Entry, _ io.Reader) (string, error) {
-	return "", format.NoPlace(e.Name, "a lindi.json alone has no place for members")
+	return "", formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
 }
 
 func (s *jsonSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
@@ -66,7 +67,7 @@ func putObject(ctx context.Context, st store.Store, name string, e format.Entry,
 	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		sec, ok := r.(*format.Section)
 		if !ok || sec.N != e.Size {
-			return format.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
+			return formatkit.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
 				_, err := out.Write(p)
 				return err
 			})

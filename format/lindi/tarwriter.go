@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -35,7 +36,7 @@ type tarSink struct {
 	sums []string // digests of the rows, "" for none
 	head []byte
 
-	format.Appender // to out, or to what waits
+	formatkit.Appender // to out, or to what waits
 }
 
 // Room for what can be estimated of a text before it is known.
@@ -51,7 +52,7 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 		return nil, err
 	}
 	t := &tarSink{name: name, out: out, plain: o.NoDigests,
-		Appender: format.Appender{Out: out, Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}}
+		Appender: formatkit.Appender{Out: out, Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}}
 	can := out.Can()
 	limit := can.PatchLimit
 	t.patch = can.Patch
@@ -136,7 +137,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return "", t.Err
 	}
 	if e.Size > maxSize {
-		return "", format.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
+		return "", formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)
@@ -299,7 +300,7 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return format.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(wait, n), make([]byte, 64<<10), nil, t.Append)
+	return formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(wait, n), make([]byte, 64<<10), nil, t.Append)
 }
 
 func (t *tarSink) abort() error {

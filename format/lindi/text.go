@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // A textError is a place in a JSON text where it stops being one.
@@ -78,18 +80,7 @@ func (s *scanner) end() error {
 // members goes over an object: each is called behind the colon and must consume
 // the value. The key is a string token, quotes included.
 func (s *scanner) members(each func(key []byte) error) error {
-	if err := s.expect('{'); err != nil {
-		return err
-	}
-	if s.depth--; s.depth < 0 {
-		return s.fail("nested too deeply")
-	}
-	defer func() { s.depth++ }()
-	if s.peek() == '}' {
-		s.i++
-		return nil
-	}
-	for {
+	return s.list('{', '}', func() error {
 		if s.peek() != '"' {
 			return s.fail("expected a key")
 		}
@@ -101,40 +92,39 @@ func (s *scanner) members(each func(key []byte) error) error {
 			s.blanks()
 			err = each(key)
 		}
-		if err != nil {
-			return err
-		}
-		if s.peek() == ',' {
-			s.i++
-			continue
-		}
-		return s.expect('}')
-	}
+		return err
+	})
 }
 
 // elements goes over an array: each must consume the value.
 func (s *scanner) elements(each func() error) error {
-	if err := s.expect('['); err != nil {
+	return s.list('[', ']', func() error {
+		s.blanks()
+		return each()
+	})
+}
+
+// list goes over what has commas between.
+func (s *scanner) list(open, closing byte, each func() error) error {
+	if err := s.expect(open); err != nil {
 		return err
 	}
 	if s.depth--; s.depth < 0 {
 		return s.fail("nested too deeply")
 	}
 	defer func() { s.depth++ }()
-	if s.peek() == ']' {
+	if s.peek() == closing {
 		s.i++
 		return nil
 	}
 	for {
-		s.blanks()
 		if err := each(); err != nil {
 			return err
 		}
-		if s.peek() == ',' {
-			s.i++
-			continue
+		if s.peek() != ',' {
+			return s.expect(closing)
 		}
-		return s.expect(']')
+		s.i++
 	}
 }
 
@@ -310,27 +300,12 @@ func appendString(p, token []byte) []byte {
 			}
 			p = utf8.AppendRune(p, r)
 		default:
-			p = append(p, unescaped(c))
+			c, _ = formatkit.Unescaped(c)
+			p = append(p, c)
 			i += 2
 		}
 	}
 	return p
-}
-
-func unescaped(c byte) byte {
-	switch c {
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	}
-	return c
 }
 
 // str returns what a string token means.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -29,7 +30,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		c := &checker{a: a, report: report}
 		err = c.check(ctx)
 	}
-	return format.Reported(err, report)
+	return formatkit.Reported(err, report)
 }
 
 func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -109,7 +110,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 
 // A NamesError means that an archive was not begun, because some names have no
 // place in it.
-type NamesError struct{ Names []*format.NameError }
+type NamesError struct{ Names []*formatkit.NameError }
 
 func (e *NamesError) Error() string {
 	var b strings.Builder
@@ -129,10 +130,10 @@ func (e *NamesError) Error() string {
 
 // checkNames refuses what cannot be written before anything is.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
-	var bad []*format.NameError
+	var bad []*formatkit.NameError
 	for _, e := range manifest {
 		if why := w.nameFault(e); why != "" {
-			bad = append(bad, format.NoPlace(e.Name, "%s", why))
+			bad = append(bad, formatkit.NoPlace(e.Name, "%s", why))
 		}
 	}
 	if bad == nil {
@@ -182,10 +183,10 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case e.Kind != format.File:
 		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	case w.seen[e.Name]:
-		return format.NoPlace(e.Name, "a file of that name is in the archive already")
+		return formatkit.NoPlace(e.Name, "a file of that name is in the archive already")
 	}
 	if why := w.nameFault(e); why != "" {
-		return format.NoPlace(e.Name, "%s", why)
+		return formatkit.NoPlace(e.Name, "%s", why)
 	}
 	if w.in == fromFolder && w.skipped(e.Name) {
 		return nil
@@ -241,11 +242,11 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return format.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
+			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
 		content := bytes.NewBuffer(make([]byte, 0, e.Size))
 		put := func(p []byte) error { content.Write(p); return nil }
-		if err := format.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put); err != nil {
+		if err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put); err != nil {
 			return err
 		}
 		value = appendInline(value, e.Name, content.Bytes())
@@ -258,7 +259,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 	}
 	w.buf = value
 	if int64(at+len(value)) > format.DefaultMaxIndex {
-		return format.NoPlace(e.Name, "with it lindi.json would be longer than readers believe")
+		return formatkit.NoPlace(e.Name, "with it lindi.json would be longer than readers believe")
 	}
 	if at > 0 {
 		w.refs.WriteByte(',')
@@ -273,16 +274,16 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 // addRFS takes the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
-		return format.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
+		return formatkit.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
 	}
 	text := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
 	put := func(p []byte) error { text.Write(p); return nil }
-	if err := format.CopyContent(ctx, e, r, make([]byte, 64<<10), nil, put); err != nil {
+	if err := formatkit.CopyContent(ctx, e, r, make([]byte, 64<<10), nil, put); err != nil {
 		return err
 	}
 	b := bytes.TrimRight(text.Bytes(), " \t\r\n")
 	if _, err := parseRFS(b, format.DefaultMaxDepth); err != nil {
-		return format.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+		return formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
 	}
 	w.text = b
 	return nil

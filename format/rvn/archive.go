@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -57,7 +58,7 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if store.IsNear(st) {
 		guess = format.ProbeSize
 	}
-	obj, head, size, err := format.OpenPart(ctx, st, name, guess, store.ReadHead)
+	obj, head, size, err := formatkit.OpenPart(ctx, st, name, guess, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,13 @@ package rvn
 import (
 	"bytes"
 	"cmp"
-	"fmt"
+	"errors"
 	"math"
 	"path"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // builder makes all that precedes the contents.
@@ -71,7 +72,7 @@ func (b *builder) parentOf(e format.Entry) (int, error) {
 		return id, nil
 	}
 	if b.files[dir] {
-		return 0, &entryError{limitError{"name", fmt.Sprintf("%q is no directory", format.Escape(dir))}, e.Name}
+		return 0, formatkit.NoPlace(e.Name, "name: %q is no directory", format.Escape(dir))
 	}
 	up := format.Entry{Name: dir, Kind: format.Dir, Mode: 0o755, HasMode: true}
 	parent, err := b.parentOf(up)
@@ -94,7 +95,7 @@ func (b *builder) addDir(e format.Entry) error {
 		return nil
 	}
 	if _, again := b.dirs[e.Name]; again {
-		return &entryError{limitError{"directory", "it is there already"}, e.Name}
+		return formatkit.NoPlace(e.Name, "directory: it is there already")
 	}
 	parent, err := b.parentOf(e)
 	if err == nil {
@@ -106,7 +107,7 @@ func (b *builder) addDir(e format.Entry) error {
 func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	id := len(b.dirs) + 1
 	if id > maxDirs {
-		return 0, &entryError{limitError{"directory", fmt.Sprintf("there are more than %d", maxDirs)}, e.Name}
+		return 0, formatkit.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
 	}
 	b.dirs[e.Name] = id
 	b.addRecord(e, "", parent, id)
@@ -121,7 +122,7 @@ func (b *builder) row(e format.Entry, digest string, parent, id int) row {
 	if !e.ModTime.IsZero() {
 		r.seconds, r.nanos = uint64(e.ModTime.Unix()), uint32(e.ModTime.Nanosecond())
 	}
-	r.mode = uint16(format.UnixMode(e.Mode))
+	r.mode = uint16(formatkit.UnixMode(e.Mode))
 	switch e.Kind {
 	case format.Dir:
 		r.kind = typeDir
@@ -178,13 +179,13 @@ func (b *builder) index(h *header, table []section) ([]byte, error) {
 		return nil, nil // the reference has no block 3 for no records, and reads none
 	}
 	if len(b.tails) > math.MaxUint32-blockLen || len(b.links) > math.MaxUint32-blockLen {
-		return nil, &limitError{"index", "names or link targets are more than 4 GiB"}
+		return nil, errors.New("index: names or link targets are more than 4 GiB")
 	}
 	links, names := pad(b.links), pad(b.tails)
 	h.groups, h.owners, h.files = uint16(len(b.groups.names)), uint16(len(b.owners.names)), uint32(n)
 	h.linkBlocks, h.nameBlocks = uint32(len(links)/blockLen), uint32(len(names)/blockLen)
 	if h.flatByCounts() > math.MaxUint32 {
-		return nil, &limitError{"index", "more than 4 GiB"}
+		return nil, errors.New("index: more than 4 GiB")
 	}
 	h.indexFlat = uint32(h.flatByCounts())
 	flat := bytes.Join([][]byte{b.groups.append(nil), b.owners.append(nil), links, b.recs, names}, nil)
@@ -202,7 +203,7 @@ func (b *builder) index(h *header, table []section) ([]byte, error) {
 		out = append(appendSkippable(out, tableFrame, n), make([]byte, n)...)
 	}
 	if len(out) > math.MaxUint32 {
-		return nil, &limitError{"index", "more than 4 GiB compressed"}
+		return nil, errors.New("index: more than 4 GiB compressed")
 	}
 	return out, nil
 }

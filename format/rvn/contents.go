@@ -1,6 +1,7 @@
 package rvn
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -36,7 +37,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	k, err := s.s.Write(p)
 	s.n += int64(k)
 	if s.n >= 1<<32 {
-		return k, &limitError{"contents", "more than 4 GiB compressed, which the header has no number for"}
+		return k, errors.New("contents: more than 4 GiB compressed, which the header has no number for")
 	}
 	return k, err
 }
@@ -236,17 +237,3 @@ func (x *solid) end() error {
 func (x *solid) size() int64         { return x.spool.n }
 func (x *solid) sections() []section { return nil }
 func (x *solid) close() error        { return nil }
-
-// limitError is about something that an RVN archive has no number for.
-type limitError struct{ what, why string }
-
-func (e *limitError) Error() string { return e.what + ": " + e.why }
-
-// entryError is a limit that one entry is beyond.
-type entryError struct {
-	limitError
-	name string
-}
-
-func (e *entryError) Error() string     { return format.Escape(e.name) + ": " + e.limitError.Error() }
-func (e *entryError) EntryName() string { return e.name }

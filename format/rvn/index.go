@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // index is block 3, decoded: groups, owners, link targets, records, names. It is
@@ -259,7 +260,7 @@ func (x *index) Entry(i int) format.Entry {
 	if k := r.kind(); k < typeCount {
 		e.Kind = kinds[k]
 	}
-	e.Mode = format.ModeOfUnix(uint32(r.mode()))
+	e.Mode = formatkit.ModeOfUnix(uint32(r.mode()))
 	e.Owner, _ = person(x.owners, r.owner())
 	e.Group, _ = person(x.groups, r.group())
 	if k := r.kind(); k == typeSymlink || k == typeHardLink {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -87,11 +88,11 @@ const lostFound = "lost+found"
 const mendLevel = "better"
 
 func (m *mending) lose(msg string, args ...any) {
-	format.Say(&m.lost, msg, args...)
+	formatkit.Say(&m.lost, msg, args...)
 }
 
 func (m *mending) note(msg string, args ...any) {
-	format.Say(&m.notes, msg, args...)
+	formatkit.Say(&m.notes, msg, args...)
 }
 
 // gather decides about each record: what is there, and then the hard links to it.

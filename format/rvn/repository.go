@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -165,9 +167,7 @@ func (r *repository) compare(ctx context.Context) error {
 		}
 		delete(there, e.Name)
 	}
-	for name := range there {
-		r.surplus = append(r.surplus, name)
-	}
+	r.surplus = slices.AppendSeq(r.surplus, maps.Keys(there))
 	slices.Sort(r.surplus)
 	return nil
 }
@@ -239,7 +239,7 @@ func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) 
 		return err
 	}
 	h := blake3.New()
-	if _, err := io.Copy(h, &objectReader{ctx: ctx, o: r.catalog.obj, end: r.catalog.size}); err != nil {
+	if _, err := io.Copy(h, &formatkit.RangeReader{Ctx: ctx, Object: r.catalog.obj, End: r.catalog.size}); err != nil {
 		return err
 	}
 	if sum := hex.EncodeToString(h.Sum(nil)); sum != string(said[:k]) {

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // source decodes contents from front to back, for repairs: what the engine does
@@ -19,7 +19,7 @@ type source struct {
 	r     io.ReadCloser // one frame, or one section
 	end   int64         // where r ends, -1 if that is not known
 	fault error         // of a frame that has no sections: all behind is lost
-	in    *objectReader
+	in    *formatkit.RangeReader
 }
 
 func (a *archive) newSource(ctx context.Context) *source { return &source{a: a, ctx: ctx} }
@@ -60,8 +60,8 @@ func (s *source) copyFile(ctx context.Context, off, n int64, buf []byte, write f
 
 // fail notes that r is at its end, or broken.
 func (s *source) fail(err error) error {
-	if s.in.err != nil {
-		err = &storeError{s.in.err}
+	if s.in.Err != nil {
+		err = &storeError{s.in.Err}
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("it ends at %d", s.at)
@@ -118,7 +118,7 @@ func (s *source) open(off int64) error {
 		stored.len = s.a.size - stored.off
 	}
 	z, _ := codec.Lookup(name)
-	s.in = &objectReader{ctx: s.ctx, o: s.a.obj, off: stored.off, end: stored.end()}
+	s.in = &formatkit.RangeReader{Ctx: s.ctx, Object: s.a.obj, Off: stored.off, End: stored.end()}
 	r, err := z.Decode(s.in)
 	if err != nil {
 		return s.fail(err)
@@ -155,23 +155,3 @@ func (s *source) ends() (bool, error) {
 type storeError struct{ error }
 
 func (e *storeError) Unwrap() error { return e.error }
-
-// objectReader reads a range of an object.
-type objectReader struct {
-	ctx      context.Context
-	o        store.Object
-	off, end int64
-	err      error
-}
-
-func (r *objectReader) Read(p []byte) (int, error) {
-	n := min(int64(len(p)), r.end-r.off)
-	if n == 0 {
-		return 0, io.EOF
-	}
-	if r.err = r.o.ReadAt(r.ctx, p[:n], r.off); r.err != nil {
-		return 0, r.err
-	}
-	r.off += n
-	return int(n), nil
-}

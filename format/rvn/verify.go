@@ -7,18 +7,19 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	if err != nil {
 		r, err := orRepository(ctx, st, name, o, err)
 		if err != nil {
-			return format.Reported(err, report)
+			return formatkit.Reported(err, report)
 		}
 		defer r.Close()
 		return r.check(ctx, report)

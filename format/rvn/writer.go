@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -109,7 +110,7 @@ func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
 		text = given
 	}
 	if len(text) > maxMetadata {
-		return nil, &limitError{"metadata", fmt.Sprintf("%d bytes, readers refuse more than %d", len(text), maxMetadata)}
+		return nil, fmt.Errorf("metadata: %d bytes, readers refuse more than %d", len(text), maxMetadata)
 	}
 	tree, err := ucl.Parse([]byte(text))
 	members := slices.Clone(tree.Members())
@@ -148,7 +149,7 @@ func appendMetadata(members []ucl.Member, flat int64) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > maxMetadata {
-		return nil, &limitError{"metadata", fmt.Sprintf("%d bytes as it is written, readers refuse more than %d", len(text), maxMetadata)}
+		return nil, fmt.Errorf("metadata: %d bytes as it is written, readers refuse more than %d", len(text), maxMetadata)
 	}
 	return text, nil
 }
@@ -163,7 +164,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = &entryError{limitError{"directory", fmt.Sprintf("there are more than %d", maxDirs)}, e.Name}
+				err = formatkit.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -182,7 +183,7 @@ func checkManifest(entries []format.Entry) error {
 // checkEntry says why e has no place.
 func checkEntry(e format.Entry, owners, groups *people) error {
 	no := func(what, why string, args ...any) error {
-		return &entryError{limitError{what, fmt.Sprintf(why, args...)}, e.Name}
+		return formatkit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
 	}
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("name", "%s", format.NameAdvice(class))
@@ -245,7 +246,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	if e.Kind == format.Dir {
 		if w.files[e.Name] {
-			return &entryError{limitError{"name", "it is there already"}, e.Name}
+			return formatkit.NoPlace(e.Name, "name: it is there already")
 		}
 		err := w.addDir(e)
 		if err == nil {
@@ -254,7 +255,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; isDir || w.files[e.Name] {
-		return &entryError{limitError{"name", "it is there already"}, e.Name}
+		return formatkit.NoPlace(e.Name, "name: it is there already")
 	}
 	parent, err := w.parentOf(e)
 	if err != nil {
@@ -272,7 +273,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return &entryError{limitError{"hard link", fmt.Sprintf("to %q, which is no file before it", format.Escape(e.Link))}, e.Name}
+			return formatkit.NoPlace(e.Name, "hard link: to %q, which is no file before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++
@@ -288,20 +289,12 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 	if err := w.contents.mark(e.Size); err != nil {
 		return "", w.broken(err)
 	}
-	given, known := r.(format.Digester)
 	var broken error
 	write := func(p []byte) error {
 		broken = w.contents.write(p)
 		return broken
 	}
-	h := w.hash
-	h.Reset()
-	var err error
-	if known || e.Digest.Algo == "blake3" {
-		err = format.CopyContent(ctx, e, r, w.buf, nil, write)
-	} else {
-		err = format.CopyContent(ctx, e, r, w.buf, h, write)
-	}
+	sum, err := formatkit.CopyDigested(ctx, e, r, w.buf, "blake3", w.hash, write)
 	switch {
 	case broken != nil:
 		return "", w.broken(broken)
@@ -311,17 +304,10 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 		}
 		return "", err
 	}
-	w.flat += e.Size
-	if known {
-		if d, ok := given.ContentDigest(); ok && d.Algo == "blake3" {
-			return d.Sum, nil
-		}
+	if w.flat += e.Size; sum == "" {
 		return "", w.broken(fmt.Errorf("%s: its reader knows no digest", format.Escape(e.Name)))
 	}
-	if e.Digest.Algo == "blake3" {
-		return e.Digest.Sum, nil
-	}
-	return string(h.Sum(nil)), nil
+	return sum, nil
 }
 
 // broken remembers an error that ends the archive.
@@ -355,7 +341,11 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if _, err := w.scratch.Seek(0, io.SeekStart); err != nil {
 		return w.sum, err
 	}
-	if err := copyRange(ctx, out, w.scratch, w.contents.size()); err != nil {
+	n := w.contents.size()
+	if err := formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
+		_, err := out.Write(p)
+		return err
+	}); err != nil {
 		return w.sum, err
 	}
 	info, err := out.Commit(ctx)
@@ -364,24 +354,6 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	}
 	w.sum.Content, w.sum.Stored, w.sum.Volumes = w.flat, info.Size, []string{w.name}
 	return w.sum, w.release()
-}
-
-func copyRange(ctx context.Context, w io.Writer, r io.Reader, n int64) error {
-	buf := make([]byte, 1<<20)
-	for n > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		k, err := io.ReadFull(r, buf[:min(n, int64(len(buf)))])
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(buf[:k]); err != nil {
-			return err
-		}
-		n -= int64(k)
-	}
-	return nil
 }
 
 func (w *writer) release() error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -187,11 +188,11 @@ func TestSectionsEndBetweenFiles(t *testing.T) {
 
 func TestModesKeepTheirBits(t *testing.T) {
 	for m := range uint16(0o10000) {
-		if got := uint16(format.UnixMode(format.ModeOfUnix(uint32(m)))); got != m {
+		if got := uint16(formatkit.UnixMode(formatkit.ModeOfUnix(uint32(m)))); got != m {
 			t.Errorf("%o becomes %o", m, got)
 		}
 	}
-	if format.ModeOfUnix(0o4755) != 0o755|fs.ModeSetuid {
-		t.Error(format.ModeOfUnix(0o4755))
+	if formatkit.ModeOfUnix(0o4755) != 0o755|fs.ModeSetuid {
+		t.Error(formatkit.ModeOfUnix(0o4755))
 	}
 }

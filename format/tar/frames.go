@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -55,9 +56,8 @@ type frames struct {
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
 	f := &frames{codec: name}
-	f.stored = stored{ctx: ctx, o: o, size: size}
+	f.stored.object = formatkit.RangeReader{Ctx: ctx, Object: o, End: size}
 	f.stored.buf = bufio.NewReaderSize(&f.stored.object, 128<<10)
-	f.stored.object.s = &f.stored
 	return f
 }
 
@@ -181,47 +181,25 @@ func unexpected(err error) error {
 
 // stored reads an object front to back, and knows how much of it somebody took.
 type stored struct {
-	ctx    context.Context
-	o      store.Object
-	size   int64
 	buf    *bufio.Reader
-	object objectReader
+	object formatkit.RangeReader
 }
 
-func (s *stored) off() int64 { return s.object.at - int64(s.buf.Buffered()) }
+func (s *stored) off() int64 { return s.object.Off - int64(s.buf.Buffered()) }
 
 func (s *stored) skip(n int64) error {
 	if have := int64(s.buf.Buffered()); n > have {
-		if n -= have; n > s.size-s.object.at {
-			s.object.at = s.size
+		if n -= have; n > s.object.End-s.object.Off {
+			s.object.Off = s.object.End
 			s.buf.Reset(&s.object)
 			return io.ErrUnexpectedEOF
 		}
-		s.object.at += n
+		s.object.Off += n
 		s.buf.Reset(&s.object)
 		return nil
 	}
 	_, err := s.buf.Discard(int(n))
 	return err
-}
-
-// objectReader is an object without memory.
-type objectReader struct {
-	s   *stored
-	at  int64
-	err error // of the store
-}
-
-func (r *objectReader) Read(p []byte) (int, error) {
-	n := min(int64(len(p)), r.s.size-r.at)
-	if n <= 0 {
-		return 0, io.EOF
-	}
-	if r.err = r.s.o.ReadAt(r.s.ctx, p[:n], r.at); r.err != nil {
-		return 0, r.err
-	}
-	r.at += n
-	return int(n), nil
 }
 
 // zstdFrame is one frame of what r has. A frame is a header, blocks of three bytes

@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -22,7 +24,7 @@ type reader struct {
 	limit int64
 	once  bool
 
-	format.LateIndex
+	formatkit.LateIndex
 	mu   sync.Mutex
 	held *contents // nil until it is asked for
 }
@@ -44,7 +46,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
-	obj, head, size, err := format.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	obj, head, size, err := formatkit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		}
 		if src.in != nil {
 			// Whoever decodes may be reading still.
-			if err := errors.Join(src.in.Close(), src.in.stored.object.err); err != nil {
+			if err := errors.Join(src.in.Close(), src.in.stored.object.Err); err != nil {
 				return nil, err
 			}
 		}
@@ -247,7 +249,7 @@ type streamed struct {
 func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) bool) {
 	src := r.source(ctx)
 	defer src.close()
-	var known format.Words
+	var known columns.Words
 	enough := errors.New("enough")
 	_, err := r.walk(ctx, src, func(m *member) error {
 		e := m.entry(r.name, &known)
@@ -417,7 +419,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	o.Once = false
 	r, err := openReader(ctx, st, name, o)
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	defer r.Close()
 	for _, p := range r.held.notes {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // row is a member in memory: 56 bytes, and its name with its link behind.
@@ -27,9 +29,9 @@ const (
 // table is the members as columns: a million must not be a million objects.
 type table struct {
 	volume string
-	rows   format.Rows[row]
-	names  format.Strings
-	people format.Words // owners and groups
+	rows   columns.Rows[row]
+	names  columns.Strings
+	people columns.Words // owners and groups
 	faults map[int]*format.Problem
 	sparse map[int]*sparse
 	both   []byte
@@ -80,7 +82,7 @@ func (t *table) Name(i int) string {
 
 func (t *table) Entry(i int) format.Entry {
 	x := t.rows.At(i)
-	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: format.ModeOfUnix(uint32(x.mode)), HasMode: true,
+	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: formatkit.ModeOfUnix(uint32(x.mode)), HasMode: true,
 		ModTime: time.Unix(x.sec, int64(x.nsec)).UTC(), Owner: t.people.At(x.owner), Group: t.people.At(x.group),
 		Link: t.names.At(x.name+uint64(x.nameLen), int(x.linkLen)), Ref: x.at}
 	if x.flags != 0 {
@@ -102,11 +104,11 @@ func finish(e *format.Entry, volume string, fault *format.Problem, holes *sparse
 }
 
 // entry makes an entry of a member that nobody keeps.
-func (m *member) entry(volume string, p *format.Words) format.Entry {
+func (m *member) entry(volume string, p *columns.Words) format.Entry {
 	if p.Len() > mostPeople {
-		*p = format.Words{}
+		*p = columns.Words{}
 	}
-	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: format.ModeOfUnix(uint32(m.mode)), HasMode: true,
+	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: formatkit.ModeOfUnix(uint32(m.mode)), HasMode: true,
 		ModTime: time.Unix(m.sec, int64(m.nsec)).UTC(), Owner: p.At(p.ID(m.owner)), Group: p.At(p.ID(m.group)), Link: string(m.link), Ref: m.at}
 	finish(&e, volume, m.fault, m.sparse)
 	return e

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -24,7 +25,7 @@ type writer struct {
 	z       io.WriteCloser // compresses; nil: plain
 	t       *tar.Writer
 	scratch func() (format.Scratch, error)
-	names   format.Names
+	names   formatkit.Names
 	sum     format.Summary
 	held    bytes.Buffer
 	buf     []byte
@@ -54,7 +55,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, names: format.Names{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, names: formatkit.Names{}, buf: make([]byte, 128<<10)}
 	var to io.Writer = out
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
@@ -90,7 +91,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	defer release()
 	if err := w.t.WriteHeader(h); err != nil {
 		if errors.Is(err, tar.ErrHeader) {
-			return format.NoPlace(e.Name, "%s", err.Error())
+			return formatkit.NoPlace(e.Name, "%s", err.Error())
 		}
 		w.err = err
 		return err
@@ -119,11 +120,11 @@ func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Read
 	}
 	if e.Size <= heldContent {
 		w.held.Reset()
-		err := format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
+		err := formatkit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
 		return &w.held, nothing, err
 	}
-	content, _, release, err := format.Spool(w.scratch, func(to io.Writer) error {
-		return format.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := to.Write(p); return err })
+	content, _, release, err := formatkit.Spool(w.scratch, func(to io.Writer) error {
+		return formatkit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := to.Write(p); return err })
 	})
 	return content, release, err
 }
@@ -151,10 +152,10 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 	case format.Fifo:
 		h.Typeflag = tar.TypeFifo
 	default:
-		return nil, format.NoPlace(e.Name, "a %s", e.Kind.String()+" has no place")
+		return nil, formatkit.NoPlace(e.Name, "a %s", e.Kind.String()+" has no place")
 	}
 	if strings.IndexByte(e.Link, 0) >= 0 {
-		return nil, format.NoPlace(e.Name, "its target holds a NUL byte")
+		return nil, formatkit.NoPlace(e.Name, "its target holds a NUL byte")
 	}
 	return h, nil
 }
@@ -162,7 +163,7 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 func unixMode(e format.Entry) int64 {
 	switch {
 	case e.HasMode:
-		return int64(format.UnixMode(e.Mode))
+		return int64(formatkit.UnixMode(e.Mode))
 	case e.Kind == format.Dir:
 		return 0o755
 	}

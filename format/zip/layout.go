@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 const (
@@ -242,7 +243,7 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 		return 0, false
 	}
 	sys := r.external >> 16
-	m = format.ModeOfUnix(sys)
+	m = formatkit.ModeOfUnix(sys)
 	switch sys & 0o170000 {
 	case unixDir:
 		m |= fs.ModeDir
@@ -263,7 +264,7 @@ const (
 
 // unixMode is what an entry's mode is called there.
 func unixMode(e format.Entry) uint32 {
-	m := format.UnixMode(e.Mode)
+	m := formatkit.UnixMode(e.Mode)
 	switch {
 	case e.Kind == format.Symlink && !e.HasMode:
 		return unixLink | 0o777

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 )
 
 // item is an entry in memory: 72 bytes, and its name.
@@ -38,9 +39,9 @@ const costOfEntry = 72 + 4
 
 // table is the directory as columns: a million entries must not be a million objects.
 type table struct {
-	items  format.Rows[item]
-	names  format.Strings
-	people format.Words // owners and groups
+	items  columns.Rows[item]
+	names  columns.Strings
+	people columns.Words // owners and groups
 	faults map[int]*format.Problem
 	links  map[int]string
 }

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	x, err := open(ctx, st, name, o)
 	if err != nil {
-		return format.Reported(err, report)
+		return formatkit.Reported(err, report)
 	}
 	defer x.Close()
 	r := x.(*reader)

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -23,9 +24,10 @@ type writer struct {
 	name    string
 	out     store.Writer
 	at      uint64
-	dir     directory
+	dir     formatkit.Spill // the rows of what was written
+	row     []byte
 	scratch func() (format.Scratch, error)
-	names   format.Names
+	names   formatkit.Names
 	sum     format.Summary
 	deflate *flate.Writer
 	packed  bytes.Buffer
@@ -45,7 +47,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, dir: directory{open: o.Scratch}, names: format.Names{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, dir: formatkit.Spill{Scratch: o.Scratch}, names: formatkit.Names{}, buf: make([]byte, 128<<10)}
 	w.deflate, err = flate.NewWriter(nil, level)
 	if err != nil {
 		return nil, errors.Join(err, out.Abort())
@@ -53,63 +55,11 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// directory is the rows of what was written. Many of them go to scratch.
-type directory struct {
-	open    func() (format.Scratch, error)
-	scratch format.Scratch
-	b       []byte
-	count   uint64
-	size    uint64
-}
-
-// heldRows is how much of the directory is in memory.
-const heldRows = 4 << 20
-
-func (d *directory) add(r *row) error {
-	n := len(d.b)
-	d.b = r.append(d.b)
-	d.count, d.size = d.count+1, d.size+uint64(len(d.b)-n)
-	if len(d.b) < heldRows {
-		return nil
-	}
-	if d.scratch == nil {
-		var err error
-		if d.scratch, err = d.open(); err != nil {
-			return err
-		}
-	}
-	_, err := d.scratch.Write(d.b)
-	d.b = d.b[:0]
-	return err
-}
-
-func (d *directory) writeTo(w io.Writer, buf []byte) error {
-	if d.scratch != nil {
-		if _, err := d.scratch.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(d.scratch, int64(d.size)-int64(len(d.b))), buf); err != nil {
-			return err
-		}
-	}
-	_, err := w.Write(d.b)
-	return err
-}
-
-func (d *directory) close() error {
-	if d.scratch == nil {
-		return nil
-	}
-	s := d.scratch
-	d.scratch = nil
-	return s.Close()
-}
-
 var errDone = errors.New("the archive is written already, or given up")
 
 func (w *writer) check(e format.Entry) error {
 	no := func(why string, args ...any) error {
-		return format.NoPlace(e.Name, why, args...)
+		return formatkit.NoPlace(e.Name, why, args...)
 	}
 	switch err := w.names.Check(e.Name); {
 	case err != nil:
@@ -162,7 +112,8 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	if e.Kind == format.File {
 		w.sum.Content += e.Size
 	}
-	return w.dir.add(&x)
+	w.row = x.append(w.row[:0])
+	return w.dir.Add(w.row)
 }
 
 // pack compresses e's content, unless that makes it longer.
@@ -176,7 +127,7 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 	w.packed.Reset()
 	w.plain.Reset()
 	if e.Size <= heldContent {
-		if err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
+		if err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
 			return nil, nil, err
 		}
 		x.crc = sum.Sum32()
@@ -192,9 +143,9 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 		x.stored = x.size
 		return &w.plain, nothing, nil
 	}
-	content, stored, release, err := format.Spool(w.scratch, func(to io.Writer) error {
+	content, stored, release, err := formatkit.Spool(w.scratch, func(to io.Writer) error {
 		w.deflate.Reset(to)
-		err := format.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+		err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
 		if err == nil {
 			err = w.deflate.Close()
 		}
@@ -209,10 +160,10 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, w.err
 	}
 	defer func() { w.err = cmp.Or(err, errDone) }()
-	if err := w.dir.writeTo(w.out, w.buf); err != nil {
+	if err := w.dir.Each(func(p []byte) error { _, err := w.out.Write(p); return err }); err != nil {
 		return w.sum, err
 	}
-	if _, err := w.out.Write(appendEnd(nil, end{count: w.dir.count, size: w.dir.size, off: w.at})); err != nil {
+	if _, err := w.out.Write(appendEnd(nil, end{count: uint64(w.sum.Entries), size: uint64(w.dir.N), off: w.at})); err != nil {
 		return w.sum, err
 	}
 	info, err := w.out.Commit(ctx)
@@ -220,10 +171,10 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, err
 	}
 	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
-	return w.sum, w.dir.close()
+	return w.sum, w.dir.Close()
 }
 
 func (w *writer) Abort() error {
 	w.err = errDone
-	return errors.Join(w.dir.close(), w.out.Abort())
+	return errors.Join(w.dir.Close(), w.out.Abort())
 }

@@ -42,12 +42,12 @@ type State struct {
 type Wanted struct {
 	Format, View string
 	Param        map[string]string
-	Formats      []*format.Format
+	Formats      format.Formats
 }
 
 // suits says why x does not answer what is asked of the archive.
 func (w Wanted) suits(x *Index) error {
-	f := format.ByName(w.Formats, x.Format)
+	f := w.Formats.ByName(x.Format)
 	switch {
 	case f == nil:
 		return fmt.Errorf("it is of an archive of format %q", x.Format)

@@ -108,14 +108,14 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 }
 
 func (o Options) format(name string) (*format.Format, error) {
-	among := o.Formats
+	among := format.Formats(o.Formats)
 	if among == nil {
 		among = format.All()
 	}
-	f := format.ByExtension(among, name)
+	f := among.ByExtension(name)
 	if o.Format != "" {
 		var err error
-		if f, err = format.Named(among, o.Format); err != nil {
+		if f, err = among.Named(o.Format); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store/local"

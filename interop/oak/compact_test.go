@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"

@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 )
 
-const fixtures = "../../format/oak/testdata"
+const fixtures = "../../internal/oak/testdata"
 
 func TestMain(m *testing.M) { testkit.Main(m, oaktest.End) }
 

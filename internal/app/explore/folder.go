@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 )
 
 // A folder is what lies directly in a directory, in columns, so that a page of it can be
@@ -26,9 +27,9 @@ type folder struct {
 	idle     *time.Timer // ends the reading when nobody waits
 
 	names names
-	size  format.Rows[int64]
-	time  format.Rows[int64] // in ms; noTime if there is none
-	kind  format.Rows[uint8]
+	size  columns.Rows[int64]
+	time  columns.Rows[int64] // in ms; noTime if there is none
+	kind  columns.Rows[uint8]
 	dirs  int
 	bytes int64
 

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/bytemap"
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 )
 
 // A spanMap says what each byte of an archive is for. Its volumes lie one behind the
@@ -21,7 +22,7 @@ type spanMap struct {
 	size    int64
 
 	content, regions spans
-	words            format.Words
+	words            columns.Words
 	coarse           *bytemap.Map // if there are too many spans to keep
 }
 
@@ -39,12 +40,12 @@ const (
 
 // spans are runs of bytes in columns, in the order of their addresses.
 type spans struct {
-	off    format.Rows[int64]
-	len    format.Rows[uint32]
-	ref    format.Rows[uint32] // of content the entry; of regions the use and the label
-	long   map[int64]int64     // lengths that are longer, by address
-	files  map[int64]uint32    // how many more entries share a run, by address
-	most   int64               // the longest
+	off    columns.Rows[int64]
+	len    columns.Rows[uint32]
+	ref    columns.Rows[uint32] // of content the entry; of regions the use and the label
+	long   map[int64]int64      // lengths that are longer, by address
+	files  map[int64]uint32     // how many more entries share a run, by address
+	most   int64                // the longest
 	sorted bool
 }
 

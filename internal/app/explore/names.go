@@ -3,7 +3,7 @@ package explore
 import (
 	"encoding/binary"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 )
 
 // nameBlock is how many names share one beginning: any of them is found by
@@ -20,8 +20,8 @@ const nameBlock = 16
 //	uvar  bytes of its own
 //	...   these
 type names struct {
-	text   format.Strings
-	blocks format.Rows[placed]
+	text   columns.Strings
+	blocks columns.Rows[placed]
 	open   []byte // the block that is not full yet
 	last   []byte
 	n      int

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/store"
 )
 
@@ -37,8 +38,8 @@ type counts struct {
 // surveyed is what a survey found. It does not change any more.
 type surveyed struct {
 	names names // in stored order
-	size  format.Rows[int64]
-	kind  format.Rows[uint8]
+	size  columns.Rows[int64]
+	kind  columns.Rows[uint8]
 	full  bool // there were more names than are kept
 
 	ids    map[string]uint32 // folders by their paths; 0 is the root

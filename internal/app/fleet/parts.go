@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/store"
 )

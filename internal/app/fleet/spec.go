@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
@@ -101,9 +101,9 @@ func (s Spec) planned() (catalog.Plan, error) {
 			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be kept in the catalogue for all to read: give it without", store.Redact(a))
 		}
 	}
-	f := format.ByExtension(format.All(), s.Target)
+	f := format.All().ByExtension(s.Target)
 	if s.Format != "" {
-		if f = format.ByName(format.All(), s.Format); f == nil {
+		if f = format.All().ByName(s.Format); f == nil {
 			return catalog.Plan{}, fmt.Errorf("%s: no such format", format.Escape(s.Format))
 		}
 	}
@@ -154,7 +154,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: expected settings of a fleet: %w", format.Escape(p.Name), err)
 	}
-	if j.format = format.ByName(format.All(), p.Format); j.format == nil || j.format.Create == nil {
+	if j.format = format.All().ByName(p.Format); j.format == nil || j.format.Create == nil {
 		return nil, fmt.Errorf("plan %s: format %s cannot be written here", format.Escape(p.Name), format.Escape(p.Format))
 	}
 	if err := j.format.CheckParams(format.ToCreate, j.set.Param); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 )
 
 // WorkOptions are wishes for a worker; the zero value suits most.

@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -168,14 +169,7 @@ func (r *logReader) goesOn(b []byte) bool {
 // fragmentSum is the checksum that the fragment b should begin with.
 func fragmentSum(b []byte) uint32 { return masked(crc32.Checksum(b[6:], castagnoli)) }
 
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // appendRecord appends a record to a log that is wholly in out.
 func appendRecord(out, record []byte) []byte {

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) oakCompactCommand() *cobra.Command {
+	var out string
+	var o oak.CompactOptions
+	cmd := &cobra.Command{
+		Use:   "compact STORE -o OUT",
+		Short: "Write a new store of what the newest revision holds",
+		Long: `Writes the newest revision, with its checkpoints, as a new store without
+garbage. The old one stays as it is. Each segment that is read is compared with
+its checksum: damage ends it, and says which path is lost.
+
+The new store appears whole or not at all. Its journal has one line; --history
+keeps revisions before that too.`,
+		Example: "  holdall oak compact segmentstore -o compacted\n  holdall oak compact --no-checkpoints segmentstore -o compacted",
+		Args:    args(1, 1, "a store"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if out == "" {
+				return usage("-o OUT is missing")
+			}
+			if o.History < -1 {
+				return usage("--history is how many, or -1 for all")
+			}
+			return a.oakCompact(ctx, args[0], out, o)
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
+	cmd.Flags().IntVar(&o.History, "history", 0, "how many older revisions to keep; -1 is all")
+	cmd.Flags().BoolVar(&o.NoCheckpoints, "no-checkpoints", false, "leave out the checkpoints")
+	return cmd
+}
+
+func (a *app) oakCompact(ctx context.Context, address, out string, o oak.CompactOptions) error {
+	outStore, outName, err := a.locateOut(ctx, out)
+	if err != nil {
+		return err
+	}
+	m := &holdall.Meter{}
+	o.Progress = func(nodes int64) { m.Add(nodes, 0) }
+	var c oak.Compaction
+	err = a.withOak(ctx, address, false, func(s *oak.Store) error {
+		defer a.showProgress(m, "compacted")()
+		write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
+			c, err = s.Compact(ctx, to, name, o)
+			return err
+		}
+		err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(c)
+		return nil
+	}
+	a.notes(c.Notes)
+	fmt.Fprintf(a.out, "%s: %s of %s; %s before, %s now\n", out, count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After))
+	return nil
+}
+
+func (a *app) oakSizesCommand() *cobra.Command {
+	var o oak.SizesOptions
+	cmd := &cobra.Command{
+		Use:   "sizes STORE [PATH]",
+		Short: "Say where the bytes of a tree are",
+		Long: `Adds up what nodes take, and shows the largest children of PATH, to a depth,
+with their own: bytes of records (nodes, names, texts), of binaries in the
+store, and of binaries in a data store. What nodes share counts once, where it
+is met first.`,
+		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
+		Args:    args(1, 2, "a store and the path of a node"),
+		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			sum, err := t.Sizes(ctx, argOr(args, 1, "/"), o)
+			if err != nil {
+				return err
+			}
+			a.tell(sum, func() {
+				fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  path\n", "records", "binaries", "external", "nodes")
+				a.printSizes(sum, 0)
+			})
+			if sum.Lost > 0 {
+				a.out.Flush()
+				a.warn("%d places cannot be read, and are not in the sums", sum.Lost)
+				return errNo
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children")
+	cmd.Flags().IntVar(&o.Top, "top", 20, "how many children of a node")
+	return cmd
+}
+
+func (a *app) printSizes(n *oak.SizeNode, level int) {
+	indent := strings.Repeat("  ", level)
+	fmt.Fprintf(a.out, "%10s  %10s  %10s  %9d  %s%s\n", a.humanSize(n.Records), a.humanSize(n.Binaries), a.humanSize(n.External), n.Nodes, indent, printable(n.Path))
+	for _, c := range n.Children {
+		a.printSizes(c, level+1)
+	}
+	if n.Others > 0 {
+		fmt.Fprintf(a.out, "%47s  %sand %d smaller ones\n", "", indent+"  ", n.Others)
+	}
+}
+
+func (a *app) oakBlobsCommand() *cobra.Command {
+	var missing, unused bool
+	cmd := &cobra.Command{
+		Use:   "blobs STORE",
+		Short: "List binaries that are in a data store",
+		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by
+id: length, how many values use it, and the path of the first. What trees share
+counts once. With --datastore it is asked for each: what it does not have makes
+the exit code 1; --missing lists only that, --unused what it has and none of
+these uses; older revisions may.`,
+		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
+		Args:    args(1, 1, "a store"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			datastore := a.params["datastore"]
+			if (missing || unused) && datastore == "" {
+				return usage("--missing, --unused: expected --datastore")
+			}
+			o := oak.BlobOptions{Scratch: pack.NewScratch, Unused: unused}
+			if datastore != "" {
+				var err error
+				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], datastore)); err != nil {
+					return err
+				}
+			}
+			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
+				absent, lost := false, int64(0)
+				err := each(t.Blobs(ctx, o, &lost), func(b oak.Blob) error {
+					used := b.Uses > 0
+					absent = absent || used && b.Problem != ""
+					if !missing && !unused || missing && used && b.Problem != "" || unused && !used {
+						a.tell(b, func() { a.printBlob(b) })
+					}
+					return nil
+				})
+				if err == nil && lost > 0 {
+					a.out.Flush()
+					a.warn("%d places of the tree cannot be read: what they use is not known", lost)
+				}
+				return cmp.Or(err, answer(absent || lost > 0))
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&missing, "missing", false, "only what the data store does not have")
+	cmd.Flags().BoolVar(&unused, "unused", false, "what the data store has and nothing uses")
+	return cmd
+}
+
+func (a *app) printBlob(b oak.Blob) {
+	name := b.ID
+	if b.Uses == 0 {
+		name = b.Object
+	}
+	fmt.Fprintf(a.out, "%s  %s  %d%s%s\n", printable(name), a.humanSize(b.Length), b.Uses, ifAny("  %s", b.Path), ifAny(" (%s)", b.Problem))
+}
+
+// besides is an address as the view tree takes that of a data store: a path is from
+// the folder that the store lies in.
+func besides(own, address string) string {
+	if store.Scheme(address) != "" || filepath.IsAbs(address) {
+		return address
+	}
+	if store.Scheme(own) == "" {
+		return filepath.Join(filepath.Dir(filepath.Clean(own)), address)
+	}
+	own = strings.TrimRight(own, "/")
+	return own[:strings.LastIndexByte(own, '/')+1] + filepath.ToSlash(address)
+}
+
+func (a *app) oakRefsCommand() *cobra.Command {
+	var nodes int
+	cmd := &cobra.Command{
+		Use:   "refs STORE UUID",
+		Short: "Say what keeps a segment alive",
+		Long: `Lists the segments that refer to one, with their tars, and a shortest way to it
+from the segment of the newest revision, or of --revision. --paths N looks
+through the tree for N nodes whose records lie in it; records of lists and maps
+are not looked at.`,
+		Example: "  holdall oak refs --paths 10 segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
+		Args:    args(2, 2, "a store and the id of a segment"),
+		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			x, err := t.Referrers(ctx, args[1], nodes)
+			if err != nil {
+				return err
+			}
+			a.tell(x, func() { a.printReferrers(x, nodes > 0) })
+			return a.lostNodes(x.Lost)
+		}),
+	}
+	cmd.Flags().IntVar(&nodes, "paths", 0, "how many nodes that need it to look for")
+	return cmd
+}
+
+func (a *app) printReferrers(x oak.Referrers, nodes bool) {
+	fmt.Fprintf(a.out, "%s  %s\n\nreferred to by %d segments\n", x.Segment, cmp.Or(x.Tar, notThere), len(x.Direct)+x.More)
+	for _, d := range x.Direct {
+		fmt.Fprintf(a.out, "  %s  %s\n", d.Segment, d.Tar)
+	}
+	if x.More > 0 {
+		fmt.Fprintf(a.out, "  and %d others\n", x.More)
+	}
+	if len(x.Path) == 0 {
+		fmt.Fprintf(a.out, "\nrevision %s does not lead to it\n", x.Head)
+	} else {
+		fmt.Fprintf(a.out, "\nfrom revision %s\n", x.Head)
+	}
+	for _, p := range x.Path {
+		fmt.Fprintf(a.out, "  %s  %s\n", p.Segment, p.Tar)
+	}
+	if nodes {
+		fmt.Fprintf(a.out, "\nnodes\n")
+	}
+	for _, n := range x.Nodes {
+		fmt.Fprintf(a.out, "  %s (%s)\n", printable(n.Path), printable(n.What))
+	}
+}

@@ -1,0 +1,100 @@
+// Package columns keeps lists of millions in few pieces of memory.
+package columns
+
+import "unsafe"
+
+// Strings keeps many short strings in few pieces of memory, for the names of a
+// table: a million of them must not be a million objects.
+type Strings struct {
+	pieces [][]byte
+	room   int
+}
+
+const (
+	firstPiece = 4 << 10
+	mostPiece  = 1 << 20
+)
+
+// Add copies b, and returns where it is.
+func (s *Strings) Add(b []byte) (at uint64) {
+	last := len(s.pieces) - 1
+	if last < 0 || cap(s.pieces[last])-len(s.pieces[last]) < len(b) {
+		s.room = min(max(2*s.room, firstPiece), mostPiece)
+		s.pieces = append(s.pieces, make([]byte, 0, max(s.room, len(b))))
+		last++
+	}
+	at = uint64(last)<<32 | uint64(len(s.pieces[last]))
+	s.pieces[last] = append(s.pieces[last], b...)
+	return at
+}
+
+// At returns the string of n bytes at a place, without copying it: what was added
+// is never moved or changed.
+func (s *Strings) At(at uint64, n int) string {
+	if n == 0 {
+		return ""
+	}
+	return unsafe.String(&s.pieces[at>>32][uint32(at)], n)
+}
+
+// Rows is a list that grows without being copied: beside what a million rows take
+// there is never as much again.
+type Rows[T any] struct {
+	pages [][]T
+	n     int
+}
+
+const pageRows = 1 << 10
+
+// Add appends a row.
+func (r *Rows[T]) Add(v T) {
+	if r.n%pageRows == 0 {
+		room := pageRows
+		if r.n == 0 {
+			room = 0 // most lists are short: the first page grows
+		}
+		r.pages = append(r.pages, make([]T, 0, room))
+	}
+	page := &r.pages[r.n/pageRows]
+	*page = append(*page, v)
+	r.n++
+}
+
+// Len returns how many rows there are.
+func (r *Rows[T]) Len() int { return r.n }
+
+// At returns a row.
+func (r *Rows[T]) At(i int) *T { return &r.pages[i/pageRows][i%pageRows] }
+
+// Words are strings of which there are few, each kept once: owners, groups.
+type Words struct {
+	list []string
+	ids  map[string]uint32
+	last [2]uint32 // mostly there are two
+}
+
+// ID returns which word it is. Words are counted from 0 on.
+func (w *Words) ID(word []byte) uint32 {
+	for _, i := range w.last {
+		if int(i) < len(w.list) && w.list[i] == string(word) {
+			return i
+		}
+	}
+	i, ok := w.ids[string(word)]
+	if !ok {
+		if w.ids == nil {
+			w.ids = map[string]uint32{}
+		}
+		i = uint32(len(w.list))
+		s := string(word)
+		w.list, w.ids[s] = append(w.list, s), i
+	}
+	w.last[0], w.last[1] = i, w.last[0]
+	return i
+}
+
+// At returns a word.
+func (w *Words) At(id uint32) string { return w.list[id] }
+
+// Len returns how many words there are.
+func (w *Words) Len() int { return len(w.list) }

@@ -1,0 +1,226 @@
+package formatkit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// CopyContent hands e's content on to write, block by block, and to sum unless
+// that is nil. It is an error of r, or a *SizeError, if the content is not as
+// long as e says. Buf is where r is read into; content that hands on blocks of
+// its own needs none.
+func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
+	s := contentSink{ctx: ctx, e: e, sum: sum, write: write}
+	if wt, ok := r.(io.WriterTo); ok && sum == nil {
+		if _, err := wt.WriteTo(&s); err != nil {
+			return err
+		}
+		return s.end()
+	}
+	for {
+		k, err := r.Read(buf)
+		if k > 0 {
+			if _, werr := s.Write(buf[:k]); werr != nil {
+				return werr
+			}
+		}
+		if err == io.EOF {
+			return s.end()
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
+// if it is of that name, the one that r knows, "" if it is of another, or what h makes.
+func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
+	itself, knows := r.(Digester)
+	given := e.Digest.Algo == algo
+	var sum hash.Hash
+	if !knows && !given {
+		h.Reset()
+		sum = h
+	}
+	if err := CopyContent(ctx, e, r, buf, sum, write); err != nil {
+		return "", err
+	}
+	switch {
+	case given:
+		return e.Digest.Sum, nil
+	case !knows:
+		return string(h.Sum(nil)), nil
+	}
+	d, ok := itself.ContentDigest()
+	if !ok || d.Algo != algo {
+		return "", nil
+	}
+	return d.Sum, nil
+}
+
+// contentSink takes an entry's content from sources that hand on blocks.
+type contentSink struct {
+	ctx   context.Context
+	e     format.Entry
+	n     int64
+	sum   hash.Hash
+	write func([]byte) error
+}
+
+func (s *contentSink) Write(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	if s.n += int64(len(p)); s.n > s.e.Size {
+		return 0, &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+	}
+	if s.sum != nil {
+		s.sum.Write(p)
+	}
+	return len(p), s.write(p)
+}
+
+func (s *contentSink) end() error {
+	if s.n != s.e.Size {
+		return &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+	}
+	return nil
+}
+
+// Spool writes something to a scratch, from which it is then read.
+func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
+	s, err := open()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	c := Counted{W: s}
+	if err = write(&c); err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		s.Close()
+		return nil, 0, nil, err
+	}
+	return io.LimitReader(s, c.N), c.N, func() { s.Close() }, nil
+}
+
+// Counted counts what it hands on.
+type Counted struct {
+	W io.Writer
+	N int64
+}
+
+func (c *Counted) Write(p []byte) (int, error) {
+	n, err := c.W.Write(p)
+	c.N += int64(n)
+	return n, err
+}
+
+// Names are those of entries that a Writer has, whose archive may have each once.
+type Names map[string]format.Kind
+
+// Check says why no entry of a name can be added: it is not safe, it is there, or what
+// it is in is no directory.
+func (n Names) Check(name string) error {
+	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return NoPlace(name, "%s", format.NameAdvice(class))
+	}
+	if _, again := n[name]; again {
+		return NoPlace(name, "it is there already")
+	}
+	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
+		if k, ok := n[name[:i]]; ok && k != format.Dir {
+			return NoPlace(name, "%q is no directory", format.Escape(name[:i]))
+		}
+	}
+	return nil
+}
+
+// A NameError is about an entry that an archive has no place for.
+type NameError struct{ Name, Why string }
+
+// NoPlace returns a NameError.
+func NoPlace(name, why string, args ...any) *NameError {
+	return &NameError{name, fmt.Sprintf(why, args...)}
+}
+
+func (e *NameError) Error() string     { return format.Escape(e.Name) + ": " + e.Why }
+func (e *NameError) EntryName() string { return e.Name }
+
+// A Spill holds bytes that are appended, to be read from the first to the last: many of
+// them in a scratch.
+type Spill struct {
+	Scratch func() (format.Scratch, error) // nil: all of them in memory
+	Most    int                            // bytes in memory; 0 is 4 MiB
+	N       int64                          // bytes
+
+	held []byte
+	file format.Scratch
+}
+
+// Add appends bytes.
+func (s *Spill) Add(p []byte) (err error) {
+	s.N += int64(len(p))
+	s.held = append(s.held, p...)
+	if len(s.held) < cmp.Or(s.Most, 4<<20) || s.Scratch == nil {
+		return nil
+	}
+	if s.file == nil {
+		if s.file, err = s.Scratch(); err != nil {
+			return err
+		}
+	}
+	_, err = s.file.Write(s.held)
+	s.held = s.held[:0]
+	return err
+}
+
+// Each passes all bytes to write, in blocks.
+func (s *Spill) Each(write func([]byte) error) error {
+	if s.file != nil {
+		if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		n := s.N - int64(len(s.held))
+		if err := CopyContent(context.Background(), format.Entry{Size: n}, io.LimitReader(s.file, n), make([]byte, 128<<10), nil, write); err != nil {
+			return err
+		}
+	}
+	return write(s.held)
+}
+
+// Close gives up the scratch.
+func (s *Spill) Close() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	s.file, s.held = nil, nil
+	return err
+}
+
+// A Digester is content that knows its own digest once it has been read to its
+// end, so that whoever writes it need not compute it.
+type Digester interface {
+	io.Reader
+	ContentDigest() (format.Digest, bool)
+}
+
+// Unescaped is what a letter means behind the backslash in a string of JSON, if it is
+// one that means a single byte.
+func Unescaped(c byte) (byte, bool) {
+	i := strings.IndexByte(`"\/bfnrt`, c)
+	if i < 0 {
+		return 0, false
+	}
+	return "\"\\/\b\f\n\r\t"[i], true
+}

@@ -1,0 +1,49 @@
+package formatkit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdall/holdall/format"
+)
+
+// Reported reports what err says is wrong with an archive. Any other error comes
+// back.
+func Reported(err error, report func(format.Problem)) error {
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		report(c.Problem)
+		return nil
+	}
+	return err
+}
+
+// Classes are a format's words for what can be wrong, each with the general one.
+type Classes struct {
+	Format string
+	Codes  map[string]format.Code
+}
+
+// Fault returns a CorruptError about something of one of the classes.
+func (c Classes) Fault(class, volume string, off int64, msg string, args ...any) *format.CorruptError {
+	code, ok := c.Codes[class]
+	if !ok {
+		panic(c.Format + ": no code for " + class)
+	}
+	return &format.CorruptError{Format: c.Format, Problem: format.Problem{
+		Code: code, Class: class, Severity: format.Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
+	}}
+}
+
+// MostSaid is how many sentences of a kind are in a Plan.
+const MostSaid = 20
+
+// Say adds a sentence to the notes or losses of a Plan. Of too many only the first are
+// there.
+func Say(to *[]string, msg string, args ...any) {
+	switch n := len(*to); {
+	case n < MostSaid:
+		*to = append(*to, fmt.Sprintf(msg, args...))
+	case n == MostSaid:
+		*to = append(*to, "and more")
+	}
+}

@@ -1,0 +1,229 @@
+package oak
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// A Blob is content that is in a data store.
+type Blob struct {
+	ID     string `json:"id"`     // empty if nothing uses it
+	Length int64  `json:"length"` // -1 if the id does not say
+	Uses   int64  `json:"uses"`   // by values of nodes; what trees share counts once
+	Path   string `json:"path"`   // of the first property that has it
+	Object string `json:"object,omitempty"`
+	// Problem says why the data store cannot give it: empty if it can, or was not
+	// asked.
+	Problem string `json:"problem,omitempty"`
+}
+
+// BlobOptions are the wishes for a list of blobs.
+type BlobOptions struct {
+	// Scratch opens temporary room for ids that do not fit in memory.
+	Scratch func() (format.Scratch, error)
+	// Datastore has the blobs, below Dir; nil asks none.
+	Datastore store.Store
+	Dir       string
+	// Unused adds what the data store has and nothing uses.
+	Unused bool
+}
+
+// Blobs yields all blobs that the tree uses, and the checkpoints of its revision
+// unless it is of one itself, by id. Lost is how many nodes damage hid.
+func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
+		defer rows.Close()
+		c := &blobCollector{t: t.t, rows: rows}
+		w := &walker{t: t.t, visit: c.node}
+		if err := w.all(ctx); err != nil {
+			yield(Blob{}, err)
+			return
+		}
+		*lost = w.lost + c.lost
+		if o.Unused && *lost > 0 {
+			yield(Blob{}, fmt.Errorf("oak: %d places of the tree cannot be read: nobody knows what is unused", *lost))
+			return
+		}
+		l := &blobList{ctx: ctx, o: o, yield: yield}
+		stop := func() {}
+		if o.Unused && o.Datastore != nil {
+			l.stored, stop = iter.Pull2(store.List(ctx, o.Datastore, l.dir()+"/"))
+		}
+		defer stop()
+		for b, err := range blobsOf(rows) {
+			if err != nil {
+				yield(Blob{}, err)
+				return
+			}
+			if !l.used(b) {
+				return
+			}
+		}
+		l.unusedBefore("")
+	}
+}
+
+// blobCollector makes rows of the external values of nodes: id, number, path.
+type blobCollector struct {
+	t    *treeReader
+	rows *sorter.Sorter
+	n    uint64
+	lost int64
+}
+
+func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error {
+	some := false
+	for _, p := range n.Template().Properties {
+		some = some || p.Type == segment.Binary
+	}
+	if !some {
+		return nil
+	}
+	for p, err := range n.Properties(ctx) {
+		if err == nil && p.Type != segment.Binary {
+			continue
+		}
+		if err != nil {
+			if c.t.unlessDamage(err) != nil {
+				return err
+			}
+			c.lost++
+			continue
+		}
+		for v, err := range p.Values(ctx) {
+			if err == nil && v.External() {
+				err = c.value(ctx, shownPath(s.under(writeTreeName(p.Name, s.depth == 0))), v)
+			}
+			if c.t.unlessDamage(err) != nil {
+				return err
+			}
+			if err != nil {
+				c.lost++
+			}
+		}
+	}
+	return nil
+}
+
+func (c *blobCollector) value(ctx context.Context, at string, v segment.Value) error {
+	id, err := v.BlobID(ctx, mostBlobID)
+	if err != nil {
+		return err
+	}
+	// The number keeps rows apart, and in the order of the tree.
+	c.n++
+	return c.rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), c.n), []byte(at))
+}
+
+// blobsOf makes one blob of the rows of each id.
+func blobsOf(rows *sorter.Sorter) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		var b Blob
+		for row, err := range rows.Sorted() {
+			if err != nil {
+				yield(b, err)
+				return
+			}
+			id := string(row.Key[:len(row.Key)-9])
+			if b.Uses > 0 && id == b.ID {
+				b.Uses++
+				continue
+			}
+			if b.Uses > 0 && !yield(b, nil) {
+				return
+			}
+			b = Blob{ID: id, Length: -1, Uses: 1, Path: string(row.Value)}
+		}
+		if b.Uses > 0 {
+			yield(b, nil)
+		}
+	}
+}
+
+// A blobList compares blobs, in the order of their ids, with a data store.
+type blobList struct {
+	ctx    context.Context
+	o      BlobOptions
+	yield  func(Blob, error) bool
+	stored func() (store.Info, error, bool) // nil if what is unused does not matter
+	next   Blob                             // that was listed and not yet compared
+}
+
+func (l *blobList) dir() string { return strings.TrimSuffix(l.o.Dir, "/") }
+
+// used tells of a blob that is used, and of those before it that are not.
+func (l *blobList) used(b Blob) bool {
+	size, object, what := blobPlace(b.ID)
+	if b.Problem = what; object != "" {
+		b.Length, b.Object = size, object
+		if !l.unusedBefore(object) {
+			return false
+		}
+	}
+	if object != "" && l.o.Datastore != nil {
+		found, err := sizeOf(l.ctx, l.o.Datastore, path.Join(l.dir(), object))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			b.Problem = "the data store does not have it"
+		case err != nil:
+			l.yield(Blob{}, err)
+			return false
+		case found != size:
+			b.Problem = fmt.Sprintf("expected %d bytes, found %d", size, found)
+		}
+	}
+	return l.yield(b, nil)
+}
+
+// unusedBefore tells of what the data store has before an object, or to its end, and
+// passes that object.
+func (l *blobList) unusedBefore(object string) bool {
+	for l.stored != nil {
+		if l.next.Object == "" {
+			if more, ok := l.advance(); !more {
+				return ok
+			}
+		}
+		switch at := l.next.Object; {
+		case object != "" && at > object:
+			return true
+		case at != object && !l.yield(l.next, nil):
+			return false
+		}
+		l.next = Blob{}
+	}
+	return true
+}
+
+// advance goes to the next blob that the data store has. Other files, as of uploads
+// that are under way, are none.
+func (l *blobList) advance() (more, ok bool) {
+	for {
+		info, err, there := l.stored()
+		if !there {
+			l.stored = nil
+			return false, true
+		}
+		if err != nil {
+			l.yield(Blob{}, err)
+			return false, false
+		}
+		name := strings.TrimPrefix(info.Name, l.dir()+"/")
+		if _, place, _ := blobPlace(path.Base(name) + "#0"); place == name {
+			l.next = Blob{Length: info.Size, Object: name, Problem: "nothing uses it"}
+			return true, true
+		}
+	}
+}

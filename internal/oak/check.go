@@ -1,0 +1,531 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/proof"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// AllCheckpoints in the place of a checkpoint's name stands for all of them.
+const AllCheckpoints = "all"
+
+// CheckOptions are wishes for a check.
+type CheckOptions struct {
+	// Head and Checkpoints are what is checked; if there is neither, all is.
+	Head        bool
+	Checkpoints []string // names, or AllCheckpoints
+	Paths       []string // of nodes, as the tree shows them; none is the root
+	Binaries    bool     // read the content of binaries, too, but for external ones
+	// Last is how many revisions are looked at; 0 is as many as it takes to find a
+	// good one.
+	Last int
+	// Workers is how many goroutines read; 0 is one for each core.
+	Workers int
+	// Notify, if it is not nil, is told each revision before it is looked at.
+	Notify func(revision string)
+}
+
+// What became of a path in a revision.
+const (
+	PathWhole    = "whole"
+	PathDamaged  = "damaged"
+	PathNotThere = "not-there"
+)
+
+// A CheckResult is which revisions of a store can be read whole.
+type CheckResult struct {
+	// Whole says that the newest line of the journal leads to a revision in which
+	// nothing is lost of what was asked for.
+	Whole bool `json:"whole"`
+	// Good is the newest revision of which that is true, and which has some of it.
+	Good      *JournalLine      `json:"good"`
+	Newest    *JournalLine      `json:"newest"`
+	Revisions []CheckedRevision `json:"revisions"` // newest first, the first 1,000
+	Looked    int               `json:"looked"`    // how many there are of these
+	Trees     []CheckedTree     `json:"trees"`
+	// Losses are those of the newest revision that can be opened.
+	LossesOf string `json:"losses_of,omitempty"`
+	Losses   []Loss `json:"losses"` // the first 10,000
+	Lost     int64  `json:"lost"`   // how many there are of these
+	Nodes    int64  `json:"nodes"`  // that were read, each once for all revisions
+
+	end int64 // of the good line and those before it, in the journal
+}
+
+// A JournalLine is a line of the journal.
+type JournalLine struct {
+	Revision string     `json:"revision"` // or the line, if it cannot be read
+	Time     *time.Time `json:"time,omitempty"`
+	Newer    int        `json:"newer"` // lines after it
+}
+
+// A CheckedRevision is a line of the journal and what became of it.
+type CheckedRevision struct {
+	JournalLine
+	Whole   bool   `json:"whole"`
+	Problem string `json:"problem,omitempty"` // why it leads nowhere
+}
+
+// A CheckedTree is a path in the head or in a checkpoint.
+type CheckedTree struct {
+	Checkpoint string       `json:"checkpoint,omitempty"` // none is the head
+	Path       string       `json:"path"`
+	State      string       `json:"state"` // in the newest revision that can be opened
+	Good       *JournalLine `json:"good"`  // the newest in which it is whole
+
+	names []string
+}
+
+// A Loss is a damaged place and what is lost by it.
+type Loss struct {
+	Checkpoint string `json:"checkpoint,omitempty"` // none is the head
+	Path       string `json:"path"`
+	Property   string `json:"property,omitempty"`
+	Children   bool   `json:"children,omitempty"` // of the node, whatever their names are
+	Tar        string `json:"tar,omitempty"`      // none if it is not there
+	Segment    string `json:"segment"`
+	Record     int32  `json:"record"` // -1 if it is not of one
+	Problem    string `json:"problem"`
+	Others     int    `json:"others"` // other nodes and properties that lead to the place
+}
+
+// mostRevisions is how many are listed.
+const mostRevisions = 1000
+
+// Check finds the newest revision of the journal that can be read whole, and says what
+// is lost of the newest one. It changes nothing.
+func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
+	if s.r.single {
+		return CheckResult{}, fmt.Errorf("oak: %s: a tar by itself has no journal to check: %w", s.r.name, errors.ErrUnsupported)
+	}
+	c := checker{trees: s.trees(o.Binaries, o.Workers), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
+	if err := c.begin(ctx); err != nil {
+		return CheckResult{}, err
+	}
+	err := s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (more bool, err error) {
+		line := lineOf(e, bad, c.res.Looked)
+		if c.res.Newest == nil {
+			c.res.Newest = &line
+		}
+		if o.Notify != nil {
+			o.Notify(line.Revision)
+		}
+		r := CheckedRevision{JournalLine: line}
+		off := e.Offset
+		if bad != nil {
+			r.Problem, off = bad.What, bad.Offset
+		} else if err := c.revision(ctx, e, &r); err != nil {
+			return false, err
+		}
+		c.newer = off
+		if c.res.Looked++; len(c.res.Revisions) < mostRevisions {
+			c.res.Revisions = append(c.res.Revisions, r)
+		}
+		return !c.done(), nil
+	})
+	c.res.Whole = len(c.res.Revisions) > 0 && c.res.Revisions[0].Whole
+	return c.res, err
+}
+
+// eachLine goes through the journal, the newest line first, until look has seen enough.
+func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
+	if s.r.list.Journal == nil {
+		return &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal: 'holdall oak recover-journal' makes one"}
+	}
+	for e, err := range s.r.journal(ctx) {
+		bad, isBad := err.(*repo.Error)
+		if err != nil && !isBad {
+			return err
+		}
+		if more, err := look(e, bad); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func lineOf(e repo.Entry, bad *repo.Error, newer int) JournalLine {
+	if bad != nil {
+		return JournalLine{Revision: bad.Text, Newer: newer}
+	}
+	l := JournalLine{Revision: e.Revision.String(), Newer: newer}
+	if e.Millis >= 0 {
+		at := time.UnixMilli(e.Millis).UTC()
+		l.Time = &at
+	}
+	return l
+}
+
+// A checker looks at revisions.
+type checker struct {
+	trees
+	s     *Store
+	o     CheckOptions
+	all   bool // checkpoints
+	res   CheckResult
+	known bool  // the state of trees is
+	newer int64 // where the line after this one begins
+}
+
+// begin finds out which trees there are to check.
+func (c *checker) begin(ctx context.Context) error {
+	var paths [][]string
+	for _, p := range c.o.Paths {
+		names, err := nodeNames(p)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(paths, func(other []string) bool { return slices.Equal(other, names) }) {
+			paths = append(paths, names)
+		}
+	}
+	if len(paths) == 0 {
+		paths = [][]string{nil}
+	}
+	add := func(checkpoint string) {
+		for _, names := range paths {
+			c.res.Trees = append(c.res.Trees, CheckedTree{Checkpoint: checkpoint, Path: joinNames(names), State: PathDamaged, names: names})
+		}
+	}
+	c.all = slices.Contains(c.o.Checkpoints, AllCheckpoints)
+	if !c.o.Head && len(c.o.Checkpoints) == 0 {
+		c.o.Head, c.all = true, true
+	}
+	if c.o.Head {
+		add("")
+	}
+	if !c.all {
+		for _, name := range c.o.Checkpoints {
+			add(name)
+		}
+		return nil
+	}
+	return c.s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (bool, error) {
+		if bad != nil {
+			return true, nil
+		}
+		names, lost, err := c.checkpoints(ctx, recordOf(e.Revision))
+		if err != nil || lost != nil && len(names) == 0 {
+			return err == nil, err
+		}
+		for _, name := range names {
+			add(name)
+		}
+		return false, nil
+	})
+}
+
+// nodeNames are the names on the way to a node, of a path as the tree shows it.
+func nodeNames(p string) (names []string, err error) {
+	for elem := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+		if elem == "" || elem == "." {
+			continue
+		}
+		n, ok := readTreeName(elem, len(names) == 0)
+		if !ok || n.property || n.lost > 0 {
+			return nil, fmt.Errorf("oak: path %.200q: expected the path of a node, as the tree shows it: %w", p, fs.ErrInvalid)
+		}
+		names = append(names, n.name)
+	}
+	return names, nil
+}
+
+func joinNames(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		b.WriteString("/" + writeTreeName(name, i == 0))
+	}
+	return cmp.Or(b.String(), "/")
+}
+
+func recordOf(r repo.Revision) segment.RecordID {
+	return segment.RecordID{Segment: r.Segment, Number: r.Record}
+}
+
+// revision looks at a revision.
+func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision) error {
+	super := recordOf(e.Revision)
+	if _, err := c.records.Node(ctx, super); err != nil {
+		lost := damaged(err)
+		if lost == nil {
+			return err
+		}
+		if r.Problem = lost.What; lost.Segment != super.Segment {
+			r.Problem = lost.Error()
+		}
+		return nil
+	}
+	first := !c.known
+	c.known = true
+	if first {
+		c.res.LossesOf = r.Revision
+	}
+	r.Whole = true
+	found := false
+	if c.all {
+		if _, lost, err := c.checkpoints(ctx, super); err != nil {
+			return err
+		} else if lost != nil {
+			r.Whole = false
+			if first {
+				c.loss("", proof.Loss{Path: "/" + checkpointsName, Children: true, Err: lost})
+			}
+		}
+	}
+	for i := range c.res.Trees {
+		t := &c.res.Trees[i]
+		// Who asks for so many revisions wants to know all of each.
+		if c.o.Last == 0 && t.Good != nil && c.res.Good != nil {
+			continue
+		}
+		state, err := c.tree(ctx, super, t, first)
+		if err != nil {
+			return err
+		}
+		if first {
+			t.State = state
+		}
+		switch state {
+		case PathWhole:
+			found = true
+			if t.Good == nil {
+				t.Good = &r.JournalLine
+			}
+		case PathDamaged:
+			r.Whole = false
+		}
+	}
+	if r.Whole && found && c.res.Good == nil {
+		c.res.Good, c.res.end = &r.JournalLine, c.newer
+	}
+	return nil
+}
+
+// tree looks at one path of a revision.
+func (c *checker) tree(ctx context.Context, super segment.RecordID, t *CheckedTree, report bool) (string, error) {
+	var tell func(proof.Loss)
+	if report {
+		tell = func(l proof.Loss) { c.loss(t.Checkpoint, l) }
+	}
+	before := len(c.res.Losses)
+	state, res, err := c.prove(ctx, super, t.Checkpoint, t.names, tell)
+	c.res.Nodes += res.Nodes
+	c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
+	return state, err
+}
+
+// mostLosses is how many are listed.
+const mostLosses = 10_000
+
+func (c *checker) loss(checkpoint string, l proof.Loss) {
+	if len(c.res.Losses) == mostLosses {
+		return
+	}
+	c.res.Lost++
+	c.res.Losses = append(c.res.Losses, c.s.loss(checkpoint, l))
+}
+
+func (s *Store) loss(checkpoint string, l proof.Loss) Loss {
+	out := Loss{Checkpoint: checkpoint, Path: l.Path, Property: l.Property, Children: l.Children,
+		Segment: l.Err.Segment.String(), Record: l.Err.Record, Problem: l.Err.What, Others: l.Others}
+	if t, _, ok := s.r.locate(l.Err.Segment); ok {
+		out.Tar = t.Name
+	}
+	return out
+}
+
+func (c *checker) done() bool {
+	if c.o.Last > 0 {
+		return c.res.Looked >= c.o.Last
+	}
+	return c.res.Good != nil && !slices.ContainsFunc(c.res.Trees, func(t CheckedTree) bool { return t.Good == nil })
+}
+
+// Missing are the trees that were asked for and are in no revision that was looked at.
+func (r *CheckResult) Missing() (trees []CheckedTree) {
+	for _, t := range r.Trees {
+		if t.State == PathNotThere && t.Good == nil {
+			trees = append(trees, t)
+		}
+	}
+	return trees
+}
+
+// damaged is what err says about damage of a segment, nil if it is of something else.
+func damaged(err error) *segment.Error {
+	e, _ := errors.AsType[*segment.Error](err)
+	return e
+}
+
+// trees finds its way in super roots, and proves what is below them.
+type trees struct {
+	records *segment.Reader
+	prover  *proof.Prover
+}
+
+func (s *Store) trees(binaries bool, workers int) trees {
+	records, bulk := segment.NewReader(provable{s.source}), bulkReader{r: s.r}
+	return trees{records, proof.New(records, proof.Options{
+		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: bulk.read, Name: writeTreeName,
+	})}
+}
+
+// down goes from a node to a child, and to a child of that. It is damage if it cannot
+// be known whether there is one.
+func (t trees) down(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, lost *segment.Error, err error) {
+	for _, name := range names {
+		n, err := t.records.Node(ctx, id)
+		if err == nil {
+			id, ok, err = n.Child(ctx, name)
+		}
+		if err != nil {
+			if lost = damaged(err); lost != nil {
+				err = nil
+			}
+			return id, false, lost, err
+		}
+		if !ok {
+			return id, false, nil, nil
+		}
+	}
+	return id, true, nil, nil
+}
+
+// prove proves the tree at a path below the root, or below that of a checkpoint.
+func (t trees) prove(ctx context.Context, super segment.RecordID, checkpoint string, names []string, tell func(proof.Loss)) (state string, res proof.Result, err error) {
+	way := []string{rootName}
+	if checkpoint != "" {
+		way = []string{checkpointsName, checkpoint, rootName}
+	}
+	id, ok, lost, err := t.down(ctx, super, append(way, names...)...)
+	switch {
+	case err != nil:
+		return "", res, err
+	case lost == nil && !ok && len(names) == 0 && checkpoint == "":
+		lost = &segment.Error{Class: segment.Missing, Segment: super.Segment, Record: super.Number, Off: -1, What: fmt.Sprintf("super root: expected a child %q, found none", rootName)}
+	case lost == nil && !ok:
+		return PathNotThere, res, nil
+	}
+	path := joinNames(names)
+	if lost != nil {
+		if tell != nil {
+			tell(proof.Loss{Path: path, Err: lost})
+		}
+		return PathDamaged, res, nil
+	}
+	res, err = t.prover.Tree(ctx, id, path, tell)
+	if err != nil || !res.Whole {
+		return PathDamaged, res, err
+	}
+	return PathWhole, res, nil
+}
+
+// whole reports whether the root and all checkpoints of a super root are whole.
+func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(checkpoint string, l proof.Loss)) (bool, error) {
+	names, lost, err := t.checkpoints(ctx, super)
+	if err != nil {
+		return false, err
+	}
+	whole := lost == nil
+	if !whole && tell != nil {
+		tell("", proof.Loss{Path: "/" + checkpointsName, Children: true, Err: lost})
+	}
+	for _, name := range append([]string{""}, names...) {
+		var say func(proof.Loss)
+		if tell != nil {
+			say = func(l proof.Loss) { tell(name, l) }
+		}
+		state, _, err := t.prove(ctx, super, name, nil, say)
+		if err != nil {
+			return false, err
+		}
+		if whole = whole && state != PathDamaged; !whole && tell == nil {
+			return false, nil
+		}
+	}
+	return whole, nil
+}
+
+// mostNames is how many checkpoints may be checked.
+const mostNames = 10_000
+
+// checkpoints are the names of the checkpoints of a super root, and what is lost of
+// them.
+func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names []string, lost *segment.Error, err error) {
+	id, ok, lost, err := t.down(ctx, super, checkpointsName)
+	if err != nil || lost != nil || !ok {
+		return nil, lost, err
+	}
+	n, err := t.records.Node(ctx, id)
+	if err != nil {
+		if lost = damaged(err); lost != nil {
+			err = nil
+		}
+		return nil, lost, err
+	}
+	for e, err := range n.Children(ctx) {
+		if err != nil {
+			if lost = damaged(err); lost == nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if names = append(names, e.Name); len(names) > mostNames {
+			return nil, nil, fmt.Errorf("oak: checkpoints: expected at most %d, found more", mostNames)
+		}
+	}
+	return names, lost, nil
+}
+
+// provable has the segments of a store. Whatever is wrong with one that is there is
+// damage of it.
+type provable struct{ *parsed }
+
+func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	g, err := p.parsed.Segment(ctx, id)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		return nil, &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
+	}
+	return g, err
+}
+
+// A bulkReader reads segments of bare bytes, and keeps none.
+type bulkReader struct {
+	r       *repository
+	buffers sync.Pool // of *[segment.MaxSize]byte
+}
+
+// read reads a segment, of several copies the first that can be read.
+func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
+	fault := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+	for _, t := range b.r.tars {
+		i, ok := t.find(id)
+		if !ok {
+			continue
+		}
+		e := t.at(i)
+		if !t.holds(e) || e.Len > segment.MaxSize {
+			fault.Class, fault.What = segment.Corrupt, fmt.Sprintf("size: expected at most %d bytes within %s, found %d", segment.MaxSize, t.Name, e.Len)
+			continue
+		}
+		buf, _ := b.buffers.Get().(*[segment.MaxSize]byte)
+		if buf == nil {
+			buf = new([segment.MaxSize]byte)
+		}
+		err := t.obj.ReadAt(ctx, buf[:e.Len], e.Pos)
+		b.buffers.Put(buf)
+		return err
+	}
+	return fault
+}

@@ -1,0 +1,196 @@
+package oak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/sweep"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// CleanupOptions are wishes for a cleanup.
+type CleanupOptions struct {
+	// Retain is how many generations are kept; 0 is 1, as Oak has it offline. A
+	// running Oak keeps 2.
+	Retain int
+	// Tail says that the last compaction was of the tail only.
+	Tail bool
+	// Now is the time that gc.log gets; zero is the present.
+	Now time.Time
+}
+
+// A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
+// carried out while the store is open.
+type Cleanup struct {
+	Tars   []TarCleanup `json:"tars"` // newest first
+	Before int64        `json:"before"`
+	After  int64        `json:"after"` // what is kept as it is has its garbage in it
+	Notes  []string     `json:"notes"`
+
+	s    *Store
+	plan *sweep.Plan
+	head repo.Head
+	now  time.Time
+}
+
+// A TarCleanup is what becomes of one tar.
+type TarCleanup struct {
+	Name         string `json:"name"`
+	Action       string `json:"action"` // keep, keep-garbage, keep-last-letter, keep-damaged, rewrite, drop
+	NewName      string `json:"new_name,omitempty"`
+	Segments     int    `json:"segments"`
+	Garbage      int    `json:"garbage"` // segments
+	Bytes        int64  `json:"bytes"`
+	GarbageBytes int64  `json:"garbage_bytes"`
+}
+
+// PlanCleanup finds what is garbage, as Oak's own cleanup of a store that is not open
+// decides. It writes nothing.
+func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
+	if s.r.single {
+		return nil, refuse("a cleanup needs the whole store: what one tar has may be needed by another")
+	}
+	c := &Cleanup{s: s, Notes: []string{}, now: o.Now}
+	if c.now.IsZero() {
+		c.now = time.Now()
+	}
+	taken := map[string]bool{}
+	for _, t := range s.r.list.Tars {
+		taken[t.Name] = true
+	}
+	var tars []sweep.Tar
+	for _, t := range s.r.tars {
+		if t.file == nil {
+			return nil, refuse("%s has no index: 'holdall repair' makes one", t.Name)
+		}
+		tars = append(tars, sweep.Tar{Name: t.Name, Number: t.Number, Letter: t.Letter, Object: t.obj, Tar: t.file})
+	}
+	var err error
+	if c.head, err = s.r.head(ctx); err != nil {
+		return nil, err
+	}
+	if c.head.Rewound > 0 {
+		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall verify' says why; a cleanup would go by an older one", c.head.Rewound)
+	}
+	_, e, _ := s.r.locate(c.head.Segment)
+	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Taken: func(name string) bool { return taken[name] },
+		Report: func(tar string, p tarfile.Problem) { c.Notes = append(c.Notes, tar+": "+p.What) }}
+	if o.Tail {
+		opt.Kind = sweep.Tail
+	}
+	if c.plan, err = sweep.Mark(ctx, tars, sweep.Head{Segment: c.head.Segment, Generation: e.Generation}, opt); err != nil {
+		return nil, s.r.storeFault(err)
+	}
+	for i := range c.plan.Tars {
+		t := &c.plan.Tars[i]
+		c.Tars = append(c.Tars, TarCleanup{Name: t.Name, Action: t.Action.String(), NewName: t.NewName, Segments: t.Entries, Garbage: t.Garbage, Bytes: t.Before, GarbageBytes: t.Before - t.After})
+		c.Before += t.Before
+		switch t.Action {
+		case sweep.Drop:
+		case sweep.Rewrite:
+			c.After += t.After
+		default:
+			c.After += t.Before
+		}
+	}
+	return c, nil
+}
+
+func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Errorf(msg, args...)} }
+
+// refused reports whether err says that a store is not one to be cleaned up, and not
+// that it could not be read.
+func refused(err error) bool {
+	var r *sweep.Refused
+	var noHead *repo.Error
+	var damaged *format.CorruptError
+	return errors.As(err, &r) || errors.As(err, &noHead) || errors.As(err, &damaged)
+}
+
+// Changes reports whether there is something to do.
+func (c *Cleanup) Changes() bool {
+	for i := range c.plan.Tars {
+		if a := c.plan.Tars[i].Action; a == sweep.Rewrite || a == sweep.Drop {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply carries out a cleanup: it writes tars anew, then gc.log, and then removes what
+// has been replaced. Whenever it is cut off the store can be opened: of two letters
+// the newer one counts. The store that it was planned with must be closed and opened
+// again.
+func (c *Cleanup) Apply(ctx context.Context) error {
+	r := c.s.r
+	prefix := r.list.Path("")
+	for i := range c.plan.Tars {
+		if c.plan.Tars[i].Action != sweep.Rewrite {
+			continue
+		}
+		if _, err := c.plan.Sweep(ctx, r.st, prefix, i, nil); err != nil {
+			return r.storeFault(err)
+		}
+	}
+	if err := c.log(ctx); err != nil {
+		return err
+	}
+	for i := range c.plan.Tars {
+		t := &c.plan.Tars[i]
+		if t.Action != sweep.Rewrite && t.Action != sweep.Drop {
+			continue
+		}
+		// Letters that did not count would count again without this one. Those of
+		// tars that stay may be damaged, and have what can be saved.
+		for _, l := range r.shadowed {
+			if l.Number != t.Number {
+				continue
+			}
+			if err := store.Remove(ctx, r.st, r.list.Path(l.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if err := store.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLog is the longest gc.log that is brought in line.
+const maxLog = 64 << 20
+
+// log brings gc.log in line with what is left.
+func (c *Cleanup) log(ctx context.Context) error {
+	r := c.s.r
+	var old []byte
+	if f := r.list.GCLog; f != nil {
+		if f.Size > maxLog {
+			return fmt.Errorf("%s has %d bytes, the most is %d", f.Name, f.Size, maxLog)
+		}
+		o, err := r.st.Open(ctx, r.list.Path(f.Name))
+		if err != nil {
+			return err
+		}
+		old = make([]byte, f.Size)
+		err = o.ReadAt(ctx, old, 0)
+		if err = errors.Join(err, o.Close()); err != nil {
+			return err
+		}
+	}
+	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: c.now.UnixMilli(), Root: c.head.Revision})
+	if gone > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
+	}
+	if bytes.Equal(log, old) {
+		return nil
+	}
+	return store.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
+}

@@ -1,0 +1,172 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/compact"
+	"github.com/holdall/holdall/internal/oak/internal/newstore"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// CompactOptions are the wishes for a compaction. The zero value is for use.
+type CompactOptions struct {
+	// History is how many revisions before the head are kept, too; -1 is all that
+	// are there.
+	History int
+	// NoCheckpoints leaves out the checkpoints.
+	NoCheckpoints bool
+	// Progress, if there is one, is told of nodes that have been written.
+	Progress func(nodes int64)
+}
+
+// A Compaction says what became of a store.
+type Compaction struct {
+	Head      string   `json:"head"` // the revision that was copied
+	NewHead   string   `json:"new_head"`
+	Revisions int      `json:"revisions"` // in the new journal
+	Nodes     int64    `json:"nodes"`
+	Before    int64    `json:"bytes_before"` // of tars
+	After     int64    `json:"bytes_after"`  // of files
+	Segments  int64    `json:"segments"`
+	Files     []string `json:"files"`
+	Notes     []string `json:"notes"`
+}
+
+// Compact writes what the newest revision holds, checkpoints included, as a new store
+// in the folder name of to. What is read is compared with its checksum: damage ends
+// it, for a new store would vouch for what is wrong. Let to be a [store.Stage].
+func (s *Store) Compact(ctx context.Context, to store.Store, name string, o CompactOptions) (c Compaction, err error) {
+	if s.r.single {
+		return c, fmt.Errorf("%s is one tar of a store, and the newest revision is known by the journal: %w", s.r.name, errors.ErrUnsupported)
+	}
+	head, err := s.r.head(ctx)
+	if err != nil {
+		return c, err
+	}
+	c = Compaction{Head: head.Revision.String(), Notes: []string{}}
+	if head.Rewound > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", head.Rewound))
+	}
+	for _, t := range s.r.tars {
+		c.Before += t.size
+	}
+	revisions := []repo.Entry{head.Entry}
+	if o.History != 0 {
+		if revisions, err = s.revisionsBefore(ctx, head.Entry, o.History); err != nil {
+			return c, err
+		}
+	}
+	w := newstore.New(to, name, newstore.Options{})
+	defer w.Abort()
+	job := &compaction{s: s, o: o, w: w, source: newSound(s.r), copied: make([][]uint64, len(s.r.tars))}
+	journal, err := job.run(ctx, revisions)
+	if err != nil {
+		return c, err
+	}
+	sum, err := w.Commit(ctx, journal...)
+	if err != nil {
+		return c, err
+	}
+	c.NewHead, c.Revisions, c.Nodes = journal[len(journal)-1].Revision.String(), len(journal), job.copier.Nodes()
+	c.After, c.Segments, c.Files = sum.Bytes, sum.Segments, sum.Files
+	return c, nil
+}
+
+// revisionsBefore are the last revisions up to the head that are there, oldest first.
+func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) (some []repo.Entry, err error) {
+	for e, err := range s.r.revisions(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if _, _, ok := s.r.locate(e.Segment); !ok || e.Offset > head.Offset {
+			continue
+		}
+		if some = append(some, e); len(some) == most+1 {
+			break
+		}
+	}
+	slices.Reverse(some)
+	return some, nil
+}
+
+// compaction is one at work.
+type compaction struct {
+	s      *Store
+	o      CompactOptions
+	source *parsed
+	w      *newstore.Writer
+	copier *compact.Copier
+	copied [][]uint64 // a bit for each segment of each tar
+	tell   func(segment.Finished) error
+}
+
+// run copies the revisions. Segments are written, and their checksums made, while the
+// next are being read.
+func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
+	segments := pipe.Told(func(tell func(segment.Finished) error) (err error) {
+		j.tell = tell
+		journal, err = j.copy(ctx, revisions)
+		return err
+	})
+	err = pipe.Ordered(ctx, segments, 1, func(context.Context, segment.Finished) {},
+		func(f segment.Finished) error { return j.w.Write(ctx, f) }, func(segment.Finished) {})
+	return journal, err
+}
+
+func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
+	b := segment.NewBuilder(segment.BuilderOptions{Millis: func() int64 { return time.Now().UnixMilli() }},
+		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
+	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
+	for _, e := range revisions {
+		id := segment.RecordID{Segment: e.Segment, Number: e.Record}
+		if j.o.NoCheckpoints {
+			id, err = j.copier.Without(ctx, id, checkpointsName)
+		} else {
+			id, err = j.copier.Node(ctx, id)
+		}
+		if err != nil {
+			return nil, j.lost(err)
+		}
+		journal = append(journal, repo.Entry{Revision: repo.Revision{Segment: id.Segment, Record: id.Number}, Millis: max(e.Millis, 0)})
+	}
+	return journal, b.Flush(ctx)
+}
+
+// bulk copies a bulk segment, if it has not been copied.
+func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
+	for i, t := range j.s.r.tars {
+		n, ok := t.find(id)
+		if !ok {
+			continue
+		}
+		if j.copied[i] == nil {
+			j.copied[i] = make([]uint64, t.len()/64+1)
+		}
+		if j.copied[i][n/64]>>(n%64)&1 == 1 {
+			return nil
+		}
+		j.copied[i][n/64] |= 1 << (n % 64)
+		break
+	}
+	b, err := j.source.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	return j.tell(segment.Finished{ID: id, Data: b.Bytes()})
+}
+
+// lost says what keeps a revision from being copied.
+func (j *compaction) lost(err error) error {
+	if at, ok := errors.AsType[*compact.Error](err); ok {
+		return j.s.r.corrupt(at.Err, cmp.Or(at.Path, "."))
+	}
+	return err
+}

@@ -1,0 +1,352 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/nodejson"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// A Tree is the tree of nodes of one revision of a Store, or of a checkpoint. Paths
+// are those of the view tree, with or without a slash before them.
+type Tree struct{ t *treeReader }
+
+// Tree chooses a tree as the view tree does: by the parameters revision, checkpoint
+// and super.
+func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error) {
+	if err := Format.CheckParams(format.ToOpen, param); err != nil {
+		return nil, err
+	}
+	t, err := newTree(ctx, s.r, s.source, s.records, format.OpenOptions{Param: param})
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{t}, nil
+}
+
+// Revision is that of the tree.
+func (t *Tree) Revision() string { return t.t.shown.Revision.String() }
+
+// nodePath is a path as treeReader has them.
+func nodePath(said string) string {
+	if said = strings.Trim(said, "/"); said == "" {
+		return "."
+	}
+	return said
+}
+
+// shownPath is how a path is printed.
+func shownPath(name string) string {
+	if name == "." {
+		return "/"
+	}
+	return "/" + name
+}
+
+// findNode finds the node of a path.
+func (t *treeReader) findNode(ctx context.Context, name string) (spot, error) {
+	s, ok, err := t.nodeIfThere(ctx, name)
+	if err == nil && !ok {
+		err = &fs.PathError{Op: "lookup", Path: shownPath(name), Err: fs.ErrNotExist}
+	}
+	return s, err
+}
+
+// nodeIfThere is findNode where it is no error that there is none.
+func (t *treeReader) nodeIfThere(ctx context.Context, name string) (spot, bool, error) {
+	x, err := t.find(ctx, name)
+	if err == fs.ErrNotExist {
+		return spot{}, false, nil
+	}
+	return x.spot, err == nil && x.prop == nil, err
+}
+
+// jsonOptions say how nodes are written as JSON.
+func (r *repository) jsonOptions() nodejson.Options {
+	return nodejson.Options{
+		Name: func(name string) string { return writeTreeName(name, false) },
+		Lost: r.lostAsJSON,
+	}
+}
+
+func (r *repository) lostAsJSON(err error) (l nodejson.Lost, ok bool) {
+	c := r.damage(err)
+	if c == nil {
+		return l, false
+	}
+	l.What = c.Message
+	if e, ok := errors.AsType[*segment.Error](err); ok {
+		l.Segment = e.Segment.String()
+		if tar, _, ok := r.locate(e.Segment); ok {
+			l.Tar = tar.Name
+		}
+	}
+	return l, true
+}
+
+// ExportOptions are the wishes for an export.
+type ExportOptions struct {
+	// Depth is how many levels below the first node are written; -1 is all.
+	Depth int
+	// NoBinaries leaves out what binaries contain.
+	NoBinaries bool
+	// After is the path of a node that was written, with all that came before it:
+	// the export goes on behind it.
+	After string
+	// From is the path of a node with which the export goes on.
+	From string
+}
+
+// Exported says what an export wrote.
+type Exported struct {
+	Nodes int64 `json:"nodes"`
+	Lost  int64 `json:"lost"` // places where damage took something
+}
+
+// Export writes a node and all below it as lines of JSON: parents before children,
+// in stored order.
+func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOptions) (Exported, error) {
+	if o.After != "" && o.From != "" {
+		return Exported{}, fmt.Errorf("after and from: expected one of them: %w", fs.ErrInvalid)
+	}
+	top, err := t.t.findNode(ctx, nodePath(name))
+	if err != nil {
+		return Exported{}, err
+	}
+	how := t.t.jsonOptions()
+	how.NoBinaries = o.NoBinaries
+	crowd := crowd{records: t.t.records, how: how, to: to}
+	x := exporter{t: t.t, above: map[segment.RecordID]bool{}, depth: -1}
+	if o.Depth >= 0 {
+		x.depth = top.depth + o.Depth
+	}
+	err = crowd.write(ctx, func(tell func(told) error) error {
+		x.tell = tell
+		switch {
+		case o.After != "":
+			return x.resume(ctx, top, o.After, true)
+		case o.From != "":
+			return x.resume(ctx, top, o.From, false)
+		}
+		return x.node(ctx, top)
+	})
+	return Exported{x.nodes, crowd.lost}, err
+}
+
+type exporter struct {
+	t     *treeReader
+	tell  func(told) error
+	above map[segment.RecordID]bool // of the node that is written: what is below itself is damage
+	depth int                       // of the last level, or -1
+	nodes int64
+}
+
+// node writes a node and all below it.
+func (x *exporter) node(ctx context.Context, s spot) error {
+	n, err := x.t.node(ctx, s)
+	if err == nil && x.above[s.id] {
+		err = x.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
+	}
+	if err == nil {
+		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
+			return err
+		}
+		if x.nodes++; n.Template().Rule == segment.NoChild {
+			return ctx.Err()
+		}
+		return x.below(ctx, s, x.node)
+	}
+	l, ok := x.t.lostAsJSON(err)
+	if !ok {
+		return err
+	}
+	return x.tell(told{path: shownPath(s.name), lost: &l})
+}
+
+// below calls do with the children of a node.
+func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, spot) error) error {
+	if s.depth == x.depth {
+		return nil
+	}
+	x.above[s.id] = true
+	defer delete(x.above, s.id)
+	for c, err := range x.t.children(ctx, s) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = do(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume goes on with the node of a path, or behind it.
+func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
+	name := nodePath(path)
+	rest, ok := name, name == top.name || top.name == "."
+	if top.name != "." {
+		rest, ok = strings.CutPrefix(name+"/", top.name+"/")
+		rest = strings.TrimSuffix(rest, "/")
+	}
+	if rest == "." {
+		rest = ""
+	}
+	if !ok {
+		return fmt.Errorf("%s: it is not below %s: %w", shownPath(name), shownPath(top.name), fs.ErrNotExist)
+	}
+	found, err := x.goOn(ctx, top, rest, behind)
+	if err == nil && !found {
+		err = &fs.PathError{Op: "lookup", Path: shownPath(name), Err: fs.ErrNotExist}
+	}
+	return err
+}
+
+// goOn is resume for a node on the way, from which rest leads on.
+func (x *exporter) goOn(ctx context.Context, s spot, rest string, behind bool) (found bool, err error) {
+	if rest == "" && !behind {
+		return true, x.node(ctx, s)
+	}
+	if _, err := x.t.node(ctx, s); err != nil {
+		if x.t.damage(err) == nil {
+			return false, err
+		}
+		return rest == "", nil // there is nothing below what is lost
+	}
+	if rest == "" {
+		return true, x.below(ctx, s, x.node)
+	}
+	elem, rest, _ := strings.Cut(rest, "/")
+	want := s.under(elem)
+	err = x.below(ctx, s, func(ctx context.Context, c spot) (err error) {
+		switch {
+		case found:
+			return x.node(ctx, c)
+		case c.name == want:
+			found, err = x.goOn(ctx, c, rest, behind)
+		}
+		return err
+	})
+	return found, err
+}
+
+// ResumeExport finds in what an export has written so far the last node, which may
+// not have been written whole: at is where it begins. The path is empty if there is none.
+func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) {
+	return nodejson.LastNode(r, size)
+}
+
+// mostListed is how many names of children are listed with a node.
+const mostListed = 1000
+
+// WriteJSON writes a node as an object with its properties, in the form of an export,
+// and its children: to a depth as objects, then by their names, of which there are at
+// most 1000. What of a property is longer than a megabyte is left out. The path of a
+// property writes that.
+func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
+	name = nodePath(name)
+	paths := t.t.paths
+	x, err := paths.find(ctx, name)
+	switch {
+	case err == fs.ErrNotExist:
+		return 0, &fs.PathError{Op: "lookup", Path: shownPath(name), Err: err}
+	case err != nil:
+		return 0, err
+	case x.value >= 0 && x.prop != nil:
+		return 0, fmt.Errorf("%s: expected a node or a property, found one value of several: %w", shownPath(name), fs.ErrInvalid)
+	case x.prop != nil:
+		b, lost, err := nodejson.AppendProperty(ctx, nil, *x.prop, x.propLost, paths.jsonOptions())
+		if err == nil {
+			_, err = w.Write(append(b, '\n'))
+		}
+		return lost, err
+	}
+	o := objectWriter{t: paths, w: w, depth: x.depth + max(depth, 0), above: map[segment.RecordID]bool{}}
+	if err = o.node(ctx, x.spot); err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
+	return o.lost, err
+}
+
+// An objectWriter writes nodes as objects within each other.
+type objectWriter struct {
+	t     *treeReader
+	w     io.Writer
+	b     []byte
+	above map[segment.RecordID]bool
+	depth int // of the last level that has objects
+	lost  int64
+}
+
+func (o *objectWriter) write(b []byte) error {
+	o.b = b[:0]
+	_, err := o.w.Write(b)
+	return err
+}
+
+func (o *objectWriter) node(ctx context.Context, s spot) error {
+	b := nodejson.AppendString(append(o.b[:0], `{"path":`...), shownPath(s.name))
+	n, err := o.t.node(ctx, s)
+	if err == nil && o.above[s.id] {
+		err = o.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
+	}
+	if err != nil {
+		l, ok := o.t.lostAsJSON(err)
+		if !ok {
+			return err
+		}
+		o.lost++
+		return o.write(append(l.AppendMembers(append(b, ',')), '}'))
+	}
+	b, lost, err := nodejson.AppendProperties(ctx, append(b, `,"properties":`...), n, o.t.jsonOptions())
+	if o.lost += lost; err != nil {
+		return err
+	}
+	count, err := n.ChildCount(ctx)
+	if err != nil && o.t.damage(err) == nil {
+		return err
+	}
+	b = strconv.AppendInt(append(b, `,"child_count":`...), int64(count), 10)
+	if err := o.write(append(b, `,"children":[`...)); err != nil {
+		return err
+	}
+	if err := o.children(ctx, s); err != nil {
+		return err
+	}
+	return o.write(append(o.b, "]}"...))
+}
+
+func (o *objectWriter) children(ctx context.Context, s spot) error {
+	o.above[s.id] = true
+	defer delete(o.above, s.id)
+	i := 0
+	for c, err := range o.t.children(ctx, s) {
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := o.write(append(o.b, ',')); err != nil {
+				return err
+			}
+		}
+		if s.depth < o.depth {
+			err = o.node(ctx, c)
+		} else {
+			err = o.write(nodejson.AppendString(o.b, strings.TrimPrefix(c.name, s.under(""))))
+		}
+		if i++; err != nil || s.depth >= o.depth && i == mostListed {
+			return err
+		}
+	}
+	return nil
+}

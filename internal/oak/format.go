@@ -1,0 +1,82 @@
+package oak
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// Format is Oak's segment store.
+var Format = &format.Format{
+	Name:     "oak",
+	Title:    "Oak segment store",
+	Views:    []string{treeView, segmentsView},
+	Overview: segmentsView,
+	Keeps:    format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
+	Params: []format.Param{
+		{Name: revisionParam, For: format.ToOpen, Help: "another tree: the revision UUID:NUMBER, or a time: the newest revision that is not after it"},
+		{Name: checkpointParam, For: format.ToOpen, Help: "the tree of the checkpoint of this name"},
+		{Name: superParam, Flag: "-", For: format.ToOpen, Kind: format.ParamSwitch},
+		{Name: datastoreParam, For: format.ToOpen, Help: "the folder of a data store, for binaries that are there"},
+		{Name: tarSizeParam, For: format.ToCreate, Kind: format.ParamSize, Least: leastTar, Most: mostTar, Help: "length after which a tar ends"},
+		{Name: timeParam, For: format.ToCreate, Help: "time of the revision, as 2006-01-02T15:04:05Z (default the newest entry's)"},
+	},
+	Detect:   detect,
+	Open:     open,
+	Create:   create,
+	Verify:   verify,
+	ReadsAll: true,
+	Repair:   repair,
+}
+
+// detect knows a store by the names in its folder, and a tar by its name and an entry
+// of a segment, or an index.
+func detect(p format.Probe) format.Match {
+	if p.Size < 0 {
+		tars := slices.ContainsFunc(p.Names, isTar)
+		said := slices.Contains(p.Names, repo.Journal) || slices.Contains(p.Names, repo.Manifest)
+		switch {
+		case tars && said:
+			return format.Certain
+		case tars:
+			return format.Likely
+		}
+		return format.No
+	}
+	sure := 0
+	if len(p.Head) >= tarfile.BlockSize {
+		if h, err := tarfile.ParseHeader(p.Head[:tarfile.BlockSize]); err == nil && h.ChecksumOK {
+			if _, ok := tarfile.ParseEntryName(h.Name); ok {
+				sure++
+			}
+		}
+	}
+	if n := len(p.Tail) - 1024 - 4; n >= 0 && (bytes.Equal(p.Tail[n:][:4], []byte("\n0K\n")) || bytes.Equal(p.Tail[n:][:4], []byte("\n1K\n"))) {
+		sure++
+	}
+	switch {
+	case sure == 2 || sure == 1 && isTar(p.Name):
+		return format.Certain
+	case sure == 1:
+		return format.Likely
+	}
+	return format.No
+}
+
+func isTar(name string) bool {
+	_, _, ok := IsTar(name)
+	return ok && !strings.Contains(name, "/")
+}
+
+// IsTar takes the name of a tar of a store apart.
+func IsTar(name string) (number int, letter byte, ok bool) { return tarfile.ParseName(name) }
+
+// Views of a store.
+const (
+	segmentsView = "segments" // as files, in a folder for each tar
+	treeView     = "tree"     // of nodes, as folders, with their properties
+)

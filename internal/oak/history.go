@@ -1,0 +1,284 @@
+package oak
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Kinds of a Step, beside those of a Change.
+const (
+	StepSame   = "unchanged"
+	StepAbsent = "absent"
+	StepFirst  = "first" // there is no older revision to compare with
+)
+
+// A Step is what a revision did to a node, or several of them that did nothing.
+type Step struct {
+	Revision   string       `json:"revision"`
+	Millis     int64        `json:"millis"` // since 1970, -1 if the journal does not say
+	Change     string       `json:"change"`
+	Properties []NameChange `json:"properties,omitempty"`
+	Children   []NameChange `json:"children,omitempty"`
+	More       bool         `json:"more,omitempty"` // more names than are listed differ
+	Revisions  int          `json:"revisions"`
+	Oldest     string       `json:"oldest,omitempty"` // of several
+	Lost       string       `json:"lost,omitempty"`
+	Segment    string       `json:"segment,omitempty"`
+}
+
+// A NameChange is a property or a child that changed.
+type NameChange struct {
+	Name   string `json:"name"`
+	Change string `json:"change"`
+}
+
+// HistoryOptions are the wishes for a history.
+type HistoryOptions struct {
+	Last int  // how many revisions are looked at; 0 is all
+	All  bool // revisions that changed nothing are steps, too
+}
+
+// mostChanged is how many names a step lists of each kind.
+const mostChanged = 100
+
+// History yields what the revisions of the journal did to a node, the newest first:
+// each is compared with the next older one that can be read.
+func (s *Store) History(ctx context.Context, name string, o HistoryOptions) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		h := &history{s: s, o: o, name: nodePath(name), yield: yield}
+		if err := h.run(ctx); err != nil {
+			yield(Step{}, err)
+		}
+	}
+}
+
+type history struct {
+	s     *Store
+	o     HistoryOptions
+	name  string
+	yield func(Step, error) bool
+	done  bool // nobody wants more
+
+	newer  *moment // of which it is not yet known what it did
+	gap    *Step   // revisions behind it that are lost
+	folded *Step
+	told   int
+}
+
+// moment is a node in a revision.
+type moment struct {
+	repo.Entry
+	t     *treeReader
+	at    spot
+	there bool
+}
+
+func (h *history) run(ctx context.Context) error {
+	r := h.s.r
+	if r.list.Journal == nil {
+		return fmt.Errorf("oak: history: %w", &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"})
+	}
+	for e, err := range r.revisions(ctx) {
+		if err != nil {
+			return err
+		}
+		if err := h.entry(ctx, e); err != nil {
+			return err
+		}
+		if h.done || h.full() {
+			break
+		}
+	}
+	if h.newer != nil && !h.full() {
+		kind := StepFirst
+		if !h.newer.there {
+			kind = StepAbsent
+		}
+		h.tell(h.step(kind))
+	}
+	h.close()
+	if h.folded != nil && !h.done {
+		h.yield(*h.folded, nil)
+	}
+	return nil
+}
+
+func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
+
+// entry takes the next older revision.
+func (h *history) entry(ctx context.Context, e repo.Entry) error {
+	if h.newer != nil && h.newer.Revision == e.Revision {
+		return nil // it was written again
+	}
+	m, err := h.moment(ctx, e)
+	if err != nil {
+		l, ok := h.s.r.lostAsJSON(err)
+		if !ok {
+			return err
+		}
+		if h.gap == nil {
+			h.gap = &Step{Revision: e.Revision.String(), Millis: e.Millis, Change: NodeLost, Lost: l.What, Segment: l.Segment}
+		}
+		h.gap.add(e.Revision.String())
+		if h.newer == nil && h.o.Last > 0 && h.gap.Revisions >= h.o.Last {
+			h.close()
+		}
+		return nil
+	}
+	if h.newer != nil {
+		step, err := h.compare(ctx, m)
+		if err != nil {
+			return err
+		}
+		h.tell(step)
+	}
+	h.close()
+	h.newer = m
+	return nil
+}
+
+// close tells of lost revisions before the next one is known.
+func (h *history) close() {
+	if h.gap != nil && !h.full() {
+		h.tell(*h.gap)
+	}
+	h.gap = nil
+}
+
+func (h *history) moment(ctx context.Context, e repo.Entry) (*moment, error) {
+	if _, _, there := h.s.r.locate(e.Segment); !there {
+		return nil, &segment.Error{Class: segment.Missing, Segment: e.Segment, Record: -1, Off: -1, What: "there is no such segment"}
+	}
+	param := map[string]string{revisionParam: e.Revision.String()}
+	t, err := newTree(ctx, h.s.r, h.s.source, h.s.records, format.OpenOptions{Param: param})
+	if err != nil {
+		return nil, err
+	}
+	m := &moment{Entry: e, t: t}
+	m.at, m.there, err = t.nodeIfThere(ctx, h.name)
+	return m, err
+}
+
+func (h *history) step(kind string) Step {
+	return Step{Revision: h.newer.Revision.String(), Millis: h.newer.Millis, Change: kind, Revisions: 1}
+}
+
+// compare says what the newer revision did.
+func (h *history) compare(ctx context.Context, older *moment) (Step, error) {
+	newer := h.newer
+	switch {
+	case !newer.there && !older.there:
+		return h.step(StepAbsent), nil
+	case !older.there:
+		return h.step(NodeAdded), nil
+	case !newer.there:
+		return h.step(NodeRemoved), nil
+	}
+	step := h.step(StepSame)
+	same, err := newer.t.sameNode(ctx, older.at, newer.at)
+	if err == nil && !same {
+		err = step.compare(ctx, newer.t, older.at, newer.at)
+	}
+	if err != nil {
+		l, ok := h.s.r.lostAsJSON(err)
+		if !ok {
+			return step, err
+		}
+		step.Change, step.Lost, step.Segment = NodeLost, l.What, l.Segment
+	}
+	return step, nil
+}
+
+// compare fills in what differs between two nodes.
+func (s *Step) compare(ctx context.Context, t *treeReader, before, after spot) error {
+	properties, err := t.propertyChanges(ctx, [2]segment.RecordID{before.id, after.id})
+	if err != nil {
+		return err
+	}
+	for _, p := range properties {
+		kind := p.kind()
+		if p.lost != nil {
+			kind = NodeLost
+		}
+		s.note(&s.Properties, writeTreeName(p.name, false), kind)
+	}
+	for c, err := range t.records.ChildChanges(ctx, before.id, after.id) {
+		kind := NodeChanged
+		none := segment.RecordID{}
+		switch {
+		case err != nil:
+			return err
+		case c.Before == none:
+			kind = NodeAdded
+		case c.After == none:
+			kind = NodeRemoved
+		default:
+			was, is := spot{name: c.Name, id: c.Before, depth: after.depth + 1}, spot{name: c.Name, id: c.After, depth: after.depth + 1}
+			same, err := t.sameNode(ctx, was, is)
+			if t.unlessDamage(err) != nil {
+				return err
+			}
+			if same {
+				continue
+			}
+		}
+		if s.note(&s.Children, writeTreeName(c.Name, false), kind); s.More {
+			break
+		}
+	}
+	return nil
+}
+
+func (s *Step) note(to *[]NameChange, name, kind string) {
+	s.Change = NodeChanged
+	if len(*to) == mostChanged {
+		s.More = true
+		return
+	}
+	*to = append(*to, NameChange{name, kind})
+}
+
+// add makes a step one of one more revision.
+func (s *Step) add(revision string) {
+	if s.Revisions++; s.Revisions > 1 {
+		s.Oldest = revision
+	}
+}
+
+// tell yields a step, or folds it with those before.
+func (h *history) tell(s Step) {
+	if h.done {
+		return
+	}
+	h.told += s.Revisions
+	quiet := !h.o.All && (s.Change == StepSame || s.Change == StepAbsent)
+	if quiet && h.folded != nil && h.folded.Change == s.Change {
+		h.folded.add(s.Revision)
+		return
+	}
+	if h.folded != nil {
+		h.done = !h.yield(*h.folded, nil)
+		h.folded = nil
+	}
+	switch {
+	case h.done:
+	case quiet:
+		h.folded = &s
+	default:
+		h.done = !h.yield(s, nil)
+	}
+}
+
+// Time is when the revision was made, empty if nobody knows.
+func (s Step) Time() string {
+	if s.Millis < 0 {
+		return ""
+	}
+	return time.UnixMilli(s.Millis).UTC().Format(time.RFC3339)
+}

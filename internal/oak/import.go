@@ -1,0 +1,216 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/newtree"
+	"github.com/holdall/holdall/internal/oak/internal/nodejson"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/store"
+)
+
+// Imported says what an import wrote.
+type Imported struct {
+	Nodes   int64    `json:"nodes"`
+	Lost    int64    `json:"lost"`    // values and nodes that the export has no content of
+	Omitted int64    `json:"omitted"` // contents that the export left out
+	Bytes   int64    `json:"bytes"`   // of files
+	Files   []string `json:"files"`
+}
+
+// Import makes a store of what Export wrote, in the folder name of to: lines may come
+// in any order, as long as what follows a node is behind it. What is above the nodes
+// of a part of a tree has no properties.
+func Import(ctx context.Context, from io.Reader, to store.Store, name string, o format.CreateOptions) (_ Imported, err error) {
+	out, err := create(ctx, to, name, o)
+	if err != nil {
+		return Imported{}, err
+	}
+	w := out.(*treeWriter)
+	defer func() { err = errors.Join(err, w.Abort()) }()
+	w.tree.Bare()
+	if !w.timed {
+		w.time = time.Now()
+	}
+	in := importer{w: w}
+	for d := nodejson.NewDecoder(from); ; {
+		item, err := d.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = in.item(ctx, item)
+		}
+		if err != nil {
+			return in.res, err
+		}
+	}
+	if err := in.endNode(); err != nil {
+		return in.res, err
+	}
+	sum, err := w.Commit(ctx)
+	in.res.Bytes, in.res.Files = sum.Stored, sum.Volumes
+	return in.res, err
+}
+
+// An importer takes the items of an export.
+type importer struct {
+	w    *treeWriter
+	res  Imported
+	path []string                     // of the last node
+	has  map[string]*importedProperty // of that, by the names as they are written
+}
+
+// An importedProperty is one of which more may follow.
+type importedProperty struct {
+	newtree.Property
+	several bool
+	count   int  // of its values, if there may be several
+	lacking bool // one of these: then none is taken, for their places say something
+}
+
+func (in *importer) item(ctx context.Context, item nodejson.Item) error {
+	switch item.Kind {
+	case nodejson.LostItem:
+		in.res.Lost++
+	case nodejson.NodeItem:
+		if err := in.endNode(); err != nil {
+			return err
+		}
+		path, err := importPath(item.Path)
+		if err == nil {
+			err = in.w.tree.CheckPath(path)
+		}
+		if err != nil {
+			return fmt.Errorf("path %.200q: %w", item.Path, err)
+		}
+		in.path, in.has = path, map[string]*importedProperty{}
+		in.res.Nodes++
+		return in.properties(ctx, item)
+	case nodejson.MoreItem:
+		return in.properties(ctx, item)
+	case nodejson.ValuesItem:
+		for i, v := range item.Values {
+			if err := in.value(ctx, in.has[item.Property], item.From+i, v); err != nil {
+				return err
+			}
+		}
+	case nodejson.ContentItem:
+		return in.content(ctx, in.has[item.Property], item.From, item.Content)
+	}
+	return nil
+}
+
+// endNode takes those properties that may have several values, which are all known by
+// now.
+func (in *importer) endNode() error {
+	for _, name := range slices.Sorted(maps.Keys(in.has)) {
+		p := in.has[name]
+		if !p.several || p.lacking {
+			continue
+		}
+		if err := in.w.tree.SetElements(in.path, p.Property, p.count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *importer) properties(ctx context.Context, item nodejson.Item) error {
+	var texts []segment.NewProperty
+	for _, said := range item.Properties {
+		name, err := importName(said.Name, false)
+		if err != nil {
+			return err
+		}
+		p := &importedProperty{newtree.Property{Name: name, Type: said.Type}, said.Multi, len(said.Values), said.Lost != nil}
+		if said.Kind == nodejson.Follows {
+			p.count = said.Count
+		}
+		in.has[said.Name] = p
+		if p.lacking {
+			in.res.Lost++
+			continue
+		}
+		if v := said.Values; !p.several && len(v) == 1 && v[0].Kind == nodejson.Here && p.Type != segment.Binary {
+			texts = append(texts, textOf(name, p.Type, v[0].Content))
+			continue
+		}
+		for i, v := range said.Values {
+			if err := in.value(ctx, p, i, v); err != nil {
+				return err
+			}
+		}
+	}
+	return in.w.tree.Node(ctx, in.path, texts)
+}
+
+// value takes a value, unless it follows.
+func (in *importer) value(ctx context.Context, p *importedProperty, i int, v nodejson.Value) error {
+	switch v.Kind {
+	case nodejson.Here:
+		return in.content(ctx, p, i, strings.NewReader(v.Content))
+	case nodejson.External:
+		return in.set(p, i, newtree.External(v.Content))
+	case nodejson.Omitted:
+		in.res.Omitted++
+		p.lacking = true
+	case nodejson.Missing:
+		in.res.Lost++
+		p.lacking = true
+	}
+	return nil
+}
+
+func (in *importer) content(ctx context.Context, p *importedProperty, i int, r io.Reader) error {
+	v, err := in.w.tree.Read(ctx, r)
+	if _, lost := errors.AsType[*nodejson.Lost](err); lost {
+		in.res.Lost++
+		p.lacking = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return in.set(p, i, v)
+}
+
+func (in *importer) set(p *importedProperty, i int, v newtree.Value) error {
+	if p.several {
+		return in.w.tree.SetElement(in.path, p.Name, i, v)
+	}
+	return in.w.tree.Set(in.path, p.Property, v)
+}
+
+func importPath(path string) (names []string, err error) {
+	for elem := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if path == "/" {
+			break
+		}
+		name, err := importName(elem, len(names) == 0)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func importName(elem string, top bool) (string, error) {
+	n, ok := readTreeName(elem, top)
+	if !ok || n.property || n.lost > 0 {
+		return "", fmt.Errorf("name: expected one as an export has it, found %.100q", elem)
+	}
+	return n.name, nil
+}

@@ -1,0 +1,260 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// A Store is an open segment store for those who want to see more of it than an
+// archive has: records, references, garbage. Its methods may be called in parallel.
+type Store struct {
+	r       *repository
+	records *segment.Reader
+	source  *parsed
+}
+
+// OpenStore opens the store in a folder, or a single tar. It must be closed.
+func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*Store, error) {
+	r, err := openRepository(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	src := newParsed(r)
+	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
+}
+
+// Close closes the tars.
+func (s *Store) Close() error { return s.r.close() }
+
+// SegmentInfo is what a segment says of itself, and its tar of it.
+type SegmentInfo struct {
+	ID         string         `json:"id"`
+	Kind       string         `json:"kind"` // data, bulk or neither
+	Tar        string         `json:"tar"`
+	Position   int64          `json:"position"`
+	Size       int            `json:"size"`
+	Copies     []string       `json:"copies,omitempty"` // in older tars
+	Version    int            `json:"version,omitempty"`
+	Generation int32          `json:"generation"`
+	Full       int32          `json:"full_generation"`
+	Compacted  bool           `json:"compacted"`
+	Info       string         `json:"info,omitempty"` // who wrote it, in JSON
+	References []Reference    `json:"references,omitempty"`
+	Types      map[string]int `json:"types,omitempty"` // how many records there are of each
+	Records    []RecordRow    `json:"records,omitempty"`
+	Problems   []string       `json:"problems,omitempty"`
+}
+
+// A Reference is a segment that another refers to.
+type Reference struct {
+	Number int    `json:"number"` // by which records name it
+	ID     string `json:"id"`
+	Kind   string `json:"kind"`
+	Tar    string `json:"tar,omitempty"` // none if it is not there
+}
+
+// A RecordRow is where a record is.
+type RecordRow struct {
+	Number   int32  `json:"number"`
+	Type     string `json:"type"`
+	Position int    `json:"position"` // in the segment; -1 if the row is damaged
+}
+
+// Segment tells all of a segment. What is wrong with it is among what it tells.
+func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
+	x, err := tarfile.ParseID(id)
+	if err != nil {
+		return SegmentInfo{}, err
+	}
+	t, e, ok := s.r.locate(x)
+	if !ok {
+		return SegmentInfo{}, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	info := SegmentInfo{ID: id, Kind: kindOf(x), Tar: t.Name, Position: e.Pos, Size: e.Len,
+		Generation: e.Generation.Gen, Full: e.Generation.Full, Compacted: e.Generation.Compacted}
+	for _, other := range s.r.tars[slices.Index(s.r.tars, t)+1:] {
+		if _, ok := other.find(x); ok {
+			info.Copies = append(info.Copies, other.Name)
+		}
+	}
+	b, err := t.read(ctx, e)
+	if err != nil {
+		return info, s.r.storeFault(err)
+	}
+	g, err := segment.Parse(x, b)
+	if bad, ok := errors.AsType[*segment.Error](err); ok {
+		info.Problems = append(info.Problems, bad.What)
+		return info, nil
+	}
+	if err != nil || !x.IsData() {
+		return info, err
+	}
+	info.Version = g.Version()
+	for i := range g.RefCount() {
+		to := g.Ref(i)
+		ref := Reference{Number: i + 1, ID: to.String(), Kind: kindOf(to)}
+		if at, _, ok := s.r.locate(to); ok {
+			ref.Tar = at.Name
+		}
+		info.References = append(info.References, ref)
+	}
+	info.Types = map[string]int{}
+	for row := range g.Records() {
+		info.Types[row.Type.String()]++
+		out := RecordRow{Number: row.Number, Type: row.Type.String(), Position: -1}
+		if r, err := g.Record(row.Number); err == nil {
+			out.Position = r.Pos()
+		}
+		info.Records = append(info.Records, out)
+	}
+	said, err := g.Info()
+	if info.Info = said.JSON; err != nil && info.Info == "" {
+		info.Problems = append(info.Problems, err.Error())
+	}
+	g.Check(func(p segment.Problem) {
+		info.Problems = append(info.Problems, fmt.Sprintf("at %d: %s", p.Off, p.What))
+	})
+	return info, nil
+}
+
+// Bytes are those of a segment.
+func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
+	x, err := tarfile.ParseID(id)
+	if err != nil {
+		return nil, err
+	}
+	t, e, ok := s.r.locate(x)
+	if !ok {
+		return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	b, err := t.read(ctx, e)
+	return b, s.r.storeFault(err)
+}
+
+// RecordInfo is what a record says.
+type RecordInfo struct {
+	ID       string        `json:"id"`
+	Type     string        `json:"type"`
+	Tar      string        `json:"tar"`
+	Position int           `json:"position"` // in the segment
+	Size     int           `json:"size"`     // at least
+	Fields   []RecordField `json:"fields"`
+	Problem  string        `json:"problem,omitempty"` // why there are not more fields
+}
+
+// A RecordField is a part of a record.
+type RecordField struct {
+	Name     string `json:"name"`
+	Position int    `json:"position"`
+	Size     int    `json:"size"`
+	Value    string `json:"value,omitempty"`
+	Record   string `json:"record,omitempty"` // that it refers to
+	Problem  string `json:"problem,omitempty"`
+}
+
+// Record takes a record apart, which is named UUID:NUMBER.
+func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
+	x, err := segment.ParseRecordID(id)
+	if err != nil {
+		return RecordInfo{}, err
+	}
+	d, err := s.records.Describe(ctx, x)
+	if err != nil {
+		return RecordInfo{}, err
+	}
+	info := RecordInfo{ID: d.ID.String(), Type: d.Type.String(), Position: d.Pos, Size: d.Len, Fields: []RecordField{}}
+	if t, _, ok := s.r.locate(x.Segment); ok {
+		info.Tar = t.Name
+	}
+	if d.Err != nil {
+		info.Problem = d.Err.Error()
+	}
+	for _, f := range d.Fields {
+		out := RecordField{Name: f.Name, Position: f.Off, Size: f.Len, Value: f.Value}
+		if f.IsID {
+			out.Record = f.Record.String()
+		}
+		if f.Err != nil {
+			out.Problem = f.Err.Error()
+		}
+		info.Fields = append(info.Fields, out)
+	}
+	return info, nil
+}
+
+// Edges are the segments that a segment refers to.
+type Edges struct {
+	Tar  string   `json:"tar"`
+	From string   `json:"from"`
+	To   []string `json:"to"`
+}
+
+// Graph yields what all data segments refer to, as they were written: by the graphs
+// of the tars, or, where one is damaged or missing, by the segments themselves.
+func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
+	return func(yield func(Edges, error) bool) {
+		for _, t := range slices.Backward(s.r.tars) {
+			graph, err := t.graph(ctx)
+			if err != nil {
+				yield(Edges{}, s.r.storeFault(err))
+				return
+			}
+			for _, i := range t.byPosition() {
+				e := t.at(int(i))
+				if !e.ID.IsData() {
+					continue
+				}
+				targets, err := t.targets(ctx, graph, e)
+				if err != nil {
+					yield(Edges{}, s.r.storeFault(err))
+					return
+				}
+				out := Edges{Tar: t.Name, From: e.ID.String(), To: []string{}}
+				for id := range targets.All() {
+					out.To = append(out.To, id.String())
+				}
+				if !yield(out, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// graph is that of a tar, nil if there is none that is sound.
+func (t *segmentTar) graph(ctx context.Context) (*tarfile.Graph, error) {
+	if t.file == nil {
+		return nil, nil
+	}
+	g, err := t.file.Graph(ctx)
+	if _, damaged := errors.AsType[*tarfile.Error](err); damaged {
+		return nil, nil
+	}
+	return g, err
+}
+
+// targets are what a data segment refers to: none if it is damaged.
+func (t *segmentTar) targets(ctx context.Context, g *tarfile.Graph, e tarfile.Entry) (tarfile.IDs, error) {
+	if g != nil {
+		targets, _ := g.Targets(e.ID)
+		return targets, nil
+	}
+	if !t.holds(e) {
+		return nil, nil
+	}
+	b, err := t.read(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	h, _ := tarfile.ParseSegmentHead(b)
+	return h.Refs, nil
+}

@@ -1,0 +1,161 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/store"
+)
+
+// Directory tells of names, of letters, of the manifest, and of segments that are in
+// two tars. An error is one of the source.
+func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
+	t := newTeller(report)
+	defer t.end()
+	l := a.src.Listing
+	for _, i := range l.Ignored {
+		if i.TooLarge {
+			t.about(NumberTooLarge, Error, i.Name, -1, "name: its number has more than 31 bits")
+			continue
+		}
+		t.about(IgnoredTar, Warning, i.Name, -1, "name: expected five digits or more and a letter")
+	}
+	for _, c := range l.Clashes() {
+		t.about(NameClash, Error, c[0].Name, -1, "name: it is of number %d, letter %c, as %s is", c[0].Number, c[0].Letter, c[1].Name)
+	}
+	for _, f := range l.Tars {
+		if f.Letterless() {
+			t.about(NoLetter, Warning, f.Name, -1, "name: it has no letter")
+		}
+	}
+	a.letters(t)
+	if n := len(l.Backups); n > 0 {
+		size := int64(0)
+		for _, b := range l.Backups {
+			size += b.Size
+		}
+		t.about(Leftovers, Note, l.Backups[0].Name, -1, "%d files that recoveries left, of %d bytes, this is the first", n, size)
+	}
+	if err := a.manifest(ctx, t); err != nil {
+		return err
+	}
+	a.duplicates(t)
+	return nil
+}
+
+// letters tells of numbers with several files.
+func (a *Audit) letters(t *teller) {
+	for rest := a.all; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Number == rest[0].Number {
+			n++
+		}
+		letters := rest[:n]
+		rest = rest[n:]
+		newest := letters[0]
+		keep := counting(letters)
+		switch {
+		case n == 1 || letters[1].Letter == newest.Letter:
+		case newest.t == nil && len(keep) == 1:
+			t.about(Letters, Error, newest.Name, -1,
+				"it has no valid index (%s), and %s has one: an open that may write shows %s and deletes %s, one that may not shows what can be recovered of %s: the two may have different heads",
+				newest.none, keep[0].Name, keep[0].Name, names(letters, keep), newest.Name)
+		case newest.t == nil:
+			t.about(Letters, Error, newest.Name, -1,
+				"neither it nor %s has a valid index: an open that may write recovers them all into one tar, one that may not shows what can be recovered of %s",
+				names(letters, letters[:1]), newest.Name)
+		default:
+			lost := ""
+			if k := only(letters); k > 0 {
+				lost = fmt.Sprintf(", with %d segments that are not in %s", k, newest.Name)
+			}
+			t.about(Letters, Warning, newest.Name, -1, "it is shown, and an open that may write deletes %s%s", names(letters, keep), lost)
+		}
+	}
+}
+
+// names lists all tars but those that are kept.
+func names(letters, keep []*unit) (s string) {
+	for _, l := range letters {
+		if l != keep[0] {
+			if s != "" {
+				s += " and "
+			}
+			s += l.Name
+		}
+	}
+	return s
+}
+
+// only counts segments of older letters that the newest does not have.
+func only(letters []*unit) (n int) {
+	for _, l := range letters[1:] {
+		for i := range l.len() {
+			if _, ok := letters[0].t.Index().Find(l.id(i)); !ok {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// open opens a file that may be missing. What is wrong with it is told; nil is none.
+func (a *Audit) open(ctx context.Context, name string) (store.Object, error) {
+	obj, err := a.src.File(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return obj, err
+}
+
+func (a *Audit) manifest(ctx context.Context, t *teller) error {
+	var obj store.Object
+	var err error
+	if a.src.Listing.Manifest != nil {
+		obj, err = a.open(ctx, repo.Manifest)
+		if err != nil {
+			return err
+		}
+	}
+	if obj == nil {
+		if len(a.all) > 0 {
+			t.about(BadManifest, Error, repo.Manifest, -1, "there is no such file, expected one beside tars")
+		}
+		return nil
+	}
+	defer obj.Close()
+	p, err := repo.ReadManifest(ctx, obj)
+	if e, ok := errors.AsType[*repo.Error](err); ok {
+		t.about(BadManifest, Error, repo.Manifest, e.Offset, "%s", e.What)
+		return nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.Assumed:
+		t.about(BadManifest, Warning, repo.Manifest, -1, "store.version: expected a number, found none: Oak takes 2")
+	case p.Version == 1:
+		t.about(OldManifest, Note, repo.Manifest, -1, "store.version: 1, of Oak 1.6")
+	}
+	return nil
+}
+
+// duplicates tells of segments that are in two tars.
+func (a *Audit) duplicates(t *teller) {
+	rows := a.known.rows
+	for i := 1; i < len(rows); i++ {
+		if rows[i-1].compare(rows[i]) != 0 {
+			continue
+		}
+		newer, older := a.tars[rows[i-1].tar], a.tars[rows[i].tar]
+		n, o := int(rows[i-1].entry), int(rows[i].entry)
+		severity, what := Warning, "of the same length"
+		if newer.size(n) != older.size(o) {
+			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", newer.size(n), older.size(o))
+		}
+		t.of(DuplicateTars, severity, older.Name, older.pos(o), rows[i].id(), "%s has a segment of this id too, %s", newer.Name, what)
+	}
+}

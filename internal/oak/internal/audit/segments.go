@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// Segments tells of the segments of tar i and of the headers before them, and
+// compares graph and references to binaries with them. A tar without an index is
+// scanned. An error is one of the source.
+func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error {
+	x := a.tars[i]
+	t := newTeller(report)
+	defer t.end()
+	if x.t == nil {
+		if x.damage != nil {
+			return nil
+		}
+		return x.scan(ctx, t, x.Number == a.tars[0].Number)
+	}
+	c := segmentsCheck{x: x, t: t, skip: a.o.SkipRecords}
+	c.find = func(p tarfile.Problem) { c.found = append(c.found, p) }
+	c.record = func(p segment.Problem) { c.records(p) }
+	var err error
+	if c.compare, err = newComparison(ctx, a, x, t); err != nil {
+		return x.changed(t, -1, err)
+	}
+	w := window{obj: x.obj, size: x.t.Size()}
+	index := x.t.Index()
+	for _, k := range index.ByPosition() {
+		e := index.At(int(k))
+		whole := e.Whole()
+		if whole.Off < 0 || e.Len > tarfile.MaxSegment || whole.Off+whole.Len > w.size {
+			continue // as Tail tells
+		}
+		b, err := w.at(ctx, whole.Off, int(whole.Len))
+		if err != nil {
+			return x.changed(t, whole.Off, err)
+		}
+		if err := c.entry(ctx, int(k), e, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed tells that a file has changed meanwhile, and returns other errors.
+func (x *unit) changed(t *teller, off int64, err error) error {
+	if errors.Is(err, store.ErrChanged) {
+		t.about(UnknownFile, Error, x.Name, off, "it was changed while it was read")
+		return nil
+	}
+	return err
+}
+
+type segmentsCheck struct {
+	x       *unit
+	t       *teller
+	compare *comparison
+	skip    bool // records
+
+	e     tarfile.Entry     // that is looked at
+	found []tarfile.Problem // of header, checksum, padding and segment: a few
+	// The same for all entries, since a closure for each costs more than most checks.
+	find   func(tarfile.Problem)
+	record func(segment.Problem)
+}
+
+// entry tells of one entry: b is header, segment and zeros.
+func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []byte) error {
+	data := b[tarfile.BlockSize:][:e.Len]
+	c.e, c.found = e, c.found[:0]
+	sound := c.x.t.CheckBytes(k, b, c.find)
+	readable := len(c.found) == 0 || !e.ID.IsData() || isSegment(data)
+	for _, p := range c.found {
+		switch p.Class {
+		case tarfile.BadChecksum:
+			if !readable {
+				p.What += "; and what is there is no segment"
+			}
+			c.x.pass(c.t, BadChecksum, Error, p)
+		case tarfile.BadSegment:
+			switch {
+			case !sound: // for that reason
+			case !readable:
+				c.x.pass(c.t, BadSegment, Error, p)
+			default:
+				c.x.pass(c.t, BadGeneration, Warning, p)
+			}
+		case tarfile.BadPadding:
+			c.x.pass(c.t, BadPadding, Warning, p)
+		default:
+			c.x.pass(c.t, BadHeader, Warning, p)
+		}
+	}
+	if !e.ID.IsData() || !sound || !readable {
+		return nil
+	}
+	s, err := segment.Parse(e.ID, data)
+	if err != nil {
+		c.t.of(BadSegment, Error, c.x.Name, e.Pos, e.ID, "%v", err)
+		return nil
+	}
+	if !c.skip {
+		s.Check(c.record)
+	}
+	return c.compare.segment(ctx, e, s)
+}
+
+func isSegment(data []byte) bool {
+	_, ok := tarfile.ParseSegmentHead(data)
+	return ok
+}
+
+// records tells what is wrong with the records of a segment whose checksum is right:
+// whoever wrote it made it so.
+func (c *segmentsCheck) records(p segment.Problem) {
+	s := Error
+	switch p.Code {
+	case segment.BadReserved, segment.UnusedRef, segment.RowGap, segment.GapBytes, segment.Hole, segment.BadInfo:
+		s = Note
+	case segment.BadSize, segment.SelfRef, segment.DuplicateRef, segment.OddRef:
+		s = Warning
+	}
+	what := fmt.Sprintf("%s: %s", p.Code, p.What)
+	if p.Record >= 0 {
+		what = fmt.Sprintf("%s: record %d: %s", p.Code, p.Record, p.What)
+	}
+	c.t.of(BadRecords, s, c.x.Name, c.e.Pos+max(p.Off, 0), c.e.ID, "%s", what)
+}
+
+// windowLen is read at once: with an entry that begins at its end there is room for
+// the rest of that.
+const windowLen = 1 << 20
+
+// A window goes over a file from front to back.
+type window struct {
+	obj  store.Object
+	size int64
+	b    []byte
+	off  int64
+}
+
+// at returns n bytes, until the next call.
+func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
+	end := w.off + int64(len(w.b))
+	if off < w.off || off+int64(n) > end {
+		if w.b == nil {
+			w.b = make([]byte, 0, min(windowLen, w.size))
+		}
+		b := w.b[:min(int64(cap(w.b)), w.size-off)]
+		have := 0
+		if off >= w.off && off < end {
+			have = copy(b, w.b[off-w.off:])
+		}
+		w.b = w.b[:0] // nothing, if the read fails
+		if err := w.obj.ReadAt(ctx, b[have:], off+int64(have)); err != nil {
+			return nil, err
+		}
+		w.b, w.off = b, off
+	}
+	return w.b[off-w.off:][:n], nil
+}

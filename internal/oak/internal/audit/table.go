@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// A table finds segments among all tars.
+type table struct {
+	rows  []row    // by id; of two with one id the newest first
+	first []uint32 // of the rows whose id begins with these bits, or more
+	shift uint
+}
+
+// row is one segment.
+type row struct {
+	hi, lo uint64 // the id
+	place
+}
+
+// place is where a segment is: entry of a tar's index, or of what was found in it.
+type place struct{ tar, entry uint32 }
+
+func (r row) id() (id tarfile.ID) {
+	binary.BigEndian.PutUint64(id[:], r.hi)
+	binary.BigEndian.PutUint64(id[8:], r.lo)
+	return id
+}
+
+func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Compare(r.lo, o.lo)) }
+
+func newTable(tars []*unit) table {
+	n := 0
+	for _, t := range tars {
+		n += t.len()
+	}
+	b := table{rows: make([]row, 0, n)}
+	for i, t := range tars {
+		for k := range t.len() {
+			id := t.id(k)
+			b.rows = append(b.rows, row{binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:]), place{uint32(i), uint32(k)}})
+		}
+	}
+	slices.SortFunc(b.rows, func(x, y row) int {
+		return cmp.Or(x.compare(y), cmp.Compare(x.tar, y.tar), cmp.Compare(y.entry, x.entry))
+	})
+	// Ids are random: few buckets have more than some rows.
+	b.shift = 64
+	for n := 4; n < len(b.rows); n *= 2 {
+		b.shift--
+	}
+	b.first = make([]uint32, 1<<(64-b.shift)+1)
+	at := 0
+	for i := range b.first {
+		for at < len(b.rows) && b.rows[at].hi>>b.shift < uint64(i) {
+			at++
+		}
+		b.first[i] = uint32(at)
+	}
+	return b
+}
+
+// find returns where the newest of that id is.
+func (b *table) find(id tarfile.ID) (place, bool) {
+	want := row{hi: binary.BigEndian.Uint64(id[:]), lo: binary.BigEndian.Uint64(id[8:])}
+	bucket := want.hi >> b.shift
+	rows := b.rows[b.first[bucket]:b.first[bucket+1]]
+	i, ok := slices.BinarySearchFunc(rows, want, row.compare)
+	if !ok {
+		return place{}, false
+	}
+	return rows[i].place, true
+}
+
+// len is how many segments are known of a tar.
+func (t *unit) len() int {
+	switch {
+	case t.t != nil:
+		return t.t.Index().Len()
+	case t.found != nil:
+		return len(t.found.segments)
+	}
+	return 0
+}
+
+func (t *unit) id(i int) tarfile.ID {
+	if t.t != nil {
+		return t.t.Index().At(i).ID
+	}
+	return t.found.segments[i].id
+}
+
+func (t *unit) size(i int) int {
+	if t.t != nil {
+		return t.t.Index().At(i).Len
+	}
+	return t.found.segments[i].len
+}
+
+func (t *unit) pos(i int) int64 {
+	if t.t != nil {
+		return t.t.Index().At(i).Pos
+	}
+	return t.found.segments[i].pos
+}
+
+func (t *unit) generation(i int) tarfile.Generation {
+	if t.t != nil {
+		return t.t.Index().At(i).Generation
+	}
+	return t.found.segments[i].gen
+}

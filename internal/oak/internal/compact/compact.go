@@ -1,0 +1,271 @@
+// Package compact copies node trees from one Apache Oak segment store into another:
+// what they hold, and nothing else.
+//
+// It is for package oak; it knows no files and no journal.
+//
+// What records share they go on sharing: a tree that was copied costs nothing when a
+// checkpoint has it too. Bulk segments are copied as they are, and keep their names.
+package compact
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"path"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Options of New. The zero value is for use.
+type Options struct {
+	Depth    int               // how deep a tree may be; 0 is 1000
+	Progress func(nodes int64) // if not nil, is told of nodes that have been written
+	Shared   int               // how many records are known again; 0 is 4 million, in some 150 MB
+}
+
+// A Copier copies trees. It belongs to one goroutine. After an error it is of no more
+// use.
+type Copier struct {
+	from     *segment.Reader
+	to       *segment.Builder
+	bulk     func(context.Context, segment.ID) error
+	depth    int
+	known    known
+	nodes    int64
+	progress func(int64)
+
+	properties []segment.NewProperty // of the node that is written
+	values     []segment.NewValue
+}
+
+// New returns a Copier. bulk must see to it that a bulk segment is in the new store,
+// before data segments that are written later; it is called for a segment as often as
+// values lie in it.
+func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, segment.ID) error, o Options) *Copier {
+	if o.Depth == 0 {
+		o.Depth = 1000
+	}
+	if o.Shared == 0 {
+		o.Shared = 4 << 20
+	}
+	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: o.Shared, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
+}
+
+// Nodes returns how many nodes have been written.
+func (c *Copier) Nodes() int64 { return c.nodes }
+
+// An Error says which node could not be copied.
+type Error struct {
+	Path string // from the node that was asked for, "" for itself
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("/%s: %v", e.Path, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Node copies a node and all below it. What cannot be read is an *[Error].
+func (c *Copier) Node(ctx context.Context, id segment.RecordID) (segment.RecordID, error) {
+	return c.node(ctx, id, 0)
+}
+
+func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segment.RecordID, error) {
+	if is, ok := c.known.get(id); ok {
+		return is, nil
+	}
+	if depth > c.depth {
+		return segment.RecordID{}, &Error{Err: fmt.Errorf("tree: expected at most %d levels, found more", c.depth)}
+	}
+	if err := ctx.Err(); err != nil {
+		return segment.RecordID{}, err
+	}
+	n, err := c.from.Node(ctx, id)
+	if err != nil {
+		return segment.RecordID{}, &Error{Err: err}
+	}
+	copied := segment.NewNode{}
+	if copied.Written, err = c.to.Children(ctx, c.children(ctx, n, depth+1)); err != nil {
+		return segment.RecordID{}, below("", err)
+	}
+	// Children are done, and nobody else has these.
+	c.properties, c.values = c.properties[:0], c.values[:0]
+	for p, err := range n.Properties(ctx) {
+		q := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
+		if err == nil {
+			err = c.property(ctx, p, &q)
+		}
+		if err != nil {
+			return segment.RecordID{}, below(p.Name, err)
+		}
+		c.properties = append(c.properties, q)
+	}
+	copied.Properties = c.properties
+	is, err := c.to.Node(ctx, copied)
+	if err != nil {
+		return segment.RecordID{}, &Error{Err: err}
+	}
+	const every = 1024
+	if c.nodes++; c.progress != nil && c.nodes%every == 0 {
+		c.progress(every)
+	}
+	c.known.put(id, is)
+	return is, nil
+}
+
+// children copies the children of a node, which are in the order of maps as they are.
+func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.Seq2[segment.Child, error] {
+	return func(yield func(segment.Child, error) bool) {
+		for e, err := range n.Children(ctx) {
+			child := segment.Child{Name: e.Name}
+			if err == nil {
+				child.Node, err = c.node(ctx, e.Value, depth)
+			}
+			if err != nil {
+				err = below(e.Name, err)
+			}
+			if !yield(child, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Without copies a node and all below it but its child of a name, in whose place is
+// an empty node.
+func (c *Copier) Without(ctx context.Context, id segment.RecordID, name string) (segment.RecordID, error) {
+	empty, err := c.to.Node(ctx, segment.NewNode{})
+	if err != nil {
+		return empty, err
+	}
+	n, err := c.from.Node(ctx, id)
+	if err != nil {
+		return empty, &Error{Err: err}
+	}
+	left, ok, err := n.Child(ctx, name)
+	if err != nil {
+		return empty, &Error{Path: name, Err: err}
+	}
+	if ok {
+		c.known.put(left, empty)
+	}
+	return c.Node(ctx, id)
+}
+
+// below makes the error of a part one of the whole.
+func below(name string, err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return &Error{Path: name, Err: err}
+	}
+	e.Path = path.Join(name, e.Path)
+	return e
+}
+
+// mostHeld is how many values of a property are held. Of more the records are written
+// one by one.
+const mostHeld = 1024
+
+func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
+	if p.Len() > mostHeld {
+		to.List, err = c.to.ValuesOf(ctx, c.valueRecords(ctx, p))
+		return err
+	}
+	first := len(c.values)
+	for v, err := range p.Values(ctx) {
+		var is segment.NewValue
+		if err == nil {
+			is, err = c.value(ctx, p.Type, v)
+		}
+		if err != nil {
+			return err
+		}
+		c.values = append(c.values, is)
+	}
+	to.Values = c.values[first:len(c.values):len(c.values)]
+	return nil
+}
+
+func (c *Copier) valueRecords(ctx context.Context, p segment.Property) iter.Seq2[segment.RecordID, error] {
+	return func(yield func(segment.RecordID, error) bool) {
+		for v, err := range p.Values(ctx) {
+			var is segment.NewValue
+			if err == nil {
+				is, err = c.value(ctx, p.Type, v)
+			}
+			if err == nil && !is.IsID {
+				is.Record, err = c.to.Text(ctx, is.Text)
+			}
+			if !yield(is.Record, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// mostBlobID bounds the names of content in data stores.
+const mostBlobID = 64 << 10
+
+func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Value) (segment.NewValue, error) {
+	const inRecord = 16 << 10
+	if t != segment.Binary && v.Kind() != segment.Long {
+		text, err := v.Text(ctx, 2*inRecord)
+		return segment.NewValue{Text: text}, err
+	}
+	is, ok := c.known.get(v.ID())
+	if ok {
+		return segment.NewValue{Record: is, IsID: true}, nil
+	}
+	var err error
+	switch v.Kind() {
+	case segment.Long:
+		is, err = c.long(ctx, v)
+	case segment.External, segment.ExternalLong:
+		var name string
+		if name, err = v.BlobID(ctx, mostBlobID); err == nil {
+			is, err = c.to.External(ctx, name)
+		}
+	default:
+		b := make([]byte, v.Len())
+		if err = v.ReadAt(ctx, b, 0); err == nil {
+			is, err = c.to.Binary(ctx, bytes.NewReader(b))
+		}
+	}
+	if err == nil {
+		c.known.put(v.ID(), is)
+	}
+	return segment.NewValue{Record: is, IsID: true}, err
+}
+
+// long copies a value in blocks: those in bulk segments stay where they are.
+func (c *Copier) long(ctx context.Context, v segment.Value) (segment.RecordID, error) {
+	blocks, err := v.Blocks()
+	if err != nil {
+		return segment.RecordID{}, err
+	}
+	return c.to.LongValue(ctx, v.Len(), c.blocks(ctx, blocks, v.Len()))
+}
+
+func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) iter.Seq2[segment.RecordID, error] {
+	return func(yield func(segment.RecordID, error) bool) {
+		var last segment.ID
+		for id, err := range blocks.All(ctx) {
+			n := int(min(left, segment.BlockSize))
+			left -= int64(n)
+			switch {
+			case err != nil:
+			case id.Segment.IsData():
+				var b []byte
+				if b, err = c.from.BlockBytes(ctx, id, n); err == nil {
+					id, err = c.to.Block(ctx, b)
+				}
+			case id.Segment != last:
+				if err = c.bulk(ctx, id.Segment); err == nil {
+					last = id.Segment
+				}
+			}
+			if !yield(id, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// Package newstore writes the files of an Apache Oak segment store that was not there
+// before: tars, manifest and journal.
+//
+// It is for package oak; it makes no segments, and changes no store that is there.
+package newstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// Options of New. The zero value is for use.
+type Options struct {
+	MaxTar int64            // how long a tar gets; 0 is 256 MiB, as Oak has it
+	Time   func() time.Time // of the headers; nil is when they are written
+}
+
+// Summary says what was written.
+type Summary struct {
+	Files    []string
+	Segments int64
+	Bytes    int64
+}
+
+// A Writer writes one store. It ends in Commit or Abort. It belongs to one goroutine.
+type Writer struct {
+	st  store.Store
+	dir string
+	o   Options
+
+	out store.Writer // of the open tar, or nil
+	tar *tarfile.Writer
+	n   int // tars that were begun
+	ids []byte
+	sum Summary
+}
+
+// New returns a Writer of a store in the folder dir of st. Files are committed one
+// after another, the journal last: let st be a [store.Stage] for them to appear
+// together.
+func New(st store.Store, dir string, o Options) *Writer {
+	if o.MaxTar == 0 {
+		o.MaxTar = 256 << 20
+	}
+	if o.Time == nil {
+		o.Time = time.Now
+	}
+	return &Writer{st: st, dir: strings.TrimSuffix(dir, "/"), o: o}
+}
+
+func (w *Writer) path(name string) string {
+	if w.dir == "" || w.dir == "." {
+		return name
+	}
+	return w.dir + "/" + name
+}
+
+// Write adds a segment: behind those that it refers to, or Oak's cleanup might remove
+// these.
+func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
+	if w.tar != nil && w.tar.Full(w.o.MaxTar) {
+		if err := w.closeTar(ctx); err != nil {
+			return err
+		}
+	}
+	if w.tar == nil {
+		name := tarfile.Name(w.n, 'a')
+		var err error
+		if w.out, err = store.Create(ctx, w.st, w.path(name)); err != nil {
+			return err
+		}
+		w.n++
+		w.tar = tarfile.NewWriter(w.out, name, w.o.Time)
+	}
+	w.ids = w.ids[:0]
+	for _, id := range f.Refs {
+		w.ids = append(w.ids, id[:]...)
+	}
+	w.sum.Segments++
+	return w.tar.Add(f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
+}
+
+func (w *Writer) closeTar(ctx context.Context) error {
+	if err := w.tar.Close(); err != nil {
+		return err
+	}
+	if err := w.commit(ctx, tarfile.Name(w.n-1, 'a'), w.out); err != nil {
+		return err
+	}
+	w.out, w.tar = nil, nil
+	return nil
+}
+
+func (w *Writer) commit(ctx context.Context, name string, out store.Writer) error {
+	info, err := out.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	w.sum.Files = append(w.sum.Files, w.path(name))
+	w.sum.Bytes += info.Size
+	return nil
+}
+
+// Commit ends the store with a manifest and a journal of the given revisions, the
+// newest last.
+func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, error) {
+	if w.tar == nil || len(journal) == 0 {
+		return w.sum, errors.New("new store: expected segments and a revision, found none")
+	}
+	if err := w.closeTar(ctx); err != nil {
+		return w.sum, err
+	}
+	var lines []byte
+	for _, e := range journal {
+		lines = repo.AppendLine(lines, e.Revision, e.Millis)
+	}
+	if err := w.file(ctx, repo.Manifest, []byte(repo.NewManifest)); err != nil {
+		return w.sum, err
+	}
+	return w.sum, w.file(ctx, repo.Journal, lines)
+}
+
+func (w *Writer) file(ctx context.Context, name string, content []byte) error {
+	out, err := store.Create(ctx, w.st, w.path(name))
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(content); err != nil {
+		return err
+	}
+	return w.commit(ctx, name, out)
+}
+
+// Abort gives up the open tar. Those before it are the stage's.
+func (w *Writer) Abort() error {
+	if w.out == nil {
+		return nil
+	}
+	out := w.out
+	w.out, w.tar = nil, nil
+	return out.Abort()
+}

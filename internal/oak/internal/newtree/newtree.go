@@ -1,0 +1,339 @@
+package newtree
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// Options of New. Scratch is needed.
+type Options struct {
+	Scratch func() (sorter.Scratch, error)
+	Memory  int64 // for rows; 0 is 32 MiB
+	Depth   int   // levels that a path may have; 0 is 1000
+	IDs     *IDs  // of the builder, if it has them from here
+	// Missing are what a node has that nobody told of, but that is above others.
+	// Each has one value, a text.
+	Missing []segment.NewProperty
+}
+
+// A Tree is a tree that is being told of. It ends in Close, or in Abort. It belongs to
+// one goroutine.
+type Tree struct {
+	b    *segment.Builder
+	o    Options
+	rows *sorter.Sorter
+	bare bool
+	told uint64 // rows, so that the last of two can be known
+	key  []byte
+	head []byte // the beginning of what Read reads
+	err  error  // what is written is no tree any more
+}
+
+// longestPath bounds the names of a path, as they are in a key.
+const longestPath = 256 << 10
+
+// ErrPath is a path that no tree may have.
+var ErrPath = errors.New("no path of a tree")
+
+// New returns an empty tree, whose records b will get. Flushing b is the caller's.
+func New(b *segment.Builder, o Options) *Tree {
+	if o.Depth == 0 {
+		o.Depth = 1000
+	}
+	replace := func([]byte) error { return nil }
+	return &Tree{b: b, o: o, rows: sorter.New(sorter.Options{Memory: o.Memory, Scratch: o.Scratch, Duplicate: replace})}
+}
+
+// What a row is about is said by the byte behind the path of its node. All about a
+// node comes before what is below it.
+const (
+	rowFallback = iota // properties that it has if nobody gives it any
+	rowNode            // followed by when it was told: it is there, with some properties
+	rowProperty        // followed by the name's key, then rowHead or rowElement
+	rowChild           // followed by the name's key: it is about a node below
+)
+
+const (
+	rowHead    = iota // when it was told, the property's type and kind, what belongs to it
+	rowElement        // followed by a number u64: a value of several
+)
+
+// Forms of a value in a row.
+const (
+	textForm     = iota // its bytes
+	recordForm          // segment id, record number u32
+	bulkForm            // length, ids of segments
+	externalForm        // a name in a data store
+)
+
+// A Value is a value of a property, or what it will be made of.
+type Value struct{ b []byte } // form, then what belongs to it
+
+// External is a binary that a data store has.
+func External(blobID string) Value { return Value{append([]byte{externalForm}, blobID...)} }
+
+// Record is a value that was written.
+func Record(id segment.RecordID) Value {
+	return Value{binary.BigEndian.AppendUint32(append([]byte{recordForm}, id.Segment[:]...), uint32(id.Number))}
+}
+
+func bulkValue(v segment.Bulk) Value {
+	b := binary.BigEndian.AppendUint64([]byte{bulkForm}, uint64(v.Len))
+	for _, id := range v.Segments {
+		b = append(b, id[:]...)
+	}
+	return Value{b}
+}
+
+// Read takes a value of any length: in memory for one segment. What it has written
+// when r fails belongs to nothing; the tree is as it was.
+func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
+	if t.err != nil {
+		return Value{}, t.err
+	}
+	if t.head == nil {
+		t.head = make([]byte, 1+segment.LeastLong)
+	}
+	head := t.head
+	n, err := io.ReadFull(r, head[1:])
+	switch err {
+	case nil:
+		from := &watched{r: r}
+		v, err := t.b.Bulk(ctx, io.MultiReader(bytes.NewReader(head[1:]), from))
+		_, large := errors.AsType[*segment.Error](err)
+		if err != nil && from.err == nil && ctx.Err() == nil && !large {
+			t.err = err
+		}
+		return bulkValue(v), err
+	case io.EOF, io.ErrUnexpectedEOF:
+		head[0] = textForm
+		return Value{bytes.Clone(head[:1+n])}, nil
+	}
+	return Value{}, err
+}
+
+// watched is a reader whose errors can be told from those of what is written.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+	return n, err
+}
+
+// A Property names a property of a node.
+type Property struct {
+	Name string
+	Type segment.PropertyType
+}
+
+// Node tells of a node. What is told of one twice counts together; of a property, the
+// last counts.
+func (t *Tree) Node(ctx context.Context, path []string, properties []segment.NewProperty) error {
+	var texts []segment.NewProperty
+	room := mostTexts
+	for _, p := range properties {
+		if isText(p) && len(p.Values[0].Text) <= room {
+			room -= len(p.Values[0].Text)
+			texts = append(texts, p)
+		} else if err := t.property(ctx, path, p); err != nil {
+			return err
+		}
+	}
+	return t.add(path, rowNode, binary.BigEndian.AppendUint64(nil, t.told), appendTexts(nil, texts))
+}
+
+// mostTexts is how much of a node's properties waits together for it.
+const mostTexts = 16 << 10
+
+func isText(p segment.NewProperty) bool {
+	return p.Type >= segment.String && p.Type <= segment.Decimal && p.Type != segment.Binary &&
+		!p.Multi && len(p.Values) == 1 && !p.Values[0].IsID
+}
+
+func (t *Tree) property(ctx context.Context, path []string, p segment.NewProperty) error {
+	of := Property{p.Name, p.Type}
+	if p.List != (segment.RecordID{}) {
+		return t.setHead(path, of, listHead, Record(p.List).b)
+	}
+	if !p.Multi && len(p.Values) != 1 {
+		return fmt.Errorf("new tree: property %.100q: expected one value, found %d", p.Name, len(p.Values))
+	}
+	for i, nv := range p.Values {
+		v := Record(nv.Record)
+		if !nv.IsID {
+			var err error
+			if v, err = t.Read(ctx, strings.NewReader(nv.Text)); err != nil {
+				return err
+			}
+		}
+		if !p.Multi {
+			return t.Set(path, of, v)
+		}
+		if err := t.SetElement(path, of.Name, i, v); err != nil {
+			return err
+		}
+	}
+	return t.SetElements(path, of, len(p.Values))
+}
+
+// Kinds of a property, in its head.
+const (
+	singleHead = iota // the value follows
+	multiHead         // how many values count follows, u64
+	listHead          // the list of them follows, a value of recordForm
+)
+
+// Set gives a node a property of one value.
+func (t *Tree) Set(path []string, p Property, v Value) error {
+	return t.setHead(path, p, singleHead, v.b)
+}
+
+// SetElement gives a property of a node, which may have any number of values, one of
+// them. They come in any order; without [Tree.SetElements] they are nothing.
+func (t *Tree) SetElement(path []string, name string, i int, v Value) error {
+	return t.add(path, rowProperty, elementKey(name, i), v.b)
+}
+
+func elementKey(name string, i int) []byte {
+	return binary.BigEndian.AppendUint64(append(segment.AppendMapKey(nil, name), rowElement), uint64(i))
+}
+
+// All is for [Tree.SetElements] all that there are.
+const All = 1<<63 - 1
+
+// SetElements makes a property of a node of the first n of its elements.
+func (t *Tree) SetElements(path []string, p Property, n int) error {
+	return t.setHead(path, p, multiHead, binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
+func (t *Tree) setHead(path []string, p Property, kind byte, rest []byte) error {
+	if p.Type < segment.String || p.Type > segment.Decimal {
+		return fmt.Errorf("new tree: property %.100q: expected a type, found %d", p.Name, p.Type)
+	}
+	value := append(binary.BigEndian.AppendUint64(nil, t.told), byte(p.Type), kind)
+	return t.add(path, rowProperty, append(segment.AppendMapKey(nil, p.Name), rowHead), append(value, rest...))
+}
+
+// Fallback tells of a node, and of properties that it has if nobody gives it others:
+// each with one value, a text. See [Tree.Bare].
+func (t *Tree) Fallback(path []string, properties []segment.NewProperty) error {
+	return t.add(path, rowFallback, nil, appendTexts(nil, properties))
+}
+
+// Bare says that a node of which nobody told a property has none: no fallback, and
+// none of those for what is missing.
+func (t *Tree) Bare() { t.bare = true }
+
+// appendTexts appends properties that are one text each.
+func appendTexts(b []byte, properties []segment.NewProperty) []byte {
+	for _, p := range properties {
+		b = append(b, byte(p.Type))
+		for _, s := range []string{p.Name, p.Values[0].Text} {
+			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+		}
+	}
+	return b
+}
+
+// readTexts reads what appendTexts wrote. It returns false if it is something else.
+func readTexts(b []byte) (all []segment.NewProperty, ok bool) {
+	for len(b) > 0 {
+		p := segment.NewProperty{Type: segment.PropertyType(b[0]), Values: make([]segment.NewValue, 1)}
+		b = b[1:]
+		for _, to := range []*string{&p.Name, &p.Values[0].Text} {
+			n, k := binary.Uvarint(b)
+			if k <= 0 || n > uint64(len(b)-k) {
+				return nil, false
+			}
+			*to, b = string(b[k:][:n]), b[k+int(n):]
+		}
+		all = append(all, p)
+	}
+	return all, true
+}
+
+// CheckPath returns an error, an [ErrPath], if no node can have a path.
+func (t *Tree) CheckPath(path []string) error {
+	if len(path) > t.o.Depth {
+		return fmt.Errorf("%w: expected at most %d levels, found %d", ErrPath, t.o.Depth, len(path))
+	}
+	n := 0
+	for _, name := range path {
+		if name == "" || strings.Contains(name, "/") {
+			return fmt.Errorf("%w: expected names without a slash, found %.100q", ErrPath, name)
+		}
+		n += len(name)
+	}
+	if n > longestPath {
+		return fmt.Errorf("%w: expected at most %d bytes, found %d", ErrPath, longestPath, n)
+	}
+	return nil
+}
+
+// add adds a row.
+func (t *Tree) add(path []string, kind byte, key, value []byte) error {
+	if t.err != nil {
+		return t.err
+	}
+	if err := t.CheckPath(path); err != nil {
+		return err
+	}
+	t.key = t.key[:0]
+	for _, name := range path {
+		t.key = segment.AppendMapKey(append(t.key, rowChild), name)
+	}
+	t.key = append(append(t.key, kind), key...)
+	if t.o.IDs != nil {
+		t.o.IDs.Input(t.key, value)
+	}
+	t.told++
+	t.err = t.rows.Add(t.key, value)
+	return t.err
+}
+
+// Abort gives back what the tree holds.
+func (t *Tree) Abort() error {
+	if t.err == nil {
+		t.err = errors.New("new tree: it was given up")
+	}
+	return t.rows.Close()
+}
+
+// Close writes the tree, the root last, and gives back what it holds. It returns how
+// many nodes there are.
+func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, err error) {
+	if t.err != nil {
+		return root, 0, t.err
+	}
+	w, stop := newBuild(t)
+	root, err = w.whole(ctx)
+	stop()
+	if t.err = errors.New("new tree: it was closed"); err != nil {
+		t.err = err
+	}
+	return root, w.nodes, errors.Join(err, t.rows.Close())
+}
+
+// SuperRoot writes the node above a root, as the journal names it, with no checkpoints.
+// Its child for them is there nevertheless: the reference finds a lost head by it.
+func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID) (segment.RecordID, error) {
+	checkpoints, err := b.Node(ctx, segment.NewNode{})
+	if err != nil {
+		return segment.RecordID{}, err
+	}
+	return b.Node(ctx, segment.NewNode{Children: []segment.Child{{Name: "root", Node: root}, {Name: "checkpoints", Node: checkpoints}}})
+}

@@ -1,0 +1,614 @@
+package nodejson
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// maxLine is how long a line can be: what an Encoder puts into one, and names of a
+// megabyte besides.
+const maxLine = 16 << 20
+
+// An Error says which line is no part of an export, and why.
+type Error struct {
+	Line   int64 // from 1
+	Offset int64 // of the line
+	What   string
+	Err    error // cause, if any
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("line %d at %d: %s", e.Line, e.Offset, e.What)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ValueKind says where the content of a value is.
+type ValueKind uint8
+
+const (
+	Here     ValueKind = iota + 1
+	External           // in a data store, under the name Content
+	Follows            // an Item of its own has it
+	Omitted            // nowhere: it was left out
+	Missing            // nowhere: it was lost
+)
+
+// A Value is one of a property's.
+type Value struct {
+	Kind    ValueKind
+	Content string
+	Length  int64 // of what is here, follows, or was left out
+	Lost    *Lost
+}
+
+// A Property is a property of a node.
+type Property struct {
+	Name   string // as it is written
+	Type   segment.PropertyType
+	Multi  bool
+	Values []Value // unless they follow, were left out, or are lost
+	// Count is how many values follow in Items of their own, if Kind is Follows.
+	Count int
+	Kind  ValueKind // Here if Values has all
+	Lost  *Lost
+}
+
+// ItemKind says what an Item is.
+type ItemKind uint8
+
+const (
+	NodeItem    ItemKind = iota + 1 // a node with its properties
+	MoreItem                        // more properties of the last node
+	LostItem                        // a node that is lost
+	ValuesItem                      // values of a property that follow
+	ContentItem                     // the content of a value that follows
+)
+
+// An Item is a part of an export. After a node come its long arrays and long contents
+// in the order in which it has them.
+type Item struct {
+	Kind       ItemKind
+	Path       string // as it is written
+	Properties []Property
+	Lost       *Lost
+
+	Property string    // as it is written: that something is of
+	From     int       // number of the first of Values, or of the value that Content is of
+	Values   []Value   // of a ValuesItem
+	Length   int64     // of Content
+	Content  io.Reader // of a ContentItem, until the next Item is asked for
+}
+
+// A Decoder reads what an Encoder wrote. It holds a line. It is not for parallel use.
+type Decoder struct {
+	r       *bufio.Reader
+	line    []byte
+	n, off  int64 // of the line
+	next    int64
+	path    string // of the last node
+	started bool
+	due     []due // what has to follow, the next last
+	content *content
+	err     error
+}
+
+// due is what was announced: a value's content, or the values of an array from one on.
+type due struct {
+	property string
+	typ      segment.PropertyType
+	from     int
+	count    int // of an array, else 0
+	length   int64
+}
+
+// NewDecoder returns a Decoder of what r has.
+func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 64<<10)} }
+
+// Next returns the next Item; io.EOF is the end. What was not read of a content is
+// passed over.
+func (d *Decoder) Next() (Item, error) {
+	if d.err == nil && d.content != nil {
+		d.err = d.content.drain()
+		d.content = nil
+	}
+	var item Item
+	if d.err == nil {
+		item, d.err = d.item()
+	}
+	if d.err != nil {
+		return Item{}, d.err
+	}
+	return item, nil
+}
+
+func (d *Decoder) item() (Item, error) {
+	if n := len(d.due) - 1; n >= 0 && d.due[n].count == 0 {
+		what := d.due[n]
+		d.due = d.due[:n]
+		d.content = &content{d: d, due: what}
+		return Item{Kind: ContentItem, Path: d.path, Property: what.property, From: what.from, Length: what.length, Content: d.content}, nil
+	}
+	l, err := d.read()
+	if err != nil {
+		return Item{}, err
+	}
+	if len(d.due) > 0 {
+		return d.values(l)
+	}
+	item := Item{Path: l.path}
+	switch {
+	case l.has == hasPath|hasLost:
+		item.Kind, item.Lost = LostItem, &l.lost
+	case l.has == hasPath|hasProperties:
+		item.Kind, item.Properties = NodeItem, l.properties
+	case l.has == hasPath|hasMore|hasProperties:
+		if !d.started || l.path != d.path {
+			return Item{}, d.errorf("path: expected that of the line before, of which there is more, found %.100q", l.path)
+		}
+		item.Kind, item.Properties = MoreItem, l.properties
+	default:
+		return Item{}, d.errorf("line: expected a node")
+	}
+	d.path, d.started = l.path, item.Kind != LostItem
+	for i := len(l.properties) - 1; i >= 0; i-- {
+		p := l.properties[i]
+		if p.Kind == Follows {
+			d.due = append(d.due, due{property: p.Name, typ: p.Type, count: p.Count})
+		}
+		d.announce(p.Name, p.Type, 0, p.Values)
+	}
+	return item, nil
+}
+
+// announce notes which contents of values have to follow.
+func (d *Decoder) announce(property string, typ segment.PropertyType, from int, values []Value) {
+	for i := len(values) - 1; i >= 0; i-- {
+		if values[i].Kind == Follows {
+			d.due = append(d.due, due{property: property, typ: typ, from: from + i, length: values[i].Length})
+		}
+	}
+}
+
+// values takes a line with values of an array.
+func (d *Decoder) values(l line) (Item, error) {
+	last := &d.due[len(d.due)-1]
+	switch {
+	case l.has != hasPath|hasProperty|hasFrom|hasValues, l.path != d.path, l.property != last.property, l.from != int64(last.from):
+		return Item{}, d.errorf("line: expected values %d and on of property %.100q", last.from, last.property)
+	case len(l.values) == 0 || len(l.values) > last.count-last.from:
+		return Item{}, d.errorf("values: expected 1 to %d, found %d", last.count-last.from, len(l.values))
+	}
+	for _, v := range l.values {
+		if what := v.suits(last.typ); what != "" {
+			return Item{}, d.errorf("property %.100q: %s", last.property, what)
+		}
+	}
+	item := Item{Kind: ValuesItem, Path: l.path, Property: l.property, From: last.from, Values: l.values}
+	typ := last.typ
+	if last.from += len(l.values); last.from == last.count {
+		d.due = d.due[:len(d.due)-1]
+	}
+	d.announce(l.property, typ, item.From, l.values)
+	return item, nil
+}
+
+// content reads pieces.
+type content struct {
+	d    *Decoder
+	due  due
+	off  int64
+	left string
+	err  error
+}
+
+// Read reads the content as it is stored. A part that is lost is a *Lost, behind which
+// reading may go on.
+func (c *content) Read(p []byte) (int, error) {
+	for c.left == "" {
+		switch {
+		case c.err != nil:
+			return 0, c.err
+		case c.d.content != c:
+			return 0, errors.New("nodejson: the content is past")
+		case c.off == c.due.length:
+			return 0, io.EOF
+		}
+		var lost *Lost
+		if lost, c.err = c.piece(); lost != nil {
+			return 0, lost
+		}
+	}
+	n := copy(p, c.left)
+	c.left = c.left[n:]
+	return n, nil
+}
+
+// piece takes a line with a piece.
+func (c *content) piece() (*Lost, error) {
+	l, err := c.d.read()
+	if err == io.EOF {
+		err = c.d.errorf("end: expected %d more bytes of property %.100q", c.due.length-c.off, c.due.property)
+	}
+	if err != nil {
+		return nil, err
+	}
+	const of = hasPath | hasProperty | hasIndex | hasOffset
+	n := int64(len(l.data))
+	switch {
+	case l.has&of != of, l.path != c.d.path, l.property != c.due.property, l.index != int64(c.due.from), l.offset != c.off:
+		return nil, c.d.errorf("line: expected value %d of property %.100q from %d", c.due.from, c.due.property, c.off)
+	case l.has == of|hasLost|hasLength:
+		n = l.length
+	case l.has != of|hasBase64 && (l.has != of|hasText || c.due.typ == segment.Binary):
+		return nil, c.d.errorf("line: expected a piece of a %s", c.due.typ)
+	}
+	if n <= 0 || n > c.due.length-c.off {
+		return nil, c.d.errorf("piece: expected 1 to %d bytes, found %d", c.due.length-c.off, n)
+	}
+	c.off, c.left = c.off+n, l.data
+	if l.has&hasLost != 0 {
+		return &l.lost, nil
+	}
+	return nil, nil
+}
+
+func (c *content) drain() error {
+	for c.err == nil && c.off < c.due.length {
+		_, c.err = c.piece()
+	}
+	c.left = ""
+	return c.err
+}
+
+func (d *Decoder) errorf(msg string, args ...any) *Error {
+	return &Error{Line: d.n, Offset: d.off, What: fmt.Sprintf(msg, args...)}
+}
+
+// read reads a line and takes it apart.
+func (d *Decoder) read() (line, error) {
+	d.line, d.off, d.n = d.line[:0], d.next, d.n+1
+	for {
+		part, err := d.r.ReadSlice('\n')
+		d.next += int64(len(part))
+		if len(d.line)+len(part) > maxLine {
+			return line{}, d.errorf("line: expected at most %d bytes, found more", maxLine)
+		}
+		d.line = append(d.line, part...)
+		switch {
+		case err == nil:
+			return d.parse()
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(d.line) == 0 && len(d.due) == 0:
+			return line{}, io.EOF
+		case err == io.EOF:
+			e := d.errorf("line: expected an end of the line")
+			if len(d.line) == 0 {
+				e.What = fmt.Sprintf("line: expected more of property %.100q", d.due[len(d.due)-1].property)
+			}
+			e.Err = io.ErrUnexpectedEOF
+			return line{}, e
+		default:
+			return line{}, err
+		}
+	}
+}
+
+func (d *Decoder) parse() (l line, err error) {
+	if !utf8.Valid(d.line) {
+		return l, d.errorf("line: expected UTF-8")
+	}
+	if !paired(d.line) {
+		return l, d.errorf("line: expected surrogates in pairs")
+	}
+	p := parser{b: d.line}
+	if l, err = p.line(); err == nil && p.peek() != 0 || err == nil && p.at < len(p.b) {
+		err = p.wrong("one object")
+	}
+	if err != nil {
+		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: err}
+	}
+	return l, nil
+}
+
+// paired reports whether the surrogates that are escaped are in pairs: others mean
+// nothing in UTF-8.
+func paired(b []byte) bool {
+	want := false // a low one
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 || i+1 >= len(b) {
+			return !want
+		}
+		if want && i > 0 {
+			return false
+		}
+		u, err := uint64(0), error(nil)
+		if b[i+1] == 'u' && i+6 <= len(b) {
+			u, err = strconv.ParseUint(string(b[i+2:i+6]), 16, 16)
+		}
+		low, high := err == nil && u>>10 == 0xDC00>>10, err == nil && u>>10 == 0xD800>>10
+		if low != want {
+			return false
+		}
+		want = high
+		if b = b[i+2:]; low || high {
+			b = b[4:]
+		}
+	}
+}
+
+// What a line has.
+const (
+	hasPath = 1 << iota
+	hasProperties
+	hasMore
+	hasLost
+	hasProperty
+	hasFrom
+	hasValues
+	hasIndex
+	hasOffset
+	hasLength
+	hasBase64
+	hasText
+)
+
+// A line is an object of any form.
+type line struct {
+	has        int
+	path       string
+	properties []Property
+	lost       Lost
+	property   string
+	from       int64
+	values     []Value
+	index      int64
+	offset     int64
+	length     int64
+	data       string
+}
+
+var errUnknown = errors.New("expected another key")
+
+func (p *parser) line() (l line, err error) {
+	var torn Lost // segment and tar without what is lost
+	err = p.object(func(key string) (err error) {
+		has := 0
+		switch key {
+		case "path":
+			has, err = hasPath, p.text(&l.path)
+		case "properties":
+			has, err = hasProperties, p.properties(&l.properties)
+		case "more":
+			has, err = hasMore, p.yes()
+		case "lost":
+			has, err = hasLost, p.text(&l.lost.What)
+		case "segment":
+			err = p.text(&torn.Segment)
+		case "tar":
+			err = p.text(&torn.Tar)
+		case "property":
+			has, err = hasProperty, p.text(&l.property)
+		case "from":
+			has, err = hasFrom, p.number(&l.from)
+		case "values":
+			has, err = hasValues, p.values(&l.values)
+		case "index":
+			has, err = hasIndex, p.number(&l.index)
+		case "offset":
+			has, err = hasOffset, p.number(&l.offset)
+		case "length":
+			has, err = hasLength, p.number(&l.length)
+		case "base64":
+			has, err = hasBase64, p.base64(&l.data)
+		case "text":
+			has, err = hasText, p.text(&l.data)
+		default:
+			err = errUnknown
+		}
+		l.has |= has
+		return err
+	})
+	l.lost.Segment, l.lost.Tar = torn.Segment, torn.Tar
+	if err == nil && l.has&hasLost == 0 && torn != (Lost{}) {
+		err = errors.New("expected something lost of the segment")
+	}
+	return l, err
+}
+
+func (p *parser) properties(to *[]Property) error {
+	return p.object(func(name string) error {
+		x := Property{Name: name}
+		if err := p.property(&x); err != nil {
+			return err
+		}
+		*to = append(*to, x)
+		return nil
+	})
+}
+
+var propertyTypes = func() map[string]segment.PropertyType {
+	m := map[string]segment.PropertyType{}
+	for t := segment.String; t <= segment.Decimal; t++ {
+		m[t.String()] = t
+	}
+	return m
+}()
+
+// maxValues is how many values a property can have: a list of three levels.
+const maxValues = 255 * 255 * 255
+
+// property reads a property: first what is there, then what that makes of it.
+func (p *parser) property(x *Property) error {
+	var m members
+	var count int64
+	values, counted := false, false
+	err := p.object(func(key string) (err error) {
+		switch key {
+		case "type":
+			var s string
+			if err = p.text(&s); err == nil {
+				if x.Type = propertyTypes[s]; x.Type == 0 {
+					err = fmt.Errorf("expected a type, found %.60q", s)
+				}
+			}
+		case "multiple":
+			x.Multi, err = true, p.yes()
+		case "values":
+			values, err = true, p.values(&x.Values)
+		case "count":
+			counted, err = true, p.number(&count)
+		default:
+			err = p.member(key, &m)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case x.Type == 0:
+		return errors.New("expected a type")
+	case m.has == "lost":
+		if x.Kind, x.Lost = Missing, &m.lost; values || counted {
+			return errors.New("expected no values, which are lost")
+		}
+		return nil
+	case x.Multi && values:
+		if x.Kind = Here; counted || m.has != "" {
+			return errors.New("expected nothing beside the values")
+		}
+	case x.Multi && counted && (m.has == "" || m.has == "follows"):
+		if count > maxValues || count == 0 {
+			return fmt.Errorf("count: expected 1 to %d, found %d", maxValues, count)
+		}
+		if x.Kind, x.Count = Omitted, int(count); m.has == "follows" {
+			x.Kind = Follows
+		}
+		return nil
+	case x.Multi || values || counted:
+		return errors.New("expected values if there are multiple")
+	default:
+		v, err := m.value()
+		if err != nil {
+			return err
+		}
+		x.Kind, x.Values = Here, []Value{v}
+	}
+	for _, v := range x.Values {
+		if what := v.suits(x.Type); what != "" {
+			return errors.New(what)
+		}
+	}
+	return nil
+}
+
+// members are those of an object that is a value.
+type members struct {
+	has    string // their keys, with blanks between them, in the order of the format
+	length int64
+	text   string
+	lost   Lost
+}
+
+// member reads one of a value's members.
+func (p *parser) member(key string, m *members) (err error) {
+	switch key {
+	case "value", "blob":
+		err = p.text(&m.text)
+	case "base64", "blob_base64":
+		err = p.base64(&m.text)
+	case "length":
+		err = p.number(&m.length)
+	case "follows":
+		err = p.yes()
+	case "lost":
+		err = p.text(&m.lost.What)
+	case "segment":
+		if err = p.text(&m.lost.Segment); m.has == "lost" {
+			return err
+		}
+	case "tar":
+		if err = p.text(&m.lost.Tar); m.has == "lost" {
+			return err
+		}
+	default:
+		return errUnknown
+	}
+	m.has = strings.TrimPrefix(m.has+" "+key, " ")
+	return err
+}
+
+func (m *members) value() (Value, error) {
+	v := Value{Content: m.text, Length: m.length}
+	switch m.has {
+	case "value", "base64":
+		v.Kind, v.Length = Here, int64(len(m.text))
+	case "length base64":
+		v.Kind = Here
+		if v.Length != int64(len(m.text)) {
+			return v, fmt.Errorf("base64: expected %d bytes, found %d", v.Length, len(m.text))
+		}
+	case "blob", "blob_base64":
+		v.Kind = External
+	case "length follows":
+		v.Kind = Follows
+		if v.Length == 0 {
+			return v, errors.New("length: expected more than nothing to follow")
+		}
+	case "length":
+		v.Kind = Omitted
+	case "lost":
+		v.Kind, v.Lost = Missing, &m.lost
+	default:
+		return v, fmt.Errorf("expected a value, found %.100q", m.has)
+	}
+	return v, nil
+}
+
+// suits says why a type cannot have a value.
+func (v Value) suits(t segment.PropertyType) string {
+	if v.Kind == External && t != segment.Binary {
+		return "expected no blob in a " + t.String()
+	}
+	return ""
+}
+
+func (p *parser) values(to *[]Value) error {
+	return p.array(func() (err error) {
+		var v Value
+		switch p.peek() {
+		case '"':
+			v.Kind = Here
+			err = p.text(&v.Content)
+			v.Length = int64(len(v.Content))
+		case '{':
+			v, err = p.element()
+		default:
+			err = p.wrong("a string or an object")
+		}
+		*to = append(*to, v)
+		return err
+	})
+}
+
+// element reads a value that is no string.
+func (p *parser) element() (Value, error) {
+	var m members
+	if err := p.object(func(key string) error { return p.member(key, &m) }); err != nil {
+		return Value{}, err
+	}
+	return m.value()
+}

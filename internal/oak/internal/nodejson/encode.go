@@ -1,0 +1,477 @@
+package nodejson
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Bounds of what is in one line.
+const (
+	lineBytes   = 1 << 20   // where a line ends as soon as it can, by default
+	inlineBytes = 64 << 10  // of a binary
+	pieceBytes  = 192 << 10 // of what follows; three bytes are four of base64
+	arrayValues = 10_000
+)
+
+// Lost says what damage took.
+type Lost struct {
+	What    string
+	Segment string // empty if it is of none
+	Tar     string // empty if none has the segment
+}
+
+func (l *Lost) Error() string { return l.What }
+
+// Options say how nodes are written.
+type Options struct {
+	// Name is how the name of a property is written, as UTF-8.
+	Name func(string) string
+	// Lost says what damage an error is of. Any other error ends the writing.
+	Lost func(error) (Lost, bool)
+	// NoBinaries leaves out what binaries contain.
+	NoBinaries bool
+	// Limit is about how long a line is; 0 is a megabyte.
+	Limit int
+}
+
+// An Encoder writes nodes, each with the lines that follow it. It is not for parallel
+// use.
+type Encoder struct {
+	w    io.Writer
+	o    Options
+	form form
+	most int // length of a line
+	path string
+	b    []byte // the line
+	text []byte // a value, or a piece of one, not to be changed
+	room []byte // for text that lies in no record
+	rest []rest // what follows the line
+	lost int64
+}
+
+// form is what an Encoder writes values for.
+type form uint8
+
+const (
+	lines  form = iota // what does not fit follows
+	object             // what does not fit is left out
+)
+
+// rest is what does not fit a line: value i of a property, or all of them.
+type rest struct {
+	p     segment.Property
+	value segment.Value
+	i     int // -1 for all
+}
+
+// NewEncoder returns an Encoder that writes to w.
+func NewEncoder(w io.Writer, o Options) *Encoder {
+	return &Encoder{w: w, o: o, most: cmp.Or(o.Limit, lineBytes)}
+}
+
+// Lost is how often something was lost.
+func (e *Encoder) Lost() int64 { return e.lost }
+
+// Node writes a node.
+func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
+	e.begin(path)
+	e.b = append(e.b, `,"properties":{`...)
+	first := true
+	for p, err := range n.Properties(ctx) {
+		if len(e.b) > e.most {
+			e.b = append(e.b, '}')
+			if err := e.end(ctx); err != nil {
+				return err
+			}
+			e.begin(path)
+			e.b = append(e.b, `,"more":true,"properties":{`...)
+			first = true
+		}
+		if !first {
+			e.b = append(e.b, ',')
+		}
+		first = false
+		if err := e.property(ctx, p, err); err != nil {
+			return err
+		}
+	}
+	e.b = append(e.b, '}')
+	return e.end(ctx)
+}
+
+// LostNode writes that a node is lost.
+func (e *Encoder) LostNode(path string, l Lost) error {
+	e.begin(path)
+	e.b = append(e.b, ',')
+	e.lose(l)
+	return e.end(context.Background())
+}
+
+// AppendProperties appends the properties of a node as an object. What would be longer
+// than a line is left out.
+func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) (_ []byte, lost int64, err error) {
+	e := Encoder{o: o, form: object, b: append(b, '{')}
+	start := len(e.b)
+	e.most = start + cmp.Or(o.Limit, lineBytes)
+	for p, err := range n.Properties(ctx) {
+		if len(e.b) > start {
+			e.b = append(e.b, ',')
+		}
+		if err := e.property(ctx, p, err); err != nil {
+			return e.b, e.lost, err
+		}
+	}
+	return append(e.b, '}'), e.lost, nil
+}
+
+// AppendProperty appends one property as an object, without its name. What would be
+// longer than a line is left out.
+func AppendProperty(ctx context.Context, b []byte, p segment.Property, lost error, o Options) (_ []byte, _ int64, err error) {
+	e := Encoder{o: o, form: object, b: b, most: len(b) + cmp.Or(o.Limit, lineBytes)}
+	err = e.body(ctx, p, lost)
+	return e.b, e.lost, err
+}
+
+// begin begins a line.
+func (e *Encoder) begin(path string) {
+	e.path = path
+	e.b = append(e.b[:0], `{"path":`...)
+	e.b = AppendString(e.b, path)
+}
+
+// end ends a line, and writes it and what follows it.
+func (e *Encoder) end(ctx context.Context) error {
+	if err := e.write(); err != nil {
+		return err
+	}
+	// What follows has lines of its own, which others may follow.
+	announced := e.rest
+	e.rest = nil
+	for _, r := range announced {
+		var err error
+		if r.i < 0 {
+			err = e.values(ctx, r.p)
+		} else {
+			err = e.pieces(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if e.rest == nil {
+		clear(announced)
+		e.rest = announced[:0]
+	}
+	return nil
+}
+
+func (e *Encoder) write() error {
+	e.b = append(e.b, "}\n"...)
+	_, err := e.w.Write(e.b)
+	return err
+}
+
+// AppendMembers appends what damage took as members of an object.
+func (l *Lost) AppendMembers(b []byte) []byte {
+	b = AppendString(append(b, `"lost":`...), l.What)
+	if l.Segment != "" {
+		b = AppendString(append(b, `,"segment":`...), l.Segment)
+	}
+	if l.Tar != "" {
+		b = AppendString(append(b, `,"tar":`...), l.Tar)
+	}
+	return b
+}
+
+func (e *Encoder) lose(l Lost) {
+	e.lost++
+	e.b = l.AppendMembers(e.b)
+}
+
+// damage appends what an error says is lost. Other errors it returns.
+func (e *Encoder) damage(err error) error {
+	l, ok := e.o.Lost(err)
+	if !ok {
+		return err
+	}
+	e.lose(l)
+	return nil
+}
+
+func (e *Encoder) property(ctx context.Context, p segment.Property, lost error) error {
+	e.b = AppendString(e.b, e.o.Name(p.Name))
+	e.b = append(e.b, ':')
+	return e.body(ctx, p, lost)
+}
+
+func (e *Encoder) body(ctx context.Context, p segment.Property, lost error) (err error) {
+	e.b = append(append(append(e.b, `{"type":"`...), p.Type.String()...), '"', ',')
+	if p.Multi {
+		e.b = append(e.b, `"multiple":true,`...)
+	}
+	switch {
+	case lost != nil:
+		err = e.damage(lost)
+	case p.Multi:
+		err = e.array(ctx, p)
+	default:
+		v, lost := p.At(ctx, 0)
+		err = e.value(ctx, p, 0, v, lost, true)
+	}
+	e.b = append(e.b, '}')
+	return err
+}
+
+// array appends all values if they fit the line.
+func (e *Encoder) array(ctx context.Context, p segment.Property) error {
+	start, follow, lost := len(e.b), len(e.rest), e.lost
+	if p.Len() <= arrayValues {
+		e.b = append(e.b, `"values":[`...)
+		n, err := e.some(ctx, p, 0, max(e.most, start+e.least()))
+		if err != nil {
+			return err
+		}
+		if n == p.Len() {
+			e.b = append(e.b, ']')
+			return nil
+		}
+	}
+	e.b, e.rest, e.lost = e.b[:start], e.rest[:follow], lost
+	e.b = strconv.AppendInt(append(e.b, `"count":`...), int64(p.Len()), 10)
+	if e.form == lines {
+		e.b = append(e.b, `,"follows":true`...)
+		e.rest = append(e.rest, rest{p: p, i: -1})
+	}
+	return nil
+}
+
+// some appends values from number from until the line reaches a length, at least one.
+// It returns up to which value it came.
+func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int) (int, error) {
+	i := from
+	for ; i < p.Len() && i < from+arrayValues && (i == from || len(e.b) < limit); i++ {
+		if i > from {
+			e.b = append(e.b, ',')
+		}
+		v, lost := p.At(ctx, i)
+		if err := e.value(ctx, p, i, v, lost, false); err != nil {
+			return i, err
+		}
+	}
+	return i, ctx.Err()
+}
+
+// value appends a value: alone as members of its property's object, else as an element.
+func (e *Encoder) value(ctx context.Context, p segment.Property, i int, v segment.Value, lost error, alone bool) error {
+	if lost == nil && p.Type != segment.Binary && !e.tooLong(v) {
+		if lost = e.read(ctx, v, 0, v.Len()); lost == nil && utf8.Valid(e.text) {
+			if alone {
+				e.b = append(e.b, `"value":`...)
+			}
+			e.b = AppendString(e.b, e.text)
+			return nil
+		}
+	}
+	if !alone {
+		e.b = append(e.b, '{')
+	}
+	err := e.members(ctx, p, i, v, lost)
+	if !alone {
+		e.b = append(e.b, '}')
+	}
+	return err
+}
+
+// tooLong reports whether a text is not for the line.
+func (e *Encoder) tooLong(v segment.Value) bool {
+	return v.Len() > int64(max(e.least(), e.most-len(e.b)))
+}
+
+// least is how long a value can be that is always in the line.
+func (e *Encoder) least() int {
+	if e.form == object {
+		return min(inlineBytes, cmp.Or(e.o.Limit, inlineBytes))
+	}
+	return inlineBytes
+}
+
+// members appends what is no plain text.
+func (e *Encoder) members(ctx context.Context, p segment.Property, i int, v segment.Value, lost error) error {
+	switch {
+	case lost != nil:
+		return e.damage(lost)
+	case v.External():
+		return e.blob(ctx, v)
+	case p.Type == segment.Binary && e.o.NoBinaries:
+		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
+		return nil
+	case p.Type == segment.Binary && v.Len() > int64(e.least()), p.Type != segment.Binary && e.tooLong(v):
+		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
+		if e.form == lines {
+			e.b = append(e.b, `,"follows":true`...)
+			e.rest = append(e.rest, rest{p, v, i})
+		}
+		return nil
+	}
+	if p.Type == segment.Binary {
+		if err := e.read(ctx, v, 0, v.Len()); err != nil {
+			return e.damage(err)
+		}
+		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
+		e.b = append(e.b, ',')
+	}
+	e.bytes()
+	return nil
+}
+
+// mostBlobID bounds the names of content in data stores, which have a hundred bytes.
+const mostBlobID = 64 << 10
+
+func (e *Encoder) blob(ctx context.Context, v segment.Value) error {
+	id, err := v.BlobID(ctx, mostBlobID)
+	if err != nil {
+		return e.damage(err)
+	}
+	if utf8.ValidString(id) {
+		e.b = AppendString(append(e.b, `"blob":`...), id)
+		return nil
+	}
+	e.b = append(e.b, `"blob_base64":"`...)
+	e.b = append(base64.StdEncoding.AppendEncode(e.b, []byte(id)), '"')
+	return nil
+}
+
+// bytes appends what was read as base64.
+func (e *Encoder) bytes() {
+	e.b = append(e.b, `"base64":"`...)
+	e.b = append(base64.StdEncoding.AppendEncode(e.b, e.text), '"')
+}
+
+// read reads bytes of a value, which are few.
+func (e *Encoder) read(ctx context.Context, v segment.Value, off, n int64) error {
+	if b, ok := v.Inline(); ok {
+		e.text = b[off:][:n]
+		return nil
+	}
+	if int64(cap(e.room)) < n {
+		e.room = make([]byte, n)
+	}
+	e.text = e.room[:n]
+	return v.ReadAt(ctx, e.text, off)
+}
+
+// values writes the lines of a long array.
+func (e *Encoder) values(ctx context.Context, p segment.Property) error {
+	for from := 0; from < p.Len(); {
+		e.of(p)
+		e.b = strconv.AppendInt(append(e.b, `,"from":`...), int64(from), 10)
+		e.b = append(e.b, `,"values":[`...)
+		next, err := e.some(ctx, p, from, e.most)
+		if err != nil {
+			return err
+		}
+		e.b = append(e.b, ']')
+		if err := e.end(ctx); err != nil {
+			return err
+		}
+		from = next
+	}
+	return nil
+}
+
+// of begins a line that follows a node's.
+func (e *Encoder) of(p segment.Property) {
+	e.begin(e.path)
+	e.b = AppendString(append(e.b, `,"property":`...), e.o.Name(p.Name))
+}
+
+// pieces writes the lines of a long value.
+func (e *Encoder) pieces(ctx context.Context, r rest) error {
+	for off := int64(0); off < r.value.Len(); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(pieceBytes, r.value.Len()-off)
+		lost := e.read(ctx, r.value, off, n)
+		e.of(r.p)
+		e.b = strconv.AppendInt(append(e.b, `,"index":`...), int64(r.i), 10)
+		e.b = strconv.AppendInt(append(e.b, `,"offset":`...), off, 10)
+		e.b = append(e.b, ',')
+		switch {
+		case lost != nil:
+			e.b = strconv.AppendInt(append(e.b, `"length":`...), n, 10)
+			e.b = append(e.b, ',')
+			if err := e.damage(lost); err != nil {
+				return err
+			}
+		case r.p.Type != segment.Binary && e.wholeRunes(off+n == r.value.Len()):
+			n = int64(len(e.text))
+			e.b = AppendString(append(e.b, `"text":`...), e.text)
+		default:
+			e.bytes()
+		}
+		if err := e.write(); err != nil {
+			return err
+		}
+		off += n
+	}
+	return nil
+}
+
+// wholeRunes reports whether what was read is UTF-8, without a rune that is cut at its
+// end.
+func (e *Encoder) wholeRunes(last bool) bool {
+	b := e.text
+	for cut := 0; !last && cut < utf8.UTFMax-1 && len(b) > 1; cut++ {
+		if r, n := utf8.DecodeLastRune(b); r != utf8.RuneError || n != 1 {
+			break
+		}
+		b = b[:len(b)-1]
+	}
+	if !utf8.Valid(b) {
+		return false
+	}
+	e.text = b
+	return true
+}
+
+// escaped are the bytes that a JSON string cannot have as they are.
+var escaped = func() (t [256]bool) {
+	for c := range ' ' {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
+// AppendString appends UTF-8 as a JSON string.
+func AppendString[S string | []byte](b []byte, s S) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, '"')
+	from := 0 // nearly always the whole string is plain
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !escaped[c] {
+			continue
+		}
+		b = append(b, s[from:i]...)
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\t':
+			b = append(b, '\\', 't')
+		default:
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		}
+		from = i + 1
+	}
+	return append(append(b, s[from:]...), '"')
+}

@@ -1,0 +1,181 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+const (
+	mostPlaces = 10_000
+	mostPath   = 1 << 20 // bytes
+)
+
+// An account goes through what a scan did not find whole, in the order of the tree:
+// it says what is lost, and makes good or bad of what is pending. By then nodes that
+// are pending are whole but for what is below them.
+type account struct {
+	p      *Prover
+	ctx    context.Context
+	report bool
+	above  []segment.RecordID
+	met    *marks // bad: the scan has just found it so; pending: accounted for
+
+	places map[place]int // in losses
+	owners map[segment.RecordID]span
+	losses []Loss
+	lost   int64
+}
+
+// A span is those of the losses that are of properties of one node.
+type span struct{ from, to int }
+
+// A place is where something is damaged.
+type place struct {
+	segment segment.ID
+	record  int32
+	off     int64
+	what    string
+}
+
+// node accounts for a node and what is below it.
+func (a *account) node(id segment.RecordID, path string) error {
+	known := a.p.nodes.get(id)
+	if known == good {
+		return nil
+	}
+	if slices.Contains(a.above, id) {
+		a.add(Loss{Path: path, Err: &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}})
+		return nil
+	}
+	was := a.met.get(id)
+	switch {
+	case was == pending:
+		a.again(id)
+		return nil
+	case known == bad && was != bad && !a.report:
+		return nil
+	case len(a.above) >= a.p.o.Depth:
+		a.add(Loss{Path: path, Err: &segment.Error{Class: segment.Limit, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf("tree: expected at most %d levels, found more", a.p.o.Depth)}})
+		return nil
+	case len(path) > mostPath:
+		a.add(Loss{Path: path[:mostPath], Err: &segment.Error{Class: segment.Limit, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf("path: expected at most %d bytes, found more", mostPath)}})
+		return nil
+	}
+	n, err := a.p.r.Node(a.ctx, id)
+	if err != nil {
+		return a.spoil(id, Loss{Path: path}, err)
+	}
+	a.p.mark(a.met, id, pending)
+	lost := known == bad && was == bad
+	if known != pending && (a.report || known == unknown) {
+		from := len(a.losses)
+		err := a.p.own(a.ctx, n, func(property string, e *segment.Error) {
+			lost = true
+			a.add(Loss{Path: path, Property: property, Err: e})
+		})
+		if err != nil {
+			return err
+		}
+		if to := len(a.losses); to > from {
+			a.owners[id] = span{from, to}
+		}
+	}
+	below, err := a.below(n, path)
+	if err != nil {
+		return err
+	}
+	s := good
+	if lost || below {
+		s = bad
+	}
+	a.p.mark(a.p.nodes, id, s)
+	return nil
+}
+
+// spoil accounts for a node of which something cannot be read.
+func (a *account) spoil(id segment.RecordID, l Loss, err error) error {
+	if l.Err = damage(err); l.Err == nil {
+		return err
+	}
+	a.p.mark(a.p.nodes, id, bad)
+	a.add(l)
+	return nil
+}
+
+// again accounts for a node that was reached by another path before.
+func (a *account) again(id segment.RecordID) {
+	own := a.owners[id]
+	for i := own.from; i < own.to; i++ {
+		a.losses[i].Others++
+	}
+}
+
+// below accounts for the children of a node, and reports whether something is lost of
+// them.
+func (a *account) below(n segment.Node, path string) (lost bool, err error) {
+	if n.Template().Rule == segment.NoChild {
+		return false, nil
+	}
+	id := n.ID()
+	a.above = append(a.above, id)
+	defer func() { a.above = a.above[:len(a.above)-1] }()
+	var some []segment.Entry
+	visit := func() error {
+		for _, e := range some {
+			if a.p.nodes.get(e.Value) == good {
+				continue
+			}
+			if err := a.node(e.Value, a.under(path, e.Name)); err != nil {
+				return err
+			}
+			// What is pending yet is an ancestor of itself, or too deep.
+			lost = lost || a.p.nodes.get(e.Value) != good
+		}
+		some = some[:0]
+		return a.ctx.Err()
+	}
+	for e, err := range n.Children(a.ctx) {
+		if err != nil {
+			if err := a.spoil(id, Loss{Path: path, Children: true}, err); err != nil {
+				return lost, err
+			}
+			lost = true
+			continue
+		}
+		if some = append(some, e); len(some) == someChildren {
+			if err := visit(); err != nil {
+				return lost, err
+			}
+		}
+	}
+	return lost, visit()
+}
+
+func (a *account) under(path, name string) string {
+	if !a.report {
+		return ""
+	}
+	if path == "" || path == "/" {
+		return "/" + a.p.o.Name(name, true)
+	}
+	return path + "/" + a.p.o.Name(name, false)
+}
+
+// add notes a loss, unless the place is known.
+func (a *account) add(l Loss) {
+	if !a.report {
+		return
+	}
+	where := place{l.Err.Segment, l.Err.Record, l.Err.Off, l.Err.What}
+	if i, ok := a.places[where]; ok {
+		a.losses[i].Others++
+		return
+	}
+	if a.lost++; len(a.losses) < mostPlaces {
+		a.places[where] = len(a.losses)
+		a.losses = append(a.losses, l)
+	}
+}

@@ -1,0 +1,140 @@
+package proof
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Options are wishes for a proof.
+type Options struct {
+	// Binaries says that each block of a binary is to be read. Else it is only found
+	// out that the segments are there that are said to have them.
+	Binaries bool
+	// Bulk reads a segment of bare bytes, for nothing but to prove that it can be
+	// read; nil is the Reader.
+	Bulk func(context.Context, segment.ID) error
+	// Workers is how many goroutines prove properties; 0 is one for each core.
+	Workers int
+	// Depth is how many levels a tree may have; 0 is 1000.
+	Depth int
+	// Memory is how many bytes are for what is remembered; 0 is 64 MiB.
+	Memory int
+	// Name writes the name of a child as an element of a path, which may be the
+	// first. Nil writes it as it is.
+	Name func(name string, first bool) string
+}
+
+const (
+	usualDepth  = 1000
+	usualMemory = 64 << 20
+)
+
+// A Prover proves trees of one store. It is not for parallel use.
+type Prover struct {
+	r     *segment.Reader
+	o     Options
+	nodes *marks
+
+	mu     sync.Mutex
+	values *marks // good or unknown: values in blocks, and long arrays
+	bulk   map[segment.ID]struct{}
+}
+
+// New returns a Prover for the store of r.
+func New(r *segment.Reader, o Options) *Prover {
+	o.Depth = cmp.Or(o.Depth, usualDepth)
+	o.Memory = cmp.Or(o.Memory, usualMemory)
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	if o.Name == nil {
+		o.Name = func(name string, _ bool) string { return name }
+	}
+	if o.Bulk == nil {
+		o.Bulk = func(ctx context.Context, id segment.ID) error {
+			_, err := r.Segment(ctx, id)
+			return err
+		}
+	}
+	return &Prover{r: r, o: o, nodes: newMarks(o.Memory / 4 * 3), values: newMarks(o.Memory / 8), bulk: map[segment.ID]struct{}{}}
+}
+
+// mostBulk is how many segments of bare bytes are remembered.
+func (p *Prover) mostBulk() int { return p.o.Memory / 8 / 32 }
+
+// A Result is what came of a proof.
+type Result struct {
+	Whole bool
+	Nodes int64 // that were read: not those known from before
+	Lost  int64 // places that are damaged, if they were to be reported
+}
+
+// A Loss is a damaged place and what is lost by it.
+type Loss struct {
+	Path     string // of the node
+	Property string // of the node, or empty
+	Children bool   // it is children that are lost, which may have had any name
+	Err      *segment.Error
+	Others   int // how many other nodes and properties lead to the place
+}
+
+// Tree proves that all below a node can be read. If report is not nil it gets each
+// damaged place once, in the order of the tree, with the first path by which it is
+// reached; path is that of the node. Only the first mostPlaces are known again
+// when they are met once more.
+//
+// The error is of the store, or the caller: damage is no error.
+func (p *Prover) Tree(ctx context.Context, id segment.RecordID, path string, report func(Loss)) (Result, error) {
+	switch s := p.nodes.get(id); {
+	case s == good:
+		return Result{Whole: true}, nil
+	case s == bad && report == nil:
+		return Result{}, nil
+	}
+	s := scan{p: p, ctx: ctx}
+	err := s.run(id)
+	if err != nil {
+		p.nodes.settle(unknown)
+		return Result{}, err
+	}
+	res := Result{Whole: !s.damaged, Nodes: s.nodes}
+	if res.Whole {
+		p.nodes.settle(good)
+		return res, nil
+	}
+	a := account{p: p, ctx: ctx, met: newMarks(p.o.Memory / 4), places: map[place]int{}, owners: map[segment.RecordID]span{}, report: report != nil}
+	for _, id := range s.fresh {
+		p.mark(a.met, id, bad)
+	}
+	s.fresh = nil
+	err = a.node(id, path)
+	p.nodes.settle(unknown)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, l := range a.losses {
+		report(l)
+	}
+	res.Lost = a.lost
+	return res, nil
+}
+
+// mark sets the state of a record, which need not be one.
+func (p *Prover) mark(m *marks, id segment.RecordID, s state) {
+	if m.page(id.Segment) == nil {
+		// Whoever marks a record has just read it, if it can be read.
+		if seg, err := p.r.Segment(context.Background(), id.Segment); err == nil {
+			m.open(id.Segment, seg.RecordCount())
+		}
+	}
+	m.set(id, s)
+}
+
+// damage is what err says about damage, nil if it is of something else.
+func damage(err error) *segment.Error {
+	e, _ := errors.AsType[*segment.Error](err)
+	return e
+}

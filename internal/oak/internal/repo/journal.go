@@ -1,0 +1,127 @@
+package repo
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// A Revision names a record: a root of the tree.
+type Revision struct {
+	Segment tarfile.ID
+	Record  int32
+}
+
+// String is the form "UUID:NUMBER".
+func (r Revision) String() string {
+	return r.Segment.String() + ":" + strconv.Itoa(int(r.Record))
+}
+
+// ParseRevision reads "UUID:NUMBER" and "UUID.HEX", the number in eight digits: in
+// lower case, without zeros before a decimal number, as Oak does.
+func ParseRevision(s string) (Revision, error) {
+	id, err := segment.ParseRecordID(s)
+	if err != nil {
+		return Revision{}, fmt.Errorf("revision: %w", err)
+	}
+	return Revision{id.Segment, id.Number}, nil
+}
+
+// An Entry is a line of a journal.
+type Entry struct {
+	Revision
+	Millis int64  // since 1970; -1 if the line does not say
+	Offset int64  // of the line
+	Text   string // of the line, as far as 4096 bytes
+}
+
+// AppendLine appends the line of a journal that Oak writes for a revision.
+func AppendLine(b []byte, r Revision, millis int64) []byte {
+	return fmt.Appendf(b, "%s root %d\n", r, millis)
+}
+
+// Entries gives the lines of a journal, the newest first. A line that Oak skips is an
+// [*Error] of class BadLine, and others follow; any other error is of the store and
+// the last. Empty lines, which Oak's compaction writes, are nothing.
+func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for l, err := range backwards(ctx, journal) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if len(l.text) == 0 {
+				continue
+			}
+			e, err := parseEntry(string(l.text), l.off)
+			if bad, ok := err.(*Error); ok && l.torn {
+				bad.What += ", in a last line that has no end"
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func parseEntry(text string, off int64) (Entry, error) {
+	bad := func(what string) (Entry, error) {
+		return Entry{}, &Error{Class: BadLine, Object: Journal, Offset: off, What: what, Text: text}
+	}
+	name, rest, ok := strings.Cut(text, " ")
+	if !ok {
+		return bad(fmt.Sprintf("line: %.80q: expected a revision and a blank", text))
+	}
+	r, err := ParseRevision(name)
+	if err != nil {
+		return bad(err.Error())
+	}
+	e := Entry{Revision: r, Millis: -1, Offset: off, Text: text}
+	if _, rest, ok = strings.Cut(rest, " "); ok {
+		field, _, _ := strings.Cut(rest, " ")
+		if n, err := strconv.ParseInt(field, 10, 64); err == nil {
+			e.Millis = n
+		}
+	}
+	return e, nil
+}
+
+// A Head is where reading a store begins.
+type Head struct {
+	Entry
+	Rewound int // newer entries whose segments are not there
+	Bad     int // newer lines that could not be read
+}
+
+// FindHead returns the newest entry whose segment is there, as has says: Oak looks
+// for it in the indexes and reads nothing. An [*Error] of class NoHead says that there
+// is none; Oak, if it may write, then begins a new repository.
+func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (bool, error)) (Head, error) {
+	var h Head
+	for e, err := range Entries(ctx, journal) {
+		if _, bad := err.(*Error); bad {
+			h.Bad++
+			continue
+		}
+		if err != nil {
+			return Head{}, err
+		}
+		ok, err := has(e.Segment)
+		if err != nil {
+			return Head{}, err
+		}
+		if ok {
+			h.Entry = e
+			return h, nil
+		}
+		h.Rewound++
+	}
+	return h, &Error{Class: NoHead, Object: Journal, Offset: -1,
+		What: fmt.Sprintf("journal: expected a line with a revision that is there, found %d lines with others and %d that say nothing", h.Rewound, h.Bad)}
+}

@@ -1,0 +1,174 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// Limits of names of binaries. Names are some 70 bytes; those that Oak puts into a
+// record of their own have 4096 and more. All are held until the tar is written.
+const (
+	maxName  = 1 << 20
+	maxNames = 128 << 20
+)
+
+// binaries finds out which binaries outside of the store segments refer to. One that
+// the tar does not tell of is lost with the next collection of garbage.
+type binaries struct {
+	plan   *Plan
+	source *segments
+	reader *segment.Reader
+	room   int      // for names, in bytes
+	names  []string // of one segment
+
+	// old are the names that the base has, read when they are needed.
+	old     map[tarfile.ID]tarfile.Texts
+	oldRead bool
+}
+
+func newBinaries(p *Plan) *binaries {
+	s := &segments{plan: p}
+	return &binaries{plan: p, source: s, reader: segment.NewReader(s), room: maxNames}
+}
+
+// of returns the names that a data segment has, until the next call. lost says why
+// there may be more of them; err is of the store.
+func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []string, lost, err error) {
+	b.names = b.names[:0]
+	g, lost := segment.Parse(id, data)
+	if lost == nil {
+		b.source.current = g
+		lost, err = b.collect(ctx, g)
+	}
+	if err == nil && lost != nil {
+		err = b.addOld(ctx, id)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(b.names)
+	b.names = slices.Compact(b.names)
+	for i, name := range b.names {
+		if b.room -= len(name); b.room < 0 {
+			return b.names[:i], fmt.Errorf("names of binaries: expected at most %d bytes of them in a tar", maxNames), nil
+		}
+	}
+	return b.names, lost, nil
+}
+
+// collect goes through the records. One that is damaged costs its name.
+func (b *binaries) collect(ctx context.Context, g *segment.Segment) (lost, err error) {
+	room := b.room
+	for row := range g.Records() {
+		if row.Type != segment.BlobID {
+			continue
+		}
+		name, err := b.name(ctx, segment.RecordID{Segment: g.ID(), Number: row.Number}, min(room, maxName))
+		if _, damaged := errors.AsType[*segment.Error](err); damaged {
+			if lost == nil {
+				lost = err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		room -= len(name)
+		b.names = append(b.names, name)
+	}
+	return lost, nil
+}
+
+func (b *binaries) name(ctx context.Context, id segment.RecordID, limit int) (string, error) {
+	v, err := b.reader.Value(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return v.BlobID(ctx, limit)
+}
+
+// addOld adds what the binary references of the base say of a segment of which not
+// all names can be found out.
+func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
+	if !b.oldRead && b.plan.base != nil {
+		r, err := b.plan.base.Binaries(ctx)
+		if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
+			return err
+		}
+		if err == nil {
+			b.old = map[tarfile.ID]tarfile.Texts{}
+			for s := range r.All() {
+				b.old[s.ID] = s.Refs
+			}
+		}
+	}
+	b.oldRead = true
+	b.names = slices.AppendSeq(b.names, b.old[id].All())
+	return nil
+}
+
+// held is how many segments are held for names that are elsewhere than in the segment
+// that has them.
+const held = 4
+
+// segments is the source of the records that hold names: the segment that is looked
+// at, those of the plan, and tars of other numbers.
+type segments struct {
+	plan    *Plan
+	current *segment.Segment
+	others  []*segment.Segment // the latest first
+}
+
+func (s *segments) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	if s.current.ID() == id {
+		return s.current, nil
+	}
+	if i := slices.IndexFunc(s.others, func(g *segment.Segment) bool { return g.ID() == id }); i >= 0 {
+		return s.others[i], nil
+	}
+	g, err := s.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s.others = slices.Insert(s.others[:min(len(s.others), held-1)], 0, g)
+	return g, nil
+}
+
+func (s *segments) load(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	if k, ok := s.plan.at[id]; ok {
+		var buf []byte
+		b, _, err := s.plan.read(ctx, s.plan.Segments[k], &buf)
+		if err != nil {
+			return nil, err
+		}
+		return segment.Parse(id, b)
+	}
+	missing := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+	if s.plan.o.Copies == nil {
+		return nil, missing
+	}
+	for place, err := range s.plan.o.Copies(ctx, id) {
+		if err != nil {
+			return nil, err
+		}
+		if place.Len < 1 || place.Len > tarfile.MaxSegment {
+			continue
+		}
+		b := make([]byte, place.Len)
+		if err := place.Object.ReadAt(ctx, b, place.Pos); errors.Is(err, io.ErrUnexpectedEOF) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if g, err := segment.Parse(id, b); err == nil {
+			return g, nil
+		}
+	}
+	return nil, missing
+}

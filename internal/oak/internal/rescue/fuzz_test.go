@@ -1,0 +1,65 @@
+package rescue
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// FuzzSurvey has two letters that may be anything. What is written opens, and each
+// checksum in it fits.
+func FuzzSurvey(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 1))
+	s := newSample(f, r, 0)
+	other := s.without(f, 'b', s.order[2])
+	bad := bytes.Clone(s.file)
+	bad[s.place(s.order[3])] ^= 1
+	clear(bad[s.place(s.order[1])-tarfile.BlockSize:][:tarfile.BlockSize])
+	for _, a := range [][]byte{s.file, bad, s.file[:s.segments], bad[:s.segments], s.file[:5000], nil} {
+		for _, b := range [][]byte{nil, other.file, other.file[:other.segments]} {
+			f.Add(a, b, false)
+			f.Add(a, b, true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte, union bool) {
+		files := map[string][]byte{"data00000a.tar": a}
+		if len(b) > 0 {
+			files["data00000b.tar"] = b
+		}
+		m := newMemory(files)
+		p, _ := m.survey(t, 0, Options{Union: union, Copies: m.copies(t, -1)})
+		if len(p.Words()) == 0 {
+			t.Error("no words")
+		}
+		out := newMemory(nil)
+		_, err := Write(t.Context(), out, "data00000a.tar", p, func(Event) {})
+		if (p.Action == Leave) != errors.Is(err, ErrNothing) || err != nil && p.Action != Leave {
+			t.Fatal(p.Action, err)
+		}
+		if err != nil {
+			return
+		}
+		x := out.open(t, "data00000a.tar")
+		fault := func(p tarfile.Problem) {
+			// Ids of no kind are left as they are, and so are lists that name them.
+			if p.Class != tarfile.BadIndex && p.Class != tarfile.BadGraph {
+				t.Errorf("%+v", p)
+			}
+		}
+		if _, err := x.CheckLayout(t.Context(), fault); err != nil {
+			t.Fatal(err)
+		}
+		if x.Index().Len() != len(p.Segments) {
+			t.Errorf("%d segments, expected %d", x.Index().Len(), len(p.Segments))
+		}
+		var buf []byte
+		for i := range x.Index().Len() {
+			if buf, err = x.CheckEntry(t.Context(), i, buf, fault); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

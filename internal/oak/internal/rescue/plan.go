@@ -1,0 +1,180 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// A Source is a tar, or what is left of one. The object stays the caller's, and has
+// to stay open for as long as the plan is used.
+type Source struct {
+	Name   string
+	Object store.Object
+}
+
+// A Place is where an index says that a segment is. Its header is a block before.
+type Place struct {
+	Source
+	Pos int64
+	Len int
+}
+
+// Options of [Survey]. The zero value is for use.
+type Options struct {
+	// Copies enumerates where the tars of other numbers have a segment: it is asked
+	// for what is damaged in these, and for the names of binaries.
+	Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
+
+	// Union takes the segments of all letters, though one has an index: what a
+	// cleanup reclaimed comes back.
+	Union bool
+
+	// Time is what headers get whose old time is not known. Zero is the latest that
+	// is known of those before in the tar.
+	Time time.Time
+}
+
+// Proof is how much is known of a segment, from nothing to all.
+type Proof uint8
+
+const (
+	Lost     Proof = iota // it was there; no copy of it is any good
+	Foreign               // it is what was written; it is of a version that nobody knows
+	Doubtful              // nothing shows whether id and bytes are right
+	Mended                // after one bit of it was turned it is what was written
+	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
+	Proven                // it is what was written, by its checksum
+)
+
+func (p Proof) String() string {
+	return segment.Word("Proof", p, "lost", "foreign", "doubtful", "mended", "stray", "proven")
+}
+
+// A Segment is one of the new tar, and where its bytes are now.
+type Segment struct {
+	ID    tarfile.ID
+	Pos   int64 // of the segment itself; its header is a block before
+	From  int32 // which of the plan's sources
+	Len   int32
+	CRC   uint32 // of what will be written
+	bit   int32  // where the byte is of which a bit is turned
+	mask  byte   // which bit; 0 is none
+	Proof Proof
+
+	// intact says that header and zeros are as they should be, too.
+	intact bool
+	// again says that an earlier copy was worse.
+	again bool
+}
+
+// end is where what comes behind the segment begins.
+func (s Segment) end() int64 {
+	n := s.Pos + int64(s.Len)
+	return n + -n&(tarfile.BlockSize-1)
+}
+
+// Action is what has to be done.
+type Action uint8
+
+const (
+	Nothing Action = iota // one letter is sound as it is: Plan.Base
+	Tail                  // the segments of one letter are sound: it needs another tail
+	Rewrite               // a new tar
+	Leave                 // there is nothing in the tar: the store is better off without it
+)
+
+func (a Action) String() string {
+	return segment.Word("Action", a, "nothing", "tail", "rewrite", "leave")
+}
+
+// A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
+// and no contents.
+type Plan struct {
+	Action Action
+
+	// Base is which source has the index that decided what belongs to the tar, -1 if
+	// none has.
+	Base int
+
+	// Sources are the letters, and behind them the tars of other numbers that have
+	// segments of this plan.
+	Sources []Source
+	Letters int
+
+	// Segments are those of the new tar, in their order.
+	Segments []Segment
+
+	// Keep is how many bytes at the beginning of the source KeepOf the new tar begins
+	// with: with Tail these are all its segments. It is 0 if that is not so of the
+	// first segment. Headers are taken to be those that Oak writes.
+	Keep   int64
+	KeepOf int
+
+	// Gain says that the new tar has something that the base has not. Without it, all
+	// that writing it does is to leave out what is damaged: Oak then says that it is
+	// missing, where it has given wrong bytes or failed.
+	Gain bool
+
+	Counts Counts
+
+	o    Options
+	at   map[tarfile.ID]int32
+	base *tarfile.Tar
+}
+
+// Counts are what became of what was there.
+type Counts struct {
+	Bytes    int64 // of segments in the new tar
+	Proof    [Proven + 1]int
+	Replaced int // segments whose first copy was worse than the one that was taken
+
+	LostBytes    int64 // of segments that are lost
+	UnknownBytes int64 // that nobody knows what they were of
+	BlankBytes   int64 // zeros, or entries of no segment, where segments may have been
+}
+
+// ErrNothing says that there are no segments to write.
+var ErrNothing = errors.New("no segment could be recovered")
+
+// An Event is one thing that a survey or a recovery came by.
+type Event struct {
+	Kind       Kind
+	Class      tarfile.Class // of damage
+	Object     string
+	Off, Len   int64
+	Segment    tarfile.ID
+	HasSegment bool
+	What       string
+}
+
+// Kind says what an event means for the new tar.
+type Kind uint8
+
+const (
+	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	SegmentLost                  // a segment was there of which no good copy is left
+	LeftOut                      // a segment of an unknown version is not taken
+	InDoubt                      // a segment is taken that nothing proves
+	BitTurned                    // a segment was put right
+	OtherCopy                    // a segment is taken from another file than the one it was damaged in
+	BinariesLost                 // which binaries a segment names could not be found out
+)
+
+func (k Kind) String() string {
+	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy", "binaries lost")
+}
+
+func (e Event) String() string {
+	s := fmt.Sprintf("%s at %d: %s: ", e.Object, e.Off, e.Kind)
+	if e.HasSegment {
+		s += "segment " + e.Segment.String() + ": "
+	}
+	return s + e.What
+}

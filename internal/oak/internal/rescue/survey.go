@@ -1,0 +1,313 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// crowd is how many times as long as its file the entries of an index may be in
+// all. Sound ones do not overlap; without a limit a small file could make a survey
+// read for hours.
+const crowd = 2
+
+// Survey reads all that is there of one number: its letters, in ascending order. It
+// reads each byte once or twice, and holds some 100 bytes for each segment. An error
+// is one of a store: damage is reported.
+func Survey(ctx context.Context, letters []Source, o Options, report func(Event)) (*Plan, error) {
+	s := &survey{
+		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), o: o, at: map[tarfile.ID]int32{}},
+		report: report,
+		tars:   make([]*tarfile.Tar, len(letters)),
+		sizes:  make([]int64, len(letters)),
+	}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	return s.plan, nil
+}
+
+type survey struct {
+	plan   *Plan
+	report func(Event)
+	tars   []*tarfile.Tar // nil where the index is no good
+	sizes  []int64
+	buf    []byte
+
+	closed bool // what belongs to the tar is known: only copies are looked for
+	sound  bool // what the base has besides segments
+}
+
+func (s *survey) run(ctx context.Context) error {
+	p := s.plan
+	for i := range p.Letters {
+		if err := s.open(ctx, i); err != nil {
+			return err
+		}
+		if s.tars[i] != nil {
+			p.Base, p.base = i, s.tars[i]
+		}
+	}
+	if base := p.Base; base >= 0 {
+		if err := s.layout(ctx, base); err != nil {
+			return err
+		}
+		if !p.o.Union {
+			if err := s.indexed(ctx, base); err != nil {
+				return err
+			}
+			s.closed = true
+		}
+	}
+	for i := range p.Letters {
+		if s.closed && (i == p.Base || !s.wanting()) {
+			continue
+		}
+		visit := s.scan
+		if s.tars[i] != nil {
+			visit = s.indexed
+		}
+		if err := visit(ctx, i); err != nil {
+			return err
+		}
+	}
+	if err := s.elsewhere(ctx); err != nil {
+		return err
+	}
+	s.conclude()
+	return nil
+}
+
+// open looks for the index of a letter.
+func (s *survey) open(ctx context.Context, i int) error {
+	from := s.plan.Sources[i]
+	info, err := from.Object.Info(ctx)
+	if err != nil {
+		return err
+	}
+	s.sizes[i] = info.Size
+	t, err := tarfile.Open(ctx, from.Object, from.Name, tarfile.Options{})
+	if none, ok := errors.AsType[*tarfile.NoIndex](err); ok {
+		s.damage(i, tarfile.BadIndex, none.Offset, 0, "%s", none.What)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, e := range t.Index().All() {
+		total += tarfile.BlockSize + min(int64(e.Len), tarfile.MaxSegment)
+	}
+	if total > crowd*info.Size {
+		s.damage(i, tarfile.BadIndex, 0, info.Size, "index: segments of %d bytes in all, expected no more than are in the file", total)
+		return nil
+	}
+	s.tars[i] = t
+	return nil
+}
+
+// layout looks at what there is besides segments, all of which is written anew.
+func (s *survey) layout(ctx context.Context, i int) error {
+	s.sound = true
+	_, err := s.tars[i].CheckLayout(ctx, func(p tarfile.Problem) {
+		s.sound = s.sound && p.Class == tarfile.Gap
+		s.problem(i, p)
+	})
+	return err
+}
+
+func (s *survey) damage(i int, c tarfile.Class, off, n int64, format string, a ...any) {
+	s.problem(i, tarfile.Problem{Class: c, Off: off, Len: n, What: fmt.Sprintf(format, a...)})
+}
+
+func (s *survey) problem(i int, p tarfile.Problem) {
+	s.report(Event{Kind: Damage, Class: p.Class, Object: s.plan.Sources[i].Name, Off: p.Off, Len: p.Len,
+		Segment: p.Segment, HasSegment: p.HasSegment, What: p.What})
+}
+
+// indexed offers the segments of a letter with an index.
+func (s *survey) indexed(ctx context.Context, i int) error {
+	x := s.tars[i].Index()
+	for _, k := range x.ByPosition() {
+		e := x.At(int(k))
+		if s.closed && !s.wants(e.ID) {
+			continue
+		}
+		j := judge{survey: s, from: i, id: e.ID, pos: e.Pos, gen: &e.Generation}
+		c, err := j.entry(ctx, e.Len)
+		if err != nil {
+			return err
+		}
+		s.offer(c)
+	}
+	return nil
+}
+
+// wants reports whether a better copy of a segment would be of use.
+func (s *survey) wants(id tarfile.ID) bool {
+	k, ok := s.plan.at[id]
+	return ok && s.plan.Segments[k].Proof < Stray
+}
+
+func (s *survey) wanting() bool {
+	return slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return c.Proof < Stray })
+}
+
+// offer takes a copy of a segment if it is the first, in the next place, or better
+// than the one that is there, in its place. Of two that are proven and not the same
+// the later counts, as for Oak; nobody has seen such.
+func (s *survey) offer(c Segment) {
+	p := s.plan
+	k, ok := p.at[c.ID]
+	if !ok {
+		if !s.closed {
+			p.at[c.ID] = int32(len(p.Segments))
+			p.Segments = append(p.Segments, c)
+		}
+		return
+	}
+	old := &p.Segments[k]
+	differs := c.CRC != old.CRC || c.Len != old.Len
+	if c.Proof > old.Proof || c.Proof == Proven && differs && !s.closed {
+		c.again = c.Proof > old.Proof
+		*old = c
+	}
+}
+
+// elsewhere looks in tars of other numbers for what may not be what was written.
+func (s *survey) elsewhere(ctx context.Context) error {
+	p := s.plan
+	if p.o.Copies == nil {
+		return nil
+	}
+	for k := range p.Segments {
+		if p.Segments[k].Proof >= Stray {
+			continue
+		}
+		for place, err := range p.o.Copies(ctx, p.Segments[k].ID) {
+			if err != nil {
+				return err
+			}
+			known := len(p.Sources)
+			i := p.source(place.Source)
+			j := judge{survey: s, from: i, id: p.Segments[k].ID, pos: place.Pos}
+			c, err := j.entry(ctx, place.Len)
+			if err != nil {
+				return err
+			}
+			if c.Proof != Proven {
+				p.Sources = p.Sources[:known]
+				continue
+			}
+			c.again = true
+			p.Segments[k] = c
+			break
+		}
+	}
+	return nil
+}
+
+// source returns the number of a source, a new one if it has none.
+func (p *Plan) source(from Source) int {
+	if i := slices.IndexFunc(p.Sources, func(s Source) bool { return s.Name == from.Name }); i >= 0 {
+		return i
+	}
+	p.Sources = append(p.Sources, from)
+	return len(p.Sources) - 1
+}
+
+// conclude counts, tells what became of each segment, and forgets what is lost.
+func (s *survey) conclude() {
+	p := s.plan
+	for _, c := range p.Segments {
+		s.tell(c)
+		p.Counts.Proof[c.Proof]++
+		if c.again {
+			p.Counts.Replaced++
+		}
+		if c.Proof <= Foreign {
+			p.Counts.LostBytes += int64(c.Len)
+		} else {
+			p.Counts.Bytes += int64(c.Len)
+		}
+	}
+	p.Segments = slices.DeleteFunc(p.Segments, func(c Segment) bool { return c.Proof <= Foreign })
+	clear(p.at)
+	for k, c := range p.Segments {
+		p.at[c.ID] = int32(k)
+	}
+	kept, untouched := p.keep(), p.Base >= 0 && s.sound && s.untouched()
+	p.Gain = len(p.Segments) > 0 && !untouched
+	lost := p.Counts.Proof[Lost] + p.Counts.Proof[Foreign]
+	switch {
+	case len(p.Segments) == 0:
+		p.Action = Leave
+	case untouched && lost == 0:
+		p.Action = Nothing
+	case kept == len(p.Segments):
+		p.Action = Tail
+	default:
+		p.Action = Rewrite
+	}
+}
+
+// untouched reports whether all segments are those of the base, each intact.
+func (s *survey) untouched() bool {
+	return !slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return int(c.From) != s.plan.Base || !c.intact }) &&
+		(s.closed || len(s.plan.Segments) == s.tars[s.plan.Base].Index().Len())
+}
+
+// keep finds out how much of one source the new tar begins with, and returns of how
+// many segments that is.
+func (p *Plan) keep() int {
+	for k, c := range p.Segments {
+		if k == 0 {
+			p.KeepOf = int(c.From)
+		}
+		if !c.intact || int(c.From) != p.KeepOf || c.Pos != p.Keep+tarfile.BlockSize {
+			return k
+		}
+		p.Keep = c.end()
+	}
+	return len(p.Segments)
+}
+
+// tell reports what became of a segment if that is not what it should be.
+func (s *survey) tell(c Segment) {
+	e := Event{Object: s.plan.Sources[c.From].Name, Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}
+	switch {
+	case c.Proof == Lost:
+		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no good copy of it was found", c.Len)
+	case c.Proof == Foreign:
+		e.Kind, e.What = LeftOut, "it is what was written, and no data segment of a version that is known"
+	case c.Proof == Doubtful:
+		e.Kind, e.What = InDoubt, "taken, though nothing proves that it is what was written"
+	case c.Proof == Stray:
+		e.Kind, e.What = InDoubt, "it is what was written, but behind a lost header: it may have been part of a binary"
+	case c.Proof == Mended:
+		e.Kind, e.What = BitTurned, fmt.Sprintf("with one bit turned, %#02x of the byte at %d, its checksum fits", c.mask, c.Pos+int64(c.bit))
+	case c.again:
+		e.Kind, e.What = OtherCopy, "taken from here"
+	default:
+		return
+	}
+	s.report(e)
+}
+
+// read reads n bytes at off into the survey's buffer; ok is false where there are
+// none.
+func (s *survey) read(ctx context.Context, i int, off, n int64) (b []byte, ok bool, err error) {
+	if off < 0 {
+		return nil, false, nil
+	}
+	s.buf = slices.Grow(s.buf[:0], int(n))[:n]
+	err = s.plan.Sources[i].Object.ReadAt(ctx, s.buf, off)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, false, nil
+	}
+	return s.buf, err == nil, err
+}

@@ -1,0 +1,121 @@
+package sweep
+
+import (
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// A Tar is one tar of a store, open: of each number only the letter that counts.
+type Tar struct {
+	Name   string // without folder
+	Number int
+	Letter byte         // 'a' also if the name has none
+	Object store.Object // what the tar was opened from
+	*tarfile.Tar
+}
+
+// A Head is where the newest revision is: the segment, and what the index has for
+// its generation.
+type Head struct {
+	Segment tarfile.ID
+	tarfile.Generation
+}
+
+// Kind is that of the last compaction.
+type Kind uint8
+
+const (
+	Full Kind = iota // or not known
+	Tail
+)
+
+// Options of [Mark]. The zero value is what Oak does offline, but for the root.
+type Options struct {
+	Kind   Kind
+	Retain int // generations; 0 is 1, as Oak has it offline; it is 2 online
+
+	// Root is the segment of the newest root that is known to be whole: that of the
+	// head where nothing was compacted just now. Compacted segments behind it are
+	// garbage. Without it none is for that reason.
+	Root *tarfile.ID
+	// Unordered says that the segments are not in the order in which they were
+	// written, as those of a cold standby are not that was promoted. What is behind
+	// the root then says nothing, and compacted segments are garbage for that reason
+	// if their generation is newer than the head's.
+	Unordered bool
+
+	// Taken reports whether there is a file of that name; nil is that there are only
+	// the tars. What is rewritten gets a letter behind all of its number.
+	Taken func(name string) bool
+	// Report is told what is wrong and is no error: tar is the name of one.
+	Report func(tar string, p tarfile.Problem)
+}
+
+// Action is what becomes of a tar.
+type Action uint8
+
+const (
+	Keep           Action = iota + 1 // there is nothing to remove
+	KeepGarbage                      // it is too little: a quarter of the tar, or less
+	KeepLastLetter                   // no letter is left
+	KeepDamaged                      // by its index it has segments that cannot be copied
+	Rewrite                          // under the next letter, without what is garbage
+	Drop                             // there is nothing to keep
+)
+
+func (a Action) String() string {
+	return segment.Word("Action", a, "", "keep", "keep-garbage", "keep-last-letter", "keep-damaged", "rewrite", "drop")
+}
+
+// A Plan is what is garbage in a store, and what becomes of its tars.
+type Plan struct {
+	Head Head
+	Tars []TarPlan // as they were given: the newest first
+
+	report func(tar string, p tarfile.Problem)
+}
+
+// A TarPlan is what becomes of one tar. Sizes are those of segments with their
+// headers and zeros; Before is of all, After of what is not garbage.
+type TarPlan struct {
+	Tar
+	Action           Action
+	NewName          string // of a Rewrite
+	Entries, Garbage int
+	Before, After    int64
+
+	// Why there is no graph, or there are no binary references, that Oak would take;
+	// nil if they are sound. A Rewrite makes them anew.
+	GraphDamage, BinariesDamage *tarfile.Error
+
+	garbage bitmap
+}
+
+// IsGarbage reports whether entry i of the index is garbage, which is still there
+// if the tar is kept.
+func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.has(i) }
+
+// Keeps reports whether some tar has a segment as one that is not garbage.
+func (p *Plan) Keeps(id tarfile.ID) bool {
+	for i := range p.Tars {
+		t := &p.Tars[i]
+		if k, ok := t.Index().Find(id); ok && !t.garbage.has(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// bitmap has a bit for each entry of an index.
+type bitmap []uint64
+
+func newBitmap(n int) bitmap    { return make(bitmap, (n+63)/64) }
+func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
+func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
+
+// room is what a segment takes with its header and the zeros behind it.
+func room(e tarfile.Entry) int64 {
+	n := tarfile.BlockSize + int64(e.Len)
+	return n + -n&(tarfile.BlockSize-1)
+}

@@ -1,0 +1,257 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// Sweep writes tar i of the plan, whose action is to be Rewrite, anew: an object of
+// st with its NewName behind prefix, which appears whole. Until the old one has been
+// removed, which is the caller's to do, a store that is opened has either.
+//
+// Entries are copied as they are, with the times in their headers, and what stands
+// behind the segments has the youngest of them: what is written depends on nothing
+// else. With mtime that is asked for the time of each header instead; Oak has the time
+// of writing there.
+//
+// All tars of the plan must still be open. An error leaves everything as it was.
+func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int, mtime func() time.Time) (store.Info, error) {
+	t := &p.Tars[i]
+	if t.Action != Rewrite {
+		return store.Info{}, fmt.Errorf("%s: %s, expected a tar to rewrite", t.Name, t.Action)
+	}
+	name := prefix + t.NewName
+	if err := free(ctx, st, name); err != nil {
+		return store.Info{}, err
+	}
+	out, err := store.Create(ctx, st, name)
+	if err != nil {
+		return store.Info{}, err
+	}
+	defer out.Abort()
+	w := writer{p: p, t: t, out: out, mtime: mtime}
+	if err := w.parts(ctx); err != nil {
+		return store.Info{}, err
+	}
+	for _, i := range t.Index().ByPosition() {
+		if t.IsGarbage(int(i)) {
+			continue
+		}
+		if err := w.entry(ctx, int(i)); err != nil {
+			return store.Info{}, err
+		}
+	}
+	if err := w.end(ctx); err != nil {
+		return store.Info{}, err
+	}
+	info, err := out.Commit(ctx)
+	if err != nil {
+		return store.Info{}, err
+	}
+	if err := w.proof(ctx, st, name); err != nil {
+		return store.Info{}, errors.Join(err, store.Remove(ctx, st, name))
+	}
+	return info, nil
+}
+
+// free makes sure that nothing is written over.
+func free(ctx context.Context, st store.Store, name string) error {
+	o, err := st.Open(ctx, name)
+	if err == nil {
+		_, err = o.Info(ctx)
+		o.Close()
+	}
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s: %w", name, fs.ErrExist)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}
+
+// A writer writes one tar.
+type writer struct {
+	p     *Plan
+	t     *TarPlan
+	out   store.Writer
+	mtime func() time.Time
+
+	graph    *tarfile.Graph // nil if it is to be read from the segments
+	refs     int64          // bytes of what was read so
+	binaries storedBinaries // nil if they are to be read from the segments
+	blobs    *blobReader
+
+	run      tarfile.Span // of the old tar, to be copied
+	size     int64
+	tail     tarfile.Tail
+	youngest time.Time
+	buf      []byte
+}
+
+// parts reads graph and binary references, as far as they are sound.
+func (w *writer) parts(ctx context.Context) (err error) {
+	if w.t.GraphDamage == nil {
+		if w.graph, err = w.t.Tar.Graph(ctx); err != nil {
+			return err
+		}
+	}
+	if w.t.BinariesDamage != nil {
+		w.blobs = newBlobReader(w.p)
+		return nil
+	}
+	r, err := w.t.Tar.Binaries(ctx)
+	if err == nil {
+		w.binaries = newStoredBinaries(r.All())
+	}
+	return err
+}
+
+// entry writes an entry that is kept.
+func (w *writer) entry(ctx context.Context, i int) error {
+	e := w.t.Index().At(i)
+	refs, binaries, err := w.references(ctx, i, e)
+	if err != nil {
+		return err
+	}
+	old := e.Pos
+	e.Pos = w.size + tarfile.BlockSize
+	if !e.ID.IsData() {
+		e.Generation = tarfile.Generation{} // the index before Oak 1.8 has another one
+	}
+	if err := w.tail.Add(e, refs, binaries); err != nil {
+		return fmt.Errorf("%s: %w", w.t.NewName, err)
+	}
+	w.size += room(e)
+
+	h, err := w.t.Tar.ReadHeader(ctx, i)
+	bad, err := damage(err)
+	if err != nil {
+		return err
+	}
+	if h.ModTime.After(w.youngest) {
+		w.youngest = h.ModTime
+	}
+	n, named := tarfile.ParseEntryName(h.Name)
+	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID && n.HasCRC
+	if sound && w.mtime == nil {
+		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room(e)})
+	}
+	if !sound {
+		// The name's checksum may be what is damaged.
+		if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
+			return err
+		}
+		n.CRC = crc32.ChecksumIEEE(w.buf)
+		w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true,
+			What: "header: damaged; the entry gets another one, with the checksum that the segment has now"})
+	}
+	at := h.ModTime
+	if w.mtime != nil {
+		at = w.mtime()
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s.%08x", e.ID, n.CRC)
+	if _, err := w.out.Write(tarfile.AppendHeader(nil, name, int64(e.Len), at)); err != nil {
+		return err
+	}
+	return w.copy(ctx, tarfile.Span{Off: old, Len: room(e) - tarfile.BlockSize})
+}
+
+// copy puts off what continues the run.
+func (w *writer) copy(ctx context.Context, s tarfile.Span) error {
+	if s.Off != w.run.Off+w.run.Len {
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+		w.run.Off = s.Off
+	}
+	w.run.Len += s.Len
+	return nil
+}
+
+func (w *writer) flush(ctx context.Context) error {
+	err := store.WriteRange(ctx, w.out, w.t.Object, w.run.Off, w.run.Len)
+	w.run = tarfile.Span{}
+	return err
+}
+
+// references returns what graph and binary references have of a segment: of the
+// graph without segments of this tar that are garbage, as Oak has it.
+func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs tarfile.IDs, binaries []string, err error) {
+	if !e.ID.IsData() {
+		return nil, nil, nil
+	}
+	if w.graph == nil || w.blobs != nil {
+		if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
+			return nil, nil, err
+		}
+	}
+	if w.graph != nil {
+		refs, _ = w.graph.Targets(e.ID)
+	} else if h, ok := tarfile.ParseSegmentHead(w.buf); ok { // or else it was told before
+		refs = h.Refs
+		if w.refs += int64(len(refs)) + int64(len(e.ID)) + 4; w.refs > maxPart {
+			return nil, nil, tooLong(w.t, e, "graph")
+		}
+	}
+	var kept tarfile.IDs
+	for id := range refs.All() {
+		if k, ok := w.t.Index().Find(id); !ok || !w.t.IsGarbage(k) {
+			kept = append(kept, id[:]...)
+		}
+	}
+	if w.blobs == nil {
+		return kept, w.binaries.of(e.ID), nil
+	}
+	binaries, err = w.blobs.read(ctx, w.t, i, w.buf)
+	return kept, binaries, err
+}
+
+// end writes what stands behind the segments.
+func (w *writer) end(ctx context.Context) error {
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	mtime := w.mtime
+	if mtime == nil {
+		mtime = func() time.Time { return w.youngest }
+	}
+	b, err := w.tail.Append(nil, w.t.NewName, mtime)
+	if err != nil {
+		return err
+	}
+	w.size += int64(len(b))
+	_, err = w.out.Write(b)
+	return err
+}
+
+// proof opens what was written, before the old tar is given up for it.
+func (w *writer) proof(ctx context.Context, st store.Store, name string) error {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	t, err := tarfile.Open(ctx, o, name, tarfile.Options{})
+	if err != nil {
+		return err
+	}
+	if t.Size() != w.size || t.Index().Len() != w.tail.Len() {
+		return fmt.Errorf("%s: %d bytes, %d segments, expected %d, %d as they were written", name, t.Size(), t.Index().Len(), w.size, w.tail.Len())
+	}
+	if _, err := t.Graph(ctx); err != nil {
+		return err
+	}
+	_, err = t.Binaries(ctx)
+	return err
+}

@@ -1,0 +1,112 @@
+package tarfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Class is the kind of a thing that is wrong.
+type Class uint8
+
+const (
+	BadHeader   Class = iota + 1 // of an entry: damaged, or at odds with the index
+	BadChecksum                  // a segment is not what its name says
+	BadSegment                   // the header of a data segment breaks the format, or is at odds with the index
+	BadIndex                     // index, or what it says
+	BadGraph                     // graph
+	BadBinaries                  // binary references
+	BadPadding                   // zeros that are not there
+	Truncated                    // the file ends too early
+	OutOfBounds                  // a place that is not in the file, or not for segments
+	Overlap                      // two entries at one place
+	Gap                          // bytes that belong to nothing
+	Limit                        // more than may be believed or held in memory
+)
+
+func (c Class) String() string {
+	return segment.Word("Class", c, "", "header", "checksum", "segment", "index", "graph", "binaries", "padding", "truncated", "bounds", "overlap", "gap", "limit")
+}
+
+// An Error says where a tar breaks the format, and how. Errors of the store are
+// returned as they come.
+type Error struct {
+	Class  Class
+	Object string
+	Offset int64
+	What   string
+	Err    error // cause, if any
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s at %d: %s", e.Object, e.Offset, e.What)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// A Problem is one thing that a check or a scan found.
+type Problem struct {
+	Class      Class
+	Off, Len   int64 // what is concerned; Len is 0 if that is not known
+	Segment    ID
+	HasSegment bool
+	What       string
+}
+
+// Reason says why a tar has no index: the first of Oak's conditions that fails.
+type Reason uint8
+
+const (
+	LengthNotBlocks     Reason = iota + 1 // the file is no whole number of blocks
+	TooShort                              // for any tar with an index
+	TooLong                               // for Oak, whose positions have 31 bits
+	UnknownMagic                          // most often a tar that was not closed
+	NoEntries                             // or less than none
+	SizeTooSmall                          // for so many entries
+	SizeNotBlocks                         // the index is no whole number of blocks
+	CountTooLarge                         // there is no room for so many segments in the file
+	WrongChecksum                         // of the entries
+	WrongOrder                            // of ids, or one twice
+	NegativePosition                      // of an entry
+	PositionNotAtABlock                   // of an entry
+	NoLength                              // of an entry, or less than none
+)
+
+func (r Reason) String() string {
+	return segment.Word("Reason", r, "", "length-not-blocks", "too-short", "too-long", "unknown-magic", "no-entries", "size-too-small", "size-not-blocks",
+		"count-too-large", "wrong-checksum", "wrong-order", "negative-position", "position-not-at-a-block", "no-length")
+}
+
+// NoIndex says that a tar has no index that Oak would take. It is what a tar is
+// like whose writer was killed: [Scan] reads it.
+type NoIndex struct {
+	Object string
+	Reason Reason
+	Offset int64
+	What   string
+}
+
+func (e *NoIndex) Error() string {
+	return fmt.Sprintf("%s at %d: %s", e.Object, e.Offset, e.What)
+}
+
+// readError makes of an error of the store what it means: an object that has become
+// shorter is damaged.
+func readError(object string, off int64, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return &Error{Class: Truncated, Object: object, Offset: off, What: "the file ends here", Err: err}
+	}
+	return err
+}
+
+// isDamage reports whether an error is of the file and not of the store.
+func isDamage(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}

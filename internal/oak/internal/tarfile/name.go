@@ -1,0 +1,105 @@
+package tarfile
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// ParseName takes apart the name of a tar. ok is what Oak's reader goes by: it
+// ignores other files. A name without a letter counts as of letter a; Oak's cleanup
+// loses data of such a tar, so [Name] never makes one. A number over 31 bits, over
+// which Oak fails, is no name.
+func ParseName(name string) (number int, letter byte, ok bool) {
+	digits, ok := strings.CutPrefix(name, "data")
+	if !ok {
+		return 0, 0, false
+	}
+	if digits, ok = strings.CutSuffix(digits, ".tar"); !ok {
+		return 0, 0, false
+	}
+	letter = 'a'
+	if n := len(digits) - 1; n >= 0 && 'a' <= digits[n] && digits[n] <= 'z' {
+		letter, digits = digits[n], digits[:n]
+	}
+	// Five digits, or more of which the first is not 0.
+	if len(digits) < 5 || len(digits) > 5 && digits[0] == '0' {
+		return 0, 0, false
+	}
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return 0, 0, false
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil {
+		return 0, 0, false
+	}
+	return int(n), letter, true
+}
+
+// Name makes the name of a tar. It panics if there is none: numbers are of 31 bits
+// and letters a to z.
+func Name(number int, letter byte) string {
+	if number < 0 || number > math.MaxInt32 || letter < 'a' || letter > 'z' {
+		panic(fmt.Sprintf("tarfile: no name for number %d, letter %q", number, letter))
+	}
+	return fmt.Sprintf("data%05d%c.tar", number, letter)
+}
+
+// An EntryName is what the name of an entry says of a segment.
+type EntryName struct {
+	ID     ID
+	CRC    uint32 // of the segment
+	HasCRC bool   // names without one were written long ago
+}
+
+// ParseEntryName reads "<uuid>", "<uuid>.<crc>", and both with more behind another
+// dot, which says nothing.
+func ParseEntryName(name string) (EntryName, bool) {
+	if len(name) < idText {
+		return EntryName{}, false
+	}
+	id, err := segment.ParseID(name[:idText])
+	if err != nil {
+		return EntryName{}, false
+	}
+	e, rest := EntryName{ID: id}, name[idText:]
+	if len(rest) >= 9 && rest[0] == '.' && (len(rest) == 9 || rest[9] == '.') {
+		if crc, ok := parseCRC(rest[1:9]); ok {
+			e.CRC, e.HasCRC, rest = crc, true, rest[9:]
+		}
+	}
+	// What Java's regular expressions take for the end of a line is no part of a name.
+	if rest != "" && (rest[0] != '.' || strings.ContainsAny(rest, "\n\r\u0085\u2028\u2029")) {
+		return EntryName{}, false
+	}
+	return e, true
+}
+
+func parseCRC(s string) (crc uint32, ok bool) {
+	for i := range len(s) {
+		d := nibble(s[i])
+		if d > 15 {
+			return 0, false
+		}
+		crc = crc<<4 | uint32(d)
+	}
+	return crc, true
+}
+
+// entryName is the name of the entry of a segment.
+func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
+
+func appendEntryName(b []byte, id ID, crc uint32) []byte {
+	b = append(id.AppendText(b), '.')
+	return hex.AppendEncode(b, []byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)})
+}
+
+// checksum is that of segments, index, graph and binary references.
+func checksum(b []byte) uint32 { return crc32.ChecksumIEEE(b) }

@@ -1,0 +1,406 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+	if o.View != "" && o.View != segmentsView && o.View != treeView {
+		return nil, fmt.Errorf("oak has no view %q: %w", o.View, errors.ErrUnsupported)
+	}
+	r, err := openSegments(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	// Of a tar by itself nothing says which tree.
+	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
+		return openTree(ctx, r, o)
+	}
+	if err := r.beside(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return &segmentReader{repository: r}, nil
+}
+
+// segmentReader shows segments as files, in a folder for each tar, and the files
+// beside the tars. Nothing is held for a segment but its row of the index.
+type segmentReader struct {
+	*repository
+
+	mu     sync.Mutex
+	graphs []tarGraph // the one that was used last comes first
+}
+
+// tarGraph is the graph of a tar, nil if it has none that is sound.
+type tarGraph struct {
+	of    *segmentTar
+	graph *tarfile.Graph
+}
+
+// heldGraphs is how many bytes of graphs are held: those of a hundred tars.
+const heldGraphs = 32 << 20
+
+func (r *segmentReader) Close() error { return r.close() }
+
+// Attributes of segments.
+const (
+	kindAttr       = "kind"
+	generationAttr = "generation"
+	fullAttr       = "full_generation"
+	compactedAttr  = "compacted"
+	positionAttr   = "position"
+	referencesAttr = "references" // how many segments it refers to, if the graph says
+)
+
+// place is where an entry's content is.
+type place struct {
+	object string
+	off    int64
+}
+
+func kindOf(id tarfile.ID) string {
+	switch {
+	case id.IsData():
+		return "data"
+	case id.IsBulk():
+		return "bulk"
+	}
+	return "neither"
+}
+
+func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, g := range r.graphs {
+		if g.of == t {
+			copy(r.graphs[1:i+1], r.graphs[:i])
+			r.graphs[0] = g
+			return g.graph, nil
+		}
+	}
+	g, err := t.graph(ctx)
+	if err != nil {
+		return nil, r.storeFault(err)
+	}
+	r.graphs = slices.Insert(r.graphs, 0, tarGraph{t, g})
+	held := 0
+	for i, x := range r.graphs {
+		if x.graph != nil {
+			held += x.graph.Held()
+		}
+		if i > 0 && held > heldGraphs {
+			r.graphs = slices.Delete(r.graphs, i, len(r.graphs))
+			break
+		}
+	}
+	return g, nil
+}
+
+// entryOf is the entry of a segment.
+func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry) format.Entry {
+	e := format.Entry{
+		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
+		Attr: map[string]string{
+			kindAttr: kindOf(x.ID), generationAttr: strconv.Itoa(int(x.Generation.Gen)), fullAttr: strconv.Itoa(int(x.Generation.Full)),
+			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
+		},
+	}
+	if g != nil && x.ID.IsData() {
+		targets, _ := g.Targets(x.ID)
+		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
+	}
+	if !t.holds(x) {
+		p := fault(outOfBounds, t.path, x.Pos, "%d bytes are said to be at %d, and the file ends at %d", x.Len, x.Pos, t.size).Problem
+		p.Entry, p.HasEntry = e.Name, true
+		e.Fault = &p
+	}
+	return e
+}
+
+// holds reports whether a segment lies in its tar.
+func (t *segmentTar) holds(x tarfile.Entry) bool {
+	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size
+}
+
+// files are those beside the tars.
+func (r *repository) files() (all []repo.File) {
+	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
+		if f != nil {
+			all = append(all, *f)
+		}
+	}
+	return all
+}
+
+func (r *repository) fileEntry(f repo.File) format.Entry {
+	return format.Entry{Name: f.Name, Size: f.Size, Ref: place{r.list.Path(f.Name), 0}}
+}
+
+// Entries yields the files beside the tars, and the segments as they were written.
+func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		for _, f := range r.files() {
+			if !yield(r.fileEntry(f), nil) {
+				return
+			}
+		}
+		for _, t := range slices.Backward(r.tars) {
+			g, err := r.graphOf(ctx, t)
+			if err != nil {
+				yield(format.Entry{}, err)
+				return
+			}
+			for n, i := range t.byPosition() {
+				if n&0xfff == 0 && ctx.Err() != nil {
+					yield(format.Entry{}, context.Cause(ctx))
+					return
+				}
+				if !yield(r.entryOf(t, g, t.at(int(i))), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (r *repository) tarNamed(name string) *segmentTar {
+	for _, t := range r.tars {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	if name == "." {
+		return format.Entry{Name: ".", Kind: format.Dir}, nil
+	}
+	for _, f := range r.files() {
+		if f.Name == name {
+			return r.fileEntry(f), nil
+		}
+	}
+	dir, base, inTar := strings.Cut(name, "/")
+	if t := r.tarNamed(dir); t != nil && (inTar || t.len() > 0) {
+		if !inTar {
+			return format.Entry{Name: name, Kind: format.Dir}, nil
+		}
+		if id, err := tarfile.ParseID(base); err == nil {
+			if i, ok := t.find(id); ok {
+				g, err := r.graphOf(ctx, t)
+				if err != nil {
+					return format.Entry{}, err
+				}
+				return r.entryOf(t, g, t.at(i)), nil
+			}
+		}
+	}
+	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		if dir == "." {
+			for _, f := range r.files() {
+				if !yield(r.fileEntry(f), nil) {
+					return
+				}
+			}
+			for _, t := range slices.Backward(r.tars) {
+				if t.len() > 0 && !yield(format.Entry{Name: t.Name, Kind: format.Dir}, nil) {
+					return
+				}
+			}
+			return
+		}
+		t := r.tarNamed(dir)
+		if t == nil || t.len() == 0 {
+			err := fs.ErrNotExist
+			if _, lerr := r.Lookup(ctx, dir); lerr == nil {
+				err = fmt.Errorf("it is no directory: %w", err)
+			}
+			yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err})
+			return
+		}
+		g, err := r.graphOf(ctx, t)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		for i := range t.len() {
+			if !yield(r.entryOf(t, g, t.at(i)), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
+}
+
+// Run returns where e lies, which is always one run.
+func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
+	at, ok := e.Ref.(place)
+	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
+		return format.Extent{}, false
+	}
+	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true
+}
+
+// About says what a store says of itself.
+func (r *segmentReader) About(ctx context.Context) (format.About, error) {
+	about := format.About{Version: "segment tars", Notes: r.about()}
+	if err := r.beside(ctx); err != nil {
+		return about, err
+	}
+	fact := func(key, msg string, args ...any) {
+		about.Facts = append(about.Facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
+	}
+	for _, f := range r.files() {
+		about.Volumes = append(about.Volumes, r.list.Path(f.Name))
+	}
+	type total struct {
+		segments int
+		bytes    int64
+	}
+	var data, bulk total
+	generations := map[tarfile.Generation]total{}
+	for _, t := range slices.Backward(r.tars) {
+		about.Volumes = append(about.Volumes, t.path)
+		for i := range t.len() {
+			x := t.at(i)
+			to := &bulk
+			if x.ID.IsData() {
+				to = &data
+				g := generations[x.Generation]
+				generations[x.Generation] = total{g.segments + 1, g.bytes + int64(x.Len)}
+			}
+			to.segments, to.bytes = to.segments+1, to.bytes+int64(x.Len)
+		}
+		if t.file != nil {
+			l, err := t.file.Layout(ctx)
+			if err != nil {
+				return about, r.storeFault(err)
+			}
+			about.IndexBytes += l.Binaries.Len + l.Graph.Len + l.Index.Len
+		}
+	}
+	for _, t := range r.shadowed {
+		about.Volumes = append(about.Volumes, r.list.Path(t.Name))
+	}
+	if !r.single {
+		if err := r.aboutStore(ctx, fact); err != nil {
+			return about, err
+		}
+	}
+	fact("tars", "%d", len(r.tars))
+	fact("data segments", "%d, %d bytes", data.segments, data.bytes)
+	fact("bulk segments", "%d, %d bytes", bulk.segments, bulk.bytes)
+	order := make([]tarfile.Generation, 0, len(generations))
+	for g := range generations {
+		order = append(order, g)
+	}
+	slices.SortFunc(order, tarfile.Generation.Compare)
+	for _, g := range order {
+		compacted := ""
+		if g.Compacted {
+			compacted = ", compacted"
+		}
+		fact(fmt.Sprintf("generation %d.%d%s", g.Full, g.Gen, compacted), "%d data segments, %d bytes", generations[g].segments, generations[g].bytes)
+	}
+	return about, r.aboutTars(ctx, fact)
+}
+
+// mostTars is how many tars are told one by one.
+const mostTars = 64
+
+// aboutTars says how much of each tar is garbage, as far as that can be told.
+func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, args ...any)) error {
+	var c *Cleanup
+	if !r.single {
+		var err error
+		if c, err = (&Store{r: r}).PlanCleanup(ctx, CleanupOptions{}); err != nil && !refused(err) {
+			return err
+		}
+	}
+	garbage, segments := int64(0), 0
+	for i, t := range slices.Backward(r.tars) {
+		said := fmt.Sprintf("%d segments, %d bytes", t.len(), t.size)
+		if c != nil {
+			x := c.Tars[i]
+			garbage, segments = garbage+x.GarbageBytes, segments+x.Garbage
+			said += fmt.Sprintf(", %d bytes of garbage", x.GarbageBytes)
+		}
+		if len(r.tars) <= mostTars {
+			fact(t.Name, "%s", said)
+		}
+	}
+	if c != nil {
+		fact("garbage", "%d segments, %d bytes; a cleanup would free %d bytes", segments, garbage, c.Before-c.After)
+	}
+	return nil
+}
+
+// aboutStore says what journal and manifest say.
+func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, args ...any)) error {
+	p, err := r.manifest(ctx)
+	bad, damaged := errors.AsType[*repo.Error](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		fact("store version", "there is no manifest")
+	case damaged:
+		fact("store version", "%s", bad.What)
+	case err != nil:
+		return err
+	default:
+		fact("store version", "%d", p.Version)
+	}
+	h, err := r.head(ctx)
+	bad, damaged = errors.AsType[*repo.Error](err)
+	switch {
+	case damaged:
+		fact("head", "%s", bad.What)
+	case err != nil:
+		return err
+	default:
+		when := ""
+		if h.Millis >= 0 {
+			when = " of " + time.UnixMilli(h.Millis).UTC().Format(time.RFC3339)
+		}
+		fact("head", "%s%s", h.Revision, when)
+		if h.Rewound > 0 {
+			fact("newer revisions that are lost", "%d", h.Rewound)
+		}
+	}
+	return nil
+}
+
+// about is what was odd about the tars and did not keep them from being read.
+func (r *repository) about() []format.Problem {
+	all := slices.Clone(r.notes)
+	for _, t := range slices.Backward(r.tars) {
+		if t.none != nil {
+			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
+			c.Severity = format.Warning
+			all = append(all, c.Problem)
+		}
+	}
+	return all
+}

@@ -1,0 +1,366 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/holdall/holdall/internal/oak/internal/proof"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// RecoverOptions are wishes for a journal that is made anew.
+type RecoverOptions struct {
+	Workers int // goroutines that read; 0 is one for each core
+}
+
+// A RecoveredJournal is a journal as the segments say that it was. It can be written
+// while the store is open.
+type RecoveredJournal struct {
+	Head    JournalLine `json:"head"`    // the newest revision that is whole
+	Lines   int         `json:"lines"`   // of the journal
+	Dropped int         `json:"dropped"` // newer revisions, of which something is lost
+	Losses  []Loss      `json:"losses"`  // of the newest of these
+	Skipped int         `json:"skipped"` // segments that are damaged, or have no time
+	Notes   []string    `json:"notes"`
+
+	s     *Store
+	found []candidate
+}
+
+// A candidate is a node that looks like a super root.
+type candidate struct {
+	repo.Revision
+	millis int64
+	bare   bool // it has a root, and no checkpoints
+	typed  bool // then: the root has a primary type
+}
+
+// PlanJournal looks through all data segments for revisions. It writes nothing.
+//
+// A node with the children root and checkpoints is a revision; its time is that of its
+// segment. Before a store has its first checkpoint its revisions have a root alone:
+// those count if there are no others, or none that is whole.
+func (s *Store) PlanJournal(ctx context.Context, o RecoverOptions) (*RecoveredJournal, error) {
+	if s.r.single {
+		return nil, fmt.Errorf("oak: %s: a tar by itself has no journal: %w", s.r.name, errors.ErrUnsupported)
+	}
+	f, err := s.findRevisions(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	full, bare := f.sorted()
+	j := &RecoveredJournal{s: s, Skipped: f.skipped, Losses: []Loss{}, Notes: []string{}}
+	for _, some := range [][]candidate{full, bare} {
+		if err := f.choose(ctx, j, some); err != nil {
+			return nil, err
+		}
+		if len(j.found) > 0 {
+			break
+		}
+	}
+	if len(j.found) == 0 {
+		return j, fmt.Errorf("oak: %s: of %d that were found %w", s.r.name, j.Dropped, ErrNothingGood)
+	}
+	if f.forgotten {
+		j.Notes = append(j.Notes, fmt.Sprintf("only the newest revisions are kept, for there are more than %d", mostCandidates))
+	}
+	last := j.found[len(j.found)-1]
+	j.Lines, j.Head = len(j.found), lineOf(repo.Entry{Revision: last.Revision, Millis: last.millis}, nil, j.Dropped)
+	return j, nil
+}
+
+// Apply puts the journal in the place of the one that is there, which is kept as a
+// backup. The caller has the store's lock, and had it before the store was opened.
+func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
+	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
+	err := j.s.replaceJournal(ctx, &c, func(w store.Writer) error {
+		var b []byte
+		for _, f := range j.found {
+			if b = repo.AppendLine(b, f.Revision, f.millis); len(b) < 64<<10 {
+				continue
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+		_, err := w.Write(b)
+		return err
+	})
+	return c, err
+}
+
+const (
+	mostCandidates = 1 << 20
+	mostShapes     = 1 << 18
+)
+
+// A finder looks for super roots.
+type finder struct {
+	trees
+	s         *Store
+	shapes    map[segment.RecordID]bool // whether nodes of a template may be super roots
+	found     []candidate
+	forgotten bool
+	skipped   int
+}
+
+// findRevisions looks through all data segments that are in no newer tar.
+func (s *Store) findRevisions(ctx context.Context, o RecoverOptions) (*finder, error) {
+	all := finder{s: s, trees: s.trees(true, o.Workers)}
+	const handful = 16
+	type some struct {
+		t    *segmentTar
+		rows []uint32
+	}
+	work := func(yield func(some, error) bool) {
+		for _, t := range slices.Backward(s.r.tars) {
+			for rows := range slices.Chunk(t.byPosition(), handful) {
+				if !yield(some{t, rows}, nil) {
+					return
+				}
+			}
+		}
+	}
+	var mu sync.Mutex
+	var finders []*finder // that have nothing to do
+	err := pipe.Each(ctx, work, cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), func(ctx context.Context, w some) error {
+		mu.Lock()
+		f := &finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
+		if last := len(finders) - 1; last >= 0 {
+			f, finders = finders[last], finders[:last]
+		}
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			finders = append(finders, f)
+		}()
+		return f.look(ctx, w.t, w.rows)
+	})
+	for _, f := range finders {
+		for _, c := range f.found {
+			all.add(c)
+		}
+		all.skipped += f.skipped
+		all.forgotten = all.forgotten || f.forgotten
+	}
+	return &all, err
+}
+
+// look looks through segments of a tar.
+func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
+	for _, i := range rows {
+		e := t.at(int(i))
+		if at, _, _ := f.s.r.locate(e.ID); at != t || !e.ID.IsData() {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		g, err := f.segment(ctx, t, int(i))
+		if err != nil {
+			return err
+		}
+		info := segment.Info{}
+		if g != nil {
+			info, err = g.Info()
+		}
+		if g == nil || err != nil {
+			f.skipped++
+			continue
+		}
+		if err := f.nodes(ctx, g, info.Millis); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// segment reads a segment, nil if its bytes are not those that were written.
+func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
+	b, err := t.readSound(ctx, i)
+	if err == nil {
+		var g *segment.Segment
+		if g, err = segment.Parse(t.at(i).ID, b); err == nil {
+			f.s.source.keep(g)
+			return g, nil
+		}
+	}
+	if _, outside := errors.AsType[*tarfile.Error](err); outside {
+		return nil, nil
+	}
+	return nil, unlessDamaged(err)
+}
+
+// Of a node: the ids of itself and of its template, each 2 bytes for the segment and 4
+// for the number.
+const (
+	nodeTemplate = 6
+	nodeIDs      = 12
+)
+
+// nodes looks at the nodes of a segment.
+func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
+	for row := range g.Records() {
+		if row.Type != segment.NodeRecord {
+			continue
+		}
+		r, err := g.Record(row.Number)
+		if err != nil || len(r.Bytes()) < nodeIDs {
+			continue
+		}
+		shape, ok := templateOf(g, r.Bytes())
+		if !ok {
+			continue
+		}
+		may, err := f.mayBeSuper(ctx, shape)
+		if err != nil {
+			return err
+		}
+		if !may {
+			continue
+		}
+		c := candidate{Revision: repo.Revision{Segment: g.ID(), Record: row.Number}, millis: millis}
+		super, err := f.isSuper(ctx, &c)
+		if err != nil {
+			return err
+		}
+		if super {
+			f.add(c)
+		}
+	}
+	return nil
+}
+
+func templateOf(g *segment.Segment, node []byte) (id segment.RecordID, ok bool) {
+	ref := int(binary.BigEndian.Uint16(node[nodeTemplate:]))
+	id = segment.RecordID{Segment: g.ID(), Number: int32(binary.BigEndian.Uint32(node[nodeTemplate+2:]))}
+	if ref > g.RefCount() {
+		return id, false
+	}
+	if ref > 0 {
+		id.Segment = g.Ref(ref - 1)
+	}
+	return id, true
+}
+
+// mayBeSuper judges a template: super roots have children and nothing else.
+func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, error) {
+	may, known := f.shapes[id]
+	if known {
+		return may, nil
+	}
+	t, err := f.records.Template(ctx, id)
+	if err != nil && damaged(err) == nil {
+		return false, err
+	}
+	may = err == nil && t.Primary == nil && !t.HasMixins && len(t.Properties) == 0 &&
+		(t.Rule == segment.ManyChildren || t.Rule == segment.OneChild && t.Child == rootName)
+	if len(f.shapes) == mostShapes {
+		clear(f.shapes)
+	}
+	f.shapes[id] = may
+	return may, nil
+}
+
+// isSuper reports whether a node has the children of a super root.
+func (f *finder) isSuper(ctx context.Context, c *candidate) (bool, error) {
+	id := recordOf(c.Revision)
+	n, err := f.records.Node(ctx, id)
+	if err != nil {
+		return false, unlessDamaged(err)
+	}
+	if c.bare = n.Template().Rule == segment.OneChild; c.bare {
+		id, _, err := n.Child(ctx, rootName)
+		if err == nil {
+			if n, err = f.records.Node(ctx, id); err == nil {
+				c.typed = n.Template().Primary != nil
+			}
+		}
+		return true, unlessDamaged(err)
+	}
+	for _, name := range []string{rootName, checkpointsName} {
+		if _, ok, err := n.Child(ctx, name); err != nil || !ok {
+			return false, unlessDamaged(err)
+		}
+	}
+	return true, nil
+}
+
+func unlessDamaged(err error) error {
+	if damaged(err) != nil {
+		return nil
+	}
+	return err
+}
+
+func (f *finder) add(c candidate) {
+	if f.found = append(f.found, c); len(f.found) == 2*mostCandidates {
+		slices.SortFunc(f.found, compareCandidates)
+		f.found = f.found[:copy(f.found, f.found[mostCandidates:])]
+		f.forgotten = true
+	}
+}
+
+// compareCandidates is the order of the reference: what a store did within a
+// millisecond nobody can tell.
+func compareCandidates(a, b candidate) int {
+	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Record, b.Record))
+}
+
+// sorted are the candidates by time, and those without checkpoints that are older than
+// all with them: once a store has had a checkpoint it keeps the node for them.
+//
+// An index may have nodes that look like these. A root that has got its primary type
+// keeps it, by which some of those are told.
+func (f *finder) sorted() (full, bare []candidate) {
+	slices.SortFunc(f.found, compareCandidates)
+	typed := false
+	for _, c := range f.found {
+		switch {
+		case !c.bare:
+			full = append(full, c)
+		case len(full) == 0 && (c.typed || !typed):
+			bare = append(bare, c)
+			typed = typed || c.typed
+		}
+	}
+	return full, bare
+}
+
+// choose keeps the candidates up to the newest that is whole.
+func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candidate) error {
+	for len(some) > 0 {
+		last := some[len(some)-1]
+		var tell func(string, proof.Loss)
+		if j.Dropped == 0 {
+			tell = func(checkpoint string, l proof.Loss) {
+				if len(j.Losses) < mostLosses {
+					j.Losses = append(j.Losses, f.s.loss(checkpoint, l))
+				}
+			}
+		}
+		whole, err := f.whole(ctx, recordOf(last.Revision), tell)
+		if err != nil {
+			return err
+		}
+		if whole {
+			j.found = some
+			return nil
+		}
+		j.Dropped++
+		some = some[:len(some)-1]
+	}
+	return nil
+}

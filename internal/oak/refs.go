@@ -1,0 +1,233 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// Referrers say what keeps a segment alive.
+type Referrers struct {
+	Segment string    `json:"segment"`
+	Tar     string    `json:"tar,omitempty"` // empty if it is not there
+	Direct  []InTar   `json:"direct"`        // segments that refer to it
+	More    int       `json:"more,omitempty"`
+	Head    string    `json:"head"` // the revision whose segment the path begins with
+	Path    []InTar   `json:"path"` // a shortest one from that to the segment; empty if there is none
+	Nodes   []NodeUse `json:"nodes,omitempty"`
+	Lost    int64     `json:"lost,omitempty"` // nodes that damage hid
+}
+
+// InTar is a segment and where it is.
+type InTar struct {
+	Segment string `json:"segment"`
+	Tar     string `json:"tar"`
+}
+
+// A NodeUse is a node that needs a segment.
+type NodeUse struct {
+	Path string `json:"path"`
+	What string `json:"what"` // that lies there
+}
+
+// mostReferrers is how many referrers are listed.
+const mostReferrers = 1000
+
+// Referrers finds the segments that refer to one, and a way to it from the segment of
+// a tree's revision, by the graphs of the tars. With nodes it looks for as many nodes
+// whose records are there, which takes a walk through the tree.
+func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers, err error) {
+	target, err := tarfile.ParseID(id)
+	if err != nil {
+		return x, err
+	}
+	x = Referrers{Segment: id, Head: t.Revision(), Direct: []InTar{}, Path: []InTar{}}
+	r := &segmentReader{repository: t.t.repository}
+	if tar, _, ok := r.locate(target); ok {
+		x.Tar = tar.Name
+	}
+	if err := x.direct(ctx, r, target); err != nil {
+		return x, err
+	}
+	if x.Tar == "" && len(x.Direct) == 0 {
+		return x, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	if err := x.way(ctx, r, t.t.super.Segment, target); err != nil {
+		return x, err
+	}
+	if nodes > 0 {
+		f := &nodeFinder{t: t.t, target: target, most: nodes}
+		w := &walker{t: t.t, visit: f.node}
+		if err := w.all(ctx); err != nil && err != errEnough {
+			return x, err
+		}
+		x.Nodes, x.Lost = f.found, w.lost
+	}
+	return x, nil
+}
+
+// direct lists who refers to a segment.
+func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment.ID) error {
+	for _, t := range slices.Backward(r.tars) {
+		graph, err := r.graphOf(ctx, t)
+		if err != nil {
+			return err
+		}
+		for i := range t.len() {
+			e := t.at(i)
+			if !e.ID.IsData() {
+				continue
+			}
+			to, err := t.targets(ctx, graph, e)
+			if err != nil {
+				return r.storeFault(err)
+			}
+			for id := range to.All() {
+				if id != target {
+					continue
+				}
+				if len(x.Direct) == mostReferrers {
+					x.More++
+				} else {
+					x.Direct = append(x.Direct, InTar{e.ID.String(), t.Name})
+				}
+				break
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// wayBytes is what finding a way holds of a segment.
+const wayBytes = 100
+
+// way finds a shortest way from one segment to another.
+func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segment.ID) error {
+	by := map[segment.ID]segment.ID{from: from}
+	for queue := []segment.ID{from}; len(queue) > 0; queue = queue[1:] {
+		if _, found := by[target]; found {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t, e, ok := r.locate(queue[0])
+		if !ok || !e.ID.IsData() {
+			continue
+		}
+		graph, err := r.graphOf(ctx, t)
+		if err != nil {
+			return err
+		}
+		to, err := t.targets(ctx, graph, e)
+		if err != nil {
+			return r.storeFault(err)
+		}
+		for id := range to.All() {
+			if _, seen := by[id]; seen {
+				continue
+			}
+			if int64(len(by))*wayBytes > r.limits.Index {
+				return fault(indexLimit, t.path, -1, "ways to a segment: more than %d bytes", r.limits.Index)
+			}
+			by[id] = e.ID
+			queue = append(queue, id)
+		}
+	}
+	if _, found := by[target]; !found {
+		return nil
+	}
+	for id := target; ; id = by[id] {
+		at := InTar{Segment: id.String()}
+		if t, _, ok := r.locate(id); ok {
+			at.Tar = t.Name
+		}
+		if x.Path = append(x.Path, at); id == from {
+			break
+		}
+	}
+	slices.Reverse(x.Path)
+	return nil
+}
+
+// errEnough ends a walk that has found what it was for.
+var errEnough = errors.New("enough")
+
+// nodeFinder finds nodes whose records lie in a segment.
+type nodeFinder struct {
+	t      *treeReader
+	target segment.ID
+	most   int
+	found  []NodeUse
+}
+
+func (f *nodeFinder) node(ctx context.Context, s spot, n segment.Node) error {
+	what, err := f.what(ctx, n)
+	if f.t.unlessDamage(err) != nil {
+		return err
+	}
+	if what == "" {
+		return nil
+	}
+	f.found = append(f.found, NodeUse{shownPath(s.name), what})
+	if len(f.found) >= f.most {
+		return errEnough
+	}
+	return nil
+}
+
+// what says which record of a node lies in the segment.
+func (f *nodeFinder) what(ctx context.Context, n segment.Node) (string, error) {
+	switch f.target {
+	case n.ID().Segment:
+		return "the node", nil
+	case n.Template().ID.Segment:
+		return "its template", nil
+	}
+	var damage error
+	for p, err := range n.Properties(ctx) {
+		there := false
+		if err == nil {
+			there, err = f.has(ctx, p)
+		}
+		if there {
+			return "property " + writeTreeName(p.Name, false), nil
+		}
+		if err != nil {
+			damage = err
+		}
+	}
+	return "", damage
+}
+
+// has reports whether a value of a property lies in the segment, or a part of one.
+func (f *nodeFinder) has(ctx context.Context, p segment.Property) (bool, error) {
+	for v, err := range p.Values(ctx) {
+		if err != nil {
+			return false, err
+		}
+		if v.ID().Segment == f.target {
+			return true, nil
+		}
+		if v.Kind() != segment.Long {
+			continue
+		}
+		for piece, err := range v.Pieces(ctx, 0, v.Len()) {
+			if err == nil && piece.Segment == f.target {
+				return true, nil
+			}
+			if e, damaged := errors.AsType[*segment.Error](err); damaged && e.Segment == f.target {
+				return true, nil // it is missing, and needed
+			}
+			if f.t.unlessDamage(err) != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}

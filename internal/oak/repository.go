@@ -1,0 +1,396 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// repository is an open store, or one tar of one.
+type repository struct {
+	st       store.Store
+	name     string // as it was given
+	single   bool   // one tar
+	list     repo.Listing
+	tars     []*segmentTar // that count: as listed, newest number first
+	shadowed []repo.Tar    // that do not
+	limits   format.Limits
+	held     int64 // bytes of indexes
+	notes    []format.Problem
+	release  func() // of what was fetched ahead
+
+	asking sync.Mutex
+	asked  bool // for what is beside the tars, in a store that cannot list
+}
+
+// segmentTar is a tar that counts.
+type segmentTar struct {
+	repo.Tar
+	path  string // of the object
+	obj   store.Object
+	size  int64
+	file  *tarfile.Tar    // nil if it has no index
+	found []tarfile.Entry // then: what a scan found, by id
+	none  *tarfile.NoIndex
+	trash []tarfile.Problem // that the scan met
+}
+
+// fetchedAhead is how many tails are asked for at once.
+const fetchedAhead = 32
+
+// openRepository opens the store in a folder, or a single tar, and knows all files of
+// it.
+func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*repository, error) {
+	r, err := openSegments(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.beside(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// beside looks for the files that are not needed for reading.
+func (r *repository) beside(ctx context.Context) (err error) {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if r.list.Guessed && !r.asked {
+		err = r.list.Beside(ctx, r.st)
+		r.asked = err == nil
+	}
+	return err
+}
+
+// openSegments opens what the segments are in, and knows only where those are.
+func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
+	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), release: func() {}}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	dir := strings.TrimSuffix(name, "/")
+	if number, letter, ok := tarfile.ParseName(path.Base(dir)); ok && dir == name {
+		size, err := sizeOf(ctx, st, name)
+		if err == nil {
+			r.single = true
+			r.list = repo.Listing{Dir: path.Dir(name), Tars: []repo.Tar{{File: repo.File{Name: path.Base(name), Size: size}, Number: number, Letter: letter}}}
+			if r.list.Dir == "." {
+				r.list.Dir = ""
+			}
+			return r, r.openTars(ctx)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if r.list, err = repo.List(ctx, st, dir); err != nil {
+		return nil, err
+	}
+	if len(r.list.Tars) == 0 && r.list.Journal == nil {
+		if err := r.beside(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.list.Tars) == 0 && r.list.Journal == nil && r.list.Manifest == nil {
+		if err := r.missing(ctx, dir); err != nil {
+			return nil, err
+		}
+		return nil, fault(notAStore, name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
+	}
+	return r, r.openTars(ctx)
+}
+
+// missing tells nothing of that name from something else.
+func (r *repository) missing(ctx context.Context, dir string) error {
+	if len(r.list.Others)+len(r.list.Ignored)+len(r.list.Backups) > 0 {
+		return nil
+	}
+	for _, err := range store.List(ctx, r.st, dir+"/") {
+		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		break
+	}
+	_, err := sizeOf(ctx, r.st, r.name)
+	return err
+}
+
+func sizeOf(ctx context.Context, st store.Store, name string) (int64, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	info, err := o.Info(ctx)
+	return info.Size, errors.Join(err, o.Close())
+}
+
+// openTars opens of each number the letters that count.
+func (r *repository) openTars(ctx context.Context) error {
+	numbers := r.list.Numbers()
+	for len(numbers) > 0 {
+		some := numbers[:min(len(numbers), fetchedAhead)]
+		numbers = numbers[len(some):]
+		var ahead []store.Range
+		for _, letters := range some {
+			ahead = append(ahead, store.Range{Name: r.list.Path(letters[0].Name), Tail: true, Len: tailGuess})
+		}
+		r.release()
+		r.release = store.Fetch(ctx, r.st, ahead)
+		for _, letters := range some {
+			if err := r.openNumber(ctx, letters); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tailGuess is what is read of a tar's end at first.
+const tailGuess = 64 << 10
+
+// openNumber opens the newest letter with a sound index, or, if there is none, scans
+// all of them.
+func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) error {
+	var without []*segmentTar
+	for i, l := range letters {
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), size: l.Size}
+		var err error
+		if t.obj, err = r.st.Open(ctx, t.path); err != nil {
+			return err
+		}
+		t.file, err = tarfile.Open(ctx, t.obj, t.path, tarfile.Options{Tail: tailGuess})
+		if none, ok := errors.AsType[*tarfile.NoIndex](err); ok {
+			t.none = none
+			info, err := t.obj.Info(ctx)
+			if err != nil {
+				return errors.Join(err, t.obj.Close())
+			}
+			t.size = info.Size
+			without = append(without, t)
+			continue
+		}
+		if err != nil {
+			t.obj.Close()
+			for _, t := range without {
+				t.obj.Close()
+			}
+			return r.storeFault(err)
+		}
+		t.size = t.file.Size()
+		if r.held += int64(t.file.Index().Len()) * 33; r.held > r.limits.Index {
+			t.obj.Close()
+			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
+		}
+		r.tars = append(r.tars, t)
+		for _, w := range without {
+			w.obj.Close()
+			r.shadowed = append(r.shadowed, w.Tar)
+		}
+		r.shadowed = append(r.shadowed, letters[i+1:]...)
+		return nil
+	}
+	r.tars = append(r.tars, without...)
+	for _, t := range without {
+		if err := r.scan(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostNotes is how much of what a scan meets is remembered.
+const mostNotes = 100
+
+// scan finds the segments of a tar without an index.
+func (r *repository) scan(ctx context.Context, t *segmentTar) error {
+	report := func(p tarfile.Problem) {
+		if len(t.trash) < mostNotes {
+			t.trash = append(t.trash, p)
+		}
+	}
+	for f, err := range tarfile.Scan(ctx, t.obj, t.size, tarfile.ScanOptions{}, report) {
+		if err != nil {
+			return r.storeFault(err)
+		}
+		e := tarfile.Entry{ID: f.ID, Pos: f.DataPos, Len: f.Len}
+		if h, ok := tarfile.ParseSegmentHead(f.Data); ok && f.ID.IsData() {
+			e.Generation = h.Generation
+		}
+		if r.held += scannedLen; r.held > r.limits.Index {
+			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
+		}
+		t.found = append(t.found, e)
+	}
+	// Of one that is there twice the later counts.
+	slices.SortStableFunc(t.found, func(a, b tarfile.Entry) int { return a.ID.Compare(b.ID) })
+	kept := t.found[:0]
+	for i, e := range t.found {
+		if i+1 == len(t.found) || t.found[i+1].ID != e.ID {
+			kept = append(kept, e)
+		}
+	}
+	t.found = slices.Clip(kept)
+	return nil
+}
+
+// scannedLen is what an entry takes in memory that a scan found.
+const scannedLen = 56
+
+// len is how many segments there are.
+func (t *segmentTar) len() int {
+	if t.file != nil {
+		return t.file.Index().Len()
+	}
+	return len(t.found)
+}
+
+// at is one of them; they are sorted by id.
+func (t *segmentTar) at(i int) tarfile.Entry {
+	if t.file != nil {
+		return t.file.Index().At(i)
+	}
+	return t.found[i]
+}
+
+func (t *segmentTar) find(id tarfile.ID) (int, bool) {
+	if t.file != nil {
+		return t.file.Index().Find(id)
+	}
+	i := sort.Search(len(t.found), func(i int) bool { return t.found[i].ID.Compare(id) >= 0 })
+	return i, i < len(t.found) && t.found[i].ID == id
+}
+
+// byPosition are the numbers of the segments in the order in which they are stored.
+func (t *segmentTar) byPosition() []uint32 {
+	if t.file != nil {
+		return t.file.Index().ByPosition()
+	}
+	order := make([]uint32, len(t.found))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return int(t.found[a].Pos - t.found[b].Pos) })
+	return order
+}
+
+// locate finds a segment: of several tars that have it, in the newest.
+func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
+	for _, t := range r.tars {
+		if i, ok := t.find(id); ok {
+			return t, t.at(i), true
+		}
+	}
+	return nil, tarfile.Entry{}, false
+}
+
+// head is the revision that reading begins with. The error is a *repo.Error if there
+// is none.
+func (r *repository) head(ctx context.Context) (repo.Head, error) {
+	if r.list.Journal == nil {
+		return repo.Head{}, &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"}
+	}
+	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+	if err != nil {
+		return repo.Head{}, err
+	}
+	defer o.Close()
+	return repo.FindHead(ctx, o, func(id tarfile.ID) (bool, error) {
+		_, _, ok := r.locate(id)
+		return ok, nil
+	})
+}
+
+// journal gives the lines of the journal as [repo.Entries] does.
+func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
+	return func(yield func(repo.Entry, error) bool) {
+		o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+		if err != nil {
+			yield(repo.Entry{}, err)
+			return
+		}
+		defer o.Close()
+		repo.Entries(ctx, o)(yield)
+	}
+}
+
+// revisions are the lines that can be read. Of the others verify tells.
+func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
+	return func(yield func(repo.Entry, error) bool) {
+		for e, err := range r.journal(ctx) {
+			if _, bad := err.(*repo.Error); !bad && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// manifest is what the manifest says.
+func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {
+	o, err := r.st.Open(ctx, r.list.Path(repo.Manifest))
+	if err != nil {
+		return repo.Properties{}, err
+	}
+	defer o.Close()
+	return repo.ReadManifest(ctx, o)
+}
+
+func (r *repository) close() error {
+	r.release()
+	r.list.Release()
+	var errs []error
+	for _, t := range r.tars {
+		errs = append(errs, t.obj.Close())
+	}
+	r.tars = nil
+	return errors.Join(errs...)
+}
+
+// Classes of what can be wrong, and the general words for them.
+const (
+	notAStore   = "not-a-store"
+	indexLimit  = "index-limit"
+	tarFault    = "tar"
+	noIndex     = "no-index"
+	outOfBounds = "bounds"
+)
+
+var codes = map[string]format.Code{
+	notAStore:   format.MissingIndex,
+	indexLimit:  format.Limit,
+	tarFault:    format.BadIndex,
+	noIndex:     format.MissingIndex,
+	outOfBounds: format.OutOfBounds,
+
+	noRoot:         format.Dangling,
+	missingSegment: format.Dangling,
+	badRecord:      format.BadData,
+	treeLimit:      format.Limit,
+	externalBlob:   format.Dangling,
+}
+
+// fault is a CorruptError in the making.
+var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
+
+// storeFault makes a CorruptError of an error that says what is wrong with a tar.
+func (r *repository) storeFault(err error) error {
+	if e, ok := errors.AsType[*tarfile.Error](err); ok {
+		c := fault(tarFault, e.Object, e.Offset, "%s", e.What)
+		c.Err = e.Err
+		return c
+	}
+	return err
+}

@@ -1,0 +1,217 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// A SizeNode says where the bytes of a tree are. What nodes share counts once, where
+// it is met first.
+type SizeNode struct {
+	Path     string      `json:"path"`
+	Nodes    int64       `json:"nodes"`
+	Records  int64       `json:"records"`  // bytes of nodes, names, texts and lists
+	Binaries int64       `json:"binaries"` // bytes of binaries in the store
+	External int64       `json:"external"` // bytes of binaries in a data store, as their ids say
+	Children []*SizeNode `json:"children,omitempty"`
+	// Others is how many children are not listed, which are smaller.
+	Others int64 `json:"others,omitempty"`
+	Lost   int64 `json:"lost,omitempty"` // places that damage hid
+}
+
+// Total is what a tree takes in the store.
+func (n *SizeNode) Total() int64 { return n.Records + n.Binaries }
+
+func (n *SizeNode) add(m *SizeNode) {
+	n.Nodes += m.Nodes
+	n.Records += m.Records
+	n.Binaries += m.Binaries
+	n.External += m.External
+	n.Lost += m.Lost
+}
+
+// SizesOptions are the wishes for sizes.
+type SizesOptions struct {
+	Depth int // levels of children that are listed
+	Top   int // how many of them, the largest; 0 is 20
+}
+
+// Sizes adds up what a node and all below it take.
+func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNode, error) {
+	top, err := t.t.findNode(ctx, nodePath(name))
+	if err != nil {
+		return nil, err
+	}
+	m := &measure{t: t.t, depth: top.depth + o.Depth, top: cmp.Or(o.Top, 20), seen: recordSet{}}
+	return m.tree(ctx, top)
+}
+
+type measure struct {
+	t     *treeReader
+	depth int
+	top   int
+	seen  recordSet
+}
+
+// tree adds up a node and all below it.
+func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
+	sum := &SizeNode{Path: shownPath(s.name)}
+	n, err := m.t.node(ctx, s)
+	if err != nil {
+		sum.Lost++
+		return sum, m.t.unlessDamage(err)
+	}
+	if !m.seen.add(s.id) {
+		return sum, ctx.Err()
+	}
+	if err := m.node(ctx, n, sum); err != nil {
+		return sum, err
+	}
+	for c, err := range m.t.children(ctx, s) {
+		var below *SizeNode
+		if err == nil {
+			below, err = m.tree(ctx, c)
+		}
+		if err != nil {
+			return sum, err
+		}
+		sum.add(below)
+		if s.depth < m.depth {
+			if sum.Children = append(sum.Children, below); len(sum.Children) >= 2*m.top {
+				sum.keep(m.top)
+			}
+		}
+	}
+	sum.keep(m.top)
+	return sum, nil
+}
+
+// keep keeps the largest children.
+func (n *SizeNode) keep(top int) {
+	slices.SortStableFunc(n.Children, func(a, b *SizeNode) int {
+		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(b.External, a.External))
+	})
+	if more := len(n.Children) - top; more > 0 {
+		n.Others += int64(more)
+		clear(n.Children[top:])
+		n.Children = n.Children[:top]
+	}
+}
+
+// What records take, by the format: sizes are not stored.
+const (
+	idBytes     = 6
+	nodeBytes   = 2 * idBytes
+	leafEntry   = 4 + 2*idBytes // of a map, for each child
+	stableBytes = 20
+)
+
+func aligned(n int64) int64 { return (n + 3) &^ 3 }
+
+// node adds what is a node's own.
+func (m *measure) node(ctx context.Context, n segment.Node, sum *SizeNode) error {
+	sum.Nodes++
+	shape := n.Template()
+	own := int64(nodeBytes)
+	if shape.Rule != segment.NoChild {
+		own += idBytes
+	}
+	if k := int64(len(shape.Properties)); k > 0 {
+		own += idBytes
+		if k > 1 {
+			sum.Records += aligned(k * idBytes)
+		}
+	}
+	sum.Records += aligned(own)
+	if id, err := n.StableID(ctx); err == nil && id != n.ID() {
+		sum.Records += stableBytes
+	}
+	m.template(shape, sum)
+	if shape.Rule == segment.ManyChildren {
+		for c, err := range n.Children(ctx) {
+			if err == nil {
+				sum.Records += leafEntry
+				err = m.value(ctx, c.Key, false, sum)
+			}
+			if m.t.unlessDamage(err) != nil {
+				return err
+			}
+		}
+	}
+	for p, err := range n.Properties(ctx) {
+		if err == nil {
+			err = m.property(ctx, p, sum)
+		}
+		if m.t.unlessDamage(err) != nil {
+			return err
+		}
+		if err != nil {
+			sum.Lost++
+		}
+	}
+	return nil
+}
+
+func (m *measure) template(t *segment.Template, sum *SizeNode) {
+	if !m.seen.add(t.ID) {
+		return
+	}
+	ids, text := int64(len(t.Mixins)), int64(len(t.Child))
+	if t.Rule == segment.OneChild {
+		ids++
+	}
+	if t.Primary != nil {
+		ids++
+	}
+	for _, p := range t.Properties {
+		ids, text = ids+1, text+int64(len(p.Name))
+	}
+	sum.Records += aligned(4 + idBytes*ids + int64(len(t.Properties)) + text)
+}
+
+func (m *measure) property(ctx context.Context, p segment.Property, sum *SizeNode) error {
+	if p.Multi {
+		sum.Records += aligned(4 + idBytes*int64(p.Len()+1))
+	}
+	for v, err := range p.Values(ctx) {
+		if err == nil {
+			err = m.value(ctx, v.ID(), p.Type == segment.Binary, sum)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value adds a value that was not met before.
+func (m *measure) value(ctx context.Context, id segment.RecordID, isBinary bool, sum *SizeNode) error {
+	v, err := m.t.records.Value(ctx, id)
+	if err != nil || !m.seen.add(id) {
+		return err
+	}
+	switch v.Kind() {
+	case segment.Small, segment.Medium:
+		sum.Records += aligned(v.Len() + 2)
+	case segment.Long:
+		blocks := (v.Len() + segment.BlockSize - 1) / segment.BlockSize
+		sum.Records += aligned(8 + idBytes*(blocks+1))
+		if isBinary {
+			sum.Binaries += v.Len()
+		} else {
+			sum.Records += v.Len()
+		}
+	default:
+		name, err := v.BlobID(ctx, mostBlobID)
+		if err != nil {
+			return err
+		}
+		size, _, _ := blobPlace(name)
+		sum.External += size
+		sum.Records += aligned(int64(len(name)) + 2)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package oak
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// About says which revision is shown, and what else there is.
+func (t *treeReader) About(ctx context.Context) (format.About, error) {
+	about, err := (&segmentReader{repository: t.repository}).About(ctx)
+	if err != nil {
+		return about, err
+	}
+	for _, tar := range t.tars {
+		for i := range tar.len() {
+			if e := tar.at(i); e.ID.IsData() && tar.holds(e) {
+				about.IndexBytes += int64(e.Len)
+			}
+		}
+	}
+	var facts []format.Fact
+	fact := func(key, msg string, args ...any) {
+		facts = append(facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
+	}
+	fact("revision", "%s%s", t.shown.Revision, timeOf(" of ", t.shown.Millis))
+	switch {
+	case t.checkpoint != "":
+		fact("tree", "of checkpoint %s", t.checkpoint)
+	case t.top == t.super:
+		fact("tree", "super root")
+	}
+	root, err := t.records.Node(ctx, t.top)
+	switch {
+	case err != nil && t.damage(err) == nil:
+		return about, err
+	case err != nil:
+		fact("root", "%v", err)
+	case root.Template().Primary != nil:
+		fact("primary type of the root", "%s", root.Template().Primary.Text)
+	}
+	if err := t.aboutCheckpoints(ctx, fact); err != nil {
+		return about, err
+	}
+	about.Facts = append(facts, about.Facts...)
+	return about, nil
+}
+
+// mostCheckpoints is how many are listed. A store has a few, if nobody forgets them.
+const mostCheckpoints = 100
+
+func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg string, args ...any)) error {
+	damaged := func(key string, err error) error {
+		if t.damage(err) == nil {
+			return err
+		}
+		fact(key, "%v", err)
+		return nil
+	}
+	super, err := t.records.Node(ctx, t.super)
+	if err != nil {
+		return damaged("checkpoints", err)
+	}
+	id, ok, err := super.Child(ctx, checkpointsName)
+	if err != nil {
+		return damaged("checkpoints", err)
+	}
+	if !ok {
+		return nil
+	}
+	all, err := t.records.Node(ctx, id)
+	if err != nil {
+		return damaged("checkpoints", err)
+	}
+	n, err := all.ChildCount(ctx)
+	if err != nil {
+		return damaged("checkpoints", err)
+	}
+	fact("checkpoints", "%d", n)
+	listed := 0
+	for c, err := range all.Children(ctx) {
+		if listed++; listed > mostCheckpoints {
+			fact("checkpoint", "and %d others", n-mostCheckpoints)
+			break
+		}
+		said := ""
+		if err == nil {
+			said, err = t.checkpointTimes(ctx, c.Value)
+		}
+		if err == nil {
+			fact("checkpoint", "%s%s", c.Name, said)
+		} else if err := damaged("checkpoint "+c.Name, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkpointTimes says when a checkpoint was made and when it may go.
+func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (string, error) {
+	n, err := t.records.Node(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	said := ""
+	for _, f := range []struct{ property, words string }{{"created", ", created "}, {"timestamp", ", expires "}} {
+		p, ok, err := n.Property(ctx, f.property)
+		if err != nil {
+			return "", err
+		}
+		if !ok || p.Multi {
+			continue
+		}
+		const longest = 20
+		v, err := p.At(ctx, 0)
+		if err != nil {
+			return "", err
+		}
+		text, err := v.Text(ctx, longest)
+		if err != nil {
+			return "", err
+		}
+		if millis, err := strconv.ParseInt(text, 10, 64); err == nil {
+			said += timeOf(f.words, millis)
+		}
+	}
+	return said, nil
+}
+
+// timeOf is a time as text behind words, nothing if there is none.
+func timeOf(words string, millis int64) string {
+	switch {
+	case millis < 0:
+		return ""
+	case millis > math.MaxInt64/2: // Oak's own way to say so
+		return words + "never"
+	}
+	return words + time.UnixMilli(millis).UTC().Format(time.RFC3339)
+}

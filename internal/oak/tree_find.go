@@ -1,0 +1,238 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// A target is what a path leads to: a node; or a property of it, or one of the values
+// of that.
+type target struct {
+	spot     // of the node
+	name     string
+	prop     *segment.Property
+	propLost error // why its values cannot be found
+	value    int   // -1 for all of them
+}
+
+func (t *treeReader) find(ctx context.Context, name string) (target, error) {
+	at := spot{name: ".", id: t.top}
+	more := name != "."
+	for rest := name; more; {
+		var elem string
+		elem, rest, more = strings.Cut(rest, "/")
+		said, ok := readTreeName(elem, at.depth == 0)
+		if !ok {
+			return target{}, fs.ErrNotExist
+		}
+		n, err := t.node(ctx, at)
+		if err != nil {
+			return target{}, t.corrupt(err, at.name)
+		}
+		if said.lost > 0 {
+			if at, err = t.lostChild(ctx, at, elem); err != nil {
+				return target{}, err
+			}
+			continue
+		}
+		id, isNode, lost, err := t.childNamed(ctx, n, said.name)
+		if err != nil {
+			return target{}, err
+		}
+		if isNode && !said.property {
+			at = spot{at.under(elem), id, at.depth + 1, lost}
+			continue
+		}
+		if said.property && !isNode {
+			return target{}, fs.ErrNotExist
+		}
+		x, err := t.findProperty(ctx, n, target{spot: at, name: at.under(elem), value: -1}, said.name, rest, more)
+		if err != fs.ErrNotExist {
+			return x, err
+		}
+		if lost != nil {
+			return x, t.corrupt(lost, at.name)
+		}
+		c, ok, err := t.misnamed(ctx, n, said.name)
+		if err != nil || !ok {
+			return x, cmp.Or[error](err, fs.ErrNotExist)
+		}
+		at = spot{at.under(elem), c, at.depth + 1, nil}
+	}
+	return target{spot: at, name: at.name}, nil
+}
+
+// mostMisnamed is of how many children misnamed looks at each: names that are not
+// there are asked for all the time.
+const mostMisnamed = 1024
+
+// misnamed finds a child whose name is damaged, and so is not where its hash says. It
+// is listed by that name.
+func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
+	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
+		return segment.RecordID{}, false, t.unlessDamage(err)
+	}
+	for c, err := range n.Children(ctx) {
+		if err := t.unlessDamage(err); err != nil {
+			return segment.RecordID{}, false, err
+		}
+		if err == nil && c.Name == name {
+			return c.Value, true, nil
+		}
+	}
+	return segment.RecordID{}, false, nil
+}
+
+// unlessDamage leaves out errors that only say what is damaged.
+func (t *treeReader) unlessDamage(err error) error {
+	if err != nil && t.damage(err) != nil {
+		return nil
+	}
+	return err
+}
+
+// lostChild finds a child of which not even the name is known.
+func (t *treeReader) lostChild(ctx context.Context, s spot, elem string) (spot, error) {
+	want := s.under(elem)
+	for c, err := range t.children(ctx, s) {
+		if err != nil {
+			return spot{}, t.corrupt(err, s.name)
+		}
+		if c.lost != nil && c.name == want {
+			return c, nil
+		}
+	}
+	return spot{}, fs.ErrNotExist
+}
+
+// findProperty finds a property of a node, and a value of it if more of the path
+// follows. The error is fs.ErrNotExist itself where there is none.
+func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target, name, rest string, more bool) (target, error) {
+	p, ok, lost, err := t.property(ctx, n, name)
+	if err != nil {
+		return target{}, err
+	}
+	if !ok {
+		return target{}, fs.ErrNotExist
+	}
+	x.prop, x.propLost = &p, lost
+	if !more {
+		return x, nil
+	}
+	i, ok := readIndex(rest)
+	if !ok || !isBinaries(p) {
+		return target{}, fs.ErrNotExist
+	}
+	if lost != nil {
+		return target{}, t.corrupt(lost, x.name)
+	}
+	if i >= p.Len() {
+		return target{}, fs.ErrNotExist
+	}
+	x.name, x.value = x.name+"/"+rest, i
+	return x, nil
+}
+
+// property finds a property of a name, even if its values cannot be found: then lost
+// says why.
+func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
+	p, ok, err = n.Property(ctx, name)
+	if err == nil || t.damage(err) == nil {
+		return p, ok, nil, err
+	}
+	for p, lost := range n.Properties(ctx) {
+		if p.Name == name {
+			return p, true, lost, nil
+		}
+	}
+	return p, false, nil, nil
+}
+
+// Lookup reads what is on the way, and no list of children.
+func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	t = t.paths
+	x, err := t.find(ctx, name)
+	switch {
+	case err == fs.ErrNotExist:
+		return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: err}
+	case err != nil:
+		return format.Entry{}, err
+	case x.prop == nil:
+		return t.nodeEntry(ctx, x.spot)
+	case x.value < 0:
+		return t.propertyEntry(ctx, x.name, x.id, *x.prop, x.propLost)
+	}
+	v, err := x.prop.At(ctx, x.value)
+	return t.binaryEntry(ctx, x.name, v, err)
+}
+
+// ReadDir yields the properties of a node, then its children; of a property that is a
+// directory its values.
+func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		x, err := t.paths.find(ctx, dir)
+		if err == nil && x.prop != nil && !(x.value < 0 && isBinaries(*x.prop)) {
+			err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
+		}
+		if err == nil && x.prop != nil {
+			if err = x.propLost; err == nil {
+				t.binaries(ctx, x.name, *x.prop)(yield)
+				return
+			}
+			err = t.corrupt(err, x.name)
+		}
+		if err == nil {
+			if _, err = t.node(ctx, x.spot); err != nil {
+				err = t.corrupt(err, x.name)
+			}
+		}
+		if err != nil {
+			yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err})
+			return
+		}
+		t.readNode(ctx, x.spot, yield)
+	}
+}
+
+// EntriesBelow goes down from a node, or yields the values of a property that is a
+// directory.
+func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		x, err := t.paths.find(ctx, dir)
+		if err != nil || x.prop != nil {
+			t.ReadDir(ctx, dir)(yield)
+			return
+		}
+		t.walk(ctx, x.spot, nil, yield)
+	}
+}
+
+func (t *treeReader) readNode(ctx context.Context, s spot, yield func(format.Entry, error) bool) {
+	more := true
+	err := t.properties(ctx, s, func(e format.Entry, _ segment.Property) bool {
+		more = yield(e, nil)
+		return more
+	})
+	if err != nil {
+		yield(format.Entry{}, err)
+	}
+	if err != nil || !more {
+		return
+	}
+	for c, err := range t.children(ctx, s) {
+		var e format.Entry
+		if err == nil {
+			e, err = t.nodeEntry(ctx, c)
+		}
+		if !yield(e, err) || err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/store"
+)
+
+// What chooses the tree that is shown.
+const (
+	// revisionParam is UUID:NUMBER, or a time: then the newest revision that is
+	// not after it.
+	revisionParam = "revision"
+	// checkpointParam is the name of one.
+	checkpointParam = "checkpoint"
+	// superParam, if "true", shows what Oak keeps above the tree: root and checkpoints.
+	superParam = "super"
+	// datastoreParam is where the content of external binaries is: a FileDataStore,
+	// by an address, or by a path from the folder that the store lies in.
+	datastoreParam = "datastore"
+)
+
+const (
+	rootName        = "root"
+	checkpointsName = "checkpoints"
+)
+
+// treeDepth is how deep a tree may be where nobody says: deeper than the house's
+// limit of nested structures, for levels cost little here.
+const treeDepth = 1000
+
+// openTree shows the node tree of a repository, which it closes if it cannot.
+func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
+	src := newParsed(r)
+	t, err := newTree(ctx, r, src, segment.NewReader(src), o)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return t, nil
+}
+
+func newTree(ctx context.Context, r *repository, src *parsed, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+	t := &treeReader{
+		repository: r, source: src, records: records,
+		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
+	}
+	if err := t.choose(ctx, o.Param); err != nil {
+		return t, err
+	}
+	t.paths = t
+	if store.IsNear(r.st) {
+		near := *t
+		near.records = segment.NewReader(newSparse(r))
+		near.paths = &near
+		t.paths = &near
+	}
+	return t, nil
+}
+
+// choose finds the node that is shown as the root. It reads the journal and the super
+// root, and what is on the way to a checkpoint.
+func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {
+	super := param[superParam] == "true"
+	if super && t.checkpoint != "" {
+		return fmt.Errorf("oak: %s and %s: expected one of them: %w", superParam, checkpointParam, fs.ErrInvalid)
+	}
+	if t.shown, err = t.revision(ctx, param[revisionParam]); err != nil {
+		return err
+	}
+	t.super = segment.RecordID{Segment: t.shown.Segment, Number: t.shown.Record}
+	if t.top = t.super; super {
+		return nil
+	}
+	if t.checkpoint == "" {
+		return t.down(ctx, rootName)
+	}
+	err = t.down(ctx, checkpointsName, t.checkpoint, rootName)
+	if errors.Is(err, errNoChild) {
+		return fmt.Errorf("oak: checkpoint %q of revision %s: %w", t.checkpoint, t.shown.Revision, fs.ErrNotExist)
+	}
+	return err
+}
+
+// errNoChild is what is missing on the way to what is shown.
+var errNoChild = errors.New("there is no such child")
+
+// down goes from the top to a child of it, and to a child of that.
+func (t *treeReader) down(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		n, err := t.records.Node(ctx, t.top)
+		id, ok := segment.RecordID{}, false
+		if err == nil {
+			id, ok, err = n.Child(ctx, name)
+		}
+		if err != nil {
+			return t.corrupt(err, "")
+		}
+		if !ok {
+			c := t.treeFault(noRoot, t.top.Segment, 0, "revision %s: expected a super root with a child %q, found none", t.shown.Revision, name)
+			c.Err = errNoChild
+			return c
+		}
+		t.top = id
+	}
+	return nil
+}
+
+// revision finds the line of the journal that says what is shown; by default the one
+// that Oak would begin with.
+func (t *treeReader) revision(ctx context.Context, said string) (repo.Entry, error) {
+	if said != "" {
+		if rev, err := repo.ParseRevision(said); err == nil {
+			return repo.Entry{Revision: rev, Millis: -1}, nil
+		}
+	}
+	if t.single {
+		return repo.Entry{}, fmt.Errorf("oak: %s: a tar by itself has no journal: its tree needs the %s=UUID:NUMBER: %w", t.name, revisionParam, errors.ErrUnsupported)
+	}
+	if said == "" {
+		h, err := t.head(ctx)
+		return h.Entry, t.journalFault(err)
+	}
+	limit, err := time.Parse(time.RFC3339, said)
+	if err != nil {
+		return repo.Entry{}, fmt.Errorf("oak: %s: expected UUID:NUMBER, or a time as 2006-01-02T15:04:05Z, found %.80q: %w", revisionParam, said, fs.ErrInvalid)
+	}
+	return t.revisionAt(ctx, limit)
+}
+
+// revisionAt finds the newest revision that is not after a time, and is there. What a
+// line without a time says of that nobody knows.
+func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entry, error) {
+	if t.list.Journal == nil {
+		_, err := t.head(ctx)
+		return repo.Entry{}, t.journalFault(err)
+	}
+	for e, err := range t.revisions(ctx) {
+		if err != nil {
+			return repo.Entry{}, err
+		}
+		if _, _, there := t.locate(e.Segment); there && e.Millis >= 0 && e.Millis <= limit.UnixMilli() {
+			return e, nil
+		}
+	}
+	return repo.Entry{}, fmt.Errorf("oak: %s: a revision not after %s: %w", t.list.Path(repo.Journal), limit.Format(time.RFC3339), fs.ErrNotExist)
+}
+
+// journalFault makes a CorruptError of what is wrong with a journal.
+func (t *treeReader) journalFault(err error) error {
+	if e, ok := errors.AsType[*repo.Error](err); ok {
+		code := format.Dangling
+		if t.list.Journal == nil {
+			code = format.MissingIndex
+		}
+		return &format.CorruptError{Format: "oak", Problem: format.Problem{
+			Code: code, Class: noHead, Severity: format.Error, Volume: t.list.Path(repo.Journal), Off: e.Offset, Message: e.What,
+		}}
+	}
+	return err
+}
+
+// Classes of what can be wrong with a tree.
+const (
+	noHead         = "no-head"         // the journal leads nowhere
+	noRoot         = "no-root"         // a revision that is none
+	missingSegment = "missing-segment" // that a record refers to
+	badRecord      = "bad-record"
+	treeLimit      = "tree-limit"    // more than may be believed
+	externalBlob   = "external-blob" // content that is in a data store
+)
+
+// treeFault is a CorruptError about a place in a segment.
+func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
+	c := fault(class, r.list.Dir, -1, msg, args...)
+	if tar, e, ok := r.locate(id); ok {
+		c.Volume = tar.path
+		c.Off = e.Pos + max(off, 0)
+	}
+	return c
+}
+
+// damage makes a CorruptError of an error that says that a part of the tree is
+// damaged. It returns nil if the error is of something else: the store, or the caller.
+func (r *repository) damage(err error) *format.CorruptError {
+	if c, ok := errors.AsType[*format.CorruptError](err); ok {
+		return c
+	}
+	e, ok := errors.AsType[*segment.Error](err)
+	if !ok {
+		return nil
+	}
+	class := badRecord
+	if e.Class == segment.Limit {
+		class = treeLimit
+	} else if _, _, there := r.locate(e.Segment); !there {
+		class = missingSegment
+	}
+	return r.treeFault(class, e.Segment, e.Off, "%v", e)
+}
+
+// corrupt is damage as an error about an entry; other errors stay what they are.
+func (r *repository) corrupt(err error, entry string) error {
+	c := r.damage(err)
+	if c == nil {
+		return err
+	}
+	about := *c
+	about.Entry, about.HasEntry = entry, entry != ""
+	return &about
+}
+
+// lost notes that an entry cannot be read, because of damage. It returns errors that
+// are of something else.
+func (t *treeReader) lost(e *format.Entry, err error) error {
+	err = t.corrupt(err, e.Name)
+	c, ok := err.(*format.CorruptError)
+	if !ok {
+		return err
+	}
+	e.Fault, e.Ref = &c.Problem, nil
+	return nil
+}

@@ -1,0 +1,250 @@
+package oak
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Attributes of properties.
+const (
+	typeAttr     = "type"     // String, Binary, Long and so on
+	multipleAttr = "multiple" // "true" if there may be any number of values
+	blobAttr     = "blob"     // the name of content that is in a data store
+)
+
+// What the content of an entry is made of. Handles name records and hold none: who
+// keeps entries keeps no segments.
+type (
+	valueRef segment.RecordID // a value in the segments
+	blobRef  string           // an object of the data store
+	arrayRef struct {         // all values of a property
+		node segment.RecordID
+		name string
+	}
+)
+
+// isBinaries reports whether a property is a directory of its values.
+func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.Binary }
+
+// properties calls do with the entries of a node's properties, and what they are of,
+// until it returns false.
+func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) bool) error {
+	n, err := t.records.Node(ctx, s.id)
+	if err != nil {
+		return t.corrupt(err, s.name)
+	}
+	for p, lost := range n.Properties(ctx) {
+		elem := writeTreeName(p.Name, s.depth == 0)
+		_, isNode, _, err := t.childNamed(ctx, n, p.Name)
+		if err != nil {
+			return err
+		}
+		if isNode {
+			elem += propertyMark
+		}
+		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, lost)
+		if err != nil {
+			return err
+		}
+		if !do(e, p) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// propertyEntry is the entry of a node's property. A single value is a file, several
+// are a file with a JSON array of them as text, whatever they are, and several
+// binaries are a directory.
+func (t *treeReader) propertyEntry(ctx context.Context, name string, node segment.RecordID, p segment.Property, lost error) (format.Entry, error) {
+	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: p.Type.String()}}
+	if p.Multi {
+		e.Attr[multipleAttr] = "true"
+	}
+	if isBinaries(p) {
+		e.Kind = format.Dir
+	}
+	var err error
+	switch {
+	case lost != nil:
+		err = lost
+	case isBinaries(p):
+	case p.Multi:
+		e.Ref = arrayRef{node, p.Name}
+		e.Size, err = t.arraySize(ctx, p)
+	default:
+		var v segment.Value
+		if v, err = p.At(ctx, 0); err == nil {
+			err = t.content(ctx, &e, v)
+		}
+	}
+	if err != nil {
+		return e, t.lost(&e, err)
+	}
+	return e, nil
+}
+
+// binaries goes through the values of a property that is a directory of them.
+func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		i := 0
+		for v, err := range p.Values(ctx) {
+			e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
+			if i++; !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Value, lost error) (format.Entry, error) {
+	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: segment.Binary.String()}}
+	if lost == nil {
+		lost = t.content(ctx, &e, v)
+	}
+	if lost != nil {
+		return e, t.lost(&e, lost)
+	}
+	return e, nil
+}
+
+// mostBlobID bounds the names of content in data stores, which have a hundred bytes.
+const mostBlobID = 64 << 10
+
+// content says what an entry's content is.
+func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Value) error {
+	if !v.External() {
+		e.Size, e.Ref = v.Len(), valueRef(v.ID())
+		return nil
+	}
+	id, err := v.BlobID(ctx, mostBlobID)
+	if err != nil {
+		return err
+	}
+	e.Attr[blobAttr] = id
+	size, object, what := blobPlace(id)
+	e.Size = size
+	if t.datastore == "" {
+		what = "the content is in a data store, and none is given"
+	}
+	if what != "" {
+		return t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
+	}
+	e.Ref = blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object)
+	return nil
+}
+
+// blobPlace is where a FileDataStore has what is named: ID#LENGTH lies in
+// ID[0:2]/ID[2:4]/ID[4:6]/ID. If it cannot have it, what says why.
+func blobPlace(name string) (size int64, object, what string) {
+	id, length, ok := strings.Cut(name, "#")
+	size, err := strconv.ParseInt(length, 10, 64)
+	if !ok || err != nil || size < 0 {
+		return 0, "", "expected a name that ends in # and a length"
+	}
+	// Anything else could lead out of the data store.
+	if len(id) < 6 || len(id) > 255 || strings.Trim(id, "0123456789abcdef") != "" {
+		return size, "", "expected a name of digits in lower-case hex, as a FileDataStore has them"
+	}
+	return size, path.Join(id[:2], id[2:4], id[4:6], id), ""
+}
+
+// Extents of a value are inline where it lies among records, which were read to find
+// it, and runs of a tar where it fills segments of its own.
+func (t *treeReader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		off = max(off, 0)
+		var err error
+		switch ref := e.Ref.(type) {
+		case valueRef:
+			if n = min(n, e.Size-off); n > 0 {
+				err = t.valueExtents(ctx, segment.RecordID(ref), e.Size, off, n, yield)
+			}
+		case arrayRef:
+			if n = min(n, e.Size-off); n > 0 {
+				err = t.arrayExtents(ctx, ref, off, off+n, yield)
+			}
+		case blobRef:
+			if n > 0 && off < e.Size {
+				yield(format.Extent{Size: e.Size, Object: string(ref), External: true, Len: e.Size}, nil)
+			}
+		default:
+			if e.Fault != nil {
+				err = &format.CorruptError{Format: "oak", Problem: *e.Fault}
+			} else if e.Kind.HasContent() {
+				err = &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
+			}
+		}
+		if err != nil {
+			yield(format.Extent{}, t.corrupt(err, e.Name))
+		}
+	}
+}
+
+func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size, off, n int64, yield func(format.Extent, error) bool) error {
+	v, err := t.records.Value(ctx, id)
+	if err != nil {
+		return err
+	}
+	if v.Len() != size {
+		return t.treeFault(badRecord, id.Segment, -1, "value %s: expected %d bytes, found %d", id, size, v.Len())
+	}
+	for p, err := range v.Pieces(ctx, off, n) {
+		x := format.Extent{At: off, Size: int64(p.Len), Len: int64(p.Len)}
+		if err == nil {
+			err = t.place(ctx, &x, p)
+		}
+		if err != nil {
+			return err
+		}
+		if off += x.Size; !yield(x, nil) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// place says where a piece is.
+func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
+	if p.Segment.IsData() {
+		b, err := t.pieceBytes(ctx, p)
+		x.Codec, x.Data = codec.Inline, b
+		if tar, e, ok := t.locate(p.Segment); ok {
+			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
+		}
+		return err
+	}
+	// Pieces are counted by the size of the copy that locate finds.
+	_, known, _ := t.locate(p.Segment)
+	for _, tar := range t.tars {
+		i, ok := tar.find(p.Segment)
+		if !ok {
+			continue
+		}
+		if e := tar.at(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
+			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
+			return nil
+		}
+	}
+	return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
+}
+
+// pieceBytes are those of a piece among records, not to be changed.
+func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, error) {
+	s, err := t.records.Segment(ctx, p.Segment)
+	if err != nil {
+		return nil, err
+	}
+	if p.Off+p.Len > s.Size() {
+		return nil, t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: expected %d bytes, found %d", p.Segment, p.Off+p.Len, s.Size())
+	}
+	return s.Slice(p.Off, p.Len)
+}

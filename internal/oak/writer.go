@@ -1,0 +1,426 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/newstore"
+	"github.com/holdall/holdall/internal/oak/internal/newtree"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// What only this format understands of CreateOptions.
+const (
+	tarSizeParam = "tar-size" // bytes after which a tar ends, as Oak's maxFileSize
+	timeParam    = "time"     // of the revision, as 2006-01-02T15:04:05Z; the newest entry's by default
+)
+
+const (
+	leastTar = 1 << 20
+	mostTar  = 1 << 30 // Oak takes 2 GiB, and a tar gets longer by a segment and its end
+)
+
+// treeWriter writes a store of one revision. Names are as treeReader has them, and what
+// it yields becomes what it was; a file becomes an nt:file.
+//
+// The root has no properties, like that of a store that Oak has just made. It is no
+// rep:root, which must have a jcr:system.
+type treeWriter struct {
+	below  *noting
+	stage  *store.Stage
+	files  *newstore.Writer
+	b      *segment.Builder
+	ids    *newtree.IDs
+	tree   *newtree.Tree
+	time   time.Time // of the revision
+	timed  bool      // it was given
+	arrays string    // name of the last property whose values are entries
+	sum    format.Summary
+	ended  bool
+}
+
+func create(_ context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	w := &treeWriter{below: &noting{Store: st}, ids: newtree.NewIDs(), time: time.Unix(0, 0)}
+	w.stage = store.NewStage(w.below)
+	files := newstore.Options{Time: func() time.Time { return w.time }}
+	files.MaxTar, _ = strconv.ParseInt(o.Param[tarSizeParam], 10, 64)
+	if said := o.Param[timeParam]; said != "" {
+		var err error
+		if w.time, err = time.Parse(time.RFC3339, said); err != nil {
+			return nil, fmt.Errorf("oak: %s: expected a time as 2006-01-02T15:04:05Z, found %.80q: %w", timeParam, said, fs.ErrInvalid)
+		}
+		w.timed = true
+	}
+	w.files = newstore.New(w.stage, name, files)
+	w.b = segment.NewBuilder(segment.BuilderOptions{
+		NewID: w.ids.Data, BulkID: w.ids.Bulk, Millis: func() int64 { return w.time.UnixMilli() },
+	}, w.files.Write)
+	w.tree = newtree.New(w.b, newtree.Options{
+		Scratch: func() (sorter.Scratch, error) { return o.Scratch() },
+		IDs:     w.ids, Depth: treeDepth, Missing: []segment.NewProperty{nameProperty(primaryTypeName, folderType)},
+	})
+	return w, nil
+}
+
+func noPlace(e format.Entry, why string, a ...any) error {
+	return formatkit.NoPlace(e.Name, why, a...)
+}
+
+var errWriterEnded = errors.New("oak: the store is written already, or given up")
+
+func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if w.ended {
+		return errWriterEnded
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := w.add(ctx, e, &sized{ctx: ctx, e: e, r: r})
+	if errors.Is(err, newtree.ErrPath) {
+		err = noPlace(e, "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	if !w.timed && e.ModTime.After(w.time) {
+		w.time = e.ModTime
+	}
+	w.sum.Entries++
+	if e.Kind.HasContent() {
+		w.sum.Content += e.Size
+	}
+	return nil
+}
+
+func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
+	if i, ok := w.elementOf(e); ok {
+		return w.addElement(ctx, e, i, r)
+	}
+	path, err := w.path(e)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.Kind == format.File:
+		return w.addFile(ctx, e, path, r)
+	case e.Kind == format.Property || e.Kind == format.Dir && e.Attr[typeAttr] != "":
+		return w.addProperty(ctx, e, path, r)
+	case e.Kind == format.Dir:
+		return w.tree.Fallback(path, folder(e.ModTime))
+	}
+	return noPlace(e, "a %s has no place in a tree", e.Kind)
+}
+
+// path takes a name apart into those of nodes, and of a property at the end.
+func (w *treeWriter) path(e format.Entry) ([]string, error) {
+	if class := format.NameFault(e.Name); class != "" && class != "name-too-long" {
+		return nil, noPlace(e, "%s", format.NameAdvice(class))
+	}
+	elems := strings.Split(e.Name, "/")
+	for i, elem := range elems {
+		said, ok := readTreeName(elem, i == 0)
+		if !ok && strings.ReplaceAll(writeTreeName(elem, i == 0), "%25", "%") == elem {
+			// It is no name that the tree shows, for it has a % that means nothing.
+			said, ok = treeName{name: elem}, true
+		}
+		isProperty := i == len(elems)-1 && (e.Kind == format.Property || e.Attr[typeAttr] != "")
+		if !ok || said.lost > 0 || said.property && !isProperty {
+			return nil, noPlace(e, "expected names as the tree has them, found %.100q", elem)
+		}
+		elems[i] = said.name
+	}
+	return elems, w.tree.CheckPath(elems)
+}
+
+const (
+	primaryTypeName = "jcr:primaryType"
+	folderType      = "nt:folder"
+	resourceType    = "nt:resource"
+	dataName        = "jcr:data"
+	mimeName        = "jcr:mimeType"
+)
+
+func nameProperty(name, value string) segment.NewProperty {
+	return textOf(name, segment.Name, value)
+}
+
+func textOf(name string, typ segment.PropertyType, value string) segment.NewProperty {
+	return segment.NewProperty{Name: name, Type: typ, Values: []segment.NewValue{{Text: value}}}
+}
+
+// dated appends a date as Jackrabbit writes it, if it can.
+func dated(to []segment.NewProperty, name string, at time.Time) []segment.NewProperty {
+	at = at.UTC()
+	if at.IsZero() || at.Year() < 1 || at.Year() > 9999 {
+		return to
+	}
+	return append(to, textOf(name, segment.Date, at.Format("2006-01-02T15:04:05.000Z")))
+}
+
+func folder(at time.Time) []segment.NewProperty {
+	return dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, at)
+}
+
+// addFile adds what Jackrabbit's tools make of a file.
+func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string, r io.Reader) error {
+	content := append(path[:len(path):len(path)], jcrContent)
+	if err := w.tree.CheckPath(content); err != nil {
+		return err
+	}
+	v, err := w.tree.Read(ctx, r)
+	if err != nil {
+		return w.contentError(e, err)
+	}
+	if err := w.tree.Node(ctx, path, dated([]segment.NewProperty{nameProperty(primaryTypeName, fileType)}, created, e.ModTime)); err != nil {
+		return err
+	}
+	resource := []segment.NewProperty{nameProperty(primaryTypeName, resourceType), textOf(mimeName, segment.String, mimeType(e.Name))}
+	if err := w.tree.Node(ctx, content, dated(resource, lastModified, e.ModTime)); err != nil {
+		return err
+	}
+	return w.tree.Set(content, newtree.Property{Name: dataName, Type: segment.Binary}, v)
+}
+
+// contentError says of content that is too much for Oak that it is about the entry.
+func (w *treeWriter) contentError(e format.Entry, err error) error {
+	if s, ok := errors.AsType[*segment.Error](err); ok && s.Class == segment.Limit {
+		return noPlace(e, "%s", s.What)
+	}
+	return err
+}
+
+// addProperty adds a property of a node, as treeReader shows it.
+func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []string, r *sized) error {
+	w.tree.Bare()
+	p := newtree.Property{Name: path[len(path)-1]}
+	path = path[:len(path)-1]
+	for t := segment.String; t <= segment.Decimal; t++ {
+		if t.String() == e.Attr[typeAttr] {
+			p.Type = t
+		}
+	}
+	multiple := e.Attr[multipleAttr] == "true"
+	switch {
+	case p.Type == 0:
+		return noPlace(e, "attribute type: expected a type of Oak's, found %.80q", e.Attr[typeAttr])
+	case (e.Kind == format.Dir) != (multiple && p.Type == segment.Binary):
+		return noPlace(e, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
+	case e.Kind == format.Dir:
+		w.arrays = e.Name
+		return w.tree.SetElements(path, p, newtree.All)
+	case multiple:
+		return w.addArray(ctx, e, path, p, r)
+	}
+	v, err := w.value(ctx, e, r)
+	if err != nil {
+		return err
+	}
+	return w.tree.Set(path, p, v)
+}
+
+// value is the value of a single property, or of one of several binaries. What a data
+// store has stays there.
+func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtree.Value, error) {
+	if id, ok := e.Attr[blobAttr]; ok && len(id) <= mostBlobID {
+		return newtree.External(id), nil
+	}
+	v, err := w.tree.Read(ctx, r)
+	if err != nil {
+		return v, w.contentError(e, err)
+	}
+	return v, nil
+}
+
+// elementOf returns which of several binaries an entry is: they follow the folder that
+// stands for their property.
+func (w *treeWriter) elementOf(e format.Entry) (i int, ok bool) {
+	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
+	if w.arrays == "" || !below || e.Kind != format.Property {
+		return 0, false
+	}
+	return readIndex(digits)
+}
+
+func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *sized) error {
+	if e.Attr[typeAttr] != segment.Binary.String() {
+		return noPlace(e, "expected a binary, found %.80q", e.Attr[typeAttr])
+	}
+	path, err := w.path(format.Entry{Name: w.arrays, Kind: format.Property})
+	if err != nil {
+		return err
+	}
+	v, err := w.value(ctx, e, r)
+	if err != nil {
+		return err
+	}
+	last := len(path) - 1
+	return w.tree.SetElement(path[:last], path[last], i, v)
+}
+
+// addArray adds a property of several values, of which the content is a JSON array.
+func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string, p newtree.Property, r *sized) error {
+	values := newArrayReader(r)
+	n := 0
+	for ; values.next(); n++ {
+		v, err := w.tree.Read(ctx, values)
+		if values.err != nil {
+			break
+		}
+		if err != nil {
+			return w.contentError(e, err)
+		}
+		if err := w.tree.SetElement(path, p.Name, n, v); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.err != nil:
+		return r.err
+	case values.err != nil:
+		return noPlace(e, "value %d: %v", n, values.err)
+	}
+	return w.tree.SetElements(path, p, n)
+}
+
+// sized is content that must be as long as its entry says.
+type sized struct {
+	ctx context.Context
+	e   format.Entry
+	r   io.Reader
+	n   int64
+	err error // other than its end
+}
+
+func (s *sized) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	switch {
+	case s.n > s.e.Size, err == io.EOF && s.n < s.e.Size:
+		err = &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+	case err == nil && s.ctx.Err() != nil:
+		err = context.Cause(s.ctx)
+	case err == io.ErrUnexpectedEOF:
+		// Readers below take it for the end of what they read in parts.
+		err = fmt.Errorf("%s: content: %w", format.Escape(s.e.Name), err)
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func (w *treeWriter) Commit(ctx context.Context) (format.Summary, error) {
+	if w.ended {
+		return w.sum, errWriterEnded
+	}
+	w.ended = true
+	sum, err := w.commit(ctx)
+	if err != nil {
+		return w.sum, errors.Join(err, w.release(), w.below.remove(context.WithoutCancel(ctx)))
+	}
+	w.sum.Stored, w.sum.Volumes = sum.Bytes, sum.Files
+	return w.sum, nil
+}
+
+func (w *treeWriter) commit(ctx context.Context) (sum newstore.Summary, err error) {
+	if ctx.Err() != nil {
+		return sum, context.Cause(ctx)
+	}
+	w.ids.Input([]byte(w.time.UTC().Format(time.RFC3339Nano)))
+	root, _, err := w.tree.Close(ctx)
+	if err != nil {
+		return sum, err
+	}
+	if root, err = newtree.SuperRoot(ctx, w.b, root); err != nil {
+		return sum, err
+	}
+	if err := w.b.Flush(ctx); err != nil {
+		return sum, err
+	}
+	head := repo.Revision{Segment: root.Segment, Record: root.Number}
+	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: head, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
+		return sum, err
+	}
+	if err := w.stage.Publish(ctx); err != nil {
+		return sum, err
+	}
+	return sum, w.below.close()
+}
+
+func (w *treeWriter) release() error {
+	return errors.Join(w.tree.Abort(), w.files.Abort(), w.stage.Discard())
+}
+
+func (w *treeWriter) Abort() error {
+	if w.ended {
+		return nil
+	}
+	w.ended = true
+	return w.release()
+}
+
+// noting is a store that knows what it was given, so that of a store that cannot be
+// published whole nothing stays.
+type noting struct {
+	store.Store
+	open []store.Writer
+	made []string
+}
+
+// Can says that objects are created, and that is all.
+func (n *noting) Can() store.Abilities { return store.Abilities{Create: n.create} }
+
+func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	out, err := store.CreateAs(ctx, n.Store, name, wish)
+	if err == nil {
+		n.open = append(n.open, out)
+	}
+	return notingWriter{out, n, name}, err
+}
+
+// close gives back what writers may hold behind their Commit.
+func (n *noting) close() error {
+	var errs []error
+	for _, out := range n.open {
+		errs = append(errs, out.Abort())
+	}
+	n.open = nil
+	return errors.Join(errs...)
+}
+
+func (n *noting) remove(ctx context.Context) error {
+	var errs []error
+	for _, name := range slices.Backward(n.made) {
+		err := store.Remove(ctx, n.Store, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type notingWriter struct {
+	store.Writer
+	in   *noting
+	name string
+}
+
+func (w notingWriter) Commit(ctx context.Context) (store.Info, error) {
+	w.in.made = append(w.in.made, w.name) // a Commit that fails may have been carried out
+	return w.Writer.Commit(ctx)
+}
