@@ -48,6 +48,7 @@ var imports = map[string]string{
 	"internal/pipe":                      "",
 	"internal/testkit":                   "store store/storetest",
 	"internal/testkit/oaktest":           "internal/testkit",
+	"internal/testkit/fleettest":         " internal/app/catalog store/storetest/s3test",
 	"internal/testkit/pgtest":            "internal/testkit",
 	"internal/tree":                      "",
 	"internal/people":                    "",
@@ -104,6 +105,7 @@ var imports = map[string]string{
 // others must not.
 var offThePath = map[string]bool{
 	"internal/app/catalog":        true,
+	"internal/testkit/fleettest":  true,
 	"internal/testkit/pgtest":     true,
 	"internal/app/catalog/survey": true,
 	"internal/app/explore":        true,

@@ -66,17 +66,7 @@ func openMem(t *testing.T, m store.Store, o holdall.OpenOptions) *holdall.Archiv
 // tree makes a folder with files and returns it.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(content), 0o640); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return testkit.Tree(t, t.TempDir(), files)
 }
 
 var sample = map[string]string{

@@ -177,13 +177,7 @@ func TestAnArchiveAnswersTheSameByItsIndex(t *testing.T) {
 // packed is a CAF of a few files.
 func packed(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
-	in := filepath.Join(dir, "in")
-	for name, content := range files {
-		p := filepath.Join(in, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o777), os.WriteFile(p, []byte(content), 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	in := testkit.Tree(t, filepath.Join(dir, "in"), files)
 	path := filepath.Join(dir, "x.caf")
 	if _, err := holdall.Pack(t.Context(), path, []string{in}, holdall.PackOptions{Format: "caf"}); err != nil {
 		t.Fatal(err)

@@ -37,24 +37,6 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// A journal is a log for tests.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) count(s string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.b.String(), s)
-}
-
 // mounted mounts archives for a test.
 func mounted(t *testing.T, o mount.Options, trees ...mount.Tree) string {
 	t.Helper()
@@ -209,7 +191,7 @@ func TestEveryFormatIsMountedAsItIs(t *testing.T) {
 	var all []string
 	for _, pattern := range []string{
 		"caf/testdata/fixtures/*", "lindi/testdata/[px]*", "rvn/testdata/*.rvn", "databundle/testdata/*",
-		"tar/testdata/*.tar.gz", "zip/testdata/*.zip", "oak/testdata/*.tar.gz",
+		"tar/testdata/*.tar.gz", "zip/testdata/*.zip", "../internal/oak/testdata/*.tar.gz",
 	} {
 		found, err := filepath.Glob("../format/" + pattern)
 		if err != nil || len(found) == 0 {
@@ -629,7 +611,7 @@ func aFailingSourceIsAnErrorOfThatRead(t *testing.T, o mount.Options) {
 		}
 		return nil
 	})
-	log := &journal{}
+	log := &testkit.Text{}
 	a := openIn(t, faulty, holdall.OpenOptions{CacheBytes: 1 << 16})
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	dir := mounted(t, o, mount.Tree{Archive: a})
@@ -640,8 +622,8 @@ func aFailingSourceIsAnErrorOfThatRead(t *testing.T, o mount.Options) {
 	if _, err := os.ReadFile(filepath.Join(dir, "f005")); !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
-	if log.count("the cable is out") == 0 || log.count("entry=f005") == 0 {
-		t.Errorf("the log says %s", log.b.String())
+	if strings.Count(log.String(), "the cable is out") == 0 || strings.Count(log.String(), "entry=f005") == 0 {
+		t.Errorf("the log says %s", log.String())
 	}
 	// What the system has it still has.
 	if b, err := os.ReadFile(filepath.Join(dir, "f000")); err != nil || !bytes.Equal(b, all["f000"]) {
@@ -781,12 +763,7 @@ func versions(t *testing.T) (one, two []byte) {
 		} else {
 			files["kind"] = "y"
 		}
-		for name, content := range files {
-			p := filepath.Join(src, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o777), os.WriteFile(p, []byte(content), 0o666)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		testkit.Tree(t, src, files)
 		in, err := holdall.OpenDir(t.Context(), src)
 		if err != nil {
 			t.Fatal(err)
@@ -806,7 +783,7 @@ func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 	one, two := versions(t)
 	p := filepath.Join(t.TempDir(), "x.caf")
 	rewritten(t, p, one)
-	log := &journal{}
+	log := &testkit.Text{}
 	o.Poll = 50 * time.Millisecond
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	dir := mounted(t, o, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
@@ -845,8 +822,8 @@ func anArchiveThatChangedIsStale(t *testing.T, o mount.Options) {
 			t.Fatalf("%q, %v", b, err)
 		}
 	}
-	if n := log.count("\n"); n != 1 {
-		t.Errorf("%d lines in the log: %s", n, log.b.String())
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in the log: %s", n, log.String())
 	}
 }
 
@@ -857,7 +834,7 @@ func TestAMountFollowsItsArchive(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			p := filepath.Join(t.TempDir(), "x.caf")
 			rewritten(t, p, one)
-			log := &journal{}
+			log := &testkit.Text{}
 			dir := mounted(t, mount.Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: 50 * time.Millisecond}, mount.Tree{
 				Archive: open(t, p, holdall.OpenOptions{}),
 				Reopen: func(ctx context.Context) (*holdall.Archive, error) {
@@ -895,13 +872,13 @@ func TestAMountFollowsItsArchive(t *testing.T) {
 				}
 			}
 			deadline := time.Now().Add(10 * time.Second)
-			for log.count("mounted again") == 0 && time.Now().Before(deadline) {
+			for strings.Count(log.String(), "mounted again") == 0 && time.Now().Before(deadline) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(1100 * time.Millisecond) // what was not there may be believed so long
 			b, err := os.ReadFile(at("changes"))
 			if err != nil || len(b) != 3_000_000 || strings.Trim(string(b), "1") != "" {
-				t.Errorf("%d bytes, %v; the log says %s", len(b), err, log.b.String())
+				t.Errorf("%d bytes, %v; the log says %s", len(b), err, log.String())
 			}
 			if _, err := io.ReadAll(old); !errors.Is(err, syscall.ESTALE) && err != nil {
 				t.Errorf("what was open reads as %v", err)

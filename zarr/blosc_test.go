@@ -137,7 +137,7 @@ func TestCompressedClaimsMakeNoMemory(t *testing.T) {
 		},
 	} {
 		var err error
-		if n := allocated(func() { _, err = fn() }); err == nil || n > 4<<20 {
+		if n := testkit.Allocated(func() { _, err = fn() }); err == nil || n > 4<<20 {
 			t.Errorf("%s: %v, having made %d bytes", name, err, n)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,29 +20,11 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// said is what a process writes, while it does.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // mountIn starts holdall in a folder that has x.caf and an empty folder mnt, and waits
 // until it has mounted, or ended.
-func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *said, ended chan error) {
+func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *testkit.Text, ended chan error) {
 	t.Helper()
-	text = &said{}
+	text = &testkit.Text{}
 	cmd = exec.Command(os.Args[0], args...)
 	cmd.Args[0] = "holdall" // what the test binary takes as: be the command
 	cmd.Dir, cmd.Stderr = dir, text

@@ -75,9 +75,9 @@ func TestStreamedRowsAreNotKept(t *testing.T) {
 		}
 		switch count++; count {
 		case n / 2: // the block that is read at once has its full length
-			early = liveHeap()
+			early = testkit.Live()
 		case n:
-			if late := liveHeap(); late > early+1<<20 {
+			if late := testkit.Live(); late > early+1<<20 {
 				t.Errorf("%d bytes behind %d rows, %d behind %d", early, n/2, late, n)
 			}
 		}

@@ -58,14 +58,7 @@ func put(ctx context.Context, m format.Amender, name string, content []byte) err
 }
 
 // noise is content that does not compress.
-func noise(seed uint64, n int) []byte {
-	r := rand.New(rand.NewPCG(seed, 1))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(r.Uint32())
-	}
-	return p
-}
+func noise(seed uint64, n int) []byte { return testkit.Noise(rand.New(rand.NewPCG(seed, 1)), n) }
 
 // sessions are what the crash tests do: each is one amendment with a commit.
 var sessions = []struct {

@@ -174,12 +174,6 @@ func shapes(rnd *rand.Rand, st *storetest.Mem) []shape {
 	}
 }
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // anyLimits returns limits that join all or nothing, read in bits or at once.
 func anyLimits(rnd *rand.Rand) Limits {
 	switch rnd.IntN(4) {
@@ -193,7 +187,7 @@ func anyLimits(rnd *rand.Rand) Limits {
 
 func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
 	testkit.Long(t)
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {
 		t.Run(s.name, func(t *testing.T) {
@@ -214,7 +208,7 @@ func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
 
 func TestReaderGivesTheContentOfEveryShape(t *testing.T) {
 	testkit.Long(t)
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {
 		t.Run(s.name, func(t *testing.T) {
@@ -501,7 +495,7 @@ func TestShortUnitIsAnError(t *testing.T) {
 
 // Every request that fails must come up, whichever it is.
 func TestFailedRequestsComeUp(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	broken := errors.New("broken")
 	for _, s := range shapes(rnd, st) {

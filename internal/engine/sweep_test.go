@@ -57,7 +57,7 @@ func (s *swept) each(it Item, content io.Reader, err error) error {
 
 func TestSweepGivesTheContentOfEveryShape(t *testing.T) {
 	testkit.Long(t)
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	all := shapes(rnd, st)
 	long := bytes.Repeat([]byte("long content, "), 100_000)

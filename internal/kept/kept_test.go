@@ -40,13 +40,6 @@ func (l *listed) Regions(context.Context) iter.Seq2[format.Region, error] { retu
 func (l *listed) About(context.Context) (format.About, error)             { return format.About{}, nil }
 func (l *listed) Close() error                                            { return nil }
 
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 func build(t testing.TB, r format.Reader, head Head, o Options) ([]byte, Head) {
 	t.Helper()
 	var b bytes.Buffer
@@ -235,7 +228,7 @@ func extents(r interface {
 }
 
 func TestAnIndexAnswersAsTheArchive(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for _, n := range []int{0, 1, 2, 10, 100, 3000, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			if n == 10_000 {
@@ -262,7 +255,7 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 // TestDigestsAreThoseOfTheirPieces has rows in another order than the archive, and
 // entries that are at fault, which have no digests.
 func TestDigestsAreThoseOfTheirPieces(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for _, n := range []int{1, 40, 2000} {
 		entries, xs := anyEntries(rnd, n)
 		for i := range entries {
@@ -358,7 +351,7 @@ func BenchmarkLookup(b *testing.B) {
 }
 
 func TestOnlyScatteredOrdersAreListed(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	const n = 300_000
 	order := make([]uint32, n)
 	for i := range order {

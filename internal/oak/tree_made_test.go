@@ -101,14 +101,7 @@ func several(name string, typ segment.PropertyType, v ...segment.NewValue) segme
 	return segment.NewProperty{Name: name, Type: typ, Multi: true, Values: v}
 }
 
-func noise(n int) []byte {
-	b := make([]byte, n)
-	rnd := rand.New(rand.NewPCG(uint64(n), 0))
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
-	}
-	return b
-}
+func noise(n int) []byte { return testkit.Noise(rand.New(rand.NewPCG(uint64(n), 0)), n) }
 
 // sampleTree has each way in which a value can be kept, and names of all kinds.
 func sampleTree(m maker) segment.RecordID {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -177,12 +176,7 @@ func TestSorterKeepsToItsMemory(t *testing.T) {
 	s := New(Options{Memory: 8 << 20, Scratch: scratch(t, &open)})
 	defer s.Close()
 	var most uint64
-	look := func() {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapAlloc)
-	}
+	look := func() { most = max(most, testkit.Live()) }
 	look()
 	base := most
 	const n = 400_000

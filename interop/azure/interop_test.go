@@ -7,7 +7,6 @@ package azure_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -137,24 +136,12 @@ func at(t *testing.T, container, prefix string) *azure.Store {
 	return st
 }
 
-func put(ctx context.Context, st store.Store, name string, content []byte) error {
-	w, err := store.Create(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(content); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	_, err = w.Commit(ctx)
-	return errors.Join(err, w.Abort())
-}
-
 func TestStoreKeepsTheContract(t *testing.T) {
 	settings(t)
 	storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
 		st := at(t, container(t), "pre fix/+ü/")
 		return st, func(name string, content []byte) error {
-			err := put(t.Context(), st, name, content)
+			err := storetest.Put(t.Context(), st, name, content)
 			if errors.Is(err, fs.ErrInvalid) {
 				return errors.ErrUnsupported // a name that ends in a dot
 			}
@@ -169,9 +156,9 @@ func TestTokenDoesWhatAKeyDoes(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_KEY", "")
 	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "?"+token("rwdlac"))
 	st := at(t, name, "pre fix/+ü/")
-	want := numbers(9 << 20)
+	want := testkit.Numbered(9 << 20)
 	for _, name := range []string{"a?b #1/100%.caf", "b+c"} {
-		if err := put(t.Context(), st, name, want); err != nil {
+		if err := storetest.Put(t.Context(), st, name, want); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(content(t, st, name, len(want)), want) {
@@ -193,14 +180,6 @@ func TestTokenDoesWhatAKeyDoes(t *testing.T) {
 	}
 }
 
-func numbers(n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(i * i >> 8)
-	}
-	return p
-}
-
 func content(t *testing.T, st store.Store, name string, n int) []byte {
 	t.Helper()
 	o, err := st.Open(t.Context(), name)
@@ -218,7 +197,7 @@ func content(t *testing.T, st store.Store, name string, n int) []byte {
 func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
-	want := numbers(42<<20 + 7)
+	want := testkit.Numbered(42<<20 + 7)
 	w, err := store.Create(t.Context(), st, "dir/large")
 	if err != nil {
 		t.Fatal(err)
@@ -242,8 +221,8 @@ func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 func TestRangeGoesThroughUsWhereTheServerDoesNotCopy(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
-	src := numbers(20 << 20)
-	if err := put(t.Context(), st, "dir/so urce", src); err != nil {
+	src := testkit.Numbered(20 << 20)
+	if err := storetest.Put(t.Context(), st, "dir/so urce", src); err != nil {
 		t.Fatal(err)
 	}
 	from, err := st.Open(t.Context(), "dir/so urce")
@@ -338,7 +317,7 @@ func TestListingGoesOnPageAfterPage(t *testing.T) {
 	var want []string
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("dir/%04d & <ü>", i))
-		if err := put(t.Context(), st, want[i], nil); err != nil {
+		if err := storetest.Put(t.Context(), st, want[i], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -358,10 +337,10 @@ func TestRefusalsAreTold(t *testing.T) {
 	settings(t)
 	name := container(t)
 	public := container(t, "X-Ms-Blob-Public-Access", "blob")
-	if err := put(t.Context(), at(t, name, ""), "x", []byte("x")); err != nil {
+	if err := storetest.Put(t.Context(), at(t, name, ""), "x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := put(t.Context(), at(t, public, ""), "x", []byte("x")); err != nil {
+	if err := storetest.Put(t.Context(), at(t, public, ""), "x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -38,14 +38,11 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"
-)
-
-const (
-	user   = "test"
-	secret = "testsecret"
 )
 
 var built string // the folder of the command
@@ -94,7 +91,7 @@ func newSite(t *testing.T, seed uint64) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := testkit.Start(exec.Command(gateway, "--port", addr, "--access", user, "--secret", secret, "--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.dir), addr)
+	stop, err := testkit.Start(exec.Command(gateway, "--port", addr, "--access", s3test.AccessKey, "--secret", s3test.Secret, "--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.dir), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +101,7 @@ func newSite(t *testing.T, seed uint64) *site {
 	server := httptest.NewServer(s.proxy)
 	t.Cleanup(server.Close)
 	s.proxied = server.URL
-	none := filepath.Join(t.TempDir(), "none")
-	for k, v := range map[string]string{
-		"AWS_ENDPOINT_URL_S3": s.direct, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
-		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "", "HOLDALL_S3_ANONYMOUS": "", "HOLDALL_S3_PATH_STYLE": "",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
-	} {
-		t.Setenv(k, v)
-	}
+	s3test.Setenv(t, s.direct)
 	return s
 }
 
@@ -226,14 +216,7 @@ func (s *site) fill(n int) {
 	for range 8 {
 		wg.Go(func() {
 			for name := range names {
-				w, err := store.Create(ctx, st, name)
-				if err == nil {
-					_, err = w.Write(s.content(name))
-				}
-				if err == nil {
-					_, err = w.Commit(ctx)
-				}
-				if err != nil {
+				if err := storetest.Put(ctx, st, name, s.content(name)); err != nil {
 					cancel(err)
 				}
 			}

@@ -138,13 +138,7 @@ func TestTreesBecomeMembers(t *testing.T) {
 	testkit.Needs(t, pythonVar)
 	dir := t.TempDir()
 	for name, size := range map[string]int{"a": 0, "b/c": 512, "b/d e": 513, "ünïcödé": 100_000, strings.Repeat("deep/", 30) + "file": 7} {
-		p := filepath.Join(dir, "in", name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, bytes.Repeat([]byte("x"), size), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{name: strings.Repeat("x", size)})
 	}
 	out := filepath.Join(dir, "x.lindi.tar")
 	if _, err := holdall.Pack(t.Context(), out, []string{filepath.Join(dir, "in")}, holdall.PackOptions{Formats: ours}); err != nil {

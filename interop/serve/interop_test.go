@@ -22,15 +22,7 @@ import (
 // siteOf serves an archive of a folder as docs.tar.
 func siteOf(t *testing.T, dir string) *serve.Site {
 	t.Helper()
-	for name, content := range map[string]string{"a.txt": "hello, world", "d/b.html": "<p>b", "d/c-d": "1", "d/c/e": strings.Repeat("x", 1<<20), "d/ü & %": "odd", "empty": ""} {
-		p := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Tree(t, dir, map[string]string{"a.txt": "hello, world", "d/b.html": "<p>b", "d/c-d": "1", "d/c/e": strings.Repeat("x", 1<<20), "d/ü & %": "odd", "empty": ""})
 	archive := filepath.Join(t.TempDir(), "docs.tar")
 	if _, err := holdall.Pack(t.Context(), archive, []string{dir}, holdall.PackOptions{Format: "tar"}); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -179,8 +180,8 @@ func TestSettingsThatCannotBeUsedAreToldWithoutSecrets(t *testing.T) {
 			}
 			st, err := New("bucket", "", o)
 			if err == nil {
-				_, err = open(t, st, "x").Info(t.Context())
-				if e := put(t, st, "x", nil); e == nil || !strings.Contains(e.Error(), c.want) {
+				_, err = storetest.Open(t, st, "x").Info(t.Context())
+				if e := storetest.Put(t.Context(), st, "x", nil); e == nil || !strings.Contains(e.Error(), c.want) {
 					t.Errorf("write: expected %q, found %v", c.want, e)
 				}
 			}
@@ -202,10 +203,10 @@ func TestWithoutCredentialsPublicObjectsAreRead(t *testing.T) {
 	s.Put("bucket", "x", []byte("0123456789"))
 	st := serve(t, s, "", Options{})
 	p := make([]byte, 3)
-	if err := open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
+	if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
 		t.Errorf("found %q, %v", p, err)
 	}
-	if err := put(t, st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
+	if err := storetest.Put(t.Context(), st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
 		t.Errorf("write: found %v", err)
 	}
 }

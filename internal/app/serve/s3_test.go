@@ -25,7 +25,7 @@ import (
 var key = serve.Key{ID: "me/too", Secret: "a secret + more="}
 
 // bucketsOf serves sources as buckets.
-func bucketsOf(t *testing.T, o serve.S3Options, sources ...serve.Source) (at string, log *logged) {
+func bucketsOf(t *testing.T, o serve.S3Options, sources ...serve.Source) (at string, log *testkit.Text) {
 	t.Helper()
 	site, _, _, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sources...)
 	srv := httptest.NewServer(serve.NewS3(site, o))

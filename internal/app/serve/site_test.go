@@ -43,9 +43,9 @@ func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 }
 
 // siteOf serves sources, and what more there is to a set.
-func siteOf(t *testing.T, o serve.SiteOptions, so serve.SetOptions, sources ...serve.Source) (*serve.Site, *serve.Set, string, *logged) {
+func siteOf(t *testing.T, o serve.SiteOptions, so serve.SetOptions, sources ...serve.Source) (*serve.Site, *serve.Set, string, *testkit.Text) {
 	t.Helper()
-	log := &logged{}
+	log := &testkit.Text{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	so.Log = o.Log
 	set := serve.NewSet(so)
