@@ -113,8 +113,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
 			f := o.formats().ByName(x.Format)
-			a.src.Format = f
-			a.src.Reader = kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) })
+			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) }))
 			a.src.UseIndex(x)
 			return a, nil
 		}
@@ -129,7 +128,8 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		a.src.CloseObjects()
 		return nil, err
 	}
-	a.src.Format, a.src.Reader, a.took = f, r, time.Since(start)
+	a.took = time.Since(start)
+	a.src.Read(f, r)
 	return a, nil
 }
 

@@ -53,7 +53,8 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 		return nil, context.Cause(ctx)
 	}
 	src := content.New(dirStore{}, dir, nil)
-	src.Format, src.Reader, src.Loose = dirFormat, &dirReader{format.NewIndex(entries)}, stored
+	src.Read(dirFormat, &dirReader{format.NewIndex(entries)})
+	src.Loose = stored
 	return &Archive{src: src}, nil
 }
 

@@ -116,6 +116,11 @@ func repeated(t Table) map[uint32]bool {
 	return stale
 }
 
+// Can returns what an index can do.
+func (x *Index) Can() Abilities {
+	return Abilities{EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
+}
+
 // Len returns how many entries there are, made-up directories not counted.
 func (x *Index) Len() int { return x.t.Len() - len(x.stale()) }
 

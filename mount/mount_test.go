@@ -255,7 +255,7 @@ func TestEveryFormatIsMountedAsItIs(t *testing.T) {
 	var all []string
 	for _, pattern := range []string{
 		"caf/testdata/fixtures/*", "lindi/testdata/[px]*", "rvn/testdata/*.rvn", "databundle/testdata/*",
-		"tar/testdata/*.tar.gz", "zip/testdata/*.zip", "oak/testdata/*.tar.gz",
+		"tar/testdata/*.tar.gz", "zip/testdata/*.zip", "../internal/oak/testdata/*.tar.gz",
 	} {
 		found, err := filepath.Glob("../format/" + pattern)
 		if err != nil || len(found) == 0 {

@@ -36,6 +36,13 @@ type locatedReader struct {
 	name string
 }
 
+// Can returns what else the reader can do.
+func (r *locatedReader) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
+}
+
 func (r *locatedReader) Run(e format.Entry) (format.Extent, bool) {
 	off, ok := e.Ref.(int64)
 	return format.Extent{Size: e.Size, Object: r.name, Off: off, Len: e.Size}, ok && e.Size > 0

@@ -260,6 +260,13 @@ func (t *table) only(row *row) {
 	}
 }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	can := r.LateIndex.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where e lies. An empty file has no bytes to ask for.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	start, ok := e.Ref.(int64)

@@ -320,6 +320,11 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 	}
 }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom}
+}
+
 // Run returns where e lies, if that is one run that is stored as it is.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(stretch)

@@ -381,6 +381,11 @@ func (k *keys) link(dir string) (string, bool) {
 	return strings.TrimPrefix(path.Clean(to), "/"), true
 }
 
+// Can returns what else the reader can do.
+func (k *keys) Can() format.Abilities {
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom}
+}
+
 // Run returns where the whole of a key's content lies, if it is one run of an
 // object of this archive's store.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {

@@ -70,6 +70,13 @@ type members struct {
 	a *archive
 }
 
+// Can returns what else the reader can do.
+func (r *members) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where a member lies.
 func (r *members) Run(e format.Entry) (format.Extent, bool) {
 	m, ok := e.Ref.(row)
@@ -242,6 +249,13 @@ func (a *archive) filesOfRefs(ctx context.Context) ([]loose, error) {
 		files[i].size = max(files[i].size, t.off+t.n)
 	}
 	return files, nil
+}
+
+// Can returns what else the reader can do.
+func (r *looseMembers) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
 }
 
 // Run returns where a member lies.

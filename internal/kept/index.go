@@ -391,7 +391,7 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry,
 	return x.readDir(ctx, dir, "", false)
 }
 
-// ReadDirFrom is ReadDir from a place on: see [format.DirSeeker].
+// ReadDirFrom is ReadDir from a place on: see [format.Abilities].
 func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
 	return x.readDir(ctx, dir, from, true)
 }
@@ -557,6 +557,11 @@ func IsElsewhere(e format.Entry) bool {
 
 // ErrElsewhere says that the archive has to be asked where a content lies.
 var ErrElsewhere = errors.New("the index does not say where this lies")
+
+// Can returns what else an index can do.
+func (x *Index) Can() format.Abilities {
+	return format.Abilities{Run: x.Run, EntriesBelow: x.EntriesBelow, EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
+}
 
 // Run returns e's content if it is one raw run.
 func (x *Index) Run(e format.Entry) (format.Extent, bool) {

@@ -255,6 +255,11 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
+// Can returns what else the reader can do.
+func (r *segmentReader) Can() format.Abilities {
+	return format.Abilities{Run: r.Run}
+}
+
 // Run returns where e lies, which is always one run.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)

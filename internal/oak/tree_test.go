@@ -379,7 +379,7 @@ func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
 			for range min(len(dirs), 30) {
 				dir := dirs[rnd.IntN(len(dirs))]
 				var got, want []format.Entry
-				for e, err := range r.(format.Descender).EntriesBelow(t.Context(), dir) {
+				for e, err := range r.Can().EntriesBelow(t.Context(), dir) {
 					if err != nil {
 						t.Fatal(err)
 					}

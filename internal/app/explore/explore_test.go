@@ -476,7 +476,7 @@ func TestThePageIsServedWithItsParts(t *testing.T) {
 }
 
 func TestArraysAreSampled(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, local.New("../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	s := serving(t, explore.Options{}, opened(t, local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
 	a := ask[struct {
 		Shape   []int64
 		Numbers bool

@@ -23,7 +23,7 @@ import (
 // unpacked unpacks a store out of the fixtures of its format.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("../../../internal/oak/testdata/" + name + ".tar.gz")
+	b, err := os.ReadFile("../../../oak/testdata/" + name + ".tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
