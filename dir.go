@@ -63,10 +63,10 @@ func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
 type dirReader struct{ *format.Index }
 
-func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Extent, error] {
-	return func(yield func(Extent, error) bool) {
+func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
 		if p, ok := e.Ref.(string); ok && n > 0 && e.Size > 0 {
-			yield(Extent{Size: e.Size, Object: p, Len: e.Size}, nil)
+			yield(format.Extent{Size: e.Size, Object: p, Len: e.Size}, nil)
 		}
 	}
 }

@@ -140,7 +140,8 @@ type Reader interface {
 	Lookup(ctx context.Context, name string) (Entry, error)
 
 	// ReadDir yields the entries directly in dir ("." is the root). Where
-	// nothing is called dir, it yields one error wrapping fs.ErrNotExist.
+	// nothing is called dir, it yields one error wrapping fs.ErrNotExist; where
+	// that is no directory, one wrapping syscall.ENOTDIR.
 	ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 
 	// Extents yields, in content order, where e's content bytes
@@ -188,13 +189,10 @@ type About struct {
 	Version    string      // of the format
 	IndexBytes int64       // stored bytes that serve finding, not content
 	Volumes    []string    // the objects the archive is made of
-	Facts      []Fact      // what else is worth knowing, in order
+	Facts      [][2]string // what else is worth knowing: keys and values, in order
 	Notes      []Problem   // what the reader assumed or noticed
 	Carry      [][2]string // what only this format understands; Create takes it back
 }
-
-// A Fact is one line about an archive.
-type Fact struct{ Key, Value string }
 
 // A Writer writes one archive. It ends in exactly one Commit, or in Abort.
 type Writer interface {

@@ -2,7 +2,6 @@ package format
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // A Table is a list of entries, in stored order, that need not exist one by
@@ -258,7 +258,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
 				return
 			} else if e.Kind != Dir && !x.isDir(dir) {
-				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: ErrNotDir})
+				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR})
 				return
 			}
 		}
@@ -305,6 +305,3 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		}
 	}
 }
-
-// ErrNotDir means that something that is no directory was to be listed.
-var ErrNotDir = errors.New("not a directory")

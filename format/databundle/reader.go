@@ -483,7 +483,7 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		}
 		about.IndexBytes = s.dataOff
 	}
-	fact := func(key, value string) { about.Facts = append(about.Facts, format.Fact{Key: key, Value: value}) }
+	fact := func(key, value string) { about.Facts = append(about.Facts, [2]string{key, value}) }
 	said := strconv.Itoa(shards)
 	if r.cfg.shards > 0 && r.cfg.shards != uint64(shards) {
 		said += fmt.Sprintf(" of %d", r.cfg.shards)

@@ -53,7 +53,7 @@ type Source struct {
 func New(st store.Store, name string, external []string) *Source {
 	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external)}
 	limits := engine.Far
-	if store.IsNear(st) {
+	if st.Can().Near {
 		limits = engine.Near
 	}
 	s.engine = engine.New(s.objects.open, limits)

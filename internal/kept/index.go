@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -421,7 +422,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			case err != nil:
 				yield(format.Entry{}, err)
 			case e.Kind != format.Dir:
-				fail(format.ErrNotDir)
+				fail(syscall.ENOTDIR)
 			}
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/holdall/holdall/format"
 )
@@ -262,7 +263,7 @@ func (read ReadDir) keysIn(ctx context.Context, dir, prefix, from string, yield 
 	}
 	for e, err := range read(ctx, dir, first) {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, format.ErrNotDir) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				return true
 			}
 			yield(e, err)

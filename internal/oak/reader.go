@@ -276,7 +276,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 		return about, err
 	}
 	fact := func(key, msg string, args ...any) {
-		about.Facts = append(about.Facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
+		about.Facts = append(about.Facts, [2]string{key, fmt.Sprintf(msg, args...)})
 	}
 	for _, f := range r.files() {
 		about.Volumes = append(about.Volumes, r.list.Path(f.Name))

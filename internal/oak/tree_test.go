@@ -290,8 +290,8 @@ func compareNodes(t *testing.T, got, want []expectedNode) {
 
 func factOf(about format.About, key string) string {
 	for _, f := range about.Facts {
-		if f.Key == key {
-			return f.Value
+		if f[0] == key {
+			return f[1]
 		}
 	}
 	return ""
