@@ -23,21 +23,14 @@ import (
 // The words of the trade, so that most programs import only holdall.
 type (
 	Entry   = format.Entry
-	Extent  = format.Extent
 	Problem = format.Problem
-	Digest  = format.Digest
 )
 
-// Meter and Progress count what is done, for whoever wants to show it.
-type (
-	// A Meter counts the work done: the library adds, others look with Snapshot, at their
-	// own pace. With WantTotal the work is counted before it is done, or meanwhile. The
-	// zero value is ready.
-	Meter = meter.Meter
-	// Progress is what a Meter says at one moment: Entries and Bytes done, and
-	// TotalEntries and TotalBytes, zero as long as they are unknown.
-	Progress = meter.Progress
-)
+// A Meter counts the work done: the library adds, others look with Snapshot, at their
+// own pace. It returns what is done, Entries and Bytes, and TotalEntries and TotalBytes,
+// which are zero as long as they are unknown. With WantTotal the work is counted before it
+// is done, or meanwhile. The zero value is ready.
+type Meter = meter.Meter
 
 // OpenOptions are wishes for reading; the zero value suits most.
 type OpenOptions struct {
@@ -113,12 +106,11 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
 			f := o.formats().ByName(x.Format)
-			a.src.Format = f
-			a.src.Reader = kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) })
+			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) }))
 			a.src.UseIndex(x)
 			return a, nil
 		}
-		if u.Folder != nil && !store.IsNear(st) {
+		if u.Folder != nil && !st.Can().Near {
 			// All of the list is fetched now, to be kept.
 			o.FewLookups, a.asked.FewLookups = false, false
 		}
@@ -129,7 +121,8 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		a.src.CloseObjects()
 		return nil, err
 	}
-	a.src.Format, a.src.Reader, a.took = f, r, time.Since(start)
+	a.took = time.Since(start)
+	a.src.Read(f, r)
 	return a, nil
 }
 
@@ -199,12 +192,12 @@ func probe(ctx context.Context, st store.Store, name string) (format.Probe, erro
 	var headErr error
 	var headLen int
 	var wg sync.WaitGroup
-	if !store.IsNear(st) {
+	if !st.Can().Near {
 		wg.Go(func() { headLen, headErr = store.ReadHead(ctx, o, head) })
 	}
 	n, err := store.ReadTail(ctx, o, tail)
 	wg.Wait()
-	if err == nil && store.IsNear(st) {
+	if err == nil && st.Can().Near {
 		headLen, headErr = store.ReadHead(ctx, o, head)
 	}
 	if err := errors.Join(err, headErr); err != nil {
@@ -248,7 +241,7 @@ func (a *Archive) Store() store.Store {
 
 // IsNear reports whether the archive is on this machine, so that reading it takes no
 // round trips.
-func (a *Archive) IsNear() bool { return store.IsNear(a.src.Store) }
+func (a *Archive) IsNear() bool { return a.src.Store.Can().Near }
 
 // Options are how the archive was asked to be opened.
 func (a *Archive) Options() OpenOptions { return a.asked }
@@ -293,7 +286,7 @@ func (a *Archive) Keys(ctx context.Context, prefix, from string) iter.Seq2[Entry
 }
 
 // Extents yields where e's content is stored.
-func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error] {
+func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[format.Extent, error] {
 	return a.src.Extents(ctx, e)
 }
 

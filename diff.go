@@ -13,21 +13,12 @@ import (
 // A Difference is one entry that two archives do not have alike.
 type Difference struct {
 	Name string
-	Kind DifferenceKind
-	A, B Entry // as each side has it
+	Kind string // "added" if only the second archive has it, "removed" if only the first has, else "changed"
+	A, B Entry  // as each side has it
 	// Why says in what they differ: "kind", "size", "content", "link", "mode",
 	// "unreadable".
 	Why string
 }
-
-// DifferenceKind says how an entry differs.
-type DifferenceKind string
-
-const (
-	Added   DifferenceKind = "added"   // only the second archive has it
-	Removed DifferenceKind = "removed" // only the first archive has it
-	Changed DifferenceKind = "changed"
-)
 
 // Compared counts what a comparison looked at.
 type Compared struct {
@@ -49,9 +40,9 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 	}
 	tell := func(d Difference) error {
 		switch d.Kind {
-		case Added:
+		case "added":
 			sum.Added++
-		case Removed:
+		case "removed":
 			sum.Removed++
 		default:
 			sum.Changed++
@@ -65,10 +56,10 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 		var err error
 		switch {
 		case len(bs) == 0 || len(as) > 0 && as[0].Name < bs[0].Name:
-			err = tell(Difference{Name: as[0].Name, Kind: Removed, A: as[0]})
+			err = tell(Difference{Name: as[0].Name, Kind: "removed", A: as[0]})
 			as = as[1:]
 		case len(as) == 0 || bs[0].Name < as[0].Name:
-			err = tell(Difference{Name: bs[0].Name, Kind: Added, B: bs[0]})
+			err = tell(Difference{Name: bs[0].Name, Kind: "added", B: bs[0]})
 			bs = bs[1:]
 		default:
 			why, derr := differ(ctx, a, as[0], b, bs[0])
@@ -76,7 +67,7 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 			case derr != nil:
 				return sum, derr
 			case why != "":
-				err = tell(Difference{Name: as[0].Name, Kind: Changed, A: as[0], B: bs[0], Why: why})
+				err = tell(Difference{Name: as[0].Name, Kind: "changed", A: as[0], B: bs[0], Why: why})
 			default:
 				sum.Same++
 			}

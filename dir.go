@@ -53,7 +53,8 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 		return nil, context.Cause(ctx)
 	}
 	src := content.New(dirStore{}, dir, nil)
-	src.Format, src.Reader, src.Loose = dirFormat, &dirReader{format.NewIndex(entries)}, stored
+	src.Read(dirFormat, &dirReader{format.NewIndex(entries)})
+	src.Loose = stored
 	return &Archive{src: src}, nil
 }
 
@@ -62,10 +63,10 @@ func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
 type dirReader struct{ *format.Index }
 
-func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[Extent, error] {
-	return func(yield func(Extent, error) bool) {
+func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
 		if p, ok := e.Ref.(string); ok && n > 0 && e.Size > 0 {
-			yield(Extent{Size: e.Size, Object: p, Len: e.Size}, nil)
+			yield(format.Extent{Size: e.Size, Object: p, Len: e.Size}, nil)
 		}
 	}
 }

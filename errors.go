@@ -23,9 +23,6 @@ type immutable struct{}
 func (immutable) Error() string        { return "immutable format" }
 func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// ErrNoProof says that there is no index that tells what is damaged.
-var ErrNoProof = errors.New("no index with digests of pieces")
-
 type (
 	// A DigestError means that the content of Entry is not what its archive says it is:
 	// Want and Got are the digests. Bit is the only wrong bit, where flipping it makes the

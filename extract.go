@@ -22,24 +22,21 @@ type ExtractOptions struct {
 	OutsideLinks bool `json:"outside_links,omitempty"`
 	// NoVerify skips the comparison with recorded digests.
 	NoVerify bool `json:"no_verify,omitempty"`
-	// Max bounds what is believed of an archive before it may fill a disk.
-	Max ExtractLimits `json:"max"`
+	// Max bounds what is believed of an archive before it may fill a disk; zero means
+	// the usual limit, a negative number none.
+	Max struct {
+		Entries int64 `json:"entries,omitempty"` // usually 20 million
+		Bytes   int64 `json:"bytes,omitempty"`   // usually none
+		// Ratio bounds content bytes by stored bytes, once there is more than 1 GiB
+		// of content: entries that share their bytes can claim any size. Usually
+		// 1000.
+		Ratio int64 `json:"ratio,omitempty"`
+		Depth int   `json:"depth,omitempty"` // folders below each other, usually 256
+	} `json:"max"`
 	// OnError is told of each entry that could not be extracted; the others are.
 	OnError func(p Problem, err error) `json:"-"`
 	// Meter counts.
 	Meter *Meter `json:"-"`
-}
-
-// ExtractLimits bound an extraction; zero means the usual limit, a negative
-// number none.
-type ExtractLimits struct {
-	Entries int64 `json:"entries,omitempty"` // usually 20 million
-	Bytes   int64 `json:"bytes,omitempty"`   // usually none
-	// Ratio bounds content bytes by stored bytes, once there is more than 1 GiB
-	// of content: entries that share their bytes can claim any size. Usually
-	// 1000.
-	Ratio int64 `json:"ratio,omitempty"`
-	Depth int   `json:"depth,omitempty"` // folders below each other, usually 256
 }
 
 // Extracted says what an extraction did.

@@ -25,6 +25,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -107,7 +108,7 @@ func sameEntry(t *testing.T, got, want *holdall.Archive, name string) {
 	if aerr != nil || berr != nil {
 		t.Fatalf("%q: %v, expected %v", name, aerr, berr)
 	}
-	extents := func(x *holdall.Archive, e holdall.Entry) (all []holdall.Extent, failed bool) {
+	extents := func(x *holdall.Archive, e holdall.Entry) (all []format.Extent, failed bool) {
 		for x, err := range x.Extents(ctx, e) {
 			if err != nil {
 				return all, true

@@ -22,10 +22,12 @@ import (
 // backwards lists directories the wrong way round, and finds no places in them.
 type backwards struct{ format.Reader }
 
+func (backwards) Can() format.Abilities { return format.Abilities{} }
+
 func (b backwards) ReadDir(ctx context.Context, dir string) iter.Seq2[holdall.Entry, error] {
 	return func(yield func(holdall.Entry, error) bool) {
 		var all []holdall.Entry
-		for e, err := range b.Reader.(format.DirSeeker).ReadDirFrom(ctx, dir, "") {
+		for e, err := range b.Reader.Can().ReadDirFrom(ctx, dir, "") {
 			if err != nil {
 				yield(e, err)
 				return

@@ -93,7 +93,7 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	}
 	defer a.Close()
 	if a.src.Proof() == nil {
-		return errors.Join(ErrNoProof, a.index.Why)
+		return errors.Join(mend.ErrNoProof, a.index.Why)
 	}
 	var sum mend.Healed
 	p.Plan, sum, p.fetched, err = mend.From(ctx, a.src, mirror, mirrorName, o.Meter)

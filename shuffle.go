@@ -52,8 +52,8 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 			yield(Entry{}, fmt.Errorf("shuffle: reader %d of %d, blocks of %d, %d mixed, %d left out: these cannot be", o.Reader, o.Readers, o.Block, o.Mix, o.Skip))
 			return
 		}
-		from, ok := a.src.Reader.(format.Seeker)
-		if !ok {
+		from := a.src.Reader.Can().EntriesFrom
+		if from == nil {
 			yield(Entry{}, fmt.Errorf("%s archives cannot be read from the middle: %w", a.src.Format.Name, errors.ErrUnsupported))
 			return
 		}
@@ -82,7 +82,7 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 			mixed := make([]Entry, 0, all)
 			for _, b := range some {
 				k := 0
-				for e, err := range from.EntriesFrom(ctx, b.first) {
+				for e, err := range from(ctx, b.first) {
 					if err != nil {
 						yield(Entry{}, err)
 						return

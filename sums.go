@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/listing"
@@ -14,7 +15,7 @@ import (
 // or "blake3": one that the archive records is believed, and for the others contents are
 // read and compared with what digests they have. Those come behind those. What cannot be
 // read, or is damaged, comes with an error.
-func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e Entry, d Digest, err error) error) error {
+func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e Entry, d format.Digest, err error) error) error {
 	if algo != "sha256" && algo != "blake3" {
 		return fmt.Errorf("digests by %q: %w", algo, errors.ErrUnsupported)
 	}
@@ -30,7 +31,7 @@ func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e E
 		case rest(e):
 			unknown = true
 		case e.Fault != nil:
-			err = each(e, Digest{}, a.src.Fault(e))
+			err = each(e, format.Digest{}, a.src.Fault(e))
 		default:
 			err = each(e, e.Digest, nil)
 		}
@@ -57,8 +58,8 @@ func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e E
 		}
 		m.Add(1, 0)
 		if err != nil {
-			return each(e, Digest{}, err)
+			return each(e, format.Digest{}, err)
 		}
-		return each(e, Digest{Algo: algo, Sum: string(h.Sum(nil))}, nil)
+		return each(e, format.Digest{Algo: algo, Sum: string(h.Sum(nil))}, nil)
 	})
 }

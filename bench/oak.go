@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -275,7 +276,7 @@ func readOak(s *suite) (r row, err error) {
 }
 
 // only is the one run that an entry lies in.
-func only(ctx context.Context, a *holdall.Archive, e holdall.Entry) (x holdall.Extent, err error) {
+func only(ctx context.Context, a *holdall.Archive, e holdall.Entry) (x format.Extent, err error) {
 	for x, err = range a.Extents(ctx, e) {
 		break
 	}

@@ -130,7 +130,7 @@ const (
 
 // A Reader is an open archive. Its methods may be called in parallel.
 //
-// A format with a flat list of entries embeds [*Index] for the first three.
+// A format with a flat list of entries embeds [*Index] for the first three, and Can.
 type Reader interface {
 	// Entries yields every entry in stored order, the order in which
 	// reading all content is cheapest.
@@ -140,7 +140,8 @@ type Reader interface {
 	Lookup(ctx context.Context, name string) (Entry, error)
 
 	// ReadDir yields the entries directly in dir ("." is the root). Where
-	// nothing is called dir, it yields one error wrapping fs.ErrNotExist.
+	// nothing is called dir, it yields one error wrapping fs.ErrNotExist; where
+	// that is no directory, one wrapping syscall.ENOTDIR.
 	ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 
 	// Extents yields, in content order, where e's content bytes
@@ -153,40 +154,34 @@ type Reader interface {
 	// About says what is known of the archive as a whole.
 	About(ctx context.Context) (About, error)
 
+	// Can returns what else the reader can do. It is asked once.
+	Can() Abilities
+
 	Close() error
 }
 
-// A Contiguous Reader can say at once that an entry's content is stored in one
-// raw run, without an iterator. It is optional: the most frequent read, of a
-// small file on a disk, is a third faster by it.
-type Contiguous interface {
-	// Run returns the extent of all of e's content, and false if it is not one
-	// raw run, is empty, or cannot be read.
-	Run(e Entry) (Extent, bool)
-}
+// Abilities are what a Reader can do besides. A nil field is a thing that it cannot do.
+type Abilities struct {
+	// Run returns the extent of all of e's content if it is stored in one raw run; false
+	// if it is not, is empty, or cannot be read. The most frequent read, of a small file
+	// on a disk, is a third faster by it.
+	Run func(e Entry) (Extent, bool)
 
-// A Descender is a Reader that can yield what is below a directory, in stored order,
-// without going through the rest. It is optional, for trees too large to be walked.
-type Descender interface {
-	EntriesBelow(ctx context.Context, dir string) iter.Seq2[Entry, error]
-}
+	// EntriesBelow yields what is below a directory, in stored order, without going
+	// through the rest: for trees too large to be walked.
+	EntriesBelow func(ctx context.Context, dir string) iter.Seq2[Entry, error]
 
-// A Seeker is a Reader that can yield entries in stored order from one of them on,
-// without going through those before it. It is optional, for who trains on an
-// archive in an order that looks like chance. [Index] is one.
-type Seeker interface {
-	EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error]
-}
+	// EntriesFrom yields entries in stored order from one of them on, without going
+	// through those before it: for training on an archive in a shuffled order.
+	EntriesFrom func(ctx context.Context, name string) iter.Seq2[Entry, error]
 
-// A DirSeeker is a Reader that can list a directory from any place in it on, without
-// going through what stands before. It is optional, for directories of millions that
-// are shown page by page. [Index] is one.
-type DirSeeker interface {
-	// ReadDirFrom yields what is directly in dir, in the byte order of places, from
-	// the first place on that is not less than from. The place of an entry is its
-	// name in dir; of a directory that only other names imply, that and a slash. A
-	// file that others lie below is such a directory, too.
-	ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
+	// ReadDirFrom lists a directory from any place in it on, without going through what
+	// stands before: for directories of millions that are shown page by page. It yields
+	// what is directly in dir, in the byte order of places, from the first place on that
+	// is not less than from. The place of an entry is its name in dir; of a directory
+	// that only other names imply, that and a slash. A file that others lie below is such
+	// a directory, too.
+	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
 }
 
 // About describes an archive as a whole.
@@ -194,13 +189,10 @@ type About struct {
 	Version    string      // of the format
 	IndexBytes int64       // stored bytes that serve finding, not content
 	Volumes    []string    // the objects the archive is made of
-	Facts      []Fact      // what else is worth knowing, in order
+	Facts      [][2]string // what else is worth knowing: keys and values, in order
 	Notes      []Problem   // what the reader assumed or noticed
 	Carry      [][2]string // what only this format understands; Create takes it back
 }
-
-// A Fact is one line about an archive.
-type Fact struct{ Key, Value string }
 
 // A Writer writes one archive. It ends in exactly one Commit, or in Abort.
 type Writer interface {

@@ -2,7 +2,6 @@ package format
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // A Table is a list of entries, in stored order, that need not exist one by
@@ -114,6 +114,11 @@ func repeated(t Table) map[uint32]bool {
 		}
 	}
 	return stale
+}
+
+// Can returns what an index can do.
+func (x *Index) Can() Abilities {
+	return Abilities{EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
 }
 
 // Len returns how many entries there are, made-up directories not counted.
@@ -253,7 +258,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
 				return
 			} else if e.Kind != Dir && !x.isDir(dir) {
-				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: ErrNotDir})
+				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR})
 				return
 			}
 		}
@@ -300,6 +305,3 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		}
 	}
 }
-
-// ErrNotDir means that something that is no directory was to be listed.
-var ErrNotDir = errors.New("not a directory")

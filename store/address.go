@@ -10,18 +10,17 @@ import (
 	"sync"
 )
 
-// An Opener finds the store that an address lies in and the object's name
-// within it. It need not touch the network.
-type Opener func(ctx context.Context, address string) (st Store, name string, err error)
-
 var (
 	schemesMu sync.RWMutex
-	schemes   = map[string]Opener{}
+	schemes   = map[string]opener{}
 )
 
+type opener = func(ctx context.Context, address string) (st Store, name string, err error)
+
 // Register makes addresses of the given scheme known ("https"; "" for plain
-// paths). It panics if the scheme is taken.
-func Register(scheme string, open Opener) {
+// paths). open finds the store that an address lies in and the object's name within
+// it, and need not touch the network. Register panics if the scheme is taken.
+func Register(scheme string, open func(ctx context.Context, address string) (st Store, name string, err error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
 	if _, dup := schemes[scheme]; dup {

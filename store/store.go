@@ -244,15 +244,6 @@ func Inner[O Object](o Object) (found O, ok bool) {
 	return found, ok
 }
 
-// Fetch reads ahead where st can: behind a network, several requests at once take
-// as long as one.
-func Fetch(ctx context.Context, st Store, want []Range) (release func()) {
-	if fetch := st.Can().Fetch; fetch != nil {
-		return fetch(ctx, want)
-	}
-	return func() {}
-}
-
 // List enumerates the objects of st whose names begin with prefix.
 func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 	if list := st.Can().List; list != nil {
@@ -315,5 +306,16 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 	return nil
 }
 
-// IsNear reports whether st answers without a round trip.
-func IsNear(st Store) bool { return st.Can().Near }
+// Write makes an object of what write writes. Without an error from it, the object is
+// there then; with one there is none.
+func Write(ctx context.Context, st Store, name string, write func(Writer) error) (Info, error) {
+	w, err := Create(ctx, st, name)
+	if err != nil {
+		return Info{}, err
+	}
+	defer w.Abort()
+	if err := write(w); err != nil {
+		return Info{}, err
+	}
+	return w.Commit(ctx)
+}

@@ -77,12 +77,6 @@ func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) boo
 // maxOld is how many uploads are remembered before they are taken away.
 const maxOld = 10_000
 
-// CopiesFrom reports whether st copies ranges of what lies at an address itself.
-func CopiesFrom(st Store, address string) bool {
-	copies := st.Can().CopiesFrom
-	return copies != nil && copies(address)
-}
-
 // OpenAs opens an object as it was listed. A store that cannot do so by itself is
 // asked what is there now.
 func OpenAs(ctx context.Context, st Store, info Info) (Object, error) {

@@ -36,6 +36,13 @@ type locatedReader struct {
 	name string
 }
 
+// Can returns what else the reader can do.
+func (r *locatedReader) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
+}
+
 func (r *locatedReader) Run(e format.Entry) (format.Extent, bool) {
 	off, ok := e.Ref.(int64)
 	return format.Extent{Size: e.Size, Object: r.name, Off: off, Len: e.Size}, ok && e.Size > 0
@@ -78,7 +85,7 @@ type pinned struct {
 }
 
 // Can says that it is as near as the store below, and only read.
-func (p *pinned) Can() store.Abilities { return store.Abilities{Near: store.IsNear(p.Store)} }
+func (p *pinned) Can() store.Abilities { return store.Abilities{Near: p.Store.Can().Near} }
 
 func (p *pinned) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := p.Store.Open(ctx, name)
@@ -110,7 +117,7 @@ func (o *pinnedObject) ReadAt(ctx context.Context, b []byte, off int64) error {
 	}
 	// An archive that is shorter now is no damaged one, so this is looked at even if
 	// the read failed.
-	if v := survey.Version(info, store.IsNear(o.p.Store)); v != o.p.in.Version || info.Size != o.p.in.Size {
+	if v := survey.Version(info, o.p.Store.Can().Near); v != o.p.in.Version || info.Size != o.p.in.Size {
 		return &staleError{o.p.in.Address, shownVersion(o.p.in.Size, o.p.in.Version), shownVersion(info.Size, v)}
 	}
 	o.same.Store(true)

@@ -68,9 +68,9 @@ func (a *app) printDifference(d holdall.Difference) error {
 	}
 	sign, why := "~", " ("+d.Why+")"
 	switch d.Kind {
-	case holdall.Added:
+	case "added":
 		sign, why = "+", ""
-	case holdall.Removed:
+	case "removed":
 		sign, why = "-", ""
 	}
 	_, err := fmt.Fprintf(a.out, "%s %s%s\n", sign, quoteEmpty(format.Escape(d.Name)), why)

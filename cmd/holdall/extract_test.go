@@ -101,7 +101,9 @@ func FuzzExtractPackage(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		extractInside(t, b, holdall.ExtractOptions{OutsideLinks: true, OnError: func(holdall.Problem, error) {}, Max: holdall.ExtractLimits{Bytes: 1 << 20, Entries: 1000}})
+		o := holdall.ExtractOptions{OutsideLinks: true, OnError: func(holdall.Problem, error) {}}
+		o.Max.Bytes, o.Max.Entries = 1<<20, 1000
+		extractInside(t, b, o)
 	})
 }
 

@@ -34,7 +34,7 @@ type infoJSON struct {
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
 	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
-	facts []format.Fact
+	facts [][2]string
 	notes []holdall.Problem
 	// checked says that contents have checksums that verify goes by.
 	checked bool
@@ -100,10 +100,10 @@ func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error
 	return nil
 }
 
-func (i *infoJSON) addFacts(facts []format.Fact) {
+func (i *infoJSON) addFacts(facts [][2]string) {
 	i.facts = facts
 	for _, f := range facts {
-		i.Facts[f.Key] = f.Value
+		i.Facts[f[0]] = f[1]
 	}
 }
 
@@ -191,7 +191,7 @@ func (a *app) printInfo(i *infoJSON) {
 		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-i.Bytes), 100*float64(i.StoredBytes-i.Bytes)/float64(i.StoredBytes))
 	}
 	for _, f := range i.facts {
-		line(f.Key, "%s", format.Escape(f.Value))
+		line(f[0], "%s", format.Escape(f[1]))
 	}
 	if i.Digests < i.Files && !i.checked {
 		line("unproven", "%s without a digest", count(i.Files-i.Digests, "file"))

@@ -134,7 +134,7 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 	return append(b, '}', '\n'), nil
 }
 
-func appendSpan(b []byte, x holdall.Extent) []byte {
+func appendSpan(b []byte, x format.Extent) []byte {
 	b = append(b, `{"volume":`...)
 	b = appendJSONString(b, x.Object)
 	b = strconv.AppendInt(append(b, `,"offset":`...), x.Off, 10)

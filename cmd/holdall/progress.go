@@ -9,6 +9,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/meter"
 )
 
 const (
@@ -58,7 +59,7 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 }
 
 // timeLeft says how much there is and how long it will take, where that is known.
-func timeLeft(p holdall.Progress, took time.Duration) string {
+func timeLeft(p meter.Progress, took time.Duration) string {
 	if p.TotalBytes <= 0 || p.Bytes <= 0 || p.Bytes > p.TotalBytes {
 		return ""
 	}

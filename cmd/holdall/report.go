@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 )
 
@@ -168,7 +169,7 @@ func (a *app) hint(err error) string {
 		return "'holdall catalog add' looks at it again"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' brings it up to date"
-	case errors.Is(err, holdall.ErrNoProof):
+	case errors.Is(err, mend.ErrNoProof):
 		return "--index leads to one, 'holdall index --chunk-digests' makes it of a sound archive"
 	case errors.Is(err, format.ErrUnknown):
 		return "--format says what it is"

@@ -369,7 +369,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		src.Mark = fmt.Sprintf("%s %d %d", info.Version, info.Size, info.ModTime.UnixNano())
 	}
 	src.State = func(ctx context.Context) string { return stateIn(ctx, st, name) }
-	if !store.IsNear(st) {
+	if !st.Can().Near {
 		src.Every = 30 * time.Second
 	}
 	o, index := a.openOptions(), a.useIndex()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -87,7 +88,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
 	o := a.openOptions()
-	if a.index != "" || store.IsNear(st) { // a look beside it would be a request
+	if a.index != "" || st.Can().Near { // a look beside it would be a request
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // what was kept here has no digests
 	}
@@ -171,7 +172,7 @@ func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err err
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "read")
 	defer stop()
-	return bad, in.Sums(ctx, algo, m, func(e holdall.Entry, d holdall.Digest, err error) error {
+	return bad, in.Sums(ctx, algo, m, func(e holdall.Entry, d format.Digest, err error) error {
 		if err != nil {
 			if !is[*holdall.ExternalError](err) && !errors.Is(err, holdall.ErrDamaged) {
 				return err
@@ -195,7 +196,7 @@ var sumEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
 // sumLine is a line of a list of checksums. A backslash in front says that some are in
 // the name, for what would end the line.
-func sumLine(name string, d holdall.Digest) string {
+func sumLine(name string, d format.Digest) string {
 	mark := ""
 	if strings.ContainsAny(name, "\\\n\r") {
 		mark, name = `\`, sumEscapes.Replace(name)

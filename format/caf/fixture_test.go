@@ -121,7 +121,7 @@ func TestFixturesReadAsTheReferenceDoesOrBetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := about.Facts[0].Value; got != want.Ends {
+		if got := about.Facts[0][1]; got != want.Ends {
 			t.Errorf("ends %s, want %s", got, want.Ends)
 		}
 		n := 0

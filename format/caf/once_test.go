@@ -39,7 +39,7 @@ func entriesOf(t *testing.T, s *sparse, o format.OpenOptions) (all []format.Entr
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x, ok := r.(format.Contiguous).Run(e); !ok || x.Len != 100 {
+		if x, ok := r.Can().Run(e); !ok || x.Len != 100 {
 			t.Fatalf("%q: %+v, %v", e.Name, x, ok)
 		}
 		all = append(all, e)

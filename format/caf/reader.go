@@ -260,6 +260,13 @@ func (t *table) only(row *row) {
 	}
 }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	can := r.LateIndex.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where e lies. An empty file has no bytes to ask for.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	start, ok := e.Ref.(int64)
@@ -299,12 +306,12 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		return format.About{}, err
 	}
 	a := format.About{Version: t.top.version, IndexBytes: r.n + footerLen, Volumes: []string{r.name}}
-	a.Facts = append(a.Facts, format.Fact{Key: "ends", Value: t.ends.String()})
+	a.Facts = append(a.Facts, [2]string{"ends", t.ends.String()})
 	if t.top.writer != "" {
-		a.Facts = append(a.Facts, format.Fact{Key: "writer", Value: t.top.writer})
+		a.Facts = append(a.Facts, [2]string{"writer", t.top.writer})
 	}
 	if len(t.digests) > 0 {
-		a.Facts = append(a.Facts, format.Fact{Key: "digests", Value: "blake3"})
+		a.Facts = append(a.Facts, [2]string{"digests", "blake3"})
 	}
 	if len(t.top.extra) > 0 {
 		a.Carry = append(a.Carry, [2]string{extraAttr, string(t.top.extra)})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -64,7 +65,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	for _, r := range sstable.First(a.indexDir()) {
 		found = append(found, store.Range{Name: r.Name, Tail: r.Tail, Len: r.Len})
 	}
-	a.release = store.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	a.release = formatkit.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
 	d, err := openDirectory(ctx, st, a.indexDir(), sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
 	switch {
 	case err == nil:

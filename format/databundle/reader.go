@@ -320,6 +320,11 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 	}
 }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom}
+}
+
 // Run returns where e lies, if that is one run that is stored as it is.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(stretch)
@@ -478,7 +483,7 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		}
 		about.IndexBytes = s.dataOff
 	}
-	fact := func(key, value string) { about.Facts = append(about.Facts, format.Fact{Key: key, Value: value}) }
+	fact := func(key, value string) { about.Facts = append(about.Facts, [2]string{key, value}) }
 	said := strconv.Itoa(shards)
 	if r.cfg.shards > 0 && r.cfg.shards != uint64(shards) {
 		said += fmt.Sprintf(" of %d", r.cfg.shards)

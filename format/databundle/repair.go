@@ -168,11 +168,11 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 			if err != nil {
 				return err
 			}
-			if err := store.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
+			if err := formatkit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
 				return err
 			}
 		case !inPlace:
-			if err := store.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
+			if err := formatkit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -182,7 +182,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 		if there[i] {
 			continue
 		}
-		if err := store.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
+		if err := formatkit.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
 			return err
 		}
 	}

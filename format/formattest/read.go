@@ -230,8 +230,8 @@ func testRanges(t *testing.T, a *archive) {
 			t.Errorf("%q: %v", e.Name, err)
 			continue
 		}
-		if c, ok := r.(format.Contiguous); ok {
-			if x, ok := c.Run(e); ok {
+		if run := r.Can().Run; run != nil {
+			if x, ok := run(e); ok {
 				all := collect(t, "extents", r.Extents(t.Context(), e, 0, e.Size))
 				if len(all) != 1 || !reflect.DeepEqual(all[0], x) || x.Codec != "" || x.Size != e.Size {
 					t.Errorf("%q: Run says %+v, Extents say %+v", e.Name, x, all)

@@ -116,7 +116,7 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 		}
 	}
 	text := m.set.appendText(nil)
-	if err := store.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
+	if err := formatkit.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
 		return 0, nil, err
 	}
 	if err := m.stage.Publish(ctx); err != nil {

@@ -203,7 +203,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 	if room > a.size-off {
 		return a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
 	}
-	if store.IsNear(a.st) && room <= 4*firstFetch {
+	if a.st.Can().Near && room <= 4*firstFetch {
 		hint = room
 	}
 	n := min(room, max(hint, firstFetch))
@@ -309,7 +309,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 // fetchTogether asks for the index and lindi.json at once, where the entry says
 // that they lie close together.
 func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) error {
-	if !wantRFS || store.IsNear(a.st) || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
+	if !wantRFS || a.st.Can().Near || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
 		return nil
 	}
 	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+e.rfsText)

@@ -381,6 +381,11 @@ func (k *keys) link(dir string) (string, bool) {
 	return strings.TrimPrefix(path.Clean(to), "/"), true
 }
 
+// Can returns what else the reader can do.
+func (k *keys) Can() format.Abilities {
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom}
+}
+
 // Run returns where the whole of a key's content lies, if it is one run of an
 // object of this archive's store.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {
@@ -480,7 +485,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 			about.Volumes = append(about.Volumes, f.object)
 		}
 	}
-	about.Facts = append(about.Facts, format.Fact{Key: "form", Value: a.form.String()})
+	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
 	var inside, outside, here int64
 	for _, r := range a.rfs.refs {
 		v := a.rfs.value(r)
@@ -492,11 +497,11 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 			outside++
 		}
 	}
-	about.Facts = append(about.Facts, format.Fact{Key: "keys", Value: fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
+	about.Facts = append(about.Facts, [2]string{"keys", fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
 	for _, m := range a.rfs.top {
 		about.Carry = append(about.Carry, [2]string{string(m.key), string(m.value)})
 		if str(m.key) == "generationMetadata" {
-			about.Facts = append(about.Facts, format.Fact{Key: "generationMetadata", Value: fmt.Sprintf("%.200s", m.value)})
+			about.Facts = append(about.Facts, [2]string{"generationMetadata", fmt.Sprintf("%.200s", m.value)})
 		}
 	}
 	return about, nil

@@ -70,6 +70,13 @@ type members struct {
 	a *archive
 }
 
+// Can returns what else the reader can do.
+func (r *members) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where a member lies.
 func (r *members) Run(e format.Entry) (format.Extent, bool) {
 	m, ok := e.Ref.(row)
@@ -167,12 +174,12 @@ func (r *members) About(context.Context) (format.About, error) {
 			about.IndexBytes += blockLen + row.s
 		}
 	}
-	about.Facts = append(about.Facts, format.Fact{Key: "form", Value: a.form.String()})
+	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
 	if a.table.found {
-		about.Facts = append(about.Facts, format.Fact{Key: "index", Value: "not usable: members were found by their headers"})
+		about.Facts = append(about.Facts, [2]string{"index", "not usable: members were found by their headers"})
 	}
 	if slices.ContainsFunc(a.table.rows, func(r row) bool { return r.sum > 0 }) {
-		about.Facts = append(about.Facts, format.Fact{Key: "digests", Value: digestAlgo})
+		about.Facts = append(about.Facts, [2]string{"digests", digestAlgo})
 	}
 	return about, nil
 }
@@ -244,6 +251,13 @@ func (a *archive) filesOfRefs(ctx context.Context) ([]loose, error) {
 	return files, nil
 }
 
+// Can returns what else the reader can do.
+func (r *looseMembers) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where a member lies.
 func (r *looseMembers) Run(e format.Entry) (format.Extent, bool) {
 	i, ok := e.Ref.(int)
@@ -262,7 +276,7 @@ func (r *looseMembers) Regions(context.Context) iter.Seq2[format.Region, error] 
 }
 
 func (r *looseMembers) About(context.Context) (format.About, error) {
-	about := format.About{Version: r.a.rfs.version(), Facts: []format.Fact{{Key: "form", Value: r.a.form.String()}}, Notes: r.a.notes}
+	about := format.About{Version: r.a.rfs.version(), Facts: [][2]string{{"form", r.a.form.String()}}, Notes: r.a.notes}
 	for _, f := range r.files {
 		about.Volumes = append(about.Volumes, f.object)
 		if f.name == rfsName {

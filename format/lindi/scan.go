@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/store"
 )
 
 // A found is a member as its header has it.
@@ -276,7 +275,7 @@ func (v *view) at(off, n int64) ([]byte, error) {
 		return nil, context.Cause(v.ctx)
 	}
 	ahead := int64(blockLen) // headers lie apart: on a disk a block each is enough
-	if !store.IsNear(v.a.st) {
+	if !v.a.st.Can().Near {
 		ahead = scanBlock
 	}
 	b, err := v.a.read(v.ctx, off, max(n, min(ahead, v.a.size-off)))

@@ -82,7 +82,7 @@ func putObject(ctx context.Context, st store.Store, name string, e format.Entry,
 }
 
 func (s *dirSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
-	if err := store.WriteBytes(ctx, s.st, s.name+"/"+rfsName, rfs); err != nil {
+	if err := formatkit.WriteBytes(ctx, s.st, s.name+"/"+rfsName, rfs); err != nil {
 		return 0, nil, err
 	}
 	return s.stored + int64(len(rfs)), append(s.volumes, s.name+"/"+rfsName), nil

@@ -55,7 +55,7 @@ const headGuess = 256 << 10
 // load reads all that precedes the contents.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
 	guess := headGuess
-	if store.IsNear(st) {
+	if st.Can().Near {
 		guess = format.ProbeSize
 	}
 	obj, head, size, err := formatkit.OpenPart(ctx, st, name, guess, store.ReadHead)
@@ -80,7 +80,7 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written on a machine of the other byte order, which no known reader reads: %d files, version %d", a.said.files, a.said.version)
 		return nil, &format.CorruptError{Format: "rvn", Problem: p, Err: errors.ErrUnsupported}
 	}
-	a.near = store.IsNear(st)
+	a.near = st.Can().Near
 	first := a.readBlocks(ctx, head)
 	if first == nil {
 		return a, a.finish(ctx)

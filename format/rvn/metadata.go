@@ -53,17 +53,17 @@ func (a *archive) metaProblem(err error) format.Problem {
 }
 
 // facts is what people want to know of a package.
-func (m metadata) facts() []format.Fact {
+func (m metadata) facts() [][2]string {
 	if len(m.text) == 0 {
 		return nil
 	}
 	if m.err != nil {
-		return []format.Fact{{Key: "metadata", Value: fmt.Sprintf("%d bytes, no UCL: %v", len(m.text), m.err)}}
+		return [][2]string{{"metadata", fmt.Sprintf("%d bytes, no UCL: %v", len(m.text), m.err)}}
 	}
-	var out []format.Fact
+	var out [][2]string
 	one := func(key, value string) {
 		if value != "" && value != "unset" {
-			out = append(out, format.Fact{Key: key, Value: value})
+			out = append(out, [2]string{key, value})
 		}
 	}
 	str := func(key string) string {
@@ -87,7 +87,7 @@ func (m metadata) facts() []format.Fact {
 		phases = append(phases, phase.Key)
 	}
 	if len(phases) > 0 {
-		out = append(out, format.Fact{Key: "scripts", Value: strings.Join(phases, ", ") + " (holdall runs none)"})
+		out = append(out, [2]string{"scripts", strings.Join(phases, ", ") + " (holdall runs none)"})
 	}
 	return out
 }

@@ -139,13 +139,13 @@ func (a *archive) about() format.About {
 	}
 	fact := func(key, value string) {
 		if value != "" {
-			about.Facts = append(about.Facts, format.Fact{Key: key, Value: value})
+			about.Facts = append(about.Facts, [2]string{key, value})
 		}
 	}
 	m, err := a.metadata()
 	if err == nil {
 		for _, f := range m.facts() {
-			fact(f.Key, f.Value)
+			fact(f[0], f[1])
 		}
 		about.Carry = [][2]string{{carryMetadata, string(m.text)}}
 	} else {

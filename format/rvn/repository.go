@@ -191,7 +191,7 @@ func (r *repository) Regions(context.Context) iter.Seq2[format.Region, error] {
 func (r *repository) About(context.Context) (format.About, error) {
 	about := format.About{
 		Version: "repository", IndexBytes: r.catalog.size, Volumes: []string{r.catalog.name}, Notes: r.notes,
-		Facts: []format.Fact{{Key: "packages", Value: fmt.Sprint(len(r.entries))}},
+		Facts: [][2]string{{"packages", fmt.Sprint(len(r.entries))}},
 	}
 	for _, e := range r.entries {
 		about.Volumes = append(about.Volumes, path.Join(r.name, e.Name))

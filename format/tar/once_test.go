@@ -99,7 +99,7 @@ func TestStreamedEntriesAreNotKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x, ok := r.(format.Contiguous).Run(e); ok != (e.Size > 0) || ok && x.Len != e.Size {
+		if x, ok := r.Can().Run(e); ok != (e.Size > 0) || ok && x.Len != e.Size {
 			t.Fatalf("%q: %+v, %v", e.Name, x, ok)
 		}
 		covered := int64(0)

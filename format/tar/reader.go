@@ -266,6 +266,13 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 	}
 }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	can := r.LateIndex.Can()
+	can.Run = r.Run
+	return can
+}
+
 // Run returns where e lies.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(int64)

@@ -27,7 +27,7 @@ const usual = 32 << 20
 // Far returns a store behind a network with up to limit bytes of memory, 32 MiB if that
 // is 0. A disk needs none, and is returned as it is.
 func Far(st store.Store, limit int64) store.Store {
-	if store.IsNear(st) {
+	if st.Can().Near {
 		return st
 	}
 	return Wrap(st, cmp.Or(limit, usual))

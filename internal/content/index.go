@@ -115,14 +115,6 @@ func (c metered) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	})
 }
 
-// Run passes on what the reader can.
-func (c metered) Run(e Entry) (Extent, bool) {
-	if r, ok := c.Reader.(format.Contiguous); ok {
-		return r.Run(e)
-	}
-	return Extent{}, false
-}
-
 // A digester reads the contents of an archive for the digests of their pieces. A
 // content that is damaged gets zeros: what vouches for it must not say that damage is
 // right.

@@ -41,22 +41,28 @@ type Source struct {
 	// a one has no objects of its own.
 	Loose int64
 
+	runs    func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	engine  *engine.Engine
 	objects *objects
 	proof   *prover // nil if no index has digests of pieces
 }
 
 // New returns the source of what is called name in st, which may lead to what
-// external allows: see outside.Rule. Its format and reader are to be set before
-// anything is read.
+// external allows: see outside.Rule. What reads it is to be set by Read before anything
+// is read.
 func New(st store.Store, name string, external []string) *Source {
 	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external)}
 	limits := engine.Far
-	if store.IsNear(st) {
+	if st.Can().Near {
 		limits = engine.Near
 	}
 	s.engine = engine.New(s.objects.open, limits)
 	return s
+}
+
+// Read sets what reads the archive.
+func (s *Source) Read(f *format.Format, r format.Reader) {
+	s.Format, s.Reader, s.runs = f, r, r.Can().Run
 }
 
 // UseIndex makes s take from an index what it has for reading: digests of pieces,
@@ -224,10 +230,10 @@ func (s *Source) readStored(ctx context.Context, e Entry, p []byte, off int64) e
 // run returns e's content as one raw run, if it is one and the format can say so
 // at once.
 func (s *Source) run(e Entry) (Extent, bool) {
-	if c, ok := s.Reader.(format.Contiguous); ok {
-		return c.Run(e)
+	if s.runs == nil {
+		return Extent{}, false
 	}
-	return Extent{}, false
+	return s.runs(e)
 }
 
 // File returns the file of this machine in which all of e's content lies as it is,
@@ -325,7 +331,8 @@ func (s *Source) Proof() *kept.Index {
 // another store.
 func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed)
-	o.Format, o.Reader, o.proof = s.Format, s.Reader, s.proof
+	o.Read(s.Format, s.Reader)
+	o.proof = s.proof
 	return o
 }
 

@@ -29,6 +29,11 @@ func (l LateIndex) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return l.seq(ctx, func(x *format.Index) iter.Seq2[format.Entry, error] { return x.Entries(ctx) })
 }
 
+// Can returns what an index can do.
+func (l LateIndex) Can() format.Abilities {
+	return format.Abilities{EntriesFrom: l.EntriesFrom, ReadDirFrom: l.ReadDirFrom}
+}
+
 func (l LateIndex) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
 	return l.seq(ctx, func(x *format.Index) iter.Seq2[format.Entry, error] { return x.EntriesFrom(ctx, name) })
 }

@@ -38,7 +38,7 @@ func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error)
 		return b, err
 	}
 	b.Size, b.ModTime, b.Tail = info.Size, info.ModTime.UTC(), sumOfEnd(tail[:n])
-	if !store.IsNear(st) {
+	if !st.Can().Near {
 		b.Version = info.Version
 		return b, nil
 	}
@@ -72,7 +72,7 @@ func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err 
 			b.ModTime = info.ModTime.UTC()
 		}
 		version := info.Version
-		if store.IsNear(st) {
+		if st.Can().Near {
 			version = info.ModTime.UTC().Format(time.RFC3339Nano)
 		}
 		fmt.Fprintf(h, "%q %d %s\n", strings.TrimPrefix(info.Name, prefix), info.Size, version)

@@ -279,7 +279,7 @@ func (b *builder) gather() error {
 // batches yields the rows of all entries.
 func (b *builder) batches() iter.Seq2[*batch, error] {
 	return func(yield func(*batch, error) bool) {
-		contiguous, _ := b.r.(format.Contiguous)
+		run := b.r.Can().Run
 		t := newBatch()
 		for e, err := range b.r.Entries(b.ctx) {
 			if err == nil {
@@ -295,7 +295,7 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 			t.entries = append(t.entries, e)
 			t.rows = append(t.rows, row{place: placeOf(e.Name), entry: &t.entries[len(t.rows)]})
 			r := &t.rows[len(t.rows)-1]
-			if err := b.locate(r, contiguous); err != nil {
+			if err := b.locate(r, run); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -342,10 +342,10 @@ func (t *batch) encode() {
 func clip(s string) string { return s[:min(len(s), 64)] }
 
 // locate sets where a row's content lies.
-func (b *builder) locate(r *row, contiguous format.Contiguous) error {
+func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) error {
 	e := *r.entry
-	if contiguous != nil {
-		if x, ok := contiguous.Run(e); ok && isPlain(&x, e.Size) && !x.External {
+	if run != nil {
+		if x, ok := run(e); ok && isPlain(&x, e.Size) && !x.External {
 			if n, ok := b.number(&x); ok {
 				r.one, r.off, r.volume = true, x.Off, n
 				return nil

@@ -92,7 +92,7 @@ func (f *finder) find(ctx context.Context) *Index {
 	}
 	// One that was published may have digests, which one that was kept here has not; but
 	// that costs no request.
-	near := store.IsNear(f.st)
+	near := f.st.Can().Near
 	if f.u.Beside && near {
 		if x := beside(); x != nil {
 			return x
@@ -116,7 +116,7 @@ func (f *finder) find(ctx context.Context) *Index {
 // cannot be used nobody needs to hear.
 func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ours bool) *Index {
 	workers := 8
-	if store.IsNear(f.st) {
+	if f.st.Can().Near {
 		workers = 2
 	}
 	var x *Index

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -391,7 +392,7 @@ func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry,
 	return x.readDir(ctx, dir, "", false)
 }
 
-// ReadDirFrom is ReadDir from a place on: see [format.DirSeeker].
+// ReadDirFrom is ReadDir from a place on: see [format.Abilities].
 func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
 	return x.readDir(ctx, dir, from, true)
 }
@@ -421,7 +422,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			case err != nil:
 				yield(format.Entry{}, err)
 			case e.Kind != format.Dir:
-				fail(format.ErrNotDir)
+				fail(syscall.ENOTDIR)
 			}
 			return
 		}
@@ -557,6 +558,11 @@ func IsElsewhere(e format.Entry) bool {
 
 // ErrElsewhere says that the archive has to be asked where a content lies.
 var ErrElsewhere = errors.New("the index does not say where this lies")
+
+// Can returns what else an index can do.
+func (x *Index) Can() format.Abilities {
+	return format.Abilities{Run: x.Run, EntriesBelow: x.EntriesBelow, EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
+}
 
 // Run returns e's content if it is one raw run.
 func (x *Index) Run(e format.Entry) (format.Extent, bool) {

@@ -311,6 +311,12 @@ func regular(n int) *listed {
 	return &listed{Index: format.NewIndex(format.Entries(entries))}
 }
 
+func (l *listed) Can() format.Abilities {
+	can := l.Index.Can()
+	can.Run = l.Run
+	return can
+}
+
 func (l *listed) Run(e format.Entry) (format.Extent, bool) {
 	i, ok := e.Ref.(int)
 	return format.Extent{Size: e.Size, Len: e.Size, Object: "dir/x", Off: int64(i) * 100}, ok

@@ -117,14 +117,19 @@ func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 	return k.either(ctx, k.x.ReadDir(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.ReadDir(ctx, dir) })
 }
 
+// Can returns what else the reader can do.
+func (k *Reader) Can() format.Abilities {
+	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom}
+}
+
 func (k *Reader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return k.either(ctx, k.x.EntriesBelow(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return listing.Below(ctx, r, dir) })
 }
 
 func (k *Reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
 	return k.either(ctx, k.x.EntriesFrom(ctx, name), func(r format.Reader) iter.Seq2[format.Entry, error] {
-		if s, ok := r.(format.Seeker); ok {
-			return s.EntriesFrom(ctx, name)
+		if from := r.Can().EntriesFrom; from != nil {
+			return from(ctx, name)
 		}
 		return func(yield func(format.Entry, error) bool) {
 			yield(format.Entry{}, fmt.Errorf("this archive cannot be read from the middle: %w", errors.ErrUnsupported))
@@ -198,10 +203,10 @@ func (k *Reader) Run(e format.Entry) (format.Extent, bool) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c, ok := k.real.(format.Contiguous); ok && !IsElsewhere(e) {
-		return c.Run(e)
+	if k.real == nil || k.real.Can().Run == nil || IsElsewhere(e) {
+		return format.Extent{}, false
 	}
-	return format.Extent{}, false
+	return k.real.Can().Run(e)
 }
 
 func (k *Reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {

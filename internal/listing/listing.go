@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/holdall/holdall/format"
 )
@@ -32,31 +33,34 @@ func Place(dir string, e format.Entry) string {
 type Lister interface {
 	Lookup(ctx context.Context, name string) (format.Entry, error)
 	ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error]
+	Can() format.Abilities
 }
 
 // ReadDirFrom yields what is directly in dir, in the byte order of [Place], from the
 // first place on that is not less than from. A file that others lie below comes twice,
-// as what it is and as a directory. Where r is no [format.DirSeeker] that costs a walk
-// through all of dir for some ten thousand entries that are yielded, and the memory of
+// as what it is and as a directory. Where r cannot list from
+// a place on, that costs a walk through all of dir for some ten thousand entries that are yielded, and the memory of
 // as many.
 func ReadDirFrom(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
-	if s, ok := r.(format.DirSeeker); ok {
-		return seekDir(ctx, r, s, dir, from)
+	if seek := r.Can().ReadDirFrom; seek != nil {
+		return seekDir(ctx, r, seek, dir, from)
 	}
 	return selectDir(ctx, r, dir, from)
 }
 
+type readDirFrom = func(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error]
+
 // seekDir puts directories behind what stands between their name and the slash after
 // it. Those that wait have names each of which begins with the one before, so the last
 // is the first to come.
-func seekDir(ctx context.Context, r Lister, s format.DirSeeker, dir, from string) iter.Seq2[format.Entry, error] {
+func seekDir(ctx context.Context, r Lister, seek readDirFrom, dir, from string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
-		waiting, err := passed(ctx, r, s, dir, from)
+		waiting, err := passed(ctx, r, seek, dir, from)
 		if err != nil {
 			yield(format.Entry{}, err)
 			return
 		}
-		for e, err := range s.ReadDirFrom(ctx, dir, from) {
+		for e, err := range seek(ctx, dir, from) {
 			if err != nil {
 				yield(e, err)
 				return
@@ -86,7 +90,7 @@ func seekDir(ctx context.Context, r Lister, s format.DirSeeker, dir, from string
 
 // passed returns the directories whose names are less than from, but not with a slash
 // behind them: "a" for "a-b".
-func passed(ctx context.Context, r Lister, s format.DirSeeker, dir, from string) (found []format.Entry, err error) {
+func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (found []format.Entry, err error) {
 	for i := 1; i < len(from); i++ {
 		if from[i] > '/' || from[i] == '/' && i+1 < len(from) {
 			continue
@@ -110,7 +114,7 @@ func passed(ctx context.Context, r Lister, s format.DirSeeker, dir, from string)
 		}
 		if e.Kind != format.Dir {
 			any := false
-			for _, err := range s.ReadDirFrom(ctx, name, "") {
+			for _, err := range seek(ctx, name, "") {
 				any = err == nil
 				break
 			}
@@ -259,7 +263,7 @@ func (read ReadDir) keysIn(ctx context.Context, dir, prefix, from string, yield 
 	}
 	for e, err := range read(ctx, dir, first) {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, format.ErrNotDir) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				return true
 			}
 			yield(e, err)
@@ -293,8 +297,8 @@ func (read ReadDir) keysIn(ctx context.Context, dir, prefix, from string, yield 
 
 // Below yields every entry of r below a directory, in stored order.
 func Below(ctx context.Context, r format.Reader, dir string) iter.Seq2[format.Entry, error] {
-	if d, ok := r.(format.Descender); ok {
-		return d.EntriesBelow(ctx, dir)
+	if below := r.Can().EntriesBelow; below != nil {
+		return below(ctx, dir)
 	}
 	return Only(r.Entries(ctx), func(e format.Entry) bool { return strings.HasPrefix(e.Name, dir+"/") })
 }

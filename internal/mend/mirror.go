@@ -27,6 +27,9 @@ type Healed struct {
 	Fetched int64 // bytes from the other copy
 }
 
+// ErrNoProof says that there is no index that tells what is damaged.
+var ErrNoProof = errors.New("no index with digests of pieces")
+
 // From plans what would mend the damaged pieces of an archive by another copy of it,
 // which mirror has under mirrorName. s is read by an index with digests, which tells what
 // is damaged and proves what is fetched. The plan holds on to what was fetched until it is

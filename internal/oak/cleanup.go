@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -192,5 +193,5 @@ func (c *Cleanup) log(ctx context.Context) error {
 	if bytes.Equal(log, old) {
 		return nil
 	}
-	return store.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
+	return formatkit.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
 }

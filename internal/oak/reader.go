@@ -255,6 +255,11 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
+// Can returns what else the reader can do.
+func (r *segmentReader) Can() format.Abilities {
+	return format.Abilities{Run: r.Run}
+}
+
 // Run returns where e lies, which is always one run.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
@@ -271,7 +276,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 		return about, err
 	}
 	fact := func(key, msg string, args ...any) {
-		about.Facts = append(about.Facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
+		about.Facts = append(about.Facts, [2]string{key, fmt.Sprintf(msg, args...)})
 	}
 	for _, f := range r.files() {
 		about.Volumes = append(about.Volumes, r.list.Path(f.Name))

@@ -288,21 +288,21 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 		if torn {
 			end = []byte{'\n'}
 		}
-		if err := store.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
+		if err := formatkit.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
 			return err
 		}
 	}
 	if !m.manifest {
 		return nil
 	}
-	return store.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
+	return formatkit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
 // buildNumber writes the tar of a number.
 func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {
-		if err := store.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
+		if err := formatkit.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -316,7 +316,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 			if err != nil {
 				return err
 			}
-			if err := store.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
+			if err := formatkit.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
 				return err
 			}
 		}

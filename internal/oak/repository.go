@@ -149,7 +149,7 @@ func (r *repository) openTars(ctx context.Context) error {
 			ahead = append(ahead, store.Range{Name: r.list.Path(letters[0].Name), Tail: true, Len: tailGuess})
 		}
 		r.release()
-		r.release = store.Fetch(ctx, r.st, ahead)
+		r.release = formatkit.Fetch(ctx, r.st, ahead)
 		for _, letters := range some {
 			if err := r.openNumber(ctx, letters); err != nil {
 				return err

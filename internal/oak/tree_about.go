@@ -24,9 +24,9 @@ func (t *treeReader) About(ctx context.Context) (format.About, error) {
 			}
 		}
 	}
-	var facts []format.Fact
+	var facts [][2]string
 	fact := func(key, msg string, args ...any) {
-		facts = append(facts, format.Fact{Key: key, Value: fmt.Sprintf(msg, args...)})
+		facts = append(facts, [2]string{key, fmt.Sprintf(msg, args...)})
 	}
 	fact("revision", "%s%s", t.shown.Revision, timeOf(" of ", t.shown.Millis))
 	switch {

@@ -201,6 +201,11 @@ func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.E
 	}
 }
 
+// Can returns what else the reader can do.
+func (t *treeReader) Can() format.Abilities {
+	return format.Abilities{EntriesBelow: t.EntriesBelow}
+}
+
 // EntriesBelow goes down from a node, or yields the values of a property that is a
 // directory.
 func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {

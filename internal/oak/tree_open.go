@@ -11,7 +11,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/store"
 )
 
 // What chooses the tree that is shown.
@@ -56,7 +55,7 @@ func newTree(ctx context.Context, r *repository, src *parsed, records *segment.R
 		return t, err
 	}
 	t.paths = t
-	if store.IsNear(r.st) {
+	if r.st.Can().Near {
 		near := *t
 		near.records = segment.NewReader(newSparse(r))
 		near.paths = &near

@@ -291,8 +291,8 @@ func compareNodes(t *testing.T, got, want []expectedNode) {
 
 func factOf(about format.About, key string) string {
 	for _, f := range about.Facts {
-		if f.Key == key {
-			return f.Value
+		if f[0] == key {
+			return f[1]
 		}
 	}
 	return ""
@@ -381,7 +381,7 @@ func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
 			for range min(len(dirs), 30) {
 				dir := dirs[rnd.IntN(len(dirs))]
 				var got, want []format.Entry
-				for e, err := range r.(format.Descender).EntriesBelow(t.Context(), dir) {
+				for e, err := range r.Can().EntriesBelow(t.Context(), dir) {
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -40,6 +40,8 @@ type filesReader struct {
 	*format.Index
 }
 
+func (r filesReader) Can() format.Abilities { return r.Index.Can() }
+
 func (r filesReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return r.Index.Entries(ctx)
 }

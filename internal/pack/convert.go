@@ -42,7 +42,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		return Summary{}, err
 	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
-		if store.IsNear(src.Store) {
+		if src.Store.Can().Near {
 			return p.convertNear(ctx, src)
 		}
 		refers, err := p.refer(ctx, src)
@@ -50,7 +50,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			return err
 		}
 		entries := refers.others(p.converted(ctx, src))
-		if p.f.Copies && store.CopiesFrom(p.st.Store, store.AddressOf(src.Store, src.Name)) {
+		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
 		}
 		return p.swept(ctx, src, entries)

@@ -180,7 +180,7 @@ func (x *extraction) wanted(ctx context.Context) (iter.Seq2[format.Entry, error]
 			return x.src.Packed(ctx), nil
 		}
 	}
-	if _, ok := x.src.Reader.(format.Descender); ok {
+	if x.src.Reader.Can().EntriesBelow != nil {
 		return x.descend(ctx, names), nil
 	}
 	return listing.Only(x.src.Reader.Entries(ctx), func(e format.Entry) bool {

@@ -78,7 +78,7 @@ type Store struct {
 }
 
 // Open finds the store and the object's name behind an az:// address. It is a
-// store.Opener, and sends no request.
+// for store.Register, and sends no request.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	st, name, err := At(address, Options{})
 	if err != nil {

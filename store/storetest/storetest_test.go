@@ -163,7 +163,7 @@ func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 			if o.Can().ReadEnd != nil {
 				t.Errorf("%s: reads the ends of an object that does not", name)
 			}
-			if !store.IsNear(st) {
+			if !st.Can().Near {
 				t.Errorf("%s: expected to be near, as what it wraps", name)
 			}
 		}
@@ -192,7 +192,7 @@ func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 		if o.Can().ReadEnd == nil {
 			t.Errorf("%s: does not read the ends of an object that does", name)
 		}
-		if store.IsNear(st) {
+		if st.Can().Near {
 			t.Errorf("%s: expected not to be near, as what it wraps", name)
 		}
 	}

@@ -83,7 +83,7 @@ type Store struct {
 }
 
 // Open finds the store and the object's name behind an http:// or https://
-// address. It is a store.Opener.
+// address. It is for store.Register.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	st, name, err := At(address, Options{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -164,7 +165,7 @@ func (q *question) fail(err error) {
 		fail(q.w, http.StatusNotFound, "not-found", "there is nothing of this name")
 	case isView:
 		fail(q.w, http.StatusNotFound, "not-found", views.Error())
-	case errors.Is(err, format.ErrNotDir):
+	case errors.Is(err, syscall.ENOTDIR):
 		fail(q.w, http.StatusBadRequest, "not-a-folder", "it is not a folder")
 	case errors.Is(err, errSlow):
 		fail(q.w, http.StatusGatewayTimeout, "slow", errSlow.Error())

@@ -106,7 +106,7 @@ func (q *question) archive() error {
 		}
 		j.Version, j.Index, j.Volumes = format.Escape(about.Version), about.IndexBytes, len(about.Volumes)
 		for _, f := range about.Facts {
-			j.Facts = append(j.Facts, factJSON{format.Escape(f.Key), format.Escape(f.Value)})
+			j.Facts = append(j.Facts, factJSON{format.Escape(f[0]), format.Escape(f[1])})
 		}
 		for _, p := range about.Notes {
 			j.Notes = append(j.Notes, format.Escape(p.Message))

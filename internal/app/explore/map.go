@@ -176,7 +176,7 @@ func (m *spanMap) place(name string, off, n int64) (int64, int64) {
 	return v.Base + off, min(n, v.Size-off)
 }
 
-func (m *spanMap) addContent(x holdall.Extent, row uint32) {
+func (m *spanMap) addContent(x format.Extent, row uint32) {
 	// What is inline lies in the index, which has a region.
 	if x.External || x.Codec == codec.Inline || m.content.Len() > maxSpans {
 		return

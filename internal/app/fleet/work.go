@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/meter"
 )
 
 // WorkOptions are wishes for a worker; the zero value suits most.
@@ -402,8 +403,8 @@ func (w *worker) hold(ctx context.Context, k claim) *lease {
 	wg.Go(func() {
 		t := time.NewTicker(max(w.o.Lease/5, time.Millisecond))
 		defer t.Stop()
-		var told holdall.Progress
-		count := func() holdall.Progress {
+		var told meter.Progress
+		count := func() meter.Progress {
 			now := l.meter.Snapshot()
 			w.o.Meter.Add(now.Entries-told.Entries, now.Bytes-told.Bytes)
 			told = now

@@ -71,7 +71,7 @@ func objectVersion(ctx context.Context, st store.Store, name string) (int64, str
 	}
 	defer o.Close()
 	info, err := o.Info(ctx)
-	return info.Size, Version(info, store.IsNear(st)), err
+	return info.Size, Version(info, st.Can().Near), err
 }
 
 // version asks for the size and version of the archive. That of several objects

@@ -1,9 +1,10 @@
-package store_test
+package formatkit_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -11,13 +12,13 @@ import (
 func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	st := &storetest.Mem{}
 	broken := errors.New("broken")
-	if err := store.WriteBytes(t.Context(), st, "a", []byte("abcdef")); err != nil || string(st.Get("a")) != "abcdef" {
+	if err := formatkit.WriteBytes(t.Context(), st, "a", []byte("abcdef")); err != nil || string(st.Get("a")) != "abcdef" {
 		t.Error(err)
 	}
-	if err := store.Copy(t.Context(), st, "b", st, "a", []byte("xy"), []byte("z")); err != nil || string(st.Get("b")) != "xycdefz" {
+	if err := formatkit.Copy(t.Context(), st, "b", st, "a", []byte("xy"), []byte("z")); err != nil || string(st.Get("b")) != "xycdefz" {
 		t.Errorf("%q, %v", st.Get("b"), err)
 	}
-	if err := store.Copy(t.Context(), st, "c", st, "a", nil, nil); err != nil || string(st.Get("c")) != "abcdef" {
+	if err := formatkit.Copy(t.Context(), st, "c", st, "a", nil, nil); err != nil || string(st.Get("c")) != "abcdef" {
 		t.Errorf("%q, %v", st.Get("c"), err)
 	}
 	_, err := store.Write(t.Context(), st, "d", func(w store.Writer) error {
@@ -27,7 +28,7 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	if err != broken || st.Get("d") != nil {
 		t.Errorf("%q, %v", st.Get("d"), err)
 	}
-	if err := store.Copy(t.Context(), st, "e", st, "missing", nil, nil); err == nil || st.Get("e") != nil {
+	if err := formatkit.Copy(t.Context(), st, "e", st, "missing", nil, nil); err == nil || st.Get("e") != nil {
 		t.Error(err)
 	}
 }

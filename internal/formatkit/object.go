@@ -1,0 +1,50 @@
+package formatkit
+
+import (
+	"context"
+
+	"github.com/holdall/holdall/store"
+)
+
+// WriteBytes makes an object of b.
+func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) error {
+	_, err := store.Write(ctx, st, name, func(w store.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+	return err
+}
+
+// Copy makes an object of another one, with head in place of as many bytes at its
+// beginning, and with tail behind it.
+func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {
+	o, err := st.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = store.Write(ctx, to, name, func(w store.Writer) error {
+		_, err := w.Write(head)
+		if err == nil {
+			err = store.WriteRange(ctx, w, o, int64(len(head)), info.Size-int64(len(head)))
+		}
+		if err == nil {
+			_, err = w.Write(tail)
+		}
+		return err
+	})
+	return err
+}
+
+// Fetch reads ahead where st can: behind a network, several requests at once take
+// as long as one.
+func Fetch(ctx context.Context, st store.Store, want []store.Range) (release func()) {
+	if fetch := st.Can().Fetch; fetch != nil {
+		return fetch(ctx, want)
+	}
+	return func() {}
+}
