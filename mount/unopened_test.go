@@ -166,11 +166,8 @@ func TestReadingAheadOfFilesThatNobodyOpens(t *testing.T) {
 			m.Forget()
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for n, ahead := m.Readings(); n+ahead > 0; n, ahead = m.Readings() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sequences go on for nobody, %d ahead", n, ahead)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Until(t, "no sequence goes on for nobody", func() bool {
+		n, ahead := m.Readings()
+		return n+ahead == 0
+	})
 }

@@ -41,7 +41,7 @@ func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *tes
 		<-ended
 		_ = syscall.Unmount(filepath.Join(dir, "mnt"), syscall.MNT_DETACH)
 	})
-	waitFor(t, func() bool {
+	testkit.Until(t, "it begins", func() bool {
 		return strings.Contains(text.String(), "mounted ") || len(ended) > 0
 	})
 	return cmd, text, ended
@@ -161,7 +161,7 @@ func TestMountInTheBackground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool {
+	testkit.Until(t, "it begins", func() bool {
 		f, err := os.Open(filepath.Join(at, "sub", "file"))
 		if err == nil {
 			_, err = io.ReadAll(f)

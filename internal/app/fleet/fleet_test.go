@@ -349,7 +349,7 @@ func TestACancelledPlanIsNotPackedAndLeavesNoUploads(t *testing.T) {
 		}
 		return false
 	})
-	sum := s.work(WorkOptions{Lease: 400 * time.Millisecond})
+	sum := s.work(WorkOptions{Lease: 3 * time.Second})
 	if sum.Done != 0 || sum.Lost != 1 {
 		t.Errorf("worked %+v", sum)
 	}
