@@ -1,7 +1,9 @@
 // Package testkit is what tests of several packages share: random numbers whose
-// seed is printed and can be set, and fixtures unpacked from testdata.
+// seed is printed and can be set, fixtures unpacked from testdata, programs of others, and
+// what a test says of itself.
 //
-// Only tests import it. What tests need of stores is in store/storetest.
+// Only tests import it, and format/formattest, which is of tests. What tests need of
+// stores is in store/storetest.
 package testkit
 
 import (

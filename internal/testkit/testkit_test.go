@@ -51,3 +51,28 @@ func TestFixturesAreUnpacked(t *testing.T) {
 		}
 	}
 }
+
+func TestATreeIsMade(t *testing.T) {
+	files := map[string]string{"a/b/c": "x", "d": "", "e/": ""}
+	dir := Tree(t, t.TempDir(), files)
+	found := 0
+	for name, b := range Files(t, dir) {
+		if found++; files[name] != string(b) {
+			t.Errorf("%s: %q", name, b)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "e")); found != 2 || err != nil || !info.IsDir() {
+		t.Errorf("%d files, %v", found, err)
+	}
+}
+
+func TestWhatIsRequiredIsNamed(t *testing.T) {
+	t.Setenv("HOLDALL_REQUIRE", "fuse HOLDALL_X")
+	if !Required("HOLDALL_X") || Required("HOLDALL") || Required("browser") {
+		t.Error("other words are required")
+	}
+	t.Setenv("HOLDALL_X", "y")
+	if Needs(t, "HOLDALL_X") != "y" {
+		t.Error("it is another")
+	}
+}
