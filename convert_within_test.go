@@ -7,12 +7,14 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 // A bucket copies what lies in long runs by itself, within and between archives.
 func TestAStoreCopiesLongRunsItself(t *testing.T) {
+	testkit.Long(t)
 	const mib = 1 << 20
 	var names []string
 	contents := map[string][]byte{}

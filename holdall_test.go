@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -65,17 +66,7 @@ func openMem(t *testing.T, m store.Store, o holdall.OpenOptions) *holdall.Archiv
 // tree makes a folder with files and returns it.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(content), 0o640); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return testkit.Tree(t, t.TempDir(), files)
 }
 
 var sample = map[string]string{
@@ -85,6 +76,7 @@ var sample = map[string]string{
 // A sixth format is one folder: it names nothing of the house, the house
 // nothing of it, and all that holdall does works with it.
 func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
+	testkit.Serial(t)
 	ctx := t.Context()
 	dir := tree(t, sample)
 	if err := os.Symlink("a", filepath.Join(dir, "link")); err != nil {

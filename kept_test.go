@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -133,6 +134,7 @@ func sameEntry(t *testing.T, got, want *holdall.Archive, name string) {
 }
 
 func TestAnArchiveAnswersTheSameByItsIndex(t *testing.T) {
+	testkit.Long(t)
 	used := 0
 	for _, path := range archivesOfOthers(t) {
 		plain, err := holdall.Open(t.Context(), path, holdall.OpenOptions{})
@@ -176,13 +178,7 @@ func TestAnArchiveAnswersTheSameByItsIndex(t *testing.T) {
 // packed is a CAF of a few files.
 func packed(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
-	in := filepath.Join(dir, "in")
-	for name, content := range files {
-		p := filepath.Join(in, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o777), os.WriteFile(p, []byte(content), 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	in := testkit.Tree(t, filepath.Join(dir, "in"), files)
 	path := filepath.Join(dir, "x.caf")
 	if _, err := holdall.Pack(t.Context(), path, []string{in}, holdall.PackOptions{Format: "caf"}); err != nil {
 		t.Fatal(err)
@@ -281,6 +277,7 @@ func TestAnIndexOfAnotherVersionIsNotBelieved(t *testing.T) {
 // TestADamagedIndexIsHarmless opens an archive by its index with every byte of that
 // damaged, or missing: it answers all the same.
 func TestADamagedIndexIsHarmless(t *testing.T) {
+	testkit.Long(t)
 	files := map[string]string{}
 	for i := range 40 {
 		files[fmt.Sprintf("d%d/f%d", i%5, i)] = strings.Repeat("x", i)
@@ -373,6 +370,7 @@ func TestAnArchiveThatIsSlowToOpenIsIndexedForTheNextTime(t *testing.T) {
 }
 
 func TestALongMemberIsReadFromPointsOn(t *testing.T) {
+	testkit.Long(t)
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
@@ -461,6 +459,7 @@ func rowName(i int) string {
 }
 
 func TestOneOfManyByAnIndexIsFourSmallRequests(t *testing.T) {
+	testkit.Long(t)
 	path := manyRows(t, 200_000)
 	buildIndex(t, path, holdall.OpenOptions{}, path+holdall.IndexSuffix)
 	var requests, sent atomic.Int64

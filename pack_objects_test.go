@@ -29,13 +29,7 @@ import (
 // buckets serves the buckets source and target, and returns stores of both.
 func buckets(t *testing.T) (s *s3test.Server, source, target *bucket.Store) {
 	t.Helper()
-	none := t.TempDir() + "/none"
-	for k, v := range map[string]string{
-		"AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.Secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
-		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "HOLDALL_S3_ANONYMOUS": "",
-	} {
-		t.Setenv(k, v)
-	}
+	s3test.Setenv(t, "")
 	s = s3test.New("source", "target")
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -109,12 +110,6 @@ func someFiles(rnd *rand.Rand) map[string]string {
 	return files
 }
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
 // readInEveryWay compares what each way to read a file gives with what is right. It
 // returns the errors, one for a way.
 func readInEveryWay(t *testing.T, a *holdall.Archive, e holdall.Entry, want string, rnd *rand.Rand) (errs []error) {
@@ -166,7 +161,7 @@ func readInEveryWay(t *testing.T, a *holdall.Archive, e holdall.Entry, want stri
 }
 
 func TestProvenReadsGiveTheSameBytes(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	p := prove(t, someFiles(rnd), nil)
 	if p.sum.Unproven != 0 || p.sum.Digests == 0 || len(p.found) > 0 {
 		t.Fatalf("%+v", p.sum)
@@ -187,7 +182,8 @@ func TestProvenReadsGiveTheSameBytes(t *testing.T) {
 // TestNoDamagedByteIsHandedOut damages an archive at one place at a time behind the
 // back of its index: every way to read comes to an error or to bytes that are right.
 func TestNoDamagedByteIsHandedOut(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	p := prove(t, someFiles(rnd), nil)
 	plain := open(t, p, holdall.UseIndex{})
 	for e, err := range plain.Entries(t.Context()) {
@@ -229,6 +225,7 @@ func TestNoDamagedByteIsHandedOut(t *testing.T) {
 
 // TestEveryDamagedByteOfASmallArchiveIsCaught leaves out none.
 func TestEveryDamagedByteOfASmallArchiveIsCaught(t *testing.T) {
+	testkit.Long(t)
 	p := prove(t, map[string]string{"a": "alpha", "b": strings.Repeat("beta", 60), "c": "gamma"}, nil)
 	caught := 0
 	p.with = 0x10
@@ -265,7 +262,8 @@ func TestEveryDamagedByteOfASmallArchiveIsCaught(t *testing.T) {
 }
 
 func TestWhatWasDamagedBeforeIsNotVouchedFor(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	files := someFiles(rnd)
 	name := fmt.Sprintf("d2/f%d", 21*chunk+1)
 	p := prove(t, files, func(b []byte) { b[bytes.Index(b, []byte(files[name]))+5*chunk] ^= 1 })
@@ -293,7 +291,7 @@ func TestWhatWasDamagedBeforeIsNotVouchedFor(t *testing.T) {
 // TestAnIndexThatLosesItsDigestsIsNotPassedOver damages the pages of digests: nothing is
 // read without proof because of that.
 func TestAnIndexThatLosesItsDigestsIsNotPassedOver(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	p := prove(t, someFiles(rnd), nil)
 	index := p.Get("x.caf.holdall")
 	lost := 0
@@ -373,6 +371,7 @@ func TestAnIndexWithDigestsOfOtherContentRefuses(t *testing.T) {
 
 // TestEveryFormatIsProvenAlike reads test data of all formats with and without.
 func TestEveryFormatIsProvenAlike(t *testing.T) {
+	testkit.Long(t)
 	used := 0
 	for i, path := range archivesOfOthers(t) {
 		if i%2 == 1 {
@@ -441,7 +440,7 @@ func TestEveryFormatIsProvenAlike(t *testing.T) {
 // TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy mends archives whose contents are stored
 // as they are, and compressed.
 func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for _, format := range []string{"caf", "zip"} {
 		t.Run(format, func(t *testing.T) {
 			dir := t.TempDir()
@@ -535,7 +534,7 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 
 // TestAnArchiveOfSeveralObjectsIsMendedByACopy does the same with one that is a folder.
 func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	if err := os.Mkdir(in, 0o777); err != nil {

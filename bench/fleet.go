@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
 // fleetChunks is how many archives the objects of a fleet become.

@@ -6,7 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // check fails unless the map's numbers agree with each other.
 func check(t *testing.T, m *Map) {

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	kgzip "github.com/klauspost/compress/gzip"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestGzipIsReadAcrossMembersAndToItsEnd(t *testing.T) {
@@ -65,6 +67,7 @@ func zipped(t testing.TB, b []byte, level int) []byte {
 }
 
 func TestGzipIsWhatItWasHoweverItComes(t *testing.T) {
+	testkit.Serial(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	c, _ := Lookup(Gzip)
@@ -138,6 +141,7 @@ func long(r *rand.Rand, n int) (b []byte) {
 }
 
 func TestGzipIsReadOnFromItsPoints(t *testing.T) {
+	testkit.Serial(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 2))

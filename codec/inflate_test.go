@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	kflate "github.com/klauspost/compress/flate"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // samples are contents that make all kinds of blocks and codes.
@@ -41,6 +43,7 @@ func samples(r *rand.Rand) map[string][]byte {
 }
 
 func TestInflateGivesBackWhatWasDeflated(t *testing.T) {
+	testkit.Serial(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for name, b := range samples(rand.New(rand.NewPCG(seed, 1))) {

@@ -17,6 +17,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // An encoding is one way to make a record.
@@ -70,20 +72,6 @@ func deflated(t testing.TB, b []byte, level int) []byte {
 	return out.Bytes()
 }
 
-func seeded(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
-func noise(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
 // mixture is n bytes that have runs, repetitions near and far, and noise.
 func mixture(r *rand.Rand, n int) []byte {
 	var b []byte
@@ -93,7 +81,7 @@ func mixture(r *rand.Rand, n int) []byte {
 		case 0:
 			b = append(b, bytes.Repeat([]byte{byte(r.IntN(3))}, k)...)
 		case 1:
-			b = append(b, noise(r, k)...)
+			b = append(b, testkit.Noise(r, k)...)
 		default:
 			at := r.IntN(len(b) + 1)
 			b = append(b, b[at:min(len(b), at+k)]...)
@@ -111,14 +99,15 @@ func contents(r *rand.Rand) map[string][]byte {
 		"eleven bytes": text(11),
 		"text":         text(150_000),
 		"zeros":        make([]byte, 300_000),
-		"noise":        noise(r, 100_001),
+		"noise":        testkit.Noise(r, 100_001),
 		"a mixture":    mixture(r, 1+r.IntN(200_000)),
 		"a small one":  mixture(r, 1+r.IntN(400)),
 	}
 }
 
 func TestRecordsBecomeWhatTheyWereWhateverIsBehind(t *testing.T) {
-	r := seeded(t)
+	testkit.Serial(t)
+	r := testkit.Rand(t)
 	all := contents(r)
 	for _, enc := range encodings {
 		t.Run(enc.name, func(t *testing.T) {
@@ -129,7 +118,7 @@ func TestRecordsBecomeWhatTheyWereWhateverIsBehind(t *testing.T) {
 					"a zero":            {0},
 					"zeros":             make([]byte, 4095),
 					"0xFF":              bytes.Repeat([]byte{0xFF}, 9),
-					"noise":             noise(r, 1000),
+					"noise":             testkit.Noise(r, 1000),
 					"the same":          stored,
 					"another":           enc.encode(t, text(999)),
 					"a skippable frame": skippable(40),
@@ -152,7 +141,7 @@ func TestRecordsBecomeWhatTheyWereWhateverIsBehind(t *testing.T) {
 
 // A reader may give what it has in any pieces.
 func TestRecordsAreStreamedFromAnyReader(t *testing.T) {
-	content := mixture(seeded(t), 200_000)
+	content := mixture(testkit.Rand(t), 200_000)
 	for _, enc := range encodings {
 		stored := join(enc.encode(t, content), make([]byte, 500))
 		c, _ := Lookup(enc.codec)
@@ -175,10 +164,11 @@ func TestRecordsAreStreamedFromAnyReader(t *testing.T) {
 
 // The front of a record is as much as is wanted, or more, and never anything else.
 func TestTheFrontOfARecordIsWhatTheWholeBeginsWith(t *testing.T) {
-	r := seeded(t)
+	testkit.Serial(t)
+	r := testkit.Rand(t)
 	shorter := 0
 	for _, n := range []int{1, 1000, 131_071, 131_072, 131_073, 200_000, 262_144, 300_001, 1 << 20} {
-		for name, b := range map[string][]byte{"noise": noise(r, n), "mixture": mixture(r, n), "zeros": make([]byte, n)} {
+		for name, b := range map[string][]byte{"noise": testkit.Noise(r, n), "mixture": mixture(r, n), "zeros": make([]byte, n)} {
 			for _, x := range encodings {
 				c, _ := Lookup(x.codec)
 				if c.AppendFront == nil {
@@ -206,7 +196,8 @@ func TestTheFrontOfARecordIsWhatTheWholeBeginsWith(t *testing.T) {
 }
 
 func TestARecordOfAnotherSizeIsAnError(t *testing.T) {
-	for what, content := range contents(seeded(t)) {
+	testkit.Serial(t)
+	for what, content := range contents(testkit.Rand(t)) {
 		for _, enc := range encodings {
 			stored := join(enc.encode(t, content), make([]byte, 100))
 			for _, size := range []int{-1, 0, 1, len(content) - 1, len(content) + 1, 2*len(content) + 5, 2 << 20} {
@@ -223,8 +214,9 @@ func TestARecordOfAnotherSizeIsAnError(t *testing.T) {
 }
 
 func TestARecordCutOffAnywhereIsAnError(t *testing.T) {
-	r := seeded(t)
-	for _, content := range [][]byte{nil, text(700), mixture(r, 900), noise(r, 300), make([]byte, 5000)} {
+	testkit.Serial(t)
+	r := testkit.Rand(t)
+	for _, content := range [][]byte{nil, text(700), mixture(r, 900), testkit.Noise(r, 300), make([]byte, 5000)} {
 		for _, enc := range encodings {
 			stored := enc.encode(t, content)
 			for n := range stored {
@@ -243,7 +235,8 @@ func TestARecordCutOffAnywhereIsAnError(t *testing.T) {
 // Where there is a checksum, no bit is wrong unnoticed. Where there is none, what
 // comes out has the right size, and is the same either way.
 func TestAFlippedBitIsNoticedOrTheSameEitherWay(t *testing.T) {
-	r := seeded(t)
+	testkit.Serial(t)
+	r := testkit.Rand(t)
 	for _, content := range [][]byte{text(200), mixture(r, 300)} {
 		for _, enc := range encodings {
 			stored := join(enc.encode(t, content))
@@ -344,6 +337,7 @@ func TestZerosAreAnEmptySnappyRecord(t *testing.T) {
 }
 
 func TestARecordThatIsABombTakesNoMoreThanItsSize(t *testing.T) {
+	testkit.Serial(t)
 	const size = 1 << 20
 	zeros := make([]byte, 64<<20)
 	literalsAndCopies := append([]byte{0x80, 0x80, 0x40}, 0, 0) // says 1 MiB
@@ -454,7 +448,7 @@ func TestTheLongestRecordOfNoiseIsStreamed(t *testing.T) {
 
 func TestErrorsOfWhatARecordIsReadFromComeUp(t *testing.T) {
 	broken := errors.New("broken")
-	content := mixture(seeded(t), 100_000)
+	content := mixture(testkit.Rand(t), 100_000)
 	for _, enc := range encodings {
 		stored := enc.encode(t, content)
 		c, _ := Lookup(enc.codec)
@@ -497,7 +491,7 @@ func TestAClosedRecordGivesNothing(t *testing.T) {
 // Decoders are used again, also after records that they could not decode. None may
 // then give what it should not, least of all content of the record before.
 func TestRecordsDecodeAfterOthersThatDoNot(t *testing.T) {
-	r := seeded(t)
+	r := testkit.Rand(t)
 	letters := func(from string, n int) []byte {
 		b := make([]byte, n)
 		for i := range b {
@@ -547,11 +541,12 @@ func TestRecordsDecodeAfterOthersThatDoNot(t *testing.T) {
 }
 
 func TestRandomRecordsBecomeWhatTheyWere(t *testing.T) {
-	r := seeded(t)
+	testkit.Serial(t)
+	r := testkit.Rand(t)
 	for i := range 150 {
 		content := mixture(r, r.IntN(1+r.IntN(200_000)))
 		enc := encodings[i%len(encodings)]
-		stored := join(enc.encode(t, content), noise(r, r.IntN(50)))
+		stored := join(enc.encode(t, content), testkit.Noise(r, r.IntN(50)))
 		b, err := appendTo(enc.codec, nil, stored, len(content))
 		s, serr := decodeAll(enc.codec, stored, 1<<30)
 		if err != nil || serr != nil || !bytes.Equal(b, content) || !bytes.Equal(s, content) {

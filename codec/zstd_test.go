@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // text is content that compresses about as well as text does.
@@ -91,6 +93,7 @@ func appendTo(name string, dst, stored []byte, size int) ([]byte, error) {
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 func TestUnitsBecomeWhatTheyWere(t *testing.T) {
+	testkit.Serial(t)
 	long := text(3 << 20)
 	for _, tt := range []struct {
 		what, codec     string
@@ -212,6 +215,7 @@ func allocated() uint64 {
 }
 
 func TestABombTakesNoMoreThanItsUnitShould(t *testing.T) {
+	testkit.Serial(t)
 	zeros := unsized(t, make([]byte, 64<<20))
 	lying := bytes.Clone(frame(t, make([]byte, 64<<20)))
 	if lying[4]>>6 != 2 {
@@ -287,6 +291,7 @@ func TestAStreamGivesWhatIsBeforeItsDamage(t *testing.T) {
 
 // Whoever closes a stream and who decodes it both take what is empty.
 func TestAStreamIsClosedWhileItIsDecoded(t *testing.T) {
+	testkit.Long(t)
 	stored := frame(t, make([]byte, 40*128<<10))
 	for range 4_000 {
 		d, err := decodeZstd(bytes.NewReader(stored))

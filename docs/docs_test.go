@@ -19,7 +19,11 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 func read(t *testing.T, name string) string {
 	t.Helper()

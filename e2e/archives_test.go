@@ -1,21 +1,16 @@
 package e2e
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -129,36 +124,4 @@ func damaged(t *testing.T, path string, content []byte) string {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// unpacked unpacks a store of Oak out of the fixtures of its format.
-func unpacked(t *testing.T, name string) string {
-	t.Helper()
-	f, err := os.Open("../internal/oak/testdata/" + name + ".tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return filepath.Join(dir, "segmentstore")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := filepath.Join(dir, filepath.FromSlash(h.Name))
-		if h.Typeflag == tar.TypeDir || strings.HasSuffix(h.Name, "/") {
-			continue
-		}
-		b, err := io.ReadAll(r)
-		if err = errors.Join(err, os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, b, 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

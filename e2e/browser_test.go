@@ -19,10 +19,11 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
-// findChromium returns a browser of Chromium's family. Where there is none a test is skipped, unless
-// HOLDALL_REQUIRE_BROWSER says that it must not be.
+// findChromium returns a browser of Chromium's family. Where there is none a test is skipped.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("HOLDALL_CHROMIUM"), "headless-shell", "chromium-headless-shell", "chromium", "google-chrome"} {
@@ -33,11 +34,7 @@ func findChromium(t *testing.T) string {
 			return path
 		}
 	}
-	const missing = "there is no Chromium: apt-get install chromium-headless-shell, or name one by HOLDALL_CHROMIUM"
-	if os.Getenv("HOLDALL_REQUIRE_BROWSER") == "1" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
+	testkit.Missing(t, "browser", "there is no Chromium: apt-get install chromium-headless-shell, or name one by HOLDALL_CHROMIUM")
 	return ""
 }
 
@@ -48,14 +45,15 @@ var browser struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if browser.stop != nil {
-		browser.stop()
-	}
-	if builtIn != "" {
-		os.RemoveAll(builtIn)
-	}
-	os.Exit(code)
+	testkit.Main(m, func() error {
+		if browser.stop != nil {
+			browser.stop()
+		}
+		if builtIn != "" {
+			return os.RemoveAll(builtIn)
+		}
+		return nil
+	})
 }
 
 // chromium returns the browser of all tests: each has a tab of its own.
@@ -302,7 +300,7 @@ func axe(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if script == "" && os.Getenv("HOLDALL_REQUIRE_BROWSER") == "1" {
+	if script == "" && testkit.Required("HOLDALL_AXE") {
 		t.Fatal("HOLDALL_AXE: expected the path of axe.min.js, found nothing; interop/install axe fetches it")
 	}
 	return script

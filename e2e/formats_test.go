@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestAPackageSaysWhatItIs(t *testing.T) {
@@ -47,7 +49,7 @@ desc = "Several lines\nof description"
 }
 
 func TestNodesHavePropertiesAndRevisions(t *testing.T) {
-	b := open(t, served(t, unpacked(t, "types")))
+	b := open(t, served(t, filepath.Join(testkit.Unpacked(t, "../internal/oak/testdata/types.tar.gz"), "segmentstore")))
 	b.visit("#/segmentstore/types/all")
 	b.wait("document.body.dataset.preview === 'node' && document.querySelectorAll('.props tbody tr').length > 3")
 	rows := b.text("[...document.querySelectorAll('.props tbody tr')].map(r => [...r.children].map(c => c.innerText).join('|')).join('\\n')")

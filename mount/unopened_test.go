@@ -19,13 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/mount"
 )
 
 // whole mounts archives for a test that looks into the mount.
 func whole(t *testing.T, o mount.Options, trees ...mount.Tree) (*mount.Mount, string) {
 	t.Helper()
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	dir := t.TempDir()
 	m, err := mount.New(dir, trees, o)
 	if err != nil {
@@ -102,7 +103,7 @@ func TestWhatOpeningWouldSay(t *testing.T) {
 // Files that nobody opens are read ahead too, at several places at once, while the system
 // forgets them; nothing is read ahead for ever, and not more than there is room for.
 func TestReadingAheadOfFilesThatNobodyOpens(t *testing.T) {
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	st, all := far(t, "rvn", 80, 600_000)
 	// Not so short that a slow machine rests between two reads.
 	m, dir := whole(t, mount.Opening(mount.Options{}, false, time.Second), mount.Tree{Archive: openIn(t, st, holdall.OpenOptions{CacheBytes: 4 << 20})})
@@ -165,11 +166,8 @@ func TestReadingAheadOfFilesThatNobodyOpens(t *testing.T) {
 			m.Forget()
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for n, ahead := m.Readings(); n+ahead > 0; n, ahead = m.Readings() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sequences go on for nobody, %d ahead", n, ahead)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Until(t, "no sequence goes on for nobody", func() bool {
+		n, ahead := m.Readings()
+		return n+ahead == 0
+	})
 }

@@ -11,7 +11,11 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // container makes a Blosc container of one block.
 func container(flags, typeSize byte, size int, stream []byte) []byte {
@@ -133,7 +137,7 @@ func TestCompressedClaimsMakeNoMemory(t *testing.T) {
 		},
 	} {
 		var err error
-		if n := allocated(func() { _, err = fn() }); err == nil || n > 4<<20 {
+		if n := testkit.Allocated(func() { _, err = fn() }); err == nil || n > 4<<20 {
 			t.Errorf("%s: %v, having made %d bytes", name, err, n)
 		}
 	}

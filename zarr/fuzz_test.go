@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // fuzzRoom is what reading may take here, and fuzzSpare what the codecs'
@@ -17,7 +19,7 @@ const (
 
 func checkMade(t *testing.T, fn func()) {
 	t.Helper()
-	if n := allocated(fn); n > fuzzSpare {
+	if n := testkit.Allocated(fn); n > fuzzSpare {
 		t.Errorf("made %d bytes", n)
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func TestMetaInWords(t *testing.T) {
@@ -112,15 +113,6 @@ func TestMissingFillValueIsZero(t *testing.T) {
 	}
 }
 
-// allocated is how much fn has made.
-func allocated(fn func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	fn()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 func TestWhatIsOverTheLimitIsRefusedUnmade(t *testing.T) {
 	for name, meta := range map[string]string{
 		"one chunk":     strings.NewReplacer("[4]", "[2000000000]", "[2]", "[2000000000]").Replace(oneByte),
@@ -135,7 +127,7 @@ func TestWhatIsOverTheLimitIsRefusedUnmade(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if n := allocated(func() { err = a.WriteText(t.Context(), io.Discard) }); !errors.Is(err, ErrLimit) || n > 1<<20 {
+		if n := testkit.Allocated(func() { err = a.WriteText(t.Context(), io.Discard) }); !errors.Is(err, ErrLimit) || n > 1<<20 {
 			t.Errorf("%s: %v, having made %d bytes", name, err, n)
 		}
 	}
@@ -149,7 +141,7 @@ func TestSparseArrayIsStreamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &fullAfter{left: 64 << 20}
-	if n := allocated(func() { err = a.WriteElements(t.Context(), w) }); !errors.Is(err, errFault) || n > 40<<20 {
+	if n := testkit.Allocated(func() { err = a.WriteElements(t.Context(), w) }); !errors.Is(err, errFault) || n > 40<<20 {
 		t.Errorf("%v, having made %d bytes", err, n)
 	}
 	if w.wrong {
@@ -176,7 +168,7 @@ func TestObjectsAreCountedAgainstTheLimit(t *testing.T) {
 	for _, text := range []string{"[" + strings.Repeat("[],", 100000) + `"|O",[100000]]`, "[" + strings.Repeat("{},", 100000) + `"|O",[100000]]`} {
 		room := int64(1 << 20)
 		var err error
-		if n := allocated(func() { _, err = decodeJSON2([]byte(text), []int64{100000}, &room) }); !errors.Is(err, ErrLimit) || n > 2<<20 {
+		if n := testkit.Allocated(func() { _, err = decodeJSON2([]byte(text), []int64{100000}, &room) }); !errors.Is(err, ErrLimit) || n > 2<<20 {
 			t.Errorf("%v, having made %d bytes", err, n)
 		}
 	}

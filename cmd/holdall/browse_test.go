@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // fakeBrowser FILE URL: writes its arguments and what it finds at the URL to FILE.
@@ -64,18 +66,20 @@ func TestBrowseOpensTheExplorer(t *testing.T) {
 	s := starting(t, "browse", filepath.Join(dir, "x.caf"))
 	s.hasBegun(t)
 	var saw browserSaw
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		b, err := os.ReadFile(out)
-		if err == nil {
-			if err := json.Unmarshal(b, &saw); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no browser was started")
+	seen := func() {
+		t.Helper()
+		var b []byte
+		testkit.Until(t, "a browser is started", func() (so bool) {
+			var err error
+			b, err = os.ReadFile(out)
+			return err == nil
+		})
+		saw = browserSaw{}
+		if err := json.Unmarshal(b, &saw); err != nil {
+			t.Fatal(err)
 		}
 	}
+	seen()
 	if len(saw.Args) != 2 || saw.Args[1] != "--new="+s.explore {
 		t.Errorf("it was started with %q, expected %s", saw.Args, s.explore)
 	}
@@ -102,18 +106,7 @@ func TestBrowseOpensTheExplorer(t *testing.T) {
 	if strings.HasSuffix(s.explore, token) {
 		t.Error("the token is that of the one before")
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if b, err := os.ReadFile(out); err == nil {
-			saw = browserSaw{}
-			if err := json.Unmarshal(b, &saw); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no browser was started")
-		}
-	}
+	seen()
 	if len(saw.Args) != 2 || saw.Args[1] != s.explore || saw.Status != 200 || saw.Asked != 200 || !strings.Contains(saw.Body, "ui/app.js") || strings.Contains(saw.At, "token") {
 		t.Errorf("it was started with %q and saw %+v", saw.Args, saw)
 	}

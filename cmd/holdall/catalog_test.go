@@ -10,21 +10,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // What reading by a catalogue asks a web server for: what is wanted, and no more.
 func TestCatalogRequests(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOLDALL_CATALOG", filepath.Join(dir, "cat.db"))
-	in := filepath.Join(dir, "in")
 	large := strings.Repeat("z", 3<<20)
-	for name, content := range map[string]string{"a/first": strings.Repeat("x", 300_000), "b/one": "one", "b/two": "two!", "c/large": large, "d/last": strings.Repeat("y", 300_000)} {
-		p := filepath.Join(in, name)
-		os.MkdirAll(filepath.Dir(p), 0o777)
-		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	in := testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{"a/first": strings.Repeat("x", 300_000), "b/one": "one", "b/two": "two!", "c/large": large, "d/last": strings.Repeat("y", 300_000)})
 	var mu sync.Mutex
 	var asked []string
 	files := http.FileServer(http.Dir(dir))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -75,6 +76,7 @@ func extractInside(t *testing.T, b []byte, o holdall.ExtractOptions) (holdall.Ex
 }
 
 func TestHostilePackagesStayInside(t *testing.T) {
+	testkit.Serial(t)
 	for name, b := range packages(t) {
 		if name == "dmg-bomb-zeros.rvn" {
 			continue // sound, and 200 MiB
@@ -92,6 +94,7 @@ func TestHostilePackagesStayInside(t *testing.T) {
 }
 
 func FuzzExtractPackage(f *testing.F) {
+	testkit.Serial(f)
 	for _, b := range packages(f) {
 		if len(b) < 7000 {
 			f.Add(b)

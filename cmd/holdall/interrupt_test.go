@@ -10,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // Ctrl-C in the middle leaves nothing half-made, keeps what was there before,
@@ -57,7 +58,7 @@ func TestInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer cmd.Process.Kill()
-			waitFor(t, func() bool { return len(temporaries(t, dir)) > 0 })
+			testkit.Until(t, "it begins", func() bool { return len(temporaries(t, dir)) > 0 })
 			cmd.Process.Signal(os.Interrupt)
 			if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
 				t.Errorf("%v; %s", err, stderr.String())
@@ -83,7 +84,7 @@ func TestInterrupt(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return len(temporaries(t, dir)) > 0 })
+	testkit.Until(t, "it begins", func() bool { return len(temporaries(t, dir)) > 0 })
 	cmd.Process.Signal(syscall.SIGKILL)
 	cmd.Wait()
 	if b, err := os.ReadFile(filepath.Join(dir, "x.caf")); !bytes.Equal(b, old) {
@@ -100,15 +101,6 @@ func TestInterrupt(t *testing.T) {
 	}
 	if left := temporaries(t, dir); len(left) > 0 {
 		t.Errorf("the next run left %v", left)
-	}
-}
-
-func waitFor(t *testing.T, ready func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never began")
-		}
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -116,8 +117,11 @@ func TestScripts(t *testing.T) {
 			"upload": upload,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "postgres" {
+			switch cond {
+			case "postgres":
 				return pgtest.Available(), nil
+			case "race":
+				return testkit.Race(), nil
 			}
 			return false, fmt.Errorf("%s: no such condition", cond)
 		},

@@ -13,48 +13,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
-
-func needFUSE(t *testing.T) {
-	t.Helper()
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err == nil {
-		f.Close()
-		return
-	}
-	if os.Getenv("HOLDALL_REQUIRE_FUSE") == "1" {
-		t.Fatal(err)
-	}
-	t.Skip("no FUSE: ", err)
-}
-
-// said is what a process writes, while it does.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // mountIn starts holdall in a folder that has x.caf and an empty folder mnt, and waits
 // until it has mounted, or ended.
-func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *said, ended chan error) {
+func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *testkit.Text, ended chan error) {
 	t.Helper()
-	text = &said{}
+	text = &testkit.Text{}
 	cmd = exec.Command(os.Args[0], args...)
 	cmd.Args[0] = "holdall" // what the test binary takes as: be the command
 	cmd.Dir, cmd.Stderr = dir, text
@@ -71,7 +41,7 @@ func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *sai
 		<-ended
 		_ = syscall.Unmount(filepath.Join(dir, "mnt"), syscall.MNT_DETACH)
 	})
-	waitFor(t, func() bool {
+	testkit.Until(t, "it begins", func() bool {
 		return strings.Contains(text.String(), "mounted ") || len(ended) > 0
 	})
 	return cmd, text, ended
@@ -79,7 +49,7 @@ func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *sai
 
 func toMount(t *testing.T) string {
 	t.Helper()
-	needFUSE(t)
+	testkit.NeedsFUSE(t)
 	dir := t.TempDir()
 	src := filepath.Join(dir, "src", "sub")
 	err := errors.Join(os.MkdirAll(src, 0o777), os.Mkdir(filepath.Join(dir, "mnt"), 0o777),
@@ -191,7 +161,7 @@ func TestMountInTheBackground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool {
+	testkit.Until(t, "it begins", func() bool {
 		f, err := os.Open(filepath.Join(at, "sub", "file"))
 		if err == nil {
 			_, err = io.ReadAll(f)

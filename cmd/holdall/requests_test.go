@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // What a verb asks a web server for, request by request. A line more is a round
@@ -39,14 +41,7 @@ func sectionsOf(t *testing.T, archive, name string, run func(...string) string) 
 
 func TestWebRequests(t *testing.T) {
 	dir := t.TempDir()
-	in := filepath.Join(dir, "in")
-	for name, content := range map[string]string{"a/first": strings.Repeat("x", 100_000), "b/wanted": "wanted", "c/last": strings.Repeat("y", 100_000)} {
-		p := filepath.Join(in, name)
-		os.MkdirAll(filepath.Dir(p), 0o777)
-		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	in := testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{"a/first": strings.Repeat("x", 100_000), "b/wanted": "wanted", "c/last": strings.Repeat("y", 100_000)})
 	run := func(args ...string) string {
 		var out, errOut bytes.Buffer
 		if code := newApp(nil, &out, &errOut).run(t.Context(), args); code != 0 {

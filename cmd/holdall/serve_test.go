@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // lineWriter hands on what is written to it line by line.
@@ -421,16 +423,10 @@ func TestServeAFolder(t *testing.T) {
 		t.Error(answer.Status, body)
 	}
 	command(t, "pack", "-o", filepath.Join(all, "new.caf"), filepath.Join(dir, "in"))
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if answer, _ := fetch(t, url+"f/new.caf/hello.txt"); answer.StatusCode == 200 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a new one never appears")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	testkit.Until(t, "a new one appears", func() bool {
+		answer, _ := fetch(t, url+"f/new.caf/hello.txt")
+		return answer.StatusCode == 200
+	})
 	s.end(t)
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestSumsAreReadByTheToolsThatCheckThem extracts an archive with names that need
@@ -15,13 +17,7 @@ func TestSumsAreReadByTheToolsThatCheckThem(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	for _, name := range []string{"plain", "with space", `back\slash`, "new\nline", "d/a\\n\nb", " lead", "*star", "empty"} {
-		p := filepath.Join(in, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(strings.TrimPrefix(name, "empty")), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Tree(t, in, map[string]string{name: strings.TrimPrefix(name, "empty")})
 	}
 	holdall := func(args ...string) []byte {
 		t.Helper()

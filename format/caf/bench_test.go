@@ -3,11 +3,11 @@ package caf
 import (
 	"bytes"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -89,26 +89,19 @@ func BenchmarkLoad(b *testing.B) {
 		var held uint64
 		for b.Loop() {
 			b.StopTimer()
-			before := liveHeap()
+			before := testkit.Live()
 			b.StartTimer()
 			r, err := open(b.Context(), st, "x.caf", format.OpenOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			held = liveHeap() - before
+			held = testkit.Live() - before
 			b.StartTimer()
 			r.Close()
 		}
 		b.ReportMetric(float64(held)/manyRows, "live-B/entry")
 	})
-}
-
-func liveHeap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // BenchmarkLookup asks an open archive for one name after another.

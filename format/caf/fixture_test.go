@@ -100,6 +100,7 @@ func sha(b []byte) string {
 }
 
 func TestFixturesReadAsTheReferenceDoesOrBetter(t *testing.T) {
+	testkit.Serial(t)
 	fixtures(t, func(t *testing.T, archive []byte, want expect) {
 		ctx := context.Background()
 		r, err := open(ctx, mem(archive), "x.caf", format.OpenOptions{})

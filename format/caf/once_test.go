@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -47,6 +48,7 @@ func entriesOf(t *testing.T, s *sparse, o format.OpenOptions) (all []format.Entr
 }
 
 func TestStreamedRowsAreTheLoadedOnes(t *testing.T) {
+	testkit.Serial(t)
 	for _, shuffled := range []bool{false, true} {
 		s := hundreds(40_000, shuffled)
 		once, loaded := entriesOf(t, s, format.OpenOptions{Once: true}), entriesOf(t, s, format.OpenOptions{})
@@ -59,6 +61,7 @@ func TestStreamedRowsAreTheLoadedOnes(t *testing.T) {
 // What is gone through once takes as much memory behind the last row as behind the
 // first few.
 func TestStreamedRowsAreNotKept(t *testing.T) {
+	testkit.Serial(t)
 	const n = 200_000
 	r, err := open(t.Context(), hundreds(n, false), "x.caf", format.OpenOptions{Once: true})
 	if err != nil {
@@ -72,9 +75,9 @@ func TestStreamedRowsAreNotKept(t *testing.T) {
 		}
 		switch count++; count {
 		case n / 2: // the block that is read at once has its full length
-			early = liveHeap()
+			early = testkit.Live()
 		case n:
-			if late := liveHeap(); late > early+1<<20 {
+			if late := testkit.Live(); late > early+1<<20 {
 				t.Errorf("%d bytes behind %d rows, %d behind %d", early, n/2, late, n)
 			}
 		}

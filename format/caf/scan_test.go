@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"math"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -336,16 +336,14 @@ func TestClaimsOfAFooterCostNothing(t *testing.T) {
 		{"3 GiB, 900 MiB of index that is none", &sparse{size: 3 << 30, end: []byte("\x00\x00\x40\x38")}, "index-json", format.BadIndex},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := open(t.Context(), tt.st, "x.caf", format.OpenOptions{})
-			runtime.ReadMemStats(&after)
+			var err error
+			used := testkit.Allocated(func() { _, err = open(t.Context(), tt.st, "x.caf", format.OpenOptions{}) })
 			c, ok := errors.AsType[*format.CorruptError](err)
 			if !ok || c.Class != tt.class || c.Code != tt.code {
 				t.Errorf("expected %s, %s; found %v", tt.class, tt.code, err)
 			}
-			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-				t.Errorf("%d bytes were allocated", n)
+			if used > 1<<20 {
+				t.Errorf("%d bytes were allocated", used)
 			}
 			if tt.st.read > 1<<20 {
 				t.Errorf("%d bytes were read", tt.st.read)

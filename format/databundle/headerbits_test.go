@@ -7,11 +7,13 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 // Any bit of a shard's header that is turned does no harm, or a repair undoes it.
 func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
+	testkit.Serial(t)
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	for what, all := range map[string][]added{
 		"of nothing": nil,

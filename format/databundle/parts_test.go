@@ -99,6 +99,7 @@ func writePart(t *testing.T, st store.Store, p format.Part, all []added, param m
 }
 
 func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
+	testkit.Long(t)
 	seed := testkit.Seed(t)
 	all := assortment()
 	// The same name again, and a name that others only imply.
@@ -160,6 +161,7 @@ func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
 
 // Cut by content, parts are what one writer makes that is told how long shards are.
 func TestPartsCutByContentAreThoseOfAShardSize(t *testing.T) {
+	testkit.Long(t)
 	const size = 2_000_000
 	all := slices.DeleteFunc(assortment(), func(x added) bool { return x.Kind != format.File })
 	one := &storetest.Mem{}
@@ -190,6 +192,7 @@ func TestPartsCutByContentAreThoseOfAShardSize(t *testing.T) {
 }
 
 func TestAListIsOfTheShardThatItsTryWrote(t *testing.T) {
+	testkit.Long(t)
 	st := &storetest.Mem{}
 	all := assortment()
 	try := func(n int64) format.Part { return format.Part{Archive: "b", Number: 2, Try: n} }
@@ -236,6 +239,7 @@ func TestAListIsOfTheShardThatItsTryWrote(t *testing.T) {
 }
 
 func TestWhatIsNoSetOfPartsIsNotMerged(t *testing.T) {
+	testkit.Serial(t)
 	st := &storetest.Mem{}
 	part := func(n int) format.Part { return format.Part{Archive: "b", Number: n} }
 	for n := range 2 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -65,6 +66,7 @@ func contentOf(t *testing.T, a *holdall.Archive, e holdall.Entry) []byte {
 // A block of the index that is lost takes the names of some files with it, and
 // nothing else: what they had is in lost+found, and all others are there.
 func TestContentOfLostRowsIsFound(t *testing.T) {
+	testkit.Serial(t)
 	all := crowd()
 	for _, param := range []map[string]string{
 		{"record-size": "65536"}, {"compression": "snappy"}, {"compression": "zstd", "shards": "3", "record-size": "16384"}, {"compression": "none"}, {"compression": "none", "align": "1"},

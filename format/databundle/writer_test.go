@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -84,6 +85,7 @@ func pack(t testing.TB, st *storetest.Mem, all []added, param map[string]string)
 }
 
 func TestAllFlavoursComeBack(t *testing.T) {
+	testkit.Long(t)
 	all := assortment()
 	flavours := []map[string]string{
 		{}, {"compression": "snappy"}, {"compression": "zstd"}, {"compression": "none"}, {"compression": "none", "align": "1"},
@@ -171,6 +173,7 @@ func TestTheNumberOfWorkersChangesNothing(t *testing.T) {
 }
 
 func TestLargeFilesBeginRecords(t *testing.T) {
+	testkit.Long(t)
 	st := &storetest.Mem{}
 	pack(t, st, assortment(), nil)
 	a, err := load(t.Context(), st, "b", format.OpenOptions{})
@@ -244,6 +247,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 // A bundle of many files is packed in little memory, opens at once, and lists its
 // folders without reading the others.
 func TestManyFiles(t *testing.T) {
+	testkit.Long(t)
 	n := 200_000
 	if raced {
 		n = 20_000

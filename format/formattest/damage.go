@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -29,6 +30,7 @@ func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
 // testTruncations cuts every object at every length, or at some 1,000 where it
 // is long.
 func testTruncations(t *testing.T, a *archive) {
+	testkit.Serial(t)
 	all := objects(t, a.st)
 	for _, name := range sortedNames(all) {
 		b := all[name]
@@ -49,6 +51,7 @@ func testTruncations(t *testing.T, a *archive) {
 // testFlippedBits turns bits of every object, one and now and then a few, some
 // thousand times: more often where there is more that can break.
 func testFlippedBits(t *testing.T, a *archive) {
+	testkit.Serial(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -54,6 +55,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // testFailedEntries adds entries whose content is not what they said, between
 // others that must not notice.
 func testFailedEntries(t *testing.T, s *suite) {
+	testkit.Serial(t)
 	const far = 5 << 19 // more than any writer should keep in memory of one file
 	bytesOf := func(n int) io.Reader { return bytes.NewReader(noise(77, n)) }
 	bad := []struct {

@@ -58,14 +58,7 @@ func put(ctx context.Context, m format.Amender, name string, content []byte) err
 }
 
 // noise is content that does not compress.
-func noise(seed uint64, n int) []byte {
-	r := rand.New(rand.NewPCG(seed, 1))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(r.Uint32())
-	}
-	return p
-}
+func noise(seed uint64, n int) []byte { return testkit.Noise(rand.New(rand.NewPCG(seed, 1)), n) }
 
 // sessions are what the crash tests do: each is one amendment with a commit.
 var sessions = []struct {
@@ -188,6 +181,7 @@ func goesOn(t *testing.T, st *storetest.Mem, name, label string, was map[string]
 
 // Places are used again: many small changes do not make an archive long.
 func TestManyCommitsStaySmall(t *testing.T) {
+	testkit.Serial(t)
 	const name = "p01_empty.lindi.tar"
 	st := fixtureStore(t, name)
 	m, err := Format.Amend(t.Context(), st, name, format.OpenOptions{View: zarrView})

@@ -90,6 +90,9 @@ func TestSectionsStandBehindAnyOthers(t *testing.T) {
 	alone, _ := codec.Lookup(codec.ZstdBlocks)
 	for _, level := range []string{"", "fastest", "fast", "better", "best"} {
 		t.Run("level "+level, func(t *testing.T) {
+			if level == "better" || level == "best" {
+				testkit.Long(t)
+			}
 			c, err := newCompressor(level, 1, 256<<10)
 			if err != nil {
 				t.Fatal(err)

@@ -178,6 +178,7 @@ func contentsOf(t testing.TB, b []byte) (*archive, []byte, error) {
 }
 
 func TestWhatTheReferenceWroteReadsAsItReadsIt(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range fixtures(t) {
 		if strings.HasPrefix(name, "ext-") {
 			continue

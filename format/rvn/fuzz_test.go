@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -118,6 +119,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 func FuzzOpen(f *testing.F) {
+	testkit.Serial(f)
 	for _, name := range fixtures(f, "") {
 		if b := fixture(f, name); len(b) < 10_000 && name != "dmg-bomb-zeros" {
 			f.Add(b)

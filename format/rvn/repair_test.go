@@ -152,6 +152,7 @@ func apply(t *testing.T, b []byte, p format.Plan) []byte {
 }
 
 func TestDamagedArchivesHaveTheirOutcome(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range fixtures(t, "dmg-") {
 		t.Run(name, func(t *testing.T) {
 			want, ok := outcomes[strings.TrimPrefix(name, "dmg-")]
@@ -255,6 +256,7 @@ func desync(t *testing.T, names []string, dropped map[string]bool) []byte {
 }
 
 func TestNamesOfDroppedFilesAreTakenOut(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	unsure, wrong := 0, 0
 	for round := range 60 {
@@ -310,6 +312,7 @@ func TestNamesOfDroppedFilesAreTakenOut(t *testing.T) {
 }
 
 func TestALostPrefixOfContentsKeepsWhatIsBehindIt(t *testing.T) {
+	testkit.Serial(t)
 	st := &storetest.Mem{}
 	w, err := create(t.Context(), st, "x.rvn", format.CreateOptions{Scratch: fileScratch(t), Param: map[string]string{paramSections: "65536"}})
 	if err != nil {

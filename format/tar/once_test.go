@@ -7,13 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 )
 
 func unixTime(sec int64, nsec int32) time.Time { return time.Unix(sec, int64(nsec)) }
@@ -32,33 +33,6 @@ func (m memory) Info(context.Context) (store.Info, error) {
 }
 func (memory) Close() error               { return nil }
 func (memory) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
-// disk is a store of one file.
-type disk struct {
-	store.Store
-	path string
-}
-
-func (d disk) Open(context.Context, string) (store.Object, error) {
-	f, err := os.Open(d.path)
-	return onDisk{f}, err
-}
-
-func (disk) Can() store.Abilities { return store.Abilities{} }
-
-type onDisk struct{ *os.File }
-
-func (onDisk) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
-func (f onDisk) ReadAt(_ context.Context, p []byte, off int64) error {
-	_, err := f.File.ReadAt(p, off)
-	return err
-}
-
-func (f onDisk) Info(context.Context) (store.Info, error) {
-	i, err := f.Stat()
-	return store.Info{Size: i.Size()}, err
-}
 
 // appendMember appends a file as GNU tar writes it, in a directory that is in no order.
 func appendMember(b []byte, i, size int) []byte {
@@ -83,10 +57,10 @@ func appendMember(b []byte, i, size int) []byte {
 }
 
 // manyMembers writes an archive of n members, most of them small.
-func manyMembers(t testing.TB, n int) disk {
+func manyMembers(t testing.TB, n int) store.Store {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "x.tar")
-	f, err := os.Create(path)
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "x.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,19 +80,13 @@ func manyMembers(t testing.TB, n int) disk {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return disk{path: path}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return local.New(dir)
 }
 
 // What is gone through once takes as much memory behind the last entry as behind the
 // first few, and extents that are asked for meanwhile are those of a loaded archive.
 func TestStreamedEntriesAreNotKept(t *testing.T) {
+	testkit.Serial(t)
 	const n = 60_000
 	st := manyMembers(t, n)
 	r, err := open(t.Context(), st, "x.tar", format.OpenOptions{Once: true})
@@ -143,9 +111,9 @@ func TestStreamedEntriesAreNotKept(t *testing.T) {
 		}
 		switch count++; count {
 		case n / 10:
-			early = heap()
+			early = testkit.Live()
 		case n:
-			if late := heap(); late > early+1<<20 {
+			if late := testkit.Live(); late > early+1<<20 {
 				t.Errorf("%d bytes behind %d entries, %d behind %d", early, n/10, late, n)
 			}
 		}
@@ -191,12 +159,12 @@ func BenchmarkOpen(b *testing.B) {
 			r.Close()
 		}
 		b.StopTimer()
-		before := heap()
+		before := testkit.Live()
 		r, err := open(b.Context(), st, "x.tar", format.OpenOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(heap()-before)/1e6, "held-B/entry")
+		b.ReportMetric(float64(testkit.Live()-before)/1e6, "held-B/entry")
 		r.Close()
 	})
 }

@@ -73,6 +73,7 @@ func content(t testing.TB, r format.Reader, b []byte, e format.Entry, off, n int
 }
 
 func TestSparseFilesHaveTheirHoles(t *testing.T) {
+	testkit.Serial(t)
 	want := map[string]string{
 		"d/dense": "ff79e2b0d27f3b9dbe6ad5df4d744f773b2c406c79f94f10c2b5f1e1f6a790f8",
 		"d/few":   "69066f4931c3c6cdabe5ef277812df7428528e1a02e4f2d08e703f986f14fec4",

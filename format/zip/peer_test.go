@@ -3,12 +3,10 @@ package zip
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,7 +14,8 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -146,33 +145,6 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// disk is a store of one file.
-type disk struct {
-	store.Store
-	path string
-}
-
-func (d disk) Open(context.Context, string) (store.Object, error) {
-	f, err := os.Open(d.path)
-	return onDisk{f}, err
-}
-
-func (disk) Can() store.Abilities { return store.Abilities{} }
-
-type onDisk struct{ *os.File }
-
-func (onDisk) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
-func (f onDisk) ReadAt(_ context.Context, p []byte, off int64) error {
-	_, err := f.File.ReadAt(p, off)
-	return err
-}
-
-func (f onDisk) Info(context.Context) (store.Info, error) {
-	i, err := f.Stat()
-	return store.Info{Size: i.Size()}, err
-}
-
 // BenchmarkOpen opens a zip of empty files in no order, as Info-ZIP describes them.
 func BenchmarkOpen(b *testing.B) {
 	b.Run("1000000", func(b *testing.B) {
@@ -188,17 +160,12 @@ func BenchmarkOpen(b *testing.B) {
 			all = rows[i].append(all)
 		}
 		e.size = uint64(len(all)) - e.off
-		st := disk{path: filepath.Join(b.TempDir(), "x.zip")}
-		if err := os.WriteFile(st.path, appendEnd(all, e), 0o600); err != nil {
+		dir := b.TempDir()
+		st := local.New(dir)
+		if err := os.WriteFile(filepath.Join(dir, "x.zip"), appendEnd(all, e), 0o600); err != nil {
 			b.Fatal(err)
 		}
 		all, rows = nil, nil
-		held := func() uint64 {
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			return m.HeapAlloc
-		}
 		for b.Loop() {
 			r, err := open(b.Context(), st, "x.zip", format.OpenOptions{})
 			if err != nil {
@@ -207,12 +174,12 @@ func BenchmarkOpen(b *testing.B) {
 			r.Close()
 		}
 		b.StopTimer()
-		before := held()
+		before := testkit.Live()
 		r, err := open(b.Context(), st, "x.zip", format.OpenOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(held()-before)/n, "held-B/entry")
+		b.ReportMetric(float64(testkit.Live()-before)/n, "held-B/entry")
 		r.Close()
 	})
 }

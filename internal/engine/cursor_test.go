@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -79,7 +80,7 @@ func TestReadersOfASolidUnitTakeUpWhereOthersStopped(t *testing.T) {
 	g := New(open(st), Near)
 	defer g.Close()
 	decodes, decoded := counting()
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for off := int64(0); off < x.Size; {
 		n := min(rnd.Int64N(3<<20), x.Size-off)
 		r := g.NewReader(t.Context(), list(cut([]format.Extent{x}, off, n)...), n)
@@ -97,7 +98,7 @@ func TestReadersOfASolidUnitTakeUpWhereOthersStopped(t *testing.T) {
 }
 
 func TestParallelReadsOfSolidUnitsAreRight(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(2 << 20)
 	z := zstdFrame(content)

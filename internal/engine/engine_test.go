@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -173,12 +174,6 @@ func shapes(rnd *rand.Rand, st *storetest.Mem) []shape {
 	}
 }
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // anyLimits returns limits that join all or nothing, read in bits or at once.
 func anyLimits(rnd *rand.Rand) Limits {
 	switch rnd.IntN(4) {
@@ -191,7 +186,8 @@ func anyLimits(rnd *rand.Rand) Limits {
 }
 
 func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {
 		t.Run(s.name, func(t *testing.T) {
@@ -211,7 +207,8 @@ func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
 }
 
 func TestReaderGivesTheContentOfEveryShape(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	for _, s := range shapes(rnd, st) {
 		t.Run(s.name, func(t *testing.T) {
@@ -498,7 +495,7 @@ func TestShortUnitIsAnError(t *testing.T) {
 
 // Every request that fails must come up, whichever it is.
 func TestFailedRequestsComeUp(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	broken := errors.New("broken")
 	for _, s := range shapes(rnd, st) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -65,6 +66,7 @@ func numbered(n int) (b []byte) {
 }
 
 func TestLongUnitsAreReadFromPointsOn(t *testing.T) {
+	testkit.Long(t)
 	mem := &storetest.Mem{}
 	content := numbered(6 << 20)
 	x, p := pointed(t, mem, content)
@@ -134,6 +136,7 @@ type farPoints struct{ pointsOf }
 func (farPoints) Before(_ context.Context, e format.Extent) int64 { return e.Skip + 1 }
 
 func TestWithoutPointsAUnitIsReadFromItsBeginning(t *testing.T) {
+	testkit.Long(t)
 	mem := &storetest.Mem{}
 	content := numbered(4 << 20)
 	x, p := pointed(t, mem, content)

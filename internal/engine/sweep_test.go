@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -55,7 +56,8 @@ func (s *swept) each(it Item, content io.Reader, err error) error {
 }
 
 func TestSweepGivesTheContentOfEveryShape(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	all := shapes(rnd, st)
 	long := bytes.Repeat([]byte("long content, "), 100_000)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,15 +17,9 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-func liveBytes() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
 
 // cutAt makes items of the content that xs store, which end at each of ends.
 func cutAt(xs []format.Extent, ends ...int64) (in []Item) {
@@ -80,7 +73,7 @@ func wantSwept(t *testing.T, got *swept, content []byte, in []Item, ordered bool
 }
 
 func TestSweepDecodesEachUnitOnce(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(8 << 20)
 	size := int64(len(content))
@@ -141,7 +134,7 @@ type writerFunc func([]byte)
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
 func TestSweepDecodesASolidUnitOnce(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(20 << 20)
 	for _, said := range []bool{false, true} {
@@ -172,7 +165,7 @@ func TestSweepDecodesASolidUnitOnce(t *testing.T) {
 
 // What nobody reads of an item is skipped on the way to the next one.
 func TestSweepSkipsWhatIsLeftUnread(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(15 << 20)
 	solid := []format.Extent{solidUnit(st, "solid", content, false)}
@@ -213,7 +206,7 @@ func TestSweepSkipsWhatIsLeftUnread(t *testing.T) {
 }
 
 func TestSweepInAnyOrderIsRight(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(5 << 20)
 	z := zstdFrame(content)
@@ -252,7 +245,7 @@ func TestSweepInAnyOrderIsRight(t *testing.T) {
 
 // A damaged unit is the affair of those items that lie in it, from its damage on.
 func TestDamageReachesTheItemsBehindItAndNoOthers(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(3_000_000)
 	const unit = 500_000
@@ -284,7 +277,8 @@ func TestDamageReachesTheItemsBehindItAndNoOthers(t *testing.T) {
 }
 
 func TestDamageOfASolidUnitReachesTheItemsBehindIt(t *testing.T) {
-	rnd := seeded(t)
+	testkit.Long(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(20 << 20)
 	z := zstdFrame(content, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
@@ -354,7 +348,7 @@ func TestSweepOverUnitsEndsEarlyWithoutALeak(t *testing.T) {
 		"records": cutAt(records(st, "x", content, 256<<10), ends...),
 	}
 	contents["both"] = append(append([]Item{}, contents["solid"]...), contents["records"]...)
-	seeded(t).Shuffle(len(contents["both"]), func(i, j int) {
+	testkit.Rand(t).Shuffle(len(contents["both"]), func(i, j int) {
 		both := contents["both"]
 		both[i], both[j] = both[j], both[i]
 	})
@@ -448,6 +442,7 @@ func TestAStreamThatWasHandedOverIsNotClosedUnderItsReader(t *testing.T) {
 
 // A unit of a few bytes may become 16 MiB.
 func TestSweepHoldsABoundedPartOfWhatUnitsBecome(t *testing.T) {
+	testkit.Long(t)
 	st := &storetest.Mem{}
 	zeros := make([]byte, maxUnit)
 	for _, unit := range []int64{1 << 20, maxUnit} {
@@ -468,7 +463,7 @@ func TestSweepHoldsABoundedPartOfWhatUnitsBecome(t *testing.T) {
 					ends = append(ends, at)
 				}
 				g := New(open(st), Far) // 16 workers
-				base, most := liveBytes(), uint64(0)
+				base, most := testkit.Live(), uint64(0)
 				count := 0
 				var mu sync.Mutex
 				err := g.Sweep(t.Context(), items(cutAt(xs, ends...)...), ordered, func(it Item, r io.Reader, err error) error {
@@ -486,7 +481,7 @@ func TestSweepHoldsABoundedPartOfWhatUnitsBecome(t *testing.T) {
 					}), io.LimitReader(r, size/2))
 					if look {
 						mu.Lock()
-						most = max(most, liveBytes())
+						most = max(most, testkit.Live())
 						mu.Unlock()
 					}
 					if rest, rerr := io.Copy(io.Discard, r); k+rest != size || err != nil || rerr != nil {

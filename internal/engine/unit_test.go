@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -144,7 +145,7 @@ func wantContent(t *testing.T, g *Engine, content []byte, off, n int, xs ...form
 }
 
 func TestAUnitIsDecodedOnceForAllThatLiesInIt(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
 	content := text(1 << 20)
 	xs := records(st, "x", content, 64<<10)
@@ -281,7 +282,7 @@ func TestTheUnitsUsedLastAreKeptWithinTheLimit(t *testing.T) {
 	read(2, 0)
 	read(1, 1)
 
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 0))
@@ -538,9 +539,9 @@ func TestAReadOfManyUnitsHoldsFew(t *testing.T) {
 	l := Near
 	l.Request, l.Units = 1, 1<<20 // one by one
 	g := New(open(measured{st, func() {}}), l)
-	base := liveBytes()
+	base := testkit.Live()
 	most := uint64(0)
-	g.open = open(measured{st, func() { most = max(most, liveBytes()) }})
+	g.open = open(measured{st, func() { most = max(most, testkit.Live()) }})
 	if err := g.ReadAt(t.Context(), list(xs...), make([]byte, n), 0); err != nil {
 		t.Fatal(err)
 	}

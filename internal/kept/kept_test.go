@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -38,13 +39,6 @@ func (l *listed) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 func (l *listed) Regions(context.Context) iter.Seq2[format.Region, error] { return nil }
 func (l *listed) About(context.Context) (format.About, error)             { return format.About{}, nil }
 func (l *listed) Close() error                                            { return nil }
-
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 func build(t testing.TB, r format.Reader, head Head, o Options) ([]byte, Head) {
 	t.Helper()
@@ -234,9 +228,12 @@ func extents(r interface {
 }
 
 func TestAnIndexAnswersAsTheArchive(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for _, n := range []int{0, 1, 2, 10, 100, 3000, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			if n == 10_000 {
+				testkit.Long(t)
+			}
 			for range 3 {
 				entries, xs := anyEntries(rnd, n)
 				l := &listed{format.NewIndex(format.Entries(entries)), xs}
@@ -258,7 +255,7 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 // TestDigestsAreThoseOfTheirPieces has rows in another order than the archive, and
 // entries that are at fault, which have no digests.
 func TestDigestsAreThoseOfTheirPieces(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	for _, n := range []int{1, 40, 2000} {
 		entries, xs := anyEntries(rnd, n)
 		for i := range entries {
@@ -360,7 +357,7 @@ func BenchmarkLookup(b *testing.B) {
 }
 
 func TestOnlyScatteredOrdersAreListed(t *testing.T) {
-	rnd := seeded(t)
+	rnd := testkit.Rand(t)
 	const n = 300_000
 	order := make([]uint32, n)
 	for i := range order {

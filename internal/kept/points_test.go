@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // solid is an archive of files in two members of gzip, one of which is long.
@@ -57,6 +58,7 @@ func storedIn(b []byte) StoredBytes {
 }
 
 func TestPointsOfLongUnitsAreKept(t *testing.T) {
+	testkit.Long(t)
 	l, stored, content := solid(t)
 	b, _ := build(t, l, Head{Format: "list"}, Options{Stored: storedIn(stored)})
 	again, _ := build(t, l, Head{Format: "list"}, Options{Stored: storedIn(stored)})

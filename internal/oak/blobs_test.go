@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -127,6 +128,7 @@ func TestSizesAreOfWhatNodesHaveOnce(t *testing.T) {
 }
 
 func TestSizesOfARealTreeAreThoseOfItsSegments(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range []string{"types", "wide", "compacted-offline"} {
 		s := openStoreOf(t, fixture(t, name))
 		sum, err := treeOf(t, s, map[string]string{superParam: "true"}).Sizes(t.Context(), "/", SizesOptions{Depth: 2})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -105,6 +106,7 @@ func changesOf(t *testing.T, before, after *Tree, name string) (all []string) {
 }
 
 func TestChangesAreWhatComparingAllGives(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range []string{"checkpoints", "multitar", "gc-online", "v12-upgraded", "missing-tar", "datastore"} {
 		t.Run(name, func(t *testing.T) {
 			s := openStoreOf(t, fixture(t, name))

@@ -89,6 +89,7 @@ func TestCheckFindsTheRevisionThatTheReferenceFinds(t *testing.T) {
 }
 
 func TestLossesAreThoseThatReadingTheTreeMeets(t *testing.T) {
+	testkit.Serial(t)
 	damaged := 0
 	for _, name := range []string{"types", "checkpoints", "v12-upgraded", "compacted-offline"} {
 		t.Run(name, func(t *testing.T) {

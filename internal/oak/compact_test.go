@@ -104,6 +104,7 @@ func mustBeWholeTree(t *testing.T, st store.Store) {
 }
 
 func TestHistoryIsKeptOnRequest(t *testing.T) {
+	testkit.Serial(t)
 	st := fixture(t, "multitar")
 	revisions := func(st *storetest.Mem) (all []string) {
 		for line := range strings.Lines(string(st.Get("s/journal.log"))) {

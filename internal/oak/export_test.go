@@ -131,6 +131,7 @@ func withoutBlobs(nodes []expectedNode) []expectedNode {
 }
 
 func TestExportsAreWhatTheReferenceReads(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		if name == "corrupt-segment-magic" {
 			continue // of which the reference shows less: see below
@@ -195,6 +196,7 @@ func TestDamageInAnExportIsNamedAndSiblingsAreThere(t *testing.T) {
 }
 
 func TestAnExportGoesOnWhereItWasBrokenOff(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, c := range []struct {
 		name string

@@ -73,6 +73,7 @@ func mendAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
 // What a repair makes of each fixture can be read whole, has all segments that the
 // damaged store has, and needs no other repair.
 func TestStoresAreRepaired(t *testing.T) {
+	testkit.Serial(t)
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	segments := func(st *storetest.Mem) map[string]int64 {
 		a, err := holdall.OpenStore(t.Context(), st, "s", o)

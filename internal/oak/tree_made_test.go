@@ -101,14 +101,7 @@ func several(name string, typ segment.PropertyType, v ...segment.NewValue) segme
 	return segment.NewProperty{Name: name, Type: typ, Multi: true, Values: v}
 }
 
-func noise(n int) []byte {
-	b := make([]byte, n)
-	rnd := rand.New(rand.NewPCG(uint64(n), 0))
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
-	}
-	return b
-}
+func noise(n int) []byte { return testkit.Noise(rand.New(rand.NewPCG(uint64(n), 0)), n) }
 
 // sampleTree has each way in which a value can be kept, and names of all kinds.
 func sampleTree(m maker) segment.RecordID {
@@ -261,6 +254,7 @@ func TestEveryKindOfValueAndNameIsShown(t *testing.T) {
 
 // Any part of a content is the same as that part of the whole.
 func TestPartsOfValuesAreRead(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	a := openTreeArchive(t, madeStore(t, sampleTree), nil)
 	for _, name := range []string{"large", "text", "texts", "numbers", "none", "binaries/1", "jcr:mixinTypes", "both%prop"} {
@@ -283,6 +277,7 @@ func TestPartsOfValuesAreRead(t *testing.T) {
 // A list of children is read in batches, each of which begins where the one before it
 // ended. Of a damaged list too that ends, and tells whether something is missing.
 func TestBatchesAreWhatOneListWouldBe(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	whole := fixture(t, "wide")
 	lost := 0

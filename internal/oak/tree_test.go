@@ -201,6 +201,7 @@ func shownPaths(nodes []expectedNode) []expectedNode {
 }
 
 func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		if name == "corrupt-segment-magic" {
 			continue // of which the reference shows less: see below
@@ -345,6 +346,7 @@ func TestAPathNearByReadsPartsOfSegments(t *testing.T) {
 
 // Every path that a walk finds is found by itself, and lists what the walk found.
 func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, name := range []string{"types", "wide", "datastore", "corrupt-segment-magic", "v12", "multitar"} {
 		t.Run(name, func(t *testing.T) {

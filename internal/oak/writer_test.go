@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -96,6 +96,7 @@ func contents(t testing.TB, st store.Store) map[string]string {
 }
 
 func TestATreeIsWrittenAsItWasRead(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range []string{"types", "wide", "multitar", "empty-store", "checkpoints", "gc-online"} {
 		t.Run(name, func(t *testing.T) {
 			from, to := fixture(t, name), &storetest.Mem{}
@@ -338,14 +339,10 @@ func (discarded) Abort() error                               { return nil }
 func (discarded) Can() store.WriterAbilities                 { return store.WriterAbilities{} }
 
 func TestALargeFileIsNotHeldInMemory(t *testing.T) {
+	testkit.Serial(t)
 	const size = 256 << 20
 	var most uint64
-	look := func() {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapAlloc)
-	}
+	look := func() { most = max(most, testkit.Live()) }
 	look()
 	base := most
 	w := newWriter(t, discarding{&storetest.Mem{}}, nil)

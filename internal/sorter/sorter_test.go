@@ -7,11 +7,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // scratch gives temporary room in files, and counts how many are open.
 func scratch(t testing.TB, open *int) func() (Scratch, error) {
@@ -168,19 +171,12 @@ func TestSorterTellsOfScratchThatFails(t *testing.T) {
 }
 
 func TestSorterKeepsToItsMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many rows")
-	}
+	testkit.Long(t)
 	open := 0
 	s := New(Options{Memory: 8 << 20, Scratch: scratch(t, &open)})
 	defer s.Close()
 	var most uint64
-	look := func() {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapAlloc)
-	}
+	look := func() { most = max(most, testkit.Live()) }
 	look()
 	base := most
 	const n = 400_000

@@ -7,7 +7,6 @@ package azure_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/azure"
 	"github.com/holdall/holdall/store/storetest"
@@ -34,77 +34,48 @@ const account = "holdalltest"
 
 var key = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("0123456789abcdef"), 4))
 
-// TestMain starts one emulator for all tests: it takes some seconds to start.
+const programVar = "HOLDALL_AZURITE"
+
 func TestMain(m *testing.M) {
-	program := os.Getenv("HOLDALL_AZURITE")
-	if program == "" {
-		os.Exit(m.Run())
-	}
-	code, err := beside(program, m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	testkit.Main(m, func() error {
+		end()
+		return nil
+	})
 }
 
-var endpoint string
-
-func beside(program string, run func() int) (int, error) {
+// emulator starts one for all tests, since it takes some seconds to start, and returns
+// its address.
+var emulator = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "azurite")
 	if err != nil {
-		return 1, err
+		return "", err
 	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	end = func() { os.RemoveAll(dir) }
+	addr, err := testkit.FreeAddr()
 	if err != nil {
-		return 1, err
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return 1, err
+		return "", err
 	}
 	host, port, _ := net.SplitHostPort(addr)
-	var said bytes.Buffer
-	cmd := exec.Command(program, "--blobHost", host, "--blobPort", port, "--location", dir, "--silent", "--disableTelemetry")
+	cmd := exec.Command(os.Getenv(programVar), "--blobHost", host, "--blobPort", port, "--location", dir, "--silent", "--disableTelemetry")
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+account+":"+key)
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		return 1, err
+	stop, err := testkit.Start(cmd, addr)
+	if err == nil {
+		end = func() { stop(); os.RemoveAll(dir) }
 	}
-	died := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(died)
-	}()
-	defer func() {
-		_ = cmd.Process.Kill() // it may be dead already
-		<-died
-	}()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(60 * time.Second)
-	for {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			endpoint = "http://" + addr + "/" + account
-			_ = c.Close() // nothing was sent
-			return run(), nil
-		}
-		select {
-		case <-died:
-			return 1, fmt.Errorf("the emulator ended: %s", said.String())
-		case <-late:
-			return 1, errors.New("no emulator after 60 s")
-		case <-tick.C:
-		}
-	}
-}
+	return "http://" + addr + "/" + account, err
+})
+
+var end = func() {}
+
+var endpoint string
 
 // settings are those of the environment, and those alone.
 func settings(t *testing.T) {
 	t.Helper()
-	if endpoint == "" {
-		t.Skip("HOLDALL_AZURITE is not set: no server of Azure's keeps what we write. interop/install azure prints what to set it to")
+	testkit.Needs(t, programVar)
+	var err error
+	if endpoint, err = emulator(); err != nil {
+		t.Fatal(err)
 	}
 	for k, v := range map[string]string{
 		"AZURE_STORAGE_CONNECTION_STRING": "", "AZURE_STORAGE_ACCOUNT": account, "AZURE_STORAGE_KEY": key, "AZURE_STORAGE_SAS_TOKEN": "",
@@ -165,24 +136,12 @@ func at(t *testing.T, container, prefix string) *azure.Store {
 	return st
 }
 
-func put(ctx context.Context, st store.Store, name string, content []byte) error {
-	w, err := store.Create(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(content); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	_, err = w.Commit(ctx)
-	return errors.Join(err, w.Abort())
-}
-
 func TestStoreKeepsTheContract(t *testing.T) {
 	settings(t)
 	storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
 		st := at(t, container(t), "pre fix/+ü/")
 		return st, func(name string, content []byte) error {
-			err := put(t.Context(), st, name, content)
+			err := storetest.Put(t.Context(), st, name, content)
 			if errors.Is(err, fs.ErrInvalid) {
 				return errors.ErrUnsupported // a name that ends in a dot
 			}
@@ -197,9 +156,9 @@ func TestTokenDoesWhatAKeyDoes(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_KEY", "")
 	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "?"+token("rwdlac"))
 	st := at(t, name, "pre fix/+ü/")
-	want := numbers(9 << 20)
+	want := testkit.Numbered(9 << 20)
 	for _, name := range []string{"a?b #1/100%.caf", "b+c"} {
-		if err := put(t.Context(), st, name, want); err != nil {
+		if err := storetest.Put(t.Context(), st, name, want); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(content(t, st, name, len(want)), want) {
@@ -221,14 +180,6 @@ func TestTokenDoesWhatAKeyDoes(t *testing.T) {
 	}
 }
 
-func numbers(n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(i * i >> 8)
-	}
-	return p
-}
-
 func content(t *testing.T, st store.Store, name string, n int) []byte {
 	t.Helper()
 	o, err := st.Open(t.Context(), name)
@@ -246,7 +197,7 @@ func content(t *testing.T, st store.Store, name string, n int) []byte {
 func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
-	want := numbers(42<<20 + 7)
+	want := testkit.Numbered(42<<20 + 7)
 	w, err := store.Create(t.Context(), st, "dir/large")
 	if err != nil {
 		t.Fatal(err)
@@ -270,8 +221,8 @@ func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 func TestRangeGoesThroughUsWhereTheServerDoesNotCopy(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
-	src := numbers(20 << 20)
-	if err := put(t.Context(), st, "dir/so urce", src); err != nil {
+	src := testkit.Numbered(20 << 20)
+	if err := storetest.Put(t.Context(), st, "dir/so urce", src); err != nil {
 		t.Fatal(err)
 	}
 	from, err := st.Open(t.Context(), "dir/so urce")
@@ -366,7 +317,7 @@ func TestListingGoesOnPageAfterPage(t *testing.T) {
 	var want []string
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("dir/%04d & <ü>", i))
-		if err := put(t.Context(), st, want[i], nil); err != nil {
+		if err := storetest.Put(t.Context(), st, want[i], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -386,10 +337,10 @@ func TestRefusalsAreTold(t *testing.T) {
 	settings(t)
 	name := container(t)
 	public := container(t, "X-Ms-Blob-Public-Access", "blob")
-	if err := put(t.Context(), at(t, name, ""), "x", []byte("x")); err != nil {
+	if err := storetest.Put(t.Context(), at(t, name, ""), "x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := put(t.Context(), at(t, public, ""), "x", []byte("x")); err != nil {
+	if err := storetest.Put(t.Context(), at(t, public, ""), "x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

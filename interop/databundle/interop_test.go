@@ -6,7 +6,7 @@
 //
 // It is a test only; nothing can be imported from here. It runs where
 // HOLDALL_DATABUNDLE_PYTHON names a python that has what ../install databundle
-// installs; HOLDALL_LDB names ldb, of RocksDB. ./check does both.
+// installs; ldb is of RocksDB. ./check does both.
 package databundle_test
 
 import (
@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/testkit"
 	_ "github.com/holdall/holdall/store/all"
 )
 
@@ -34,11 +35,7 @@ const fixtures = "../../format/databundle/testdata"
 
 func python(t *testing.T) string {
 	t.Helper()
-	p := os.Getenv("HOLDALL_DATABUNDLE_PYTHON")
-	if p == "" {
-		t.Skip("HOLDALL_DATABUNDLE_PYTHON is not set: nobody else reads what we write. interop/install databundle prints what to set it to")
-	}
-	return p
+	return testkit.Needs(t, "HOLDALL_DATABUNDLE_PYTHON")
 }
 
 // An answer is what the script says of one bundle.
@@ -87,12 +84,6 @@ func readsAll(t *testing.T, bundles []string, args ...string) []answer {
 		}
 	}
 	return all
-}
-
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 func must(t *testing.T, err error) {
@@ -230,7 +221,7 @@ func flavours(compression string) (all []param) {
 
 func TestOthersReadEveryFlavour(t *testing.T) {
 	python(t)
-	in := tree(t, seeded(t))
+	in := tree(t, testkit.Rand(t))
 	for compression, code := range codes {
 		t.Run(compression, func(t *testing.T) {
 			byRecord := map[string][]param{}
@@ -287,7 +278,7 @@ func wantFolders(t *testing.T, a answer, p param) {
 
 func TestOthersReadAllLevels(t *testing.T) {
 	python(t)
-	in, dir := tree(t, seeded(t)), t.TempDir()
+	in, dir := tree(t, testkit.Rand(t)), t.TempDir()
 	var bundles []string
 	for compression, levels := range map[string][]string{"zlib": {"1", "2", "5", "7", "9", "best"}, "zstd": {"1", "6", "11", "22"}} {
 		for _, level := range levels {
@@ -325,7 +316,7 @@ func TestOthersReadOddTrees(t *testing.T) {
 // Many names make an index of many blocks, and shared beginnings of keys.
 func TestOthersReadALongIndex(t *testing.T) {
 	python(t)
-	r := seeded(t)
+	r := testkit.Rand(t)
 	in := t.TempDir()
 	for i := range 12_000 {
 		p := filepath.Join(in, fmt.Sprintf("folder %d", i/500), fmt.Sprintf("%x-%d", r.Uint32()>>r.IntN(32), i))
@@ -374,7 +365,7 @@ func TestOthersReadTheFixtures(t *testing.T) {
 // indexes are of bundles that differ in what their rows are.
 func indexes(t *testing.T) (dirs []string) {
 	t.Helper()
-	in, dir := tree(t, seeded(t)), t.TempDir()
+	in, dir := tree(t, testkit.Rand(t)), t.TempDir()
 	for compression := range codes {
 		dirs = append(dirs, filepath.Join(pack(t, in, dir, param{"compression": compression, "shards": "3", "record-size": "4096"}), "index"))
 	}
@@ -406,10 +397,7 @@ func rowsAgree(t *testing.T, dir string) {
 	other("goleveldb", output(t, goleveldb(t), work))
 
 	t.Run("RocksDB", func(t *testing.T) {
-		ldb := os.Getenv("HOLDALL_LDB")
-		if ldb == "" {
-			t.Skip("HOLDALL_LDB is not set: RocksDB does not read our indexes. It names the tool ldb, of the package rocksdb-tools")
-		}
+		ldb := testkit.Program(t, "ldb")
 		var rows bytes.Buffer
 		for line := range strings.Lines(string(output(t, ldb, "--db="+work, "--hex", "scan"))) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), " :")
@@ -451,7 +439,7 @@ func goleveldb(t *testing.T) string {
 // The reader must be able to say no, or its yes means nothing.
 func TestTheReaderSaysNo(t *testing.T) {
 	python(t)
-	r := seeded(t)
+	r := testkit.Rand(t)
 	in := tree(t, r)
 	shard := "shard-00000000"
 	flip := func(name string, at func(n int) int) func(t *testing.T, bundle string) {
@@ -501,7 +489,7 @@ func TestTheReaderSaysNo(t *testing.T) {
 
 func TestTheReaderSeesThatTheSourceDiffers(t *testing.T) {
 	python(t)
-	in := tree(t, seeded(t))
+	in := tree(t, testkit.Rand(t))
 	bundle := pack(t, in, t.TempDir(), param{})
 	in2 := func(name string) string { return filepath.Join(in, name) }
 	// Each change stays; the reader's list of faults has room for all of them.

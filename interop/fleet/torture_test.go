@@ -18,7 +18,6 @@ import (
 	"io/fs"
 	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -35,26 +34,25 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"
 )
 
-const (
-	user   = "test"
-	secret = "testsecret"
-)
+var built string // the folder of the command
 
 // program builds the command, once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "holdall-torture-")
-	if err != nil {
+var program = sync.OnceValues(func() (name string, err error) {
+	if built, err = os.MkdirTemp("", "holdall-torture-"); err != nil {
 		return "", err
 	}
-	name := filepath.Join(dir, "holdall")
+	name = filepath.Join(built, "holdall")
 	if said, err := exec.Command("go", "build", "-o", name, "github.com/holdall/holdall/cmd/holdall").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, said)
 	}
@@ -62,11 +60,12 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if name, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(name))
-	}
-	os.Exit(code)
+	testkit.Main(m, func() error {
+		if built == "" {
+			return nil
+		}
+		return os.RemoveAll(built)
+	})
 }
 
 // A site is a server of buckets, a proxy before it that makes it worse, and what is in
@@ -83,53 +82,26 @@ type site struct {
 }
 
 func newSite(t *testing.T, seed uint64) *site {
-	gateway := os.Getenv("HOLDALL_S3_SERVER")
-	if gateway == "" {
-		t.Skip("HOLDALL_S3_SERVER is not set: the fleet is not tortured. interop/install s3 prints what to set it to")
-	}
+	gateway := testkit.Needs(t, "HOLDALL_S3_SERVER")
 	s := &site{t: t, dir: t.TempDir(), seed: seed, sizes: map[string]int{}}
 	if err := os.Mkdir(filepath.Join(s.dir, "from"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
+	stop, err := testkit.Start(exec.Command(gateway, "--port", addr, "--access", s3test.AccessKey, "--secret", s3test.Secret, "--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.dir), addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(gateway, "--port", addr, "--access", user, "--secret", secret, "--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be dead already
-		_ = cmd.Wait()
-	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no server after 30 s: %v", err)
-		}
-	}
+	t.Cleanup(func() { stop() })
 	s.direct = "http://" + addr
 	s.proxy = newProxy(addr, seed)
 	server := httptest.NewServer(s.proxy)
 	t.Cleanup(server.Close)
 	s.proxied = server.URL
-	none := filepath.Join(t.TempDir(), "none")
-	for k, v := range map[string]string{
-		"AWS_ENDPOINT_URL_S3": s.direct, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
-		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "", "HOLDALL_S3_ANONYMOUS": "", "HOLDALL_S3_PATH_STYLE": "",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
-	} {
-		t.Setenv(k, v)
-	}
+	s3test.Setenv(t, s.direct)
 	return s
 }
 
@@ -244,14 +216,7 @@ func (s *site) fill(n int) {
 	for range 8 {
 		wg.Go(func() {
 			for name := range names {
-				w, err := store.Create(ctx, st, name)
-				if err == nil {
-					_, err = w.Write(s.content(name))
-				}
-				if err == nil {
-					_, err = w.Commit(ctx)
-				}
-				if err != nil {
+				if err := storetest.Put(ctx, st, name, s.content(name)); err != nil {
 					cancel(err)
 				}
 			}

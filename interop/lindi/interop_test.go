@@ -7,11 +7,7 @@
 package lindi_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -20,8 +16,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 const (
@@ -30,24 +27,7 @@ const (
 	fixtures  = "../../format/lindi/testdata"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := shared.end(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-// reference returns the python that has the reference, or skips the test.
-func reference(t *testing.T) string {
-	t.Helper()
-	python := os.Getenv(pythonVar)
-	if python == "" {
-		t.Skip(pythonVar + " is not set: the reference is not asked. interop/install lindi prints what to set it to")
-	}
-	return python
-}
+func TestMain(m *testing.M) { testkit.Main(m, shared.End) }
 
 // python runs a script of this folder by itself and returns what it prints. It
 // fails the test if the script says no.
@@ -62,20 +42,11 @@ func python(t *testing.T, args ...string) string {
 
 func tryPython(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), reference(t), args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), testkit.Needs(t, pythonVar), args...).CombinedOutput()
 	return string(out), err
 }
 
-// A batch is one process of the script that answers many command lines:
-// importing the reference takes longer than most of them.
-type batch struct {
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-var shared batch
+var shared = testkit.Batch{Var: pythonVar, Args: []string{script, "batch"}}
 
 // An answer is what one command line of the script came to.
 type answer struct {
@@ -83,58 +54,10 @@ type answer struct {
 	Stdout, Stderr string
 }
 
-func (b *batch) ask(python string, args []string) (a answer, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cmd == nil {
-		if err := b.start(python); err != nil {
-			return a, err
-		}
-	}
-	line, err := json.Marshal(args)
-	if err != nil {
-		return a, err
-	}
-	if _, err := b.in.Write(append(line, '\n')); err != nil {
-		return a, err
-	}
-	if line, err = b.out.ReadBytes('\n'); err != nil {
-		return a, fmt.Errorf("%s batch ended: %w", script, err)
-	}
-	return a, json.Unmarshal(line, &a)
-}
-
-func (b *batch) start(python string) (err error) {
-	cmd := exec.Command(python, script, "batch")
-	cmd.Stderr = os.Stderr
-	if b.in, err = cmd.StdinPipe(); err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	b.out = bufio.NewReader(out)
-	if err = cmd.Start(); err == nil {
-		b.cmd = cmd
-	}
-	return err
-}
-
-func (b *batch) end() error {
-	if b.cmd == nil {
-		return nil
-	}
-	return errors.Join(b.in.Close(), b.cmd.Wait())
-}
-
 // ask hands the script a command line and returns what it came to.
-func ask(t *testing.T, args ...string) answer {
+func ask(t *testing.T, args ...string) (a answer) {
 	t.Helper()
-	a, err := shared.ask(reference(t), args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared.Ask(t, &a, args...)
 	return a
 }
 
@@ -160,7 +83,7 @@ func appendWith(t *testing.T, archive string, flags ...string) {
 // copyOf copies a fixture and its expect.json to a folder of the test.
 func copyOf(t *testing.T, name string) (archive, expect string) {
 	t.Helper()
-	reference(t)
+	testkit.Needs(t, pythonVar)
 	from := ""
 	err := filepath.WalkDir(fixtures, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == name {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -66,21 +68,21 @@ func recoverJournal(t *testing.T, dir string) (lines []string) {
 const otherLetter = "two-letters"
 
 func TestCheckAgreesWithTheReference(t *testing.T) {
-	agree := func(t *testing.T, p place) {
+	agree := func(t *testing.T, p oaktest.Place) {
 		t.Helper()
 		var want struct{ LastGoodOverall string }
-		run(t, "check", p.store).into(t, &want)
-		if r := checkStore(t, p.store); r.Good == nil || r.Good.Revision != want.LastGoodOverall {
+		oaktest.Run(t, "check", p.Store).Into(t, &want)
+		if r := checkStore(t, p.Store); r.Good == nil || r.Good.Revision != want.LastGoodOverall {
 			t.Errorf("found %+v, the reference %q", r.Good, want.LastGoodOverall)
 		}
 	}
 	for _, name := range names(t) {
 		if name != otherLetter {
-			t.Run(name, func(t *testing.T) { agree(t, unpack(t, name).place) })
+			t.Run(name, func(t *testing.T) { agree(t, unpack(t, name).Place) })
 		}
 	}
 	for seed := range int64(3) {
-		t.Run(fmt.Sprint("random", seed), func(t *testing.T) { agree(t, randomStore(t, seed, seed == 1)) })
+		t.Run(fmt.Sprint("random", seed), func(t *testing.T) { agree(t, oaktest.Random(t, seed, seed == 1)) })
 	}
 }
 
@@ -88,7 +90,7 @@ func TestFixedJournalIsWhatTheReferenceFindsGood(t *testing.T) {
 	for _, name := range []string{"bad-journal", "missing-tar", "corrupt-segment-magic", "truncated-old-tar", "unclean-truncated"} {
 		t.Run(name, func(t *testing.T) {
 			f := unpack(t, name)
-			withStore(t, f.store, func(s *oak.Store) {
+			withStore(t, f.Store, func(s *oak.Store) {
 				r, err := s.Check(t.Context(), oak.CheckOptions{Binaries: true})
 				if err != nil {
 					t.Fatal(err)
@@ -97,22 +99,22 @@ func TestFixedJournalIsWhatTheReferenceFindsGood(t *testing.T) {
 					t.Fatalf("%+v, %v", c, err)
 				}
 			})
-			runWell(t, "check", f.store)
+			oaktest.Well(t, "check", f.Store)
 		})
 	}
 }
 
 func TestRecoveredJournalAgreesWithTheReference(t *testing.T) {
-	reference(t)
+	testkit.Needs(t, oaktest.Var)
 	compared, recovered := 0, 0
-	agree := func(t *testing.T, p place, differs string) {
+	agree := func(t *testing.T, p oaktest.Place, differs string) {
 		var want struct {
 			JournalNewestFirst [][2]any
 		}
-		a := run(t, "recover-journal", p.store)
-		a.into(t, &want)
-		got := recoverJournal(t, p.store)
-		runWell(t, "check", p.store)
+		a := oaktest.Run(t, "recover-journal", p.Store)
+		a.Into(t, &want)
+		got := recoverJournal(t, p.Store)
+		oaktest.Well(t, "check", p.Store)
 		if !a.OK {
 			recovered++
 			return
@@ -132,11 +134,11 @@ func TestRecoveredJournalAgreesWithTheReference(t *testing.T) {
 	differs := map[string]string{"corrupt-value": "37b0ae38-3b70-4581-af37-a5ceabd6f6da"}
 	for _, name := range names(t) {
 		if name != otherLetter {
-			t.Run(name, func(t *testing.T) { agree(t, unpack(t, name).place, differs[name]) })
+			t.Run(name, func(t *testing.T) { agree(t, unpack(t, name).Place, differs[name]) })
 		}
 	}
 	for seed := range int64(3) {
-		t.Run(fmt.Sprint("random", seed), func(t *testing.T) { agree(t, randomStore(t, seed, seed == 1), "") })
+		t.Run(fmt.Sprint("random", seed), func(t *testing.T) { agree(t, oaktest.Random(t, seed, seed == 1), "") })
 	}
 	if compared < 5 || recovered < 2 {
 		t.Errorf("compared %d, recovered %d that the reference does not", compared, recovered)

@@ -11,14 +11,15 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
 
 // compact compacts a store into a folder of the test.
-func compact(t *testing.T, p place, o oak.CompactOptions) place {
+func compact(t *testing.T, p oaktest.Place, o oak.CompactOptions) oaktest.Place {
 	t.Helper()
-	s, err := oak.OpenStore(t.Context(), local.New(filepath.Dir(p.store)), filepath.Base(p.store), format.OpenOptions{})
+	s, err := oak.OpenStore(t.Context(), local.New(filepath.Dir(p.Store)), filepath.Base(p.Store), format.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,35 +32,35 @@ func compact(t *testing.T, p place, o oak.CompactOptions) place {
 	if err := mend.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
 		t.Fatal(err)
 	}
-	return place{filepath.Join(dir, "compacted"), p.blobs}
+	return oaktest.Place{Store: filepath.Join(dir, "compacted"), Blobs: p.Blobs}
 }
 
 func TestTheReferenceGoesOnWithWhatWeCompact(t *testing.T) {
-	stores := map[string]place{
-		"random": randomStore(t, rand.Int64(), false),
-		"killed": randomStore(t, rand.Int64(), true),
+	stores := map[string]oaktest.Place{
+		"random": oaktest.Random(t, rand.Int64(), false),
+		"killed": oaktest.Random(t, rand.Int64(), true),
 	}
 	for _, name := range []string{"checkpoints", "compacted-offline", "datastore", "empty-store", "gc-online", "longblobid", "multitar", "types", "v12", "wide"} {
-		stores[name] = unpack(t, name).place
+		stores[name] = unpack(t, name).Place
 	}
 	for name, p := range stores {
 		t.Run(name, func(t *testing.T) {
 			compacted := compact(t, p, oak.CompactOptions{})
-			verifyTars(t, compacted)
-			runWell(t, "equal", compacted.store, p.store)
+			compacted.Verify(t)
+			oaktest.Well(t, "equal", compacted.Store, p.Store)
 			openWithReference(t, compacted)
 		})
 	}
 }
 
 func TestTheReferenceReadsTheHistoryThatWeKeep(t *testing.T) {
-	p := unpack(t, "checkpoints").place
+	p := unpack(t, "checkpoints").Place
 	all := compact(t, p, oak.CompactOptions{History: -1})
-	verifyTars(t, all)
-	runWell(t, "equal", all.store, p.store)
-	runWell(t, "recover-journal", copyOf(t, all).store)
+	all.Verify(t)
+	oaktest.Well(t, "equal", all.Store, p.Store)
+	oaktest.Well(t, "recover-journal", all.Copy(t).Store)
 	without := compact(t, p, oak.CompactOptions{NoCheckpoints: true})
-	verifyTars(t, without)
-	runWell(t, "equal", without.store, p.store, "/root")
+	without.Verify(t)
+	oaktest.Well(t, "equal", without.Store, p.Store, "/root")
 	openWithReference(t, without)
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 )
 
 // What is wrong with a fixture, as the program words it.
@@ -47,7 +49,7 @@ func TestTheReferenceReadsFixturesAsExpected(t *testing.T) {
 	for _, name := range names(t) {
 		t.Run(name, func(t *testing.T) {
 			f := unpack(t, name)
-			runWell(t, f.with("exact", f.store, f.expect)...)
+			oaktest.Well(t, f.With("exact", f.Store, f.expect)...)
 		})
 	}
 }
@@ -55,11 +57,11 @@ func TestTheReferenceReadsFixturesAsExpected(t *testing.T) {
 func TestAnotherContentIsNoticed(t *testing.T) {
 	f, other := unpack(t, "checkpoints"), unpack(t, "empty-store")
 	for _, command := range []string{"exact", "content"} {
-		if a := run(t, command, f.store, other.expect); a.OK || a.Error != "" {
+		if a := oaktest.Run(t, command, f.Store, other.expect); a.OK || a.Error != "" {
 			t.Errorf("%s: %+v", command, a)
 		}
 	}
-	if a := run(t, "equal", f.store, other.store); a.OK || a.Error != "" {
+	if a := oaktest.Run(t, "equal", f.Store, other.Store); a.OK || a.Error != "" {
 		t.Errorf("equal: %+v", a)
 	}
 }
@@ -70,17 +72,17 @@ func TestWholeTarsVerifyAndDamagedOnesDoNot(t *testing.T) {
 			f := unpack(t, name)
 			want, damaged := tarFaults[name]
 			if !damaged {
-				verifyTars(t, f.place)
+				f.Place.Verify(t)
 				return
 			}
-			a := run(t, append([]string{"verify"}, f.tars(t)...)...)
+			a := oaktest.Run(t, append([]string{"verify"}, f.Tars(t)...)...)
 			wantFault(t, a, want)
 		})
 	}
 }
 
 // wantFault wants a fault of an answer, or its error, to have a part.
-func wantFault(t *testing.T, a answer, part string) {
+func wantFault(t *testing.T, a oaktest.Answer, part string) {
 	t.Helper()
 	has := func(s string) bool { return strings.Contains(s, part) }
 	if a.OK || !slices.ContainsFunc(append(a.Faults, a.Error), has) {
@@ -93,12 +95,12 @@ func TestTheReferenceGoesOnWithWholeStoresOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := unpack(t, name)
 			if want == "" {
-				openWithReference(t, f.place)
+				openWithReference(t, f.Place)
 				return
 			}
-			all := answer{OK: true}
-			for _, args := range [][]string{{"check", f.store}, f.with("commit", f.store), f.with("survive", f.store)} {
-				a := run(t, args...)
+			all := oaktest.Answer{OK: true}
+			for _, args := range [][]string{{"check", f.Store}, f.With("commit", f.Store), f.With("survive", f.Store)} {
+				a := oaktest.Run(t, args...)
 				all.OK = all.OK && a.OK
 				all.Faults = append(all.Faults, append(a.Faults, a.Error)...)
 			}
@@ -121,7 +123,7 @@ func TestTheCheckSaysWhatIsExpected(t *testing.T) {
 			var want struct{ Check checked }
 			f.expected(t, &want)
 			var got checked
-			run(t, "check", f.store).into(t, &got)
+			oaktest.Run(t, "check", f.Store).Into(t, &got)
 			if !reflect.DeepEqual(got, want.Check) {
 				t.Errorf("expected %+v\nfound %+v", want.Check, got)
 			}
@@ -179,31 +181,31 @@ func TestRecoveryMakesWhatIsExpected(t *testing.T) {
 				return
 			}
 			found++
-			a := run(t, f.with("recover", f.store, "--no-segments")...)
+			a := oaktest.Run(t, f.With("recover", f.Store, "--no-segments")...)
 			if w.Error != "" {
 				wantFault(t, a, w.Error)
 				return
 			}
 			var got state
-			a.into(t, &got)
+			a.Into(t, &got)
 			wantState(t, got, w.state)
 			if got.Head.Revision != w.HeadRevision || got.Head.Error != w.HeadError {
 				t.Errorf("expected %s%s, found %+v", w.HeadRevision, w.HeadError, got.Head)
 			}
 		})
 	}
-	if found == 0 && os.Getenv(checkVar) != "" {
+	if found == 0 && os.Getenv(oaktest.Var) != "" {
 		t.Error("no fixture tells of recovery")
 	}
 }
 
 func TestARecoveredStoreIsWhole(t *testing.T) {
 	f := unpack(t, "unclean-open")
-	mended := copyOf(t, f.place)
-	runWell(t, mended.with("recover", mended.store, "--in-place")...)
-	verifyTars(t, mended)
+	mended := f.Place.Copy(t)
+	oaktest.Well(t, mended.With("recover", mended.Store, "--in-place")...)
+	mended.Verify(t)
 	openWithReference(t, mended)
-	compareStores(t, mended, f.place)
+	compareStores(t, mended, f.Place)
 }
 
 func TestTheJournalMadeAnewIsAsExpected(t *testing.T) {
@@ -225,7 +227,7 @@ func TestTheJournalMadeAnewIsAsExpected(t *testing.T) {
 				RC                 int
 				JournalNewestFirst [][2]any
 			}
-			run(t, "recover-journal", f.store).into(t, &got)
+			oaktest.Run(t, "recover-journal", f.Store).Into(t, &got)
 			if got.RC != want.RecoverJournal.RC || !slices.Equal(revisions(got.JournalNewestFirst), want.RecoverJournal.RevisionsSorted) {
 				t.Errorf("expected %+v, found %+v", want.RecoverJournal, got)
 			}
@@ -249,7 +251,7 @@ func TestCleanupLeavesWhatIsExpected(t *testing.T) {
 	for retain, want := range map[string]state{"1": want.AfterCleanup, "2": want.AfterCleanupRetain2} {
 		t.Run(retain, func(t *testing.T) {
 			var got state
-			runWell(t, "cleanup", f.store, retain, "--no-segments").into(t, &got)
+			oaktest.Well(t, "cleanup", f.Store, retain, "--no-segments").Into(t, &got)
 			wantState(t, got, want)
 		})
 	}
@@ -257,53 +259,53 @@ func TestCleanupLeavesWhatIsExpected(t *testing.T) {
 
 func TestACompactedStoreHoldsTheSame(t *testing.T) {
 	f := unpack(t, "gc-online")
-	compacted := copyOf(t, f.place)
-	runWell(t, "compact", compacted.store, "--in-place")
-	verifyTars(t, compacted)
-	compareStores(t, compacted, f.place)
+	compacted := f.Place.Copy(t)
+	oaktest.Well(t, "compact", compacted.Store, "--in-place")
+	compacted.Verify(t)
+	compareStores(t, compacted, f.Place)
 }
 
 func TestRandomStoresAreWhole(t *testing.T) {
 	for range 2 {
-		p := randomStore(t, rand.Int64(), false)
-		verifyTars(t, p)
+		p := oaktest.Random(t, rand.Int64(), false)
+		p.Verify(t)
 		openWithReference(t, p)
 	}
 }
 
 func TestOneSeedMakesOneContent(t *testing.T) {
 	seed := rand.Int64()
-	a, b, other := randomStore(t, seed, false), randomStore(t, seed, false), randomStore(t, seed+1, false)
-	runWell(t, "equal", a.store, b.store, "/root")
-	wantFault(t, run(t, "equal", a.store, other.store, "/root"), "/root: not equal")
+	a, b, other := oaktest.Random(t, seed, false), oaktest.Random(t, seed, false), oaktest.Random(t, seed+1, false)
+	oaktest.Well(t, "equal", a.Store, b.Store, "/root")
+	wantFault(t, oaktest.Run(t, "equal", a.Store, other.Store, "/root"), "/root: not equal")
 }
 
 func TestAKilledProcessLeavesATarWithoutIndex(t *testing.T) {
-	p := randomStore(t, rand.Int64(), true)
-	tars := p.tars(t)
+	p := oaktest.Random(t, rand.Int64(), true)
+	tars := p.Tars(t)
 	last := slices.Max(tars)
-	wantFault(t, run(t, "tar", last), filepath.Base(last)+": index: not valid")
-	wantFault(t, run(t, p.with("commit", p.store)...), "the reference recovered "+filepath.Base(last))
+	wantFault(t, oaktest.Run(t, "tar", last), filepath.Base(last)+": index: not valid")
+	wantFault(t, oaktest.Run(t, p.With("commit", p.Store)...), "the reference recovered "+filepath.Base(last))
 	if rest := slices.DeleteFunc(tars, func(s string) bool { return s == last }); len(rest) > 0 {
-		runWell(t, append([]string{"verify"}, rest...)...)
+		oaktest.Well(t, append([]string{"verify"}, rest...)...)
 	}
 }
 
 // So is the store that comparisons are made with, but 20 times as large.
 func TestTheStoreOfTheComparisonsIsWhole(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "big")
-	runWell(t, "big", dir, "1")
-	p := place{store: dir}
-	verifyTars(t, p)
-	runWell(t, "check", p.store)
+	oaktest.Well(t, "big", dir, "1")
+	p := oaktest.Place{Store: dir}
+	p.Verify(t)
+	oaktest.Well(t, "check", p.Store)
 	var did struct{ Nodes, Properties, Bytes int64 }
-	runWell(t, "measure", "nodes", p.store).into(t, &did)
+	oaktest.Well(t, "measure", "nodes", p.Store).Into(t, &did)
 	if did.Nodes != 10_103 || did.Properties != 60_300 || did.Bytes < 20_000_000 {
 		t.Errorf("%+v", did)
 	}
-	runWell(t, "unindex", p.tars(t)[0])
-	wantFault(t, run(t, "tar", p.tars(t)[0]), "index: not valid")
-	runWell(t, "measure", "recover", p.store)
-	verifyTars(t, p)
-	runWell(t, "measure", "check", p.store)
+	oaktest.Well(t, "unindex", p.Tars(t)[0])
+	wantFault(t, oaktest.Run(t, "tar", p.Tars(t)[0]), "index: not valid")
+	oaktest.Well(t, "measure", "recover", p.Store)
+	p.Verify(t)
+	oaktest.Well(t, "measure", "check", p.Store)
 }

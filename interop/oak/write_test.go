@@ -19,6 +19,8 @@ import (
 
 	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -31,7 +33,7 @@ type dumpedNode struct {
 
 // dumpedNodes are the newest revision's, by path, each as text that does not depend on
 // the order of properties.
-func dumpedNodes(t *testing.T, p place) map[string]string {
+func dumpedNodes(t *testing.T, p oaktest.Place) map[string]string {
 	t.Helper()
 	var dump struct {
 		Head struct {
@@ -39,7 +41,7 @@ func dumpedNodes(t *testing.T, p place) map[string]string {
 			Nodes []dumpedNode
 		}
 	}
-	runWell(t, "dump", p.store, "--no-segments", "--no-ids").into(t, &dump)
+	oaktest.Well(t, "dump", p.Store, "--no-segments", "--no-ids").Into(t, &dump)
 	if dump.Head.Error != "" {
 		t.Fatal(dump.Head.Error)
 	}
@@ -104,11 +106,11 @@ func randomFolder(t *testing.T, r *rand.Rand, dir string) map[string]string {
 }
 
 // takenWhole lets the reference do all with a store that it does with its own.
-func takenWhole(t *testing.T, p place) {
+func takenWhole(t *testing.T, p oaktest.Place) {
 	t.Helper()
-	verifyTars(t, p)
+	p.Verify(t)
 	openWithReference(t, p)
-	journal, err := os.ReadFile(filepath.Join(p.store, "journal.log"))
+	journal, err := os.ReadFile(filepath.Join(p.Store, "journal.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func takenWhole(t *testing.T, p place) {
 		RC                 int
 		JournalNewestFirst [][2]any
 	}
-	runWell(t, "recover-journal", p.store).into(t, &made)
+	oaktest.Well(t, "recover-journal", p.Store).Into(t, &made)
 	head, _, _ := bytes.Cut(journal, []byte(" "))
 	if got := revisions(made.JournalNewestFirst); made.RC != 0 || !slices.Equal(got, []string{string(head)}) {
 		t.Errorf("recover-journal: %d, %q, expected %q", made.RC, got, head)
@@ -124,14 +126,14 @@ func takenWhole(t *testing.T, p place) {
 }
 
 func TestTheReferenceReadsWhatIsPacked(t *testing.T) {
-	reference(t)
+	testkit.Needs(t, oaktest.Var)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			in := t.TempDir()
 			want := randomFolder(t, rand.New(rand.NewPCG(seed, 0)), in)
-			p := place{store: filepath.Join(t.TempDir(), "segmentstore")}
+			p := oaktest.Place{Store: filepath.Join(t.TempDir(), "segmentstore")}
 			o := holdall.PackOptions{Format: "oak", Param: map[string]string{"tar-size": fmt.Sprint(8 << 20)}}
-			if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(p.store)), "segmentstore", []string{in}, o); err != nil {
+			if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(p.Store)), "segmentstore", []string{in}, o); err != nil {
 				t.Fatal(err)
 			}
 			got := dumpedNodes(t, p)
@@ -154,19 +156,19 @@ func TestAStoreConvertedIntoAnotherIsEqual(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := unpack(t, name)
 			o := holdall.OpenOptions{Format: "oak", View: "tree"}
-			if f.blobs != "" {
-				o.Param = map[string]string{"datastore": filepath.Base(f.blobs)}
+			if f.Blobs != "" {
+				o.Param = map[string]string{"datastore": filepath.Base(f.Blobs)}
 			}
-			a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(f.store)), "segmentstore", o)
+			a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(f.Store)), "segmentstore", o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer a.Close()
-			p := place{filepath.Join(t.TempDir(), "segmentstore"), f.blobs}
-			if _, err := holdall.ConvertStore(t.Context(), a, local.New(filepath.Dir(p.store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
+			p := oaktest.Place{Store: filepath.Join(t.TempDir(), "segmentstore"), Blobs: f.Blobs}
+			if _, err := holdall.ConvertStore(t.Context(), a, local.New(filepath.Dir(p.Store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
 				t.Fatal(err)
 			}
-			runWell(t, f.with("equal", f.store, p.store, "/root")...)
+			oaktest.Well(t, f.With("equal", f.Store, p.Store, "/root")...)
 			takenWhole(t, p)
 		})
 	}

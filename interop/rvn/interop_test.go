@@ -32,17 +32,14 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 )
 
 func python(t *testing.T) string {
 	t.Helper()
-	p := os.Getenv("HOLDALL_RVN_PYTHON")
-	if p == "" {
-		t.Skip("HOLDALL_RVN_PYTHON is not set: nobody else reads what we write. interop/install rvn prints what to set it to")
-	}
-	return p
+	return testkit.Needs(t, "HOLDALL_RVN_PYTHON")
 }
 
 // record is what the other reader says of one.
@@ -279,10 +276,7 @@ func TestOthersReadWhatWeMended(t *testing.T) {
 
 // The reference, where there is one.
 func TestTheReferenceExtractsWhatWeWrite(t *testing.T) {
-	xrvn := os.Getenv("HOLDALL_XRVN")
-	if xrvn == "" {
-		t.Skip("HOLDALL_XRVN does not say where the reference is; no package registry has it")
-	}
+	xrvn := testkit.Needs(t, "HOLDALL_XRVN")
 	for _, sections := range []string{"65536", "1048576", "none"} {
 		dir := tree(t, 300, 60_000)
 		archive := pack(t, dir, holdall.PackOptions{Param: map[string]string{"sections": sections}})
@@ -297,10 +291,7 @@ func TestTheReferenceExtractsWhatWeWrite(t *testing.T) {
 }
 
 func TestWeReadWhatTheReferenceWrites(t *testing.T) {
-	packrvn := os.Getenv("HOLDALL_PACKRVN")
-	if packrvn == "" {
-		t.Skip("HOLDALL_PACKRVN does not say where the reference is; no package registry has it")
-	}
+	packrvn := testkit.Needs(t, "HOLDALL_PACKRVN")
 	dir, to := tree(t, 300, 60_000), t.TempDir()
 	if out, err := exec.Command(packrvn, "-q", "-r", dir, "-o", to, "theirs").CombinedOutput(); err != nil {
 		t.Fatalf("packrvn: %v\n%s", err, out)

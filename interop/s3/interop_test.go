@@ -6,11 +6,9 @@ package s3_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,86 +16,34 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest"
-)
-
-const (
-	user   = "test"
-	secret = "testsecret"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // server starts one and returns its address and the folder of its buckets.
 func server(t *testing.T) (endpoint, dir string) {
 	t.Helper()
-	program := os.Getenv("HOLDALL_S3_SERVER")
-	if program == "" {
-		t.Skip("HOLDALL_S3_SERVER is not set: no server but our own keeps what we write. interop/install s3 prints what to set it to")
-	}
+	program := testkit.Needs(t, "HOLDALL_S3_SERVER")
 	dir = t.TempDir()
 	sidecar := t.TempDir() // not all file systems keep attributes
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
+	stop, err := testkit.Start(exec.Command(program, "--port", addr, "--access", s3test.AccessKey, "--secret", s3test.Secret, "--quiet", "posix", "--sidecar", sidecar, dir), addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	cmd := exec.Command(program, "--port", addr, "--access", user, "--secret", secret, "--quiet", "posix", "--sidecar", sidecar, dir)
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	died := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(died)
-	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be dead already
-		<-died
-		if t.Failed() {
-			t.Logf("the server said: %s", said.String())
+		if said := stop(); t.Failed() {
+			t.Logf("the server said: %s", said)
 		}
 	})
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return "http://" + addr, dir
-		}
-		select {
-		case <-died:
-			t.Fatalf("the server ended: %s", said.String())
-		case <-ctx.Done():
-			t.Fatal("no server after 30 s")
-		case <-tick.C:
-		}
-	}
-}
-
-// settings are those of the environment, and those alone.
-func settings(t *testing.T, endpoint string) {
-	t.Helper()
-	none := filepath.Join(t.TempDir(), "none")
-	for k, v := range map[string]string{
-		"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
-		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "", "HOLDALL_S3_ANONYMOUS": "", "HOLDALL_S3_PATH_STYLE": "",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
-	} {
-		t.Setenv(k, v)
-	}
+	return "http://" + addr, dir
 }
 
 // turns lets requests that read and those that write alternate, up to the header of
@@ -132,38 +78,23 @@ func at(t *testing.T, dir, name string) *bucket.Store {
 	return st
 }
 
-func put(ctx context.Context, st store.Store, name string, content []byte) error {
-	w, err := store.Create(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(content); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	_, err = w.Commit(ctx)
-	return errors.Join(err, w.Abort())
-}
-
 func TestStoreKeepsTheContract(t *testing.T) {
 	endpoint, dir := server(t)
-	settings(t, endpoint)
+	s3test.Setenv(t, endpoint)
 	buckets := 0
 	storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
 		buckets++
 		st := at(t, dir, fmt.Sprintf("bucket-%d", buckets))
-		return st, func(name string, content []byte) error { return put(t.Context(), st, name, content) }
+		return st, func(name string, content []byte) error { return storetest.Put(t.Context(), st, name, content) }
 	})
 }
 
 func TestObjectOfManyPartsIsWhole(t *testing.T) {
 	endpoint, dir := server(t)
-	settings(t, endpoint)
+	s3test.Setenv(t, endpoint)
 	st := at(t, dir, "parts")
-	content := make([]byte, 50<<20+7)
-	for i := range content {
-		content[i] = byte(i * i >> 8)
-	}
-	if err := put(t.Context(), st, "dir/large", content); err != nil {
+	content := testkit.Numbered(50<<20 + 7)
+	if err := storetest.Put(t.Context(), st, "dir/large", content); err != nil {
 		t.Fatal(err)
 	}
 	o, err := st.Open(t.Context(), "dir/large")
@@ -179,13 +110,10 @@ func TestObjectOfManyPartsIsWhole(t *testing.T) {
 
 func TestRangeIsCopiedByTheServer(t *testing.T) {
 	endpoint, dir := server(t)
-	settings(t, endpoint)
+	s3test.Setenv(t, endpoint)
 	st := at(t, dir, "copies")
-	content := make([]byte, 30<<20)
-	for i := range content {
-		content[i] = byte(i * i >> 8)
-	}
-	if err := put(t.Context(), st, "dir/so urce", content); err != nil {
+	content := testkit.Numbered(30 << 20)
+	if err := storetest.Put(t.Context(), st, "dir/so urce", content); err != nil {
 		t.Fatal(err)
 	}
 	from, err := st.Open(t.Context(), "dir/so urce")
@@ -215,7 +143,7 @@ func TestRangeIsCopiedByTheServer(t *testing.T) {
 
 func TestAbortLeavesNoParts(t *testing.T) {
 	endpoint, dir := server(t)
-	settings(t, endpoint)
+	s3test.Setenv(t, endpoint)
 	st := at(t, dir, "aborted")
 	w, err := store.Create(t.Context(), st, "x")
 	if err != nil {
@@ -251,7 +179,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		{"AWS_REGION", "", "no-such-bucket", fs.ErrNotExist, "no such bucket"},
 	} {
 		t.Run(c.env+"="+c.value, func(t *testing.T) {
-			settings(t, endpoint)
+			s3test.Setenv(t, endpoint)
 			t.Setenv(c.env, c.value)
 			_ = at(t, dir, "refusals")
 			st, err := bucket.New(c.bucket, "", bucket.Options{})
@@ -264,7 +192,7 @@ func TestRefusalsAreTold(t *testing.T) {
 			}
 			defer o.Close()
 			_, info := o.Info(t.Context())
-			for op, err := range map[string]error{"info": info, "write": put(t.Context(), st, "x", []byte("content"))} {
+			for op, err := range map[string]error{"info": info, "write": storetest.Put(t.Context(), st, "x", []byte("content"))} {
 				if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "wrong-") {
 					t.Errorf("%s: expected %q, found %v", op, c.want, err)
 				}
@@ -277,16 +205,13 @@ func TestRefusalsAreTold(t *testing.T) {
 // none; never one of both.
 func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
 	endpoint, dir := server(t)
-	settings(t, endpoint)
+	s3test.Setenv(t, endpoint)
 	st, err := bucket.New("pair", "", bucket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = at(t, dir, "pair")
-	one := make([]byte, 25<<20)
-	for i := range one {
-		one[i] = byte(i * i >> 8)
-	}
+	one := testkit.Numbered(25 << 20)
 	other := bytes.Clone(one)
 	other[20<<20]++ // the first parts are the same, so both go on with the upload
 	for name, theirs := range map[string][]byte{"same": one, "other": other} {

@@ -15,21 +15,14 @@ import (
 	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	_ "github.com/holdall/holdall/store/all"
 )
 
 // siteOf serves an archive of a folder as docs.tar.
 func siteOf(t *testing.T, dir string) *serve.Site {
 	t.Helper()
-	for name, content := range map[string]string{"a.txt": "hello, world", "d/b.html": "<p>b", "d/c-d": "1", "d/c/e": strings.Repeat("x", 1<<20), "d/ü & %": "odd", "empty": ""} {
-		p := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Tree(t, dir, map[string]string{"a.txt": "hello, world", "d/b.html": "<p>b", "d/c-d": "1", "d/c/e": strings.Repeat("x", 1<<20), "d/ü & %": "odd", "empty": ""})
 	archive := filepath.Join(t.TempDir(), "docs.tar")
 	if _, err := holdall.Pack(t.Context(), archive, []string{dir}, holdall.PackOptions{Format: "tar"}); err != nil {
 		t.Fatal(err)
@@ -55,10 +48,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 }
 
 func TestAnswersAreAsDescribed(t *testing.T) {
-	python := os.Getenv("HOLDALL_SERVE_PYTHON")
-	if python == "" {
-		t.Skip("HOLDALL_SERVE_PYTHON is not set: nobody compares answers with their description. interop/install serve prints what to set it to")
-	}
+	python := testkit.Needs(t, "HOLDALL_SERVE_PYTHON")
 	srv := httptest.NewServer(siteOf(t, t.TempDir()))
 	defer srv.Close()
 	config, err := filepath.Abs("schemathesis.toml")
@@ -77,10 +67,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 
 // rclone lists, compares and copies a bucket, with a signature and without.
 func TestRcloneReadsBuckets(t *testing.T) {
-	rclone, err := exec.LookPath("rclone")
-	if err != nil {
-		t.Skip("no rclone")
-	}
+	rclone := testkit.Program(t, "rclone")
 	for _, key := range []serve.Key{{}, {ID: "me", Secret: "a secret of mine"}} {
 		in := t.TempDir()
 		srv := httptest.NewServer(serve.NewS3(siteOf(t, in), serve.S3Options{Key: key}))

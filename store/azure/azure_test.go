@@ -16,52 +16,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-func numbers(n int) []byte {
-	some := make([]byte, 65537) // of no length that anything else has
-	for i := range some {
-		some[i] = byte(i * i >> 8)
-	}
-	return bytes.Repeat(some, n/len(some)+1)[:n]
-}
-
-func open(t *testing.T, st store.Store, name string) store.Object {
-	t.Helper()
-	o, err := st.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = o.Close() }) // nothing can go wrong there
-	return o
-}
-
-func create(t *testing.T, st *Store, name string) store.Writer {
-	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
-}
-
-func put(t *testing.T, st *Store, name string, content []byte) error {
-	t.Helper()
-	w := create(t, st, name)
-	if _, err := w.Write(content); err != nil {
-		return err
-	}
-	_, err := w.Commit(t.Context())
-	return err
-}
 
 func TestStoreKeepsTheContract(t *testing.T) {
 	quiet(t)
@@ -168,9 +127,9 @@ func TestTailIsReadWithoutARangeFromTheEnd(t *testing.T) {
 	quiet(t)
 	d := &double{}
 	st := serve(t, d, "")
-	d.set("x", numbers(1000), "")
+	d.set("x", testkit.Numbered(1000), "")
 	p := make([]byte, 100)
-	if n, err := store.ReadTail(t.Context(), open(t, st, "x"), p); n != 100 || err != nil || !bytes.Equal(p, numbers(1000)[900:]) {
+	if n, err := store.ReadTail(t.Context(), storetest.Open(t, st, "x"), p); n != 100 || err != nil || !bytes.Equal(p, testkit.Numbered(1000)[900:]) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if len(d.took) != 2 || strings.Contains(strings.Join(d.took, ""), "bytes=-") {
@@ -203,8 +162,8 @@ func TestFaultOfABlockOrOfTheListIsBorne(t *testing.T) {
 			quiet(t)
 			d := &double{hook: nth(1, c.kind, c.fault)}
 			st := serve(t, d, "")
-			want := numbers(firstBlock + 5)
-			if err := put(t, st, "x", want); err != nil || !bytes.Equal(d.blobs["x"].content, want) {
+			want := testkit.Numbered(firstBlock + 5)
+			if err := storetest.Put(t.Context(), st, "x", want); err != nil || !bytes.Equal(d.blobs["x"].content, want) {
 				t.Errorf("other bytes or %v", err)
 			}
 		})
@@ -214,7 +173,7 @@ func TestFaultOfABlockOrOfTheListIsBorne(t *testing.T) {
 func TestBodyThatBreaksOffIsResumedAtTheByte(t *testing.T) {
 	quiet(t)
 	d := &double{}
-	want := numbers(100_000)
+	want := testkit.Numbered(100_000)
 	d.hook = nth(1, func(r *http.Request) bool { return r.Header.Get("Range") == "bytes=0-99999" }, func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Range", "bytes 0-99999/100000")
 		w.Header().Set("Content-Length", "100000")
@@ -226,7 +185,7 @@ func TestBodyThatBreaksOffIsResumedAtTheByte(t *testing.T) {
 	st := serve(t, d, "")
 	d.set("x", want, "")
 	p := make([]byte, len(want))
-	if err := open(t, st, "x").ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, want) {
+	if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, want) {
 		t.Errorf("other bytes or %v", err)
 	}
 	if last := d.took[len(d.took)-1]; !strings.HasSuffix(last, "bytes=70000-99999") {
@@ -239,7 +198,7 @@ func TestServerThatStaysBusyIsGivenUp(t *testing.T) {
 	d := &double{hook: busy}
 	st := serve(t, d, "")
 	st.tries = 2
-	err := put(t, st, "x", []byte("x"))
+	err := storetest.Put(t.Context(), st, "x", []byte("x"))
 	if !store.Temporary(err) || !strings.Contains(err.Error(), "503 ServerBusy (tried 2 times)") || len(d.took) != 2 {
 		t.Errorf("%d requests, %v", len(d.took), err)
 	}
@@ -255,7 +214,7 @@ func TestBlockThatFailsEndsTheWriterAndShowsNothing(t *testing.T) {
 	}}
 	st := serve(t, d, "")
 	d.set("x", []byte("old"), "")
-	err := put(t, st, "x", numbers(3*firstBlock))
+	err := storetest.Put(t.Context(), st, "x", testkit.Numbered(3*firstBlock))
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "block ") || string(d.blobs["x"].content) != "old" {
 		t.Errorf("found %v", err)
 	}
@@ -265,7 +224,7 @@ func TestOfTwoWritersOfBlocksTheSecondToCommitIsToldWhole(t *testing.T) {
 	quiet(t)
 	d := &double{}
 	st := serve(t, d, "")
-	a, b := create(t, st, "x"), create(t, st, "x")
+	a, b := storetest.Create(t, st, "x"), storetest.Create(t, st, "x")
 	for w, c := range map[store.Writer]byte{a: 'a', b: 'b'} {
 		if _, err := w.Write(bytes.Repeat([]byte{c}, 2*firstBlock)); err != nil {
 			t.Fatal(err)
@@ -299,10 +258,10 @@ func TestCreatedOnceThoughTheAnswerWasLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.Write(numbers(n)); err != nil {
+			if _, err := w.Write(testkit.Numbered(n)); err != nil {
 				t.Fatal(err)
 			}
-			if info, err := w.Commit(t.Context()); err != nil || info.Version != d.blobs["x"].etag || !bytes.Equal(d.blobs["x"].content, numbers(n)) {
+			if info, err := w.Commit(t.Context()); err != nil || info.Version != d.blobs["x"].etag || !bytes.Equal(d.blobs["x"].content, testkit.Numbered(n)) {
 				t.Errorf("found %+v, %v", info, err)
 			}
 			other, err := st.CreateAs(t.Context(), "x", store.Wishes{Once: true})
@@ -334,15 +293,15 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func appended(t *testing.T, d *double, st *Store) (w store.Writer, want []byte, err error) {
 	t.Helper()
-	src := numbers(20 * mib)
+	src := testkit.Numbered(20 * mib)
 	d.mu.Lock()
 	d.set("dir/so urce", src, "")
 	d.mu.Unlock()
-	w = create(t, st, "x")
+	w = storetest.Create(t, st, "x")
 	if _, err := w.Write([]byte("head")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteRange(t.Context(), w, open(t, st, "dir/so urce"), 1000, 18*mib); err != nil {
+	if err := store.WriteRange(t.Context(), w, storetest.Open(t, st, "dir/so urce"), 1000, 18*mib); err != nil {
 		return w, nil, err
 	}
 	_, err = w.Write([]byte("the end"))
@@ -384,7 +343,7 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 		"changed": {func(d *double, _ http.ResponseWriter, _ *http.Request) bool {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.set("dir/so urce", numbers(20*mib), "")
+			d.set("dir/so urce", testkit.Numbered(20*mib), "")
 			return false
 		}, "changed while"},
 		"short": {func(d *double, w http.ResponseWriter, r *http.Request) bool {
@@ -506,7 +465,7 @@ func TestSignatureAndTokenAreNotSentToWhereTheServerRedirects(t *testing.T) {
 		if sas != "" {
 			st.signed.key, st.signed.sas = nil, sas
 		}
-		_, err := open(t, st, "x").Info(t.Context())
+		_, err := storetest.Open(t, st, "x").Info(t.Context())
 		if err == nil || got == nil || got.Get("Authorization") != "" || query.Has("sig") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("token %q: sent %v, %v; %v", sas, got, query, err)
 		}
@@ -535,8 +494,8 @@ func TestRefusalsAreToldInOurOwnWords(t *testing.T) {
 			return true
 		}}
 		st := serve(t, d, "")
-		_, read := open(t, st, "x").Info(t.Context())
-		for op, err := range map[string]error{"read": read, "write": put(t, st, "x", nil), "remove": st.Remove(t.Context(), "x")} {
+		_, read := storetest.Open(t, st, "x").Info(t.Context())
+		for op, err := range map[string]error{"read": read, "write": storetest.Put(t.Context(), st, "x", nil), "remove": st.Remove(t.Context(), "x")} {
 			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), testKey) ||
 				!strings.Contains(err.Error(), "az://someaccount/container/x") {
 				t.Errorf("%s, %d %s: found %v", op, c.status, c.code, err)
@@ -561,7 +520,7 @@ func TestContextThatEndsStopsTheWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.Write(numbers(8 * firstBlock))
+	_, err = w.Write(testkit.Numbered(8 * firstBlock))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("write: found %v", err)
 	}

@@ -12,15 +12,7 @@ import (
 // quiet takes away what the environment of whoever runs the tests says of buckets.
 func quiet(t *testing.T) {
 	t.Helper()
-	for _, k := range []string{"AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
-		"AWS_SESSION_TOKEN", "HOLDALL_S3_ANONYMOUS", "HOLDALL_S3_PATH_STYLE"} {
-		t.Setenv(k, "")
-	}
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir()+"/none")
-	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
+	s3test.Setenv(t, "")
 }
 
 // serve starts s and returns the store of a prefix of its bucket.

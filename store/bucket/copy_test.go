@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -18,14 +20,14 @@ func isCopy(r *http.Request) bool { return r.Header.Get("X-Amz-Copy-Source") != 
 // these are together.
 func appended(t *testing.T, s *s3test.Server, st *Store, before int) (w store.Writer, want []byte, err error) {
 	t.Helper()
-	src := numbers(18 * mib)
+	src := testkit.Numbered(18 * mib)
 	s.Put("bucket", "dir/so urce", src)
-	from := open(t, st, "dir/so urce")
-	w = create(t, st, "x")
-	if _, err := w.Write(numbers(before)); err != nil {
+	from := storetest.Open(t, st, "dir/so urce")
+	w = storetest.Create(t, st, "x")
+	if _, err := w.Write(testkit.Numbered(before)); err != nil {
 		t.Fatal(err)
 	}
-	want = append(numbers(before), src[1000:17*mib]...)
+	want = append(testkit.Numbered(before), src[1000:17*mib]...)
 	if err := store.WriteRange(t.Context(), w, from, 1000, 17*mib-1000); err != nil {
 		return w, nil, err
 	}

@@ -3,7 +3,6 @@ package bucket
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,47 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
-
-// numbers is n bytes in which every place can be told from its neighbours.
-func numbers(n int) []byte {
-	p := make([]byte, 0, n+4)
-	for i := uint32(0); len(p) < n; i++ {
-		p = binary.BigEndian.AppendUint32(p, i)
-	}
-	return p[:n]
-}
-
-func open(t *testing.T, st store.Store, name string) store.Object {
-	t.Helper()
-	o, err := st.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return o
-}
-
-func create(t *testing.T, st store.Store, name string) store.Writer {
-	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Abort(); err != nil {
-			t.Errorf("abort: %v", err)
-		}
-	})
-	return w
-}
 
 // nth lets fault answer the k-th request that is of the kind.
 func nth(k int32, kind func(*http.Request) bool, fault func(w http.ResponseWriter, r *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
@@ -73,7 +37,7 @@ func slowDown(w http.ResponseWriter, r *http.Request) bool {
 
 func TestBodyThatBreaksOffIsResumedAtTheByte(t *testing.T) {
 	quiet(t)
-	want := numbers(100_000)
+	want := testkit.Numbered(100_000)
 	s := s3test.New("bucket")
 	s.Put("bucket", "x", want)
 	s.Hook = nth(1, func(r *http.Request) bool { return r.Method == http.MethodGet }, func(w http.ResponseWriter, r *http.Request) bool {
@@ -86,7 +50,7 @@ func TestBodyThatBreaksOffIsResumedAtTheByte(t *testing.T) {
 	})
 	st := serve(t, s, "", Options{})
 	p := make([]byte, 99_990)
-	if err := open(t, st, "x").ReadAt(t.Context(), p, 10); err != nil || !bytes.Equal(p, want[10:]) {
+	if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 10); err != nil || !bytes.Equal(p, want[10:]) {
 		t.Errorf("expected the bytes, found others or %v", err)
 	}
 	if got, want := s.Took(), []string{"GET /bucket/x bytes=10-99999", "GET /bucket/x bytes=7010-99999"}; !slices.Equal(got, want) {
@@ -97,7 +61,9 @@ func TestBodyThatBreaksOffIsResumedAtTheByte(t *testing.T) {
 func TestBusyServerIsAskedAgain(t *testing.T) {
 	any := func(*http.Request) bool { return true }
 	for name, do := range map[string]func(t *testing.T, st *Store) error{
-		"read": func(t *testing.T, st *Store) error { return open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 1) },
+		"read": func(t *testing.T, st *Store) error {
+			return storetest.Open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 1)
+		},
 		"list": func(t *testing.T, st *Store) error {
 			for _, err := range st.List(t.Context(), "") {
 				if err != nil {
@@ -106,15 +72,17 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 			}
 			return nil
 		},
-		"write":  func(t *testing.T, st *Store) error { return put(t, st, "y", numbers(100)) },
+		"write":  func(t *testing.T, st *Store) error { return storetest.Put(t.Context(), st, "y", testkit.Numbered(100)) },
 		"remove": func(t *testing.T, st *Store) error { return st.Remove(t.Context(), "x") },
-		"upload": func(t *testing.T, st *Store) error { return put(t, st, "y", numbers(firstPart+1)) },
+		"upload": func(t *testing.T, st *Store) error {
+			return storetest.Put(t.Context(), st, "y", testkit.Numbered(firstPart+1))
+		},
 	} {
 		for k := range int32(4) {
 			t.Run(fmt.Sprintf("%s, request %d", name, k+1), func(t *testing.T) {
 				quiet(t)
 				s := s3test.New("bucket")
-				s.Put("bucket", "x", numbers(100))
+				s.Put("bucket", "x", testkit.Numbered(100))
 				s.Hook = nth(k+1, any, slowDown)
 				if err := do(t, serve(t, s, "", Options{})); err != nil {
 					t.Error(err)
@@ -127,30 +95,16 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 	}
 }
 
-func put(t *testing.T, st store.Store, name string, content []byte) error {
-	w, err := store.Create(t.Context(), st, name)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(content); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	if _, err := w.Commit(t.Context()); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	return w.Abort()
-}
-
 func TestServerThatStaysBusyIsGivenUp(t *testing.T) {
 	quiet(t)
 	s := s3test.New("bucket")
 	s.Hook = slowDown
 	st := serve(t, s, "", Options{Tries: 2})
-	err := put(t, st, "x", numbers(10))
+	err := storetest.Put(t.Context(), st, "x", testkit.Numbered(10))
 	if !store.Temporary(err) || !strings.Contains(err.Error(), "commit s3://bucket/x: 503 SlowDown") {
 		t.Errorf("write: found %v", err)
 	}
-	err = open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 0)
+	err = storetest.Open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 0)
 	if !store.Temporary(err) || !strings.HasPrefix(err.Error(), "read s3://bucket/x 3 bytes at 0: 503") {
 		t.Errorf("read: found %v", err)
 	}
@@ -161,7 +115,7 @@ func TestObjectThatChangesBetweenRequestsIsTold(t *testing.T) {
 	s := s3test.New("bucket")
 	s.Put("bucket", "x", []byte("0123456789"))
 	st := serve(t, s, "", Options{})
-	o := open(t, st, "x")
+	o := storetest.Open(t, st, "x")
 	p := make([]byte, 4)
 	if err := o.ReadAt(t.Context(), p, 0); err != nil {
 		t.Fatal(err)
@@ -174,16 +128,20 @@ func TestObjectThatChangesBetweenRequestsIsTold(t *testing.T) {
 
 func TestRegionThatTheServerNamesIsTaken(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, st *Store) error{
-		"read":   func(t *testing.T, st *Store) error { return open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 1) },
-		"write":  func(t *testing.T, st *Store) error { return put(t, st, "y", numbers(100)) },
-		"upload": func(t *testing.T, st *Store) error { return put(t, st, "y", numbers(firstPart+1)) },
+		"read": func(t *testing.T, st *Store) error {
+			return storetest.Open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 1)
+		},
+		"write": func(t *testing.T, st *Store) error { return storetest.Put(t.Context(), st, "y", testkit.Numbered(100)) },
+		"upload": func(t *testing.T, st *Store) error {
+			return storetest.Put(t.Context(), st, "y", testkit.Numbered(firstPart+1))
+		},
 		"remove": func(t *testing.T, st *Store) error { return st.Remove(t.Context(), "x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			quiet(t)
 			s := s3test.New("bucket")
 			s.Region = "eu-west-1"
-			s.Put("bucket", "x", numbers(100))
+			s.Put("bucket", "x", testkit.Numbered(100))
 			if err := do(t, serve(t, s, "", Options{})); err != nil {
 				t.Error(err)
 			}
@@ -209,7 +167,7 @@ func TestAmazonIsAskedAtTheServerOfTheRegion(t *testing.T) {
 	quiet(t)
 	s := s3test.New("bucket")
 	s.Region = "eu-west-1"
-	s.Put("bucket", "dir/x", numbers(100))
+	s.Put("bucket", "dir/x", testkit.Numbered(100))
 	srv := httptest.NewServer(s)
 	defer srv.Close()
 	a := &amazon{to: srv.Listener.Addr().String()}
@@ -217,7 +175,7 @@ func TestAmazonIsAskedAtTheServerOfTheRegion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, st, name).ReadAt(t.Context(), make([]byte, 3), 1); err != nil {
+	if err := storetest.Open(t, st, name).ReadAt(t.Context(), make([]byte, 3), 1); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"https://bucket.s3.us-east-1.amazonaws.com", "https://bucket.s3.eu-west-1.amazonaws.com"}
@@ -225,7 +183,7 @@ func TestAmazonIsAskedAtTheServerOfTheRegion(t *testing.T) {
 		t.Errorf("reading: expected %q, found %q", want, a.hosts)
 	}
 	a.hosts = nil
-	if err := put(t, st, "y", numbers(100)); err != nil {
+	if err := storetest.Put(t.Context(), st, "y", testkit.Numbered(100)); err != nil {
 		t.Fatal(err)
 	}
 	if want := want[1:]; !slices.Equal(a.hosts, want) {
@@ -244,7 +202,7 @@ func TestSignatureIsNotSentToWhereTheServerRedirects(t *testing.T) {
 		http.Redirect(w, r, other.URL+"/x", http.StatusTemporaryRedirect)
 		return true
 	}
-	_, err := open(t, serve(t, s, "", Options{}), "x").Info(t.Context())
+	_, err := storetest.Open(t, serve(t, s, "", Options{}), "x").Info(t.Context())
 	if err != nil && got == nil {
 		t.Fatal(err)
 	}
@@ -285,13 +243,13 @@ func TestRefusalsAreToldInOurOwnWords(t *testing.T) {
 			s := s3test.New("bucket")
 			c.set(t, s)
 			st := serve(t, s, "", Options{Tries: 2})
-			_, info := open(t, st, "x").Info(t.Context())
+			_, info := storetest.Open(t, st, "x").Info(t.Context())
 			var list error
 			for _, err := range st.List(t.Context(), "") {
 				list = err
 			}
-			for op, err := range map[string]error{"info": info, "list": list, "write": put(t, st, "x", numbers(10)),
-				"upload": put(t, st, "x", numbers(firstPart+1))} {
+			for op, err := range map[string]error{"info": info, "list": list, "write": storetest.Put(t.Context(), st, "x", testkit.Numbered(10)),
+				"upload": storetest.Put(t.Context(), st, "x", testkit.Numbered(firstPart+1))} {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "s3://bucket/") ||
 					c.is != nil && !errors.Is(err, c.is) {
 					t.Errorf("%s: expected %q, found %v", op, c.want, err)
@@ -309,7 +267,7 @@ func TestRefusalsAreToldInOurOwnWords(t *testing.T) {
 func TestMissingKeyIsNotExist(t *testing.T) {
 	quiet(t)
 	st := serve(t, s3test.New("bucket"), "", Options{})
-	if _, err := open(t, st, "dir/x").Info(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "info s3://bucket/dir/x: no such key") {
+	if _, err := storetest.Open(t, st, "dir/x").Info(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "info s3://bucket/dir/x: no such key") {
 		t.Errorf("found %v", err)
 	}
 }
@@ -334,7 +292,7 @@ func TestPartThatFailsEndsTheUploadAndLeavesNothing(t *testing.T) {
 		return true
 	}
 	st := serve(t, s, "", Options{})
-	w := create(t, st, "x")
+	w := storetest.Create(t, st, "x")
 	var err error
 	for range 20 {
 		if _, err = w.Write(make([]byte, firstPart)); err != nil {
@@ -386,8 +344,8 @@ func TestAnswerThatWasLostOfACompletedUploadIsFoundOut(t *testing.T) {
 	s := s3test.New("bucket")
 	lost := &losing{next: http.DefaultTransport}
 	st := serve(t, s, "", Options{Client: &http.Client{Transport: lost}})
-	want := numbers(2*firstPart + 5)
-	if err := put(t, st, "x", want); err != nil {
+	want := testkit.Numbered(2*firstPart + 5)
+	if err := storetest.Put(t.Context(), st, "x", want); err != nil {
 		t.Error(err)
 	}
 	if !lost.did || !bytes.Equal(s.Get("bucket", "x"), want) {
@@ -423,7 +381,7 @@ func TestCompletionThatFailsAfterItsStatusIsAnError(t *testing.T) {
 		return false
 	}
 	st := serve(t, s, "", Options{Tries: 2})
-	if err := put(t, st, "x", numbers(2*firstPart)); err == nil || !strings.Contains(err.Error(), "InternalError") {
+	if err := storetest.Put(t.Context(), st, "x", testkit.Numbered(2*firstPart)); err == nil || !strings.Contains(err.Error(), "InternalError") {
 		t.Errorf("expected InternalError, found %v", err)
 	}
 	if n := s.Uploads(); n != 0 {
@@ -432,10 +390,11 @@ func TestCompletionThatFailsAfterItsStatusIsAnError(t *testing.T) {
 }
 
 func TestPartWithoutAnETagIsNotBelieved(t *testing.T) {
+	testkit.Long(t)
 	quiet(t)
 	s := s3test.New("bucket")
 	s.Hook = func(w http.ResponseWriter, r *http.Request) bool { return isPart(r) }
-	if err := put(t, serve(t, s, "", Options{}), "x", numbers(2*firstPart)); err == nil || !strings.Contains(err.Error(), "without an ETag") {
+	if err := storetest.Put(t.Context(), serve(t, s, "", Options{}), "x", testkit.Numbered(2*firstPart)); err == nil || !strings.Contains(err.Error(), "without an ETag") {
 		t.Errorf("found %v", err)
 	}
 }
@@ -446,8 +405,8 @@ func TestObjectsOfAStageAppearTogether(t *testing.T) {
 	stage := store.NewStage(serve(t, s, "", Options{}))
 	sizes := map[string]int{"empty": 0, "small": 100, "large": 2*firstPart + 1}
 	for name, n := range sizes {
-		w := create(t, stage, name)
-		if _, err := w.Write(numbers(n)); err != nil {
+		w := storetest.Create(t, stage, name)
+		if _, err := w.Write(testkit.Numbered(n)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Commit(t.Context()); err != nil {
@@ -461,7 +420,7 @@ func TestObjectsOfAStageAppearTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, n := range sizes {
-		if got := s.Get("bucket", name); got == nil || !bytes.Equal(got, numbers(n)) {
+		if got := s.Get("bucket", name); got == nil || !bytes.Equal(got, testkit.Numbered(n)) {
 			t.Errorf("%s: expected %d bytes, found %d", name, n, len(got))
 		}
 	}
@@ -499,7 +458,7 @@ func TestPartsInMemoryAreBounded(t *testing.T) {
 		return false
 	}
 	st := serve(t, s, "", Options{})
-	w := create(t, st, "x")
+	w := storetest.Create(t, st, "x")
 	done := make(chan error)
 	go func() {
 		_, err := w.Write(make([]byte, 12*firstPart))

@@ -26,6 +26,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -146,6 +147,7 @@ func account(t *testing.T, kind, uri string) string {
 }
 
 func TestGoogleStoreKeepsTheContract(t *testing.T) {
+	testkit.Long(t)
 	for _, by := range []string{"HMAC keys", "token"} {
 		t.Run(by, func(t *testing.T) {
 			hmacKeys(t)
@@ -212,7 +214,7 @@ func TestBodyThatIsSpoiltOnItsWayIsRefusedByGoogle(t *testing.T) {
 	st := serve(t, s, "", Options{Google: true, Tries: 1})
 	st.signed.next = spoiling{st.signed.next}
 	for _, n := range []int{10, firstPart + 1} {
-		if err := put(t, st, "x", numbers(n)); err == nil || !strings.Contains(err.Error(), "BadDigest") || s.Get("bucket", "x") != nil {
+		if err := storetest.Put(t.Context(), st, "x", testkit.Numbered(n)); err == nil || !strings.Contains(err.Error(), "BadDigest") || s.Get("bucket", "x") != nil {
 			t.Errorf("%d bytes: found %v", n, err)
 		}
 	}
@@ -248,13 +250,13 @@ func TestTokenIsGotByEachKindOfAccount(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
-					if err := open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 4); err != nil {
+					if err := storetest.Open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 4); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			wg.Wait()
-			if err := open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
+			if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
 				t.Errorf("found %q, %v", p, err)
 			}
 			if len(gives.forms) != 1 || gives.forms[0] != c.form {
@@ -309,11 +311,11 @@ func TestTokenThatTheServerRefusesIsReplacedOnce(t *testing.T) {
 		return false
 	}
 	st := serve(t, s, "", Options{Google: true})
-	if _, err := open(t, st, "x").Info(t.Context()); err != nil || gives.given != 2 {
+	if _, err := storetest.Open(t, st, "x").Info(t.Context()); err != nil || gives.given != 2 {
 		t.Errorf("%d tokens, %v", gives.given, err)
 	}
 	s.Bearer = "another"
-	if _, err := open(t, st, "x").Info(t.Context()); !errors.Is(err, fs.ErrPermission) || gives.given != 3 {
+	if _, err := storetest.Open(t, st, "x").Info(t.Context()); !errors.Is(err, fs.ErrPermission) || gives.given != 3 {
 		t.Errorf("%d tokens, found %v", gives.given, err)
 	}
 }
@@ -341,7 +343,7 @@ func TestTokenThatCannotBeHadIsToldWithoutSecrets(t *testing.T) {
 			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 			st, err := New("bucket", "", Options{Google: true, Endpoint: "http://127.0.0.1:1"})
 			if err == nil {
-				_, err = open(t, st, "x").Info(t.Context())
+				_, err = storetest.Open(t, st, "x").Info(t.Context())
 			}
 			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("expected %q, found %v", c.want, err)
@@ -391,10 +393,10 @@ func TestEmulatorIsSentNoToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := open(t, st, name).Info(t.Context()); err != nil || info.Size != 10 {
+	if info, err := storetest.Open(t, st, name).Info(t.Context()); err != nil || info.Size != 10 {
 		t.Errorf("found %+v, %v", info, err)
 	}
-	if err := put(t, st, "y", []byte("y")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
+	if err := storetest.Put(t.Context(), st, "y", []byte("y")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
 		t.Errorf("write: found %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -100,11 +101,11 @@ func TestRoleOfAMachineIsTaken(t *testing.T) {
 			s := s3test.New("bucket")
 			s.Token = sessionToken
 			st := serve(t, s, "", Options{})
-			if err := put(t, st, "x", []byte("0123456789")); err != nil {
+			if err := storetest.Put(t.Context(), st, "x", []byte("0123456789")); err != nil {
 				t.Fatal(err)
 			}
 			p := make([]byte, 3)
-			if err := open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
+			if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
 				t.Errorf("found %q, %v", p, err)
 			}
 			if len(k.took) != c.asks {
@@ -121,7 +122,7 @@ func TestRoleThatEndsIsAskedForAgain(t *testing.T) {
 	s.Token = sessionToken
 	st := serve(t, s, "", Options{})
 	for range 2 {
-		if err := put(t, st, "x", nil); err != nil {
+		if err := storetest.Put(t.Context(), st, "x", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +183,7 @@ func TestRoleThatCannotBeHadIsToldWithoutSecrets(t *testing.T) {
 			roles(t, c.config, c.env...)
 			st, err := New("bucket", "", Options{Endpoint: "http://127.0.0.1:1", Tries: 1})
 			if err == nil {
-				_, err = open(t, st, "x").Info(t.Context())
+				_, err = storetest.Open(t, st, "x").Info(t.Context())
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("expected %q, found %v", c.want, err)

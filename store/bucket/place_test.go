@@ -15,7 +15,9 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -178,8 +180,8 @@ func TestSettingsThatCannotBeUsedAreToldWithoutSecrets(t *testing.T) {
 			}
 			st, err := New("bucket", "", o)
 			if err == nil {
-				_, err = open(t, st, "x").Info(t.Context())
-				if e := put(t, st, "x", nil); e == nil || !strings.Contains(e.Error(), c.want) {
+				_, err = storetest.Open(t, st, "x").Info(t.Context())
+				if e := storetest.Put(t.Context(), st, "x", nil); e == nil || !strings.Contains(e.Error(), c.want) {
 					t.Errorf("write: expected %q, found %v", c.want, e)
 				}
 			}
@@ -201,10 +203,10 @@ func TestWithoutCredentialsPublicObjectsAreRead(t *testing.T) {
 	s.Put("bucket", "x", []byte("0123456789"))
 	st := serve(t, s, "", Options{})
 	p := make([]byte, 3)
-	if err := open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
+	if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
 		t.Errorf("found %q, %v", p, err)
 	}
-	if err := put(t, st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
+	if err := storetest.Put(t.Context(), st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
 		t.Errorf("write: found %v", err)
 	}
 }
@@ -269,6 +271,7 @@ func TestListingThatIsCancelledDoesNotLookComplete(t *testing.T) {
 }
 
 func TestListingThatIsWrongIsNotBelieved(t *testing.T) {
+	testkit.Long(t)
 	item := func(key, size string) string {
 		return "<Contents><Key>" + key + "</Key><Size>" + size + "</Size></Contents>"
 	}

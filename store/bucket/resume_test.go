@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -70,7 +72,7 @@ func sent(s *s3test.Server) (parts int) {
 }
 
 func TestOfWhatWasKeptOnlyWhatDiffersIsSent(t *testing.T) {
-	want := numbers(3*smallPart + 100)
+	want := testkit.Numbered(3*smallPart + 100)
 	early, late, short := bytes.Clone(want), bytes.Clone(want), bytes.Clone(want[:2*smallPart+1])
 	early[7]++
 	late[2*smallPart]++
@@ -125,7 +127,7 @@ func TestServerThatDoesNotTellItsUploadsIsSentEverything(t *testing.T) {
 		return false
 	}
 	st := small(t, s, "")
-	want := numbers(smallPart + 1)
+	want := testkit.Numbered(smallPart + 1)
 	w := wished(t, st, "x", store.Wishes{Resume: true})
 	write(t, w, want)
 	if _, err := w.Commit(t.Context()); err != nil || !bytes.Equal(s.Get("bucket", "x"), want) {
@@ -151,7 +153,7 @@ func TestPartsThatALiarClaimsToHaveAreNotBelieved(t *testing.T) {
 				return false
 			}
 			st := small(t, s, "")
-			want := numbers(2 * smallPart)
+			want := testkit.Numbered(2 * smallPart)
 			keep(t, st, "x", want)
 			lies.Store(true)
 			w := wished(t, st, "x", store.Wishes{Resume: true})
@@ -166,7 +168,7 @@ func TestPartsThatALiarClaimsToHaveAreNotBelieved(t *testing.T) {
 // Two that go on with one upload at the same time make the object of one of them, or
 // none; never one of both.
 func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
-	one := numbers(3*smallPart + 9)
+	one := testkit.Numbered(3*smallPart + 9)
 	other := bytes.Clone(one)
 	other[2*smallPart+5]++ // the first part is the same, so both go on with the upload
 	for what, theirs := range map[string][]byte{"same bytes": one, "other bytes": other} {
@@ -210,15 +212,15 @@ func before(kind func(*http.Request) bool, do func()) func(http.ResponseWriter, 
 }
 
 func TestLoserFindsOutWhatIsThere(t *testing.T) {
-	long, short := numbers(2*smallPart+3), numbers(100)
+	long, short := testkit.Numbered(2*smallPart+3), testkit.Numbered(100)
 	for what, c := range map[string]struct {
 		mine, theirs []byte
 		is           error
 	}{
 		"long and the same":     {long, long, nil},
 		"short and the same":    {short, short, nil},
-		"long and another's":    {long, numbers(2*smallPart + 4), fs.ErrExist},
-		"short and another's":   {short, numbers(99), fs.ErrExist},
+		"long and another's":    {long, testkit.Numbered(2*smallPart + 4), fs.ErrExist},
+		"short and another's":   {short, testkit.Numbered(99), fs.ErrExist},
 		"long, another's short": {long, short, fs.ErrExist},
 		"same in other parts":   {long, append(bytes.Clone(long[1:]), 0), fs.ErrExist},
 	} {
@@ -226,7 +228,7 @@ func TestLoserFindsOutWhatIsThere(t *testing.T) {
 			quiet(t)
 			s := s3test.New("bucket")
 			st := small(t, s, "")
-			if err := put(t, st, "x", c.theirs); err != nil {
+			if err := storetest.Put(t.Context(), st, "x", c.theirs); err != nil {
 				t.Fatal(err)
 			}
 			w := wished(t, st, "x", store.Wishes{Once: true})
@@ -245,7 +247,7 @@ func TestLoserFindsOutWhatIsThere(t *testing.T) {
 }
 
 func TestUploadThatIsGoneIsNoHarmIfTheObjectIsThere(t *testing.T) {
-	want := numbers(3 * smallPart)
+	want := testkit.Numbered(3 * smallPart)
 	other := append(bytes.Clone(want[1:]), 1)
 	isPart := func(r *http.Request) bool {
 		return r.Method == http.MethodPut && r.URL.Query().Get("partNumber") == "2"
@@ -272,7 +274,7 @@ func TestUploadThatIsGoneIsNoHarmIfTheObjectIsThere(t *testing.T) {
 			var w *writer
 			s.Hook = before(c.when, func() {
 				if c.theirs != nil {
-					if err := put(t, st, "x", c.theirs); err != nil {
+					if err := storetest.Put(t.Context(), st, "x", c.theirs); err != nil {
 						t.Error(err)
 					}
 				}
@@ -297,7 +299,7 @@ func TestWriterThatIsFinishedHoldsNothing(t *testing.T) {
 	s := s3test.New("bucket")
 	st := small(t, s, "")
 	w := wished(t, st, "x", store.Wishes{})
-	want := numbers(2*smallPart + 100)
+	want := testkit.Numbered(2*smallPart + 100)
 	write(t, w, want)
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
@@ -322,7 +324,7 @@ func TestWriterThatIsInterruptedKeepsWhatWasSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := numbers(4 * smallPart)
+	want := testkit.Numbered(4 * smallPart)
 	write(t, w, want[:3*smallPart+1])
 	w.(*writer).Wait()
 	cancel()
@@ -350,10 +352,10 @@ func TestUploadsAreListedAndAbandonedByAge(t *testing.T) {
 	s.Page = 2
 	st := small(t, s, "p/")
 	for _, name := range []string{"a/1", "a/1", "a/1", "a/ü&+", "b"} {
-		keep(t, st, name, numbers(smallPart+1))
+		keep(t, st, name, testkit.Numbered(smallPart+1))
 	}
 	later.Store(int64(time.Minute))
-	keep(t, st, "a/new", numbers(smallPart+1))
+	keep(t, st, "a/new", testkit.Numbered(smallPart+1))
 	names := map[string]int{}
 	for u, err := range st.Unfinished(t.Context(), "a/") {
 		if err != nil {
@@ -387,11 +389,11 @@ func TestListOfUploadsThatGoesRoundEnds(t *testing.T) {
 }
 
 func TestErrorAtTheEndIsNoneIfTheObjectIsThere(t *testing.T) {
-	want := numbers(2*smallPart + 1)
+	want := testkit.Numbered(2*smallPart + 1)
 	for what, c := range map[string]struct {
 		theirs []byte
 		ok     bool
-	}{"made": {want, true}, "not made": {nil, false}, "another's": {numbers(2 * smallPart), false}} {
+	}{"made": {want, true}, "not made": {nil, false}, "another's": {testkit.Numbered(2 * smallPart), false}} {
 		t.Run(what, func(t *testing.T) {
 			quiet(t)
 			s := s3test.New("bucket")
@@ -407,7 +409,7 @@ func TestErrorAtTheEndIsNoneIfTheObjectIsThere(t *testing.T) {
 			st := serve(t, s, "", Options{Tries: 1})
 			st.part = smallPart
 			if c.theirs != nil {
-				if err := put(t, st, "x", c.theirs); err != nil {
+				if err := storetest.Put(t.Context(), st, "x", c.theirs); err != nil {
 					t.Fatal(err)
 				}
 			}

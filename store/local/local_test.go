@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -244,13 +245,7 @@ func TestListGoesOnPastAFolderThatCannotBeRead(t *testing.T) {
 
 func put(t *testing.T, dir, name, content string) {
 	t.Helper()
-	p := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(p, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Tree(t, dir, map[string]string{name: content})
 }
 
 func listed(t *testing.T, st *Store, prefix string) (names []string) {
@@ -266,19 +261,7 @@ func listed(t *testing.T, st *Store, prefix string) (names []string) {
 
 func wantContent(t *testing.T, st store.Store, name, want string) {
 	t.Helper()
-	o, err := st.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	info, err := o.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := make([]byte, info.Size)
-	if err := o.ReadAt(t.Context(), p, 0); err != nil {
-		t.Fatal(err)
-	}
+	p := storetest.Get(t, st, name)
 	if string(p) != want {
 		t.Errorf("%s: expected %.40q (%d bytes), found %.40q (%d bytes)", name, want, len(want), p, len(p))
 	}

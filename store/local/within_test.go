@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -16,13 +17,7 @@ func TestWithinDoesNotLeaveTheRoot(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	for _, name := range []string{"secret", "in/a/x", "in/a.b", "in/b"} {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(name), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Tree(t, dir, map[string]string{name: name})
 	}
 	for name, to := range map[string]string{"out": "../secret", "abs": filepath.Join(dir, "secret"), "up": "..", "within": "a/x"} {
 		if err := os.Symlink(to, filepath.Join(in, name)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 func TestAddressIsSplitIntoStoreAndName(t *testing.T) {
@@ -69,7 +70,7 @@ func TestQueryOfABaseIsSentWithEveryObject(t *testing.T) {
 	srv := httptest.NewServer(&s)
 	defer srv.Close()
 	st := below(t, srv.URL+"/container?sv=1&sig=secret", Options{})
-	wantRead(t, open(t, st, "a b"), 0, "x")
+	wantRead(t, storetest.Open(t, st, "a b"), 0, "x")
 	if got := s.took()[0].URL.String(); got != "/container/a%20b?sv=1&sig=secret" {
 		t.Errorf("found %s", got)
 	}
@@ -119,12 +120,12 @@ func TestOpenIsAnOpenerForAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantRead(t, open(t, st, name), 0, "bytes")
+	wantRead(t, storetest.Open(t, st, name), 0, "bytes")
 	if got := s.took()[0].URL.RawQuery; got != "signature=s" {
 		t.Errorf("expected the query of the address, found %q", got)
 	}
 	s.put("dir/sibling", []byte("other"))
-	wantRead(t, open(t, st, "sibling"), 0, "other")
+	wantRead(t, storetest.Open(t, st, "sibling"), 0, "other")
 	if got := s.took()[0].URL.RawQuery; got != "" {
 		t.Errorf("sibling: expected no query, found %q", got)
 	}

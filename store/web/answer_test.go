@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 func TestContentRangeIsParsedOrRefused(t *testing.T) {
@@ -138,7 +139,7 @@ func TestAnswerThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 				c.answer(w, r)
 				return true
 			}}
-			o := open(t, serve(t, &s), "object")
+			o := storetest.Open(t, serve(t, &s), "object")
 			_, err := read(t, o, 2, 3)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("expected an error with %q, found %v", c.want, err)
@@ -170,7 +171,7 @@ func TestServerWithoutRangesIsToldByName(t *testing.T) {
 			}
 		}
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	for _, off := range []int64{0, 100} {
 		_, err := read(t, o, off, 10)
 		if !errors.Is(err, ErrNoRange) || store.Temporary(err) {
@@ -183,7 +184,7 @@ func TestServerWithoutRangesIsToldByName(t *testing.T) {
 	wantSize(t, o, 1<<50)
 	s.wantRanges(t, "0-9", "100-109", "1125899906842614-1125899906842623")
 
-	fresh := open(t, serve(t, &s), "object")
+	fresh := storetest.Open(t, serve(t, &s), "object")
 	wantSize(t, fresh, 1<<50)
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d bytes were downloaded", n)
@@ -208,15 +209,15 @@ func TestServerWithoutRangesServesWholeObjects(t *testing.T) {
 					t.Errorf("%s: found %q, %v", what, got, err)
 				}
 			}
-			got, err := read(t, open(t, st, "object"), 0, 10)
+			got, err := read(t, storetest.Open(t, st, "object"), 0, 10)
 			check("read of all of it", got, err)
 			p := make([]byte, 40)
-			n, err := store.ReadHead(t.Context(), open(t, st, "object"), p)
+			n, err := store.ReadHead(t.Context(), storetest.Open(t, st, "object"), p)
 			check("head", string(p[:n]), err)
-			n, err = store.ReadTail(t.Context(), open(t, st, "object"), p)
+			n, err = store.ReadTail(t.Context(), storetest.Open(t, st, "object"), p)
 			check("tail", string(p[:n]), err)
 			for _, x := range [][2]int{{0, 9}, {1, 9}, {9, 1}} {
-				if got, err := read(t, open(t, st, "object"), int64(x[0]), x[1]); !errors.Is(err, ErrNoRange) {
+				if got, err := read(t, storetest.Open(t, st, "object"), int64(x[0]), x[1]); !errors.Is(err, ErrNoRange) {
 					t.Errorf("read at %d+%d: expected ErrNoRange, found %q, %v", x[0], x[1], got, err)
 				}
 			}
@@ -232,7 +233,7 @@ func TestAnswerShorterThanAskedForIsContinued(t *testing.T) {
 		partial(w, first, content[first:min(first+step, last+1)], fmt.Sprint(len(content)))
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	wantRead(t, o, 1, content[1:])
 	s.wantRanges(t, "1-349999", "100001-349999", "200001-349999", "300001-349999")
 }
@@ -247,7 +248,7 @@ func TestWholeObjectIsNotTakenForTheRestOfIt(t *testing.T) {
 		return true
 	}}
 	p := make([]byte, 20)
-	n, err := store.ReadHead(t.Context(), open(t, serve(t, &s), "object"), p)
+	n, err := store.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), p)
 	if !errors.Is(err, ErrNoRange) {
 		t.Errorf("expected ErrNoRange, found %q, %v", p[:n], err)
 	}
@@ -261,7 +262,7 @@ func TestAnswersThatNeverEndTheRangeAreGivenUp(t *testing.T) {
 		partial(w, first, content[first:first+1], "1000")
 		return true
 	}}
-	_, err := read(t, open(t, serve(t, &s), "object"), 0, 1000)
+	_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1000)
 	if err == nil || !strings.Contains(err.Error(), "sent only 1 of") {
 		t.Errorf("expected an error that tells how little came, found %v", err)
 	}

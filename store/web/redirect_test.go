@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // A pair is a host that redirects to another, as services do that sign
@@ -57,14 +58,14 @@ func (p *pair) wantRequests(t *testing.T, front, back int) {
 
 func TestRedirectIsFollowedOnceAndKept(t *testing.T) {
 	p := newPair(t)
-	o := open(t, p.store, "object")
+	o := storetest.Open(t, p.store, "object")
 	wantTail(t, o, 3, "789")
 	p.wantRequests(t, 1, 1)
 	for range 5 {
 		wantRead(t, o, 2, "234")
 	}
 	p.wantRequests(t, 0, 5)
-	wantRead(t, open(t, p.store, "object"), 0, "0")
+	wantRead(t, storetest.Open(t, p.store, "object"), 0, "0")
 	p.wantRequests(t, 1, 1)
 }
 
@@ -72,7 +73,7 @@ func TestExpiredRedirectIsRenewedFromTheAddress(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 410} {
 		p := newPair(t)
 		p.status = status
-		o := open(t, p.store, "object")
+		o := storetest.Open(t, p.store, "object")
 		wantRead(t, o, 0, "012")
 		p.wantRequests(t, 1, 1)
 		p.signature = "sig-2"
@@ -85,7 +86,7 @@ func TestExpiredRedirectIsRenewedFromTheAddress(t *testing.T) {
 
 func TestRedirectThatIsRefusedAnewIsAnError(t *testing.T) {
 	p := newPair(t)
-	o := open(t, p.store, "object")
+	o := storetest.Open(t, p.store, "object")
 	wantRead(t, o, 0, "012")
 	p.wantRequests(t, 1, 1)
 	p.back.hook = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -105,7 +106,7 @@ func TestUnreachableRedirectIsRenewedFromTheAddress(t *testing.T) {
 		http.Redirect(w, r, gone.URL+"/bucket/object?signature=sig-1", http.StatusTemporaryRedirect)
 		return true
 	}
-	o := open(t, p.store, "object")
+	o := storetest.Open(t, p.store, "object")
 	wantRead(t, o, 0, "012")
 	gone.Close()
 	p.front.hook = func(w http.ResponseWriter, r *http.Request) bool {
@@ -119,7 +120,7 @@ func TestUnreachableRedirectIsRenewedFromTheAddress(t *testing.T) {
 
 func TestCredentialsGoToTheOwnHostOnly(t *testing.T) {
 	p := newPair(t)
-	o := open(t, p.store, "object")
+	o := storetest.Open(t, p.store, "object")
 	wantRead(t, o, 0, "0")
 	wantRead(t, o, 1, "1")
 	for _, r := range p.front.took() {
@@ -148,7 +149,7 @@ func TestOwnAuthorizationHeaderWinsOverTheUser(t *testing.T) {
 	srv := httptest.NewServer(&s)
 	defer srv.Close()
 	st := below(t, strings.Replace(srv.URL, "//", "//user:password@", 1), Options{Header: http.Header{"Authorization": {"Bearer token"}}})
-	wantRead(t, open(t, st, "object"), 0, "x")
+	wantRead(t, storetest.Open(t, st, "object"), 0, "x")
 	if got := s.took()[0].Header.Get("Authorization"); got != "Bearer token" {
 		t.Errorf("expected the header, found %q", got)
 	}
@@ -196,7 +197,7 @@ func TestRedirectsThatLeadNowhereAreErrors(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 			return true
 		}}
-		_, err := read(t, open(t, serve(t, &s), "object"), 0, 1)
+		_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1)
 		if err == nil || !strings.Contains(err.Error(), want) || store.Temporary(err) {
 			t.Errorf("%q: expected %q, not temporary, found %v", location, want, err)
 		}
@@ -219,7 +220,7 @@ func TestRedirectPolicyOfTheProgramIsAsked(t *testing.T) {
 		}
 		return nil
 	}}})
-	if _, err := read(t, open(t, st, "object"), 0, 1); !errors.Is(err, refused) {
+	if _, err := read(t, storetest.Open(t, st, "object"), 0, 1); !errors.Is(err, refused) {
 		t.Errorf("expected the program's error, found %v", err)
 	}
 	p.wantRequests(t, 1, 0)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // times notes when requests come, since the first.
@@ -55,7 +56,7 @@ func TestTroubleIsTriedAgainWithLongerAndLongerWaits(t *testing.T) {
 				w.WriteHeader(status)
 			}), Options{Tries: 9})
 			defer stop()
-			_, err := read(t, open(t, st, "object"), 0, 1)
+			_, err := read(t, storetest.Open(t, st, "object"), 0, 1)
 			if !store.Temporary(err) || !strings.Contains(err.Error(), http.StatusText(status)+" (tried 9 times)") {
 				t.Errorf("%d: expected a temporary error after 9 tries, found %v", status, err)
 			}
@@ -75,7 +76,7 @@ func TestWhatWillNotPassIsNotTriedAgain(t *testing.T) {
 				w.WriteHeader(status)
 			}), Options{})
 			defer stop()
-			if _, err := read(t, open(t, st, "object"), 0, 1); err == nil || store.Temporary(err) {
+			if _, err := read(t, storetest.Open(t, st, "object"), 0, 1); err == nil || store.Temporary(err) {
 				t.Errorf("%d: expected an error that is not temporary, found %v", status, err)
 			}
 			ts.want(t, 0)
@@ -105,7 +106,7 @@ func TestTroubleThatPassesIsNotSeen(t *testing.T) {
 					}
 				}), Options{})
 				defer stop()
-				ask(t, open(t, st, "object"))
+				ask(t, storetest.Open(t, st, "object"))
 				ts.want(t, 0, 200*time.Millisecond, 600*time.Millisecond)
 			})
 		})
@@ -153,7 +154,7 @@ func TestRetryAfterIsHonouredUpToACap(t *testing.T) {
 					plain(w, r, "0123456789")
 				}), Options{})
 				defer stop()
-				wantRead(t, open(t, st, "object"), 0, "0")
+				wantRead(t, storetest.Open(t, st, "object"), 0, "0")
 				ts.want(t, 0, c.want)
 			})
 		})
@@ -172,7 +173,7 @@ func TestCancellingAWaitEndsItAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Second, cancel)
 		start := time.Now()
-		o := open(t, st, "object")
+		o := storetest.Open(t, st, "object")
 		if err := o.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.Canceled) || store.Temporary(err) {
 			t.Errorf("expected context.Canceled, found %v", err)
 		}
@@ -207,7 +208,7 @@ func TestBodyThatBreaksOffIsResumedWhereItStopped(t *testing.T) {
 				cutting(content, 300).ServeHTTP(w, r)
 				return true
 			}}
-			wantRead(t, open(t, serve(t, &s), "object"), 50, content[50:])
+			wantRead(t, storetest.Open(t, serve(t, &s), "object"), 50, content[50:])
 			for i, r := range s.took() {
 				if want := fmt.Sprintf("bytes=%d-999", 50+300*i); r.Header.Get("Range") != want {
 					t.Errorf("request %d: expected %s, found %s", i, want, r.Header.Get("Range"))
@@ -238,7 +239,7 @@ func TestCancellingABodyEndsItWithoutAnotherTry(t *testing.T) {
 			defer stop()
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel) // the body is being read by then
-			o := open(t, st, "object")
+			o := storetest.Open(t, st, "object")
 			err := o.ReadAt(ctx, make([]byte, 10), 0)
 			if !errors.Is(err, context.Canceled) || store.Temporary(err) {
 				t.Errorf("expected context.Canceled, not temporary, found %v", err)
@@ -251,7 +252,7 @@ func TestCancellingABodyEndsItWithoutAnotherTry(t *testing.T) {
 func TestConnectionClosedUnansweredIsNotTheEndOfTheObject(t *testing.T) {
 	s := site{hook: func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }}
 	for _, serve := range []func(*testing.T, http.Handler) *Store{serve, serveHTTP2} {
-		_, err := read(t, open(t, serve(t, &s), "object"), 0, 1)
+		_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1)
 		if !store.Temporary(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("expected a temporary error that is no EOF, found %v", err)
 		}
@@ -277,7 +278,7 @@ func TestTransportErrorsThatWillNotPassAreNotTriedAgain(t *testing.T) {
 				return nil, c.err
 			}),
 		}})
-		_, err := read(t, open(t, st, "object"), 0, 1)
+		_, err := read(t, storetest.Open(t, st, "object"), 0, 1)
 		if n != c.tries || store.Temporary(err) != (c.tries > 1) || !errors.Is(err, c.err) {
 			t.Errorf("%v: expected it after %d tries, found %v after %d", c.err, c.tries, err, n)
 		}
@@ -290,7 +291,7 @@ func TestBodiesThatBreakOffAreBorneWhileReadingAdvances(t *testing.T) {
 		cutting(content, far.Enough).ServeHTTP(w, r)
 		return true
 	}}
-	wantRead(t, open(t, serve(t, &s), "object"), 0, content)
+	wantRead(t, storetest.Open(t, serve(t, &s), "object"), 0, content)
 	if n := len(s.took()); n < 20 || n > 40 {
 		t.Errorf("expected about 20 requests, found %d", n)
 	}
@@ -300,7 +301,7 @@ func TestBodiesThatBreakOffAreBorneWhileReadingAdvances(t *testing.T) {
 		cutting(content, 10).ServeHTTP(w, r)
 		return true
 	}
-	_, err := read(t, open(t, serve(t, &s), "object"), 0, 1000)
+	_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1000)
 	if !store.Temporary(err) || !strings.Contains(err.Error(), "body broke off after 10 of 950 bytes") {
 		t.Errorf("expected a temporary error that tells where the last body broke off, found %v", err)
 	}
@@ -322,10 +323,10 @@ func TestWholeObjectThatBreaksOffIsReadFromTheStart(t *testing.T) {
 		whole(w, content)
 		return true
 	}}
-	wantRead(t, open(t, serve(t, &s), "object"), 0, content)
+	wantRead(t, storetest.Open(t, serve(t, &s), "object"), 0, content)
 	s.wantRanges(t, "0-999", "0-999")
 	first = true
-	wantTail(t, open(t, serve(t, &s), "object"), 2000, content)
+	wantTail(t, storetest.Open(t, serve(t, &s), "object"), 2000, content)
 	s.wantRanges(t, "-2000", "0-999")
 }
 
@@ -350,7 +351,7 @@ func TestBodyThatStallsIsGivenUpAndResumed(t *testing.T) {
 			<-r.Context().Done()
 		}), Options{})
 		defer stop()
-		wantRead(t, open(t, st, "object"), 0, content)
+		wantRead(t, storetest.Open(t, st, "object"), 0, content)
 		ts.want(t, 0, 3*(idleWait-time.Second)+idleWait+far.FirstWait)
 	})
 }
@@ -364,7 +365,7 @@ func TestStalledBodyIsATemporaryError(t *testing.T) {
 			<-r.Context().Done()
 		}), Options{Tries: 1})
 		defer stop()
-		_, err := read(t, open(t, st, "object"), 0, 10)
+		_, err := read(t, storetest.Open(t, st, "object"), 0, 10)
 		if !store.Temporary(err) || !errors.Is(err, errStalled) || errors.Is(err, context.Canceled) {
 			t.Errorf("expected the stall as a temporary error, found %v", err)
 		}
@@ -379,7 +380,7 @@ func TestServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 			<-r.Context().Done()
 		}), Options{Tries: 2})
 		defer stop()
-		_, err := read(t, open(t, st, "object"), 0, 10)
+		_, err := read(t, storetest.Open(t, st, "object"), 0, 10)
 		if !store.Temporary(err) || !errors.Is(err, errSilent) || errors.Is(err, context.Canceled) {
 			t.Errorf("expected the silence as a temporary error, found %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // chain returns the text of err and of every error inside it, as a program may
@@ -127,7 +128,7 @@ func TestErrorsAndLogsHoldNoCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.jitter = func(time.Duration) time.Duration { return 0 }
-			o := open(t, st, object)
+			o := storetest.Open(t, st, object)
 			_, readErr := read(t, o, 0, 1)
 			_, tailErr := store.ReadTail(t.Context(), o, make([]byte, 3))
 			_, infoErr := o.Info(t.Context())
@@ -162,7 +163,7 @@ func TestLogHasOneLineForEachRequest(t *testing.T) {
 			return a
 		},
 	}))})
-	o := open(t, st, "object")
+	o := storetest.Open(t, st, "object")
 	wantTail(t, o, 4, "6789")
 	wantRead(t, o, 1, "12")
 	want := strings.ReplaceAll(`level=DEBUG msg=request object=BASE/object off=-1 len=4 status=206
@@ -178,7 +179,7 @@ func TestCertificateErrorIsNotTriedAgain(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n++ }))
 	defer srv.Close()
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	_, err := read(t, open(t, below(t, srv.URL, Options{}), "object"), 0, 1)
+	_, err := read(t, storetest.Open(t, below(t, srv.URL, Options{}), "object"), 0, 1)
 	if err == nil || store.Temporary(err) || !strings.Contains(err.Error(), "certificate") || n != 0 {
 		t.Errorf("expected the certificate's error, not temporary, found %v after %d requests", err, n)
 	}

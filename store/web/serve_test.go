@@ -120,20 +120,6 @@ func below(t *testing.T, base string, o Options) *Store {
 	return st
 }
 
-func open(t *testing.T, st store.Store, name string) store.Object {
-	t.Helper()
-	o, err := st.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return o
-}
-
 func read(t *testing.T, o store.Object, off int64, n int) (string, error) {
 	t.Helper()
 	p := make([]byte, n)

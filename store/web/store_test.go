@@ -57,7 +57,7 @@ func TestEachReadIsOneRequestAndInfoAfterItNone(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			var s site
 			s.put("object", []byte("0123456789"))
-			o := open(t, serve(t, &s), "object")
+			o := storetest.Open(t, serve(t, &s), "object")
 			if err := ask(o); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestStatusBecomesTheErrorItMeans(t *testing.T) {
 			return true
 		}}
 		st := serve(t, &s)
-		_, err := read(t, open(t, st, "dir/object"), 5, 3)
+		_, err := read(t, storetest.Open(t, st, "dir/object"), 5, 3)
 		if !errors.Is(err, want) || !strings.Contains(err.Error(), http.StatusText(status)) {
 			t.Errorf("%d: expected %v with the status, found %v", status, want, err)
 		}
@@ -92,7 +92,7 @@ func TestStatusBecomesTheErrorItMeans(t *testing.T) {
 			t.Errorf("%d: expected a store.Error that tells the request, found %+v", status, e)
 		}
 		s.wantRanges(t, "5-7")
-		if _, err := store.ReadTail(t.Context(), open(t, st, "object"), make([]byte, 3)); !errors.Is(err, want) {
+		if _, err := store.ReadTail(t.Context(), storetest.Open(t, st, "object"), make([]byte, 3)); !errors.Is(err, want) {
 			t.Errorf("%d to a tail: expected %v, found %v", status, want, err)
 		}
 		s.wantRanges(t, "-3")
@@ -111,11 +111,11 @@ func TestSequentialReadsUseOneConnection(t *testing.T) {
 			var conns atomic.Int32
 			srv := counted(t, &s, &conns)
 			st := below(t, srv.URL, Options{Client: client(srv)})
-			o := open(t, st, "object")
+			o := storetest.Open(t, st, "object")
 			for i := range 100 {
 				wantRead(t, o, int64(i*100), content[i*100:i*100+50])
 				if i%10 == 0 {
-					if _, err := read(t, open(t, st, "missing"), 0, 1); !errors.Is(err, fs.ErrNotExist) {
+					if _, err := read(t, storetest.Open(t, st, "missing"), 0, 1); !errors.Is(err, fs.ErrNotExist) {
 						t.Errorf("missing: %v", err)
 					}
 				}
@@ -141,7 +141,7 @@ func TestParallelConnectionsAreKept(t *testing.T) {
 		return false
 	}
 	srv := counted(t, &s, &conns)
-	o := open(t, below(t, srv.URL, Options{Parallel: parallel}), "object")
+	o := storetest.Open(t, below(t, srv.URL, Options{Parallel: parallel}), "object")
 	for range 5 {
 		var in, wg sync.WaitGroup
 		in.Add(parallel)
@@ -179,7 +179,7 @@ func TestConcurrentFirstReadsAgreeOnOneVersion(t *testing.T) {
 		http.ServeContent(w, r, "", servedAt, strings.NewReader(strings.Repeat(replica, 100)))
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	var (
 		mu   sync.Mutex
 		seen []string
@@ -212,7 +212,7 @@ func TestCancellingAReadEndsIt(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	cause := errors.New("the user's cause")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 var servedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -90,7 +91,7 @@ func TestTailWhateverTheServerMakesOfASuffix(t *testing.T) {
 			}}
 			st := serve(t, &s)
 			for i, want := range [][]string{c.want, c.next} {
-				o := open(t, st, fmt.Sprint("object", i))
+				o := storetest.Open(t, st, fmt.Sprint("object", i))
 				wantTail(t, o, c.n, c.content[max(0, len(c.content)-c.n):])
 				s.wantRanges(t, want...)
 				wantSize(t, o, int64(len(c.content)))
@@ -159,11 +160,11 @@ func TestSizeIsFoundWhereNoAnswerTellsIt(t *testing.T) {
 		return true
 	}}
 	st := serve(t, &s)
-	o := open(t, st, "object")
+	o := storetest.Open(t, st, "object")
 	wantSize(t, o, 10)
 	s.wantRanges(t, "0-0", "-1")
 
-	o = open(t, st, "object")
+	o = storetest.Open(t, st, "object")
 	wantRead(t, o, 2, "234")
 	p := make([]byte, 20)
 	if n, err := store.ReadHead(t.Context(), o, p); err != nil || string(p[:n]) != "0123456789" {
@@ -181,12 +182,12 @@ func TestEmptyObjectThatIsAnsweredWithAnEmptyRange(t *testing.T) {
 		return true
 	}}
 	st := serve(t, &s)
-	wantSize(t, open(t, st, "empty"), 0)
-	wantTail(t, open(t, st, "empty"), 3, "")
-	if n, err := store.ReadHead(t.Context(), open(t, st, "empty"), make([]byte, 3)); n != 0 || err != nil {
+	wantSize(t, storetest.Open(t, st, "empty"), 0)
+	wantTail(t, storetest.Open(t, st, "empty"), 3, "")
+	if n, err := store.ReadHead(t.Context(), storetest.Open(t, st, "empty"), make([]byte, 3)); n != 0 || err != nil {
 		t.Errorf("head 3: expected 0, nil, found %d, %v", n, err)
 	}
-	if _, err := read(t, open(t, st, "empty"), 0, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := read(t, storetest.Open(t, st, "empty"), 0, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("read: expected io.ErrUnexpectedEOF, found %v", err)
 	}
 }
@@ -200,7 +201,7 @@ func TestSizeThatNobodyTellsIsAnError(t *testing.T) {
 		}
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	wantRead(t, o, 2, "234")
 	if _, err := o.Info(t.Context()); !errors.Is(err, errNoSize) {
 		t.Errorf("info: expected that the size is not told, found %v", err)
@@ -210,7 +211,7 @@ func TestSizeThatNobodyTellsIsAnError(t *testing.T) {
 	}
 	// That it is not there is told all the same.
 	for _, x := range [][2]int{{8, 3}, {10, 1}, {11, 1}} {
-		o := open(t, serve(t, &s), "object")
+		o := storetest.Open(t, serve(t, &s), "object")
 		if _, err := read(t, o, int64(x[0]), x[1]); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("read at %d+%d: expected io.ErrUnexpectedEOF, found %v", x[0], x[1], err)
 		}
@@ -238,7 +239,7 @@ func TestTailThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 			answer(w)
 			return true
 		}}
-		_, err := store.ReadTail(t.Context(), open(t, serve(t, &s), "object"), make([]byte, 4))
+		_, err := store.ReadTail(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 4))
 		if err == nil || !strings.Contains(err.Error(), name) || store.Temporary(err) {
 			t.Errorf("expected an error with %q, found %v", name, err)
 		}
@@ -260,7 +261,7 @@ func TestTailThatBreaksOffIsResumed(t *testing.T) {
 		plain(w, r, content)
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	wantTail(t, o, 500, content[500:])
 	s.wantRanges(t, "-500", "623-999")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // An edition is what a server has for an object at some moment.
@@ -59,7 +60,7 @@ func TestAnotherVersionIsNoticedByWhateverTheServerTells(t *testing.T) {
 				now.answer(w, r)
 				return true
 			}}
-			o := open(t, serve(t, &s), "object")
+			o := storetest.Open(t, serve(t, &s), "object")
 			wantRead(t, o, 0, "012")
 			if r := s.took()[0]; conditional(r) {
 				t.Errorf("a first request with a condition: %v", r.Header)
@@ -103,7 +104,7 @@ func TestReplicasWithAndWithoutETagAreOneVersion(t *testing.T) {
 		replicas[turn].answer(w, r)
 		return true
 	}}
-	o := open(t, serve(t, &s), "object")
+	o := storetest.Open(t, serve(t, &s), "object")
 	for turn = range replicas {
 		wantRead(t, o, int64(turn), "0123456789"[turn:turn+3])
 	}
@@ -128,7 +129,7 @@ func TestChangeBetweenAttemptsNeverMixesVersions(t *testing.T) {
 		edition{`"b"`, servedAt, "abcdefghij", false}.answer(w, r)
 		return true
 	}}
-	if got, err := read(t, open(t, serve(t, &s), "object"), 0, 10); !errors.Is(err, store.ErrChanged) {
+	if got, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 10); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("expected ErrChanged, found %q, %v", got, err)
 	}
 	s.wantRanges(t, "0-9", "5-9")
@@ -155,7 +156,7 @@ func TestUnsatisfiedRangeWithinTheSizeMeansAChange(t *testing.T) {
 			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 			return true
 		}}
-		o := open(t, serve(t, &s), "object")
+		o := storetest.Open(t, serve(t, &s), "object")
 		wantRead(t, o, 0, "012")
 		if _, err := read(t, o, 5, 3); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("%s: expected ErrChanged, found %v", name, err)
@@ -174,7 +175,7 @@ func TestSizeSmallerThanWhatCameMeansAChange(t *testing.T) {
 		}
 		return true
 	}}
-	if _, err := store.ReadHead(t.Context(), open(t, serve(t, &s), "object"), make([]byte, 10)); !errors.Is(err, store.ErrChanged) {
+	if _, err := store.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 10)); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("expected ErrChanged, found %v", err)
 	}
 }
@@ -192,7 +193,7 @@ func TestVersionIsTheStrongETagOrElseDateAndSize(t *testing.T) {
 			c.have.answer(w, r)
 			return true
 		}}
-		info, err := open(t, serve(t, &s), "object").Info(t.Context())
+		info, err := storetest.Open(t, serve(t, &s), "object").Info(t.Context())
 		if err != nil || info.Version != c.want || !info.ModTime.Equal(c.have.mod) {
 			t.Errorf("%+v: expected version %q, found %+v, %v", c.have, c.want, info, err)
 		}

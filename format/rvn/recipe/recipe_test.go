@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // A bench is what a recipe is made from: each of the files but those of root is
 // there if its text is not empty.

@@ -20,7 +20,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
 // databases are the kinds of database that all tests of a catalogue run on: each
@@ -575,8 +575,9 @@ func TestCreatedIsWholeAndAlone(t *testing.T) {
 	}
 }
 
-func TestSeveralCreateOneCatalogue(t *testing.T) {
-	at := filepath.Join(t.TempDir(), "c.db")
+// createdOnce has several create one catalogue, which one of them does.
+func createdOnce(t *testing.T, at string) {
+	t.Helper()
 	var wg sync.WaitGroup
 	results := make(chan error, 8)
 	for range cap(results) {
@@ -595,6 +596,11 @@ func TestSeveralCreateOneCatalogue(t *testing.T) {
 	if made != 1 {
 		t.Errorf("made %d times", made)
 	}
+}
+
+func TestSeveralCreateOneCatalogue(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "c.db")
+	createdOnce(t, at)
 	onlyFile(t, at)
 }
 

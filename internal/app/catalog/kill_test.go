@@ -14,6 +14,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // What this program does instead of its tests if it is to be killed: see killed.
@@ -114,6 +116,7 @@ func killed(t *testing.T, what, at string, lines int, meanwhile func()) {
 }
 
 func TestKilledBeforeItCommitsLeavesNothing(t *testing.T) {
+	testkit.Long(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -143,6 +146,7 @@ func TestKilledBeforeItCommitsLeavesNothing(t *testing.T) {
 }
 
 func TestKilledAtAnyTimeLeavesWholeArchives(t *testing.T) {
+	testkit.Long(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

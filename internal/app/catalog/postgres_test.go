@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
 // What follows is about PostgreSQL.
@@ -85,24 +84,7 @@ func TestPostgresSchemasOfOthersAreRefusedAndNotTouched(t *testing.T) {
 
 func TestPostgresSeveralCreateOneCatalogue(t *testing.T) {
 	at := pgtest.Database(t)
-	var wg sync.WaitGroup
-	results := make(chan error, 4)
-	for range cap(results) {
-		wg.Go(func() { results <- Create(t.Context(), at) })
-	}
-	wg.Wait()
-	close(results)
-	made := 0
-	for err := range results {
-		if err == nil {
-			made++
-		} else if !errors.Is(err, fs.ErrExist) {
-			t.Error(err)
-		}
-	}
-	if made != 1 {
-		t.Errorf("made %d times", made)
-	}
+	createdOnce(t, at)
 	open(t, at)
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -215,9 +215,7 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 }
 
 func TestAMillionRowsTakeLittleMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes a large archive")
-	}
+	testkit.Long(t)
 	const n = 300_000
 	m := packed(t, func(add func(string, string)) {
 		for i := range n {
@@ -226,17 +224,11 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 	})
 	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
 	ask[page](s, "/api/ls", "a", "x") // what the archive itself needs for names
-	heap := func() uint64 {
-		runtime.GC()
-		var st runtime.MemStats
-		runtime.ReadMemStats(&st)
-		return st.HeapAlloc
-	}
-	before := heap()
+	before := testkit.Live()
 	if p := ask[page](s, "/api/ls", "a", "x", "path", "all", "sort", "size", "limit", "10"); p.Total != n {
 		t.Fatalf("found %d, expected %d", p.Total, n)
 	}
-	perMillion := float64(int64(heap())-int64(before)) / n * 1e6
+	perMillion := float64(int64(testkit.Live())-int64(before)) / n * 1e6
 	t.Logf("%.1f MiB for a million rows, in an order", perMillion/(1<<20))
 	if perMillion > 60<<20 {
 		t.Errorf("%.1f MiB, expected below 60", perMillion/(1<<20))

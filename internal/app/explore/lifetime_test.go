@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -123,16 +124,6 @@ func shelved(t *testing.T, o explore.Options) (*shelf, *site) {
 	return s, &site{t, h, srv}
 }
 
-// until waits for what happens soon.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func (s *site) content(name, path string) (int, string, string) {
 	code, b, head := s.get("/api/content", "a", name, "path", path)
 	return code, string(b), head.Get("Holdall-Archive")
@@ -168,7 +159,7 @@ func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
 	if code, text, _ := s.content("x.caf", "a"); code != 404 {
 		t.Errorf("one that is gone: %d %s", code, text)
 	}
-	until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+	testkit.Until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
 }
 
 // check has an archive checked to the end.
@@ -227,8 +218,8 @@ func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 		})
 	}
 	all.Wait()
-	until(t, "all but a few are released", func() bool { open, _ := src.count(); return open <= most })
-	until(t, "their descriptors are closed", func() bool { return descriptors(t, src.dir) <= most*each })
+	testkit.Until(t, "all but a few are released", func() bool { open, _ := src.count(); return open <= most })
+	testkit.Until(t, "their descriptors are closed", func() bool { return descriptors(t, src.dir) <= most*each })
 	// Checks of what was released are known, since its bytes are the same.
 	s.check("01.caf")
 	for i := 10; i < 10+2*most; i++ {
@@ -267,7 +258,7 @@ func TestIdleArchivesAreReleased(t *testing.T) {
 	src.put(t, "x.caf", "a", "x", true)
 	for range 3 {
 		_, _, was := s.content("x.caf", "a")
-		until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+		testkit.Until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
 		if _, _, is := s.content("x.caf", "a"); is != was {
 			t.Errorf("the same bytes are told to be others: %s, then %s", was, is)
 		}
@@ -307,7 +298,7 @@ func TestACheckOfWhatIsReplacedFails(t *testing.T) {
 		Verify struct{ State, Health, Why string }
 	}
 	var a state
-	until(t, "the check ends", func() bool {
+	testkit.Until(t, "the check ends", func() bool {
 		a = ask[state](s, "/api/archive", "a", "x.caf")
 		return a.Verify.State != "running"
 	})

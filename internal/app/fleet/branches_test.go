@@ -35,13 +35,13 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 	parts := []string{"a", "a-", "a0", "b", "é", "..", "", "x y", "\xff", "c%2F", "~"}
 	for round := range 12 {
 		s := newSite(t)
-		s.s3.Page = 1 + r.IntN(20)
+		s.S3.Page = 1 + r.IntN(20)
 		for range r.IntN(600) {
 			name := ""
 			for range r.IntN(4) {
 				name += parts[r.IntN(len(parts))] + "/"
 			}
-			s.s3.Put("from", name+fmt.Sprint(parts[r.IntN(len(parts))], r.IntN(40)), []byte{1})
+			s.S3.Put("from", name+fmt.Sprint(parts[r.IntN(len(parts))], r.IntN(40)), []byte{1})
 		}
 		st, err := store.OpenFolder(t.Context(), "s3://from")
 		if err != nil {
@@ -49,11 +49,11 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 		}
 		want := listing(t, store.List(t.Context(), st, ""))
 		most := []int{0, 50, listHeld}[round%3]
-		got := listing(t, branches(t.Context(), st, s.s3.Page, most))
+		got := listing(t, branches(t.Context(), st, s.S3.Page, most))
 		if !slices.EqualFunc(want, got, func(a, b store.Info) bool {
 			return a.Name == b.Name && a.Size == b.Size && a.Version == b.Version && a.ModTime.Equal(b.ModTime)
 		}) {
-			t.Fatalf("round %d, pages of %d: expected %d objects in order, found %d, or others", round, s.s3.Page, len(want), len(got))
+			t.Fatalf("round %d, pages of %d: expected %d objects in order, found %d, or others", round, s.S3.Page, len(want), len(got))
 		}
 	}
 }
@@ -61,12 +61,12 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 // Where an answer takes its time, many are waited for at once.
 func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 	s := newSite(t)
-	s.s3.Page = 20
+	s.S3.Page = 20
 	for i := range 2000 {
-		s.s3.Put("from", fmt.Sprintf("logs/2026/%02d/%02d/%04d", i%12, i/12%28, i), nil)
+		s.S3.Put("from", fmt.Sprintf("logs/2026/%02d/%02d/%04d", i%12, i/12%28, i), nil)
 	}
 	var now, most atomic.Int64
-	s.meet(func(http.ResponseWriter, *http.Request) bool {
+	s.Meet(func(http.ResponseWriter, *http.Request) bool {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -90,11 +90,11 @@ func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 // leaves nothing behind.
 func TestListingInParallelEndsInOrder(t *testing.T) {
 	s := newSite(t)
-	s.s3.Page = 10
+	s.S3.Page = 10
 	for i := range 600 {
-		s.s3.Put("from", fmt.Sprintf("%02d/%03d", i/20, i), nil)
+		s.S3.Put("from", fmt.Sprintf("%02d/%03d", i/20, i), nil)
 	}
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if q := r.URL.Query(); q.Get("prefix") == "17/" {
 			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
 			return true

@@ -35,7 +35,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 	s.some(60, 20_000)
 	p := s.plan(spec)
 	var ids []int64
-	for k, err := range s.c.Chunks(t.Context(), p.Plan.ID) {
+	for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	f := &told{chunks: append(slices.Clone(ids), ids[1]), then: stop}
 	var order []int64
-	sum, err := Work(ctx, s.c, WorkOptions{Feed: f, Look: time.Hour, Tell: func(e Event) {
+	sum, err := Work(ctx, s.C, WorkOptions{Feed: f, Look: time.Hour, Tell: func(e Event) {
 		if e.What == Done {
 			order = append(order, e.Chunk.ID)
 		}
@@ -58,7 +58,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 			t.Errorf("chunk %d: %+v", f.chunks[i], a)
 		}
 	}
-	s.check()
+	s.Check()
 }
 
 func TestAFeedIsToldWhyAChunkIsNotPacked(t *testing.T) {
@@ -68,30 +68,30 @@ func TestAFeedIsToldWhyAChunkIsNotPacked(t *testing.T) {
 	few.ChunkObjects = 1
 	p := s.plan(few)
 	var ids []int64
-	for k, err := range s.c.Chunks(t.Context(), p.Plan.ID) {
+	for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, k.ID)
 	}
 	claim := func(id int64) catalog.Chunk {
-		k, err := s.c.Claim(t.Context(), catalog.Request{Owner: "another", Lease: 20 * time.Second, Chunk: id})
+		k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "another", Lease: 20 * time.Second, Chunk: id})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
 	claim(ids[0])
-	if err := s.c.Release(t.Context(), claim(ids[1]), "poison", 0, true); err != nil {
+	if err := s.C.Release(t.Context(), claim(ids[1]), "poison", 0, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.c.Release(t.Context(), claim(ids[2]), "no luck", time.Hour, false); err != nil {
+	if err := s.C.Release(t.Context(), claim(ids[2]), "no luck", time.Hour, false); err != nil {
 		t.Fatal(err)
 	}
 	run := func(ids ...int64) []answer {
 		ctx, stop := context.WithCancel(t.Context())
 		f := &told{chunks: ids, then: stop}
-		if _, err := Work(ctx, s.c, WorkOptions{Feed: f, Look: 10 * time.Second, Lease: 30 * time.Second, Stay: true}); err != nil {
+		if _, err := Work(ctx, s.C, WorkOptions{Feed: f, Look: 10 * time.Second, Lease: 30 * time.Second, Stay: true}); err != nil {
 			t.Fatal(err)
 		}
 		return f.answers
@@ -106,7 +106,7 @@ func TestAFeedIsToldWhyAChunkIsNotPacked(t *testing.T) {
 	if a[2].err != nil || a[2].again != 30*time.Second {
 		t.Errorf("that is not due: %+v", a[2])
 	}
-	if err := s.c.CancelPlan(t.Context(), p.Plan.ID); err != nil {
+	if err := s.C.CancelPlan(t.Context(), p.Plan.ID); err != nil {
 		t.Fatal(err)
 	}
 	if a := run(ids[3]); !errors.Is(a[0].err, catalog.ErrCancelled) {
@@ -118,12 +118,12 @@ func TestWhoeverHasADeadWorkersChunkDoesNotWaitForItsFeed(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 20_000)
 	p := s.plan(spec)
-	if _, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 50 * time.Millisecond}); err != nil {
+	if _, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 50 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := Work(t.Context(), s.c, WorkOptions{Feed: &told{then: func() {}}, Workers: 2, Look: 20 * time.Millisecond})
+	sum, err := Work(t.Context(), s.C, WorkOptions{Feed: &told{then: func() {}}, Workers: 2, Look: 20 * time.Millisecond})
 	if err != nil || sum.Done != p.Chunks {
 		t.Errorf("%+v of %d, %v", sum, p.Chunks, err)
 	}
-	s.check()
+	s.Check()
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit/fleettest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
@@ -26,65 +25,19 @@ import (
 )
 
 // A site is a server with objects to be packed, and a catalogue.
-type site struct {
-	t    *testing.T
-	s3   *s3test.Server
-	c    *catalog.Catalog
-	db   string
-	want map[string][]byte // what is in the bucket from
-	// hook is that of the server. Requests may be under way when it changes: those of
-	// other programs, or that nobody waits for any more.
-	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
-}
+type site struct{ *fleettest.Site }
 
 func newSite(t *testing.T) *site { return newSiteOn(t, filepath.Join(t.TempDir(), "catalog.db")) }
 
-func newSiteOn(t *testing.T, db string) *site {
-	s := &site{t: t, s3: s3test.New("from", "out"), db: db, want: map[string][]byte{}}
-	s.s3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-		hook := s.hook.Load()
-		return hook != nil && (*hook)(w, r)
-	}
-	server := httptest.NewServer(s.s3)
-	t.Cleanup(server.Close)
-	t.Setenv("AWS_ENDPOINT_URL_S3", server.URL)
-	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
-	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
-	if err := catalog.Create(t.Context(), s.db); err != nil {
-		t.Fatal(err)
-	}
-	s.c = s.open()
-	return s
-}
-
-// meet has all requests meet a hook from now on, or none.
-func (s *site) meet(hook func(http.ResponseWriter, *http.Request) bool) {
-	if hook == nil {
-		s.hook.Store(nil)
-		return
-	}
-	s.hook.Store(&hook)
-}
-
-func (s *site) open() *catalog.Catalog {
-	c, err := catalog.Open(s.t.Context(), s.db, catalog.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { c.Close() })
-	return c
-}
+func newSiteOn(t *testing.T, db string) *site { return &site{fleettest.New(t, db, catalog.Options{})} }
 
 // put makes an object of a seed's bytes.
 func (s *site) put(name string, n int) {
 	content := make([]byte, n)
 	seed := [32]byte{}
-	copy(seed[:], fmt.Sprintf("%d %s", len(s.want), name))
+	copy(seed[:], fmt.Sprintf("%d %s", len(s.Want), name))
 	rand.NewChaCha8(seed).Read(content)
-	s.want[name] = content
-	s.s3.Put("from", name, content)
+	s.Put(name, content)
 }
 
 // some puts n objects of up to size bytes.
@@ -97,87 +50,36 @@ func (s *site) some(n, size int) {
 var spec = Spec{Sources: []string{"s3://from"}, Target: "s3://out/set.caf", ChunkSize: 100_000}
 
 func (s *site) plan(spec Spec) Planned {
-	s.t.Helper()
-	p, err := Plan(s.t.Context(), s.c, spec, nil)
+	s.T.Helper()
+	p, err := Plan(s.T.Context(), s.C, spec, nil)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return p
 }
 
 func (s *site) work(o WorkOptions) Worked {
-	s.t.Helper()
+	s.T.Helper()
 	if o.Pause == 0 {
 		o.Pause = time.Millisecond
 	}
 	o.Look = 5 * time.Millisecond
-	sum, err := Work(s.t.Context(), s.c, o)
+	sum, err := Work(s.T.Context(), s.C, o)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return sum
 }
 
-// check compares what is recorded with what there was: each object in one archive
-// that is recorded, with its bytes, and nothing else.
-func (s *site) check() {
-	s.t.Helper()
-	ctx := s.t.Context()
-	archives, err := s.c.Archives(ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	found := map[string]int{}
-	for _, a := range archives {
-		in, err := holdall.Open(ctx, a.Address, holdall.OpenOptions{})
-		if err != nil {
-			s.t.Errorf("%s is recorded: %v", a.Address, err)
-			continue
-		}
-		for l, err := range s.c.Locations(ctx, a) {
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			found[l.Path]++
-			e, err := in.Lookup(ctx, l.Path)
-			if err != nil {
-				s.t.Error(err)
-				continue
-			}
-			var b bytes.Buffer
-			r, err := in.OpenEntry(ctx, e)
-			if err == nil {
-				_, err = b.ReadFrom(r)
-				r.Close()
-			}
-			if err != nil || !bytes.Equal(b.Bytes(), s.want[l.Path]) {
-				s.t.Errorf("%s of %s: found %d bytes (%v), want %d others", l.Path, a.Address, b.Len(), err, len(s.want[l.Path]))
-			}
-		}
-		in.Close()
-	}
-	for name := range s.want {
-		if found[name] != 1 {
-			s.t.Errorf("%s is recorded %d times", name, found[name])
-		}
-	}
-	if len(found) != len(s.want) {
-		s.t.Errorf("%d paths are recorded, of %d", len(found), len(s.want))
-	}
-	if n := s.s3.Uploads(); n != 0 {
-		s.t.Errorf("%d uploads are left", n)
-	}
-}
-
 func (s *site) totals() catalog.Totals {
-	s.t.Helper()
-	p, err := s.c.Plan(s.t.Context(), spec.Target)
+	s.T.Helper()
+	p, err := s.C.Plan(s.T.Context(), spec.Target)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	t, err := s.c.Totals(s.t.Context(), p.ID)
+	t, err := s.C.Totals(s.T.Context(), p.ID)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return t
 }
@@ -193,7 +95,7 @@ func TestEveryObjectIsPackedOnce(t *testing.T) {
 	if sum.Done != p.Chunks || sum.Objects != 200 || sum.Bytes != p.Bytes || sum.Failed != 0 {
 		t.Errorf("worked %+v of %+v", sum, p)
 	}
-	s.check()
+	s.Check()
 	if again := s.plan(spec); again.Chunks != 0 || again.Known != 200 {
 		t.Errorf("planned again %+v", again)
 	}
@@ -204,22 +106,22 @@ func TestASourceIsCutTheSameWayHoweverItIsPlanned(t *testing.T) {
 		s := newSite(t)
 		s.some(300, 3000)
 		if interrupted {
-			s.s3.Page = 50
+			s.S3.Page = 50
 			var pages atomic.Int64
-			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+			s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
 					s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
 					return true
 				}
 				return false
 			})
-			if p, err := Plan(t.Context(), s.c, spec, nil); err == nil || p.Chunks == 0 {
+			if p, err := Plan(t.Context(), s.C, spec, nil); err == nil || p.Chunks == 0 {
 				t.Fatalf("planned %+v, %v", p, err)
 			}
-			s.meet(nil)
+			s.Meet(nil)
 		}
 		p := s.plan(spec)
-		for k, err := range s.c.Chunks(t.Context(), p.Plan.ID) {
+		for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,11 +146,11 @@ func TestPlanningAgainAddsWhatIsNew(t *testing.T) {
 		t.Errorf("planned again %+v", p)
 	}
 	s.work(WorkOptions{})
-	s.check()
+	s.Check()
 
 	other := spec
 	other.ChunkSize *= 2
-	if _, err := Plan(t.Context(), s.c, other, nil); !errors.Is(err, fs.ErrExist) {
+	if _, err := Plan(t.Context(), s.C, other, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("another plan of the name: %v", err)
 	}
 }
@@ -258,25 +160,25 @@ func TestWhatVanishedOrChangedIsRecordedAsSuch(t *testing.T) {
 	s.some(50, 4000)
 	s.plan(spec)
 	gone, other := "data/001/00001", "data/002/00002"
-	delete(s.want, gone)
-	s.s3.Remove("from", gone)
+	delete(s.Want, gone)
+	s.S3.Remove("from", gone)
 	s.put(other, 77)
-	changed := s.want[other]
-	delete(s.want, other)
+	changed := s.Want[other]
+	delete(s.Want, other)
 	if sum := s.work(WorkOptions{Workers: 2}); sum.Objects != 48 || sum.Failed != 0 {
 		t.Errorf("worked %+v", sum)
 	}
-	s.check()
+	s.Check()
 	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 48 {
 		t.Errorf("outcomes %v", o)
 	}
 	// What changed is packed by planning again.
-	s.want[other] = changed
+	s.Want[other] = changed
 	if p := s.plan(spec); p.Objects != 1 {
 		t.Errorf("planned again %+v", p)
 	}
 	s.work(WorkOptions{})
-	s.check()
+	s.Check()
 }
 
 func TestAChunkWithNothingLeftIsDoneWithoutAnArchive(t *testing.T) {
@@ -284,19 +186,19 @@ func TestAChunkWithNothingLeftIsDoneWithoutAnArchive(t *testing.T) {
 	s.put("a", 10)
 	s.put("kept", 200_000)
 	s.plan(spec)
-	s.s3.Remove("from", "a")
-	delete(s.want, "a")
+	s.S3.Remove("from", "a")
+	delete(s.Want, "a")
 	if sum := s.work(WorkOptions{}); sum.Done != 2 || sum.Objects != 1 {
 		t.Errorf("worked %+v", sum)
 	}
-	s.check()
+	s.Check()
 }
 
 func TestASourceThatIsGoneIsNoLossOfItsObjects(t *testing.T) {
 	s := newSite(t)
 	s.some(20, 400)
 	s.plan(spec)
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasPrefix(r.URL.Path, "/from/") {
 			s3test.Refuse(w, r, http.StatusNotFound, "NoSuchBucket")
 			return true
@@ -306,13 +208,13 @@ func TestASourceThatIsGoneIsNoLossOfItsObjects(t *testing.T) {
 	if sum := s.work(WorkOptions{Tries: 2}); sum.SetAside != 1 || sum.Done != 0 {
 		t.Errorf("worked %+v", sum)
 	}
-	s.meet(nil)
-	p, _ := s.c.Plan(t.Context(), spec.Target)
-	if n, err := s.c.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
+	s.Meet(nil)
+	p, _ := s.C.Plan(t.Context(), spec.Target)
+	if n, err := s.C.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
 		t.Errorf("retried %d, %v", n, err)
 	}
 	s.work(WorkOptions{})
-	s.check()
+	s.Check()
 }
 
 func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
@@ -323,7 +225,7 @@ func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
 			s.plan(spec)
 			const poison = "data/003/00003"
 			var asked atomic.Int64
-			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+			s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method == http.MethodGet && r.URL.Path == "/from/"+poison {
 					asked.Add(1)
 					s3test.Refuse(w, r, status, "Poison")
@@ -339,8 +241,8 @@ func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
 			if err := events[1].Err; err == nil || !strings.Contains(err.Error(), poison) {
 				t.Errorf("the first try failed with %v", err)
 			}
-			delete(s.want, poison)
-			s.check()
+			delete(s.Want, poison)
+			s.Check()
 			if o := s.totals().Outcomes; o[catalog.SetAside] != 1 {
 				t.Errorf("outcomes %v", o)
 			}
@@ -353,31 +255,31 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	s.some(30, 3000)
 	s.plan(spec)
 	// The first claim gets as far as the archive, and no further.
-	k, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
+	k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{c: s.c, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
+	w := &worker{c: s.C, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
 	j, err := w.job(t.Context(), k.Plan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone := "data/000/00000"
-	s.s3.Remove("from", gone)
-	delete(s.want, gone)
+	s.S3.Remove("from", gone)
+	delete(s.Want, gone)
 	left, _, err := w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
 	if err != nil || len(left) != 1 || left[0].Path != gone {
 		t.Fatalf("left %v, %v", left, err)
 	}
-	before := s.s3.Get("out", j.chunk(k.Number))
+	before := s.S3.Get("out", j.chunk(k.Number))
 	sum := s.work(WorkOptions{})
 	if sum.Failed != 0 {
 		t.Errorf("worked %+v", sum)
 	}
-	if !bytes.Equal(before, s.s3.Get("out", j.chunk(k.Number))) {
+	if !bytes.Equal(before, s.S3.Get("out", j.chunk(k.Number))) {
 		t.Error("the archive was replaced")
 	}
-	s.check()
+	s.Check()
 	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.SetAside] != 0 {
 		t.Errorf("outcomes %v", o)
 	}
@@ -395,16 +297,16 @@ func TestAnArchiveThatIsNotOursIsNeitherRecordedNorReplaced(t *testing.T) {
 	s.some(10, 300)
 	s.plan(spec)
 	alien := []byte("an archive of somebody else")
-	s.s3.Put("out", "set-00001.caf", alien)
+	s.S3.Put("out", "set-00001.caf", alien)
 	if sum := s.work(WorkOptions{Tries: 1}); sum.SetAside != 1 {
 		t.Errorf("worked %+v", sum)
 	}
-	if !bytes.Equal(s.s3.Get("out", "set-00001.caf"), alien) {
+	if !bytes.Equal(s.S3.Get("out", "set-00001.caf"), alien) {
 		t.Error("it was replaced")
 	}
 	other := spec
 	other.Name = "another"
-	if _, err := Plan(t.Context(), s.c, other, nil); !errors.Is(err, fs.ErrExist) {
+	if _, err := Plan(t.Context(), s.C, other, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("planned over it: %v", err)
 	}
 }
@@ -414,7 +316,7 @@ func TestWhoIsToldToEndGivesItsChunkBack(t *testing.T) {
 	s.some(30, 3000)
 	s.plan(spec)
 	ctx, stop := context.WithCancel(t.Context())
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet && r.URL.Path == "/from/data/004/00004" {
 			stop()
 			<-r.Context().Done()
@@ -423,15 +325,15 @@ func TestWhoIsToldToEndGivesItsChunkBack(t *testing.T) {
 		return false
 	})
 	var what []What
-	if _, err := Work(ctx, s.c, WorkOptions{Lease: time.Hour, Tell: func(e Event) { what = append(what, e.What) }}); err != nil {
+	if _, err := Work(ctx, s.C, WorkOptions{Lease: time.Hour, Tell: func(e Event) { what = append(what, e.What) }}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(what, []What{Claimed, Stopped}) {
 		t.Errorf("%q", what)
 	}
-	s.meet(nil)
+	s.Meet(nil)
 	s.work(WorkOptions{})
-	s.check()
+	s.Check()
 }
 
 func TestACancelledPlanIsNotPackedAndLeavesNoUploads(t *testing.T) {
@@ -439,22 +341,22 @@ func TestACancelledPlanIsNotPackedAndLeavesNoUploads(t *testing.T) {
 	s.put("large", 20<<20)
 	p := s.plan(spec)
 	var once atomic.Bool
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") && once.CompareAndSwap(false, true) {
-			if _, err := Cancel(r.Context(), s.c, p.Plan); err != nil {
+			if _, err := Cancel(r.Context(), s.C, p.Plan); err != nil {
 				t.Error(err)
 			}
 		}
 		return false
 	})
-	sum := s.work(WorkOptions{Lease: 400 * time.Millisecond})
+	sum := s.work(WorkOptions{Lease: 3 * time.Second})
 	if sum.Done != 0 || sum.Lost != 1 {
 		t.Errorf("worked %+v", sum)
 	}
-	if n := s.s3.Uploads(); n != 0 {
+	if n := s.S3.Uploads(); n != 0 {
 		t.Errorf("%d uploads are left", n)
 	}
-	if all, err := s.c.Archives(t.Context()); len(all) != 0 || err != nil {
+	if all, err := s.C.Archives(t.Context()); len(all) != 0 || err != nil {
 		t.Errorf("archives %v, %v", all, err)
 	}
 }
@@ -467,7 +369,7 @@ func TestWhatWasSentIsNotSentAgain(t *testing.T) {
 	big.ChunkSize = 1 << 30
 	s.plan(big)
 	var puts atomic.Int64
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet && r.URL.Path == "/from/b" && puts.Load() == 0 {
 			puts.Store(1)
 			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
@@ -482,25 +384,25 @@ func TestWhatWasSentIsNotSentAgain(t *testing.T) {
 	if resent < 16<<20 {
 		t.Errorf("the store had %d bytes of the first try", resent)
 	}
-	s.check()
+	s.Check()
 }
 
 func TestSourcesAreToldApart(t *testing.T) {
 	s := newSite(t)
 	for _, n := range []string{"x-y/1", "x/1", "x/a/b", "z/x/1"} {
-		s.s3.Put("from", n, []byte(n))
-		s.want[n] = []byte(n)
+		s.S3.Put("from", n, []byte(n))
+		s.Want[n] = []byte(n)
 	}
-	s.want["y/1"] = s.want["z/x/1"]
+	s.Want["y/1"] = s.Want["z/x/1"]
 	several := spec
 	several.Sources = []string{"s3://from/x", "s3://from/x-y"}
 	s.plan(several)
 	s.work(WorkOptions{})
-	delete(s.want, "z/x/1")
-	delete(s.want, "y/1")
-	s.check()
+	delete(s.Want, "z/x/1")
+	delete(s.Want, "y/1")
+	s.Check()
 	several.Name, several.Target, several.Sources = "n", "s3://out/n.caf", []string{"s3://from/x", "s3://from/z/x/"}
-	if _, err := Plan(t.Context(), s.c, several, nil); err == nil {
+	if _, err := Plan(t.Context(), s.C, several, nil); err == nil {
 		t.Error("two sources of the same last name are planned together")
 	}
 }
@@ -517,12 +419,12 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 	} {
 		wrong := spec
 		change(&wrong)
-		_, err := Plan(t.Context(), s.c, wrong, nil)
+		_, err := Plan(t.Context(), s.C, wrong, nil)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if all, err := s.c.Plans(t.Context()); len(all) != 0 || err != nil {
+	if all, err := s.C.Plans(t.Context()); len(all) != 0 || err != nil {
 		t.Errorf("plans %v, %v", all, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 )
 
@@ -31,16 +31,16 @@ func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
 			for i := 50; i < 250; i++ {
 				name := fmt.Sprintf("x/%03d", i)
 				if what == "changed" {
-					s.s3.Put("from", name, []byte("another"))
+					s.S3.Put("from", name, []byte("another"))
 				} else {
-					s.s3.Remove("from", name)
+					s.S3.Remove("from", name)
 				}
-				delete(s.want, name)
+				delete(s.Want, name)
 			}
 			if sum := s.work(WorkOptions{}); sum.Done != 1 || sum.Failed != 0 || sum.Objects != 100 {
 				t.Errorf("worked %+v", sum)
 			}
-			s.check()
+			s.Check()
 		})
 	}
 }
@@ -69,9 +69,9 @@ func TestOddKeysHoldUpNoOthers(t *testing.T) {
 		if !strings.HasPrefix(m.Path, "many/") {
 			t.Logf("%q: %s", m.Path, m.Note)
 		}
-		delete(s.want, m.Path)
+		delete(s.Want, m.Path)
 	}
-	s.check()
+	s.Check()
 }
 
 // An upload of somebody else, of a name that begins like ours, is not taken away.
@@ -92,13 +92,13 @@ func TestUploadsOfOthersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.work(WorkOptions{})
-	if n := s.s3.Uploads(); n != 1 {
+	if n := s.S3.Uploads(); n != 1 {
 		t.Errorf("%d uploads are left, expected that of somebody else", n)
 	}
 	if _, err := w.Commit(t.Context()); err != nil {
 		t.Error(err)
 	}
-	s.check()
+	s.Check()
 }
 
 // Folders are sources and targets as buckets are.
@@ -111,8 +111,8 @@ func TestFoldersAreSourcesAndTargets(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		s.want[n] = []byte("content of " + n)
-		if err := os.WriteFile(p, s.want[n], 0o666); err != nil {
+		s.Want[n] = []byte("content of " + n)
+		if err := os.WriteFile(p, s.Want[n], 0o666); err != nil {
 			t.Skipf("a file of this name: %v", err)
 		}
 	}
@@ -127,18 +127,18 @@ func TestFoldersAreSourcesAndTargets(t *testing.T) {
 	if sum := s.work(WorkOptions{Workers: 3}); sum.Done != p.Chunks {
 		t.Errorf("worked %+v", sum)
 	}
-	s.check()
+	s.Check()
 }
 
 // Of two who make a plan of one name at once neither spoils what the other does.
 func TestTwoMayMakeAPlanAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.some(400, 3000)
-	s.s3.Page = 40
+	s.S3.Page = 40
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
-		c := s.open()
+		c := s.Open(catalog.Options{})
 		wg.Go(func() { _, errs[i] = Plan(t.Context(), c, spec, nil) })
 	}
 	wg.Wait()
@@ -150,7 +150,7 @@ func TestTwoMayMakeAPlanAtOnce(t *testing.T) {
 	}
 	s.plan(spec)
 	s.work(WorkOptions{Workers: 3})
-	s.check()
+	s.Check()
 }
 
 // What is planned while others are packed is packed, each version in one chunk.
@@ -161,7 +161,7 @@ func TestPlanningWhileWorkersRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup
-	c := s.open()
+	c := s.Open(catalog.Options{})
 	wg.Go(func() {
 		if _, err := Work(ctx, c, WorkOptions{Workers: 2, Stay: true, Look: time.Millisecond, Pause: time.Millisecond}); err != nil {
 			t.Error(err)
@@ -174,7 +174,7 @@ func TestPlanningWhileWorkersRun(t *testing.T) {
 	stop()
 	wg.Wait()
 	s.work(WorkOptions{})
-	s.check()
+	s.Check()
 	if p := s.plan(spec); p.Objects != 0 || p.Known != 208 {
 		t.Errorf("planned again %+v", p)
 	}
@@ -196,7 +196,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 			}
 		})
 	}
-	s.meet(func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/from/") && reads.Add(1) == 1000: // some are not listed yet
 			restart()
@@ -210,5 +210,5 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 		t.Errorf("worked %+v", sum)
 	}
 	going.Wait()
-	s.check()
+	s.Check()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -27,14 +28,14 @@ var bundle = Spec{Name: spec.Target, Sources: []string{"s3://from"}, Target: "s3
 
 // out returns the names of the target's objects below a folder.
 func (s *site) out(folder string) (names []string) {
-	s.t.Helper()
-	st, err := store.OpenFolder(s.t.Context(), "s3://out")
+	s.T.Helper()
+	st, err := store.OpenFolder(s.T.Context(), "s3://out")
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	for info, err := range store.List(s.t.Context(), st, folder) {
+	for info, err := range store.List(s.T.Context(), st, folder) {
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		names = append(names, info.Name)
 	}
@@ -44,27 +45,27 @@ func (s *site) out(folder string) (names []string) {
 // checkBundles is check for bundles, of which there shall be some, without lists of
 // parts, and in which nothing is wrong.
 func (s *site) checkBundles(n int) {
-	s.t.Helper()
-	s.check()
-	archives, err := s.c.Archives(s.t.Context())
+	s.T.Helper()
+	s.Check()
+	archives, err := s.C.Archives(s.T.Context())
 	if err != nil || len(archives) != n {
-		s.t.Errorf("%d archives are recorded, %v; expected %d", len(archives), err, n)
+		s.T.Errorf("%d archives are recorded, %v; expected %d", len(archives), err, n)
 	}
 	for _, a := range archives {
-		st, name, err := store.OpenAddress(s.t.Context(), a.Address)
+		st, name, err := store.OpenAddress(s.T.Context(), a.Address)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
-		v, err := holdall.VerifyStore(s.t.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
+		v, err := holdall.VerifyStore(s.T.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
 			if p.Severity > format.Note {
-				s.t.Errorf("%s: %+v", a.Address, p)
+				s.T.Errorf("%s: %+v", a.Address, p)
 			}
 		})
 		if err != nil || v.Errors+v.Warnings > 0 {
-			s.t.Errorf("%s: %+v, %v", a.Address, v, err)
+			s.T.Errorf("%s: %+v, %v", a.Address, v, err)
 		}
 		if left := s.out(name + "/parts/"); len(left) > 0 {
-			s.t.Errorf("left beside it: %q", left)
+			s.T.Errorf("left beside it: %q", left)
 		}
 	}
 }
@@ -110,7 +111,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 		t.Fatalf("%q, expected %q", many, one)
 	}
 	for i, name := range one {
-		if want := strings.Replace(name, "one.", "large.", 1); many[i] != want || !bytes.Equal(s.s3.Get("out", name), s.s3.Get("out", want)) {
+		if want := strings.Replace(name, "one.", "large.", 1); many[i] != want || !bytes.Equal(s.S3.Get("out", name), s.S3.Get("out", want)) {
 			t.Errorf("%s is not as %s", many[i], name)
 		}
 	}
@@ -146,21 +147,21 @@ func TestPlanningAgainGivesAFurtherBundle(t *testing.T) {
 func TestAPlanThatBrokeOffGetsOneBundle(t *testing.T) {
 	s := newSite(t)
 	s.some(300, 3000)
-	s.s3.Page = 50
+	s.S3.Page = 50
 	var pages atomic.Int64
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
 			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
 			return true
 		}
 		return false
 	})
-	if p, err := Plan(t.Context(), s.c, bundle, nil); err == nil || p.Chunks == 0 {
+	if p, err := Plan(t.Context(), s.C, bundle, nil); err == nil || p.Chunks == 0 {
 		t.Fatalf("planned %+v, %v", p, err)
 	}
-	s.meet(nil)
+	s.Meet(nil)
 	s.work(WorkOptions{Workers: 2})
-	if all, err := s.c.Archives(t.Context()); len(all) != 0 || err != nil {
+	if all, err := s.C.Archives(t.Context()); len(all) != 0 || err != nil {
 		t.Errorf("an archive of half a plan: %v, %v", all, err)
 	}
 	// An object that is packed already is another now.
@@ -176,11 +177,11 @@ func TestAPartWithNothingLeftIsAnEmptyShard(t *testing.T) {
 		s.put(name, 90_000)
 	}
 	s.plan(bundle)
-	s.s3.Remove("from", "b")
-	delete(s.want, "b")
+	s.S3.Remove("from", "b")
+	delete(s.Want, "b")
 	s.put("c", 9)
-	changed := s.want["c"]
-	delete(s.want, "c")
+	changed := s.Want["c"]
+	delete(s.Want, "c")
 	if sum := s.work(WorkOptions{}); sum.Done != 4 || sum.Objects != 1 {
 		t.Errorf("worked %+v", sum)
 	}
@@ -188,7 +189,7 @@ func TestAPartWithNothingLeftIsAnEmptyShard(t *testing.T) {
 	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 1 {
 		t.Errorf("outcomes %v", o)
 	}
-	s.want["c"] = changed
+	s.Want["c"] = changed
 	s.plan(bundle)
 	s.work(WorkOptions{})
 	s.checkBundles(2)
@@ -198,7 +199,7 @@ func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 5000)
 	s.plan(bundle)
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet && path.Base(r.URL.Path) == "shard-00000000" {
 			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
 			return true
@@ -208,12 +209,12 @@ func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
 	if sum := s.work(WorkOptions{Tries: 1}); sum.SetAside != 1 || sum.Done == 0 {
 		t.Errorf("worked %+v", sum)
 	}
-	s.meet(nil)
+	s.Meet(nil)
 	if _, err := holdall.Open(t.Context(), bundle.Target, holdall.OpenOptions{}); err == nil {
 		t.Error("parts are an archive")
 	}
-	p, _ := s.c.Plan(t.Context(), bundle.Name)
-	if n, err := s.c.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
+	p, _ := s.C.Plan(t.Context(), bundle.Name)
+	if n, err := s.C.RetryPlan(t.Context(), p.ID); n != 1 || err != nil {
 		t.Errorf("retried %d, %v", n, err)
 	}
 	s.work(WorkOptions{})
@@ -222,16 +223,16 @@ func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
 
 // recorded returns what the catalogue has, by path.
 func (s *site) recorded() map[string]bool {
-	s.t.Helper()
+	s.T.Helper()
 	found := map[string]bool{}
-	archives, err := s.c.Archives(s.t.Context())
+	archives, err := s.C.Archives(s.T.Context())
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for _, a := range archives {
-		for l, err := range s.c.Locations(s.t.Context(), a) {
+		for l, err := range s.C.Locations(s.T.Context(), a) {
 			if err != nil {
-				s.t.Fatal(err)
+				s.T.Fatal(err)
 			}
 			found[l.Path] = true
 		}
@@ -242,20 +243,21 @@ func (s *site) recorded() map[string]bool {
 // dying works as a worker does that is killed when it makes a request, and never gives
 // anything back.
 func (s *site) dying(ctx context.Context, tries int) {
-	w := &worker{c: s.c, o: WorkOptions{Tries: tries}, jobs: map[int64]*job{}}
+	w := &worker{c: s.C, o: WorkOptions{Tries: tries}, jobs: map[int64]*job{}}
 	for ctx.Err() == nil {
-		k, err := s.c.Claim(ctx, catalog.Request{Owner: "mortal", Lease: time.Millisecond})
+		k, err := s.C.Claim(ctx, catalog.Request{Owner: "mortal", Lease: time.Millisecond})
 		if errors.Is(err, catalog.ErrNone) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		_ = w.pack(ctx, k, &Event{}, nil)
 	}
 }
 
 func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
+	testkit.Long(t)
 	empty := []string{"data/000/empty", "data/004/empty"}
 	for n := int64(1); ; n++ {
 		s := newSite(t)
@@ -266,7 +268,7 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 		s.plan(bundle)
 		ctx, kill := context.WithCancel(t.Context())
 		var made, removed atomic.Int64
-		s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+		s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasPrefix(r.URL.Path, "/out") || r.Method == http.MethodGet || r.Method == http.MethodHead {
 				return false
 			}
@@ -285,15 +287,15 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 		s.dying(ctx, 5)
 		killed := ctx.Err() != nil
 		kill()
-		s.meet(nil)
+		s.Meet(nil)
 		for _, name := range empty { // who comes next finds less
-			s.s3.Remove("from", name)
-			delete(s.want, name)
+			s.S3.Remove("from", name)
+			delete(s.Want, name)
 		}
 		s.work(WorkOptions{Workers: 2})
 		for name := range s.recorded() {
 			if slices.Contains(empty, name) {
-				s.want[name] = nil // it was packed before
+				s.Want[name] = nil // it was packed before
 			}
 		}
 		s.checkBundles(1)
@@ -326,21 +328,21 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 				}
 				return false
 			}
-			w := &worker{c: s.c, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
-			k, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
+			w := &worker{c: s.C, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
+			k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.meet(refuse)
+			s.Meet(refuse)
 			if err := w.pack(t.Context(), k, &Event{}, nil); !errors.Is(err, fs.ErrPermission) {
 				t.Fatal(err)
 			}
-			s.meet(nil)
-			s.s3.Remove("from", "empty/a")
-			delete(s.want, "empty/a")
+			s.Meet(nil)
+			s.S3.Remove("from", "empty/a")
+			delete(s.Want, "empty/a")
 			if dies {
 				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the clock of the database
-					k, err = s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond, Chunk: k.ID})
+					k, err = s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond, Chunk: k.ID})
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -378,27 +380,27 @@ func TestWhoComesLateChangesNoBundle(t *testing.T) {
 			var once atomic.Bool
 			var names []string
 			before := map[string][]byte{}
-			s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+			s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method == http.MethodPut && r.URL.Path == late && once.CompareAndSwap(false, true) {
 					s.work(WorkOptions{})
 					for _, name := range s.out("set.bundle/") {
 						if !strings.Contains(name, "/parts/") {
 							names = append(names, name)
-							before[name] = s.s3.Get("out", name)
+							before[name] = s.S3.Get("out", name)
 						}
 					}
 				}
 				return false
 			})
 			s.dying(t.Context(), 5)
-			s.meet(nil)
+			s.Meet(nil)
 			s.work(WorkOptions{}) // sweeps
 			s.checkBundles(1)
 			if now := s.out("set.bundle/"); len(names) < 7 || !slices.Equal(now, names) {
 				t.Errorf("%q, expected %q", now, names)
 			}
 			for name, b := range before {
-				if !bytes.Equal(s.s3.Get("out", name), b) {
+				if !bytes.Equal(s.S3.Get("out", name), b) {
 					t.Errorf("%s was replaced by something else", name)
 				}
 			}
@@ -411,11 +413,11 @@ func TestBundlesThatCannotBeAreRefused(t *testing.T) {
 	s.some(5, 100)
 	whole := bundle
 	whole.Target, whole.Format = "s3://out", "databundle"
-	if _, err := Plan(t.Context(), s.c, whole, nil); err == nil {
+	if _, err := Plan(t.Context(), s.C, whole, nil); err == nil {
 		t.Error("a bundle that is a whole bucket")
 	}
-	s.s3.Put("out", "set.bundle/shard-00000007", []byte("somebody's"))
-	if _, err := Plan(t.Context(), s.c, bundle, nil); !errors.Is(err, fs.ErrExist) {
+	s.S3.Put("out", "set.bundle/shard-00000007", []byte("somebody's"))
+	if _, err := Plan(t.Context(), s.C, bundle, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("planned over something: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -31,17 +32,19 @@ func beWorker(db string) error {
 // Workers are killed one after the other, at any moment, while the server refuses,
 // breaks off and forgets to answer.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
+	testkit.Long(t)
 	for what, replacing := range map[string]bool{"a bucket that creates once": false, "a bucket that replaces": true} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t)
-			s.s3.Replacing = replacing
+			s.S3.Replacing = replacing
 			s.torture(spec, 700, 8)
-			s.check()
+			s.Check()
 		})
 	}
 }
 
 func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
+	testkit.Long(t)
 	s := newSite(t)
 	s.torture(bundle, 500, 5)
 	s.checkBundles(1)
@@ -50,7 +53,7 @@ func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
 // torture plans n objects and some large ones, and works on them by workers of which
 // some are killed.
 func (s *site) torture(tortured Spec, n, kill int) {
-	t := s.t
+	t := s.T
 	s.some(n, 9000)
 	for _, n := range []string{"large/1", "large/2", "large/3"} {
 		s.put(n, 12<<20)
@@ -78,14 +81,14 @@ func (s *site) torture(tortured Spec, n, kill int) {
 		}
 		return false
 	}
-	s.meet(hook)
+	s.Meet(hook)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := func() *exec.Cmd {
 		cmd := exec.Command(program)
-		cmd.Env = append(os.Environ(), workEnv+"="+s.db)
+		cmd.Env = append(os.Environ(), workEnv+"="+s.DB)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -109,7 +112,7 @@ func (s *site) torture(tortured Spec, n, kill int) {
 		}
 	}
 	t.Logf("%d chunks, %d workers killed", p.Chunks, kills)
-	s.meet(nil)
+	s.Meet(nil)
 	if d := s.totals().States[catalog.ChunkDone]; d.Chunks != int64(p.Chunks) {
 		t.Errorf("%d chunks of %d are done", d.Chunks, p.Chunks)
 	}

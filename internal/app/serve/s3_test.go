@@ -19,12 +19,13 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 var key = serve.Key{ID: "me/too", Secret: "a secret + more="}
 
 // bucketsOf serves sources as buckets.
-func bucketsOf(t *testing.T, o serve.S3Options, sources ...serve.Source) (at string, log *logged) {
+func bucketsOf(t *testing.T, o serve.S3Options, sources ...serve.Source) (at string, log *testkit.Text) {
 	t.Helper()
 	site, _, _, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sources...)
 	srv := httptest.NewServer(serve.NewS3(site, o))
@@ -288,6 +289,7 @@ func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 }
 
 func TestAListOfAMillionKeysIsInOrder(t *testing.T) {
+	testkit.Long(t)
 	x := format.NewIndex(million{})
 	at, _ := bucketsOf(t, serve.S3Options{}, indexed("mil", x))
 	c := client(t, at, serve.Key{})

@@ -1,7 +1,6 @@
 package serve_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -72,33 +72,15 @@ func open(t *testing.T, st store.Store, name string) *holdall.Archive {
 	return a
 }
 
-// logged is a log that a test can look at.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // site is a server of one archive.
 type site struct {
 	url string
-	log *logged
+	log *testkit.Text
 }
 
 func serving(t *testing.T, a *holdall.Archive, o serve.Options) site {
 	t.Helper()
-	log := &logged{}
+	log := &testkit.Text{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	srv := httptest.NewServer(serve.Handler(a, o))
 	t.Cleanup(srv.Close)

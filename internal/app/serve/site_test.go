@@ -29,6 +29,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -44,9 +45,9 @@ func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 }
 
 // siteOf serves sources, and what more there is to a set.
-func siteOf(t *testing.T, o serve.SiteOptions, so serve.SetOptions, sources ...serve.Source) (*serve.Site, *serve.Set, string, *logged) {
+func siteOf(t *testing.T, o serve.SiteOptions, so serve.SetOptions, sources ...serve.Source) (*serve.Site, *serve.Set, string, *testkit.Text) {
 	t.Helper()
-	log := &logged{}
+	log := &testkit.Text{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	so.Log = o.Log
 	set := serve.NewSet(so)
@@ -477,12 +478,13 @@ func TestArchivesAreOpenedWhenAskedFor(t *testing.T) {
 	mu.Lock()
 	names, mark = append(names, "new.caf"), "2"
 	mu.Unlock()
-	time.Sleep(5 * time.Millisecond)
 	before := opens.Load()
-	for _, n := range []string{"new.caf", "5.caf"} {
-		if answer, _ := get(t, url+"/f/"+n+"/hello.txt"); answer.StatusCode != 200 {
-			t.Error(n, answer.Status)
-		}
+	testkit.Until(t, "the folder is listed again", func() bool {
+		answer, _ := get(t, url+"/f/new.caf/hello.txt")
+		return answer.StatusCode == 200
+	})
+	if answer, _ := get(t, url+"/f/5.caf/hello.txt"); answer.StatusCode != 200 {
+		t.Error(answer.Status)
 	}
 	if n := opens.Load() - before; n != 2 {
 		t.Errorf("what is new and what changed was opened %d times", n)
@@ -491,17 +493,10 @@ func TestArchivesAreOpenedWhenAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	testkit.Until(t, "the others are closed", func() bool {
 		_, text := get(t, url+"/metrics")
-		if strings.Contains(text, "holdall_archives_open 1\n") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(text)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return strings.Contains(text, "holdall_archives_open 1\n")
+	})
 	if _, err := a.Lookup(t.Context(), "hello.txt"); err != nil {
 		t.Error(err)
 	}
@@ -525,6 +520,7 @@ func (m million) Entry(i int) format.Entry {
 
 // Pages of a million entries, and keys, take the memory of a page.
 func TestAMillionInPages(t *testing.T) {
+	testkit.Long(t)
 	x := format.NewIndex(million{})
 	if _, err := x.Lookup(t.Context(), "d/0000001"); err != nil { // puts it in order
 		t.Fatal(err)
@@ -645,23 +641,25 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 }
 
 func TestWhatIsKeptStaysOpen(t *testing.T) {
-	var opens atomic.Int64
-	set := serve.NewSet(serve.SetOptions{MaxOpen: 1, Idle: 4 * time.Millisecond})
-	defer set.Close()
-	for _, name := range []string{"kept.caf", "other.caf", "kept.caf"} {
-		if opens.Load() == 0 || name == "other.caf" {
-			src := sourceOf(packed(t, caf.Format), name, &opens)
-			src.Keep = name == "kept.caf"
-			set.Add(src)
+	synctest.Test(t, func(t *testing.T) {
+		var opens atomic.Int64
+		set := serve.NewSet(serve.SetOptions{MaxOpen: 1, Idle: 4 * time.Minute})
+		defer set.Close()
+		for _, name := range []string{"kept.caf", "other.caf", "kept.caf"} {
+			if opens.Load() == 0 || name == "other.caf" {
+				src := sourceOf(packed(t, caf.Format), name, &opens)
+				src.Keep = name == "kept.caf"
+				set.Add(src)
+			}
+			a, err := set.Use(t.Context(), name, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Release()
+			time.Sleep(30 * time.Minute)
 		}
-		a, err := set.Use(t.Context(), name, "")
-		if err != nil {
-			t.Fatal(err)
+		if n := opens.Load(); n != 2 {
+			t.Errorf("opened %d times, expected twice", n)
 		}
-		a.Release()
-		time.Sleep(30 * time.Millisecond)
-	}
-	if n := opens.Load(); n != 2 {
-		t.Errorf("opened %d times, expected twice", n)
-	}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -37,6 +38,7 @@ func mixed() *storetest.Mem {
 }
 
 func TestNoFlippedByteGoesUnnoticed(t *testing.T) {
+	testkit.Serial(t)
 	st := mixed()
 	want := mustScan(t, mustOpen(t, st, Options{}))
 	if len(want) < 30 {
@@ -91,6 +93,7 @@ func ofAKind(t *testing.T, name string, i int, err error) {
 }
 
 func TestEveryTruncationIsNoticed(t *testing.T) {
+	testkit.Serial(t)
 	st := mixed()
 	want := mustScan(t, mustOpen(t, st, Options{}))
 	for _, name := range names(t, st) {

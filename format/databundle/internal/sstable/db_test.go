@@ -56,6 +56,7 @@ func TestReadsWhatTheIndependentReaderReads(t *testing.T) {
 }
 
 func TestScansAnyRange(t *testing.T) {
+	testkit.Serial(t)
 	r := testkit.Rand(t)
 	rows := randomRows(r, 4000)
 	db := mustOpen(t, write(t, rows, WriterOptions{TableSize: 64 << 10}), Options{BlockCache: 1})
@@ -83,6 +84,7 @@ func TestScansAnyRange(t *testing.T) {
 }
 
 func TestServesManyAtOnce(t *testing.T) {
+	testkit.Serial(t)
 	st := &storetest.Mem{}
 	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 32 << 10}), 20_000)
 	// Caches so small that tables and blocks come and go.

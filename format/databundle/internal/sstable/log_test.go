@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -64,6 +65,7 @@ func TestRecordsOfAnyLengthAreReadBack(t *testing.T) {
 }
 
 func TestATornLogGivesTheRecordsThatWereWritten(t *testing.T) {
+	testkit.Serial(t)
 	b, _, ends := sampleLog()
 	whole := 0
 	for n := 0; n < len(b); n++ {
@@ -85,6 +87,7 @@ func TestATornLogGivesTheRecordsThatWereWritten(t *testing.T) {
 }
 
 func TestDamageInALogCostsNoMoreThanItsBlock(t *testing.T) {
+	testkit.Serial(t)
 	b, want, _ := sampleLog()
 	step := 1
 	if testing.Short() {

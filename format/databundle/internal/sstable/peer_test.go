@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,14 +14,8 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// python returns an interpreter that has plyvel, or skips the test.
-func python(t *testing.T) string {
-	p := os.Getenv("HOLDALL_DATABUNDLE_PYTHON")
-	if p == "" {
-		t.Skip("NOT TESTED against LevelDB: set HOLDALL_DATABUNDLE_PYTHON to a Python that has plyvel")
-	}
-	return p
-}
+// python is an interpreter that has plyvel.
+const python = "HOLDALL_DATABUNDLE_PYTHON"
 
 // lines runs a program and returns its output by the first word of each line.
 func lines(t *testing.T, program string, arg ...string) map[string]string {
@@ -43,7 +36,7 @@ func lines(t *testing.T, program string, arg ...string) map[string]string {
 }
 
 func TestReadsWhatLevelDBWrites(t *testing.T) {
-	p := python(t)
+	p := testkit.Needs(t, python)
 	out := t.TempDir()
 	first := testkit.Rand(t).IntN(1 << 30)
 	t.Logf("seeds from %d", first)
@@ -136,7 +129,7 @@ func onDisk(t *testing.T) map[string]string {
 }
 
 func TestLevelDBReadsWhatWeWrite(t *testing.T) {
-	p := python(t)
+	p := testkit.Needs(t, python)
 	want := onDisk(t)
 	arg := []string{"testdata/plyvel_peer.py", "list"}
 	for dir := range want {
@@ -151,10 +144,7 @@ func TestLevelDBReadsWhatWeWrite(t *testing.T) {
 }
 
 func TestRocksDBReadsWhatWeWrite(t *testing.T) {
-	ldb := os.Getenv("HOLDALL_LDB")
-	if ldb == "" {
-		t.Skip("NOT TESTED against RocksDB: set HOLDALL_LDB to its tool ldb")
-	}
+	ldb := testkit.Program(t, "ldb")
 	for dir, want := range onDisk(t) {
 		var stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), ldb, "--db="+dir, "--hex", "scan")

@@ -183,6 +183,7 @@ func (s *simulation) finish() {
 }
 
 func TestReadsRandomDatabases(t *testing.T) {
+	testkit.Serial(t)
 	r := testkit.Rand(t)
 	moved, compacted, tables := 0, 0, 0
 	for range 40 {

@@ -93,6 +93,7 @@ func smallTables(t testing.TB, o WriterOptions) (*storetest.Mem, []kv) {
 }
 
 func TestSalvageSaysWhichRowsAFlippedByteCost(t *testing.T) {
+	testkit.Serial(t)
 	for _, o := range []WriterOptions{{BlockSize: 300, TableSize: 1500}, {BlockSize: 300, Plain: true}} {
 		st, want := smallTables(t, o)
 		most := 0
@@ -122,6 +123,7 @@ func TestSalvageSaysWhichRowsAFlippedByteCost(t *testing.T) {
 }
 
 func TestSalvagesATableWithoutItsIndex(t *testing.T) {
+	testkit.Serial(t)
 	for _, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 200 << 10}} {
 		st := &storetest.Mem{}
 		writeFiles(t, newWriter(t, st, o), 20_000)

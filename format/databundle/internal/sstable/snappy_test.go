@@ -23,6 +23,7 @@ func unpacked(t *testing.T, b []byte) []byte {
 }
 
 func TestSnappyIsReadBack(t *testing.T) {
+	testkit.Serial(t)
 	r := testkit.Rand(t)
 	for n := range 400 {
 		unpacked(t, bytes.Repeat([]byte{'a'}, n))

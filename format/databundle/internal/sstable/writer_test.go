@@ -85,6 +85,7 @@ func TestRefusesRowsOutOfOrder(t *testing.T) {
 }
 
 func TestLargeRowsAreRead(t *testing.T) {
+	testkit.Serial(t)
 	rows := []kv{{"a", "1"}, {"b", strings.Repeat("b", maxRow-1)}, {"c", "2"}, {strings.Repeat("d", maxRow), ""}, {"e", "3"}}
 	db := mustOpen(t, write(t, rows, WriterOptions{BlockSize: maxBlockSize}), Options{})
 	same(t, mustScan(t, db), rows)

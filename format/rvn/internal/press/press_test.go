@@ -19,6 +19,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
+
 // files is what is in the files under dir, end to end, in all about n bytes of
 // them, of all places under dir.
 func files(t testing.TB, dir, pattern string, n int64) []byte {
@@ -81,22 +83,14 @@ func binaries(t testing.TB, n int64) []byte {
 	return b[:min(int64(len(b)), n)]
 }
 
-func noise(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
 // copies is n bytes that copy themselves, from few distances, and from one less
 // than the last, with and without literals between.
 func copies(r *rand.Rand, n int) []byte {
-	b := noise(r, 64)
+	b := testkit.Noise(r, 64)
 	distances := []int{1, 2, 3, 7, 33, 63}
 	for len(b) < n {
 		if r.IntN(3) == 0 {
-			b = append(b, noise(r, r.IntN(4))...)
+			b = append(b, testkit.Noise(r, r.IntN(4))...)
 		}
 		d := distances[r.IntN(len(distances))]
 		switch r.IntN(8) {
@@ -116,7 +110,7 @@ func copies(r *rand.Rand, n int) []byte {
 func words(r *rand.Rand, n int) []byte {
 	var dictionary [2000][]byte
 	for i := range dictionary {
-		dictionary[i] = noise(r, 2+r.IntN(9))
+		dictionary[i] = testkit.Noise(r, 2+r.IntN(9))
 		for j := range dictionary[i] {
 			dictionary[i][j] = 'a' + dictionary[i][j]%26
 		}
@@ -147,14 +141,14 @@ func eachSetting(t *testing.T, test func(t *testing.T, newEncoder func() *Encode
 // longCopies is n bytes in which copies have all lengths about what the slower
 // setting looks at together, and stand behind each other or nearly so.
 func longCopies(r *rand.Rand, n int) []byte {
-	b := noise(r, 10_000)
+	b := testkit.Noise(r, 10_000)
 	for len(b) < n {
 		length := []int{longest, stretch, 2 * stretch, 384, r.IntN(stretch)}[r.IntN(5)] + r.IntN(9) - 4
 		from := r.IntN(len(b))
 		for i := range max(length, 0) {
 			b = append(b, b[from+i])
 		}
-		b = append(b, noise(r, r.IntN(3))...)
+		b = append(b, testkit.Noise(r, r.IntN(3))...)
 	}
 	return b[:n]
 }
@@ -169,7 +163,7 @@ func inputs(t testing.TB, r *rand.Rand) []input {
 	in := []input{
 		{"sources", goSources(t, 3<<20)},
 		{"programs", binaries(t, 3<<20)},
-		{"noise", noise(r, 1<<20+77)},
+		{"noise", testkit.Noise(r, 1<<20+77)},
 		{"zeros", make([]byte, 1<<20+3)},
 		{"words", words(r, 700_000)},
 		{"one block", words(r, mostBlock)},
@@ -182,14 +176,14 @@ func inputs(t testing.TB, r *rand.Rand) []input {
 		{"all literals of one kind", nil},
 		{"long copies", longCopies(r, 1<<20)},
 	}
-	far := noise(r, 300_000)
+	far := testkit.Noise(r, 300_000)
 	in[9].b = append(append(bytes.Clone(far), make([]byte, MaxSection-2*len(far))...), far...)
-	islands := noise(r, 1<<20)
+	islands := testkit.Noise(r, 1<<20)
 	for i := 0; i+2000 < len(islands); i += 1 + r.IntN(9000) {
 		copy(islands[i:], islands[r.IntN(i+1):][:r.IntN(900)])
 	}
 	in[10].b = islands
-	few := noise(r, 400_000)
+	few := testkit.Noise(r, 400_000)
 	for i := range few {
 		few[i] = few[i] & (few[i] >> 4) & 3
 	}
@@ -200,7 +194,7 @@ func inputs(t testing.TB, r *rand.Rand) []input {
 		in[12].b = append(in[12].b, "a match of something"[:10+r.IntN(10)]...)
 	}
 	for period := 1; period <= 17; period++ {
-		p := noise(r, period)
+		p := testkit.Noise(r, period)
 		in = append(in, input{fmt.Sprintf("period %d", period), bytes.Repeat(p, 1+r.IntN(400_000)/period)})
 	}
 	for range 40 {
@@ -278,13 +272,13 @@ func TestFramesOfAllShortLengthsDecode(t *testing.T) {
 		e := newEncoder()
 		var frames, all []byte
 		kinds := map[string][]byte{
-			"noise":               noise(r, 300),
+			"noise":               testkit.Noise(r, 300),
 			"zeros":               make([]byte, 300),
-			"period":              bytes.Repeat(noise(r, 5), 60),
+			"period":              bytes.Repeat(testkit.Noise(r, 5), 60),
 			"copies":              copies(r, 300),
 			"words":               words(r, 300),
 			"sources":             goSources(t, 300),
-			"zeros, noise, zeros": append(append(make([]byte, 100), noise(r, 100)...), make([]byte, 100)...),
+			"zeros, noise, zeros": append(append(make([]byte, 100), testkit.Noise(r, 100)...), make([]byte, 100)...),
 		}
 		for name, b := range kinds {
 			for n := range len(b) + 1 {
@@ -327,14 +321,14 @@ func merged(sections ...[]byte) []byte {
 func odd(t testing.TB, e *Encoder) (section, content []byte) {
 	r := rand.New(rand.NewPCG(7, 9))
 	content = words(r, 20_000)
-	content = append(content, noise(r, 100)...)
+	content = append(content, testkit.Noise(r, 100)...)
 	for _, o := range []int{79, 73, 71} {
-		content = append(content, noise(r, 9)...)
+		content = append(content, testkit.Noise(r, 9)...)
 		for range 40 {
 			content = append(content, content[len(content)-o])
 		}
 	}
-	content = append(content, noise(r, 9)...)
+	content = append(content, testkit.Noise(r, 9)...)
 	section = e.Section(nil, content)
 	if e.rep != (repeats{71, 73, 79}) || !e.treeKnown || !e.ll.known || !e.of.known || !e.ml.known {
 		t.Fatalf("the section leaves %v, and what it should know it does not", e.rep)
@@ -382,13 +376,13 @@ func TestSectionsUseNoOffsetsTheyHaveNotSet(t *testing.T) {
 		r := testkit.Rand(t)
 		for range 3000 {
 			// Runs at distances that decoders begin with, or that odd leaves.
-			b := noise(r, 80)
+			b := testkit.Noise(r, 80)
 			for range 1 + r.IntN(5) {
 				d := []int{1, 3, 4, 8, 7, 70, 71, 73, 79}[r.IntN(9)]
 				for range 4 + r.IntN(30) {
 					b = append(b, b[len(b)-d])
 				}
-				b = append(b, noise(r, r.IntN(3))...)
+				b = append(b, testkit.Noise(r, r.IntN(3))...)
 			}
 			b = b[r.IntN(80):]
 			s := e.Section(nil, b)
@@ -403,7 +397,7 @@ func TestSectionsAreNotMuchLongerThanTheirContent(t *testing.T) {
 		r := testkit.Rand(t)
 		e := newEncoder()
 		for _, n := range []int{1, 100, mostBlock, 3*mostBlock + 5} {
-			if got, most := len(e.Section(nil, noise(r, n))), n+3*((n+mostBlock-1)/mostBlock); got > most {
+			if got, most := len(e.Section(nil, testkit.Noise(r, n))), n+3*((n+mostBlock-1)/mostBlock); got > most {
 				t.Errorf("noise of %d bytes: expected at most %d, found %d", n, most, got)
 			}
 		}
@@ -496,7 +490,7 @@ func TestSectionsEndWhereTheyEnd(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
 		r := testkit.Rand(t)
 		e := newEncoder()
-		p := noise(r, 50)
+		p := testkit.Noise(r, 50)
 		array := bytes.Repeat(p, 6000)
 		for range 300 {
 			n := r.IntN(len(array))

@@ -8,10 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // A shape is an ELF file with a null section, a dynamic section and its strings.
@@ -283,7 +284,7 @@ func TestGreatClaimsCostLittle(t *testing.T) {
 	} {
 		f := &sparse{head: tt.in}
 		var ok bool
-		used := allocated(func() { _, _, ok = Names(f, size) })
+		used := testkit.Allocated(func() { _, _, ok = Names(f, size) })
 		if ok != tt.want || used > maxAlloc || f.read > maxRead {
 			t.Errorf("%s: %v, %d bytes allocated, %d read", tt.name, ok, used, f.read)
 		}
@@ -296,14 +297,6 @@ const (
 	maxAlloc = 1 << 20
 	maxRead  = 65536*64 + maxEntries*16 + (maxNeeded+2)*(maxName+1)
 )
-
-func allocated(do func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 func TestReadErrorsAreNotTakenForELF(t *testing.T) {
 	whole := library.build(t).bytes
@@ -344,7 +337,7 @@ func FuzzNames(f *testing.F) {
 		var soname string
 		var needed []string
 		var ok bool
-		if used := allocated(func() { soname, needed, ok = Names(r, size) }); used > maxAlloc || r.read > maxRead {
+		if used := testkit.Allocated(func() { soname, needed, ok = Names(r, size) }); used > maxAlloc || r.read > maxRead {
 			t.Errorf("%d bytes allocated, %d read", used, r.read)
 		}
 		if !ok && (soname != "" || needed != nil) {

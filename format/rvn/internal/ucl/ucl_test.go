@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // parsed is what in stands for, as JSON.
@@ -382,6 +383,7 @@ func TestWithoutNullsCountsThem(t *testing.T) {
 
 // Each of these would take hours, or all memory, if some step were not linear.
 func TestLongestTextsTakeLittle(t *testing.T) {
+	testkit.Serial(t)
 	fill := func(unit string) []byte { return []byte(strings.Repeat(unit, MaxText/len(unit))) }
 	for name, text := range map[string][]byte{
 		"words":            fill("a "),

@@ -1,14 +1,8 @@
 package nodes_test
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,42 +11,12 @@ import (
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/local"
 )
 
-// unpacked unpacks a store out of the fixtures of its format.
-func unpacked(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile("../../../oak/testdata/" + name + ".tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return dir
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Typeflag == tar.TypeDir || strings.HasSuffix(h.Name, "/") {
-			continue
-		}
-		content, err := io.ReadAll(r)
-		at := filepath.Join(dir, filepath.FromSlash(h.Name))
-		if err = errors.Join(err, os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, content, 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestANodeHasPropertiesAndRevisions(t *testing.T) {
-	st := local.New(unpacked(t, "types"))
+	st := local.New(testkit.Unpacked(t, "../../../oak/testdata/types.tar.gz"))
 	o := holdall.OpenOptions{Formats: []*format.Format{oak.Format}}
 	in, err := holdall.OpenStore(t.Context(), st, "segmentstore", o)
 	if err != nil {

@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,10 +20,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/pgtest"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/fleettest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
@@ -39,48 +38,13 @@ var (
 
 // A site is a server with objects to be packed, and a catalogue in PostgreSQL.
 type site struct {
-	t    testing.TB
-	s3   *s3test.Server
-	db   string
-	q    *Queue
-	c    *catalog.Catalog
-	want map[string][]byte
-	fate atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool] // of requests
+	*fleettest.Site
+	q *Queue
 }
-
-// meet has requests answered by a function, or not if it returns false. Those of other
-// processes may be under way.
-func (s *site) meet(fate func(w http.ResponseWriter, r *http.Request) bool) { s.fate.Store(&fate) }
 
 func newSite(t testing.TB) *site {
-	s := &site{t: t, s3: s3test.New("from", "out"), db: pgtest.Database(t), want: map[string][]byte{}}
-	s.s3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-		fate := s.fate.Load()
-		return fate != nil && (*fate)(w, r)
-	}
-	server := httptest.NewServer(s.s3)
-	t.Cleanup(server.Close)
-	t.Setenv("AWS_ENDPOINT_URL_S3", server.URL)
-	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
-	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
-	if err := catalog.Create(t.Context(), s.db); err != nil {
-		t.Fatal(err)
-	}
-	s.q, s.c = s.open()
-	return s
-}
-
-func (s *site) open() (*Queue, *catalog.Catalog) {
-	s.t.Helper()
-	q := &Queue{Log: slog.New(slog.NewTextHandler(logged{s.t}, &slog.HandlerOptions{Level: slog.LevelError}))}
-	c, err := catalog.Open(s.t.Context(), s.db, catalog.Options{Queue: q})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { c.Close() })
-	return q, c
+	q := &Queue{Log: slog.New(slog.NewTextHandler(logged{t}, &slog.HandlerOptions{Level: slog.LevelError}))}
+	return &site{fleettest.New(t, pgtest.Database(t), catalog.Options{Queue: q}), q}
 }
 
 // logged fails a test by what is written.
@@ -91,34 +55,29 @@ func (l logged) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *site) put(name string, content []byte) {
-	s.want[name] = content
-	s.s3.Put("from", name, content)
-}
-
 func (s *site) some(n, size int) {
 	for i := range n {
-		s.put(fmt.Sprintf("data/%03d/%05d", i%7, i), bytes.Repeat([]byte{byte(i)}, i*7919%size+1))
+		s.Put(fmt.Sprintf("data/%03d/%05d", i%7, i), bytes.Repeat([]byte{byte(i)}, i*7919%size+1))
 	}
 }
 
 var spec = fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/set.caf", ChunkSize: 20_000}
 
 func (s *site) plan(spec fleet.Spec) fleet.Planned {
-	s.t.Helper()
-	p, err := fleet.Plan(s.t.Context(), s.c, spec, nil)
+	s.T.Helper()
+	p, err := fleet.Plan(s.T.Context(), s.C, spec, nil)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return p
 }
 
 func (s *site) work(o fleet.WorkOptions) fleet.Worked {
-	s.t.Helper()
+	s.T.Helper()
 	o.Feed = s.q
-	sum, err := fleet.Work(s.t.Context(), s.c, o)
+	sum, err := fleet.Work(s.T.Context(), s.C, o)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return sum
 }
@@ -143,75 +102,24 @@ func (c *counted) Feed(ctx context.Context, plan int64, n int, work func(ctx con
 
 // jobs are what is in River's table, by chunk and then in the order they were put in.
 func (s *site) jobs() (all []string) {
-	s.t.Helper()
-	rows, err := s.q.pool.Query(s.t.Context(), "SELECT args->>'chunk' || ' ' || (args->>'fence') || ' ' || state || coalesce(': ' || (errors[1]->>'error'), '') FROM river_job ORDER BY (args->>'chunk')::bigint, id")
+	s.T.Helper()
+	rows, err := s.q.pool.Query(s.T.Context(), "SELECT args->>'chunk' || ' ' || (args->>'fence') || ' ' || state || coalesce(': ' || (errors[1]->>'error'), '') FROM river_job ORDER BY (args->>'chunk')::bigint, id")
 	if err == nil {
 		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return all
 }
 
 // open jobs are those that River would have somebody do, or thinks that somebody does.
 func (s *site) openJobs() (n int) {
-	s.t.Helper()
-	if err := s.q.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM river_job WHERE finalized_at IS NULL").Scan(&n); err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	if err := s.q.pool.QueryRow(s.T.Context(), "SELECT count(*) FROM river_job WHERE finalized_at IS NULL").Scan(&n); err != nil {
+		s.T.Fatal(err)
 	}
 	return n
-}
-
-// check compares what is recorded with what there was.
-func (s *site) check() {
-	s.t.Helper()
-	ctx := s.t.Context()
-	archives, err := s.c.Archives(ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	found := map[string]int{}
-	for _, a := range archives {
-		in, err := holdall.Open(ctx, a.Address, holdall.OpenOptions{})
-		if err != nil {
-			s.t.Errorf("%s is recorded: %v", a.Address, err)
-			continue
-		}
-		for l, err := range s.c.Locations(ctx, a) {
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			found[l.Path]++
-			var b bytes.Buffer
-			e, err := in.Lookup(ctx, l.Path)
-			if err == nil {
-				var r interface {
-					Read([]byte) (int, error)
-					Close() error
-				}
-				if r, err = in.OpenEntry(ctx, e); err == nil {
-					_, err = b.ReadFrom(r)
-					r.Close()
-				}
-			}
-			if err != nil || !bytes.Equal(b.Bytes(), s.want[l.Path]) {
-				s.t.Errorf("%s of %s: found %d bytes (%v), want %d others", l.Path, a.Address, b.Len(), err, len(s.want[l.Path]))
-			}
-		}
-		in.Close()
-	}
-	for name := range s.want {
-		if found[name] != 1 {
-			s.t.Errorf("%s is recorded %d times", name, found[name])
-		}
-	}
-	if len(found) != len(s.want) {
-		s.t.Errorf("%d paths are recorded, of %d", len(found), len(s.want))
-	}
-	if n := s.s3.Uploads(); n != 0 {
-		s.t.Errorf("%d uploads are left", n)
-	}
 }
 
 // Workers that hardly ever look for themselves are told of everything: by that, nobody has
@@ -225,7 +133,7 @@ func TestChunksAreHandedOutByJobs(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var done atomic.Int64
-	_, err := fleet.Work(ctx, s.c, fleet.WorkOptions{Feed: s.q, Workers: 3, Look: time.Hour, Tell: func(e fleet.Event) {
+	_, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Feed: s.q, Workers: 3, Look: time.Hour, Tell: func(e fleet.Event) {
 		if e.Err != nil {
 			t.Error(e.Err)
 		}
@@ -236,7 +144,7 @@ func TestChunksAreHandedOutByJobs(t *testing.T) {
 	if err != nil || int(done.Load()) != p.Chunks {
 		t.Errorf("%d chunks of %d, %v", done.Load(), p.Chunks, err)
 	}
-	s.check()
+	s.Check()
 	for _, j := range s.jobs() {
 		if !strings.HasSuffix(j, " 0 completed") {
 			t.Error(j)
@@ -252,10 +160,10 @@ func TestWhoWaitsIsToldOfANewPlan(t *testing.T) {
 	finished := make(chan string, 10)
 	one := spec
 	one.Name = "one"
-	s.put("a", []byte("alpha"))
+	s.Put("a", []byte("alpha"))
 	p := s.plan(one)
 	go func() {
-		_, err := fleet.Work(ctx, s.c, fleet.WorkOptions{Plan: "one", Feed: s.q, Stay: true, Look: time.Hour, Tell: func(e fleet.Event) {
+		_, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Plan: "one", Feed: s.q, Stay: true, Look: time.Hour, Tell: func(e fleet.Event) {
 			if e.What == fleet.Done {
 				finished <- e.Chunk.Name
 			}
@@ -265,7 +173,7 @@ func TestWhoWaitsIsToldOfANewPlan(t *testing.T) {
 	if name := <-finished; name != "s3://out/set-00001.caf" {
 		t.Error(name)
 	}
-	s.put("b", []byte("beta"))
+	s.Put("b", []byte("beta"))
 	if again := s.plan(one); again.Chunks != 1 || again.Plan.ID != p.Plan.ID {
 		t.Errorf("%+v", again)
 	}
@@ -276,7 +184,7 @@ func TestWhoWaitsIsToldOfANewPlan(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	s.check()
+	s.Check()
 	// Who works on one plan leaves the jobs of others to others.
 	two := spec
 	two.Name, two.Target = "two", "s3://out/two.caf"
@@ -291,9 +199,9 @@ func TestWhoWaitsIsToldOfANewPlan(t *testing.T) {
 
 func TestAChunkThatFailsIsAnotherJobEachTime(t *testing.T) {
 	s := newSite(t)
-	s.put("a", []byte("alpha"))
+	s.Put("a", []byte("alpha"))
 	s.plan(spec)
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasPrefix(r.URL.Path, "/out/") && r.Method == http.MethodPut {
 			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
 			return true
@@ -302,7 +210,7 @@ func TestAChunkThatFailsIsAnotherJobEachTime(t *testing.T) {
 	})
 	// Told to end after the first try, since the next would wait for River's scheduler.
 	ctx, stop := context.WithCancel(t.Context())
-	sum, err := fleet.Work(ctx, s.c, fleet.WorkOptions{Feed: s.q, Pause: time.Millisecond, Look: time.Hour, Tell: func(e fleet.Event) {
+	sum, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Feed: s.q, Pause: time.Millisecond, Look: time.Hour, Tell: func(e fleet.Event) {
 		if e.What == fleet.Failed {
 			stop()
 		}
@@ -314,11 +222,11 @@ func TestAChunkThatFailsIsAnotherJobEachTime(t *testing.T) {
 	if len(all) != 2 || !strings.HasPrefix(all[0], "1 0 discarded: ") || !strings.Contains(all[0], "AccessDenied") || all[1] != "1 1 scheduled" {
 		t.Errorf("%q", all)
 	}
-	s.fate.Store(nil)
+	s.Meet(nil)
 	if sum := s.work(fleet.WorkOptions{Look: 100 * time.Millisecond}); sum.Done != 1 {
 		t.Errorf("%+v", sum)
 	}
-	s.check()
+	s.Check()
 	if n := s.openJobs(); n != 0 {
 		t.Errorf("%d jobs are open: %q", n, s.jobs())
 	}
@@ -328,12 +236,12 @@ func TestJobsOfACancelledPlanEnd(t *testing.T) {
 	s := newSite(t)
 	s.some(40, 3000)
 	p := s.plan(spec)
-	if _, err := fleet.Cancel(t.Context(), s.c, p.Plan); err != nil {
+	if _, err := fleet.Cancel(t.Context(), s.C, p.Plan); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	if sum, err := fleet.Work(ctx, s.c, fleet.WorkOptions{Feed: &counted{Queue: s.q, left: int64(p.Chunks), then: stop}, Stay: true, Look: time.Hour}); err != nil || sum.Done != 0 {
+	if sum, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Feed: &counted{Queue: s.q, left: int64(p.Chunks), then: stop}, Stay: true, Look: time.Hour}); err != nil || sum.Done != 0 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	for _, j := range s.jobs() {
@@ -351,13 +259,13 @@ func TestWorkersFindWhatNoJobTellsOf(t *testing.T) {
 	if _, err := s.q.pool.Exec(t.Context(), "DELETE FROM river_job WHERE id % 2 = 0; UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 300 * time.Millisecond}); err != nil {
+	if _, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 300 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	if sum := s.work(fleet.WorkOptions{Workers: 2, Look: 50 * time.Millisecond}); sum.Done != p.Chunks {
 		t.Errorf("%+v of %d", sum, p.Chunks)
 	}
-	s.check()
+	s.Check()
 	if n := s.openJobs(); n != 0 {
 		t.Errorf("%d jobs are open: %q", n, s.jobs())
 	}
@@ -372,7 +280,7 @@ func TestALapsedChunkDoesNotWaitForTheQueueToBeEmpty(t *testing.T) {
 		t.Fatal(p.Chunks)
 	}
 	ids := func() (ids []int64) {
-		for k, err := range s.c.Chunks(t.Context(), p.Plan.ID) {
+		for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -381,7 +289,7 @@ func TestALapsedChunkDoesNotWaitForTheQueueToBeEmpty(t *testing.T) {
 		return ids
 	}()
 	last := ids[len(ids)-1]
-	if _, err := s.c.Claim(t.Context(), catalog.Request{Owner: "dead", Chunk: last}); err != nil { // which ends at once
+	if _, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Chunk: last}); err != nil { // which ends at once
 		t.Fatal(err)
 	}
 	var order []int64
@@ -393,7 +301,7 @@ func TestALapsedChunkDoesNotWaitForTheQueueToBeEmpty(t *testing.T) {
 	if at := slices.Index(order, last); at != 0 {
 		t.Errorf("it was packed after %d others", at)
 	}
-	s.check()
+	s.Check()
 }
 
 func TestWhoIsToldToEndGivesItsJobsBack(t *testing.T) {
@@ -401,7 +309,7 @@ func TestWhoIsToldToEndGivesItsJobsBack(t *testing.T) {
 	s.some(60, 3000)
 	s.plan(spec)
 	ctx, stop := context.WithCancel(t.Context())
-	s.meet(func(w http.ResponseWriter, r *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet && r.URL.Path == "/from/data/004/00004" {
 			stop()
 			<-r.Context().Done()
@@ -409,16 +317,16 @@ func TestWhoIsToldToEndGivesItsJobsBack(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := fleet.Work(ctx, s.c, fleet.WorkOptions{Feed: s.q, Lease: time.Hour}); err != nil {
+	if _, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Feed: s.q, Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	s.fate.Store(nil)
+	s.Meet(nil)
 	var running int
 	if err := s.q.pool.QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE state = 'running'").Scan(&running); err != nil || running != 0 {
 		t.Errorf("%d jobs are running, %v: %q", running, err, s.jobs())
 	}
 	s.work(fleet.WorkOptions{Look: 100 * time.Millisecond})
-	s.check()
+	s.Check()
 }
 
 func TestTablesOfANewerRiverAreRefused(t *testing.T) {
@@ -426,12 +334,12 @@ func TestTablesOfANewerRiverAreRefused(t *testing.T) {
 	if _, err := s.q.pool.Exec(t.Context(), "INSERT INTO river_migration (line, version) VALUES ('main', 99)"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := catalog.Open(t.Context(), s.db, catalog.Options{Queue: &Queue{}})
+	_, err := catalog.Open(t.Context(), s.DB, catalog.Options{Queue: &Queue{}})
 	if v, ok := errors.AsType[*VersionError](err); !ok || v.Found != 99 || !strings.Contains(err.Error(), "a newer holdall made them") {
 		t.Error(err)
 	}
 	// Who needs no queue reads on.
-	c, err := catalog.Open(t.Context(), s.db, catalog.Options{})
+	c, err := catalog.Open(t.Context(), s.DB, catalog.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,17 +423,18 @@ func beWorker(db string) error {
 
 // Workers are killed at any moment, River's leader among them, and lose their connections.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
+	testkit.Long(t)
 	s := newSite(t)
 	s.some(200, 9000)
 	for i := range 2 {
-		s.put(fmt.Sprintf("large/%d", i), bytes.Repeat([]byte{byte(i)}, 8<<20))
+		s.Put(fmt.Sprintf("large/%d", i), bytes.Repeat([]byte{byte(i)}, 8<<20))
 	}
 	p := s.plan(spec)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex
-	s.meet(func(w http.ResponseWriter, req *http.Request) bool {
+	s.Meet(func(w http.ResponseWriter, req *http.Request) bool {
 		mu.Lock()
 		fate := r.IntN(100)
 		mu.Unlock()
@@ -543,7 +452,7 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	}
 	start := func() *exec.Cmd {
 		cmd := exec.Command(program)
-		cmd.Env = append(os.Environ(), workEnv+"="+s.db+"?application_name=worker")
+		cmd.Env = append(os.Environ(), workEnv+"="+s.DB+"?application_name=worker")
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -573,12 +482,12 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 		}
 	}
 	t.Logf("%d chunks, %d workers killed, %d jobs", p.Chunks, kills, len(s.jobs()))
-	s.fate.Store(nil)
-	totals, err := s.c.Totals(t.Context(), p.Plan.ID)
+	s.Meet(nil)
+	totals, err := s.C.Totals(t.Context(), p.Plan.ID)
 	if d := totals.States[catalog.ChunkDone]; err != nil || d.Chunks != int64(p.Chunks) {
 		t.Errorf("%d chunks of %d are done, %v", d.Chunks, p.Chunks, err)
 	}
-	s.check()
+	s.Check()
 	if n := s.openJobs(); n != 0 {
 		t.Errorf("%d jobs are open: %q", n, s.jobs())
 	}
@@ -594,7 +503,7 @@ func BenchmarkTinyChunks(b *testing.B) {
 				for b.Loop() {
 					s := newSite(b)
 					for i := range n {
-						s.s3.Put("from", fmt.Sprintf("%05d", i), []byte("x"))
+						s.S3.Put("from", fmt.Sprintf("%05d", i), []byte("x"))
 					}
 					tiny := spec
 					tiny.ChunkObjects = 1
@@ -603,10 +512,10 @@ func BenchmarkTinyChunks(b *testing.B) {
 						o.Feed = s.q
 					} else {
 						var err error
-						if s.c, err = catalog.Open(b.Context(), s.db, catalog.Options{}); err != nil {
+						if s.C, err = catalog.Open(b.Context(), s.DB, catalog.Options{}); err != nil {
 							b.Fatal(err)
 						}
-						defer s.c.Close()
+						defer s.C.Close()
 					}
 					begun := time.Now()
 					s.plan(tiny)
@@ -622,7 +531,7 @@ func BenchmarkTinyChunks(b *testing.B) {
 							}
 						}
 					}
-					if _, err := fleet.Work(ctx, s.c, o); err != nil || done != n {
+					if _, err := fleet.Work(ctx, s.C, o); err != nil || done != n {
 						b.Fatal(done, err)
 					}
 				}

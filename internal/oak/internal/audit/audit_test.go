@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // damage is what fixtures have, as "class severity file offset", first what Quick
 // tells and then what Full does. Of those that are not here there is nothing but

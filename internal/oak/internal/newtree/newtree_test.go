@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,10 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // written has the segments that a builder gave away.
 type written struct {
@@ -515,12 +517,7 @@ func TestNodesAreNotHeldInMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			open, segments := 0, 0
 			var most uint64
-			look := func() {
-				runtime.GC()
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				most = max(most, m.HeapAlloc)
-			}
+			look := func() { most = max(most, testkit.Live()) }
 			look()
 			base := most
 			b := segment.NewBuilder(segment.BuilderOptions{}, func(context.Context, segment.Finished) error {

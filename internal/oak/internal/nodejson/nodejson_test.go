@@ -12,7 +12,10 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 // encode writes a node, and returns it as properties in the order of the store.
 func encode(t testing.TB, o Options, path string, n segment.Node) []byte {
@@ -24,14 +27,7 @@ func encode(t testing.TB, o Options, path string, n segment.Node) []byte {
 	return b.Bytes()
 }
 
-func noise(n int) string {
-	b := make([]byte, n)
-	rnd := rand.New(rand.NewPCG(uint64(n), 0))
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
-	}
-	return string(b)
-}
+func noise(n int) string { return string(testkit.Noise(rand.New(rand.NewPCG(uint64(n), 0)), n)) }
 
 func one(name string, typ segment.PropertyType, text string) property {
 	return property{name: name, typ: typ, values: []value{{text: text}}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -33,6 +34,7 @@ func entries(t testing.TB, journal store.Object) (all []Entry, bad []int64) {
 }
 
 func TestJournalOfFixturesIsAsOakReadsIt(t *testing.T) {
+	testkit.Serial(t)
 	fixtures(t, func(t *testing.T, st *storetest.Mem, want expected) {
 		journal := opened(t, st, "segmentstore/journal.log")
 		text := string(st.Get("segmentstore/journal.log"))

@@ -48,6 +48,7 @@ func sameLines(t *testing.T, b []byte) {
 }
 
 func TestLinesBackwardsAreThoseForwards(t *testing.T) {
+	testkit.Serial(t)
 	for _, s := range []string{"", "\n", "a", "a\n", "\na", "a\r\n", "a\rb", "a\n\n", "a\r\n\r\nb", "a\r\r\nb\n\r", "\r\n"} {
 		sameLines(t, []byte(s))
 	}

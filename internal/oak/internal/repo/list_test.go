@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -38,6 +39,7 @@ func list(t *testing.T, st store.Store, dir string) Listing {
 }
 
 func TestListingOfFixturesHasTheirTarsNewestFirst(t *testing.T) {
+	testkit.Serial(t)
 	fixtures(t, func(t *testing.T, st *storetest.Mem, want expected) {
 		l := list(t, st, "segmentstore")
 		guessed := list(t, unlisted{st}, "segmentstore/")
@@ -148,6 +150,7 @@ func (a *asked) Open(ctx context.Context, name string) (store.Object, error) {
 }
 
 func TestGuessEndsAtTheTarOfTheNewestRevision(t *testing.T) {
+	testkit.Serial(t)
 	fixtures(t, func(t *testing.T, st *storetest.Mem, _ expected) {
 		if path.Base(t.Name()) != "multitar" {
 			return

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -69,6 +70,7 @@ func TestManifestIsNoLongerThanMayBeBelieved(t *testing.T) {
 }
 
 func TestManifestAndGCLogOfFixtures(t *testing.T) {
+	testkit.Serial(t)
 	fixtures(t, func(t *testing.T, st *storetest.Mem, want expected) {
 		p, err := ReadManifest(t.Context(), opened(t, st, "segmentstore/manifest"))
 		version := 2

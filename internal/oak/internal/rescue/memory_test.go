@@ -159,19 +159,7 @@ func write(t testing.TB, p *Plan, name string) (memory, events) {
 
 func (m memory) bytes(t testing.TB, name string) []byte {
 	t.Helper()
-	o, err := m.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := o.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, info.Size)
-	if err := o.ReadAt(t.Context(), b, 0); err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return storetest.Get(t, m, name)
 }
 
 // numbers are those of the tars, ascending.

@@ -1,7 +1,6 @@
 package rescue
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,29 +8,30 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 )
 
 // TestOakSavesNothingThatWeDoNot damages tars without an index and compares what Oak
 // recovers: we have all of it, with the same bytes.
 func TestOakSavesNothingThatWeDoNot(t *testing.T) {
-	o := startOak(t)
+	testkit.Needs(t, oaktest.Var)
 	r := testkit.Rand(t)
 	more, compared := 0, 0
 	for range 6 {
 		dir := t.TempDir()
-		p := place{store: filepath.Join(dir, "segmentstore")}
-		if err := os.Mkdir(p.store, 0o777); err != nil {
+		p := oaktest.Place{Store: filepath.Join(dir, "segmentstore")}
+		if err := os.Mkdir(p.Store, 0o777); err != nil {
 			t.Fatal(err)
 		}
 		for name, b := range testkit.Untar(t, file("multitar")) {
-			if err := os.WriteFile(filepath.Join(p.store, filepath.Base(name)), b, 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(p.Store, filepath.Base(name)), b, 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
 		tars := slices.Sorted(maps.Keys(tarsOf(t, "multitar")))
 		file := tars[r.IntN(len(tars))]
-		at := filepath.Join(p.store, file)
-		o.well(t, "unindex", at)
+		at := filepath.Join(p.Store, file)
+		oaktest.Well(t, "unindex", at)
 		b, err := os.ReadFile(at)
 		if err != nil {
 			t.Fatal(err)
@@ -50,9 +50,9 @@ func TestOakSavesNothingThatWeDoNot(t *testing.T) {
 		if err := os.WriteFile(at, b, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		ours, theirs := copyStore(t, p), copyStore(t, p)
-		recoverStore(t, ours.store)
-		a, z := segmentsBy(t, o, ours, file), segmentsBy(t, o, theirs, file)
+		ours, theirs := p.Copy(t), p.Copy(t)
+		recoverStore(t, ours.Store)
+		a, z := segmentsBy(t, ours, file), segmentsBy(t, theirs, file)
 		for id, sum := range z {
 			compared++
 			if a[id] != sum {
@@ -69,13 +69,10 @@ func TestOakSavesNothingThatWeDoNot(t *testing.T) {
 
 // segmentsBy lets Oak open a store to write, which recovers it if need be, and returns
 // the digests of the segments of a tar. Where Oak fails there are none.
-func segmentsBy(t *testing.T, o *oak, p place, file string) map[string]string {
+func segmentsBy(t *testing.T, p oaktest.Place, file string) map[string]string {
 	t.Helper()
 	var dump struct{ Tars map[string]expectedTar }
-	a := o.run(t, "recover", p.store)
-	if err := json.Unmarshal(a.all, &dump); err != nil {
-		t.Fatal(err)
-	}
+	oaktest.Run(t, "recover", p.Store).Into(t, &dump)
 	all := map[string]string{}
 	for id, s := range dump.Tars[file].Segments {
 		all[id] = s.SHA256

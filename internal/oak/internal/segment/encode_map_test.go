@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // wholeMap writes a map as the specification has it: of all children at once, which
@@ -169,13 +170,6 @@ func TestNamesOfOneHashAreLimitedByWhatARecordHolds(t *testing.T) {
 	}
 }
 
-func heapInUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
 // dropping returns a Builder whose segments are counted and forgotten.
 func dropping(segments *int) *Builder {
 	b, _ := newTestBuilder(1)
@@ -202,11 +196,11 @@ func TestChildrenAreNotHeldInMemory(t *testing.T) {
 	})
 	segments := 0
 	b := dropping(&segments)
-	before, most := heapInUse(), uint64(0)
+	before, most := testkit.Live(), uint64(0)
 	c, err := b.Children(t.Context(), func(yield func(Child, error) bool) {
 		for k, p := range order {
 			if k%50_000 == 49_999 {
-				most = max(most, heapInUse())
+				most = max(most, testkit.Live())
 			}
 			if !yield(Child{name(p.i), RecordID{ID{8: 0xA0, 15: byte(k % 50)}, p.i}}, nil) {
 				return
@@ -226,11 +220,11 @@ func TestAPropertyOfAMillionValuesIsNotHeldInMemory(t *testing.T) {
 	const n = 1_000_000
 	segments := 0
 	b := dropping(&segments)
-	before, most := heapInUse(), uint64(0)
+	before, most := testkit.Live(), uint64(0)
 	list, err := b.ValuesOf(t.Context(), func(yield func(RecordID, error) bool) {
 		for i := range n {
 			if i%250_000 == 249_999 {
-				most = max(most, heapInUse())
+				most = max(most, testkit.Live())
 			}
 			if !yield(RecordID{ID{8: 0xA0}, int32(i)}, nil) {
 				return

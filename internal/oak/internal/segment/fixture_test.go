@@ -13,6 +13,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
+
 func TestSegmentsReadAsTheReferenceReadsThem(t *testing.T) {
 	for _, name := range testkit.Names(t, fixtures, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {

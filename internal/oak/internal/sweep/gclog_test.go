@@ -8,6 +8,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 func TestLogIsBroughtInLine(t *testing.T) {
@@ -74,7 +75,7 @@ func TestLogsOfStores(t *testing.T) {
 		s := cleanup(t, dir, Options{}, nil)
 		var old []byte
 		if exists(filepath.Join(dir, "gc.log")) {
-			old = content(t, storeOf(dir), "gc.log")
+			old = storetest.Get(t, storeOf(dir), "gc.log")
 		}
 		want := string(old)
 		root := repo.Revision{Segment: s.root.Segment, Record: s.root.Number}

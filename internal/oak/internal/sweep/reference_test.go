@@ -3,165 +3,43 @@
 package sweep
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
 )
 
 // These tests ask Oak itself, where HOLDALL_OAK_CHECK names the program that
 // interop/install oak makes.
 
-const checkVar = "HOLDALL_OAK_CHECK"
+func TestMain(m *testing.M) { testkit.SerialPackage(m, oaktest.End) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := shared.end(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func fixture(t *testing.T, name string) oaktest.Place { return oaktest.In(unpack(t, name)) }
 
-type answer struct {
-	OK     bool
-	Faults []string
-	Error  string
-	Tars   json.RawMessage
-
-	Store, Datastore string
-}
-
-// A batch is one process of the program that all tests share.
-type batch struct {
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-var shared batch
-
-func (b *batch) ask(program string, args []string) (a answer, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cmd == nil {
-		cmd := exec.Command(program, "batch")
-		cmd.Stderr = os.Stderr
-		if b.in, err = cmd.StdinPipe(); err != nil {
-			return a, err
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return a, err
-		}
-		b.out = bufio.NewReader(out)
-		if err := cmd.Start(); err != nil {
-			return a, err
-		}
-		b.cmd = cmd
-	}
-	line, err := json.Marshal(args)
-	if err != nil {
-		return a, err
-	}
-	if _, err := b.in.Write(append(line, '\n')); err != nil {
-		return a, err
-	}
-	all, err := b.out.ReadBytes('\n')
-	if err != nil {
-		return a, fmt.Errorf("%s batch ended: %w", program, err)
-	}
-	return a, json.Unmarshal(all, &a)
-}
-
-func (b *batch) end() error {
-	if b.cmd == nil {
-		return nil
-	}
-	return errors.Join(b.in.Close(), b.cmd.Wait())
-}
-
-func run(t *testing.T, args ...string) answer {
+// tarsOf is what an answer tells of tars, as describe has it.
+func tarsOf(t testing.TB, a oaktest.Answer) map[string]dump {
 	t.Helper()
-	program := os.Getenv(checkVar)
-	if program == "" {
-		t.Skip(checkVar + " is not set: Oak is not asked. interop/install oak prints what to set it to")
-	}
-	a, err := shared.ask(program, args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func runWell(t *testing.T, args ...string) answer {
-	t.Helper()
-	a := run(t, args...)
-	if !a.OK {
-		t.Fatalf("%s\n%s", strings.Join(args, " "), strings.Join(append(a.Faults, a.Error), "\n"))
-	}
-	return a
-}
-
-// A place is a store and by chance a data store beside it.
-type place struct{ store, blobs string }
-
-func (p place) with(words ...string) []string {
-	if p.blobs != "" {
-		words = append(words, "--datastore", p.blobs)
-	}
-	return words
-}
-
-func placeOf(dir string) place {
-	p := place{store: filepath.Join(dir, "segmentstore")}
-	if blobs := filepath.Join(dir, "datastore"); exists(blobs) {
-		p.blobs = blobs
-	}
-	return p
-}
-
-func tarFiles(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.tar"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(dir, "no tars", err)
-	}
-	return files
-}
-
-// reread makes of a map that came with an answer what describe has.
-func reread(t testing.TB, raw json.RawMessage) (tars map[string]dump) {
-	t.Helper()
-	if err := json.Unmarshal(raw, &tars); err != nil {
-		t.Fatal(err)
-	}
-	return tars
+	var said struct{ Tars map[string]dump }
+	a.Into(t, &said)
+	return said.Tars
 }
 
 // saidOf is Oak's word on the tars of a folder.
 func saidOf(t *testing.T, dir string) map[string]dump {
 	t.Helper()
-	a := run(t, append([]string{"tar", "--no-segments"}, tarFiles(t, dir)...)...)
+	a := oaktest.Run(t, append([]string{"tar", "--no-segments"}, oaktest.Place{Store: dir}.Tars(t)...)...)
 	if a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	tars := map[string]dump{}
-	for file, d := range reread(t, a.Tars) {
+	for file, d := range tarsOf(t, a) {
 		tars[filepath.Base(file)] = d
 	}
 	return tars
@@ -169,13 +47,13 @@ func saidOf(t *testing.T, dir string) map[string]dump {
 
 // wantSame wants a cleanup by us to leave what one by Oak leaves, in Oak's word. p is
 // left as it is.
-func wantSame(t *testing.T, p place, retain int) (s swept, ours string) {
+func wantSame(t *testing.T, p oaktest.Place, retain int) (s swept, ours string) {
 	t.Helper()
-	oak := runWell(t, p.with("cleanup", p.store, strconv.Itoa(retain), "--no-segments", "--no-ids")...)
-	ours = copyDir(t, p.store)
+	oak := oaktest.Well(t, p.With("cleanup", p.Store, strconv.Itoa(retain), "--no-segments", "--no-ids")...)
+	ours = copyDir(t, p.Store)
 	s = cleanup(t, ours, Options{Retain: retain}, nil)
 	got := saidOf(t, ours)
-	compare(t, got, reread(t, oak.Tars))
+	compare(t, got, tarsOf(t, oak))
 	compare(t, describe(t, openDir(t, ours)), got)
 	return s, ours
 }
@@ -197,7 +75,7 @@ func TestOakCleansUpToTheSame(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			p := placeOf(unpack(t, name))
+			p := fixture(t, name)
 			for _, retain := range []int{1, 2} {
 				s, _ := wantSame(t, p, retain)
 				for _, x := range s.plan.Tars {
@@ -213,17 +91,16 @@ func TestOakCleansUpRandomStoresToTheSame(t *testing.T) {
 	did := map[Action]int{}
 	first := rand.Int64()
 	for seed := first; seed < first+10; seed++ {
-		a := runWell(t, "random", filepath.Join(t.TempDir(), "random"), strconv.FormatInt(seed, 10))
-		p := place{a.Store, a.Datastore}
+		p := oaktest.Random(t, seed, false)
 		for _, retain := range []int{1, 2} {
 			s, ours := wantSame(t, p, retain)
 			for _, x := range s.plan.Tars {
 				did[x.Action]++
 			}
-			runWell(t, append([]string{"verify"}, tarFiles(t, ours)...)...)
+			oaktest.Place{Store: ours}.Verify(t)
 			if retain == 1 { // which leaves less; it takes long
-				runWell(t, "check", ours)
-				runWell(t, p.with("survive", ours)...)
+				oaktest.Well(t, "check", ours)
+				oaktest.Well(t, p.With("survive", ours)...)
 			}
 			if t.Failed() {
 				t.Fatal("seed", seed, "retain", retain)
@@ -241,8 +118,8 @@ func TestOakCleansUpRandomStoresToTheSame(t *testing.T) {
 func TestOakCleansUpToTheSameAfterALossOfRevisions(t *testing.T) {
 	did, blobs := map[Action]int{}, 0
 	for _, name := range []string{"checkpoints", "cleanup-pending", "compacted-offline", "datastore-gc", "gc-online", "multitar", "v12-upgraded", "v12", "two-letters"} {
-		p := placeOf(unpack(t, name))
-		journal := filepath.Join(p.store, "journal.log")
+		p := fixture(t, name)
+		journal := filepath.Join(p.Store, "journal.log")
 		b, err := os.ReadFile(journal)
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +127,7 @@ func TestOakCleansUpToTheSameAfterALossOfRevisions(t *testing.T) {
 		lines := slices.DeleteFunc(strings.SplitAfter(string(b), "\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
 		for n := 1; n < len(lines); n += max(1, len(lines)/4) {
 			writeFile(t, journal, []byte(strings.Join(lines[:n], "")))
-			tars := openDir(t, p.store)
+			tars := openDir(t, p.Store)
 			if !slices.ContainsFunc(lines[:n], func(line string) bool { return there(tars, line) }) {
 				continue
 			}
@@ -288,27 +165,27 @@ func TestOakTakesTarsThatAreMadeAnew(t *testing.T) {
 		if otherwise[name] != "" || name == "corrupt-value" || name == "bad-journal" {
 			continue
 		}
-		p := placeOf(unpack(t, name))
-		harmAll(t, p.store, crcField)
-		cleanup(t, p.store, Options{}, nil)
-		runWell(t, append([]string{"verify"}, tarFiles(t, p.store)...)...)
-		runWell(t, "check", p.store)
-		runWell(t, p.with("survive", p.store)...)
+		p := fixture(t, name)
+		harmAll(t, p.Store, crcField)
+		cleanup(t, p.Store, Options{}, nil)
+		p.Verify(t)
+		oaktest.Well(t, "check", p.Store)
+		oaktest.Well(t, p.With("survive", p.Store)...)
 	}
 }
 
 func TestOakTakesWhatWasMended(t *testing.T) {
 	for _, name := range []string{"corrupt-gph", "corrupt-brf"} {
 		for _, retain := range []int{1, 2} {
-			p := placeOf(unpack(t, name))
-			s := cleanup(t, p.store, Options{Retain: retain}, nil)
+			p := fixture(t, name)
+			s := cleanup(t, p.Store, Options{Retain: retain}, nil)
 			rewritten := slices.ContainsFunc(s.plan.Tars, func(x TarPlan) bool { return x.Action == Rewrite && (x.GraphDamage != nil || x.BinariesDamage != nil) })
 			if !rewritten || len(s.problems) > 0 {
 				t.Errorf("%s: mended %t, %v", name, rewritten, s.problems)
 			}
-			runWell(t, append([]string{"verify"}, tarFiles(t, p.store)...)...)
-			runWell(t, "check", p.store)
-			runWell(t, p.with("survive", p.store)...)
+			p.Verify(t)
+			oaktest.Well(t, "check", p.Store)
+			oaktest.Well(t, p.With("survive", p.Store)...)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestWhatIsWrittenDependsOnTheOldTarAlone(t *testing.T) {
 		if err := sweepAll(t.Context(), s.mark(t, tars, Options{}), st); err != nil {
 			t.Fatal(err)
 		}
-		b := content(t, st, "data00001b.tar")
+		b := storetest.Get(t, st, "data00001b.tar")
 		if before != nil && !bytes.Equal(before, b) {
 			t.Error("another tar")
 		}
@@ -175,24 +175,6 @@ func TestTimesAreTheCallersIfItLikes(t *testing.T) {
 			t.Error(h, err)
 		}
 	}
-}
-
-func content(t testing.TB, st store.Store, name string) []byte {
-	t.Helper()
-	o, err := st.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	info, err := o.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, info.Size)
-	if err := o.ReadAt(t.Context(), b, 0); err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func TestDamagedPartsAreMadeFromSegments(t *testing.T) {
@@ -375,7 +357,7 @@ func TestNamesAreNeverTakenTwice(t *testing.T) {
 			s.wantRewritten(t, st, c.want)
 		}
 		for _, name := range taken {
-			if string(content(t, st, name)) != "of somebody else" {
+			if string(storetest.Get(t, st, name)) != "of somebody else" {
 				t.Error(name, "was written over")
 			}
 		}
@@ -639,7 +621,7 @@ func TestACrashLeavesTheOldTar(t *testing.T) {
 				t.Error(infoErr, err)
 			}
 		}
-		if !bytes.Equal(content(t, below, "data00001a.tar"), content(t, before, "data00001a.tar")) {
+		if !bytes.Equal(storetest.Get(t, below, "data00001a.tar"), storetest.Get(t, before, "data00001a.tar")) {
 			t.Error("the old tar was changed")
 		}
 		if !c.Lost() {
@@ -720,7 +702,7 @@ func harmAll(t testing.TB, dir string, off int) {
 	tars, _ := openTars(t, st)
 	closeTars(tars)
 	for _, x := range tars {
-		b := content(t, st, x.Name)
+		b := storetest.Get(t, st, x.Name)
 		damagePart(t, b, binariesPart, off)
 		damagePart(t, b, graphPart, off)
 		writeFile(t, filepath.Join(dir, x.Name), b)

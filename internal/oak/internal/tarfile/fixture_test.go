@@ -15,6 +15,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
+
 const testdata = "../../testdata/"
 
 // expected is what Oak made of a fixture.

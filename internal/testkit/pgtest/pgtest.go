@@ -14,11 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // Env names the folder of PostgreSQL's programs.
@@ -29,12 +30,12 @@ var script string
 
 // start starts the server of this process, and returns its port.
 var start = sync.OnceValues(func() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		return "", err
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if err := l.Close(); err != nil {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
 		return "", err
 	}
 	cmd := exec.Command("sh", "-c", script, "server.sh", os.Getenv(Env), port)
@@ -92,9 +93,7 @@ func Available() bool { return os.Getenv(Env) != "" }
 // all tests of a process share. Where there is none, the test is skipped.
 func Database(t testing.TB) string {
 	t.Helper()
-	if !Available() {
-		t.Skip(Env + " is not set: nothing is tested on PostgreSQL. interop/install postgres prints what to set it to")
-	}
+	testkit.Needs(t, Env)
 	address, err := New()
 	if err != nil {
 		t.Fatal(err)

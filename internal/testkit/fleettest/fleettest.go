@@ -1,0 +1,125 @@
+// Package fleettest has a server with objects to be packed and a catalogue of what was
+// packed, for tests of those that pack by it.
+//
+// Only tests import it.
+package fleettest
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/store/storetest/s3test"
+)
+
+// A Site is a server with objects to be packed, in its bucket from, and a catalogue.
+type Site struct {
+	T    testing.TB
+	S3   *s3test.Server
+	C    *catalog.Catalog
+	DB   string
+	Want map[string][]byte // what is in the bucket from
+
+	// hook is that of the server. Requests may be under way when it changes: those of
+	// other programs, or that nobody waits for any more.
+	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+}
+
+// New makes a site with a new catalogue.
+func New(t testing.TB, db string, o catalog.Options) *Site {
+	t.Helper()
+	s := &Site{T: t, S3: s3test.New("from", "out"), DB: db, Want: map[string][]byte{}}
+	s.S3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		hook := s.hook.Load()
+		return hook != nil && (*hook)(w, r)
+	}
+	server := httptest.NewServer(s.S3)
+	t.Cleanup(server.Close)
+	s3test.Setenv(t, server.URL)
+	if err := catalog.Create(t.Context(), s.DB); err != nil {
+		t.Fatal(err)
+	}
+	s.C = s.Open(o)
+	return s
+}
+
+// Meet has all requests meet a hook from now on, or none.
+func (s *Site) Meet(hook func(http.ResponseWriter, *http.Request) bool) {
+	if hook == nil {
+		s.hook.Store(nil)
+		return
+	}
+	s.hook.Store(&hook)
+}
+
+// Open opens the catalogue once more.
+func (s *Site) Open(o catalog.Options) *catalog.Catalog {
+	s.T.Helper()
+	c, err := catalog.Open(s.T.Context(), s.DB, o)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Put makes an object to be packed.
+func (s *Site) Put(name string, content []byte) {
+	s.Want[name] = content
+	s.S3.Put("from", name, content)
+}
+
+// Check compares what is recorded with what there was: each object in one archive
+// that is recorded, with its bytes, and nothing else.
+func (s *Site) Check() {
+	s.T.Helper()
+	ctx := s.T.Context()
+	archives, err := s.C.Archives(ctx)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, a := range archives {
+		in, err := holdall.Open(ctx, a.Address, holdall.OpenOptions{})
+		if err != nil {
+			s.T.Errorf("%s is recorded: %v", a.Address, err)
+			continue
+		}
+		for l, err := range s.C.Locations(ctx, a) {
+			if err != nil {
+				s.T.Fatal(err)
+			}
+			found[l.Path]++
+			e, err := in.Lookup(ctx, l.Path)
+			if err != nil {
+				s.T.Error(err)
+				continue
+			}
+			var b bytes.Buffer
+			r, err := in.OpenEntry(ctx, e)
+			if err == nil {
+				_, err = b.ReadFrom(r)
+				r.Close()
+			}
+			if err != nil || !bytes.Equal(b.Bytes(), s.Want[l.Path]) {
+				s.T.Errorf("%s of %s: found %d bytes (%v), want %d others", l.Path, a.Address, b.Len(), err, len(s.Want[l.Path]))
+			}
+		}
+		in.Close()
+	}
+	for name := range s.Want {
+		if found[name] != 1 {
+			s.T.Errorf("%s is recorded %d times", name, found[name])
+		}
+	}
+	if len(found) != len(s.Want) {
+		s.T.Errorf("%d paths are recorded, of %d", len(found), len(s.Want))
+	}
+	if n := s.S3.Uploads(); n != 0 {
+		s.T.Errorf("%d uploads are left", n)
+	}
+}
