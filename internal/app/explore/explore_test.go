@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
+	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -476,7 +476,7 @@ func TestThePageIsServedWithItsParts(t *testing.T) {
 }
 
 func TestArraysAreSampled(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, local.New("../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	s := serving(t, explore.Options{}, opened(t, local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
 	a := ask[struct {
 		Shape   []int64
 		Numbers bool

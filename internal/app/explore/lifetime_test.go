@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/store/local"
 )
 

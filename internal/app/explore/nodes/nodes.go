@@ -10,9 +10,9 @@ import (
 	"io"
 	"iter"
 
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/app/explore"
 )
 
 // Add gives a what only its format has; of most that is nothing.

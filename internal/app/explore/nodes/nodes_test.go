@@ -13,17 +13,17 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/explore"
-	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/oak"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/store/local"
 )
 
 // unpacked unpacks a store out of the fixtures of its format.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("../../../format/oak/testdata/" + name + ".tar.gz")
+	b, err := os.ReadFile("../../../../format/oak/testdata/" + name + ".tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
