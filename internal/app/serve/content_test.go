@@ -218,7 +218,7 @@ func TestDamageIsNeverAWholeAnswer(t *testing.T) {
 }
 
 func TestFaultyEntriesAreErrors(t *testing.T) {
-	st := local.New(filepath.Join("..", "..", "format", "caf", "testdata", "fixtures"))
+	st := local.New(filepath.Join("..", "..", "..", "format", "caf", "testdata", "fixtures"))
 	s := serving(t, open(t, st, "r-negative.caf"), serve.Options{})
 	for _, method := range []string{"GET", "HEAD"} {
 		answer, body, err := ask(t, method, s.url+"/n")
@@ -236,7 +236,7 @@ func TestFaultyEntriesAreErrors(t *testing.T) {
 
 // Every fixture is served as it is read, and none of them breaks the server.
 func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
-	dir := filepath.Join("..", "..", "format", "caf", "testdata", "fixtures")
+	dir := filepath.Join("..", "..", "..", "format", "caf", "testdata", "fixtures")
 	names, err := filepath.Glob(filepath.Join(dir, "*.caf"))
 	if err != nil || len(names) < 40 {
 		t.Fatalf("%d fixtures, %v", len(names), err)
