@@ -70,19 +70,21 @@ func (r Record) id(off int) (RecordID, error) {
 	return RecordID{r.seg.Ref(ref - 1), int32(n)}, nil
 }
 
-// checkedID is id where need was not asked.
-func (r Record) checkedID(off int, what string) (RecordID, error) {
-	if err := r.need(off, recordIDLen, what); err != nil {
-		return RecordID{}, err
+// ids reads the record ids that follow each other from off, as id does.
+func (r Record) ids(off int, to ...*RecordID) (err error) {
+	for i := range to {
+		if *to[i], err = r.id(off + recordIDLen*i); err != nil {
+			return err
+		}
 	}
-	return r.id(off)
+	return nil
 }
 
-// expect says whether a record is of one of two types.
-func (r Record) expect(a, b Type) error {
+// expect says whether a record is of one of two types, and has n bytes.
+func (r Record) expect(a, b Type, n int, what string) error {
 	switch {
 	case r.typ == a || r.typ == b:
-		return nil
+		return r.need(0, n, what)
 	case a == b:
 		return r.errorf(Corrupt, 0, "record: expected a %s, found a %s", a, r.typ)
 	}
@@ -117,10 +119,7 @@ func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 // Segment returns a segment of the source.
 func (r *Reader) Segment(ctx context.Context, id ID) (*Segment, error) {
 	s, err := r.segment(ctx, id)
-	if err != nil {
-		return nil, sourceError(RecordID{id, -1}, err)
-	}
-	return s, nil
+	return s, sourceError(RecordID{id, -1}, err)
 }
 
 // Record finds a record.
@@ -140,11 +139,11 @@ func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record
 	return near.Record(id.Number)
 }
 
-// typed is record where the type is known.
-func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type) (Record, error) {
+// typed is record where type and least length are known.
+func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type, n int, what string) (Record, error) {
 	rec, err := r.record(ctx, id, near)
 	if err == nil {
-		err = rec.expect(a, b)
+		err = rec.expect(a, b, n, what)
 	}
 	return rec, err
 }
