@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync/atomic"
 )
 
@@ -17,6 +18,30 @@ type Source interface {
 // A Sizer is a Source that knows how long a segment is without reading it.
 type Sizer interface {
 	Size(ctx context.Context, id ID) (int, error)
+}
+
+// A Recent is a Source for one goroutine that keeps the segments it was asked for last.
+type Recent struct {
+	Load    func(context.Context, ID) (*Segment, error)
+	Most    int      // how many are kept
+	Current *Segment // that is looked at, and asked first; or nil
+	kept    []*Segment
+}
+
+// Segment is for who decodes.
+func (r *Recent) Segment(ctx context.Context, id ID) (*Segment, error) {
+	if r.Current != nil && r.Current.id == id {
+		return r.Current, nil
+	}
+	if i := slices.IndexFunc(r.kept, func(s *Segment) bool { return s.id == id }); i >= 0 {
+		return r.kept[i], nil
+	}
+	s, err := r.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r.kept = slices.Insert(r.kept[:min(len(r.kept), r.Most-1)], 0, s)
+	return s, nil
 }
 
 const recordIDLen = 6 // reference 2, number 4

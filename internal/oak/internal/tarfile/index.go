@@ -53,13 +53,27 @@ func (x *Index) Version() int {
 func (x *Index) At(i int) Entry {
 	b := x.b[i*x.step : (i+1)*x.step]
 	e := Entry{ID: ID(b), Pos: int64(int32At(b[16:])), Len: int(int32At(b[20:]))}
-	e.Generation.Gen = int32At(b[24:])
-	if len(b) == entryV1 {
-		e.Generation.Full, e.Generation.Compacted = e.Generation.Gen, true
-	} else {
-		e.Generation.Full, e.Generation.Compacted = int32At(b[28:]), b[32] != 0
-	}
+	e.Generation = parseGeneration(b[24:], x.step == entryV1)
 	return e
+}
+
+// parseGeneration reads a generation: before Oak 1.8 it was a number, now full generation
+// i32 and compacted u8 follow.
+func parseGeneration(b []byte, v1 bool) Generation {
+	gen := int32At(b)
+	if v1 {
+		return Generation{Gen: gen, Full: gen, Compacted: true}
+	}
+	return Generation{Gen: gen, Full: int32At(b[4:]), Compacted: b[8] != 0}
+}
+
+func appendGeneration(b []byte, g Generation) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(g.Gen))
+	b = binary.BigEndian.AppendUint32(b, uint32(g.Full))
+	if g.Compacted {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func (x *Index) position(i uint32) int32 { return int32At(x.b[int(i)*x.step+16:]) }
@@ -194,12 +208,7 @@ func appendEntry(b []byte, e Entry) []byte {
 	b = append(b, e.ID[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Pos))
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Len))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Gen))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Full))
-	if e.Generation.Compacted {
-		return append(b, 1)
-	}
-	return append(b, 0)
+	return appendGeneration(b, e.Generation)
 }
 
 // byID sorts entries of version 2 where they are.
