@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // Across tells of the journal, of the log of garbage collections, and of segments
@@ -168,10 +168,5 @@ func (x *unit) byPosition() []uint32 {
 	if x.t != nil {
 		return x.t.Index().ByPosition()
 	}
-	order := make([]uint32, x.len())
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortFunc(order, func(i, k uint32) int { return cmp.Compare(x.at(i).Pos, x.at(k).Pos) })
-	return order
+	return tarfile.Order(x.len(), func(i uint32) int64 { return x.at(i).Pos })
 }

@@ -25,7 +25,7 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	tid, err := rec.id(nodeTemplateAt)
+	tid, err := rec.TemplateID()
 	if err != nil {
 		return Node{}, err
 	}
@@ -35,6 +35,14 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 	}
 	n := Node{r, rec, t}
 	return n, rec.need(0, n.len(), "node")
+}
+
+// TemplateID is that of a node, by its record.
+func (rec Record) TemplateID() (RecordID, error) {
+	if err := rec.expect(NodeRecord, NodeRecord, nodeChildAt, "node"); err != nil {
+		return RecordID{}, err
+	}
+	return rec.id(nodeTemplateAt)
 }
 
 // Down goes from a node to a child, and to a child of that. Where it cannot go on,

@@ -76,8 +76,6 @@ func appendGeneration(b []byte, g Generation) []byte {
 	return append(b, 0)
 }
 
-func (x *Index) position(i uint32) int32 { return int32At(x.b[int(i)*x.step+16:]) }
-
 // Find returns which entry is that of a segment.
 func (x *Index) Find(id ID) (i int, ok bool) {
 	msb := int64(binary.BigEndian.Uint64(id[:]))
@@ -110,12 +108,17 @@ func (x *Index) All() iter.Seq2[int, Entry] {
 // ByPosition returns the numbers of the entries in the order in which they are in
 // the file, which is the order in which they were written.
 func (x *Index) ByPosition() []uint32 {
-	order := make([]uint32, x.Len())
+	return Order(x.Len(), func(i uint32) int64 { return int64(int32At(x.b[int(i)*x.step+16:])) })
+}
+
+// Order returns the numbers below n in the order of their positions.
+func Order(n int, position func(i uint32) int64) []uint32 {
+	order := make([]uint32, n)
 	for i := range order {
 		order[i] = uint32(i)
 	}
 	slices.SortFunc(order, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(x.position(a), x.position(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(position(a), position(b)), cmp.Compare(a, b))
 	})
 	return order
 }
