@@ -84,7 +84,7 @@ var imports = map[string]string{
 	"internal/oak/internal/repo":         "store internal/oak/internal/segment internal/oak/internal/tarfile internal/pipe",
 	"internal/oak/internal/compact":      "internal/oak/internal/segment",
 	"internal/oak/internal/newtree":      "internal/oak/internal/segment internal/sorter",
-	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
+	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile internal/formatkit",
 	"internal/oak/internal/nodejson":     "internal/oak/internal/segment",
 	"internal/oak/internal/audit":        "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
 	"internal/oak/internal/proof":        "internal/oak/internal/segment internal/pipe",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -125,7 +126,7 @@ func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, er
 }
 
 func (w *Writer) file(ctx context.Context, name string, content []byte) error {
-	err := store.WriteBytes(ctx, w.st, w.path(name), content)
+	err := formatkit.WriteBytes(ctx, w.st, w.path(name), content)
 	if err == nil {
 		w.made(name, int64(len(content)))
 	}
