@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/store"
 )
@@ -47,7 +48,7 @@ func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func
 		if err != nil {
 			return err
 		}
-		if err := store.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil); err != nil {
+		if err := formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil); err != nil {
 			return err
 		}
 		c.Backup = backup
