@@ -84,7 +84,7 @@ var imports = map[string]string{
 	"internal/oak/internal/repo":         "store internal/oak/internal/segment internal/oak/internal/tarfile internal/pipe",
 	"internal/oak/internal/compact":      "internal/oak/internal/segment",
 	"internal/oak/internal/newtree":      "internal/oak/internal/segment internal/sorter",
-	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
+	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile internal/formatkit",
 	"internal/oak/internal/nodejson":     "internal/oak/internal/segment",
 	"internal/oak/internal/audit":        "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
 	"internal/oak/internal/proof":        "internal/oak/internal/segment internal/pipe",
@@ -189,7 +189,6 @@ var kept = map[string]string{
 	"internal/oak: cache":                       "records refer to others in any segment: each node would read and parse several",
 	"internal/oak: pool":                        "buffers of 256 KiB, which hold nothing that is met again",
 	"internal/oak/internal/segment: cache":      "nodes in a row have few templates, each of many records",
-	"internal/oak/internal/sweep: cache":        "names of binaries that are records of their own: a few segments",
 	"format/rvn: pool":                          "encoders, which take long to make and hold nothing that is met again",
 }
 

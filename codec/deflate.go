@@ -8,56 +8,92 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
 )
 
 // Deflate content is a DEFLATE stream without anything around it, as zip has it.
 const Deflate = "deflate"
 
 func init() {
-	Register(Codec{Name: Deflate, Decode: decodeDeflate, Append: appendDeflate})
+	Register(Codec{Name: Deflate, Decode: flaters.open, Append: appendBy(flaters.open, inflate)})
 }
 
-// flaters are readers that nobody uses.
-var flaters sync.Pool
+// spareReaders are readers of klauspost's packages that nobody uses.
+type spareReaders struct {
+	sync.Pool
+	name  string
+	begin func(io.Reader) (io.ReadCloser, error)
+	again func(old io.ReadCloser, r io.Reader) error
+}
 
-func decodeDeflate(r io.Reader) (io.ReadCloser, error) {
-	if f, _ := flaters.Get().(io.ReadCloser); f != nil {
-		return &flateStream{f}, f.(flate.Resetter).Reset(r, nil)
+var flaters = spareReaders{
+	name:  Deflate,
+	begin: func(r io.Reader) (io.ReadCloser, error) { return flate.NewReader(r), nil },
+	again: func(old io.ReadCloser, r io.Reader) error { return old.(flate.Resetter).Reset(r, nil) },
+}
+
+// open returns a reader that goes back when it is closed.
+func (s *spareReaders) open(r io.Reader) (io.ReadCloser, error) {
+	old, _ := s.Get().(io.ReadCloser)
+	if old == nil {
+		z, err := s.begin(r)
+		if err != nil {
+			return nil, err
+		}
+		return &spareReader{z, s}, nil
 	}
-	return &flateStream{flate.NewReader(r)}, nil
-}
-
-type flateStream struct{ f io.ReadCloser }
-
-func (s *flateStream) Read(p []byte) (int, error) {
-	if s.f == nil {
-		return 0, errors.New("deflate: read after close")
+	if err := s.again(old, r); err != nil {
+		s.Put(old)
+		return nil, err
 	}
-	return s.f.Read(p)
+	return &spareReader{old, s}, nil
 }
 
-func (s *flateStream) Close() error {
-	if s.f != nil {
-		flaters.Put(s.f)
-		s.f = nil
+// spareReader is one of them in use.
+type spareReader struct {
+	io.ReadCloser
+	of *spareReaders
+}
+
+func (s *spareReader) Read(p []byte) (int, error) {
+	if s.ReadCloser == nil {
+		return 0, errors.New(s.of.name + ": read after close")
+	}
+	n, err := s.ReadCloser.Read(p)
+	if errors.Is(err, zlib.ErrChecksum) {
+		err = ErrChecksum // as other codecs have it
+	}
+	return n, err
+}
+
+func (s *spareReader) Close() error {
+	if s.ReadCloser != nil {
+		s.of.Put(s.ReadCloser)
+		s.ReadCloser = nil
 	}
 	return nil
 }
 
-func appendDeflate(dst, stored []byte, size int) ([]byte, error) {
-	dst, room, err := makeRoom(dst, size)
-	if err != nil {
-		return dst, err
+// appendBy is Append of a codec that decodes piece by piece, but whose units are
+// inflated at once where that can be done.
+func appendBy(decode func(io.Reader) (io.ReadCloser, error), inflate func(dst, src []byte) (int, error)) func(dst, stored []byte, size int) ([]byte, error) {
+	return func(dst, stored []byte, size int) ([]byte, error) {
+		dst, room, err := makeRoom(dst, size)
+		if err != nil {
+			return dst, err
+		}
+		if inflate != nil {
+			if _, err := inflate(room, stored); err == nil {
+				return dst[:len(dst)+size], nil
+			}
+		}
+		d, err := decode(bytes.NewReader(stored))
+		if err != nil {
+			return dst, err
+		}
+		defer d.Close()
+		return endUnit(dst, d, room)
 	}
-	if _, err := inflate(room, stored); err == nil {
-		return dst[:len(dst)+size], nil
-	}
-	d, err := decodeDeflate(bytes.NewReader(stored))
-	if err != nil {
-		return dst, err
-	}
-	defer d.Close()
-	return endUnit(dst, d, room)
 }
 
 // endUnit fills room, which is behind dst, with what d has, which must be as much.

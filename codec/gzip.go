@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 const Gzip = "gzip"
 
 func init() {
-	Register(Codec{Name: Gzip, Decode: decodeGzip, Append: appendGzip, DecodeFrom: decodeGzipFrom, Points: gzipPoints})
+	Register(Codec{Name: Gzip, Decode: decodeGzip, Append: appendBy(decodeGzip, nil), DecodeFrom: decodeGzipFrom, Points: gzipPoints})
 }
 
 var (
@@ -277,17 +276,4 @@ func gzipPoints(r io.Reader, every int64, found func(Point) error) (int64, error
 		return n, fmt.Errorf("behind %d bytes: %w", n, err)
 	}
 	return n, nil
-}
-
-func appendGzip(dst, stored []byte, size int) ([]byte, error) {
-	dst, room, err := makeRoom(dst, size)
-	if err != nil {
-		return dst, err
-	}
-	d, err := decodeGzip(bytes.NewReader(stored))
-	if err != nil {
-		return dst, err
-	}
-	defer d.Close()
-	return endUnit(dst, d, room)
 }

@@ -191,14 +191,14 @@ func BenchmarkInflate(b *testing.B) {
 		b.Run(fmt.Sprintf("library/%s", name), func(b *testing.B) {
 			b.SetBytes(int64(len(content)))
 			for b.Loop() {
-				z, err := zlibReader(bytes.NewReader(p.Bytes()))
+				z, err := inflaters.open(bytes.NewReader(p.Bytes()))
 				if err == nil {
 					_, err = io.ReadFull(z, dst)
 				}
 				if err != nil {
 					b.Fatal(err)
 				}
-				inflaters.Put(z)
+				z.Close()
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"sync"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
@@ -23,7 +22,7 @@ const (
 )
 
 func init() {
-	Register(Codec{Name: ZlibRecord, Decode: decodeZlib, Append: appendZlib})
+	Register(Codec{Name: ZlibRecord, Decode: inflaters.open, Append: appendBy(inflaters.open, inflateZlib)})
 	Register(Codec{Name: SnappyRecord, Decode: decodeWith(snappyLen, appendSnappy), Append: appendSnappy})
 	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord, AppendFront: appendZstdFront})
 }
@@ -34,69 +33,10 @@ const maxRecord = 64 << 20
 
 var errRecordLen = errors.New("longer than 64 MiB")
 
-// inflaters are zlib readers that nobody uses.
-var inflaters sync.Pool
-
-func zlibReader(r io.Reader) (io.ReadCloser, error) {
-	if z, _ := inflaters.Get().(io.ReadCloser); z != nil {
-		if err := z.(zlib.Resetter).Reset(r, nil); err != nil {
-			inflaters.Put(z)
-			return nil, err
-		}
-		return z, nil
-	}
-	return zlib.NewReader(r)
-}
-
-func decodeZlib(r io.Reader) (io.ReadCloser, error) {
-	z, err := zlibReader(r)
-	if err != nil {
-		return nil, err
-	}
-	return &zlibStream{z}, nil
-}
-
-type zlibStream struct{ z io.ReadCloser }
-
-func (s *zlibStream) Read(p []byte) (int, error) {
-	if s.z == nil {
-		return 0, errors.New("zlib: read after close")
-	}
-	n, err := s.z.Read(p)
-	return n, zlibError(err)
-}
-
-func (s *zlibStream) Close() error {
-	if s.z != nil {
-		inflaters.Put(s.z)
-		s.z = nil
-	}
-	return nil
-}
-
-// zlibError is the error that other codecs have for the same.
-func zlibError(err error) error {
-	if errors.Is(err, zlib.ErrChecksum) {
-		return ErrChecksum
-	}
-	return err
-}
-
-func appendZlib(dst, stored []byte, size int) ([]byte, error) {
-	dst, room, err := makeRoom(dst, size)
-	if err != nil {
-		return dst, err
-	}
-	if _, err := inflateZlib(room, stored); err == nil {
-		return dst[:len(dst)+size], nil
-	}
-	z, err := zlibReader(bytes.NewReader(stored))
-	if err != nil {
-		return dst, err
-	}
-	defer inflaters.Put(z)
-	dst, err = endUnit(dst, z, room)
-	return dst, zlibError(err)
+var inflaters = spareReaders{
+	name:  "zlib",
+	begin: zlib.NewReader,
+	again: func(old io.ReadCloser, r io.Reader) error { return old.(zlib.Resetter).Reset(r, nil) },
 }
 
 // makeRoom returns dst with room for size bytes behind it, and that room.
@@ -291,12 +231,30 @@ func appendZstdFront(dst, stored []byte, size, want int) ([]byte, error) {
 
 // decodeZstdRecord reads one frame: what is behind it is none.
 func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
-	f := &frameReader{r: r}
 	// The decoder would take a header that is cut off for the end of all frames.
-	if err := f.begin(); err != nil {
-		return nil, err
+	head := make([]byte, 5, maxHeader)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, unexpectedEnd(err)
 	}
-	return decodeZstd(f)
+	if binary.LittleEndian.Uint32(head) != 0xFD2FB528 {
+		return nil, zstdError(zstd.ErrMagicMismatch)
+	}
+	// The descriptor says how long the rest is.
+	d := head[4]
+	single := d&0x20 != 0
+	rest := [4]int{0, 1, 2, 4}[d&3] + [4]int{0, 2, 4, 8}[d>>6]
+	if !single || d>>6 == 0 {
+		rest++ // a window, or a size of one byte
+	}
+	head = head[:5+rest]
+	if _, err := io.ReadFull(r, head[5:]); err != nil {
+		return nil, unexpectedEnd(err)
+	}
+	behind := 0
+	if d&4 != 0 {
+		behind = 4 // a checksum
+	}
+	return decodeZstd(&blockReader{r: r, next: head, whole: true, behind: behind})
 }
 
 // decodeWith decodes what cannot be decoded piece by piece.
@@ -320,79 +278,4 @@ func decodeWith(length func([]byte) (size, end int, err error), decode func(dst,
 		}
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}
-}
-
-// frameReader reads the bytes of one frame, and not those behind it.
-type frameReader struct {
-	r     io.Reader
-	next  []byte // to be read before anything else
-	left  int    // of the current block, or of the checksum
-	sum   bool   // a checksum ends it
-	ended bool
-}
-
-func (f *frameReader) Read(p []byte) (int, error) {
-	for len(f.next) == 0 {
-		switch {
-		case f.left > 0:
-			n, err := f.r.Read(p[:min(len(p), f.left)])
-			f.left -= n
-			if err == io.EOF && f.left > 0 {
-				err = io.ErrUnexpectedEOF
-			} else if err == io.EOF {
-				err = nil
-			}
-			return n, err
-		case f.ended:
-			return 0, io.EOF
-		default:
-			head := make([]byte, 3)
-			if _, err := io.ReadFull(f.r, head); err != nil {
-				return 0, noEOF(err)
-			}
-			f.next = head
-			f.ended = head[0]&1 != 0
-			n, err := blockLen([3]byte{head[0] &^ 1, head[1], head[2]})
-			if err != nil {
-				return 0, err
-			}
-			if f.left = n; f.ended && f.sum {
-				f.left += 4
-			}
-		}
-	}
-	n := copy(p, f.next)
-	f.next = f.next[n:]
-	return n, nil
-}
-
-// begin reads the frame's header.
-func (f *frameReader) begin() error {
-	b := make([]byte, 5, maxHeader)
-	if _, err := io.ReadFull(f.r, b); err != nil {
-		return noEOF(err)
-	}
-	if binary.LittleEndian.Uint32(b) != 0xFD2FB528 {
-		return zstdError(zstd.ErrMagicMismatch)
-	}
-	// The descriptor says how long the rest is.
-	d := b[4]
-	single := d&0x20 != 0
-	rest := [4]int{0, 1, 2, 4}[d&3] + [4]int{0, 2, 4, 8}[d>>6]
-	if !single || d>>6 == 0 {
-		rest++ // a window, or a size of one byte
-	}
-	b = b[:5+rest]
-	if _, err := io.ReadFull(f.r, b[5:]); err != nil {
-		return noEOF(err)
-	}
-	f.next, f.sum = b, d&4 != 0
-	return nil
-}
-
-func noEOF(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"errors"
 	"io"
 )
 
@@ -17,19 +16,10 @@ func SnappyRecordLen(b []byte) (size, stored int, err error) { return snappyLen(
 // ZlibRecordLen measures a zlib stream, and decodes it for that.
 func ZlibRecordLen(b []byte) (size, stored int, err error) {
 	r := bytes.NewReader(b) // a ByteReader, of which no more is read than is needed
-	z, err := zlibReader(r)
-	if err != nil {
+	if size, err = measure(inflaters.open(r)); err != nil {
 		return 0, 0, err
 	}
-	defer inflaters.Put(z)
-	n, err := io.Copy(io.Discard, io.LimitReader(z, maxRecord+1))
-	if err != nil {
-		return 0, 0, err
-	}
-	if n > maxRecord {
-		return 0, 0, errRecordLen
-	}
-	return int(n), len(b) - r.Len(), nil
+	return size, len(b) - r.Len(), nil
 }
 
 // ZstdRecordLen measures a zstd frame, and decodes it if it does not say how long
@@ -39,16 +29,24 @@ func ZstdRecordLen(b []byte) (size, stored int, err error) {
 	if err != nil || size >= 0 {
 		return size, stored, err
 	}
-	r, err := decodeZstd(bytes.NewReader(b[:stored]))
+	if size, err = measure(decodeZstd(bytes.NewReader(b[:stored]))); err != nil {
+		return 0, 0, err
+	}
+	return size, stored, nil
+}
+
+// measure decodes a record to see how long it becomes.
+func measure(d io.ReadCloser, err error) (int, error) {
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	n, err := io.Copy(io.Discard, io.LimitReader(r, maxRecord+1))
-	if err = errors.Join(err, r.Close()); err != nil {
-		return 0, 0, err
+	defer d.Close()
+	n, err := io.Copy(io.Discard, io.LimitReader(d, maxRecord+1))
+	if err == nil && n > maxRecord {
+		err = errRecordLen
 	}
-	if n > maxRecord {
-		return 0, 0, errRecordLen
+	if err != nil {
+		return 0, err
 	}
-	return int(n), stored, nil
+	return int(n), nil
 }

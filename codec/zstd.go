@@ -213,15 +213,17 @@ func decodeBlocks(r io.Reader) (io.ReadCloser, error) {
 	return decodeZstd(&blockReader{r: r, next: blocksHeader})
 }
 
-// blockReader reads blocks as the frame that they are a part of. It follows their
-// headers: a last block among them would end the frame, and what is behind it
-// could be another.
+// blockReader reads the blocks of a frame behind what it has of its header. It follows
+// theirs, and so reads nothing behind the last one. Of a part of a frame, a last block
+// among them would end the frame, and what is behind it could be another.
 type blockReader struct {
-	r     io.Reader
-	next  []byte // to be read before anything else
-	left  int    // of the current block
-	head  [3]byte
-	ended bool
+	r      io.Reader
+	next   []byte // to be read before anything else
+	left   int    // of the current block
+	head   [3]byte
+	whole  bool // there is a last block
+	behind int  // it, in bytes that are the frame's
+	ended  bool
 }
 
 func (b *blockReader) Read(p []byte) (int, error) {
@@ -229,26 +231,32 @@ func (b *blockReader) Read(p []byte) (int, error) {
 		if b.left > 0 {
 			n, err := b.r.Read(p[:min(len(p), b.left)])
 			b.left -= n
-			if err == io.EOF && b.left > 0 {
-				err = io.ErrUnexpectedEOF
-			} else if err == io.EOF {
+			if err == io.EOF && b.left == 0 {
 				err = nil
 			}
-			return n, err
+			return n, unexpectedEnd(err)
 		}
 		if b.ended {
 			return 0, io.EOF
 		}
-		switch _, err := io.ReadFull(b.r, b.head[:]); err {
-		case nil:
-			if b.left, err = blockLen(b.head); err != nil {
+		switch _, err := io.ReadFull(b.r, b.head[:]); {
+		case err == io.EOF && !b.whole:
+			b.ended, b.next = true, lastBlock
+		case err != nil:
+			return 0, unexpectedEnd(err)
+		default:
+			b.next = b.head[:]
+			head := b.head
+			if b.whole {
+				b.ended = head[0]&1 != 0
+				head[0] &^= 1
+			}
+			if b.left, err = blockLen(head); err != nil {
 				return 0, err
 			}
-			b.next = b.head[:]
-		case io.EOF:
-			b.ended, b.next = true, lastBlock
-		default:
-			return 0, err
+			if b.ended {
+				b.left += b.behind
+			}
 		}
 	}
 	n := copy(p, b.next)

@@ -65,11 +65,13 @@ type dir struct {
 	kept   *holdall.Entry
 }
 
-func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	n, v, _, code := f.at(in.NodeId)
+func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	ctx, n, v, code := f.at(cancel, in.NodeId)
 	if code != fuse.OK {
 		return code
 	}
+	ctx.v = nil // it is the listing's
+	ctx.end()
 	out.Fh = f.handles.add(&dir{n: n, v: v})
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	return fuse.OK

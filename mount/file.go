@@ -60,19 +60,17 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	if f.unopened {
 		return fuse.ENOSYS // it is opened all the same, and nobody asks again
 	}
-	n, v, done, code := f.at(in.NodeId)
+	ctx, n, v, code := f.at(cancel, in.NodeId)
 	if code != fuse.OK {
 		return code
 	}
+	defer ctx.end()
 	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
-		done()
 		return fuse.EROFS
 	}
 	if v == nil {
 		return fuse.Status(syscall.EISDIR)
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
 	var x *file
 	e, err := f.entry(ctx, v, n)
 	if err == nil {
@@ -82,10 +80,9 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 		x, err = f.newFile(ctx, n, v, e)
 	}
 	if err != nil {
-		code := f.gone(v, n, err)
-		done()
-		return code
+		return f.gone(v, n, err)
 	}
+	ctx.v = nil // it is the file's
 	out.Fh = f.handles.add(x)
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return fuse.OK
@@ -121,14 +118,12 @@ func (x *file) Close() error {
 const worthHandingOn = 64 << 10
 
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	ctx := f.request(cancel)
-	defer ctx.end()
 	if f.unopened {
-		n, v, done, code := f.at(in.NodeId)
+		ctx, n, v, code := f.at(cancel, in.NodeId)
 		if code != fuse.OK {
 			return nil, code
 		}
-		defer done()
+		defer ctx.end()
 		if v == nil {
 			return nil, fuse.Status(syscall.EISDIR)
 		}
@@ -145,6 +140,8 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		}
 		return f.read(ctx, v, e, x, in, buf)
 	}
+	ctx := f.request(cancel)
+	defer ctx.end()
 	x, ok := f.handles.get(in.Fh).(*file)
 	if !ok {
 		return nil, fuse.EBADF
@@ -263,7 +260,7 @@ func (rs *readings) find(n *node, off int64) *file {
 	}
 	x := rs.all[at]
 	x.used = time.Now()
-	rs.all = append(append(rs.all[:at], rs.all[at+1:]...), x)
+	rs.all = append(slices.Delete(rs.all, at, at+1), x)
 	return x
 }
 
@@ -414,7 +411,7 @@ func (as *aheads) begin(ctx context.Context, v *version, e holdall.Entry, off in
 	as.all = append(as.all, a)
 	var old *ahead
 	if len(as.all) > mostAheads {
-		old, as.all = as.all[0], append(as.all[:0], as.all[1:]...)
+		old, as.all = as.all[0], slices.Delete(as.all, 0, 1)
 	}
 	as.mu.Unlock()
 	if old != nil {
@@ -426,12 +423,7 @@ func (as *aheads) begin(ctx context.Context, v *version, e holdall.Entry, off in
 func (as *aheads) drop(a *ahead) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	for i, o := range as.all {
-		if o == a {
-			as.all = append(as.all[:i], as.all[i+1:]...)
-			return
-		}
-	}
+	as.all = slices.DeleteFunc(as.all, func(o *ahead) bool { return o == a })
 }
 
 // An ahead reads a file front to back before it is asked, by holdall.File, which joins and

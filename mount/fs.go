@@ -103,29 +103,28 @@ func (v *version) lookup(ctx context.Context, name string) (holdall.Entry, error
 	return e, err
 }
 
+// modeBits are how the system has bits of modes.
+var modeBits = [...]struct {
+	is   iofs.FileMode
+	told uint32
+}{{iofs.ModeSetuid, syscall.S_ISUID}, {iofs.ModeSetgid, syscall.S_ISGID}, {iofs.ModeSticky, syscall.S_ISVTX}}
+
 // attr says what an entry is. It must be no hard link that leads somewhere.
 func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr) {
 	mode := e.FileMode()
 	*a = fuse.Attr{Ino: ino, Mode: uint32(mode.Perm()), Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
-	if mode&iofs.ModeSetuid != 0 {
-		a.Mode |= syscall.S_ISUID
+	for _, bit := range modeBits {
+		if mode&bit.is != 0 {
+			a.Mode |= bit.told
+		}
 	}
-	if mode&iofs.ModeSetgid != 0 {
-		a.Mode |= syscall.S_ISGID
-	}
-	if mode&iofs.ModeSticky != 0 {
-		a.Mode |= syscall.S_ISVTX
-	}
+	a.Mode |= typeOf(e.Kind)
 	switch e.Kind {
-	case format.Dir:
-		a.Mode |= syscall.S_IFDIR
+	case format.Dir, format.Fifo:
 	case format.Symlink:
 		a.Mode = syscall.S_IFLNK | 0o777
 		a.Size = uint64(len(e.Link))
-	case format.Fifo:
-		a.Mode |= syscall.S_IFIFO
 	default:
-		a.Mode |= syscall.S_IFREG
 		a.Size = uint64(max(e.Size, 0))
 		if a.Size == 0 && faultOf(e) != nil {
 			// Of nothing nobody would read anything, and hear that it cannot be read.
@@ -186,29 +185,29 @@ func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string
 	return n
 }
 
-// at returns the node of a request and the version of its archive, which is nil of the
-// folder that has several. Without an error done must be called.
-func (f *filesystem) at(ino uint64) (n *node, v *version, done func(), code fuse.Status) {
-	if n = f.nodes.get(ino); n == nil {
+// at returns the node that is asked about and the version of its archive, which is nil
+// of the folder that has several, and belongs to the request. Without an error that must
+// be ended.
+func (f *filesystem) at(cancel <-chan struct{}, ino uint64) (*request, *node, *version, fuse.Status) {
+	n := f.nodes.get(ino)
+	if n == nil {
 		return nil, nil, nil, fuse.Status(syscall.ESTALE)
 	}
-	if n.tree == nil {
-		return n, nil, func() {}, fuse.OK
+	r := f.request(cancel)
+	if n.tree != nil {
+		if r.v = n.tree.use(); r.v == nil {
+			return nil, nil, nil, fuse.Status(syscall.ENOTCONN)
+		}
 	}
-	if v = n.tree.use(); v == nil {
-		return nil, nil, nil, fuse.Status(syscall.ENOTCONN)
-	}
-	return n, v, v.done, fuse.OK
+	return r, n, r.v, fuse.OK
 }
 
 func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	ctx := f.request(cancel)
-	defer ctx.end()
-	in, v, done, code := f.at(h.NodeId)
+	ctx, in, v, code := f.at(cancel, h.NodeId)
 	if code != fuse.OK {
 		return code
 	}
-	defer done()
+	defer ctx.end()
 	if v == nil {
 		for _, t := range f.trees {
 			if t.Name == name {
@@ -264,18 +263,16 @@ func (f *filesystem) Forget(ino, times uint64) {
 }
 
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, v, done, code := f.at(in.NodeId)
+	ctx, n, v, code := f.at(cancel, in.NodeId)
 	if code != fuse.OK {
 		return code
 	}
-	defer done()
+	defer ctx.end()
 	out.SetTimeout(forever)
 	if v == nil {
 		f.rootAttr(&out.Attr)
 		return fuse.OK
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
 	e, err := f.entry(ctx, v, n)
 	if err != nil {
 		return f.gone(v, n, err)
@@ -294,16 +291,14 @@ func (f *filesystem) gone(v *version, n *node, err error) fuse.Status {
 }
 
 func (f *filesystem) Readlink(cancel <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
-	n, v, done, code := f.at(h.NodeId)
+	ctx, n, v, code := f.at(cancel, h.NodeId)
 	if code != fuse.OK {
 		return nil, code
 	}
-	defer done()
+	defer ctx.end()
 	if v == nil {
 		return nil, fuse.EINVAL
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
 	e, err := f.entry(ctx, v, n)
 	if err != nil {
 		return nil, f.gone(v, n, err)
@@ -366,6 +361,7 @@ func (q *quiet) say(log *slog.Logger, what string, args ...any) {
 // process that asked was interrupted: any signal does that, also one that the process
 // goes on after, to which an answer in time is no error.
 type request struct {
+	v      *version // that it uses
 	cancel <-chan struct{}
 	parent context.Context
 	once   sync.Once
@@ -386,6 +382,9 @@ func (r *request) end() {
 	r.once.Do(func() {}) // nobody begins to wait any more
 	if r.over != nil {
 		close(r.over)
+	}
+	if r.v != nil {
+		r.v.done()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,10 +101,7 @@ func countLinks(ctx context.Context, a *holdall.Archive) map[string]uint32 {
 	n := map[string]uint32{}
 	for _, e := range links {
 		if e, err := follow(ctx, a, e); err == nil {
-			if n[e.Name] == 0 {
-				n[e.Name] = 1
-			}
-			n[e.Name]++
+			n[e.Name] = max(n[e.Name], 1) + 1
 		}
 	}
 	return n
@@ -212,14 +210,8 @@ func (ns *nodes) know(t *tree, name string, by link) *node {
 	defer ns.mu.Unlock()
 	n := ns.at(t, name)
 	n.refs++
-	if by.name != "" {
-		known := false
-		for _, l := range n.links {
-			known = known || l == by
-		}
-		if !known {
-			n.links = append(n.links, by)
-		}
+	if by.name != "" && !slices.Contains(n.links, by) {
+		n.links = append(n.links, by)
 	}
 	return n
 }

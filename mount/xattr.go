@@ -112,16 +112,14 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr str
 		// So that whoever asks of access lists and labels of one file does not of the others.
 		return 0, fuse.Status(syscall.EOPNOTSUPP)
 	}
-	n, v, done, code := f.at(h.NodeId)
+	ctx, n, v, code := f.at(cancel, h.NodeId)
 	if code != fuse.OK {
 		return 0, code
 	}
-	defer done()
+	defer ctx.end()
 	if v == nil {
 		return 0, fuse.ENOATTR
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
 	value, ok, err := f.xattr(ctx, v, n, attr)
 	if err != nil {
 		return 0, f.gone(v, n, err)
@@ -133,16 +131,14 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr str
 }
 
 func (f *filesystem) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	n, v, done, code := f.at(h.NodeId)
+	ctx, n, v, code := f.at(cancel, h.NodeId)
 	if code != fuse.OK {
 		return 0, code
 	}
-	defer done()
+	defer ctx.end()
 	if v == nil {
 		return 0, fuse.OK
 	}
-	ctx := f.request(cancel)
-	defer ctx.end()
 	e, err := f.entry(ctx, v, n)
 	if err != nil {
 		return 0, f.gone(v, n, err)

@@ -21,7 +21,7 @@ var version = ""
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which holdall this is",
+		Short: "Print the version",
 		Args:  args(0, 0, "nothing"),
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {

@@ -352,7 +352,7 @@ func (a *app) catalogListCommand() *cobra.Command {
 		Use:   "ls [FOLDER...]",
 		Short: "List what a catalogue has",
 		Long: `Lists one level of all files together, or of the folders named; -R lists all
-there is. Of a file that several archives have, it is the newest. --archives
+there is. If several archives have a file, it is the newest. --archives
 lists these.`,
 		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {

@@ -73,8 +73,8 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 		Use:   "extract PATH... -C DIR",
 		Short: "Write files to disk, wherever they are",
 		Long: `Writes the newest of the files named, and of those in the folders named, below
-DIR, under the same rules as 'holdall extract'. Of archives that keep no modes
-and times, nothing but the files is read.`,
+DIR, under the same rules as 'holdall extract'. Only the files themselves are
+read of archives that keep no modes and times.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			o.Meter = &holdall.Meter{}

@@ -23,7 +23,7 @@ func (a *app) convertCommand() *cobra.Command {
 extension's, or --format's; "dir", or a name that ends in /, makes a folder.
 
 Contents stream from one to the other; where both sides keep them raw, the file
-system copies them itself. What DST has no place for is said.`,
+system copies them itself. Reports everything that DST cannot store.`,
 		Example: `  holdall convert old.caf new.caf
   holdall convert docs.caf docs/
   holdall convert docs docs.caf

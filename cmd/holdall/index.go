@@ -68,10 +68,10 @@ func (a *app) indexCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "index ARCHIVE",
 		Short: "Write an index of an archive, by which it opens at once",
-		Long: `Writes an index of an archive: ARCHIVE.holdall beside it, or what -o says. Who
-opens the archive finds it there, also over HTTP and in buckets, and then reads
-little of either. An index is of one version of an archive: of another it is not
-believed.
+		Long: `Writes an index of an archive: ARCHIVE.holdall beside it, or what -o says.
+Whoever opens the archive finds it there, also over HTTP and in buckets, and then
+reads little of either. An index belongs to one version of the archive and is
+ignored for any other.
 
 With --chunk-digests it has digests of pieces of all contents, too, which are
 read for that: then every read of the archive is compared with them, before a
@@ -149,7 +149,7 @@ nothing.`,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "ls",
-		Short: "List the indexes that are kept, what was used last first",
+		Short: "List the indexes that are kept, most recently used first",
 		Args:  args(0, 0, "nothing"),
 		RunE: folder(func(ctx context.Context, f *holdall.IndexFolder) error {
 			kept, err := f.List(ctx)

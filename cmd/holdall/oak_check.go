@@ -18,10 +18,10 @@ func (a *app) oakCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
 		Short: "Find the newest revision that can be read whole",
-		Long: `Reads what revisions have, the newest first, until one is found in which nothing
-is lost: of the head and of all checkpoints, or of some paths in them. What is
-lost of the newest one is said. It is an answer of no if that is anything at
-all, though an older revision may be good. --fix-journal goes back to that one.`,
+		Long: `Reads revisions, the newest first, until it finds one that has lost nothing: in
+the head and all checkpoints, or in some paths of them. It reports what the
+newest revision has lost. The exit code is 1 if it lost anything, even if an
+older revision is intact. --fix-journal goes back to that one.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store, and paths if you like"),
 		RunE: run(func(ctx context.Context, args []string) error {

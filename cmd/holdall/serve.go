@@ -37,9 +37,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
 		Short: "Show archives to browsers, HTTP clients and clients of S3",
 		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
-whole or in ranges, lists of folders, folders as zip, arrays of Zarr. Of a
-folder, or a prefix in a bucket, that is no archive itself, all archives in it
-are served; they are opened when they are first asked for.
+whole or in ranges, lists of folders, folders as zip, arrays of Zarr. If a folder,
+or a prefix in a bucket, is not an archive itself, all archives in it are served;
+they are opened when they are first asked for.
 
 Only this machine is answered, unless --addr says otherwise.`,
 		Example: `  holdall serve docs.caf

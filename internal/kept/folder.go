@@ -96,7 +96,7 @@ type Listed struct {
 	Used    time.Time `json:"used"`
 }
 
-// List returns what is kept, what was used last first.
+// List returns what is kept, most recently used first.
 func (f *Folder) List(ctx context.Context) (all []Listed, err error) {
 	files, err := f.files()
 	if err != nil {

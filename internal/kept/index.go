@@ -504,9 +504,7 @@ func (x *Index) Extents(_ context.Context, e format.Entry, off, n int64) iter.Se
 			return
 		}
 		if h.one {
-			v := format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
-			v.Object, v.External = x.object(int(h.volume))
-			yield(v, nil)
+			yield(x.run(e, h), nil)
 			return
 		}
 		xs, err := x.extents(h)
@@ -576,9 +574,13 @@ func (x *Index) Run(e format.Entry) (format.Extent, bool) {
 		}
 		return format.Extent{}, false
 	}
-	v := format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
+	return x.run(e, h), true
+}
+
+func (x *Index) run(e format.Entry, h *handle) (v format.Extent) {
+	v = format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
 	v.Object, v.External = x.object(int(h.volume))
-	return v, true
+	return v
 }
 
 // FirstDigest is the number of the digest of the first piece of e's content; ok is

@@ -74,47 +74,50 @@ func (k *Reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.Lookup(ctx, name)
 }
 
-// either yields what the index says; where that breaks off, what the archive says goes
-// on from there.
-func (k *Reader) either(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		n := 0
-		if !k.isLost() {
-			broken := false
-			for e, err := range said {
+// either yields what the index says, if that is not nil. Where it breaks off, after some,
+// what the archive says goes on.
+func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], archive func(r format.Reader, after int) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		n, broken := 0, said == nil
+		if !broken {
+			for x, err := range said {
 				if broken = k.spoilt(ctx, err); broken {
 					break
 				}
-				if n++; !yield(e, err) || err != nil {
+				if n++; !yield(x, err) || err != nil {
 					return
 				}
 			}
-			if !broken {
-				return
-			}
+		}
+		if !broken {
+			return
 		}
 		r, err := k.archive(ctx)
 		if err != nil {
-			yield(format.Entry{}, err)
+			var none T
+			yield(none, err)
 			return
 		}
-		for e, err := range archive(r) {
-			if n--; n >= 0 && err == nil {
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
+		archive(r, n)(yield)
 	}
 }
 
+// entries is either of entries, which the archive has in the same order.
+func (k *Reader) entries(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
+	if k.isLost() {
+		said = nil
+	}
+	return either(ctx, k, said, func(r format.Reader, after int) iter.Seq2[format.Entry, error] {
+		return listing.Only(archive(r), func(format.Entry) bool { after--; return after < 0 })
+	})
+}
+
 func (k *Reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return k.either(ctx, k.x.Entries(ctx), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.Entries(ctx) })
+	return k.entries(ctx, k.x.Entries(ctx), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.Entries(ctx) })
 }
 
 func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return k.either(ctx, k.x.ReadDir(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.ReadDir(ctx, dir) })
+	return k.entries(ctx, k.x.ReadDir(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.ReadDir(ctx, dir) })
 }
 
 // Can returns what else the reader can do.
@@ -123,78 +126,55 @@ func (k *Reader) Can() format.Abilities {
 }
 
 func (k *Reader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return k.either(ctx, k.x.EntriesBelow(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return listing.Below(ctx, r, dir) })
+	return k.entries(ctx, k.x.EntriesBelow(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return listing.Below(ctx, r, dir) })
 }
 
 func (k *Reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
-	return k.either(ctx, k.x.EntriesFrom(ctx, name), func(r format.Reader) iter.Seq2[format.Entry, error] {
+	return k.entries(ctx, k.x.EntriesFrom(ctx, name), func(r format.Reader) iter.Seq2[format.Entry, error] {
 		if from := r.Can().EntriesFrom; from != nil {
 			return from(ctx, name)
 		}
-		return func(yield func(format.Entry, error) bool) {
-			yield(format.Entry{}, fmt.Errorf("this archive cannot be read from the middle: %w", errors.ErrUnsupported))
-		}
+		return failed[format.Entry](fmt.Errorf("this archive cannot be read from the middle: %w", errors.ErrUnsupported))
 	})
+}
+
+// failed is a sequence of nothing but an error.
+func failed[T any](err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		yield(none, err)
+	}
 }
 
 // InPlaces is [listing.ReadDirFrom] of the index, or of the archive.
 func (k *Reader) InPlaces(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		if !k.isLost() {
-			broken := false
-			for e, err := range listing.ReadDirFrom(ctx, k.x, dir, from) {
-				if broken = k.spoilt(ctx, err); broken {
-					break
-				}
-				if !yield(e, err) || err != nil {
-					return
-				}
-				from = listing.Place(dir, e) + "\x00" // nothing stands between
-			}
-			if !broken {
-				return
-			}
-		}
-		r, err := k.archive(ctx)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
-		listing.ReadDirFrom(ctx, r, dir, from)(yield)
+	said := listing.Only(listing.ReadDirFrom(ctx, k.x, dir, from), func(e format.Entry) bool {
+		from = listing.Place(dir, e) + "\x00" // nothing stands between
+		return true
+	})
+	if k.isLost() {
+		said = nil
 	}
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Entry, error] {
+		return listing.ReadDirFrom(ctx, r, dir, from)
+	})
 }
 
 func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		ours := k.x.Has(e)
-		if ours {
-			broken := false
-			for x, err := range k.x.Extents(ctx, e, off, n) {
-				if broken = k.spoilt(ctx, err); broken {
-					break // it is the first one
-				}
-				if !yield(x, err) {
-					return
-				}
-			}
-			if !broken {
-				return
-			}
-		}
-		r, err := k.archive(ctx)
-		if err == nil && (ours || IsElsewhere(e)) {
-			e, err = r.Lookup(ctx, e.Name)
-		}
-		if err != nil {
-			yield(format.Extent{}, err)
-			return
-		}
-		for x, err := range r.Extents(ctx, e, off, n) {
-			if !yield(x, err) {
-				return
-			}
-		}
+	ours := k.x.Has(e)
+	var said iter.Seq2[format.Extent, error]
+	if ours {
+		said = k.x.Extents(ctx, e, off, n)
 	}
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // that breaks off at the first, if at all
+		if ours || IsElsewhere(e) {
+			var err error
+			if e, err = r.Lookup(ctx, e.Name); err != nil {
+				return failed[format.Extent](err)
+			}
+		}
+		return r.Extents(ctx, e, off, n)
+	})
 }
 
 func (k *Reader) Run(e format.Entry) (format.Extent, bool) {
@@ -210,14 +190,7 @@ func (k *Reader) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (k *Reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		r, err := k.archive(ctx)
-		if err != nil {
-			yield(format.Region{}, err)
-			return
-		}
-		r.Regions(ctx)(yield)
-	}
+	return either(ctx, k, nil, func(r format.Reader, _ int) iter.Seq2[format.Region, error] { return r.Regions(ctx) })
 }
 
 func (k *Reader) About(ctx context.Context) (format.About, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -101,26 +102,11 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 		s.dir = append(s.dir[:k], r.dir[k:]...)
 		s.base = s.base[:0]
 	}
-	flags := byte(r.entry.Kind)
 	e := r.entry
-	if r.implied {
-		flags |= isImplied
-	}
-	if r.whole {
-		flags |= isWhole
-	}
-	rare := byte(0)
+	flags, rare := byte(e.Kind)|bit(r.implied, isImplied)|bit(r.whole, isWhole), byte(0)
 	if !r.implied {
-		switch {
-		case r.elsewhere:
-			flags |= isElsewhere
-		case r.one && r.volume == s.volume:
-			flags |= oneRun
-		}
-		rare = rareOf(e)
-		if rare != 0 {
-			flags |= hasRare
-		}
+		rare = bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
+		flags |= bit(r.elsewhere, isElsewhere) | bit(!r.elsewhere && r.one && r.volume == s.volume, oneRun) | bit(rare != 0, hasRare)
 	}
 	k := shared(s.base, r.base)
 	b = binary.AppendUvarint(append(b, flags), uint64(k))
@@ -163,6 +149,14 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 	return b
 }
 
+// bit is a bit where something is so, else 0.
+func bit(is bool, b byte) byte {
+	if is {
+		return b
+	}
+	return 0
+}
+
 // isPlain reports whether all of a content of that size is one raw run.
 func isPlain(x *format.Extent, size int64) bool {
 	return x.Codec == codec.Raw && x.At == 0 && x.Skip == 0 && x.Unit == 0 && x.Size == x.Len && x.Size == size && len(x.Data) == 0
@@ -181,14 +175,7 @@ func (s *state) appendManner(b []byte, e *format.Entry) ([]byte, bool) {
 	b = binary.AppendUvarint(b, uint64(i))
 	if i == len(s.manners) {
 		s.manners = append(s.manners, m)
-		bits := byte(0)
-		if m.hasMode {
-			bits |= 1
-		}
-		if m.hasTime {
-			bits |= 2
-		}
-		b = binary.AppendUvarint(append(b, bits), uint64(m.mode))
+		b = binary.AppendUvarint(append(b, bit(m.hasMode, 1)|bit(m.hasTime, 2)), uint64(m.mode))
 		b = appendString(b, m.owner)
 		b = appendString(b, m.group)
 		b = append(appendString(b, m.algo), m.sumLen)
@@ -196,34 +183,13 @@ func (s *state) appendManner(b []byte, e *format.Entry) ([]byte, bool) {
 	return b, m.hasTime
 }
 
-func rareOf(e *format.Entry) (bits byte) {
-	if e.Link != "" {
-		bits |= hasLink
-	}
-	if len(e.Attr) > 0 {
-		bits |= hasAttr
-	}
-	if e.Fault != nil {
-		bits |= hasFault
-	}
-	if e.Internal {
-		bits |= isInternal
-	}
-	return bits
-}
-
 func appendRare(b []byte, e *format.Entry, rare byte) []byte {
 	if rare&hasLink != 0 {
 		b = appendString(b, e.Link)
 	}
 	if rare&hasAttr != 0 {
-		keys := make([]string, 0, len(e.Attr))
-		for k := range e.Attr {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		b = binary.AppendUvarint(b, uint64(len(keys)))
-		for _, k := range keys {
+		b = binary.AppendUvarint(b, uint64(len(e.Attr)))
+		for _, k := range slices.Sorted(maps.Keys(e.Attr)) {
 			b = appendString(appendString(b, k), e.Attr[k])
 		}
 	}
@@ -232,12 +198,7 @@ func appendRare(b []byte, e *format.Entry, rare byte) []byte {
 		b = appendString(appendString(b, string(f.Code)), f.Class)
 		b = append(b, byte(f.Severity))
 		b = binary.AppendVarint(appendString(b, f.Volume), f.Off)
-		b = appendString(b, f.Entry)
-		if f.HasEntry {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
+		b = append(appendString(b, f.Entry), bit(f.HasEntry, 1))
 		b = appendString(b, f.Message)
 	}
 	return b
@@ -249,25 +210,8 @@ func appendExtents(b []byte, xs []format.Extent, volumes []int) []byte {
 	last := codec.Raw
 	for i := range xs {
 		x := &xs[i]
-		bits := byte(0)
-		if x.At != at {
-			bits |= otherAt
-		}
-		if x.Len != x.Size {
-			bits |= otherLen
-		}
-		if x.Skip != 0 {
-			bits |= hasSkip
-		}
-		if x.Unit != 0 {
-			bits |= hasUnit
-		}
-		if x.Codec == codec.Inline {
-			bits |= hasData
-		}
-		if x.Codec != last {
-			bits |= otherCodec
-		}
+		bits := bit(x.At != at, otherAt) | bit(x.Len != x.Size, otherLen) | bit(x.Skip != 0, hasSkip) | bit(x.Unit != 0, hasUnit) |
+			bit(x.Codec == codec.Inline, hasData) | bit(x.Codec != last, otherCodec)
 		b = binary.AppendUvarint(append(b, bits), uint64(volumes[i]))
 		b = binary.AppendVarint(b, x.Off-end)
 		b = binary.AppendUvarint(b, uint64(x.Size))
@@ -317,6 +261,16 @@ type scanner struct {
 	bad bool
 }
 
+// must says what has to be so.
+func (c *scanner) must(is bool) { c.bad = c.bad || !is }
+
+func (c *scanner) err() error {
+	if c.bad {
+		return errRow
+	}
+	return nil
+}
+
 func (c *scanner) byte() byte {
 	if c.at >= len(c.b) {
 		c.bad = true
@@ -348,11 +302,8 @@ func (c *scanner) varint() int64 {
 // size is a number of bytes, or of anything else that is not negative.
 func (c *scanner) size() int64 {
 	v := c.uvarint()
-	if v > math.MaxInt64 {
-		c.bad = true
-		return 0
-	}
-	return int64(v)
+	c.must(v <= math.MaxInt64)
+	return int64(v & math.MaxInt64)
 }
 
 // bytes returns n bytes where they are.
@@ -367,51 +318,73 @@ func (c *scanner) bytes(n uint64) []byte {
 
 func (c *scanner) text() []byte { return c.bytes(c.uvarint()) }
 
+// from makes a name of how much it shares with the one before, and what is its own.
+func (c *scanner) from(before []byte) []byte {
+	k := c.uvarint()
+	rest := c.text()
+	if c.must(k <= uint64(len(before))); c.bad {
+		return before
+	}
+	return append(before[:k], rest...)
+}
+
 // decode reads a row into r, and what is in it of an entry into r.entry, which must be
 // empty. Names are in s.
 func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	flags := c.byte()
 	for flags&kindBits == newDir && !c.bad {
-		k := c.uvarint()
-		rest := c.text()
-		if flags != newDir || c.bad || k > uint64(len(s.dir)) {
-			return errRow
-		}
-		s.dir = append(s.dir[:k], rest...)
-		s.base = s.base[:0]
+		c.must(flags == newDir)
+		s.dir, s.base = c.from(s.dir), s.base[:0]
 		flags = c.byte()
 	}
-	k := c.uvarint()
-	rest := c.text()
-	if c.bad || k > uint64(len(s.base)) {
-		return errRow
-	}
-	s.base = append(s.base[:k], rest...)
-	r.implied, r.whole, r.elsewhere = flags&isImplied != 0, flags&isWhole != 0, flags&isElsewhere != 0
+	s.base = c.from(s.base)
 	e := r.entry
 	e.Kind = format.Kind(flags & kindBits)
-	r.proofs = 0
-	if r.whole && len(s.dir) > 0 {
-		return errRow
-	}
+	r.implied, r.whole, r.elsewhere, r.proofs = flags&isImplied != 0, flags&isWhole != 0, flags&isElsewhere != 0, 0
+	c.must(!r.whole || len(s.dir) == 0)
 	if r.implied {
-		if e.Kind != format.Dir || flags&^(kindBits|isImplied) != 0 || len(s.base) < 2 || s.base[len(s.base)-1] != '/' {
-			return errRow
-		}
-		return nil
+		c.must(e.Kind == format.Dir && flags&^(kindBits|isImplied) == 0 && len(s.base) >= 2 && s.base[len(s.base)-1] == '/')
 	}
-	m := c.uvarint()
-	if m > uint64(len(s.manners)) {
+	if r.implied || c.bad {
+		return c.err()
+	}
+	s.decodeManner(c, e)
+	r.rank = s.rank + 1 + c.varint()
+	s.rank = r.rank
+	c.must(r.rank >= 0 && r.rank < maxRows)
+	if flags&hasRare != 0 {
+		decodeRare(c, e)
+	}
+	if c.bad {
 		return errRow
 	}
-	if int(m) == len(s.manners) {
+	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // what is at fault has none
+		r.proof = s.proof + c.varint()
+		s.proof = r.proof + r.proofs
+		c.must(r.proof >= 0 && s.proof >= 0)
+	}
+	if flags&oneRun != 0 {
+		r.one, r.off, r.volume = true, s.end+c.varint(), s.volume
+		s.end = r.off + e.Size
+		c.must(r.off >= 0 && s.end >= 0 && !r.elsewhere)
+	} else if r.one, r.extents = false, nil; !r.elsewhere {
+		r.extents = c.text()
+	}
+	return c.err()
+}
+
+// decodeManner reads what an entry has in common with others, its size, its time and its
+// digest.
+func (s *state) decodeManner(c *scanner, e *format.Entry) {
+	m := c.uvarint()
+	if m == uint64(len(s.manners)) {
 		bits := c.byte()
 		n := manner{hasMode: bits&1 != 0, hasTime: bits&2 != 0, mode: uint32(c.uvarint())}
 		n.owner, n.group, n.algo, n.sumLen = string(c.text()), string(c.text()), string(c.text()), c.byte()
-		if c.bad {
-			return errRow
-		}
 		s.manners = append(s.manners, n)
+	}
+	if c.must(m < uint64(len(s.manners))); c.bad {
+		return
 	}
 	n := &s.manners[m]
 	e.HasMode, e.Mode, e.Owner, e.Group = n.hasMode, fs.FileMode(n.mode), n.owner, n.group
@@ -419,39 +392,12 @@ func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	if n.hasTime {
 		s.sec += c.varint()
 		nsec := c.uvarint()
-		if nsec >= 1e9 {
-			return errRow
-		}
+		c.must(nsec < 1e9)
 		e.ModTime = time.Unix(s.sec, int64(nsec)).UTC()
 	}
 	if n.sumLen > 0 || n.algo != "" {
 		e.Digest = format.Digest{Algo: n.algo, Sum: string(c.bytes(uint64(n.sumLen)))}
 	}
-	r.rank = s.rank + 1 + c.varint()
-	if s.rank = r.rank; r.rank < 0 || r.rank >= maxRows {
-		return errRow
-	}
-	if flags&hasRare != 0 {
-		decodeRare(c, e)
-	}
-	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // what is at fault has none
-		r.proof = s.proof + c.varint()
-		if s.proof = r.proof + r.proofs; r.proof < 0 || s.proof < 0 {
-			return errRow
-		}
-	}
-	if flags&oneRun != 0 {
-		r.one, r.off, r.volume = true, s.end+c.varint(), s.volume
-		if s.end = r.off + e.Size; r.off < 0 || s.end < 0 || r.elsewhere {
-			return errRow
-		}
-	} else if r.one, r.extents = false, nil; !r.elsewhere {
-		r.extents = c.text()
-	}
-	if c.bad {
-		return errRow
-	}
-	return nil
 }
 
 // Pieces is how many digests there are of an entry's content.

@@ -195,51 +195,31 @@ type ReadDir func(ctx context.Context, dir, from string) iter.Seq2[format.Entry,
 // order of names, from the first name on that is not less than from: as a bucket would
 // list it.
 func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[format.Entry, error] {
-	from = max(prefix, from)
+	k := keys{ctx, read, prefix, max(prefix, from)}
 	return func(yield func(format.Entry, error) bool) {
-		if !strings.HasPrefix(from, prefix) {
+		if !strings.HasPrefix(k.from, prefix) {
 			return
 		}
 		// Names that are no paths stand in the root as a whole, and so between those
 		// of the directories that they seem to lie in.
-		first := from
-		if i := strings.IndexByte(from, '/'); i >= 0 {
-			first = from[:i+1]
-		}
-		next, stop := iter.Pull2(read(ctx, ".", first))
+		next, stop := iter.Pull2(read(ctx, ".", upToSlash(k.from)))
 		defer stop()
 		e, err, ok := next()
 		for ok && err == nil {
 			here := e
 			e, err, ok = next()
-			if here.Kind != format.Dir {
-				if here.Name < from {
-					continue
-				}
-				if !strings.HasPrefix(here.Name, prefix) || !yield(here, nil) {
-					return
-				}
-				continue
-			}
-			at := here.Name + "/"
-			if !strings.HasPrefix(at, prefix) && !strings.HasPrefix(prefix, at) {
-				if at > prefix {
-					return
-				}
-				continue
-			}
-			if !fs.ValidPath(here.Name) {
-				continue
-			}
-			if !read.keysIn(ctx, here.Name, prefix, from, func(k format.Entry, kerr error) bool {
-				for ok && err == nil && kerr == nil && e.Name < k.Name && (e.Kind != format.Dir || !fs.ValidPath(e.Name)) {
-					if e.Kind != format.Dir && e.Name >= from && strings.HasPrefix(e.Name, prefix) && !yield(e, nil) {
-						return false
+			more, _ := k.take(here, yield, func() bool {
+				return !fs.ValidPath(here.Name) || k.below(here.Name, func(key format.Entry, kerr error) bool {
+					for ok && err == nil && kerr == nil && e.Name < key.Name && (e.Kind != format.Dir || !fs.ValidPath(e.Name)) {
+						if e.Kind != format.Dir && e.Name >= k.from && strings.HasPrefix(e.Name, prefix) && !yield(e, nil) {
+							return false
+						}
+						e, err, ok = next()
 					}
-					e, err, ok = next()
-				}
-				return yield(k, kerr)
-			}) {
+					return yield(key, kerr)
+				})
+			})
+			if !more {
 				return
 			}
 		}
@@ -249,50 +229,61 @@ func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[for
 	}
 }
 
-// keysIn yields the keys below dir, which is not the root, and reports whether to go on.
-func (read ReadDir) keysIn(ctx context.Context, dir, prefix, from string, yield func(format.Entry, error) bool) bool {
-	in := dir + "/"
-	first := ""
-	if rest, ok := strings.CutPrefix(from, in); ok {
-		first = rest
-		if i := strings.IndexByte(rest, '/'); i >= 0 {
-			first = rest[:i+1]
-		}
-	} else if from > in {
-		return true // all of it is less
+// keys is a listing of them.
+type keys struct {
+	ctx          context.Context
+	read         ReadDir
+	prefix, from string
+}
+
+// take yields an entry that is a key, or what is below one that is a directory. It
+// reports whether the directory may have more, and whether somebody wants more.
+func (k keys) take(e format.Entry, yield func(format.Entry, error) bool, below func() bool) (more, wanted bool) {
+	at := e.Name + "/"
+	switch {
+	case e.Kind != format.Dir && e.Name < k.from:
+		return true, true
+	case e.Kind != format.Dir && !strings.HasPrefix(e.Name, k.prefix):
+		return false, true
+	case e.Kind != format.Dir:
+		wanted = yield(e, nil)
+	case !strings.HasPrefix(at, k.prefix) && !strings.HasPrefix(k.prefix, at):
+		return at <= k.prefix, true
+	default:
+		wanted = below()
 	}
-	for e, err := range read(ctx, dir, first) {
+	return wanted, wanted
+}
+
+// below yields the keys below dir, which is not the root, and reports whether to go on.
+func (k keys) below(dir string, yield func(format.Entry, error) bool) bool {
+	rest, ok := strings.CutPrefix(k.from, dir+"/")
+	if !ok && k.from > dir+"/" {
+		return true // all of it is less
+	} else if !ok {
+		rest = ""
+	}
+	for e, err := range k.read(k.ctx, dir, upToSlash(rest)) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return true
+		}
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-				return true
-			}
 			yield(e, err)
 			return false
 		}
-		if e.Kind == format.Dir {
-			at := e.Name + "/"
-			if !strings.HasPrefix(at, prefix) && !strings.HasPrefix(prefix, at) {
-				if at > prefix {
-					return true
-				}
-				continue
-			}
-			if !read.keysIn(ctx, e.Name, prefix, from, yield) {
-				return false
-			}
-			continue
-		}
-		if e.Name < from {
-			continue
-		}
-		if !strings.HasPrefix(e.Name, prefix) {
-			return true
-		}
-		if !yield(e, nil) {
-			return false
+		if more, wanted := k.take(e, yield, func() bool { return k.below(e.Name, yield) }); !more {
+			return wanted
 		}
 	}
 	return true
+}
+
+// upToSlash is s up to its first slash, all of it if it has none.
+func upToSlash(s string) string {
+	if i := strings.IndexByte(s, '/'); i >= 0 {
+		return s[:i+1]
+	}
+	return s
 }
 
 // Below yields every entry of r below a directory, in stored order.

@@ -46,8 +46,30 @@ func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName
 			h.Close()
 		}
 	}()
-	var wanted []damagedPiece
-	err = s.CheckPieces(ctx, m, func(e format.Entry, p *content.ProofError) {
+	wanted, err := h.damage(ctx, m, &sum)
+	if err != nil {
+		return format.Plan{}, sum, nil, err
+	}
+	plan, err := h.heal(ctx, wanted, &sum)
+	if err != nil {
+		return format.Plan{}, sum, nil, err
+	}
+	objects := slices.Sorted(maps.Keys(h.fetched))
+	if len(objects) == 1 && objects[0] == s.Name {
+		plan.Edits = h.edits(s.Name)
+		return plan, sum, h, nil
+	}
+	for _, o := range objects {
+		if len(h.fetched[o].ranges) > 0 {
+			plan.Replaces, plan.Build = append(plan.Replaces, o), h.build
+		}
+	}
+	return plan, sum, h, nil
+}
+
+// damage finds the pieces that are damaged, in the order of their offsets.
+func (h *healing) damage(ctx context.Context, m *meter.Meter, sum *Healed) (wanted []damagedPiece, err error) {
+	err = h.s.CheckPieces(ctx, m, func(e format.Entry, p *content.ProofError) {
 		sum.Damaged++
 		if len(wanted) <= maxWanted {
 			wanted = append(wanted, damagedPiece{e, p})
@@ -56,14 +78,15 @@ func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName
 	if err == nil && len(wanted) > maxWanted {
 		err = fmt.Errorf("more than %d damaged pieces: copy the whole archive", maxWanted)
 	}
-	if err != nil {
-		return format.Plan{}, sum, nil, err
-	}
-	// The archive with what was fetched laid over it is read as any other.
-	healed := s.Over(h)
-	defer healed.CloseObjects()
 	slices.SortStableFunc(wanted, func(x, y damagedPiece) int { return cmp.Compare(x.p.Off, y.p.Off) })
-	var plan format.Plan
+	return wanted, err
+}
+
+// heal fetches what mends pieces. The archive with what was fetched laid over it is read
+// as any other, to see whether that helps.
+func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) (plan format.Plan, err error) {
+	healed := h.s.Over(h)
+	defer healed.CloseObjects()
 	for _, w := range wanted {
 		before := h.end
 		err := h.fetch(ctx, w)
@@ -75,29 +98,16 @@ func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName
 			sum.Healed++
 			continue
 		case ctx.Err() != nil:
-			return format.Plan{}, sum, nil, context.Cause(ctx)
+			return plan, context.Cause(ctx)
 		case store.Temporary(err):
-			return format.Plan{}, sum, nil, err
+			return plan, err
 		}
 		h.forget(before)
 		plan.Partial = true
 		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: the other copy does not help: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
 	}
 	sum.Fetched = h.end
-	objects := slices.Sorted(maps.Keys(h.fetched))
-	if len(objects) == 1 && objects[0] == s.Name {
-		plan.Edits = h.edits(s.Name)
-		return plan, sum, h, nil
-	}
-	for _, o := range objects {
-		if len(h.fetched[o].ranges) > 0 {
-			plan.Replaces = append(plan.Replaces, o)
-		}
-	}
-	if len(plan.Replaces) > 0 {
-		plan.Build = h.build
-	}
-	return plan, sum, h, nil
+	return plan, nil
 }
 
 // edits are the changes of one object.

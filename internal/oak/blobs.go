@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
@@ -84,11 +86,7 @@ type blobCollector struct {
 }
 
 func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error {
-	some := false
-	for _, p := range n.Template().Properties {
-		some = some || p.Type == segment.Binary
-	}
-	if !some {
+	if !slices.ContainsFunc(n.Template().Properties, func(p segment.PropertyName) bool { return p.Type == segment.Binary }) {
 		return nil
 	}
 	for p, err := range n.Properties(ctx) {
@@ -129,27 +127,30 @@ func (c *blobCollector) value(ctx context.Context, at string, v segment.Value) e
 
 // blobsOf makes one blob of the rows of each id.
 func blobsOf(rows *sorter.Sorter) iter.Seq2[Blob, error] {
-	return func(yield func(Blob, error) bool) {
+	return pipe.Told(func(tell func(Blob) error) error {
 		var b Blob
 		for row, err := range rows.Sorted() {
 			if err != nil {
-				yield(b, err)
-				return
+				return err
 			}
 			id := string(row.Key[:len(row.Key)-9])
 			if b.Uses > 0 && id == b.ID {
 				b.Uses++
 				continue
 			}
-			if b.Uses > 0 && !yield(b, nil) {
-				return
+			if b.Uses > 0 {
+				err = tell(b)
+			}
+			if err != nil {
+				return err
 			}
 			b = Blob{ID: id, Length: -1, Uses: 1, Path: string(row.Value)}
 		}
-		if b.Uses > 0 {
-			yield(b, nil)
+		if b.Uses == 0 {
+			return nil
 		}
-	}
+		return tell(b)
+	})
 }
 
 // A blobList compares blobs, in the order of their ids, with a data store.

@@ -384,22 +384,8 @@ func (s *Store) trees(binaries bool, workers int) trees {
 // down goes from a node to a child, and to a child of that. It is damage if it cannot
 // be known whether there is one.
 func (t trees) down(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, lost *segment.Error, err error) {
-	for _, name := range names {
-		n, err := t.records.Node(ctx, id)
-		if err == nil {
-			id, ok, err = n.Child(ctx, name)
-		}
-		if err != nil {
-			if lost = damaged(err); lost != nil {
-				err = nil
-			}
-			return id, false, lost, err
-		}
-		if !ok {
-			return id, false, nil, nil
-		}
-	}
-	return id, true, nil, nil
+	id, missing, err := t.records.Down(ctx, id, names...)
+	return id, err == nil && missing == "", damaged(err), unlessDamaged(err)
 }
 
 // prove proves the tree at a path below the root, or below that of a checkpoint.
@@ -469,10 +455,7 @@ func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names [
 	}
 	n, err := t.records.Node(ctx, id)
 	if err != nil {
-		if lost = damaged(err); lost != nil {
-			err = nil
-		}
-		return nil, lost, err
+		return nil, damaged(err), unlessDamaged(err)
 	}
 	for e, err := range n.Children(ctx) {
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/store"
 )
@@ -34,37 +35,30 @@ func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, e
 	if c.Lines == 0 {
 		return c, nil
 	}
-	journal, err := s.r.st.Open(ctx, s.r.list.Path(repo.Journal))
-	if err != nil {
-		return c, err
-	}
-	defer journal.Close()
-	err = s.replaceJournal(ctx, &c, func(w store.Writer) error { return store.WriteRange(ctx, w, journal, 0, r.end) })
+	err := s.replaceJournal(ctx, &c, func() error { return s.shorten(ctx, repo.Journal, r.end) })
 	return c, err
 }
 
 // replaceJournal keeps the journal as a backup, brings gc.log in line, and puts a new
 // journal in its place. Whenever that is cut off, there is a journal, the old one or
 // the new one.
-func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func(store.Writer) error) error {
+func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func() error) error {
 	if s.r.list.Journal != nil {
 		backup, err := s.backupName()
 		if err != nil {
 			return err
 		}
-		if err := s.copyOf(ctx, repo.Journal, backup, -1); err != nil {
+		if err := formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil); err != nil {
 			return err
 		}
 		c.Backup = backup
 	}
-	if err := s.trimGCLog(ctx, c); err != nil {
-		return err
+	err := s.trimGCLog(ctx, c)
+	if err == nil {
+		err = write()
 	}
-	if err := s.writeFile(ctx, repo.Journal, write); err != nil {
-		return err
-	}
-	c.Changed = true
-	return nil
+	c.Changed = err == nil
+	return err
 }
 
 // backupName is the first that is free of the names that Oak's own recovery gives.
@@ -81,26 +75,15 @@ func (s *Store) backupName() (string, error) {
 	return "", fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
 }
 
-func (s *Store) writeFile(ctx context.Context, name string, write func(store.Writer) error) error {
-	_, err := store.Write(ctx, s.r.st, s.r.list.Path(name), write)
-	return err
-}
-
-// copyOf writes the first n bytes of a file, or all if n is negative.
-func (s *Store) copyOf(ctx context.Context, from, to string, n int64) error {
-	o, err := s.r.st.Open(ctx, s.r.list.Path(from))
+// shorten writes a file anew, of its first n bytes.
+func (s *Store) shorten(ctx context.Context, name string, n int64) error {
+	o, err := s.r.st.Open(ctx, s.r.list.Path(name))
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	if n < 0 {
-		info, err := o.Info(ctx)
-		if err != nil {
-			return err
-		}
-		n = info.Size
-	}
-	return s.writeFile(ctx, to, func(w store.Writer) error { return store.WriteRange(ctx, w, o, 0, n) })
+	_, err = store.Write(ctx, s.r.st, s.r.list.Path(name), func(w store.Writer) error { return store.WriteRange(ctx, w, o, 0, n) })
+	return err
 }
 
 // trimGCLog drops the last lines of gc.log whose roots are in no tar. By such a line
@@ -139,5 +122,5 @@ func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
 		return nil
 	}
 	c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
-	return s.copyOf(ctx, repo.GCLog, repo.GCLog, end)
+	return s.shorten(ctx, repo.GCLog, end)
 }

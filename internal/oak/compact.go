@@ -66,7 +66,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	w := newstore.New(to, name, newstore.Options{})
 	defer w.Abort()
-	job := &compaction{s: s, o: o, w: w, source: newSound(s.r), copied: make([][]uint64, len(s.r.tars))}
+	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r, sound: true}, copied: make([][]uint64, len(s.r.tars))}
 	journal, err := job.run(ctx, revisions)
 	if err != nil {
 		return c, err

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -28,7 +29,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	if err != nil {
 		return nil, err
 	}
-	src := newParsed(r)
+	src := &parsed{r: r}
 	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
 }
 
@@ -201,12 +202,11 @@ type Edges struct {
 // Graph yields what all data segments refer to, as they were written: by the graphs
 // of the tars, or, where one is damaged or missing, by the segments themselves.
 func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
-	return func(yield func(Edges, error) bool) {
+	return pipe.Told(func(tell func(Edges) error) error {
 		for _, t := range slices.Backward(s.r.tars) {
 			graph, err := t.graph(ctx)
 			if err != nil {
-				yield(Edges{}, s.r.storeFault(err))
-				return
+				return s.r.storeFault(err)
 			}
 			for _, i := range t.byPosition() {
 				e := t.at(int(i))
@@ -215,19 +215,19 @@ func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 				}
 				targets, err := t.targets(ctx, graph, e)
 				if err != nil {
-					yield(Edges{}, s.r.storeFault(err))
-					return
+					return s.r.storeFault(err)
 				}
 				out := Edges{Tar: t.Name, From: e.ID.String(), To: []string{}}
 				for id := range targets.All() {
 					out.To = append(out.To, id.String())
 				}
-				if !yield(out, nil) {
-					return
+				if err := tell(out); err != nil {
+					return err
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // graph is that of a tar, nil if there is none that is sound.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -153,34 +155,34 @@ func (r *repository) fileEntry(f repo.File) format.Entry {
 
 // Entries yields the files beside the tars, and the segments as they were written.
 func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		for _, f := range r.files() {
-			if !yield(r.fileEntry(f), nil) {
-				return
+			if err := tell(r.fileEntry(f)); err != nil {
+				return err
 			}
 		}
 		for _, t := range slices.Backward(r.tars) {
 			g, err := r.graphOf(ctx, t)
 			if err != nil {
-				yield(format.Entry{}, err)
-				return
+				return err
 			}
 			for n, i := range t.byPosition() {
 				if n&0xfff == 0 && ctx.Err() != nil {
-					yield(format.Entry{}, context.Cause(ctx))
-					return
+					return context.Cause(ctx)
 				}
-				if !yield(r.entryOf(t, g, t.at(int(i))), nil) {
-					return
+				if err := tell(r.entryOf(t, g, t.at(int(i)))); err != nil {
+					return err
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
+// tarNamed finds a tar that has segments.
 func (r *repository) tarNamed(name string) *segmentTar {
 	for _, t := range r.tars {
-		if t.Name == name {
+		if t.Name == name && t.len() > 0 {
 			return t
 		}
 	}
@@ -197,58 +199,51 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 		}
 	}
 	dir, base, inTar := strings.Cut(name, "/")
-	if t := r.tarNamed(dir); t != nil && (inTar || t.len() > 0) {
+	if t := r.tarNamed(dir); t != nil {
 		if !inTar {
 			return format.Entry{Name: name, Kind: format.Dir}, nil
 		}
-		if id, err := tarfile.ParseID(base); err == nil {
-			if i, ok := t.find(id); ok {
-				g, err := r.graphOf(ctx, t)
-				if err != nil {
-					return format.Entry{}, err
-				}
-				return r.entryOf(t, g, t.at(i)), nil
+		id, err := tarfile.ParseID(base)
+		if i, ok := t.find(id); ok && err == nil {
+			g, err := r.graphOf(ctx, t)
+			if err != nil {
+				return format.Entry{}, err
 			}
+			return r.entryOf(t, g, t.at(i)), nil
 		}
 	}
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
 func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) (err error) {
 		if dir == "." {
 			for _, f := range r.files() {
-				if !yield(r.fileEntry(f), nil) {
-					return
+				if err := tell(r.fileEntry(f)); err != nil {
+					return err
 				}
 			}
 			for _, t := range slices.Backward(r.tars) {
-				if t.len() > 0 && !yield(format.Entry{Name: t.Name, Kind: format.Dir}, nil) {
-					return
+				if err == nil && t.len() > 0 {
+					err = tell(format.Entry{Name: t.Name, Kind: format.Dir})
 				}
 			}
-			return
+			return err
 		}
 		t := r.tarNamed(dir)
-		if t == nil || t.len() == 0 {
+		if t == nil {
 			err := fs.ErrNotExist
 			if _, lerr := r.Lookup(ctx, dir); lerr == nil {
 				err = fmt.Errorf("it is no directory: %w", err)
 			}
-			yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err})
-			return
+			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
 		g, err := r.graphOf(ctx, t)
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
+		for i := 0; i < t.len() && err == nil; i++ {
+			err = tell(r.entryOf(t, g, t.at(i)))
 		}
-		for i := range t.len() {
-			if !yield(r.entryOf(t, g, t.at(i)), nil) {
-				return
-			}
-		}
-	}
+		return err
+	})
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
@@ -318,12 +313,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	fact("tars", "%d", len(r.tars))
 	fact("data segments", "%d, %d bytes", data.segments, data.bytes)
 	fact("bulk segments", "%d, %d bytes", bulk.segments, bulk.bytes)
-	order := make([]tarfile.Generation, 0, len(generations))
-	for g := range generations {
-		order = append(order, g)
-	}
-	slices.SortFunc(order, tarfile.Generation.Compare)
-	for _, g := range order {
+	for _, g := range slices.SortedFunc(maps.Keys(generations), tarfile.Generation.Compare) {
 		compacted := ""
 		if g.Compacted {
 			compacted = ", compacted"

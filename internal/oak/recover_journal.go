@@ -1,9 +1,9 @@
 package oak
 
 import (
+	"bufio"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -83,18 +83,14 @@ func (s *Store) PlanJournal(ctx context.Context, o RecoverOptions) (*RecoveredJo
 // backup. The caller has the store's lock, and had it before the store was opened.
 func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
-	err := j.s.replaceJournal(ctx, &c, func(w store.Writer) error {
-		var b []byte
-		for _, f := range j.found {
-			if b = repo.AppendLine(b, f.Revision, f.millis); len(b) < 64<<10 {
-				continue
+	err := j.s.replaceJournal(ctx, &c, func() error {
+		_, err := store.Write(ctx, j.s.r.st, j.s.r.list.Path(repo.Journal), func(w store.Writer) error {
+			lines := bufio.NewWriterSize(w, 64<<10)
+			for _, f := range j.found {
+				lines.Write(repo.AppendLine(lines.AvailableBuffer(), f.Revision, f.millis))
 			}
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
-			b = b[:0]
-		}
-		_, err := w.Write(b)
+			return lines.Flush() // says what went wrong before, too
+		})
 		return err
 	})
 	return c, err
@@ -203,36 +199,25 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 	return nil, unlessDamaged(err)
 }
 
-// Of a node: the ids of itself and of its template, each 2 bytes for the segment and 4
-// for the number.
-const (
-	nodeTemplate = 6
-	nodeIDs      = 12
-)
-
 // nodes looks at the nodes of a segment.
 func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
 	for row := range g.Records() {
 		if row.Type != segment.NodeRecord {
 			continue
 		}
+		var shape segment.RecordID
 		r, err := g.Record(row.Number)
-		if err != nil || len(r.Bytes()) < nodeIDs {
-			continue
+		if err == nil {
+			shape, err = r.TemplateID()
 		}
-		shape, ok := templateOf(g, r.Bytes())
-		if !ok {
-			continue
-		}
-		may, err := f.mayBeSuper(ctx, shape)
 		if err != nil {
-			return err
-		}
-		if !may {
 			continue
 		}
 		c := candidate{Revision: repo.Revision{Segment: g.ID(), Record: row.Number}, millis: millis}
-		super, err := f.isSuper(ctx, &c)
+		super, err := f.mayBeSuper(ctx, shape)
+		if super && err == nil {
+			super, err = f.isSuper(ctx, &c)
+		}
 		if err != nil {
 			return err
 		}
@@ -241,18 +226,6 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 		}
 	}
 	return nil
-}
-
-func templateOf(g *segment.Segment, node []byte) (id segment.RecordID, ok bool) {
-	ref := int(binary.BigEndian.Uint16(node[nodeTemplate:]))
-	id = segment.RecordID{Segment: g.ID(), Number: int32(binary.BigEndian.Uint32(node[nodeTemplate+2:]))}
-	if ref > g.RefCount() {
-		return id, false
-	}
-	if ref > 0 {
-		id.Segment = g.Ref(ref - 1)
-	}
-	return id, true
 }
 
 // mayBeSuper judges a template: super roots have children and nothing else.

@@ -40,17 +40,16 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if r.single && m.numbers[0].Action == rescue.Leave {
 		return format.Plan{Lost: []string{"there is nothing in the tar"}, Partial: true}, nil
 	}
-	if !m.changes() {
-		return plan, nil
-	}
 	for _, n := range m.numbers {
 		for _, l := range n.letters {
-			if n.stays(l) {
-				continue
+			if !n.stays(l) {
+				plan.Replaces = append(plan.Replaces, r.list.Path(l.Name))
 			}
-			plan.Replaces = append(plan.Replaces, r.list.Path(l.Name))
-			plan.Drops = append(plan.Drops, r.list.Path(l.Name))
 		}
+	}
+	plan.Drops = slices.Clone(plan.Replaces)
+	if len(plan.Drops) == 0 && !m.manifest && !m.torn {
+		return plan, nil
 	}
 	plan.KeepsBackup = true
 	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
@@ -106,8 +105,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		// All that could be done is to leave out what is damaged, which somebody may
 		// still read some of.
 		n.Action = rescue.Nothing
-		m.lost = append(m.lost, fmt.Sprintf("%s: nothing can be done about what is damaged in it; it stays as it is", n.letters[n.Base].Name))
-		m.partial = true
+		m.lose("%s: nothing can be done about what is damaged in it; it stays as it is", n.letters[n.Base].Name)
 	}
 	l := n.letters[0]
 	if n.Base >= 0 && n.Base < len(n.letters) {
@@ -125,11 +123,16 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	}
 	// Of what nothing proves something may be wrong, and goes on being so.
 	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
-		m.lost = append(m.lost, fmt.Sprintf("%s: what is wrong in %d segments that are kept, though nothing proves them", n.name, d))
-		m.partial = true
+		m.lose("%s: what is wrong in %d segments that are kept, though nothing proves them", n.name, d)
 	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
+}
+
+// lose notes what cannot be mended.
+func (m *mending) lose(msg string, args ...any) {
+	m.lost = append(m.lost, fmt.Sprintf(msg, args...))
+	m.partial = true
 }
 
 // copies finds segments in the tars of other numbers.
@@ -173,8 +176,7 @@ func (m *mending) look(ctx context.Context) error {
 	}
 	j := m.r.list.Journal
 	if j == nil || j.Size == 0 {
-		m.lost = append(m.lost, "there is no journal, or nothing in it: nothing says which revision is the newest")
-		m.partial = true
+		m.lose("there is no journal, or nothing in it: nothing says which revision is the newest")
 		return nil
 	}
 	o, err := m.r.st.Open(ctx, m.r.list.Path(j.Name))
@@ -207,48 +209,37 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	bad, none := errors.AsType[*repo.Error](err)
 	switch {
 	case none:
-		m.lost = append(m.lost, "the newest revision: "+bad.What)
+		m.lose("the newest revision: %s", bad.What)
 	case err != nil:
 		return err
 	case h.Rewound > 0:
-		m.lost = append(m.lost, fmt.Sprintf("the newest %d revisions: reading begins with %s", h.Rewound, h.Revision))
+		m.lose("the newest %d revisions: reading begins with %s", h.Rewound, h.Revision)
 	case h.Bad > 0:
-		m.lost = append(m.lost, fmt.Sprintf("%d lines of the journal that cannot be read: reading begins with %s", h.Bad, h.Revision))
+		m.lose("%d lines of the journal that cannot be read: reading begins with %s", h.Bad, h.Revision)
 	default:
 		what, err := m.noRoot(ctx, h.Revision)
 		if what == "" {
 			return err
 		}
-		m.lost = append(m.lost, fmt.Sprintf("the newest revision, %s, is none: %s; 'holdall oak check --fix-journal' goes back to one that is", h.Revision, what))
+		m.lose("the newest revision, %s, is none: %s; 'holdall oak check --fix-journal' goes back to one that is", h.Revision, what)
 	}
-	m.partial = true
 	return nil
 }
 
 // noRoot says why a revision leads to no root, unless its segment is damaged: then it
 // may be mended.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
-	n, err := segment.NewReader(newSound(m.r)).Node(ctx, recordOf(r))
-	ok := false
-	if err == nil {
-		_, ok, err = n.Child(ctx, rootName)
-	}
+	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, recordOf(r), rootName)
 	lost := damaged(err)
 	switch {
 	case err != nil && lost == nil:
 		return "", m.r.storeFault(err)
 	case lost != nil && lost.Segment == r.Segment && lost.Record >= 0:
 		return lost.What, nil
-	case err == nil && !ok:
+	case missing != "":
 		return fmt.Sprintf("it has no child %q", rootName), nil
 	}
 	return "", nil
-}
-
-func (m *mending) changes() bool {
-	return m.manifest || m.torn || slices.ContainsFunc(m.numbers, func(n number) bool {
-		return slices.ContainsFunc(n.letters, func(l repo.Tar) bool { return !n.stays(l) })
-	})
 }
 
 // build writes the mended store: all of it, or in place what changes. What is replaced
@@ -260,12 +251,9 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 	}
 	defer func() { err = errors.Join(err, again.close()) }()
 	m.r = again
-	dir := repo.Listing{Dir: path.Clean(name)}
+	dir := repo.Listing{Dir: repo.Dir(name)}
 	if again.single {
-		dir.Dir = path.Dir(path.Clean(name))
-	}
-	if dir.Dir == "." {
-		dir.Dir = ""
+		dir.Dir = repo.Dir(path.Dir(path.Clean(name)))
 	}
 	for _, n := range m.numbers {
 		out := n.name
@@ -280,13 +268,11 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 		return nil
 	}
 	for _, f := range again.files() {
-		torn := m.torn && f.Name == repo.Journal
-		if inPlace && !torn {
-			continue
-		}
-		end := []byte{}
-		if torn {
+		var end []byte
+		if m.torn && f.Name == repo.Journal {
 			end = []byte{'\n'}
+		} else if inPlace {
+			continue
 		}
 		if err := formatkit.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
 			return err

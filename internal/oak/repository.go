@@ -87,10 +87,7 @@ func openSegments(ctx context.Context, st store.Store, name string, o format.Ope
 		size, err := sizeOf(ctx, st, name)
 		if err == nil {
 			r.single = true
-			r.list = repo.Listing{Dir: path.Dir(name), Tars: []repo.Tar{{File: repo.File{Name: path.Base(name), Size: size}, Number: number, Letter: letter}}}
-			if r.list.Dir == "." {
-				r.list.Dir = ""
-			}
+			r.list = repo.Listing{Dir: repo.Dir(path.Dir(name)), Tars: []repo.Tar{{File: repo.File{Name: path.Base(name), Size: size}, Number: number, Letter: letter}}}
 			return r, r.openTars(ctx)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -279,12 +276,7 @@ func (t *segmentTar) byPosition() []uint32 {
 	if t.file != nil {
 		return t.file.Index().ByPosition()
 	}
-	order := make([]uint32, len(t.found))
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortFunc(order, func(a, b uint32) int { return int(t.found[a].Pos - t.found[b].Pos) })
-	return order
+	return tarfile.Order(len(t.found), func(i uint32) int64 { return t.found[i].Pos })
 }
 
 // locate finds a segment: of several tars that have it, in the newest.

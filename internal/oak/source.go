@@ -15,8 +15,8 @@ import (
 // parsed has the segments of a repository, the most recently used in memory.
 type parsed struct {
 	r      *repository
-	sound  bool // every segment is compared with its checksum
-	sparse bool // of each segment only what is needed is read
+	sound  bool // every segment is compared with its checksum, for who copies or vouches
+	sparse bool // of each segment only what is needed is read, for who has it at hand
 
 	mu    sync.Mutex
 	bytes int
@@ -32,24 +32,6 @@ type kept struct {
 
 // parsedBytes is how much is held of segments: a few hundred.
 const parsedBytes = 48 << 20
-
-func newParsed(r *repository) *parsed {
-	return &parsed{r: r, m: map[segment.ID]*lru.Element{}}
-}
-
-// newSound is newParsed for who copies segments, or vouches for them.
-func newSound(r *repository) *parsed {
-	p := newParsed(r)
-	p.sound = true
-	return p
-}
-
-// newSparse is newParsed for who needs little of each segment, and has it at hand.
-func newSparse(r *repository) *parsed {
-	p := newParsed(r)
-	p.sparse = true
-	return p
-}
 
 // Segment reads a segment, of several copies the first that can be parsed.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
@@ -76,6 +58,9 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 func (p *parsed) keep(s *segment.Segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.m == nil {
+		p.m = map[segment.ID]*lru.Element{}
+	}
 	if p.m[s.ID()] == nil {
 		k := &kept{Segment: s}
 		p.m[s.ID()] = p.used.PushFront(k)

@@ -114,21 +114,24 @@ func (t *treeReader) date(ctx context.Context, n segment.Node, name string) (tim
 		if known.Name != name || known.Type != segment.Date || known.Multi {
 			continue
 		}
-		p, ok, err := n.Property(ctx, name)
-		var text string
-		if ok && err == nil {
-			var v segment.Value
-			if v, err = p.At(ctx, 0); err == nil {
-				text, err = v.Text(ctx, longest)
-			}
-		}
-		if err != nil && t.damage(err) == nil {
-			return time.Time{}, err
-		}
+		text, err := textProperty(ctx, n, name, longest)
 		at, _ := time.Parse(time.RFC3339, text)
-		return at, nil
+		return at, t.unlessDamage(err)
 	}
 	return time.Time{}, nil
+}
+
+// textProperty is the text of a property of one value, empty if there is none.
+func textProperty(ctx context.Context, n segment.Node, name string, longest int) (string, error) {
+	p, ok, err := n.Property(ctx, name)
+	if err != nil || !ok || p.Multi {
+		return "", err
+	}
+	v, err := p.At(ctx, 0)
+	if err != nil {
+		return "", err
+	}
+	return v.Text(ctx, longest)
 }
 
 // Bounds of what is held of a node's children while what is below them is shown.

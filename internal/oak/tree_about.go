@@ -62,22 +62,18 @@ func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg st
 		fact(key, "%v", err)
 		return nil
 	}
-	super, err := t.records.Node(ctx, t.super)
-	if err != nil {
-		return damaged("checkpoints", err)
-	}
-	id, ok, err := super.Child(ctx, checkpointsName)
-	if err != nil {
-		return damaged("checkpoints", err)
-	}
-	if !ok {
+	id, missing, err := t.records.Down(ctx, t.super, checkpointsName)
+	if missing != "" {
 		return nil
 	}
-	all, err := t.records.Node(ctx, id)
-	if err != nil {
-		return damaged("checkpoints", err)
+	var all segment.Node
+	n := 0
+	if err == nil {
+		all, err = t.records.Node(ctx, id)
 	}
-	n, err := all.ChildCount(ctx)
+	if err == nil {
+		n, err = all.ChildCount(ctx)
+	}
 	if err != nil {
 		return damaged("checkpoints", err)
 	}
@@ -109,19 +105,8 @@ func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (
 	}
 	said := ""
 	for _, f := range []struct{ property, words string }{{"created", ", created "}, {"timestamp", ", expires "}} {
-		p, ok, err := n.Property(ctx, f.property)
-		if err != nil {
-			return "", err
-		}
-		if !ok || p.Multi {
-			continue
-		}
 		const longest = 20
-		v, err := p.At(ctx, 0)
-		if err != nil {
-			return "", err
-		}
-		text, err := v.Text(ctx, longest)
+		text, err := textProperty(ctx, n, f.property, longest)
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -79,14 +80,16 @@ func escapeName(name string, top bool) string {
 		case r == utf8.RuneError && n == 1, r == '/', r == '\\', unicode.IsControl(r):
 			escape = true
 		case r == '%':
-			escape = startsForm(name[i+1:], i == 0)
+			// Where it would mean something before the rest.
+			rest := name[i:]
+			_, escape = readEscape(rest[1:])
+			escape = escape || strings.HasPrefix(rest, propertyMark) || strings.HasPrefix(rest, lostMark) || name == "%"
 		case r == ':':
-			escape = top && i == 1 && isASCIILetter(name[0])
+			escape = top && i == 1 && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z'
 		}
 		for _, c := range []byte(name[i : i+n]) {
 			if escape {
-				const hex = "0123456789ABCDEF"
-				b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
+				fmt.Fprintf(&b, "%%%02X", c)
 			} else {
 				b.WriteByte(c)
 			}
@@ -96,32 +99,16 @@ func escapeName(name string, top bool) string {
 	return b.String()
 }
 
-// startsForm reports whether a % would mean something before rest.
-func startsForm(rest string, first bool) bool {
-	_, ok := readEscape(rest)
-	return ok ||
-		strings.HasPrefix(rest, propertyMark[1:]) || strings.HasPrefix(rest, lostMark[1:]) || first && rest == ""
-}
-
-func isASCIILetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-
 // readEscape reads the digits behind a % that stand for a byte which names are written
 // without.
 func readEscape(s string) (c byte, ok bool) {
-	if len(s) < 2 || !isUpperHex(s[0]) || !isUpperHex(s[1]) {
+	if len(s) < 2 || strings.Trim(s[:2], "0123456789ABCDEF") != "" {
 		return 0, false
 	}
-	value := func(c byte) byte {
-		if c <= '9' {
-			return c - '0'
-		}
-		return c - 'A' + 10
-	}
-	c = value(s[0])<<4 | value(s[1])
+	n, _ := strconv.ParseUint(s[:2], 16, 8)
+	c = byte(n)
 	return c, c < ' ' || c >= 0x7f || strings.IndexByte(`./\:%`, c) >= 0
 }
-
-func isUpperHex(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
 
 func unescapeName(s string) string {
 	if !strings.Contains(s, "%") {

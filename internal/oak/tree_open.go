@@ -38,7 +38,7 @@ const treeDepth = 1000
 
 // openTree shows the node tree of a repository, which it closes if it cannot.
 func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
-	src := newParsed(r)
+	src := &parsed{r: r}
 	t, err := newTree(ctx, r, src, segment.NewReader(src), o)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -57,7 +57,7 @@ func newTree(ctx context.Context, r *repository, src *parsed, records *segment.R
 	t.paths = t
 	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(newSparse(r))
+		near.records = segment.NewReader(&parsed{r: r, sparse: true})
 		near.paths = &near
 		t.paths = &near
 	}
@@ -93,23 +93,15 @@ var errNoChild = errors.New("there is no such child")
 
 // down goes from the top to a child of it, and to a child of that.
 func (t *treeReader) down(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		n, err := t.records.Node(ctx, t.top)
-		id, ok := segment.RecordID{}, false
-		if err == nil {
-			id, ok, err = n.Child(ctx, name)
-		}
-		if err != nil {
-			return t.corrupt(err, "")
-		}
-		if !ok {
-			c := t.treeFault(noRoot, t.top.Segment, 0, "revision %s: expected a super root with a child %q, found none", t.shown.Revision, name)
-			c.Err = errNoChild
-			return c
-		}
-		t.top = id
+	var missing string
+	var err error
+	t.top, missing, err = t.records.Down(ctx, t.top, names...)
+	if missing != "" {
+		c := t.treeFault(noRoot, t.top.Segment, 0, "revision %s: expected a super root with a child %q, found none", t.shown.Revision, missing)
+		c.Err = errNoChild
+		return c
 	}
-	return nil
+	return t.corrupt(err, "")
 }
 
 // revision finds the line of the journal that says what is shown; by default the one

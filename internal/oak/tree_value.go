@@ -86,10 +86,8 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 			err = t.content(ctx, &e, v)
 		}
 	}
-	if err != nil {
-		return e, t.lost(&e, err)
-	}
-	return e, nil
+	err = t.lost(&e, err)
+	return e, err
 }
 
 // binaries goes through the values of a property that is a directory of them.
@@ -110,10 +108,8 @@ func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Val
 	if lost == nil {
 		lost = t.content(ctx, &e, v)
 	}
-	if lost != nil {
-		return e, t.lost(&e, lost)
-	}
-	return e, nil
+	lost = t.lost(&e, lost)
+	return e, lost
 }
 
 // mostBlobID bounds the names of content in data stores, which have a hundred bytes.

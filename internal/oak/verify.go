@@ -86,7 +86,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			return obj, tar, err
 		},
 		File: func(ctx context.Context, name string) (store.Object, error) { return st.Open(ctx, r.list.Path(name)) },
-	}, audit.Options{})
+	})
 	if err != nil {
 		return err
 	}

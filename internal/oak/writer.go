@@ -118,7 +118,7 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	case e.Kind == format.Property || e.Kind == format.Dir && e.Attr[typeAttr] != "":
 		return w.addProperty(ctx, e, path, r)
 	case e.Kind == format.Dir:
-		return w.tree.Fallback(path, folder(e.ModTime))
+		return w.tree.Fallback(path, dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, e.ModTime))
 	}
 	return noPlace(e, "a %s has no place in a tree", e.Kind)
 }
@@ -167,10 +167,6 @@ func dated(to []segment.NewProperty, name string, at time.Time) []segment.NewPro
 		return to
 	}
 	return append(to, textOf(name, segment.Date, at.Format("2006-01-02T15:04:05.000Z")))
-}
-
-func folder(at time.Time) []segment.NewProperty {
-	return dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, at)
 }
 
 // addFile adds what Jackrabbit's tools make of a file.

@@ -314,7 +314,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	}
 	p.adjust(&e)
 	if e.Kind == format.HardLink && p.failed[e.Link] {
-		return p.fail(e.Name, fmt.Errorf("a further name of %s, which could not be packed", format.Escape(e.Link)))
+		return p.fail(e.Name, fmt.Errorf("hard link to %s, which could not be packed", format.Escape(e.Link)))
 	}
 	if p.w == nil {
 		if err := p.next(ctx); err != nil {

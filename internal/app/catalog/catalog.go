@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -139,30 +138,9 @@ type Options struct {
 	Queue Queue
 }
 
-// A database is what the catalogue asks of one kind of database. What is above
-// it, and the tests, are the same for all.
-type database interface {
-	ledger
-	add(ctx context.Context, all []Addition) ([]Added, error)
-	remove(ctx context.Context, address string) (Archive, error)
-	verified(ctx context.Context, id int64, at time.Time) error
-	newest(ctx context.Context, path string) (Found, error)
-	holders(ctx context.Context, path string) ([]Found, error)
-	archive(ctx context.Context, address string) (Archive, error)
-	archives(ctx context.Context) ([]Archive, error)
-	// scan yields the newest location of each path in [from, before), in byte
-	// order; an empty before is no bound. A scan that ends early costs no more than
-	// what it yielded.
-	scan(ctx context.Context, from, before string) iter.Seq2[Location, error]
-	// all yields the locations of one archive, in byte order of their paths.
-	all(ctx context.Context, a Archive) iter.Seq2[Location, error]
-	check(ctx context.Context, report func(string)) error
-	close() error
-}
-
 // A Catalog is an open catalogue. Its methods may be called in parallel, also
 // while one of its iterators is under way; those that write wait for one another.
-type Catalog struct{ db database }
+type Catalog struct{ db engine }
 
 // scheme returns the kind of database that an address is of, and what is behind it.
 func scheme(address string) (kind, rest string) {
@@ -240,60 +218,6 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 // under way.
 func (c *Catalog) Close() error { return c.db.close() }
 
-// Add records archives and what is in them, all at once or not at all: no reader
-// ever sees a part. What was known of their addresses before is replaced.
-func (c *Catalog) Add(ctx context.Context, all ...Addition) ([]Added, error) {
-	all = slices.Clone(all)
-	for i, a := range all {
-		var err error
-		if all[i], err = a.checked(); err != nil {
-			return nil, err
-		}
-	}
-	return c.db.add(ctx, all)
-}
-
-// Remove forgets an archive, and returns what was known of it.
-func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
-	return c.db.remove(ctx, address)
-}
-
-// Verified records that an archive was found sound.
-func (c *Catalog) Verified(ctx context.Context, id int64, at time.Time) error {
-	return c.db.verified(ctx, id, at)
-}
-
-// Newest returns where the newest file of that path is, or an error that wraps
-// fs.ErrNotExist.
-func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
-	return c.db.newest(ctx, path)
-}
-
-// Holders returns all archives that have a path, the newest first.
-func (c *Catalog) Holders(ctx context.Context, path string) ([]Found, error) {
-	return c.db.holders(ctx, path)
-}
-
-// Archive returns what is known of the archive at an address, or an error that
-// wraps fs.ErrNotExist.
-func (c *Catalog) Archive(ctx context.Context, address string) (Archive, error) {
-	return c.db.archive(ctx, address)
-}
-
-// Archives returns all archives, the oldest first.
-func (c *Catalog) Archives(ctx context.Context) ([]Archive, error) { return c.db.archives(ctx) }
-
-// Locations yields all that an archive has, in byte order of the paths.
-func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
-	return c.db.all(ctx, a)
-}
-
-// Below yields the newest location of each path that begins with prefix, in byte
-// order.
-func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, error] {
-	return c.db.scan(ctx, prefix, after(prefix))
-}
-
 // List yields what is directly below a prefix, which is empty or ends in a slash.
 // It goes past folders without looking at what is in them, so it costs what it
 // shows. A path with empty elements ("a//b", "/x") is in folders as it says, and
@@ -325,7 +249,7 @@ func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, err
 // listSome appends what is directly below a prefix, from a path on, until there is a
 // folder or are n; and says where to go on, if anywhere.
 func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, some []Listed, n int) (all []Listed, next string, more bool, err error) {
-	for l, err := range c.db.scan(ctx, from, before) {
+	for l, err := range c.scan(ctx, from, before) {
 		if err != nil {
 			return some, "", false, err
 		}
@@ -352,13 +276,10 @@ func after(prefix string) string {
 	return ""
 }
 
-// Check looks for damage in the database itself, and for archives that have more
-// or fewer locations than they had when they were added.
-func (c *Catalog) Check(ctx context.Context, report func(problem string)) error {
-	return c.db.check(ctx, report)
-}
-
 // absent is the error for what is not in the catalogue.
 func absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
 }
+
+// isAbsent reports whether err says that something is not in the catalogue.
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

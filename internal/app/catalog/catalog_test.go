@@ -297,25 +297,33 @@ func TestListGoesPastFolders(t *testing.T) {
 			}
 		}
 		add(t, c, Archive{Address: "x"}, files(all...))
-		counted := &counting{database: c.db}
+		counted := &counting{engine: c.db}
 		got := list(t, &Catalog{counted}, "")
-		if !slices.Equal(got, []string{"d0/", "d1/", "d2/"}) || counted.rows != 3 {
-			t.Errorf("%q after %d rows", got, counted.rows)
+		if !slices.Equal(got, []string{"d0/", "d1/", "d2/"}) || counted.found != 3 {
+			t.Errorf("%q after %d rows", got, counted.found)
 		}
 	})
 }
 
-// counting counts the rows that scans yield.
+// counting counts the rows that are read.
 type counting struct {
-	database
-	rows int
+	engine
+	session
+	found int
 }
 
-func (c *counting) scan(ctx context.Context, from, before string) iter.Seq2[Location, error] {
-	return func(yield func(Location, error) bool) {
-		for l, err := range c.database.scan(ctx, from, before) {
-			c.rows++
-			if !yield(l, err) {
+func (c *counting) read(ctx context.Context, several bool, do func(s session) error) error {
+	return c.engine.read(ctx, several, func(s session) error {
+		c.session = s
+		return do(c)
+	})
+}
+
+func (c *counting) rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		for err := range c.session.rows(ctx, sql, into, args...) {
+			c.found++
+			if !yield(err) {
 				return
 			}
 		}

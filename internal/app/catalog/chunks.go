@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -148,202 +147,6 @@ var ErrLost = errors.New("the chunk is not ours any more")
 // ErrCancelled means that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
 
-// A ledger is what the catalogue asks of a database for chunks in progress.
-type ledger interface {
-	addPlan(ctx context.Context, p Plan) (Plan, error)
-	plans(ctx context.Context, name string) ([]Plan, error) // empty is all
-	addChunks(ctx context.Context, plan int64, all []NewChunk) ([]Chunk, error)
-	chunk(ctx context.Context, id int64) ([]Chunk, error) // none if it is not there
-	chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error]
-	// members yields those of a chunk with paths from one on.
-	members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error]
-	claim(ctx context.Context, r Request) (Chunk, error)
-	renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error
-	finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (Added, error)
-	releaseChunk(ctx context.Context, claim Chunk, problem string, again time.Duration, setAside bool) error
-	cancelPlan(ctx context.Context, plan int64) error
-	retryPlan(ctx context.Context, plan int64) (int, error)
-	totals(ctx context.Context, plan int64) (Totals, error)
-}
-
-// AddPlan records a new plan, and returns it with what was added. A name that is
-// taken is an error that wraps fs.ErrExist.
-func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
-	if p.Name == "" || p.Name != words(p.Name) || p.Format != words(p.Format) {
-		return Plan{}, fmt.Errorf("plan %q of format %q: expected names of UTF-8", p.Name, p.Format)
-	}
-	if p.Settings == nil {
-		p.Settings = []byte{} // as it comes back
-	}
-	return c.db.addPlan(ctx, p)
-}
-
-// Plan returns the plan of a name, or an error that wraps fs.ErrNotExist.
-func (c *Catalog) Plan(ctx context.Context, name string) (Plan, error) {
-	if name == "" || name != words(name) {
-		return Plan{}, absent(name)
-	}
-	all, err := c.db.plans(ctx, name)
-	if err == nil && len(all) == 0 {
-		err = absent(name)
-	}
-	if err != nil {
-		return Plan{}, err
-	}
-	return all[0], nil
-}
-
-// Plans returns all plans, the oldest first.
-func (c *Catalog) Plans(ctx context.Context) ([]Plan, error) { return c.db.plans(ctx, "") }
-
-// AddChunks adds chunks to a plan, all or none. Their numbers go on from the
-// plan's last.
-func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]Chunk, error) {
-	all = slices.Clone(all)
-	for i, n := range all {
-		switch {
-		case n.Name == "":
-			return nil, fmt.Errorf("chunk %d of %d: expected a name", i+1, len(all))
-		case n.Part && n.Last:
-			return nil, fmt.Errorf("%s: expected a part, or the last: found both", format.Escape(n.Name))
-		}
-		all[i].Members = n.checked
-	}
-	return c.db.addChunks(ctx, plan, all)
-}
-
-// checked yields the members, and what is wrong with them.
-func (n NewChunk) checked(yield func(Member, error) bool) {
-	if n.Members == nil {
-		return
-	}
-	first, last, bytes := true, "", int64(0)
-	for m, err := range n.Members {
-		switch {
-		case err != nil:
-		case !first && m.Path <= last:
-			err = fmt.Errorf("%s: %s: expected a path after %s", format.Escape(n.Name), format.Escape(m.Path), format.Escape(last))
-		case m.Size < 0 || m.Size > math.MaxInt64-bytes:
-			err = fmt.Errorf("%s: %s: expected a size, found %d after %d bytes", format.Escape(n.Name), format.Escape(m.Path), m.Size, bytes)
-		case m.Origin < 0 || m.Origin > math.MaxInt32:
-			err = fmt.Errorf("%s: %s: expected the number of a source, found %d", format.Escape(n.Name), format.Escape(m.Path), m.Origin)
-		}
-		first, last, bytes = false, m.Path, bytes+m.Size
-		if !yield(m, err) || err != nil {
-			return
-		}
-	}
-}
-
-// Chunk returns a chunk as it is now, or an error that wraps fs.ErrNotExist.
-func (c *Catalog) Chunk(ctx context.Context, id int64) (Chunk, error) {
-	all, err := c.db.chunk(ctx, id)
-	if err == nil && len(all) == 0 {
-		err = absent(fmt.Sprintf("chunk %d", id))
-	}
-	if err != nil {
-		return Chunk{}, err
-	}
-	return all[0], nil
-}
-
-// Chunks yields the chunks of a plan, by number.
-func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error] {
-	return c.db.chunks(ctx, plan)
-}
-
-// Members yields the members of a chunk, in byte order.
-// The database is asked for some of them at a time, so that who takes hours for them
-// holds nothing up.
-func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, error] {
-	return func(yield func(Member, error) bool) {
-		r := &run{chunk: Chunk{ID: chunk}}
-		for {
-			more, err := r.fill(ctx, c.db, pageOf(1))
-			if err != nil {
-				yield(Member{}, err)
-				return
-			}
-			for _, m := range r.page {
-				if !yield(m, nil) {
-					return
-				}
-			}
-			if !more {
-				return
-			}
-		}
-	}
-}
-
-// Claim leases the oldest chunk that is due, or whose lease has ended; ErrNone if
-// there is none. No two claims that hold are of the same chunk.
-func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
-	r.Owner = words(r.Owner)
-	return c.db.claim(ctx, r)
-}
-
-// Renew makes a claim last for lease from now, and records how far its chunk is.
-// A claim whose lease has ended can be renewed as long as nobody else has it.
-func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
-	return c.db.renew(ctx, claim, lease, bytesDone)
-}
-
-// Finish records at once that a chunk is done, the archive that it became and what
-// is in it, and what became of its members. left yields those that were not packed,
-// with their Outcome and Note; those that were packed in another version than was
-// planned may be among them, as Packed, with the Size and Version that they have. All others
-// are packed: each must be in the archive, and nothing else may be. A chunk of which
-// nothing was packed has no archive, nor has a part: then a is nil.
-//
-// If anything is wrong, nothing is recorded. A claim that was finished already
-// returns what was recorded then: so a Finish whose answer was lost may be tried again.
-func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (Added, error) {
-	if a != nil {
-		checked, err := a.checked()
-		if err != nil {
-			return Added{}, err
-		}
-		a = &checked
-	}
-	if left == nil {
-		left = func(func(Member, error) bool) {}
-	}
-	return c.db.finish(ctx, claim, a, func(yield func(Member, error) bool) {
-		for m, err := range left {
-			if err == nil && (m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0) {
-				err = fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
-			}
-			m.Note = words(m.Note)
-			if !yield(m, err) || err != nil {
-				return
-			}
-		}
-	})
-}
-
-// Release gives a claim back: the chunk is due again after a while, or is set aside.
-func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, again time.Duration, setAside bool) error {
-	return c.db.releaseChunk(ctx, claim, words(problem), again, setAside)
-}
-
-// CancelPlan ends the work on a plan: what is not done is cancelled, and no claim
-// of it holds any more.
-func (c *Catalog) CancelPlan(ctx context.Context, plan int64) error {
-	return c.db.cancelPlan(ctx, plan)
-}
-
-// RetryPlan makes chunks that were set aside or cancelled due again, as if they
-// were new, and returns their number.
-func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
-	return c.db.retryPlan(ctx, plan)
-}
-
-// Totals says how far a plan is.
-func (c *Catalog) Totals(ctx context.Context, plan int64) (Totals, error) {
-	return c.db.totals(ctx, plan)
-}
-
 // claimed returns why a claim does not hold of a chunk as the database has it, and
 // whether it was finished by that claim.
 func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
@@ -395,7 +198,7 @@ func pageOf(n int) int { return min(max(1<<16/max(n, 1), 64), 4096) }
 func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		var all []Chunk
-		for k, err := range c.db.chunks(ctx, plan) {
+		for k, err := range c.Chunks(ctx, plan) {
 			if err != nil {
 				yield(Member{}, err)
 				return
@@ -413,7 +216,7 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 			for len(all) > 0 && (len(open) == 0 || all[0].first <= open[0].head().Path) {
 				r := &run{chunk: all[0], next: all[0].first}
 				all = all[1:]
-				if more, err := r.fill(ctx, c.db, pageOf(len(open)+1)); err != nil {
+				if more, err := r.fill(ctx, c, pageOf(len(open)+1)); err != nil {
 					yield(Member{}, err)
 					return
 				} else if more {
@@ -427,7 +230,7 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 			m := r.head()
 			if r.at++; r.at < len(r.page) {
 				heap.Fix(&open, 0)
-			} else if more, err := r.fill(ctx, c.db, pageOf(len(open))); err != nil {
+			} else if more, err := r.fill(ctx, c, pageOf(len(open))); err != nil {
 				yield(Member{}, err)
 				return
 			} else if more {
@@ -458,13 +261,13 @@ type run struct {
 func (r *run) head() Member { return r.page[r.at] }
 
 // fill reads the next members, and reports whether there are any.
-func (r *run) fill(ctx context.Context, db ledger, n int) (bool, error) {
+func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 	r.page, r.at = r.page[:0], 0
 	if r.done {
 		return false, nil
 	}
 	r.done = true
-	for m, err := range db.members(ctx, r.chunk.ID, r.next) {
+	for m, err := range c.members(ctx, r.chunk.ID, r.next) {
 		if err != nil {
 			return false, err
 		}

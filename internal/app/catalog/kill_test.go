@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/holdall/holdall/internal/testkit"
@@ -62,25 +61,20 @@ func beKilled(what, at string) error {
 			fmt.Println(i)
 		}
 	}
-	db := c.db.(*sqliteDB)
-	return db.staged(ctx, func(conn *sqlite.Conn) error {
+	half := &batch{all: []Addition{killFiles("half")}}
+	return c.db.write(ctx, func(s session) error {
 		// So small a cache that what is not committed goes to the disk.
-		if err := sqlitex.ExecuteTransient(conn, "PRAGMA cache_size = 10", nil); err != nil {
+		if err := sqlitex.ExecuteTransient(s.(*sqliteSession).conn, "PRAGMA cache_size = 10", nil); err != nil {
 			return err
 		}
-		add := killFiles("half")
-		rows, err := db.stage(ctx, add.Rows, inMemory)
-		if err != nil {
+		return half.stage(ctx, s)
+	}, func(s session) error {
+		if _, err := half.publish(ctx, s); err != nil {
 			return err
 		}
-		return db.transact(ctx, conn, func(conn *sqlite.Conn) error {
-			if _, err := publish(conn, add.Archive, rows); err != nil {
-				return err
-			}
-			fmt.Println("all but committed")
-			io.Copy(io.Discard, os.Stdin)
-			return io.EOF
-		})
+		fmt.Println("all but committed")
+		io.Copy(io.Discard, os.Stdin)
+		return io.EOF
 	})
 }
 

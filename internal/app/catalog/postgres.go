@@ -132,7 +132,7 @@ func createPostgres(ctx context.Context, address string) error {
 		return err
 	}
 	defer db.pool.Close()
-	return db.write(ctx, func(tx pgx.Tx) error {
+	return db.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
 	return err
 }
 
-func openPostgres(ctx context.Context, address string, o Options) (database, error) {
+func openPostgres(ctx context.Context, address string, o Options) (*postgresDB, error) {
 	db, schema, err := connectPostgres(ctx, address, o)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
 	case found == known:
 		return nil
 	}
-	return db.write(ctx, func(tx pgx.Tx) error {
+	return db.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
 			return err
 		}
@@ -236,8 +236,51 @@ func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// write calls do within a transaction.
-func (db *postgresDB) write(ctx context.Context, do func(tx pgx.Tx) error) error {
+// write prepares in the transaction that then writes: what waits is the session's own.
+func (db *postgresDB) write(ctx context.Context, prepare, do func(s session) error) error {
+	return db.transact(ctx, func(tx pgx.Tx) error {
+		s := &postgresSession{db: db, q: tx, tx: tx}
+		if prepare != nil {
+			if _, err := tx.Exec(ctx, createStaged, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+			if err := prepare(s); err != nil {
+				return err
+			}
+		}
+		return do(s)
+	})
+}
+
+// read has several statements see the same by a transaction, which begins with the first.
+func (db *postgresDB) read(ctx context.Context, several bool, do func(s session) error) error {
+	conn, err := db.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if several {
+		// However do ends, the connection goes back without a transaction.
+		defer conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+	}
+	return db.failed(ctx, "read", away(conn, do(&postgresSession{db: db, q: conn, begin: several})))
+}
+
+func (db *postgresDB) clock() any {
+	if db.now == nil {
+		return nil
+	}
+	return db.now().UnixMicro()
+}
+
+// PostgreSQL sends a client all that a query has, however few it reads: so a query of
+// many asks for few at first, for many want no more than one.
+func (db *postgresDB) pages() (first, most int) { return 16, 4096 }
+
+func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
+
+// transact calls do within a transaction.
+func (db *postgresDB) transact(ctx context.Context, do func(tx pgx.Tx) error) error {
 	if db.readOnly {
 		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened for reading only")}
 	}

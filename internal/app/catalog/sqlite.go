@@ -152,7 +152,7 @@ func createFile(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func openFile(ctx context.Context, name string, o Options) (database, error) {
+func openFile(ctx context.Context, name string, o Options) (*sqliteDB, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return nil, err
@@ -184,12 +184,14 @@ func (db *sqliteDB) upToDate(ctx context.Context) error {
 	case found == len(migrations):
 		return nil
 	}
-	return db.write(ctx, func(c *sqlite.Conn) error {
-		if now, err := schemaOf(c); err != nil || now != found { // somebody else was faster
-			return err
-		}
-		return migrate(c, migrations)
-	})
+	return db.connected(ctx, func(c *sqlite.Conn) error {
+		return db.transact(ctx, c, func() error {
+			if now, err := schemaOf(c); err != nil || now != found { // somebody else was faster
+				return err
+			}
+			return migrate(c, migrations)
+		})
+	}, "")
 }
 
 func schemaOf(c *sqlite.Conn) (int, error) {
@@ -247,6 +249,7 @@ func (db *sqliteDB) reader() (*sqlite.Conn, error) {
 }
 
 func (db *sqliteDB) release(c *sqlite.Conn) {
+	c.SetInterrupt(nil)
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if len(db.idle) < maxIdle && !db.closed {
@@ -310,9 +313,57 @@ func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error
 	return err
 }
 
-// write calls do within a transaction.
-func (db *sqliteDB) write(ctx context.Context, do func(c *sqlite.Conn) error) error {
-	return db.connected(ctx, func(c *sqlite.Conn) error { return db.transact(ctx, c, do) }, "")
+// write prepares on the connection that then writes: that locks nothing.
+func (db *sqliteDB) write(ctx context.Context, prepare, do func(s session) error) error {
+	undo := ""
+	if prepare != nil {
+		if err := db.take(ctx, db.staging); err != nil {
+			return err
+		}
+		defer func() { db.staging <- struct{}{} }()
+		undo = dropStaged
+	}
+	return db.connected(ctx, func(c *sqlite.Conn) error {
+		s := &sqliteSession{db: db, conn: c}
+		if prepare != nil {
+			if err := prepare(s); err != nil {
+				return err
+			}
+		}
+		return db.transact(ctx, c, func() error { return do(s) })
+	}, undo)
+}
+
+func (db *sqliteDB) read(ctx context.Context, _ bool, do func(s session) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c, err := db.reader()
+	if err != nil {
+		return err
+	}
+	defer db.release(c)
+	if err = do(&sqliteSession{db: db, conn: c}); err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return failed(db.name, "read", err)
+}
+
+func (db *sqliteDB) clock() any { return db.now().UnixMicro() }
+
+func (db *sqliteDB) pages() (first, most int) { return -1, -1 }
+
+func (db *sqliteDB) check(ctx context.Context, s session, report func(string)) error {
+	s.(*sqliteSession).conn.SetInterrupt(ctx.Done())
+	for text, err := range each(ctx, s, textIn, "PRAGMA quick_check(100)") {
+		if err != nil {
+			return err
+		}
+		if text != "ok" {
+			report(text)
+		}
+	}
+	return nil
 }
 
 // turn is how long SQLite waits for a lock at a time: it cannot be interrupted while
@@ -320,7 +371,7 @@ func (db *sqliteDB) write(ctx context.Context, do func(c *sqlite.Conn) error) er
 const turn = 50 * time.Millisecond
 
 // transact calls do with the file locked for writing, and commits what it did.
-func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func(c *sqlite.Conn) error) error {
+func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() error) error {
 	if err := db.take(ctx, db.turns); err != nil {
 		return err
 	}
@@ -336,7 +387,7 @@ func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func(c *sql
 			return failed(db.name, "lock", err)
 		}
 	}
-	if err := do(c); err != nil {
+	if err := do(); err != nil {
 		return db.settle(c, failed(db.name, "write", err))
 	}
 	return db.settle(c, nil)

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +35,7 @@ type question struct {
 
 	asked context.Context // of the request itself, without limits of ours
 	about *shown          // held until it is answered
+	err   error           // the first thing that was wrong; what is asked for after it is not looked at
 }
 
 func (h *Handler) routes() {
@@ -95,17 +98,23 @@ func part(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, ui, "ui/"+name)
 }
 
-// A badQuestion is the asker's mistake.
-type badQuestion struct{ what string }
+// A refusal is an answer of no, and what to say.
+type refusal struct {
+	status     int
+	code, what string
+}
 
-func (e *badQuestion) Error() string { return e.what }
+func (e *refusal) Error() string { return e.what }
 
-func bad(msg string, args ...any) error { return &badQuestion{fmt.Sprintf(msg, args...)} }
+// bad is the asker's mistake.
+func bad(msg string, args ...any) error {
+	return &refusal{http.StatusBadRequest, "usage", fmt.Sprintf(msg, args...)}
+}
 
-// A busyError means that too much is under way.
-type busyError struct{ what string }
+// busy means that too much is under way.
+func busy(what string) error { return &refusal{http.StatusTooManyRequests, "busy", what} }
 
-func (e *busyError) Error() string { return e.what }
+var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "it takes too long"}
 
 // answer makes a handler of what answers a question. Pages of other sites get none: a
 // browser says which site asks.
@@ -134,7 +143,8 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 				h.letGo(q.about)
 			}
 		}()
-		if err := f(q); err != nil {
+		err := f(q)
+		if err = cmp.Or(q.err, err); err != nil {
 			if q.about != nil {
 				h.changed(q.about, err)
 			}
@@ -149,45 +159,41 @@ func (q *question) fail(err error) {
 	if q.asked.Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for it
 	}
+	no, refused := errors.AsType[*refusal](err)
 	corrupt, isCorrupt := errors.AsType[*format.CorruptError](err)
 	digest, isDigest := errors.AsType[*holdall.DigestError](err)
 	proof, isProof := errors.AsType[*holdall.ProofError](err)
-	wrong, isBad := errors.AsType[*badQuestion](err)
-	busy, isBusy := errors.AsType[*busyError](err)
 	views, isView := errors.AsType[*holdall.ViewError](err)
+	unreadable := func(e error) bool { return errors.Is(err, e) }
 	switch {
-	case isBad:
-		fail(q.w, http.StatusBadRequest, "usage", wrong.what)
-	case isBusy:
-		q.w.Header().Set("Retry-After", "5")
-		fail(q.w, http.StatusTooManyRequests, "busy", busy.what)
+	case refused:
 	case errors.Is(err, fs.ErrNotExist):
-		fail(q.w, http.StatusNotFound, "not-found", "there is nothing of this name")
+		no = &refusal{http.StatusNotFound, "not-found", "there is nothing of this name"}
 	case isView:
-		fail(q.w, http.StatusNotFound, "not-found", views.Error())
+		no = &refusal{http.StatusNotFound, "not-found", views.Error()}
 	case errors.Is(err, syscall.ENOTDIR):
-		fail(q.w, http.StatusBadRequest, "not-a-folder", "it is not a folder")
-	case errors.Is(err, errSlow):
-		fail(q.w, http.StatusGatewayTimeout, "slow", errSlow.Error())
+		no = &refusal{http.StatusBadRequest, "not-a-folder", "it is not a folder"}
 	case errors.Is(err, store.ErrChanged):
-		fail(q.w, http.StatusConflict, "changed", "the archive was replaced or changed while it was read")
+		no = &refusal{http.StatusConflict, "changed", "the archive was replaced or changed while it was read"}
 	case isCorrupt:
-		fail(q.w, http.StatusUnprocessableEntity, string(corrupt.Code), corrupt.Message)
+		no = &refusal{http.StatusUnprocessableEntity, string(corrupt.Code), corrupt.Message}
 	case isDigest:
-		fail(q.w, http.StatusUnprocessableEntity, "bad-digest", digest.Error())
+		no = &refusal{http.StatusUnprocessableEntity, "bad-digest", digest.Error()}
 	case isProof:
-		fail(q.w, http.StatusUnprocessableEntity, "bad-digest", proof.Error())
-	case errors.Is(err, zarr.ErrCorrupt), errors.Is(err, zarr.ErrGroup), errors.Is(err, zarr.ErrLimit), errors.Is(err, errors.ErrUnsupported):
-		fail(q.w, http.StatusUnprocessableEntity, "unreadable", err.Error())
+		no = &refusal{http.StatusUnprocessableEntity, "bad-digest", proof.Error()}
+	case slices.ContainsFunc([]error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported}, unreadable):
+		no = &refusal{http.StatusUnprocessableEntity, "unreadable", err.Error()}
 	case q.h.ctx.Err() != nil:
-		fail(q.w, http.StatusServiceUnavailable, "closed", errClosed.Error())
+		no = &refusal{http.StatusServiceUnavailable, "closed", errClosed.Error()}
 	default:
 		q.h.log.Error("cannot be explored", "question", format.Escape(q.r.URL.Path), "archive", format.Escape(q.q.Get("a")), "error", err)
-		fail(q.w, http.StatusInternalServerError, "unreadable", "it cannot be read; the server's log says why")
+		no = &refusal{http.StatusInternalServerError, "unreadable", "it cannot be read; the server's log says why"}
 	}
+	if no.status == http.StatusTooManyRequests {
+		q.w.Header().Set("Retry-After", "5")
+	}
+	fail(q.w, no.status, no.code, no.what)
 }
-
-var errSlow = errors.New("it takes too long")
 
 // fail answers in one line of JSON.
 func fail(w http.ResponseWriter, status int, code, message string) {
@@ -210,36 +216,37 @@ func (q *question) json(v any) error {
 
 func (q *question) ctx() context.Context { return q.r.Context() }
 
-// busy keeps a place among those that work, for a while at most. It is given back by done.
-func (q *question) busy() (done func(), err error) {
-	select {
-	case q.h.work <- struct{}{}:
-	case <-q.ctx().Done():
-		return nil, context.Cause(q.ctx())
-	case <-time.After(20 * time.Second):
-		return nil, &busyError{"too much is asked at once"}
+// busy keeps a place among those that work, for a while at most, until done is called.
+func (q *question) busy() (done func()) {
+	if q.err == nil {
+		select {
+		case q.h.work <- struct{}{}:
+			ctx, cancel := context.WithTimeoutCause(q.ctx(), answerTime, errSlow)
+			q.r = q.r.WithContext(ctx)
+			return func() { cancel(); <-q.h.work }
+		case <-q.ctx().Done():
+			q.err = context.Cause(q.ctx())
+		case <-time.After(20 * time.Second):
+			q.err = busy("too much is asked at once")
+		}
 	}
-	ctx, cancel := context.WithTimeoutCause(q.ctx(), answerTime, errSlow)
-	q.r = q.r.WithContext(ctx)
-	return func() { cancel(); <-q.h.work }, nil
+	return func() {}
 }
 
-// view is the archive that is asked about, in the view that is.
-func (q *question) view() (*view, error) {
-	if !q.q.Has("a") {
-		return nil, bad("a: expected the name of an archive")
+// view is the archive that is asked about, in the view that is; nil if something is wrong.
+func (q *question) view() (v *view) {
+	if q.err == nil && !q.q.Has("a") {
+		q.err = bad("a: expected the name of an archive")
 	}
-	if q.about == nil {
-		s, err := q.h.take(q.ctx(), q.q.Get("a"))
-		if s != nil {
-			q.about = s
+	if q.err == nil && q.about == nil {
+		if q.about, q.err = q.h.take(q.ctx(), q.q.Get("a")); q.err == nil {
+			q.w.Header().Set("Holdall-Archive", q.about.id) // another one if it was replaced since
 		}
-		if err != nil {
-			return nil, err
-		}
-		q.w.Header().Set("Holdall-Archive", s.id) // another one if it was replaced since
 	}
-	return q.h.view(q.ctx(), q.about, q.q.Get("view"))
+	if q.err == nil {
+		v, q.err = q.h.view(q.ctx(), q.about, q.q.Get("view"))
+	}
+	return v
 }
 
 // path is the name that is asked about: as archives have it, any bytes.
@@ -251,30 +258,25 @@ func (q *question) path() string {
 }
 
 // number is a number that is asked for, between bounds.
-func (q *question) number(key string, usual, least, most int64) (int64, error) {
+func (q *question) number(key string, usual, least, most int64) int64 {
 	s := q.q.Get(key)
-	if s == "" {
-		return usual, nil
+	if s == "" || q.err != nil {
+		return usual
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, bad("%s: expected a number from %d to %d, found %q", key, least, most, cut(s, 40))
+		q.err = bad("%s: expected a number from %d to %d, found %q", key, least, most, cut(s, 40))
 	}
-	return n, nil
+	return n
 }
 
 // word is one of the words that are possible; the first is the usual one.
-func (q *question) word(key string, words ...string) (string, error) {
-	s := q.q.Get(key)
-	if s == "" {
-		return words[0], nil
+func (q *question) word(key string, words ...string) string {
+	s := cmp.Or(q.q.Get(key), words[0])
+	if q.err == nil && !slices.Contains(words, s) {
+		q.err = bad("%s: expected one of %s, found %q", key, strings.Join(words, ", "), cut(s, 40))
 	}
-	for _, w := range words {
-		if s == w {
-			return w, nil
-		}
-	}
-	return "", bad("%s: expected one of %s, found %q", key, strings.Join(words, ", "), cut(s, 40))
+	return s
 }
 
 func cut(s string, most int) string {

@@ -3,7 +3,7 @@ package explore
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"math"
 	"path"
 	"slices"
@@ -28,24 +28,27 @@ const (
 	maxPoints  = 1 << 20   // elements of an answer
 )
 
-func (q *question) opened() (*zarr.Array, error) {
-	v, err := q.view()
-	if err != nil {
-		return nil, err
+// zarr is the archive that is asked about, in the view of its arrays.
+func (q *question) zarr() *view {
+	v := q.view()
+	if q.err == nil && v.name != zarrView {
+		q.err = bad("view: expected %s", zarrView)
 	}
-	if v.name != zarrView {
-		return nil, bad("view: expected %s", zarrView)
-	}
+	return v
+}
+
+func (q *question) opened() (a *zarr.Array) {
+	v := q.zarr()
 	name := q.path()
 	if name == "." {
 		name = ""
 	}
-	a, err := zarr.Open(q.ctx(), v.in, name)
-	if err != nil {
-		return nil, err
+	if q.err == nil {
+		if a, q.err = zarr.Open(q.ctx(), v.in, name); q.err == nil {
+			a.Limit = maxChunk
+		}
 	}
-	a.Limit = maxChunk
-	return a, nil
+	return a
 }
 
 // arrayJSON is what is known of an array.
@@ -64,14 +67,10 @@ type arrayJSON struct {
 
 // array answers with what an array is; of one that is no numbers with the beginning of its text.
 func (q *question) array() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	a, err := q.opened()
-	if err != nil {
-		return err
+	defer q.busy()()
+	a := q.opened()
+	if q.err != nil {
+		return q.err
 	}
 	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric()}
 	if attrs, err := json.Marshal(a.Attrs); err == nil && len(a.Attrs) > 0 && len(attrs) <= 1<<20 {
@@ -79,6 +78,7 @@ func (q *question) array() error {
 	}
 	if !j.Numbers || j.Elements <= 64 {
 		w := &firstBytes{most: 16 << 10}
+		var err error
 		if bytes, known := a.Bytes(); known && bytes <= maxChunk {
 			err = a.WriteText(q.ctx(), w)
 		}
@@ -97,7 +97,7 @@ type firstBytes struct {
 	full bool
 }
 
-var errEnough = fmt.Errorf("enough was written")
+var errEnough = errors.New("enough was written")
 
 func (w *firstBytes) Write(p []byte) (int, error) {
 	n := min(len(p), w.most-len(w.b))
@@ -122,24 +122,26 @@ type windowJSON struct {
 }
 
 // numbers are numbers with commas between them.
-func (q *question) numbers(key string, usual []int64, most []int64) ([]int64, error) {
+func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
+	list := slices.Clone(usual)
 	s := q.q.Get(key)
-	if s == "" {
-		return usual, nil
+	if s == "" || q.err != nil {
+		return list
 	}
 	words := strings.Split(s, ",")
 	if len(words) != len(most) {
-		return nil, bad("%s: expected %d numbers, found %d", key, len(most), len(words))
+		q.err = bad("%s: expected %d numbers, found %d", key, len(most), len(words))
+		return list
 	}
-	list := make([]int64, len(words))
 	for i, w := range words {
 		n, err := strconv.ParseInt(w, 10, 64)
 		if err != nil || n < 0 || n > most[i] {
-			return nil, bad("%s: expected a number from 0 to %d, found %q", key, most[i], cut(w, 40))
+			q.err = bad("%s: expected a number from 0 to %d, found %q", key, most[i], cut(w, 40))
+			break
 		}
 		list[i] = n
 	}
-	return list, nil
+	return list
 }
 
 // arrayData answers with elements of an array as floats, least byte first. What they are is
@@ -147,14 +149,10 @@ func (q *question) numbers(key string, usual []int64, most []int64) ([]int64, er
 // stretch is told by its least and largest element; of others it is the last two axes
 // at an index of the axes before them.
 func (q *question) arrayData() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	a, err := q.opened()
-	if err != nil {
-		return err
+	defer q.busy()()
+	a := q.opened()
+	if q.err != nil {
+		return q.err
 	}
 	if !a.Numeric() {
 		return bad("its elements are no numbers")
@@ -162,23 +160,16 @@ func (q *question) arrayData() error {
 	if a.Elements() == 0 {
 		return bad("it has no elements")
 	}
-	points, err := q.number("points", 2000, 1, maxPoints)
-	if err != nil {
-		return err
-	}
+	points := q.number("points", 2000, 1, maxPoints)
 	shape := a.Shape
 	if len(shape) == 0 {
 		shape = []int64{}
 	}
-	from, err := q.numbers("from", make([]int64, len(shape)), shape)
-	if err != nil {
-		return err
+	from := q.numbers("from", make([]int64, len(shape)), shape)
+	to := q.numbers("to", shape, shape)
+	if q.err != nil {
+		return q.err
 	}
-	to, err := q.numbers("to", shape, shape)
-	if err != nil {
-		return err
-	}
-	from, to = slices.Clone(from), slices.Clone(to)
 	w := windowJSON{Kind: "image", From: from, Count: make([]int64, len(shape)), Step: make([]int64, len(shape))}
 	for i := range shape {
 		if i < len(shape)-2 {
@@ -190,6 +181,7 @@ func (q *question) arrayData() error {
 		w.Count[i], w.Step[i] = to[i]-from[i], 1
 	}
 	var values []float64
+	var err error
 	if len(shape) <= 1 {
 		values, err = q.line(a, &w, points)
 	} else {
@@ -310,17 +302,10 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64) ([]float64,
 
 // arrays answers with the arrays of an archive: the first ones, by name.
 func (q *question) arrays() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	if v.name != zarrView {
-		return bad("view: expected %s", zarrView)
+	defer q.busy()()
+	v := q.zarr()
+	if q.err != nil {
+		return q.err
 	}
 	const most = 300
 	list, more := []arrayJSON{}, false

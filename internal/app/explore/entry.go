@@ -88,13 +88,10 @@ const soon = 50 * time.Millisecond
 
 // archive answers with what is known of an archive, and has it gone through.
 func (q *question) archive() error {
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	full, err := q.word("about", "no", "yes")
-	if err != nil {
-		return err
+	v := q.view()
+	full := q.word("about", "no", "yes")
+	if q.err != nil {
+		return q.err
 	}
 	q.h.startSurvey(v)
 	v.survey.wait(q.ctx(), soon)
@@ -147,24 +144,21 @@ type entryJSON struct {
 
 const shownExtents = 32
 
-func (q *question) found() (*view, holdall.Entry, error) {
-	v, err := q.view()
-	if err != nil {
-		return nil, holdall.Entry{}, err
+func (q *question) found() (v *view, e holdall.Entry) {
+	v = q.view()
+	if name := q.path(); q.err == nil && name == "." {
+		e = holdall.Entry{Name: ".", Kind: format.Dir}
+	} else if q.err == nil {
+		e, q.err = v.in.Lookup(q.ctx(), name)
 	}
-	name := q.path()
-	if name == "." {
-		return v, holdall.Entry{Name: ".", Kind: format.Dir}, nil
-	}
-	e, err := v.in.Lookup(q.ctx(), name)
-	return v, e, err
+	return v, e
 }
 
 // entry answers with what is known of an entry.
 func (q *question) entry() error {
-	v, e, err := q.found()
-	if err != nil {
-		return err
+	v, e := q.found()
+	if q.err != nil {
+		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
 		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(validated(e.Name))}
@@ -172,8 +166,7 @@ func (q *question) entry() error {
 		j.Mode = e.FileMode().String()
 	}
 	if !e.ModTime.IsZero() {
-		t := e.ModTime.UnixMilli()
-		j.Time = &t
+		j.Time = new(e.ModTime.UnixMilli())
 	}
 	for k, value := range e.Attr {
 		if j.Attr == nil {
@@ -219,17 +212,11 @@ const maxContent = 1 << 20
 // content answers with some bytes of an entry, whatever it is called: for views and names that
 // no address below /f/ leads to.
 func (q *question) content() error {
-	off, err := q.number("off", 0, 0, 1<<62)
-	if err != nil {
-		return err
-	}
-	n, err := q.number("n", 64<<10, 0, maxContent)
-	if err != nil {
-		return err
-	}
-	v, e, err := q.found()
-	if err != nil {
-		return err
+	off := q.number("off", 0, 0, 1<<62)
+	n := q.number("n", 64<<10, 0, maxContent)
+	v, e := q.found()
+	if q.err != nil {
+		return q.err
 	}
 	if !e.Kind.HasContent() {
 		return bad("a %s has no content", e.Kind)
@@ -253,9 +240,9 @@ func (q *question) content() error {
 
 // node answers with what a folder has besides entries.
 func (q *question) node() error {
-	v, err := q.view()
-	if err != nil {
-		return err
+	v := q.view()
+	if q.err != nil {
+		return q.err
 	}
 	if !v.isNode() {
 		return bad("its folders are no nodes")
@@ -283,18 +270,11 @@ func (w *bounded) Write(p []byte) (int, error) {
 
 // history answers with what revisions did to a node.
 func (q *question) history() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	most, err := q.number("last", 50, 1, 500)
-	if err != nil {
-		return err
+	defer q.busy()()
+	v := q.view()
+	most := q.number("last", 50, 1, 500)
+	if q.err != nil {
+		return q.err
 	}
 	if v.of.History == nil || !slices.Contains(q.h.describe(q.ctx(), v).Can, "history") {
 		return bad("this archive has no revisions")

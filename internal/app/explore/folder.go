@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -210,28 +211,24 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 	f.bytes += e.Size
 }
 
+func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) == format.Dir }
+
 // foldersFirst makes the usual order, unless it is the one in which entries came.
 func (f *folder) foldersFirst() {
-	n := f.names.len()
+	var dirs, files []uint32
 	mixed := false
-	for i := range f.dirs {
-		if format.Kind(*f.kind.At(i)&kindMask) != format.Dir {
-			mixed = true
+	for i := range f.names.len() {
+		if f.isDir(i) {
+			mixed = mixed || len(files) > 0
+			dirs = append(dirs, uint32(i))
+		} else {
+			files = append(files, uint32(i))
 		}
 	}
-	if !mixed {
-		f.orders[folderOrder{by: "name"}] = nil
-		return
+	f.orders[folderOrder{by: "name"}] = nil
+	if mixed {
+		f.orders[folderOrder{by: "name"}] = append(dirs, files...)
 	}
-	order := make([]uint32, 0, n)
-	for _, dirs := range []bool{true, false} {
-		for i := range n {
-			if (format.Kind(*f.kind.At(i)&kindMask) == format.Dir) == dirs {
-				order = append(order, uint32(i))
-			}
-		}
-	}
-	f.orders[folderOrder{by: "name"}] = order
 }
 
 // wait waits until f has row upTo, or all, or until a moment has passed and it has
@@ -283,18 +280,17 @@ func (f *folder) order(o folderOrder) []uint32 {
 	case "size":
 		sums := f.v.survey.sums(f.key.dir)
 		at := func(i uint32) int64 {
-			if sums != nil && format.Kind(*f.kind.At(int(i))&kindMask) == format.Dir {
+			if sums != nil && f.isDir(int(i)) {
 				n, _ := sums(f.names.at(int(i)))
 				return n
 			}
 			return *f.size.At(int(i))
 		}
-		less = func(a, b uint32) int { return compare(at(a), at(b)) }
+		less = func(a, b uint32) int { return cmp.Compare(at(a), at(b)) }
 	case "time":
-		less = func(a, b uint32) int { return compare(*f.time.At(int(a)), *f.time.At(int(b))) }
+		less = func(a, b uint32) int { return cmp.Compare(*f.time.At(int(a)), *f.time.At(int(b))) }
 	}
-	files := order[f.dirs:]
-	for _, part := range [][]uint32{order[:f.dirs], files} {
+	for _, part := range [][]uint32{order[:f.dirs], order[f.dirs:]} {
 		if o.by == "name" {
 			if o.desc {
 				slices.Reverse(part)
@@ -313,16 +309,6 @@ func (f *folder) order(o folderOrder) []uint32 {
 	}
 	f.orders[o], f.latest = order, o
 	return order
-}
-
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // rowJSON is a row of a page.
@@ -347,14 +333,13 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON 
 	}
 	switch {
 	case k.HasContent():
-		size := *f.size.At(i)
-		r.Size = &size
+		r.Size = new(*f.size.At(i))
 	case k == format.Dir && sums != nil:
 		size, files := sums(name)
 		r.Size, r.Files = &size, files
 	}
 	if t := *f.time.At(i); t != noTime {
-		r.Time = &t
+		r.Time = new(t)
 	}
 	return r
 }
@@ -363,29 +348,14 @@ const maxPage = 2000
 
 // ls answers with a page of a folder.
 func (q *question) ls() error {
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	offset, err := q.number("offset", 0, 0, 1<<40)
-	if err != nil {
-		return err
-	}
-	limit, err := q.number("limit", 200, 0, maxPage)
-	if err != nil {
-		return err
-	}
-	by, err := q.word("sort", "name", "size", "time")
-	if err != nil {
-		return err
-	}
-	dir, err := q.word("dir", "asc", "desc")
-	if err != nil {
-		return err
-	}
-	only, err := q.word("only", "all", "dirs")
-	if err != nil {
-		return err
+	v := q.view()
+	offset := q.number("offset", 0, 0, 1<<40)
+	limit := q.number("limit", 200, 0, maxPage)
+	by := q.word("sort", "name", "size", "time")
+	dir := q.word("dir", "asc", "desc")
+	only := q.word("only", "all", "dirs")
+	if q.err != nil {
+		return q.err
 	}
 	f := q.h.folder(v, q.path())
 	o := folderOrder{by, dir == "desc"}

@@ -198,7 +198,7 @@ func (m *spanMap) addRegion(r format.Region) {
 
 // finish sorts what was added. If that was too much, a map of a few thousand cells takes
 // its place.
-func (m *spanMap) finish(ctx context.Context, in *holdall.Archive, d *surveyed) error {
+func (m *spanMap) finish(ctx context.Context, in *holdall.Archive) error {
 	if m.content.Len()+m.regions.Len() > maxSpans {
 		m.content, m.regions = spans{}, spans{}
 		return m.draw(ctx, in)
@@ -384,55 +384,41 @@ func (p *picture) totals() map[string]int64 {
 }
 
 // drawn returns the map of the archive that is asked about, and what is known of it.
-func (q *question) drawn() (*view, *surveyed, error) {
-	v, err := q.view()
-	if err != nil {
-		return nil, nil, err
+func (q *question) drawn() (v *view, d *surveyed) {
+	v = q.view()
+	if q.err == nil {
+		v, q.err = q.h.mapView(q.ctx(), v)
 	}
-	if v, err = q.h.mapView(q.ctx(), v); err != nil {
-		return nil, nil, err
+	if q.err == nil {
+		d, q.err = q.h.surveyed(q.ctx(), v)
 	}
-	d, err := q.h.surveyed(q.ctx(), v)
-	if err != nil {
-		return nil, nil, err
+	if q.err == nil && (d.spans == nil || d.spans.size == 0) {
+		q.err = bad("this archive has no bytes of its own to show")
 	}
-	if d.spans == nil || d.spans.size == 0 {
-		return nil, nil, bad("this archive has no bytes of its own to show")
-	}
-	return v, d, nil
+	return v, d
 }
 
 // span is the part of an archive that is asked for.
-func (q *question) span(m *spanMap) (from, to int64, err error) {
-	if from, err = q.number("from", 0, 0, m.size-1); err != nil {
-		return 0, 0, err
-	}
-	to, err = q.number("to", m.size, from+1, m.size)
-	return from, to, err
+func (q *question) span(m *spanMap) (from, to int64) {
+	from = q.number("from", 0, 0, m.size-1)
+	return from, q.number("to", m.size, from+1, m.size)
 }
 
 // byteMap answers with cells: the length of a JSON object, that, and the cells.
 func (q *question) byteMap() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	cells, err := q.number("cells", 4096, 1, 1<<16)
-	if err != nil {
-		return err
-	}
-	v, d, err := q.drawn()
-	if err != nil {
-		return err
+	defer q.busy()()
+	cells := q.number("cells", 4096, 1, 1<<16)
+	v, d := q.drawn()
+	if q.err != nil {
+		return q.err
 	}
 	m := d.spans
-	from, to, err := q.span(m)
-	if err != nil {
-		return err
+	from, to := q.span(m)
+	if q.err != nil {
+		return q.err
 	}
 	p := m.picture(from, to, int(min(cells, to-from)))
-	for _, at := range q.h.verify.marks(v.of.Name, m) {
+	for _, at := range q.h.marks(v.of.Name, m) {
 		p.mark(at[0], at[1])
 	}
 	shown := m.volumes[:min(len(m.volumes), maxVolumes)]
@@ -478,18 +464,15 @@ type spanJSON struct {
 
 // mapAt answers with the spans that touch a part of the archive, and their number.
 func (q *question) mapAt() error {
-	limit, err := q.number("limit", 20, 1, maxPage)
-	if err != nil {
-		return err
-	}
-	_, d, err := q.drawn()
-	if err != nil {
-		return err
+	limit := q.number("limit", 20, 1, maxPage)
+	_, d := q.drawn()
+	if q.err != nil {
+		return q.err
 	}
 	m := d.spans
-	from, to, err := q.span(m)
-	if err != nil {
-		return err
+	from, to := q.span(m)
+	if q.err != nil {
+		return q.err
 	}
 	list, count := []spanJSON{}, 0
 	take := func(s *spans, i int, use, name string, entry bool) {
@@ -520,9 +503,9 @@ func (q *question) mapAt() error {
 
 // mapOf answers where an entry lies.
 func (q *question) mapOf() error {
-	v, d, err := q.drawn()
-	if err != nil {
-		return err
+	v, d := q.drawn()
+	if q.err != nil {
+		return q.err
 	}
 	list := [][2]int64{}
 	e, err := v.in.Lookup(q.ctx(), q.path())

@@ -85,22 +85,18 @@ func (q *question) search() error {
 	if len(text) > maxQuery {
 		return bad("q: expected at most %d bytes, found %d", maxQuery, len(text))
 	}
-	limit, err := q.number("limit", 200, 1, maxHits)
-	if err != nil {
-		return err
+	limit := q.number("limit", 200, 1, maxHits)
+	if q.err != nil {
+		return q.err
 	}
 	p := newPattern(text)
 	if len(p.words) == 0 {
 		return bad("q: expected words, found none")
 	}
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	v, err := q.view()
-	if err != nil {
-		return err
+	defer q.busy()()
+	v := q.view()
+	if q.err != nil {
+		return q.err
 	}
 	below := ""
 	if dir := q.path(); dir != "." {
@@ -145,6 +141,7 @@ func (q *question) search() error {
 	v.survey.mu.Lock()
 	d := v.survey.data
 	v.survey.mu.Unlock()
+	var err error
 	if d != nil && !d.full && d.names.len() > 0 {
 		c := d.names.from(0)
 		for i := range d.names.len() {

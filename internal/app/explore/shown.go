@@ -71,7 +71,7 @@ func (h *Handler) take(ctx context.Context, name string) (*shown, error) {
 	}
 }
 
-var errMany = &busyError{"too many archives are looked at: expected to wait for some of them"}
+var errMany = busy("too many archives are looked at: expected to wait for some of them")
 
 func (h *Handler) open(ctx context.Context, name string) (*shown, error) {
 	h.mu.Lock()

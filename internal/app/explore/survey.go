@@ -37,6 +37,7 @@ type counts struct {
 
 // surveyed is what a survey found. It does not change any more.
 type surveyed struct {
+	count counts
 	names names // in stored order
 	size  columns.Rows[int64]
 	kind  columns.Rows[uint8]
@@ -187,42 +188,58 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 		}
 		d.spans = m // of an archive that does not tell its volumes there is no map
 	}
-	var c counts
-	lastDir, lastID := "", uint32(0)
-	var failed error
+	failed := d.gather(ctx, v)
+	if context.Cause(ctx) != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
+		d.bytes[d.parent[i]] += d.bytes[i]
+		d.files[d.parent[i]] += d.files[i]
+	}
+	d.count.Folders = int64(len(d.paths) - 1)
+	v.survey.tell(d.count)
+	if d.spans != nil {
+		for r, err := range v.in.Regions(ctx) {
+			if err != nil {
+				break
+			}
+			d.spans.addRegion(r)
+		}
+		if err := d.spans.finish(ctx, v.in); err != nil {
+			return nil, err
+		}
+	}
+	if _, corrupt := errors.AsType[*format.CorruptError](failed); failed != nil && !corrupt {
+		return nil, failed
+	}
+	return d, failed
+}
+
+// gather takes in all entries, up to one that cannot be had.
+func (d *surveyed) gather(ctx context.Context, v *view) error {
+	dir, id := "", uint32(0) // of the entry before
 	for e, err := range v.in.Entries(ctx) {
-		if err == nil && c.Entries%surveyStep == 0 {
+		if err == nil && d.count.Entries%surveyStep == 0 {
 			err = context.Cause(ctx)
-			v.survey.mu.Lock()
-			v.survey.count = c
-			v.survey.mu.Unlock()
+			v.survey.tell(d.count)
 		}
 		if err != nil {
-			failed = err
-			break
+			return err
 		}
-		row := c.Entries
-		c.Entries++
-		if e.Kind.HasContent() {
-			c.Files++
-			c.Bytes += e.Size
-		}
-		if e.Fault != nil {
-			c.Unreadable++
-		}
-		dir := parentOf(e.Name)
+		row := d.count.Entries
+		d.count.Entries++
+		in := parentOf(e.Name)
 		if e.Kind == format.Dir {
-			dir = e.Name
+			in = e.Name
 		}
 		if format.NameFault(e.Name) != "" {
-			dir = ""
+			in = ""
 		}
-		if dir != lastDir {
-			lastDir, lastID = dir, d.folder(dir)
+		if in != dir {
+			dir, id = in, d.folder(in)
 		}
-		if e.Kind.HasContent() {
-			d.bytes[lastID] += e.Size
-			d.files[lastID]++
+		if e.Fault != nil {
+			d.count.Unreadable++
 		}
 		if !d.full {
 			if d.full = d.names.bytes > maxNames || row >= 1<<28; !d.full {
@@ -231,7 +248,14 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 				d.kind.Add(uint8(e.Kind))
 			}
 		}
-		if d.spans != nil && e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+		if !e.Kind.HasContent() {
+			continue
+		}
+		d.count.Files++
+		d.count.Bytes += e.Size
+		d.bytes[id] += e.Size
+		d.files[id]++
+		if d.spans != nil && e.Fault == nil && e.Size > 0 {
 			for x, err := range v.in.Extents(ctx, e) {
 				if err != nil {
 					break // verify says what is wrong with it
@@ -240,33 +264,14 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 			}
 		}
 	}
-	if context.Cause(ctx) != nil {
-		return nil, context.Cause(ctx)
-	}
-	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
-		d.bytes[d.parent[i]] += d.bytes[i]
-		d.files[d.parent[i]] += d.files[i]
-	}
-	c.Folders = int64(len(d.paths) - 1)
-	v.survey.mu.Lock()
-	v.survey.count = c
-	v.survey.mu.Unlock()
-	if d.spans != nil {
-		for r, err := range v.in.Regions(ctx) {
-			if err != nil {
-				break
-			}
-			d.spans.addRegion(r)
-		}
-		if err := d.spans.finish(ctx, v.in, d); err != nil {
-			return nil, err
-		}
-	}
-	_, corrupt := errors.AsType[*format.CorruptError](failed)
-	if failed != nil && !corrupt {
-		return nil, failed
-	}
-	return d, failed
+	return nil
+}
+
+// tell says how far a survey is.
+func (s *survey) tell(c counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count = c
 }
 
 func parentOf(name string) string {

@@ -22,18 +22,11 @@ type boxJSON struct {
 // treemap answers what takes the room in a folder: folders below it and files in it, the
 // largest ones, and how much the others are.
 func (q *question) treemap() error {
-	done, err := q.busy()
-	if err != nil {
-		return err
-	}
-	defer done()
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	most, err := q.number("limit", 200, 1, maxBoxes)
-	if err != nil {
-		return err
+	defer q.busy()()
+	v := q.view()
+	most := q.number("limit", 200, 1, maxBoxes)
+	if q.err != nil {
+		return q.err
 	}
 	d, err := q.h.surveyed(q.ctx(), v)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -108,13 +109,10 @@ func (c *verifies) trim() {
 
 // startVerify starts a check of an archive.
 func (q *question) startVerify() error {
-	v, err := q.view()
-	if err != nil {
-		return err
-	}
-	depth, err := q.word("depth", "full", "quick")
-	if err != nil {
-		return err
+	v := q.view()
+	depth := q.word("depth", "full", "quick")
+	if q.err != nil {
+		return q.err
 	}
 	if v.in.IsDir() {
 		return bad("a folder has nothing that it could be checked by")
@@ -126,7 +124,7 @@ func (q *question) startVerify() error {
 		return q.json(old.json())
 	}
 	if h.verify.running >= h.o.Verifies {
-		return &busyError{fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running)}
+		return busy(fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running))
 	}
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	x := &verification{cancel: cancel, begun: time.Now(), version: v.of.Version, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
@@ -193,12 +191,10 @@ func (x *verification) tell() {
 func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	j := problemJSON{Severity: p.Severity.String(), Code: string(p.Code), Class: string(p.Class), Message: format.Escape(p.Message), Volume: format.Escape(p.Volume), volume: p.Volume}
 	if p.HasEntry {
-		name := format.Escape(p.Entry)
-		j.Path = &name
+		j.Path = new(format.Escape(p.Entry))
 	}
 	if p.Off >= 0 {
-		off := p.Off
-		j.Off = &off
+		j.Off = new(p.Off)
 	}
 	if p.HasEntry { // all of its content is in doubt
 		if e, err := v.in.Lookup(ctx, p.Entry); err == nil && e.Kind.HasContent() && e.Fault == nil {
@@ -257,10 +253,7 @@ func (x *verification) json() verifyJSON {
 func (x *verification) locked() verifyJSON {
 	p := x.meter.Snapshot()
 	j := verifyJSON{State: x.state, Quick: x.quick, Begun: x.begun.UnixMilli(), Entries: p.Entries, Bytes: p.Bytes, Of: p.TotalEntries, OfBytes: p.TotalBytes,
-		Counts: map[string]int64{}, Why: format.Escape(x.why), Health: "unknown"}
-	for k, n := range x.counts {
-		j.Counts[k] = n
-	}
+		Counts: maps.Clone(x.counts), Why: format.Escape(x.why), Health: "unknown"}
 	end := x.ended
 	if x.state == "running" {
 		end = time.Now()
@@ -285,9 +278,9 @@ func (h *Handler) verification(archive string) *verification {
 }
 
 func (q *question) cancelVerify() error {
-	v, err := q.view()
-	if err != nil {
-		return err
+	v := q.view()
+	if q.err != nil {
+		return q.err
 	}
 	if x := q.h.verification(v.of.Name); x != nil {
 		x.cancel(errCancelled)
@@ -296,10 +289,8 @@ func (q *question) cancelVerify() error {
 }
 
 // marks returns where the last check of an archive found problems.
-func (c *verifies) marks(archive string, m *spanMap) (list [][2]int64) {
-	c.mu.Lock()
-	x := c.of[archive]
-	c.mu.Unlock()
+func (h *Handler) marks(archive string, m *spanMap) (list [][2]int64) {
+	x := h.verification(archive)
 	if x == nil {
 		return nil
 	}
@@ -318,9 +309,9 @@ func (c *verifies) marks(archive string, m *spanMap) (list [][2]int64) {
 // verifyEvents sends how a check goes on, as events: "progress", "problems" and at the
 // end "done".
 func (q *question) verifyEvents() error {
-	v, err := q.view()
-	if err != nil {
-		return err
+	v := q.view()
+	if q.err != nil {
+		return q.err
 	}
 	x := q.h.verification(v.of.Name)
 	head := q.w.Header()

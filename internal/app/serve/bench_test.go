@@ -11,8 +11,9 @@ import (
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store/storetest"
 
-	"github.com/holdall/holdall"
 	"strings"
+
+	"github.com/holdall/holdall"
 )
 
 func BenchmarkSmallFile(b *testing.B) {

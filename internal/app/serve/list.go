@@ -57,14 +57,8 @@ func parsePage(query string) (p page, err error) {
 	if err != nil {
 		return p, errors.New("query: expected NAME=VALUE&…")
 	}
-	switch as := q.Get("format"); as {
-	case "json":
-		p.json = true
-	case "html", "":
-		if q.Has("format") && as == "" {
-			return p, errors.New("format: expected json or html")
-		}
-	default:
+	as := q.Get("format")
+	if p.json = as == "json"; !p.json && as != "html" && q.Has("format") {
 		return p, errors.New("format: expected json or html")
 	}
 	if q.Has("limit") {

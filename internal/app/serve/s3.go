@@ -74,10 +74,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func begin3(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		if begin(w, r, cors) {
-			return true
-		}
-		return false
+		return begin(w, r, cors)
 	}
 	w.Header().Set("Allow", "GET, HEAD")
 	s3Error(w, r, "MethodNotAllowed", "")
@@ -166,9 +163,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := s.site.set.Use(r.Context(), bucket, "")
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
+		unlessGone(r)
 		if code, text := whyNot(err); code == http.StatusNotFound {
 			s3Error(w, r, "NoSuchBucket", "")
 		} else {
@@ -208,9 +203,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
 	all, err := s.site.set.List(r.Context())
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
+		unlessGone(r)
 		s.site.o.Log.Error("cannot be listed", "error", err)
 		if len(all) == 0 {
 			s3Error(w, r, "InternalError", "")
@@ -250,9 +243,7 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		s3Error(w, r, "NoSuchKey", "")
 		return
 	case err != nil:
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
+		unlessGone(r)
 		h.tell(r, err)
 		s3Error(w, r, "InternalError", "")
 		return
@@ -491,9 +482,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 	}
 	all, next, err := h.findKeys(r.Context(), k)
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
+		unlessGone(r)
 		h.tell(r, err)
 		s3Error(w, r, "InternalError", "")
 		return
@@ -525,14 +514,12 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		doc.EncodingType = "url"
 	}
 	if k.v2 {
-		n := len(all)
-		doc.KeyCount, doc.StartAfter, doc.ContinuationToken = &n, text(q.Get("start-after")), q.Get("continuation-token")
+		doc.KeyCount, doc.StartAfter, doc.ContinuationToken = new(len(all)), text(q.Get("start-after")), q.Get("continuation-token")
 		if next != "" {
 			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(next))
 		}
 	} else {
-		marker := text(q.Get("marker"))
-		doc.Marker = &marker
+		doc.Marker = new(text(q.Get("marker")))
 		if next != "" {
 			doc.NextMarker = text(all[len(all)-1].name)
 		}

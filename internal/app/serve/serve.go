@@ -9,6 +9,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -41,9 +42,7 @@ type Options struct {
 // then the last byte is not sent before it is known to be right. Ranges are
 // sent as they are.
 func Handler(a *holdall.Archive, o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	return newHandler(a, o)
 }
 
@@ -168,12 +167,17 @@ func notFound(w http.ResponseWriter) {
 	http.Error(w, "404: there is nothing of this name in the archive", http.StatusNotFound)
 }
 
+// unlessGone ends a request that nobody waits for: to return would send a 200.
+func unlessGone(r *http.Request) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
 // fail answers a request of which nothing has been sent, and logs what is not
 // the client's business: errors may name paths of this machine.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // nobody waits for it, and to return would send a 200
-	}
+	unlessGone(r)
 	for _, key := range []string{"Accept-Ranges", "Content-Disposition", "Content-Range", "Etag", "Last-Modified"} {
 		w.Header().Del(key)
 	}

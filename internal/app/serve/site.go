@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -55,12 +56,7 @@ type Site struct {
 
 // NewSite returns a server of the archives in a set.
 func NewSite(set *Set, o SiteOptions) *Site {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Stall == 0 {
-		o.Stall = time.Minute
-	}
+	o.Log, o.Stall = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Stall, time.Minute)
 	s := &Site{set: set, o: o, gate: newGate(o.MaxRequests)}
 	if o.Token != "" {
 		s.door = newDoor(o.Token, o.TLS)
@@ -220,9 +216,7 @@ func outwardly(err error) string {
 }
 
 func (s *Site) cannotOpen(w http.ResponseWriter, r *http.Request, name string, err error) {
-	if r.Context().Err() != nil {
-		panic(http.ErrAbortHandler)
-	}
+	unlessGone(r)
 	code, text := whyNot(err)
 	if code >= 500 {
 		s.o.Log.Error("cannot be served", "archive", name, "error", err)
@@ -239,9 +233,7 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	p.limit = 0 // there are not so many
 	all, err := s.set.List(r.Context())
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
+		unlessGone(r)
 		s.o.Log.Error("cannot be listed", "error", err)
 		if len(all) == 0 {
 			http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)

@@ -149,6 +149,7 @@ const (
 	zipDeferred = 1 << 3
 	zipUTF8     = 1 << 11
 	zipUnix     = 3 << 8
+	stored      = uint16(0)
 	// heldFirst is what is read before its header is sent, which then has all.
 	heldFirst = 1 << 20
 )
@@ -186,32 +187,13 @@ func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) er
 	}
 	date, clock := zipTime(e.ModTime)
 	begin := z.at
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, 0x04034b50)
-	b = le.AppendUint16(b, 45)
-	b = le.AppendUint16(b, flags)
-	b = le.AppendUint16(b, 0) // stored
-	b = le.AppendUint16(b, clock)
-	b = le.AppendUint16(b, date)
-	b = le.AppendUint32(b, sum)
-	extra := zipTimeExtra(e.ModTime)
+	extra, size32 := zipTimeExtra(e.ModTime), uint32(size)
 	if flags&zipDeferred != 0 {
 		// With a field of long sizes, so that those behind the content are long, too.
-		b = le.AppendUint32(b, math.MaxUint32)
-		b = le.AppendUint32(b, math.MaxUint32)
-		long := le.AppendUint16(nil, 1)
-		long = le.AppendUint16(long, 16)
-		long = le.AppendUint64(long, uint64(size))
-		long = le.AppendUint64(long, uint64(size))
-		extra = append(long, extra...)
-	} else {
-		b = le.AppendUint32(b, uint32(size))
-		b = le.AppendUint32(b, uint32(size))
+		extra, size32 = append(fields(nil, uint16(1), uint16(16), uint64(size), uint64(size)), extra...), math.MaxUint32
 	}
-	b = le.AppendUint16(b, uint16(len(name)))
-	b = le.AppendUint16(b, uint16(len(extra)))
-	b = append(append(b, name...), extra...)
-	if _, err := z.Write(b); err != nil {
+	b := fields(nil, uint32(0x04034b50), uint16(45), flags, stored, clock, date, sum, size32, size32, uint16(len(name)), uint16(len(extra)))
+	if _, err := z.Write(append(append(b, name...), extra...)); err != nil {
 		return err
 	}
 	if flags&zipDeferred == 0 {
@@ -231,15 +213,26 @@ func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) er
 			return err
 		}
 		sum = h.Sum32()
-		b = le.AppendUint32(b[:0], 0x08074b50)
-		b = le.AppendUint32(b, sum)
-		b = le.AppendUint64(b, uint64(size))
-		b = le.AppendUint64(b, uint64(size))
-		if _, err := z.Write(b); err != nil {
+		if _, err := z.Write(fields(nil, uint32(0x08074b50), sum, uint64(size), uint64(size))); err != nil {
 			return err
 		}
 	}
 	return z.row(name, flags, clock, date, sum, size, begin, mode, zipTimeExtra(e.ModTime))
+}
+
+// fields appends numbers of a zip, the lowest byte first.
+func fields(b []byte, all ...any) []byte {
+	for _, n := range all {
+		switch n := n.(type) {
+		case uint16:
+			b = binary.LittleEndian.AppendUint16(b, n)
+		case uint32:
+			b = binary.LittleEndian.AppendUint32(b, n)
+		case uint64:
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+	}
+	return b
 }
 
 // atEnd reads the end of content, where it is compared with its digest.
@@ -265,11 +258,10 @@ func (z *zipper) buffer() []byte {
 
 // row adds an entry to the directory at the end.
 func (z *zipper) row(name string, flags, clock, date uint16, sum uint32, size, begin int64, mode uint32, extra []byte) error {
-	le := binary.LittleEndian
 	var long []byte
 	short := func(n int64) uint32 {
 		if n >= math.MaxUint32 {
-			long = le.AppendUint64(long, uint64(n))
+			long = fields(long, uint64(n))
 			return math.MaxUint32
 		}
 		return uint32(n)
@@ -278,26 +270,11 @@ func (z *zipper) row(name string, flags, clock, date uint16, sum uint32, size, b
 	packed32 := short(size)
 	begin32 := short(begin)
 	if len(long) > 0 {
-		head := le.AppendUint16(nil, 1)
-		head = le.AppendUint16(head, uint16(len(long)))
-		extra = append(append(head, long...), extra...)
+		extra = append(append(fields(nil, uint16(1), uint16(len(long))), long...), extra...)
 	}
 	n := len(z.dir)
-	b := le.AppendUint32(z.dir, 0x02014b50)
-	b = le.AppendUint16(b, zipUnix|45)
-	b = le.AppendUint16(b, 45)
-	b = le.AppendUint16(b, flags)
-	b = le.AppendUint16(b, 0)
-	b = le.AppendUint16(b, clock)
-	b = le.AppendUint16(b, date)
-	b = le.AppendUint32(b, sum)
-	b = le.AppendUint32(b, packed32)
-	b = le.AppendUint32(b, size32)
-	b = le.AppendUint16(b, uint16(len(name)))
-	b = le.AppendUint16(b, uint16(len(extra)))
-	b = append(b, make([]byte, 6)...) // comment, disk, attributes
-	b = le.AppendUint32(b, mode)
-	b = le.AppendUint32(b, begin32)
+	b := fields(z.dir, uint32(0x02014b50), uint16(zipUnix|45), uint16(45), flags, stored, clock, date, sum, packed32, size32,
+		uint16(len(name)), uint16(len(extra)), uint16(0), uint32(0), mode, begin32) // no comment, one disk, no attributes of its own
 	b = append(append(b, name...), extra...)
 	z.dir = b
 	z.count++
@@ -330,36 +307,17 @@ func (z *zipper) finish() error {
 	if _, err := z.Write(z.dir); err != nil {
 		return err
 	}
-	le := binary.LittleEndian
 	var b []byte
-	at := z.at
 	if z.count >= math.MaxUint16 || z.dirLen >= math.MaxUint32 || begin >= math.MaxUint32 {
-		b = le.AppendUint32(b, 0x06064b50)
-		b = le.AppendUint64(b, 44)
-		b = le.AppendUint16(b, zipUnix|45)
-		b = le.AppendUint16(b, 45)
-		b = le.AppendUint64(b, 0) // disks
-		b = le.AppendUint64(b, uint64(z.count))
-		b = le.AppendUint64(b, uint64(z.count))
-		b = le.AppendUint64(b, uint64(z.dirLen))
-		b = le.AppendUint64(b, uint64(begin))
-		b = le.AppendUint32(b, 0x07064b50)
-		b = le.AppendUint32(b, 0)
-		b = le.AppendUint64(b, uint64(at))
-		b = le.AppendUint32(b, 1)
+		b = fields(nil, uint32(0x06064b50), uint64(44), uint16(zipUnix|45), uint16(45), uint64(0), uint64(z.count), uint64(z.count), uint64(z.dirLen), uint64(begin))
+		b = fields(b, uint32(0x07064b50), uint32(0), uint64(z.at), uint32(1))
 	}
 	comment := ""
 	if z.left > 0 {
 		comment = "left out: names that are no paths"
 	}
 	n := uint16(min(z.count, math.MaxUint16))
-	b = le.AppendUint32(b, 0x06054b50)
-	b = le.AppendUint32(b, 0) // disks
-	b = le.AppendUint16(b, n)
-	b = le.AppendUint16(b, n)
-	b = le.AppendUint32(b, uint32(min(z.dirLen, math.MaxUint32)))
-	b = le.AppendUint32(b, uint32(min(begin, math.MaxUint32)))
-	b = le.AppendUint16(b, uint16(len(comment)))
+	b = fields(b, uint32(0x06054b50), uint32(0), n, n, uint32(min(z.dirLen, math.MaxUint32)), uint32(min(begin, math.MaxUint32)), uint16(len(comment)))
 	if _, err := z.Write(append(b, comment...)); err != nil {
 		return err
 	}
@@ -411,6 +369,5 @@ func zipTimeExtra(t time.Time) []byte {
 	if t.IsZero() || s < math.MinInt32 || s > math.MaxInt32 {
 		return nil
 	}
-	b := []byte{'U', 'T', 5, 0, 1}
-	return binary.LittleEndian.AppendUint32(b, uint32(int32(s)))
+	return fields([]byte{'U', 'T', 5, 0, 1}, uint32(int32(s)))
 }

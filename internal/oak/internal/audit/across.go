@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +8,16 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // Across tells of the journal, of the log of garbage collections, and of segments
 // that are referred to and not there. It comes after all other units. An error is one
 // of the source.
 func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
-	for _, t := range a.tars {
-		if t.found != nil {
-			a.known = table{} // there is no need for both
-			a.known = newTable(a.tars)
-			break
-		}
+	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.found != nil }) {
+		a.known = table{} // there is no need for both
+		a.known = newTable(a.tars)
 	}
 	t := newTeller(report)
 	defer t.end()
@@ -50,7 +47,7 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 		return head, false, err
 	}
 	if obj == nil {
-		if len(a.all) > 0 {
+		if len(a.tars) > 0 {
 			t.about(NoJournal, Error, repo.Journal, -1, "there is no such file, expected one beside tars")
 		}
 		return head, false, nil
@@ -91,24 +88,16 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
-	records := segment.NewReader(&segments{a: a})
+	records := segment.NewReader(a.segments())
 	id := segment.RecordID{Segment: head.Segment, Number: head.Record}
-	off := x.pos(int(p.entry))
+	off := x.at(p.entry).Pos
 	rec, err := records.Record(ctx, id)
 	what := ""
-	switch {
-	case err != nil:
-	case rec.Type() != segment.NodeRecord:
+	if err == nil {
 		off += int64(rec.Pos())
-		what = fmt.Sprintf("expected a node, found a %s", rec.Type())
-	default:
-		off += int64(rec.Pos())
-		var n segment.Node
-		ok := false
-		if n, err = records.Node(ctx, id); err == nil {
-			_, ok, err = n.Child(ctx, "root")
-		}
-		if err == nil && !ok {
+		if rec.Type() != segment.NodeRecord {
+			what = fmt.Sprintf("expected a node, found a %s", rec.Type())
+		} else if _, what, err = records.Down(ctx, id, "root"); what != "" {
 			what = "expected the node above the tree, found one without a child root"
 		}
 	}
@@ -161,7 +150,8 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 		t.about(NoGCRoot, Error, repo.GCLog, last.Offset, "revision %s is not there; %d compacted segments are in use", last.Root, needed)
 	case needed > 0:
 		x := a.tars[first.tar]
-		t.of(StaleGCLog, Error, x.Name, x.pos(int(first.entry)), x.id(int(first.entry)),
+		e := x.at(first.entry)
+		t.of(StaleGCLog, Error, x.Name, e.Pos, e.ID,
 			"%d compacted segments that are in use, the newest at this place, are newer than revision %s of the newest line of %s", needed, last.Root, repo.GCLog)
 	}
 	return nil
@@ -170,7 +160,7 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 // describe names a segment with its place.
 func (a *Audit) describe(p place) string {
 	x := a.tars[p.tar]
-	return fmt.Sprintf("segment %s in %s", x.id(int(p.entry)), x.Name)
+	return fmt.Sprintf("segment %s in %s", x.at(p.entry).ID, x.Name)
 }
 
 // byPosition are the segments of a tar in the order of the file.
@@ -178,10 +168,5 @@ func (x *unit) byPosition() []uint32 {
 	if x.t != nil {
 		return x.t.Index().ByPosition()
 	}
-	order := make([]uint32, x.len())
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortFunc(order, func(i, k uint32) int { return cmp.Compare(x.pos(int(i)), x.pos(int(k))) })
-	return order
+	return tarfile.Order(x.len(), func(i uint32) int64 { return x.at(i).Pos })
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -21,21 +22,13 @@ type Source struct {
 	File func(ctx context.Context, name string) (store.Object, error)
 }
 
-// Options of [Open]. The zero value is for use.
-type Options struct {
-	// SkipRecords leaves out what is within segments whose checksums are right, which
-	// only a fault of who wrote them can damage, and which is half of the work.
-	SkipRecords bool
-}
-
 // An Audit looks at a repository. Its units may run in parallel, except Across, which
 // comes after all others.
 type Audit struct {
-	src   Source
-	o     Options
-	tars  []*unit // that count, newest first
-	all   []*unit // and those of which only Directory tells
-	known table   // segments by the indexes; for Across with those that were found
+	src     Source
+	tars    []*unit   // that count, newest first
+	numbers [][]*unit // and those of which only Directory tells
+	known   table     // segments by the indexes; for Across with those that were found
 }
 
 // A unit is one tar of the repository.
@@ -54,8 +47,8 @@ type unit struct {
 
 // Open opens all tars and gathers what their indexes say. An error is one of the
 // source.
-func Open(ctx context.Context, src Source, o Options) (*Audit, error) {
-	a := &Audit{src: src, o: o}
+func Open(ctx context.Context, src Source) (*Audit, error) {
+	a := &Audit{src: src}
 	for _, letters := range src.Listing.Numbers() {
 		var tars []*unit
 		for _, l := range letters {
@@ -72,7 +65,7 @@ func Open(ctx context.Context, src Source, o Options) (*Audit, error) {
 			}
 			tars = append(tars, t)
 		}
-		a.all = append(a.all, tars...)
+		a.numbers = append(a.numbers, tars)
 		a.tars = append(a.tars, counting(tars)...)
 	}
 	a.known = newTable(a.tars)
@@ -93,39 +86,7 @@ func counting(letters []*unit) []*unit {
 // Len is how many tars have units of their own.
 func (a *Audit) Len() int { return len(a.tars) }
 
-// Tar is the i-th of them, the newest first.
-func (a *Audit) Tar(i int) repo.Tar { return a.tars[i].Tar }
-
-// Quick runs all units that read no segments.
-func (a *Audit) Quick(ctx context.Context, report func(Problem)) error {
-	return a.run(ctx, report, a.Tail)
-}
-
-// Full runs all units.
-func (a *Audit) Full(ctx context.Context, report func(Problem)) error {
-	return a.run(ctx, report, a.Tail, a.Segments)
-}
-
-func (a *Audit) run(ctx context.Context, report func(Problem), units ...func(context.Context, int, func(Problem)) error) error {
-	if err := a.Directory(ctx, report); err != nil {
-		return err
-	}
-	for i := range a.tars {
-		for _, unit := range units {
-			if err := unit(ctx, i, report); err != nil {
-				return err
-			}
-		}
-	}
-	return a.Across(ctx, report)
-}
-
 // unread reports whether there are tars of which no segments are known.
 func (a *Audit) unread() bool {
-	for _, t := range a.tars {
-		if t.t == nil && t.found == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.found == nil })
 }

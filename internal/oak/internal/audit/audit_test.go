@@ -128,7 +128,7 @@ func TestUnitsRunInParallel(t *testing.T) {
 	m.rewrite("data00002a.tar", func(p *part) bool { return p.drop(false) })
 	m.flip(older, m.layout(older).Graph.Off+600)
 	want := problems(t, m.Mem, true)
-	a, err := Open(t.Context(), source(t, m.Mem), Options{})
+	a, err := Open(t.Context(), source(t, m.Mem))
 	if err != nil {
 		t.Fatal(err)
 	}

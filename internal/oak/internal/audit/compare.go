@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -18,17 +17,16 @@ type comparison struct {
 	a      *Audit
 	x      *unit
 	t      *teller
-	graph  *tarfile.Graph // nil is none, as Tail tells
-	refs   map[tarfile.ID]tarfile.Texts
-	have   bool // refs
+	graph  *tarfile.Graph               // nil is none, as Tail tells
+	refs   map[tarfile.ID]tarfile.Texts // nil is none
 	reader *segment.Reader
-	src    *segments
+	src    *segment.Recent
 
 	in, out []tarfile.ID // in a table of references, and in a list of the graph
 }
 
 func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparison, error) {
-	c := &comparison{a: a, x: x, t: t, src: &segments{a: a}}
+	c := &comparison{a: a, x: x, t: t, src: a.segments()}
 	c.reader = segment.NewReader(c.src)
 	var err error
 	if c.graph, err = x.t.Graph(ctx); err != nil {
@@ -41,7 +39,7 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	if err != nil {
 		return c, ignoreDamage(err)
 	}
-	c.have, c.refs = true, make(map[tarfile.ID]tarfile.Texts, refs.Len())
+	c.refs = make(map[tarfile.ID]tarfile.Texts, refs.Len())
 	for s := range refs.All() {
 		c.refs[s.ID] = s.Refs
 	}
@@ -52,7 +50,7 @@ func (c *comparison) segment(ctx context.Context, e tarfile.Entry, s *segment.Se
 	if c.graph != nil {
 		c.edges(e, s)
 	}
-	if c.have {
+	if c.refs != nil {
 		return c.binaries(ctx, e, s)
 	}
 	return nil
@@ -67,49 +65,36 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 		return
 	}
 	c.in, c.out = sorted(c.in[:0], head.Refs), sorted(c.out[:0], list)
-	lost, more, bulk := 0, 0, false
-	var firstLost, firstMore tarfile.ID
-	missing := func(id tarfile.ID) {
-		if _, ok := c.a.known.find(id); !ok {
-			return
-		}
-		if bulk = bulk || !id.IsData(); lost == 0 {
-			firstLost = id
-		}
-		lost++
+	has := func(ids []tarfile.ID, id tarfile.ID) bool {
+		_, ok := slices.BinarySearchFunc(ids, id, tarfile.ID.Compare)
+		return ok
 	}
-	in, out := c.in, c.out
-	for len(in) > 0 || len(out) > 0 {
-		switch {
-		case len(out) == 0 || len(in) > 0 && in[0].Compare(out[0]) < 0:
-			missing(in[0])
-			in = in[1:]
-		case len(in) == 0 || in[0].Compare(out[0]) > 0:
-			if more == 0 {
-				firstMore = out[0]
-			}
-			more++
-			out = out[1:]
-		default:
-			in, out = in[1:], out[1:]
-		}
-	}
-	if lost == 0 && more == 0 {
-		return
-	}
-	c.x.wrongGraph = true
-	var what []string
+	var lost, more []tarfile.ID
 	severity := Warning
-	if lost > 0 {
-		what = append(what, fmt.Sprintf("%d references of the segment are missing, the first to %s", lost, firstLost))
-		if bulk {
-			severity = Error
+	for _, id := range c.in {
+		if _, ok := c.a.known.find(id); ok && !has(c.out, id) {
+			lost = append(lost, id)
+			if !id.IsData() {
+				severity = Error
+			}
 		}
 	}
-	if more > 0 {
-		what = append(what, fmt.Sprintf("%d are there that the segment does not have, the first to %s", more, firstMore))
+	for _, id := range c.out {
+		if !has(c.in, id) {
+			more = append(more, id)
+		}
 	}
-	c.t.of(WrongGraph, severity, c.x.Name, e.Pos, e.ID, "graph: %s", strings.Join(what, "; "))
+	var what []string
+	if len(lost) > 0 {
+		what = append(what, fmt.Sprintf("%d references of the segment are missing, the first to %s", len(lost), lost[0]))
+	}
+	if len(more) > 0 {
+		what = append(what, fmt.Sprintf("%d are there that the segment does not have, the first to %s", len(more), more[0]))
+	}
+	if what != nil {
+		c.x.wrongGraph = true
+		c.t.of(WrongGraph, severity, c.x.Name, e.Pos, e.ID, "graph: %s", strings.Join(what, "; "))
+	}
 }
 
 // sorted appends ids in order, none twice.
@@ -128,15 +113,12 @@ const maxBlobID = 1 << 20
 func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.Segment) error {
 	said, ok := c.refs[e.ID]
 	var has map[string]bool
-	for row := range s.Records() {
-		if row.Type != segment.BlobID {
-			continue
-		}
+	for record := range s.External() {
 		if has == nil {
 			has = map[string]bool{}
-			c.src.current = s
+			c.src.Current = s
 		}
-		id, err := c.blobID(ctx, segment.RecordID{Segment: s.ID(), Number: row.Number})
+		id, err := c.reader.BlobID(ctx, record, maxBlobID)
 		if err != nil {
 			return ignoreDamage(err) // as the check of records tells, or what refers to it
 		}
@@ -179,58 +161,35 @@ func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.S
 	return nil
 }
 
-func (c *comparison) blobID(ctx context.Context, id segment.RecordID) (string, error) {
-	v, err := c.reader.Value(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return v.BlobID(ctx, maxBlobID)
-}
-
 // ignoreDamage returns errors of the source only.
 func ignoreDamage(err error) error {
-	if _, ok := errors.AsType[*segment.Error](err); ok {
-		return nil
-	}
-	if _, ok := errors.AsType[*tarfile.Error](err); ok {
+	if tarfile.IsDamage(err) {
 		return nil
 	}
 	return err
 }
 
 // segments are those of all tars, for the few that are needed to understand another.
-type segments struct {
-	a       *Audit
-	current *segment.Segment // the one that is looked at
-	other   *segment.Segment // the last other one
-}
-
-func (s *segments) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	for _, have := range []*segment.Segment{s.current, s.other} {
-		if have != nil && have.ID() == id {
-			return have, nil
+func (a *Audit) segments() *segment.Recent {
+	return &segment.Recent{Most: 1, Load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+		p, ok := a.known.find(id)
+		if !ok {
+			return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 		}
-	}
-	p, ok := s.a.known.find(id)
-	if !ok {
-		return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
-	}
-	b, err := s.a.tars[p.tar].read(ctx, int(p.entry))
-	if err != nil {
-		return nil, err
-	}
-	if s.other, err = segment.Parse(id, b); err != nil {
-		s.other = nil
-		return nil, err
-	}
-	return s.other, nil
+		b, err := a.tars[p.tar].read(ctx, p.entry)
+		if err != nil {
+			return nil, err
+		}
+		return segment.Parse(id, b)
+	}}
 }
 
 // read reads segment i of a tar.
-func (x *unit) read(ctx context.Context, i int) ([]byte, error) {
+func (x *unit) read(ctx context.Context, i uint32) ([]byte, error) {
 	if x.t != nil {
-		return x.t.Read(ctx, i, nil)
+		return x.t.Read(ctx, int(i), nil)
 	}
-	b := make([]byte, x.size(i))
-	return b, x.obj.ReadAt(ctx, b, x.pos(i))
+	e := x.at(i)
+	b := make([]byte, e.Len)
+	return b, x.obj.ReadAt(ctx, b, e.Pos)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/store"
@@ -48,53 +49,45 @@ func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 
 // letters tells of numbers with several files.
 func (a *Audit) letters(t *teller) {
-	for rest := a.all; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].Number == rest[0].Number {
-			n++
-		}
-		letters := rest[:n]
-		rest = rest[n:]
+	for _, letters := range a.numbers {
 		newest := letters[0]
 		keep := counting(letters)
 		switch {
-		case n == 1 || letters[1].Letter == newest.Letter:
+		case len(letters) == 1 || letters[1].Letter == newest.Letter:
 		case newest.t == nil && len(keep) == 1:
 			t.about(Letters, Error, newest.Name, -1,
 				"it has no valid index (%s), and %s has one: an open that may write shows %s and deletes %s, one that may not shows what can be recovered of %s: the two may have different heads",
-				newest.none, keep[0].Name, keep[0].Name, names(letters, keep), newest.Name)
+				newest.none, keep[0].Name, keep[0].Name, names(letters, keep[0]), newest.Name)
 		case newest.t == nil:
 			t.about(Letters, Error, newest.Name, -1,
 				"neither it nor %s has a valid index: an open that may write recovers them all into one tar, one that may not shows what can be recovered of %s",
-				names(letters, letters[:1]), newest.Name)
+				names(letters, newest), newest.Name)
 		default:
 			lost := ""
 			if k := only(letters); k > 0 {
 				lost = fmt.Sprintf(", with %d segments that are not in %s", k, newest.Name)
 			}
-			t.about(Letters, Warning, newest.Name, -1, "it is shown, and an open that may write deletes %s%s", names(letters, keep), lost)
+			t.about(Letters, Warning, newest.Name, -1, "it is shown, and an open that may write deletes %s%s", names(letters, keep[0]), lost)
 		}
 	}
 }
 
-// names lists all tars but those that are kept.
-func names(letters, keep []*unit) (s string) {
+// names lists all tars but the one that is kept.
+func names(letters []*unit, keep *unit) string {
+	var all []string
 	for _, l := range letters {
-		if l != keep[0] {
-			if s != "" {
-				s += " and "
-			}
-			s += l.Name
+		if l != keep {
+			all = append(all, l.Name)
 		}
 	}
-	return s
+	return strings.Join(all, " and ")
 }
 
 // only counts segments of older letters that the newest does not have.
 func only(letters []*unit) (n int) {
 	for _, l := range letters[1:] {
 		for i := range l.len() {
-			if _, ok := letters[0].t.Index().Find(l.id(i)); !ok {
+			if _, ok := letters[0].t.Index().Find(l.at(uint32(i)).ID); !ok {
 				n++
 			}
 		}
@@ -121,7 +114,7 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 		}
 	}
 	if obj == nil {
-		if len(a.all) > 0 {
+		if len(a.tars) > 0 {
 			t.about(BadManifest, Error, repo.Manifest, -1, "there is no such file, expected one beside tars")
 		}
 		return nil
@@ -151,11 +144,11 @@ func (a *Audit) duplicates(t *teller) {
 			continue
 		}
 		newer, older := a.tars[rows[i-1].tar], a.tars[rows[i].tar]
-		n, o := int(rows[i-1].entry), int(rows[i].entry)
+		n, o := newer.at(rows[i-1].entry), older.at(rows[i].entry)
 		severity, what := Warning, "of the same length"
-		if newer.size(n) != older.size(o) {
-			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", newer.size(n), older.size(o))
+		if n.Len != o.Len {
+			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", n.Len, o.Len)
 		}
-		t.of(DuplicateTars, severity, older.Name, older.pos(o), rows[i].id(), "%s has a segment of this id too, %s", newer.Name, what)
+		t.of(DuplicateTars, severity, older.Name, o.Pos, o.ID, "%s has a segment of this id too, %s", newer.Name, what)
 	}
 }

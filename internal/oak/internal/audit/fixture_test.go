@@ -58,7 +58,7 @@ func problems(t testing.TB, st store.Store, full bool) (all []Problem) {
 
 func audited(t testing.TB, src Source, full bool) (all []Problem) {
 	t.Helper()
-	a, err := Open(t.Context(), src, Options{})
+	a, err := Open(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,4 +75,28 @@ func audited(t testing.TB, src Source, full bool) (all []Problem) {
 		}
 	}
 	return all
+}
+
+// Quick runs all units that read no segments.
+func (a *Audit) Quick(ctx context.Context, report func(Problem)) error {
+	return a.run(ctx, report, a.Tail)
+}
+
+// Full runs all units.
+func (a *Audit) Full(ctx context.Context, report func(Problem)) error {
+	return a.run(ctx, report, a.Tail, a.Segments)
+}
+
+func (a *Audit) run(ctx context.Context, report func(Problem), units ...func(context.Context, int, func(Problem)) error) error {
+	if err := a.Directory(ctx, report); err != nil {
+		return err
+	}
+	for i := range a.tars {
+		for _, unit := range units {
+			if err := unit(ctx, i, report); err != nil {
+				return err
+			}
+		}
+	}
+	return a.Across(ctx, report)
 }

@@ -294,7 +294,7 @@ func TestGraphOverTheLimitIsToldAndDoneWithout(t *testing.T) {
 
 func TestTarThatChangesMeanwhileIsTold(t *testing.T) {
 	m := newMade(t, segment.Generation{})
-	a, err := Open(t.Context(), source(t, m.Mem), Options{})
+	a, err := Open(t.Context(), source(t, m.Mem))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestErrorsOfTheStoreAreReturned(t *testing.T) {
 		for k := 1; ; k++ {
 			count := storetest.Count(storetest.Nth(op, k, broken))
 			st := storetest.Fault(m.Mem, count.Inject)
-			a, err := Open(t.Context(), source(t, st), Options{})
+			a, err := Open(t.Context(), source(t, st))
 			if err == nil {
 				err = a.Full(t.Context(), func(p Problem) {})
 			}

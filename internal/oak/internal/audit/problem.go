@@ -162,8 +162,7 @@ const ofAClass = 1000
 type teller struct {
 	report func(Problem)
 	told   map[key]int
-	last   map[key]Problem
-	order  []key
+	over   []Problem // the first of each kind that was not told
 }
 
 type key struct {
@@ -172,7 +171,7 @@ type key struct {
 }
 
 func newTeller(report func(Problem)) *teller {
-	return &teller{report: report, told: map[key]int{}, last: map[key]Problem{}}
+	return &teller{report: report, told: map[key]int{}}
 }
 
 func (t *teller) tell(p Problem) {
@@ -182,16 +181,15 @@ func (t *teller) tell(p Problem) {
 	case n <= ofAClass:
 		t.report(p)
 	case n == ofAClass+1:
-		t.order = append(t.order, k)
-		t.last[k] = p
+		t.over = append(t.over, p)
 	}
 }
 
 // end tells how many there were of which not all were told.
 func (t *teller) end() {
-	for _, k := range t.order {
-		t.report(Problem{Class: TooMany, Severity: k.severity, Tar: t.last[k].Tar, Off: t.last[k].Off,
-			What: fmt.Sprintf("%s: %d more from here on", k.class, t.told[k]-ofAClass)})
+	for _, p := range t.over {
+		t.report(Problem{Class: TooMany, Severity: p.Severity, Tar: p.Tar, Off: p.Off,
+			What: fmt.Sprintf("%s: %d more from here on", p.Class, t.told[key{p.Class, p.Severity}]-ofAClass)})
 	}
 }
 

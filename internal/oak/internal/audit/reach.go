@@ -56,15 +56,15 @@ func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 	r.ok = true
 	p, _ := r.a.known.find(head)
 	r.add(p, head)
-	for round := 0; ; round++ {
-		pending := false
+	defer r.tell()
+	for round, pending := 0, true; pending; round++ {
+		pending = false
 		for i := range r.a.tars {
 			if len(r.next[i]) == 0 {
 				continue
 			}
 			if round == rounds {
 				r.t.about(TooLarge, Warning, r.a.tars[i].Name, -1, "references lead to and fro between tars: not all of them were followed")
-				r.tell()
 				return nil
 			}
 			pending = true
@@ -72,11 +72,8 @@ func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 				return err
 			}
 		}
-		if !pending {
-			r.tell()
-			return nil
-		}
 	}
+	return nil
 }
 
 func (r *reach) add(p place, id tarfile.ID) {
@@ -152,11 +149,12 @@ func (r *reach) garbage(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		from, n := 0, 0
+		segments, n := 0, 0
 		var first tarfile.ID
 		at := int64(-1)
 		for k := range x.len() {
-			if r.ok && r.needed[i].has(uint32(k)) || !x.id(k).IsData() {
+			from := x.at(uint32(k))
+			if r.ok && r.needed[i].has(uint32(k)) || !from.ID.IsData() {
 				continue
 			}
 			to, err := e.targets(ctx, k)
@@ -170,20 +168,20 @@ func (r *reach) garbage(ctx context.Context) error {
 				}
 				n++
 				some = true
-				if pos := x.pos(k); at < 0 || pos < at {
-					first, at = id, pos
+				if at < 0 || from.Pos < at {
+					first, at = id, from.Pos
 				}
 			}
 			if some {
-				from++
+				segments++
 			}
 		}
 		switch {
 		case n == 0:
 		case r.ok && !r.a.unread():
-			r.t.of(GarbageRefs, Note, x.Name, at, first, "it is in no tar; so are all that %d references lead to, of %d segments that nothing needs; this is the first", n, from)
+			r.t.of(GarbageRefs, Note, x.Name, at, first, "it is in no tar; so are all that %d references lead to, of %d segments that nothing needs; this is the first", n, segments)
 		default:
-			r.t.of(Unknown, Warning, x.Name, at, first, "it is in no index; so are all that %d references lead to, of %d segments of which it is not known whether they are needed; this is the first", n, from)
+			r.t.of(Unknown, Warning, x.Name, at, first, "it is in no index; so are all that %d references lead to, of %d segments of which it is not known whether they are needed; this is the first", n, segments)
 		}
 	}
 	return nil
@@ -193,13 +191,12 @@ func (r *reach) garbage(ctx context.Context) error {
 // the store to the one at root, or all. It returns the newest of them.
 func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	for i, x := range r.a.tars {
-		order := x.byPosition()
-		for _, k := range slices.Backward(order) {
+		for _, k := range slices.Backward(x.byPosition()) {
 			p := place{uint32(i), k}
 			if ok && p == root {
 				return n, newest
 			}
-			if id := x.id(int(k)); id.IsData() && r.needed[i].has(k) && x.generation(int(k)).Compacted {
+			if e := x.at(k); e.ID.IsData() && r.needed[i].has(k) && e.Generation.Compacted {
 				if n == 0 {
 					newest = p
 				}
@@ -210,7 +207,7 @@ func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	return n, newest
 }
 
-func (a *Audit) pos(p place) int64 { return a.tars[p.tar].pos(int(p.entry)) }
+func (a *Audit) pos(p place) int64 { return a.tars[p.tar].at(p.entry).Pos }
 
 // edges says what the segments of a tar refer to: by its graph, by what was found in
 // it, or, where there is neither, by the segments.
@@ -258,6 +255,6 @@ func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
 			return nil, nil
 		}
 	}
-	ids, _ := e.graph.Targets(e.x.id(i))
+	ids, _ := e.graph.Targets(e.x.at(uint32(i)).ID)
 	return ids, nil
 }

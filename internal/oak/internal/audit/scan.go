@@ -15,10 +15,7 @@ type found struct {
 }
 
 type foundSegment struct {
-	id       tarfile.ID
-	gen      tarfile.Generation
-	pos      int64
-	len      int
+	tarfile.Entry
 	from, to int // of refs
 }
 
@@ -40,14 +37,14 @@ func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
 		if err != nil {
 			return x.changed(t, s.DataPos, err)
 		}
-		g := foundSegment{id: s.ID, pos: s.DataPos, len: s.Len, from: len(f.refs), to: len(f.refs)}
+		g := foundSegment{tarfile.Entry{ID: s.ID, Pos: s.DataPos, Len: s.Len}, len(f.refs), len(f.refs)}
 		if s.ID.IsData() {
 			h, ok := tarfile.ParseSegmentHead(s.Data)
 			if !ok {
 				t.of(BadSegment, Error, x.Name, s.DataPos, s.ID, "segment: begins with %x, expected the header of a data segment; with it Oak recovers nothing of this tar", s.Data[:min(len(s.Data), 4)])
 			}
 			f.refs = append(f.refs, h.Refs...)
-			g.gen, g.to = h.Generation, len(f.refs)
+			g.Generation, g.to = h.Generation, len(f.refs)
 		}
 		f.segments = append(f.segments, g)
 	}
@@ -56,9 +53,9 @@ func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
 	}
 	// Of two with one id a recovery takes the later.
 	slices.SortStableFunc(f.segments, func(a, b foundSegment) int {
-		return cmp.Or(a.id.Compare(b.id), cmp.Compare(b.pos, a.pos))
+		return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(b.Pos, a.Pos))
 	})
-	f.segments = slices.CompactFunc(f.segments, func(a, b foundSegment) bool { return a.id == b.id })
+	f.segments = slices.CompactFunc(f.segments, func(a, b foundSegment) bool { return a.ID == b.ID })
 	x.found = f
 	return nil
 }

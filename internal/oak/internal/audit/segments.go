@@ -23,9 +23,9 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		}
 		return x.scan(ctx, t, x.Number == a.tars[0].Number)
 	}
-	c := segmentsCheck{x: x, t: t, skip: a.o.SkipRecords}
+	c := segmentsCheck{x: x, t: t}
 	c.find = func(p tarfile.Problem) { c.found = append(c.found, p) }
-	c.record = func(p segment.Problem) { c.records(p) }
+	c.record = c.records
 	var err error
 	if c.compare, err = newComparison(ctx, a, x, t); err != nil {
 		return x.changed(t, -1, err)
@@ -62,10 +62,8 @@ type segmentsCheck struct {
 	x       *unit
 	t       *teller
 	compare *comparison
-	skip    bool // records
-
-	e     tarfile.Entry     // that is looked at
-	found []tarfile.Problem // of header, checksum, padding and segment: a few
+	e       tarfile.Entry     // that is looked at
+	found   []tarfile.Problem // of header, checksum, padding and segment: a few
 	// The same for all entries, since a closure for each costs more than most checks.
 	find   func(tarfile.Problem)
 	record func(segment.Problem)
@@ -76,7 +74,8 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 	data := b[tarfile.BlockSize:][:e.Len]
 	c.e, c.found = e, c.found[:0]
 	sound := c.x.t.CheckBytes(k, b, c.find)
-	readable := len(c.found) == 0 || !e.ID.IsData() || isSegment(data)
+	_, head := tarfile.ParseSegmentHead(data)
+	readable := head || !e.ID.IsData()
 	for _, p := range c.found {
 		switch p.Class {
 		case tarfile.BadChecksum:
@@ -106,15 +105,8 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		c.t.of(BadSegment, Error, c.x.Name, e.Pos, e.ID, "%v", err)
 		return nil
 	}
-	if !c.skip {
-		s.Check(c.record)
-	}
+	s.Check(c.record)
 	return c.compare.segment(ctx, e, s)
-}
-
-func isSegment(data []byte) bool {
-	_, ok := tarfile.ParseSegmentHead(data)
-	return ok
 }
 
 // records tells what is wrong with the records of a segment whose checksum is right:

@@ -40,7 +40,7 @@ func newTable(tars []*unit) table {
 	b := table{rows: make([]row, 0, n)}
 	for i, t := range tars {
 		for k := range t.len() {
-			id := t.id(k)
+			id := t.at(uint32(k)).ID
 			b.rows = append(b.rows, row{binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:]), place{uint32(i), uint32(k)}})
 		}
 	}
@@ -86,30 +86,10 @@ func (t *unit) len() int {
 	return 0
 }
 
-func (t *unit) id(i int) tarfile.ID {
+// at is one of them.
+func (t *unit) at(i uint32) tarfile.Entry {
 	if t.t != nil {
-		return t.t.Index().At(i).ID
+		return t.t.Index().At(int(i))
 	}
-	return t.found.segments[i].id
-}
-
-func (t *unit) size(i int) int {
-	if t.t != nil {
-		return t.t.Index().At(i).Len
-	}
-	return t.found.segments[i].len
-}
-
-func (t *unit) pos(i int) int64 {
-	if t.t != nil {
-		return t.t.Index().At(i).Pos
-	}
-	return t.found.segments[i].pos
-}
-
-func (t *unit) generation(i int) tarfile.Generation {
-	if t.t != nil {
-		return t.t.Index().At(i).Generation
-	}
-	return t.found.segments[i].gen
+	return t.found.segments[i].Entry
 }

@@ -20,12 +20,12 @@ func TestTableFindsTheNewestOfEachID(t *testing.T) {
 					id[k] = byte(r.Uint32())
 				}
 				if i > 0 && len(f.segments)%7 == 0 {
-					id = tars[0].found.segments[len(f.segments)].id
+					id = tars[0].found.segments[len(f.segments)].ID
 				}
 				if _, ok := newest[id]; !ok {
 					newest[id] = place{uint32(i), uint32(len(f.segments))}
 				}
-				f.segments = append(f.segments, foundSegment{id: id})
+				f.segments = append(f.segments, foundSegment{Entry: tarfile.Entry{ID: id}})
 			}
 			tars = append(tars, &unit{found: f})
 		}
@@ -55,8 +55,8 @@ func TestTableIsSmall(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	f := &found{segments: make([]foundSegment, n)}
 	for i := range f.segments {
-		for k := range f.segments[i].id {
-			f.segments[i].id[k] = byte(r.Uint32())
+		for k := range f.segments[i].ID {
+			f.segments[i].ID[k] = byte(r.Uint32())
 		}
 	}
 	b := newTable([]*unit{{found: f}})

@@ -83,19 +83,13 @@ func (x *unit) part(t *teller, p tarfile.Problem) {
 }
 
 func (x *unit) tail(t *teller, p tarfile.Problem) {
-	switch p.Class {
-	case tarfile.Gap:
+	switch c := p.Class; {
+	case c == tarfile.Gap:
 		p.What = fmt.Sprintf("%d %s", p.Len, p.What)
 		x.pass(t, Gap, Warning, p)
-	case tarfile.BadHeader, tarfile.BadPadding:
+	// The index was read: what is odd with it as a whole is not bad.
+	case c == tarfile.BadHeader, c == tarfile.BadPadding, c == tarfile.BadIndex && !p.HasSegment:
 		x.pass(t, BadTail, Warning, p)
-	case tarfile.BadIndex:
-		// The index was read: what is odd with it as a whole is not bad.
-		if !p.HasSegment {
-			x.pass(t, BadTail, Warning, p)
-			return
-		}
-		x.pass(t, BadIndex, Error, p)
 	default:
 		x.pass(t, BadIndex, Error, p)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -91,21 +92,18 @@ func (w *Writer) closeTar(ctx context.Context) error {
 	if err := w.tar.Close(); err != nil {
 		return err
 	}
-	if err := w.commit(ctx, tarfile.Name(w.n-1, 'a'), w.out); err != nil {
-		return err
-	}
-	w.out, w.tar = nil, nil
-	return nil
-}
-
-func (w *Writer) commit(ctx context.Context, name string, out store.Writer) error {
-	info, err := out.Commit(ctx)
+	info, err := w.out.Commit(ctx)
 	if err != nil {
 		return err
 	}
-	w.sum.Files = append(w.sum.Files, w.path(name))
-	w.sum.Bytes += info.Size
+	w.out, w.tar = nil, nil
+	w.made(tarfile.Name(w.n-1, 'a'), info.Size)
 	return nil
+}
+
+func (w *Writer) made(name string, size int64) {
+	w.sum.Files = append(w.sum.Files, w.path(name))
+	w.sum.Bytes += size
 }
 
 // Commit ends the store with a manifest and a journal of the given revisions, the
@@ -128,15 +126,11 @@ func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, er
 }
 
 func (w *Writer) file(ctx context.Context, name string, content []byte) error {
-	out, err := store.Create(ctx, w.st, w.path(name))
-	if err != nil {
-		return err
+	err := formatkit.WriteBytes(ctx, w.st, w.path(name), content)
+	if err == nil {
+		w.made(name, int64(len(content)))
 	}
-	defer out.Abort()
-	if _, err := out.Write(content); err != nil {
-		return err
-	}
-	return w.commit(ctx, name, out)
+	return err
 }
 
 // Abort gives up the open tar. Those before it are the stage's.

@@ -23,11 +23,6 @@ type build struct {
 	nodes int64
 }
 
-func newBuild(t *Tree) (*build, func()) {
-	next, stop := iter.Pull2(t.rows.Sorted())
-	return &build{Tree: t, next: next}, stop
-}
-
 func (w *build) whole(ctx context.Context) (segment.RecordID, error) {
 	w.advance(ctx)
 	root, err := w.node(ctx, nil)

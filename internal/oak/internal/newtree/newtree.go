@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -205,11 +206,8 @@ func (t *Tree) Set(path []string, p Property, v Value) error {
 // SetElement gives a property of a node, which may have any number of values, one of
 // them. They come in any order; without [Tree.SetElements] they are nothing.
 func (t *Tree) SetElement(path []string, name string, i int, v Value) error {
-	return t.add(path, rowProperty, elementKey(name, i), v.b)
-}
-
-func elementKey(name string, i int) []byte {
-	return binary.BigEndian.AppendUint64(append(segment.AppendMapKey(nil, name), rowElement), uint64(i))
+	key := append(segment.AppendMapKey(nil, name), rowElement)
+	return t.add(path, rowProperty, binary.BigEndian.AppendUint64(key, uint64(i)), v.b)
 }
 
 // All is for [Tree.SetElements] all that there are.
@@ -319,7 +317,8 @@ func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, e
 	if t.err != nil {
 		return root, 0, t.err
 	}
-	w, stop := newBuild(t)
+	next, stop := iter.Pull2(t.rows.Sorted())
+	w := &build{Tree: t, next: next}
 	root, err = w.whole(ctx)
 	stop()
 	if t.err = errors.New("new tree: it was closed"); err != nil {

@@ -314,11 +314,12 @@ func (d *Decoder) parse() (l line, err error) {
 		return l, d.errorf("line: expected surrogates in pairs")
 	}
 	p := parser{b: d.line}
-	if l, err = p.line(); err == nil && p.peek() != 0 || err == nil && p.at < len(p.b) {
-		err = p.wrong("one object")
+	l = p.line()
+	if p.peek(); p.at < len(p.b) {
+		p.wrong("one object")
 	}
-	if err != nil {
-		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: err}
+	if p.err != nil {
+		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: p.err}
 	}
 	return l, nil
 }
@@ -383,61 +384,57 @@ type line struct {
 
 var errUnknown = errors.New("expected another key")
 
-func (p *parser) line() (l line, err error) {
-	var torn Lost // segment and tar without what is lost
-	err = p.object(func(key string) (err error) {
+func (p *parser) line() (l line) {
+	p.object(func(key string) {
 		has := 0
 		switch key {
 		case "path":
-			has, err = hasPath, p.text(&l.path)
+			has, l.path = hasPath, p.text()
 		case "properties":
-			has, err = hasProperties, p.properties(&l.properties)
+			has, l.properties = hasProperties, p.properties()
 		case "more":
-			has, err = hasMore, p.yes()
+			has = hasMore
+			p.yes()
 		case "lost":
-			has, err = hasLost, p.text(&l.lost.What)
+			has, l.lost.What = hasLost, p.text()
 		case "segment":
-			err = p.text(&torn.Segment)
+			l.lost.Segment = p.text()
 		case "tar":
-			err = p.text(&torn.Tar)
+			l.lost.Tar = p.text()
 		case "property":
-			has, err = hasProperty, p.text(&l.property)
+			has, l.property = hasProperty, p.text()
 		case "from":
-			has, err = hasFrom, p.number(&l.from)
+			has, l.from = hasFrom, p.number()
 		case "values":
-			has, err = hasValues, p.values(&l.values)
+			has, l.values = hasValues, p.values()
 		case "index":
-			has, err = hasIndex, p.number(&l.index)
+			has, l.index = hasIndex, p.number()
 		case "offset":
-			has, err = hasOffset, p.number(&l.offset)
+			has, l.offset = hasOffset, p.number()
 		case "length":
-			has, err = hasLength, p.number(&l.length)
+			has, l.length = hasLength, p.number()
 		case "base64":
-			has, err = hasBase64, p.base64(&l.data)
+			has, l.data = hasBase64, p.base64()
 		case "text":
-			has, err = hasText, p.text(&l.data)
+			has, l.data = hasText, p.text()
 		default:
-			err = errUnknown
+			p.fail(errUnknown)
 		}
 		l.has |= has
-		return err
 	})
-	l.lost.Segment, l.lost.Tar = torn.Segment, torn.Tar
-	if err == nil && l.has&hasLost == 0 && torn != (Lost{}) {
-		err = errors.New("expected something lost of the segment")
+	if l.has&hasLost == 0 && l.lost != (Lost{}) {
+		p.fail(errors.New("expected something lost of the segment"))
 	}
-	return l, err
+	return l
 }
 
-func (p *parser) properties(to *[]Property) error {
-	return p.object(func(name string) error {
+func (p *parser) properties() (all []Property) {
+	p.object(func(name string) {
 		x := Property{Name: name}
-		if err := p.property(&x); err != nil {
-			return err
-		}
-		*to = append(*to, x)
-		return nil
+		p.fail(p.property(&x))
+		all = append(all, x)
 	})
+	return all
 }
 
 var propertyTypes = func() map[string]segment.PropertyType {
@@ -456,29 +453,27 @@ func (p *parser) property(x *Property) error {
 	var m members
 	var count int64
 	values, counted := false, false
-	err := p.object(func(key string) (err error) {
+	p.object(func(key string) {
 		switch key {
 		case "type":
-			var s string
-			if err = p.text(&s); err == nil {
-				if x.Type = propertyTypes[s]; x.Type == 0 {
-					err = fmt.Errorf("expected a type, found %.60q", s)
-				}
+			s := p.text()
+			if x.Type = propertyTypes[s]; x.Type == 0 {
+				p.fail(fmt.Errorf("expected a type, found %.60q", s))
 			}
 		case "multiple":
-			x.Multi, err = true, p.yes()
+			x.Multi = true
+			p.yes()
 		case "values":
-			values, err = true, p.values(&x.Values)
+			values, x.Values = true, p.values()
 		case "count":
-			counted, err = true, p.number(&count)
+			counted, count = true, p.number()
 		default:
-			err = p.member(key, &m)
+			p.member(key, &m)
 		}
-		return err
 	})
 	switch {
-	case err != nil:
-		return err
+	case p.err != nil:
+		return p.err
 	case x.Type == 0:
 		return errors.New("expected a type")
 	case m.has == "lost":
@@ -524,31 +519,30 @@ type members struct {
 }
 
 // member reads one of a value's members.
-func (p *parser) member(key string, m *members) (err error) {
+func (p *parser) member(key string, m *members) {
 	switch key {
 	case "value", "blob":
-		err = p.text(&m.text)
+		m.text = p.text()
 	case "base64", "blob_base64":
-		err = p.base64(&m.text)
+		m.text = p.base64()
 	case "length":
-		err = p.number(&m.length)
+		m.length = p.number()
 	case "follows":
-		err = p.yes()
+		p.yes()
 	case "lost":
-		err = p.text(&m.lost.What)
+		m.lost.What = p.text()
 	case "segment":
-		if err = p.text(&m.lost.Segment); m.has == "lost" {
-			return err
+		if m.lost.Segment = p.text(); m.has == "lost" {
+			return
 		}
 	case "tar":
-		if err = p.text(&m.lost.Tar); m.has == "lost" {
-			return err
+		if m.lost.Tar = p.text(); m.has == "lost" {
+			return
 		}
 	default:
-		return errUnknown
+		p.fail(errUnknown)
 	}
 	m.has = strings.TrimPrefix(m.has+" "+key, " ")
-	return err
 }
 
 func (m *members) value() (Value, error) {
@@ -586,29 +580,21 @@ func (v Value) suits(t segment.PropertyType) string {
 	return ""
 }
 
-func (p *parser) values(to *[]Value) error {
-	return p.array(func() (err error) {
-		var v Value
+func (p *parser) values() (all []Value) {
+	p.list('[', ']', func() {
+		m := members{has: "value"}
 		switch p.peek() {
 		case '"':
-			v.Kind = Here
-			err = p.text(&v.Content)
-			v.Length = int64(len(v.Content))
+			m.text = p.text()
 		case '{':
-			v, err = p.element()
+			m.has = ""
+			p.object(func(key string) { p.member(key, &m) })
 		default:
-			err = p.wrong("a string or an object")
+			p.wrong("a string or an object")
 		}
-		*to = append(*to, v)
-		return err
+		v, err := m.value()
+		p.fail(err)
+		all = append(all, v)
 	})
-}
-
-// element reads a value that is no string.
-func (p *parser) element() (Value, error) {
-	var m members
-	if err := p.object(func(key string) error { return p.member(key, &m) }); err != nil {
-		return Value{}, err
-	}
-	return m.value()
+	return all
 }

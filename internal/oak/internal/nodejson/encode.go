@@ -82,7 +82,6 @@ func (e *Encoder) Lost() int64 { return e.lost }
 func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
 	e.begin(path)
 	e.b = append(e.b, `,"properties":{`...)
-	first := true
 	for p, err := range n.Properties(ctx) {
 		if len(e.b) > e.most {
 			e.b = append(e.b, '}')
@@ -91,12 +90,10 @@ func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
 			}
 			e.begin(path)
 			e.b = append(e.b, `,"more":true,"properties":{`...)
-			first = true
 		}
-		if !first {
+		if e.b[len(e.b)-1] != '{' {
 			e.b = append(e.b, ',')
 		}
-		first = false
 		if err := e.property(ctx, p, err); err != nil {
 			return err
 		}
@@ -154,13 +151,11 @@ func (e *Encoder) end(ctx context.Context) error {
 	announced := e.rest
 	e.rest = nil
 	for _, r := range announced {
-		var err error
+		follow := e.pieces
 		if r.i < 0 {
-			err = e.values(ctx, r.p)
-		} else {
-			err = e.pieces(ctx, r)
+			follow = e.values
 		}
-		if err != nil {
+		if err := follow(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -367,22 +362,17 @@ func (e *Encoder) read(ctx context.Context, v segment.Value, off, n int64) error
 }
 
 // values writes the lines of a long array.
-func (e *Encoder) values(ctx context.Context, p segment.Property) error {
-	for from := 0; from < p.Len(); {
-		e.of(p)
+func (e *Encoder) values(ctx context.Context, r rest) (err error) {
+	for from := 0; err == nil && from < r.p.Len(); {
+		e.of(r.p)
 		e.b = strconv.AppendInt(append(e.b, `,"from":`...), int64(from), 10)
 		e.b = append(e.b, `,"values":[`...)
-		next, err := e.some(ctx, p, from, e.most)
-		if err != nil {
-			return err
+		if from, err = e.some(ctx, r.p, from, e.most); err == nil {
+			e.b = append(e.b, ']')
+			err = e.end(ctx)
 		}
-		e.b = append(e.b, ']')
-		if err := e.end(ctx); err != nil {
-			return err
-		}
-		from = next
 	}
-	return nil
+	return err
 }
 
 // of begins a line that follows a node's.

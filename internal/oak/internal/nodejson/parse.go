@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -13,8 +14,9 @@ import (
 // A parser reads a line of JSON, as much of JSON as an export has: objects and arrays
 // of known shapes, strings, numbers that count, and true.
 type parser struct {
-	b  []byte // UTF-8, with surrogates in pairs
-	at int
+	b   []byte // UTF-8, with surrogates in pairs
+	at  int
+	err error // the first; what is read after it means nothing
 }
 
 // peek returns the byte that is next, 0 if there is none.
@@ -29,122 +31,106 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-func (p *parser) expect(want byte) error {
-	if p.peek() != want {
-		return p.wrong("%q", want)
+func (p *parser) expect(want byte) {
+	switch {
+	case p.err != nil:
+	case p.peek() != want:
+		p.wrong("%q", want)
+	default:
+		p.at++
 	}
-	p.at++
-	return nil
+}
+
+// fail notes an error, unless there is one.
+func (p *parser) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
 }
 
 // wrong says what was expected, and what is there.
-func (p *parser) wrong(want string, args ...any) error {
+func (p *parser) wrong(want string, args ...any) {
 	found := "the end"
 	if p.peek(); p.at < len(p.b) {
 		found = strconv.Quote(string(p.b[p.at:min(p.at+20, len(p.b))]))
 	}
-	return fmt.Errorf("at %d: expected %s, found %s", p.at, fmt.Sprintf(want, args...), found)
+	p.fail(fmt.Errorf("at %d: expected %s, found %s", p.at, fmt.Sprintf(want, args...), found))
 }
 
 // object calls do with each key of an object, once it is at its value.
-func (p *parser) object(do func(key string) error) error {
-	if err := p.expect('{'); err != nil {
-		return err
-	}
+func (p *parser) object(do func(key string)) {
 	var seen keys
-	for more := p.peek() != '}'; more; {
-		raw, err := p.raw()
-		if err == nil {
-			err = p.expect(':')
+	p.list('{', '}', func() {
+		raw := p.raw()
+		p.expect(':')
+		key := p.unquote(raw)
+		if p.err == nil && !seen.add(key) {
+			p.err = fmt.Errorf("%.100q: expected once, found again", key)
 		}
-		if err != nil {
-			return err
+		if p.err != nil {
+			return
 		}
-		key, err := unquote(raw)
-		if err != nil {
-			return err
+		if do(key); p.err != nil {
+			p.err = fmt.Errorf("%.100q: %w", key, p.err)
 		}
-		if !seen.add(key) {
-			return fmt.Errorf("%.100q: expected once, found again", key)
-		}
-		if err := do(key); err != nil {
-			return fmt.Errorf("%.100q: %w", key, err)
-		}
-		if more = p.peek() == ','; more {
-			p.at++
-		}
-	}
-	return p.expect('}')
+	})
 }
 
-// array calls do for each value of an array, once it is there.
-func (p *parser) array(do func() error) error {
-	if err := p.expect('['); err != nil {
-		return err
-	}
-	for more := p.peek() != ']'; more; {
-		if err := do(); err != nil {
-			return err
-		}
-		if more = p.peek() == ','; more {
+// list calls do for each part of an object or an array, once it is there.
+func (p *parser) list(begin, end byte, do func()) {
+	p.expect(begin)
+	for more := p.err == nil && p.peek() != end; more && p.err == nil; {
+		do()
+		if more = p.err == nil && p.peek() == ','; more {
 			p.at++
 		}
 	}
-	return p.expect(']')
+	p.expect(end)
 }
 
 // keys are those of an object so far. Nearly all objects have few.
 type keys struct {
-	few  []string
+	few  [8]string
+	n    int // of few
 	many map[string]bool
-	room [8]string
 }
 
-func (k *keys) add(key string) bool {
-	if k.many != nil {
-		if k.many[key] {
-			return false
-		}
-		k.many[key] = true
-		return true
+func (k *keys) add(key string) (added bool) {
+	if k.n < len(k.few) {
+		added = !slices.Contains(k.few[:k.n], key)
+		k.few[k.n] = key
+		k.n++
+		return added
 	}
-	if k.few == nil {
-		k.few = k.room[:0]
-	}
-	for _, other := range k.few {
-		if other == key {
-			return false
-		}
-	}
-	if k.few = append(k.few, key); len(k.few) > len(k.room) {
+	if k.many == nil {
 		k.many = map[string]bool{}
 		for _, other := range k.few {
 			k.many[other] = true
 		}
 	}
-	return true
+	added = !k.many[key]
+	k.many[key] = true
+	return added
 }
 
 // raw returns what is between the quotes of a string.
-func (p *parser) raw() ([]byte, error) {
-	if err := p.expect('"'); err != nil {
-		return nil, err
+func (p *parser) raw() []byte {
+	p.expect('"')
+	if p.err != nil {
+		return nil
 	}
-	from := p.at
-	for {
+	for from := p.at; ; {
 		i := bytes.IndexByte(p.b[p.at:], '"')
 		if i < 0 {
 			p.at = len(p.b)
-			return nil, p.wrong("the end of a string")
+			p.wrong("the end of a string")
+			return nil
 		}
 		p.at += i + 1
 		// A quote belongs to the string behind an odd number of backslashes.
-		slashes := 0
-		for at := p.at - 2; at >= from && p.b[at] == '\\'; at-- {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return p.b[from : p.at-1], nil
+		text := p.b[from : p.at-1]
+		if slashes := len(text) - len(bytes.TrimRight(text, `\`)); slashes%2 == 0 {
+			return text
 		}
 	}
 }
@@ -152,31 +138,27 @@ func (p *parser) raw() ([]byte, error) {
 var errControl = errors.New("string: expected control characters to be escaped")
 
 // unquote makes a string of what is between its quotes.
-func unquote(raw []byte) (string, error) {
+func (p *parser) unquote(raw []byte) string {
 	plain := true
 	for _, c := range raw {
 		if c < ' ' {
-			return "", errControl
+			p.fail(errControl)
 		}
 		plain = plain && c != '\\'
 	}
 	if plain {
-		return string(raw), nil
+		return string(raw)
 	}
 	b := make([]byte, 0, len(raw))
-	for len(raw) > 0 {
+	for p.err == nil {
 		i := bytes.IndexByte(raw, '\\')
 		if i < 0 {
 			break
 		}
 		b = append(b, raw[:i]...)
-		raw = raw[i+1:] // never empty: a quote would have been escaped
-		var err error
-		if b, raw, err = escape(b, raw); err != nil {
-			return "", err
-		}
+		b, raw, p.err = escape(b, raw[i+1:]) // never empty: a quote would have been escaped
 	}
-	return string(append(b, raw...)), nil
+	return string(append(b, raw...))
 }
 
 // escape appends what stands behind a backslash.
@@ -204,45 +186,32 @@ func codeUnit(raw []byte) (r rune, rest []byte, ok bool) {
 	if len(raw) < 5 || raw[0] != 'u' {
 		return 0, raw, false
 	}
-	for _, c := range raw[1:5] {
-		d := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
-		if c < '0' || c > '9' && c|0x20 < 'a' || d < 0 {
-			return 0, raw, false
-		}
-		r = r<<4 | rune(d)
-	}
-	return r, raw[5:], true
+	n, err := strconv.ParseUint(string(raw[1:5]), 16, 16)
+	return rune(n), raw[5:], err == nil
 }
 
-func (p *parser) text(to *string) error {
-	if p.peek() != '"' {
-		return p.wrong("a string")
+// quoted is raw for a value, which may be none.
+func (p *parser) quoted() []byte {
+	if p.err == nil && p.peek() != '"' {
+		p.wrong("a string")
 	}
-	raw, err := p.raw()
-	if err == nil {
-		*to, err = unquote(raw)
-	}
-	return err
+	return p.raw()
 }
 
-func (p *parser) base64(to *string) error {
-	if p.peek() != '"' {
-		return p.wrong("a string")
-	}
-	raw, err := p.raw()
-	if err != nil {
-		return err
-	}
-	if bytes.IndexByte(raw, '\\') >= 0 || bytes.ContainsAny(raw, "\r\n") {
-		return errors.New("expected base64 as it is")
+func (p *parser) text() string { return p.unquote(p.quoted()) }
+
+func (p *parser) base64() string {
+	raw := p.quoted()
+	if bytes.ContainsAny(raw, "\\\r\n") {
+		p.fail(errors.New("expected base64 as it is"))
 	}
 	b := make([]byte, base64.StdEncoding.DecodedLen(len(raw)))
 	n, err := base64.StdEncoding.Strict().Decode(b, raw)
-	*to = string(b[:n])
-	return err
+	p.fail(err)
+	return string(b[:n])
 }
 
-func (p *parser) number(to *int64) error {
+func (p *parser) number() int64 {
 	p.peek()
 	end := p.at
 	for end < len(p.b) && '0' <= p.b[end] && p.b[end] <= '9' {
@@ -250,17 +219,17 @@ func (p *parser) number(to *int64) error {
 	}
 	n, err := strconv.ParseInt(string(p.b[p.at:end]), 10, 64)
 	if err != nil || p.b[p.at] == '0' && end > p.at+1 {
-		return p.wrong("a number of at least 0")
+		p.wrong("a number of at least 0")
 	}
-	*to, p.at = n, end
-	return nil
+	p.at = end
+	return n
 }
 
-func (p *parser) yes() error {
+func (p *parser) yes() {
 	p.peek()
 	if !bytes.HasPrefix(p.b[p.at:], []byte("true")) {
-		return p.wrong("true")
+		p.wrong("true")
+		return
 	}
 	p.at += len("true")
-	return nil
 }

@@ -77,23 +77,13 @@ func beginning(r *io.SectionReader) (path string, node bool, err error) {
 }
 
 func (p *parser) beginning() (path string, node bool, err error) {
-	var key string
-	for _, next := range []func() error{
-		func() error { return p.expect('{') },
-		func() error { return p.text(&key) },
-		func() error {
-			if key != "path" {
-				return fmt.Errorf("%.60q: expected the path", key)
-			}
-			return p.expect(':')
-		},
-		func() error { return p.text(&path) },
-		func() error { return p.expect(',') },
-		func() error { return p.text(&key) },
-	} {
-		if err := next(); err != nil {
-			return "", false, err
-		}
+	p.expect('{')
+	if key := p.text(); key != "path" {
+		p.fail(fmt.Errorf("%.60q: expected the path", key))
 	}
-	return path, key == "properties" || key == "lost", nil
+	p.expect(':')
+	path = p.text()
+	p.expect(',')
+	key := p.text()
+	return path, key == "properties" || key == "lost", p.err
 }

@@ -46,23 +46,26 @@ func (a *account) node(id segment.RecordID, path string) error {
 	if known == good {
 		return nil
 	}
-	if slices.Contains(a.above, id) {
-		a.add(Loss{Path: path, Err: &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}})
+	fault := func(path string, class segment.Class, format string, args ...any) error {
+		a.add(Loss{Path: path, Err: &segment.Error{Class: class, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf(format, args...)}})
 		return nil
 	}
 	was := a.met.get(id)
 	switch {
-	case was == pending:
-		a.again(id)
+	case slices.Contains(a.above, id):
+		return fault(path, segment.Corrupt, "node: expected a new one, found an ancestor of itself")
+	case was == pending: // it was reached by another path before
+		own := a.owners[id]
+		for i := own.from; i < own.to; i++ {
+			a.losses[i].Others++
+		}
 		return nil
 	case known == bad && was != bad && !a.report:
 		return nil
 	case len(a.above) >= a.p.o.Depth:
-		a.add(Loss{Path: path, Err: &segment.Error{Class: segment.Limit, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf("tree: expected at most %d levels, found more", a.p.o.Depth)}})
-		return nil
+		return fault(path, segment.Limit, "tree: expected at most %d levels, found more", a.p.o.Depth)
 	case len(path) > mostPath:
-		a.add(Loss{Path: path[:mostPath], Err: &segment.Error{Class: segment.Limit, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf("path: expected at most %d bytes, found more", mostPath)}})
-		return nil
+		return fault(path[:mostPath], segment.Limit, "path: expected at most %d bytes, found more", mostPath)
 	}
 	n, err := a.p.r.Node(a.ctx, id)
 	if err != nil {
@@ -103,14 +106,6 @@ func (a *account) spoil(id segment.RecordID, l Loss, err error) error {
 	a.p.mark(a.p.nodes, id, bad)
 	a.add(l)
 	return nil
-}
-
-// again accounts for a node that was reached by another path before.
-func (a *account) again(id segment.RecordID) {
-	own := a.owners[id]
-	for i := own.from; i < own.to; i++ {
-		a.losses[i].Others++
-	}
 }
 
 // below accounts for the children of a node, and reports whether something is lost of

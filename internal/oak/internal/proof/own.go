@@ -45,10 +45,6 @@ func (p *Prover) property(ctx context.Context, prop segment.Property) error {
 		}
 		return err
 	}
-	return p.array(ctx, prop)
-}
-
-func (p *Prover) array(ctx context.Context, prop segment.Property) error {
 	long := prop.Len() > shortArray
 	if long && p.proved(prop.ID()) {
 		return nil
@@ -104,7 +100,7 @@ func (p *Prover) piece(ctx context.Context, piece segment.Piece) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.bulk) >= p.mostBulk() {
+	if len(p.bulk) >= p.o.Memory/8/32 {
 		clear(p.bulk)
 	}
 	p.bulk[piece.Segment] = struct{}{}

@@ -62,9 +62,6 @@ func New(r *segment.Reader, o Options) *Prover {
 	return &Prover{r: r, o: o, nodes: newMarks(o.Memory / 4 * 3), values: newMarks(o.Memory / 8), bulk: map[segment.ID]struct{}{}}
 }
 
-// mostBulk is how many segments of bare bytes are remembered.
-func (p *Prover) mostBulk() int { return p.o.Memory / 8 / 32 }
-
 // A Result is what came of a proof.
 type Result struct {
 	Whole bool

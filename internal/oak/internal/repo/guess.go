@@ -205,12 +205,10 @@ func (g *guesser) has(t Tar, id tarfile.ID) (bool, error) {
 	}
 	defer o.Close()
 	tar, err := tarfile.Open(g.ctx, o, t.Name, tarfile.Options{Tail: window})
+	if _, none := errors.AsType[*tarfile.NoIndex](err); none || tarfile.IsDamage(err) {
+		return false, nil
+	}
 	if err != nil {
-		_, none := errors.AsType[*tarfile.NoIndex](err)
-		_, bad := errors.AsType[*tarfile.Error](err)
-		if none || bad {
-			err = nil
-		}
 		return false, err
 	}
 	_, ok := tar.Index().Find(id)

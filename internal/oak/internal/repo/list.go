@@ -108,7 +108,7 @@ func (l *Listing) Clashes() [][2]Tar {
 // List says what is in a directory of a store; "" is the store itself. In a store
 // that cannot list it guesses: the listing must be released.
 func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
-	l := Listing{Dir: clean(dir)}
+	l := Listing{Dir: Dir(dir)}
 	prefix := in(l.Dir, "")
 	for info, err := range store.List(ctx, st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -126,7 +126,8 @@ func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	return l, nil
 }
 
-func clean(dir string) string {
+// Dir is how a folder is written here: the store itself is "".
+func Dir(dir string) string {
 	if dir = path.Clean(dir); dir == "." {
 		return ""
 	}
@@ -147,7 +148,7 @@ func (l *Listing) add(f File) {
 		l.Backups = append(l.Backups, Backup{f, m[1] + m[3], m[2] != ""})
 		return
 	}
-	switch {
+	switch lower := strings.ToLower(f.Name); {
 	case f.Name == Journal:
 		l.Journal = &f
 	case f.Name == Manifest:
@@ -156,7 +157,8 @@ func (l *Listing) add(f File) {
 		l.GCLog = &f
 	case f.Name == Lock:
 		l.Lock = &f
-	case looksLikeTar(f.Name):
+	// What somebody could take for a part of the store, or has renamed.
+	case strings.HasSuffix(lower, ".tar"), strings.HasPrefix(lower, "data") && strings.Contains(lower, ".tar"):
 		i := IgnoredTar{File: f}
 		if m := tooLarge.FindStringSubmatch(f.Name); m != nil {
 			_, err := strconv.ParseInt(m[1], 10, 32)
@@ -166,12 +168,6 @@ func (l *Listing) add(f File) {
 	default:
 		l.Others = append(l.Others, f)
 	}
-}
-
-// looksLikeTar is what somebody could take for a part of the store, or has renamed.
-func looksLikeTar(name string) bool {
-	name = strings.ToLower(name)
-	return strings.HasSuffix(name, ".tar") || strings.HasPrefix(name, "data") && strings.Contains(name, ".tar")
 }
 
 func (l *Listing) sort() {

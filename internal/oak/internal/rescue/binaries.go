@@ -22,7 +22,7 @@ const (
 // the tar does not tell of is lost with the next collection of garbage.
 type binaries struct {
 	plan   *Plan
-	source *segments
+	source *segment.Recent
 	reader *segment.Reader
 	room   int      // for names, in bytes
 	names  []string // of one segment
@@ -33,7 +33,7 @@ type binaries struct {
 }
 
 func newBinaries(p *Plan) *binaries {
-	s := &segments{plan: p}
+	s := &segment.Recent{Most: held, Load: p.segment}
 	return &binaries{plan: p, source: s, reader: segment.NewReader(s), room: maxNames}
 }
 
@@ -43,7 +43,7 @@ func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []
 	b.names = b.names[:0]
 	g, lost := segment.Parse(id, data)
 	if lost == nil {
-		b.source.current = g
+		b.source.Current = g
 		lost, err = b.collect(ctx, g)
 	}
 	if err == nil && lost != nil {
@@ -65,11 +65,8 @@ func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []
 // collect goes through the records. One that is damaged costs its name.
 func (b *binaries) collect(ctx context.Context, g *segment.Segment) (lost, err error) {
 	room := b.room
-	for row := range g.Records() {
-		if row.Type != segment.BlobID {
-			continue
-		}
-		name, err := b.name(ctx, segment.RecordID{Segment: g.ID(), Number: row.Number}, min(room, maxName))
+	for record := range g.External() {
+		name, err := b.reader.BlobID(ctx, record, min(room, maxName))
 		if _, damaged := errors.AsType[*segment.Error](err); damaged {
 			if lost == nil {
 				lost = err
@@ -83,14 +80,6 @@ func (b *binaries) collect(ctx context.Context, g *segment.Segment) (lost, err e
 		b.names = append(b.names, name)
 	}
 	return lost, nil
-}
-
-func (b *binaries) name(ctx context.Context, id segment.RecordID, limit int) (string, error) {
-	v, err := b.reader.Value(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return v.BlobID(ctx, limit)
 }
 
 // addOld adds what the binary references of the base say of a segment of which not
@@ -117,43 +106,22 @@ func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
 // that has them.
 const held = 4
 
-// segments is the source of the records that hold names: the segment that is looked
-// at, those of the plan, and tars of other numbers.
-type segments struct {
-	plan    *Plan
-	current *segment.Segment
-	others  []*segment.Segment // the latest first
-}
-
-func (s *segments) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	if s.current.ID() == id {
-		return s.current, nil
-	}
-	if i := slices.IndexFunc(s.others, func(g *segment.Segment) bool { return g.ID() == id }); i >= 0 {
-		return s.others[i], nil
-	}
-	g, err := s.load(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	s.others = slices.Insert(s.others[:min(len(s.others), held-1)], 0, g)
-	return g, nil
-}
-
-func (s *segments) load(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	if k, ok := s.plan.at[id]; ok {
+// segment reads a segment that holds names: one of the plan, or of tars of other
+// numbers.
+func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	if k, ok := p.at[id]; ok {
 		var buf []byte
-		b, _, err := s.plan.read(ctx, s.plan.Segments[k], &buf)
+		b, _, err := p.read(ctx, p.Segments[k], &buf)
 		if err != nil {
 			return nil, err
 		}
 		return segment.Parse(id, b)
 	}
 	missing := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
-	if s.plan.o.Copies == nil {
+	if p.o.Copies == nil {
 		return nil, missing
 	}
-	for place, err := range s.plan.o.Copies(ctx, id) {
+	for place, err := range p.o.Copies(ctx, id) {
 		if err != nil {
 			return nil, err
 		}

@@ -25,10 +25,7 @@ func Survey(ctx context.Context, letters []Source, o Options, report func(Event)
 		tars:   make([]*tarfile.Tar, len(letters)),
 		sizes:  make([]int64, len(letters)),
 	}
-	if err := s.run(ctx); err != nil {
-		return nil, err
-	}
-	return s.plan, nil
+	return s.plan, s.run(ctx)
 }
 
 type survey struct {
@@ -64,7 +61,7 @@ func (s *survey) run(ctx context.Context) error {
 		}
 	}
 	for i := range p.Letters {
-		if s.closed && (i == p.Base || !s.wanting()) {
+		if s.closed && (i == p.Base || !slices.ContainsFunc(p.Segments, Segment.wanting)) {
 			continue
 		}
 		visit := s.scan
@@ -134,7 +131,7 @@ func (s *survey) indexed(ctx context.Context, i int) error {
 	x := s.tars[i].Index()
 	for _, k := range x.ByPosition() {
 		e := x.At(int(k))
-		if s.closed && !s.wants(e.ID) {
+		if known, ok := s.plan.at[e.ID]; s.closed && !(ok && s.plan.Segments[known].wanting()) {
 			continue
 		}
 		j := judge{survey: s, from: i, id: e.ID, pos: e.Pos, gen: &e.Generation}
@@ -147,15 +144,8 @@ func (s *survey) indexed(ctx context.Context, i int) error {
 	return nil
 }
 
-// wants reports whether a better copy of a segment would be of use.
-func (s *survey) wants(id tarfile.ID) bool {
-	k, ok := s.plan.at[id]
-	return ok && s.plan.Segments[k].Proof < Stray
-}
-
-func (s *survey) wanting() bool {
-	return slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return c.Proof < Stray })
-}
+// wanting reports whether a better copy of a segment would be of use.
+func (s Segment) wanting() bool { return s.Proof < Stray }
 
 // offer takes a copy of a segment if it is the first, in the next place, or better
 // than the one that is there, in its place. Of two that are proven and not the same
@@ -185,7 +175,7 @@ func (s *survey) elsewhere(ctx context.Context) error {
 		return nil
 	}
 	for k := range p.Segments {
-		if p.Segments[k].Proof >= Stray {
+		if !p.Segments[k].wanting() {
 			continue
 		}
 		for place, err := range p.o.Copies(ctx, p.Segments[k].ID) {

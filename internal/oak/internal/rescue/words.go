@@ -8,34 +8,28 @@ import (
 // Words says in a few lines what the plan comes to.
 func (p *Plan) Words() []string {
 	c := p.Counts
-	first := fmt.Sprintf("%s saved", count(len(p.Segments), "segment"))
+	first := count(int64(len(p.Segments)), "segment") + " saved"
 	if len(p.Segments) > 0 {
-		first += fmt.Sprintf(", %s", count(c.Bytes, "byte"))
+		first += ", " + count(c.Bytes, "byte")
 	}
 	lines := []string{first + ": " + p.does()}
-	say := func(n int, format string, a ...any) {
-		if n > 0 {
-			lines = append(lines, fmt.Sprintf(format, a...))
-		}
-	}
 	if from := p.from(); len(from) > 1 {
 		lines = append(lines, strings.Join(from, ", "))
 	}
-	say(c.Replaced, "%s damaged in one file and taken from another", count(c.Replaced, "segment"))
-	say(c.Proof[Mended], "%s put right by turning one bit", count(c.Proof[Mended], "segment"))
-	say(c.Proof[Doubtful], "%s taken that nothing proves", count(c.Proof[Doubtful], "segment"))
-	say(c.Proof[Stray], "%s found behind lost headers, each as it was written", count(c.Proof[Stray], "segment"))
-	say(c.Proof[Foreign], "%s left out that nobody can read", count(c.Proof[Foreign], "segment"))
-	say(c.Proof[Lost], "%s lost", count(c.Proof[Lost], "segment"))
-	if c.LostBytes > 0 {
-		lines = append(lines, fmt.Sprintf("%s of segments lost or left out", count(c.LostBytes, "byte")))
+	say := func(n int64, thing, what string) {
+		if n > 0 {
+			lines = append(lines, count(n, thing)+" "+what)
+		}
 	}
-	if c.UnknownBytes > 0 {
-		lines = append(lines, fmt.Sprintf("%s that belong to nothing that is known", count(c.UnknownBytes, "byte")))
-	}
-	if c.BlankBytes > 0 {
-		lines = append(lines, fmt.Sprintf("%s of zeros, or of no part of a store, where segments may have been", count(c.BlankBytes, "byte")))
-	}
+	say(int64(c.Replaced), "segment", "damaged in one file and taken from another")
+	say(int64(c.Proof[Mended]), "segment", "put right by turning one bit")
+	say(int64(c.Proof[Doubtful]), "segment", "taken that nothing proves")
+	say(int64(c.Proof[Stray]), "segment", "found behind lost headers, each as it was written")
+	say(int64(c.Proof[Foreign]), "segment", "left out that nobody can read")
+	say(int64(c.Proof[Lost]), "segment", "lost")
+	say(c.LostBytes, "byte", "of segments lost or left out")
+	say(c.UnknownBytes, "byte", "that belong to nothing that is known")
+	say(c.BlankBytes, "byte", "of zeros, or of no part of a store, where segments may have been")
 	return lines
 }
 
@@ -70,7 +64,7 @@ func (p *Plan) from() (words []string) {
 }
 
 // count is a number of things, with its thousands apart.
-func count[T int | int64](n T, thing string) string {
+func count(n int64, thing string) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]

@@ -31,23 +31,18 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan, report fun
 	if len(p.Segments) == 0 {
 		return Written{}, fmt.Errorf("%s: %w", name, ErrNothing)
 	}
-	out, err := store.Create(ctx, st, name)
-	if err != nil {
-		return Written{}, err
-	}
-	defer out.Abort()
 	w := &writer{plan: p, report: report, binaries: newBinaries(p)}
-	w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
-	for _, c := range p.Segments {
-		if err := w.add(ctx, c); err != nil {
-			return Written{}, err
+	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
+		w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
+		for _, c := range p.Segments {
+			if err := w.add(ctx, c); err != nil {
+				return err
+			}
 		}
-	}
-	w.time = w.latest()
-	if err := w.tar.Close(); err != nil {
-		return Written{}, err
-	}
-	if _, err := out.Commit(ctx); err != nil {
+		w.time = w.latest()
+		return w.tar.Close()
+	})
+	if err != nil {
 		return Written{}, err
 	}
 	w.written.Size, w.written.Segments = w.tar.Size(), len(p.Segments)

@@ -62,6 +62,18 @@ func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *
 	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}}
 }
 
+// each writes all of some, and returns their records.
+func each[T any](ctx context.Context, all []T, write func(context.Context, T) (RecordID, error)) ([]RecordID, error) {
+	ids := make([]RecordID, len(all))
+	for i, v := range all {
+		var err error
+		if ids[i], err = write(ctx, v); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
 // newID returns an id for a data segment, or a bulk segment of some content.
 func (b *Builder) newID(content []byte) (id ID) {
 	kind := byte(0xA)
@@ -109,9 +121,12 @@ func (d *draft) bytes(p ...byte) *draft { d.b = append(d.b, p...); return d }
 
 func (d *draft) u32(v uint32) *draft { d.b = binary.BigEndian.AppendUint32(d.b, v); return d }
 
-func (d *draft) id(id RecordID) *draft {
-	d.ids = append(d.ids, draftID{off: len(d.b), id: id})
-	return d.bytes(0, 0, 0, 0, 0, 0)
+func (d *draft) id(ids ...RecordID) *draft {
+	for _, id := range ids {
+		d.ids = append(d.ids, draftID{off: len(d.b), id: id})
+		d.bytes(0, 0, 0, 0, 0, 0)
+	}
+	return d
 }
 
 func (d *draft) own() *draft {

@@ -20,28 +20,15 @@ func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[Recor
 	if n < mediumLimit || n > maxValue {
 		return RecordID{}, fmt.Errorf("segment: long value: expected %d to %d bytes, found %d", mediumLimit, maxValue, n)
 	}
-	list := listWriter{b: b}
-	for id, err := range blocks {
-		if err == nil {
-			err = list.add(ctx, id)
-		}
-		if err != nil {
-			return RecordID{}, err
-		}
-	}
-	if want := (n + BlockSize - 1) / BlockSize; int64(list.n) != want {
-		return RecordID{}, fmt.Errorf("segment: long value: expected %d blocks, found %d", want, list.n)
-	}
-	id, err := list.close(ctx)
+	list, found, err := b.listOf(ctx, blocks)
 	if err != nil {
 		return RecordID{}, err
 	}
-	return b.put(ctx, ValueRecord, longValue(n).id(id))
-}
-
-// longValue begins the record of a long value: the id of its blocks follows.
-func longValue(n int64) *draft {
-	return &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(n-mediumLimit))}
+	if want := (n + BlockSize - 1) / BlockSize; int64(found) != want {
+		return RecordID{}, fmt.Errorf("segment: long value: expected %d blocks, found %d", want, found)
+	}
+	d := &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(n-mediumLimit))}
+	return b.put(ctx, ValueRecord, d.id(list))
 }
 
 // BlockBytes returns the content of a block, which has n bytes, not to be changed.

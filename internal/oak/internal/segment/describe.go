@@ -72,7 +72,7 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (Description, error)
 // nodeExtent adds to a node what its template says; if that is not known, what
 // there is room for.
 func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) (extent, error) {
-	id, err := rec.id(nodeTemplateAt)
+	id, err := rec.TemplateID()
 	if err == nil {
 		var t Record
 		var h templateHead

@@ -185,10 +185,10 @@ func (w *listWriter) push(ctx context.Context, level int, id RecordID) error {
 		return nil
 	}
 	id, err := w.bucket(ctx, level)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.push(ctx, level+1, id)
 	}
-	return w.push(ctx, level+1, id)
+	return err
 }
 
 // bucket empties a level into a bucket. One id needs none.
@@ -202,37 +202,50 @@ func (b *Builder) bucket(ctx context.Context, ids []RecordID) (RecordID, error) 
 	if len(ids) == 1 {
 		return ids[0], nil
 	}
-	d := b.draft()
-	for _, id := range ids {
-		d.id(id)
-	}
-	return b.put(ctx, Bucket, d)
+	return b.put(ctx, Bucket, b.draft().id(ids...))
 }
 
-// list writes a list of at least one element.
+// list writes a list. An empty one has no record.
 func (b *Builder) list(ctx context.Context, ids []RecordID) (RecordID, error) {
-	if len(ids) <= bucketIDs {
+	switch n := len(ids); {
+	case n == 0:
+		return RecordID{}, nil
+	case n <= bucketIDs:
 		return b.bucket(ctx, ids)
 	}
-	w := listWriter{b: b}
-	for _, id := range ids {
-		if err := w.add(ctx, id); err != nil {
-			return RecordID{}, err
+	id, _, err := b.listOf(ctx, func(yield func(RecordID, error) bool) {
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
 		}
-	}
-	return w.close(ctx)
+	})
+	return id, err
 }
 
-// close returns what names the list, which must not be empty.
+// listOf writes a list of more than there may be memory for, and returns how long it
+// is.
+func (b *Builder) listOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (list RecordID, n int, err error) {
+	w := listWriter{b: b}
+	for id, err := range ids {
+		if err == nil {
+			err = w.add(ctx, id)
+		}
+		if err != nil {
+			return RecordID{}, 0, err
+		}
+	}
+	list, err = w.close(ctx)
+	return list, w.n, err
+}
+
+// close returns what names the list, which is nothing if it is empty.
 func (w *listWriter) close(ctx context.Context) (id RecordID, err error) {
 	for level := range w.levels {
 		if len(w.levels[level]) == 0 {
 			continue
 		}
-		last := true
-		for _, above := range w.levels[level+1:] {
-			last = last && len(above) == 0
-		}
+		last := !slices.ContainsFunc(w.levels[level+1:], func(above []RecordID) bool { return len(above) > 0 })
 		if id, err = w.bucket(ctx, level); err != nil || last {
 			return id, err
 		}
@@ -243,38 +256,21 @@ func (w *listWriter) close(ctx context.Context) (id RecordID, err error) {
 
 // Values writes the values of a property that may have any number.
 func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) {
-	if len(ids) == 0 {
-		return b.values(ctx, 0, RecordID{})
-	}
 	list, err := b.list(ctx, ids)
-	if err != nil {
-		return RecordID{}, err
-	}
-	return b.values(ctx, len(ids), list)
+	return b.values(ctx, list, len(ids), err)
 }
 
 // ValuesOf is Values of more than there may be memory for.
 func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (RecordID, error) {
-	w := listWriter{b: b}
-	for id, err := range ids {
-		if err == nil {
-			err = w.add(ctx, id)
-		}
-		if err != nil {
-			return RecordID{}, err
-		}
-	}
-	if w.n == 0 {
-		return b.values(ctx, 0, RecordID{})
-	}
-	list, err := w.close(ctx)
+	list, n, err := b.listOf(ctx, ids)
+	return b.values(ctx, list, n, err)
+}
+
+// values writes the record of a list, unless that could not be written.
+func (b *Builder) values(ctx context.Context, list RecordID, n int, err error) (RecordID, error) {
 	if err != nil {
 		return RecordID{}, err
 	}
-	return b.values(ctx, w.n, list)
-}
-
-func (b *Builder) values(ctx context.Context, n int, list RecordID) (RecordID, error) {
 	d := b.draft().u32(uint32(n))
 	if n > 0 {
 		d.id(list)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"math/bits"
 	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -101,9 +100,6 @@ type WrittenChildren struct {
 	id  RecordID // of a map, if n is more
 }
 
-// Len returns how many there are.
-func (c WrittenChildren) Len() int { return c.n }
-
 func (c WrittenChildren) rule() ChildRule {
 	switch c.n {
 	case 0:
@@ -130,14 +126,6 @@ func (b *Builder) Children(ctx context.Context, children iter.Seq2[Child, error]
 		c.id, c.n, err = w.record(ctx, 0)
 	}
 	return c, err
-}
-
-// Map writes a map, of any number of children in any order.
-func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
-	w, stop := b.mapOf(inMapOrder(children))
-	defer stop()
-	id, _, err := w.record(ctx, 0)
-	return id, err
 }
 
 func inMapOrder(children []Child) iter.Seq2[Child, error] {
@@ -263,20 +251,13 @@ func (w *mapWriter) branch(ctx context.Context, level int) (id RecordID, n int, 
 func mapHead(level, n int) uint32 { return uint32(level)<<mapSizeBits | uint32(n) }
 
 func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, buckets []RecordID) (RecordID, error) {
-	d := b.draft().u32(mapHead(level, n)).u32(bitmap)
-	for _, id := range buckets {
-		d.id(id)
-	}
-	return b.put(ctx, Branch, d)
+	return b.put(ctx, Branch, b.draft().u32(mapHead(level, n)).u32(bitmap).id(buckets...))
 }
 
 func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (RecordID, error) {
-	keys := make([]RecordID, len(all))
-	for i, c := range all {
-		var err error
-		if keys[i], err = b.Text(ctx, c.Name); err != nil {
-			return RecordID{}, err
-		}
+	keys, err := each(ctx, all, func(ctx context.Context, c hashedChild) (RecordID, error) { return b.Text(ctx, c.Name) })
+	if err != nil {
+		return RecordID{}, err
 	}
 	d := b.draft().u32(mapHead(level, len(all)))
 	for _, c := range all {
@@ -284,95 +265,6 @@ func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (Recor
 	}
 	for i, c := range all {
 		d.id(keys[i]).id(c.Node)
-	}
-	return b.put(ctx, Leaf, d)
-}
-
-// MapDiff writes a map with another node for one of its names. A diff of a diff is
-// never written: of the same name it takes the other's place, of another one it
-// becomes a map that shares with its base what has not changed.
-func (b *Builder) MapDiff(ctx context.Context, base Map, c Child) (RecordID, error) {
-	changed := []hashedChild{hashed(c)}
-	if _, ok, err := base.Get(ctx, changed[0].Name); err != nil {
-		return RecordID{}, err
-	} else if !ok {
-		return RecordID{}, fmt.Errorf("segment: map diff: expected a name of the map, found %.100q", c.Name)
-	}
-	for _, d := range base.diffs {
-		name, err := base.r.text(ctx, d.key, d.near, maxName)
-		if err != nil {
-			return RecordID{}, err
-		}
-		if !slices.ContainsFunc(changed, func(c hashedChild) bool { return c.Name == name }) {
-			changed = append(changed, hashed(Child{name, d.value}))
-		}
-	}
-	if len(changed) > 1 {
-		return b.changed(ctx, base, base.top, changed)
-	}
-	return b.diff(ctx, RecordID{base.top.seg.id, base.top.num}, changed[0])
-}
-
-func (b *Builder) diff(ctx context.Context, base RecordID, c hashedChild) (RecordID, error) {
-	key, err := b.Text(ctx, c.Name)
-	if err != nil {
-		return RecordID{}, err
-	}
-	return b.put(ctx, Branch, b.draft().u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
-}
-
-// changed writes a record of a map with other nodes for names that it has.
-func (b *Builder) changed(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
-	if !m.branch() {
-		return b.changedLeaf(ctx, in, m, changes)
-	}
-	buckets := make([]RecordID, 0, bits.OnesCount32(m.bitmap))
-	for rest := m.bitmap; rest != 0; rest &= rest - 1 {
-		k, index := len(buckets), uint(bits.TrailingZeros32(rest))
-		var below []hashedChild
-		for _, c := range changes {
-			if mapIndex(c.hash, m.level) == index {
-				below = append(below, c)
-			}
-		}
-		id, err := m.id(branchHead + recordIDLen*k)
-		if err == nil && below != nil {
-			var sub mapRecord
-			if sub, err = m.bucket(ctx, in.r, k); err == nil {
-				id, err = b.changed(ctx, in, sub, below)
-			}
-		}
-		if err != nil {
-			return RecordID{}, err
-		}
-		buckets = append(buckets, id)
-	}
-	return b.branch(ctx, m.level, m.size, m.bitmap, buckets)
-}
-
-func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
-	d := b.draft().u32(mapHead(m.level, m.size))
-	for i := range m.size {
-		d.u32(m.hash(i))
-	}
-	for i := range m.size {
-		key, value, err := m.pair(i)
-		if err != nil {
-			return RecordID{}, err
-		}
-		for _, c := range changes {
-			if c.hash != m.hash(i) {
-				continue
-			}
-			same, err := in.r.isName(ctx, key, m.seg, c.Name)
-			if err != nil {
-				return RecordID{}, err
-			}
-			if same {
-				value = c.Node
-			}
-		}
-		d.id(key).id(value)
 	}
 	return b.put(ctx, Leaf, d)
 }

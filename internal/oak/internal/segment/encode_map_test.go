@@ -156,8 +156,8 @@ func ofOneHash(n int) iter.Seq2[Child, error] {
 func TestNamesOfOneHashAreLimitedByWhatARecordHolds(t *testing.T) {
 	b, m := newTestBuilder(1)
 	c, err := b.Children(t.Context(), ofOneHash(16000))
-	if err != nil || c.Len() != 16000 {
-		t.Fatal(c.Len(), err)
+	if err != nil || c.n != 16000 {
+		t.Fatal(c.n, err)
 	}
 	flush(t, b)
 	if got, err := NewReader(m).Map(t.Context(), c.id); err != nil || got.Len() != 16000 {
@@ -207,8 +207,8 @@ func TestChildrenAreNotHeldInMemory(t *testing.T) {
 			}
 		}
 	})
-	if err != nil || c.Len() != n || segments == 0 {
-		t.Fatal(c.Len(), segments, err)
+	if err != nil || c.n != n || segments == 0 {
+		t.Fatal(c.n, segments, err)
 	}
 	// What a Builder remembers of strings is most of it, and has a limit.
 	if limit := before + 3*writtenLimit/2; most > limit {
@@ -247,8 +247,8 @@ func TestANodeTakesWhatWasWrittenOfIt(t *testing.T) {
 		}
 		b, m := newTestBuilder(1)
 		c, err := b.Children(t.Context(), inMapOrder(children))
-		if err != nil || c.Len() != n {
-			t.Fatal(c.Len(), err)
+		if err != nil || c.n != n {
+			t.Fatal(c.n, err)
 		}
 		two := []RecordID{made(t)(b.Text(t.Context(), "one")), made(t)(b.Text(t.Context(), "two"))}
 		list := made(t)(b.Values(t.Context(), two))

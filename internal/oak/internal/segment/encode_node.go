@@ -100,12 +100,9 @@ func (b *Builder) property(ctx context.Context, p NewProperty) (RecordID, error)
 	case !p.Multi:
 		return b.newValue(ctx, p.Values[0])
 	}
-	ids := make([]RecordID, len(p.Values))
-	for i, v := range p.Values {
-		var err error
-		if ids[i], err = b.newValue(ctx, v); err != nil {
-			return RecordID{}, err
-		}
+	ids, err := each(ctx, p.Values, b.newValue)
+	if err != nil {
+		return RecordID{}, err
 	}
 	return b.Values(ctx, ids)
 }
@@ -166,7 +163,7 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 	}
 	t.head |= uint32(len(properties))
 	slices.SortStableFunc(properties, func(x, y NewProperty) int {
-		return comparePropertyNames(PropertyName{Name: x.Name, Type: x.Type, hash: x.hash}, PropertyName{Name: y.Name, Type: y.Type, hash: y.hash})
+		return PropertyName{Name: x.Name, Type: x.Type, hash: x.hash}.compare(PropertyName{Name: y.Name, Type: y.Type, hash: y.hash})
 	})
 	for i := 1; i < len(properties); i++ {
 		if properties[i].Name == properties[i-1].Name {
@@ -203,37 +200,24 @@ func (b *Builder) template(ctx context.Context, t templateDraft) (RecordID, erro
 		return id, nil
 	}
 	key := string(b.key)
-	ids := make([]RecordID, 0, len(t.names)+len(t.properties))
-	for _, n := range t.names {
-		id, err := b.Text(ctx, n)
-		if err != nil {
-			return RecordID{}, err
-		}
-		ids = append(ids, id)
-	}
+	names := slices.Clip(t.names)
 	for _, p := range t.properties {
-		id, err := b.Text(ctx, p.Name)
-		if err != nil {
-			return RecordID{}, err
-		}
-		ids = append(ids, id)
+		names = append(names, p.Name)
 	}
-	var list RecordID
-	if len(t.properties) > 0 {
-		var err error
-		if list, err = b.list(ctx, ids[len(t.names):]); err != nil {
-			return RecordID{}, err
-		}
+	ids, err := each(ctx, names, b.Text)
+	if err != nil {
+		return RecordID{}, err
 	}
-	d := b.draft().u32(t.head)
-	for _, id := range ids[:len(t.names)] {
-		d.id(id)
+	list, err := b.list(ctx, ids[len(t.names):])
+	if err != nil {
+		return RecordID{}, err
 	}
+	d := b.draft().u32(t.head).id(ids[:len(t.names)]...)
 	if len(t.properties) > 0 {
 		d.id(list)
-		for _, p := range t.properties {
-			d.bytes(typeByte(p))
-		}
+	}
+	for _, p := range t.properties {
+		d.bytes(typeByte(p))
 	}
 	id, err := b.put(ctx, TemplateRecord, d)
 	if err == nil {

@@ -67,11 +67,8 @@ func (e *Error) Unwrap() []error {
 // sourceError makes of what a source says about a segment what it means for the
 // record that was to be read there.
 func sourceError(id RecordID, err error) error {
-	var e *Error
-	switch {
-	case errors.As(err, &e), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, fs.ErrNotExist):
+	if e, _ := errors.AsType[*Error](err); e == nil && errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Class: Missing, Segment: id.Segment, Record: id.Number, Off: -1, What: "there is no such segment", Err: err}
 	}
 	return err

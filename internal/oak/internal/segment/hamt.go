@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"iter"
@@ -65,16 +64,10 @@ type diff struct {
 	near       *Segment
 }
 
-// Map opens the map at id.
-func (r *Reader) Map(ctx context.Context, id RecordID) (Map, error) { return r.openMap(ctx, id, nil) }
-
 func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, error) {
 	m := Map{r: r}
 	for {
-		rec, err := r.typed(ctx, id, near, Leaf, Branch)
-		if err == nil {
-			err = rec.need(0, 4, "map")
-		}
+		rec, err := r.typed(ctx, id, near, Leaf, Branch, 4, "map")
 		if err != nil {
 			return Map{}, err
 		}
@@ -99,14 +92,7 @@ func (rec Record) diff() (d diff, base RecordID, err error) {
 		return d, base, err
 	}
 	d.hash, d.near = rec.u32(4), rec.seg
-	if d.key, err = rec.id(8); err != nil {
-		return d, base, err
-	}
-	if d.value, err = rec.id(8 + recordIDLen); err != nil {
-		return d, base, err
-	}
-	base, err = rec.id(8 + 2*recordIDLen)
-	return d, base, err
+	return d, base, rec.ids(8, &d.key, &d.value, &base)
 }
 
 // mapRecord reads the head of a leaf or branch, of which need has found 4 bytes.
@@ -144,10 +130,7 @@ func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, err
 // bucket opens a bucket of a branch that has a level and a size. Levels only go up,
 // so that there is no way round.
 func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, size int) (mapRecord, error) {
-	rec, err := r.typed(ctx, id, near, Leaf, Branch)
-	if err == nil {
-		err = rec.need(0, 4, "map")
-	}
+	rec, err := r.typed(ctx, id, near, Leaf, Branch, 4, "map")
 	if err != nil {
 		return mapRecord{}, err
 	}
@@ -167,10 +150,7 @@ func (m mapRecord) hash(i int) uint32 { return m.u32(leafHead + 4*i) }
 
 // pair reads the key and the value of a leaf's entry.
 func (m mapRecord) pair(i int) (key, value RecordID, err error) {
-	off := leafHead + 4*m.size + pairLen*i
-	if key, err = m.id(off); err == nil {
-		value, err = m.id(off + recordIDLen)
-	}
+	err = m.ids(leafHead+4*m.size+pairLen*i, &key, &value)
 	return key, value, err
 }
 
@@ -189,8 +169,8 @@ func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want s
 	if v.Len() != int64(len(want)) || v.External() {
 		return false, nil
 	}
-	b, err := v.appendTo(ctx, nil)
-	return bytes.Equal(b, []byte(want)), err
+	b, err := v.whole(ctx)
+	return string(b) == want, err
 }
 
 // Get finds what a name stands for.
@@ -385,15 +365,13 @@ func (w *walk) entry(m mapRecord, i int, hash uint32) (e Entry, err error) {
 		if d.hash != hash {
 			continue
 		}
-		same := d.key == e.Key
-		if !same {
-			name, err := w.diffName(k)
-			if err != nil {
+		name := e.Name
+		if d.key != e.Key {
+			if name, err = w.diffName(k); err != nil {
 				return e, err
 			}
-			same = name == e.Name
 		}
-		if same {
+		if name == e.Name {
 			e.Value = d.value
 			break
 		}

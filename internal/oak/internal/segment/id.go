@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
+	"strings"
 )
 
 // An ID names a segment: a UUID, most significant byte first.
@@ -45,39 +45,18 @@ const idTextLen = 36
 
 // ParseID reads what String writes, and nothing else.
 func ParseID(s string) (id ID, err error) {
-	bad := func() (ID, error) {
-		return ID{}, fmt.Errorf("segment id: %.60q: expected 36 characters, a UUID in lower case", s)
-	}
-	if len(s) != idTextLen {
-		return bad()
-	}
-	n := 0
-	for i := 0; i < idTextLen; i++ {
-		switch i {
-		case 8, 13, 18, 23:
-			if s[i] != '-' {
-				return bad()
-			}
-			continue
+	if len(s) == idTextLen {
+		var digits [2 * len(id)]byte
+		n := 0
+		for _, part := range [...]string{s[:8], s[9:13], s[14:18], s[19:23], s[24:]} {
+			n += copy(digits[n:], part)
 		}
-		hi, lo := nibble(s[i]), nibble(s[i+1])
-		if hi < 0 || lo < 0 {
-			return bad()
+		var text [idTextLen]byte
+		if _, err := hex.Decode(id[:], digits[:]); err == nil && string(id.AppendText(text[:0])) == s {
+			return id, nil
 		}
-		id[n] = byte(hi<<4 | lo)
-		n, i = n+1, i+1
 	}
-	return id, nil
-}
-
-func nibble(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
+	return ID{}, fmt.Errorf("segment id: %.60q: expected 36 characters, a UUID in lower case", s)
 }
 
 // A RecordID names a record. In a segment without a record table the number is
@@ -97,43 +76,16 @@ var errRecordID = errors.New("expected UUID:NUMBER or UUID.HEX8")
 // ParseRecordID reads "UUID:NUMBER", and "UUID.XXXXXXXX" as older journals have
 // it, with the number in eight hex digits.
 func ParseRecordID(s string) (RecordID, error) {
-	bad := func() (RecordID, error) { return RecordID{}, fmt.Errorf("record id: %.80q: %w", s, errRecordID) }
-	if len(s) < idTextLen+2 {
-		return bad()
+	base, form := 10, "%d"
+	name, digits, ok := strings.Cut(s, ":")
+	if !ok {
+		base, form = 16, "%08x"
+		name, digits, _ = strings.Cut(s, ".")
 	}
-	id, err := ParseID(s[:idTextLen])
-	if err != nil {
-		return bad()
-	}
-	digits := s[idTextLen+1:]
-	var n uint64
-	switch s[idTextLen] {
-	case ':':
-		if digits[0] == '0' && len(digits) > 1 || len(digits) > 10 {
-			return bad()
-		}
-		for _, c := range []byte(digits) {
-			if c < '0' || c > '9' {
-				return bad()
-			}
-			n = n*10 + uint64(c-'0')
-		}
-	case '.':
-		if len(digits) != 8 {
-			return bad()
-		}
-		for _, c := range []byte(digits) {
-			v := nibble(c)
-			if v < 0 {
-				return bad()
-			}
-			n = n<<4 | uint64(v)
-		}
-	default:
-		return bad()
-	}
-	if n > math.MaxInt32 {
-		return bad()
+	id, err := ParseID(name)
+	n, bad := strconv.ParseUint(digits, base, 31)
+	if err != nil || bad != nil || fmt.Sprintf(form, n) != digits {
+		return RecordID{}, fmt.Errorf("record id: %.80q: %w", s, errRecordID)
 	}
 	return RecordID{id, int32(n)}, nil
 }

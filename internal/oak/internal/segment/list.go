@@ -22,9 +22,6 @@ type List struct {
 	n    int
 }
 
-// List returns the list of n elements at id.
-func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
-
 func (r *Reader) list(id RecordID, n int, near *Segment) (List, error) {
 	if n < 0 || n > maxList {
 		return List{}, &Error{Class: Corrupt, Segment: id.Segment, Record: id.Number, Off: -1,
@@ -57,10 +54,7 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 		b.n = (n + b.each - 1) / b.each
 		b.end = first + n
 		k := (i - first) / b.each
-		if b.rec, err = l.r.typed(ctx, id, near, Bucket, Bucket); err == nil {
-			err = b.rec.need(0, recordIDLen*b.n, "bucket")
-		}
-		if err != nil {
+		if b.rec, err = l.r.typed(ctx, id, near, Bucket, Bucket, recordIDLen*b.n, "bucket"); err != nil {
 			b.rec = Record{}
 			return RecordID{}, b, first, err
 		}
@@ -138,16 +132,9 @@ func (l List) Range(ctx context.Context, from, to int) iter.Seq2[RecordID, error
 	}
 }
 
-// ListOf reads a record of type list, which says how long it is.
-func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
-	return r.listOf(ctx, id, nil)
-}
-
+// listOf reads a record of type list, which says how long it is.
 func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, error) {
-	rec, err := r.typed(ctx, id, near, ListRecord, ListRecord)
-	if err == nil {
-		err = rec.need(0, 4, "list")
-	}
+	rec, err := r.typed(ctx, id, near, ListRecord, ListRecord, 4, "list")
 	if err != nil {
 		return List{}, err
 	}
@@ -158,9 +145,9 @@ func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, 
 	if n == 0 {
 		return List{r: r}, nil
 	}
-	first, err := rec.checkedID(4, "list")
-	if err != nil {
+	if err := rec.need(4, recordIDLen, "list"); err != nil {
 		return List{}, err
 	}
-	return List{r, rec.seg, first, int(n)}, nil
+	first, err := rec.id(4)
+	return List{r, rec.seg, first, int(n)}, err
 }

@@ -21,14 +21,11 @@ type Node struct {
 
 // Node opens the node at id.
 func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
-	rec, err := r.typed(ctx, id, nil, NodeRecord, NodeRecord)
+	rec, err := r.typed(ctx, id, nil, NodeRecord, NodeRecord, nodeChildAt, "node")
 	if err != nil {
 		return Node{}, err
 	}
-	if err := rec.need(0, nodeChildAt, "node"); err != nil {
-		return Node{}, err
-	}
-	tid, err := rec.id(nodeTemplateAt)
+	tid, err := rec.TemplateID()
 	if err != nil {
 		return Node{}, err
 	}
@@ -38,6 +35,35 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 	}
 	n := Node{r, rec, t}
 	return n, rec.need(0, n.len(), "node")
+}
+
+// TemplateID is that of a node, by its record.
+func (rec Record) TemplateID() (RecordID, error) {
+	if err := rec.expect(NodeRecord, NodeRecord, nodeChildAt, "node"); err != nil {
+		return RecordID{}, err
+	}
+	return rec.id(nodeTemplateAt)
+}
+
+// Down goes from a node to a child, and to a child of that. Where it cannot go on,
+// missing is the name that the node at id has no child of.
+func (r *Reader) Down(ctx context.Context, from RecordID, names ...string) (id RecordID, missing string, err error) {
+	id = from
+	for _, name := range names {
+		n, err := r.Node(ctx, id)
+		if err != nil {
+			return id, "", err
+		}
+		child, ok, err := n.Child(ctx, name)
+		if err != nil {
+			return id, "", err
+		}
+		if !ok {
+			return id, name, nil
+		}
+		id = child
+	}
+	return id, "", nil
 }
 
 func (n Node) valuesAt() int {
@@ -67,10 +93,7 @@ func (n Node) StableID(ctx context.Context) (RecordID, error) {
 	if err != nil || id == n.rec.ID() {
 		return id, err
 	}
-	rec, err := n.r.typed(ctx, id, n.rec.seg, Block, Block)
-	if err == nil {
-		err = rec.need(0, stableIDLen, "stable id")
-	}
+	rec, err := n.r.typed(ctx, id, n.rec.seg, Block, Block, stableIDLen, "stable id")
 	if err != nil {
 		return RecordID{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync/atomic"
 )
 
@@ -17,6 +18,30 @@ type Source interface {
 // A Sizer is a Source that knows how long a segment is without reading it.
 type Sizer interface {
 	Size(ctx context.Context, id ID) (int, error)
+}
+
+// A Recent is a Source for one goroutine that keeps the segments it was asked for last.
+type Recent struct {
+	Load    func(context.Context, ID) (*Segment, error)
+	Most    int      // how many are kept
+	Current *Segment // that is looked at, and asked first; or nil
+	kept    []*Segment
+}
+
+// Segment is for who decodes.
+func (r *Recent) Segment(ctx context.Context, id ID) (*Segment, error) {
+	if r.Current != nil && r.Current.id == id {
+		return r.Current, nil
+	}
+	if i := slices.IndexFunc(r.kept, func(s *Segment) bool { return s.id == id }); i >= 0 {
+		return r.kept[i], nil
+	}
+	s, err := r.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r.kept = slices.Insert(r.kept[:min(len(r.kept), r.Most-1)], 0, s)
+	return s, nil
 }
 
 const recordIDLen = 6 // reference 2, number 4
@@ -70,19 +95,21 @@ func (r Record) id(off int) (RecordID, error) {
 	return RecordID{r.seg.Ref(ref - 1), int32(n)}, nil
 }
 
-// checkedID is id where need was not asked.
-func (r Record) checkedID(off int, what string) (RecordID, error) {
-	if err := r.need(off, recordIDLen, what); err != nil {
-		return RecordID{}, err
+// ids reads the record ids that follow each other from off, as id does.
+func (r Record) ids(off int, to ...*RecordID) (err error) {
+	for i := range to {
+		if *to[i], err = r.id(off + recordIDLen*i); err != nil {
+			return err
+		}
 	}
-	return r.id(off)
+	return nil
 }
 
-// expect says whether a record is of one of two types.
-func (r Record) expect(a, b Type) error {
+// expect says whether a record is of one of two types, and has n bytes.
+func (r Record) expect(a, b Type, n int, what string) error {
 	switch {
 	case r.typ == a || r.typ == b:
-		return nil
+		return r.need(0, n, what)
 	case a == b:
 		return r.errorf(Corrupt, 0, "record: expected a %s, found a %s", a, r.typ)
 	}
@@ -117,10 +144,7 @@ func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 // Segment returns a segment of the source.
 func (r *Reader) Segment(ctx context.Context, id ID) (*Segment, error) {
 	s, err := r.segment(ctx, id)
-	if err != nil {
-		return nil, sourceError(RecordID{id, -1}, err)
-	}
-	return s, nil
+	return s, sourceError(RecordID{id, -1}, err)
 }
 
 // Record finds a record.
@@ -140,11 +164,11 @@ func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record
 	return near.Record(id.Number)
 }
 
-// typed is record where the type is known.
-func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type) (Record, error) {
+// typed is record where type and least length are known.
+func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type, n int, what string) (Record, error) {
 	rec, err := r.record(ctx, id, near)
 	if err == nil {
-		err = rec.expect(a, b)
+		err = rec.expect(a, b, n, what)
 	}
 	return rec, err
 }

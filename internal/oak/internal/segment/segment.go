@@ -190,9 +190,6 @@ func (s *Segment) Bytes() []byte { return s.b }
 // Version returns 12 or 13, or 0 if the segment holds no records.
 func (s *Segment) Version() int { return s.version }
 
-// Generation returns what the header says.
-func (s *Segment) Generation() Generation { return s.gen }
-
 // RefCount returns the length of the table of references.
 func (s *Segment) RefCount() int { return s.refs }
 
@@ -228,6 +225,17 @@ func (s *Segment) Records() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		for i := range s.records {
 			if !yield(s.row(i)) {
+				return
+			}
+		}
+	}
+}
+
+// External goes through the external values by the record table, unchecked.
+func (s *Segment) External() iter.Seq[RecordID] {
+	return func(yield func(RecordID) bool) {
+		for row := range s.Records() {
+			if row.Type == BlobID && !yield(RecordID{s.id, row.Number}) {
 				return
 			}
 		}
@@ -279,9 +287,6 @@ func (r Record) Pos() int { return r.pos }
 
 // Bytes returns what is between the record's beginning and the segment's end.
 func (r Record) Bytes() []byte { return r.data }
-
-// Segment returns where the record is.
-func (r Record) Segment() *Segment { return r.seg }
 
 // Record finds a record by its number. In a segment without a record table that
 // is any place, of type Block.

@@ -122,10 +122,7 @@ func (x *measure) ofMap() error {
 		return err
 	}
 	if x.u32(0) == diffHead {
-		err := x.expect(Branch, Branch)
-		if err == nil {
-			err = x.need(0, diffLen, "map diff")
-		}
+		err := x.expect(Branch, Branch, diffLen, "map diff")
 		x.len, x.loose = diffLen, true
 		x.one(8, keyRole, anyString)
 		x.one(8+recordIDLen, valueRole, anyNode)

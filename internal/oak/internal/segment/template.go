@@ -28,12 +28,7 @@ const (
 
 var propertyTypeNames = [...]string{"?", "String", "Binary", "Long", "Double", "Date", "Boolean", "Name", "Path", "Reference", "WeakReference", "URI", "Decimal"}
 
-func (t PropertyType) String() string {
-	if int(t) < len(propertyTypeNames) {
-		return propertyTypeNames[t]
-	}
-	return fmt.Sprintf("PropertyType(%d)", uint8(t))
-}
+func (t PropertyType) String() string { return Word("PropertyType", t, propertyTypeNames[:]...) }
 
 // The names of what templates have in the place of properties.
 const (
@@ -94,24 +89,20 @@ type PropertyName struct {
 	hash   int32
 }
 
-func comparePropertyNames(a, b PropertyName) int {
-	if c := cmp.Compare(a.hash, b.hash); c != 0 {
+func (p PropertyName) compareName(q PropertyName) int {
+	if c := cmp.Compare(p.hash, q.hash); c != 0 {
 		return c
 	}
-	if c := compareUTF16(a.Name, b.Name); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.Type, b.Type)
+	return compareUTF16(p.Name, q.Name)
+}
+
+func (p PropertyName) compare(q PropertyName) int {
+	return cmp.Or(p.compareName(q), cmp.Compare(p.Type, q.Type))
 }
 
 // find returns the place of a property in Properties.
 func (t *Template) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(t.Properties, PropertyName{Name: name, hash: javaHash(name)}, func(p, want PropertyName) int {
-		if c := cmp.Compare(p.hash, want.hash); c != 0 {
-			return c
-		}
-		return compareUTF16(p.Name, want.Name)
-	})
+	return slices.BinarySearchFunc(t.Properties, PropertyName{Name: name, hash: javaHash(name)}, PropertyName.compareName)
 }
 
 // templateHead is what a template says without its names. Of its parts it is
@@ -128,10 +119,7 @@ type templateHead struct {
 }
 
 func (rec Record) templateHead() (h templateHead, err error) {
-	if err = rec.expect(TemplateRecord, TemplateRecord); err != nil {
-		return h, err
-	}
-	if err = rec.need(0, 4, "template"); err != nil {
+	if err = rec.expect(TemplateRecord, TemplateRecord, 4, "template"); err != nil {
 		return h, err
 	}
 	h.head = rec.u32(0)
@@ -183,43 +171,34 @@ func (r *Reader) template(ctx context.Context, id RecordID, near *Segment) (*Tem
 		return nil, err
 	}
 	t := &Template{ID: id, Rule: h.rule, HasMixins: h.head&hasMixins != 0}
-	if h.head&hasPrimary != 0 {
-		p, err := r.named(ctx, rec, 4, t)
-		if err != nil {
-			return nil, err
+	// named reads the string whose id is at off, unless there is an error.
+	named := func(off int) (n NamedRecord) {
+		if err == nil {
+			n.ID, err = rec.id(off)
 		}
+		if err == nil {
+			n.Text, err = r.templateText(ctx, n.ID, rec.seg, t)
+		}
+		return n
+	}
+	if h.head&hasPrimary != 0 {
+		p := named(4)
 		t.Primary = &p
 	}
 	for i := range h.mixins {
-		m, err := r.named(ctx, rec, h.mixinsAt+recordIDLen*i, t)
-		if err != nil {
-			return nil, err
-		}
-		t.Mixins = append(t.Mixins, m)
+		t.Mixins = append(t.Mixins, named(h.mixinsAt+recordIDLen*i))
 	}
 	if h.rule == OneChild {
-		c, err := r.named(ctx, rec, h.childAt, t)
-		if err != nil {
-			return nil, err
-		}
-		t.Child = c.Text
+		t.Child = named(h.childAt).Text
 	}
-	if h.properties > 0 {
-		if err := r.propertyNames(ctx, rec, h, t); err != nil {
-			return nil, err
-		}
+	if err == nil && h.properties > 0 {
+		err = r.propertyNames(ctx, rec, h, t)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.templates.put(t)
 	return t, nil
-}
-
-// named reads the string whose id is at off.
-func (r *Reader) named(ctx context.Context, rec Record, off int, t *Template) (n NamedRecord, err error) {
-	if n.ID, err = rec.id(off); err != nil {
-		return n, err
-	}
-	n.Text, err = r.templateText(ctx, n.ID, rec.seg, t)
-	return n, err
 }
 
 // templateText reads a string. A few strings could be named very often.
@@ -241,22 +220,20 @@ func (r *Reader) propertyNames(ctx context.Context, rec Record, h templateHead, 
 		return err
 	}
 	for id, err := range names.All(ctx) {
-		if err != nil {
-			return err
-		}
 		p := PropertyName{Stored: len(t.Properties)}
-		typ, multi, err := rec.propertyType(h.namesAt + recordIDLen + p.Stored)
-		if err != nil {
-			return err
+		if err == nil {
+			p.Type, p.Multi, err = rec.propertyType(h.namesAt + recordIDLen + p.Stored)
 		}
-		p.Type, p.Multi = typ, multi
-		if p.Name, err = r.templateText(ctx, id, rec.seg, t); err != nil {
+		if err == nil {
+			p.Name, err = r.templateText(ctx, id, rec.seg, t)
+		}
+		if err != nil {
 			return err
 		}
 		p.hash = javaHash(p.Name)
 		t.Properties = append(t.Properties, p)
 	}
-	slices.SortStableFunc(t.Properties, comparePropertyNames)
+	slices.SortStableFunc(t.Properties, PropertyName.compare)
 	return nil
 }
 

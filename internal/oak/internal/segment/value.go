@@ -47,10 +47,7 @@ type valueHead struct {
 
 // valueHead reads a value's first bytes. All that it finds in the record is there.
 func (r Record) valueHead() (h valueHead, err error) {
-	if err := r.expect(ValueRecord, BlobID); err != nil {
-		return h, err
-	}
-	if err := r.need(0, 1, "value"); err != nil {
+	if err := r.expect(ValueRecord, BlobID, 1, "value"); err != nil {
 		return h, err
 	}
 	first, after := r.u8(0), 0
@@ -114,10 +111,7 @@ func (r *Reader) value(ctx context.Context, id RecordID, near *Segment) (Value, 
 		return Value{}, err
 	}
 	h, err := rec.valueHead()
-	if err != nil {
-		return Value{}, err
-	}
-	return Value{r, rec, h}, nil
+	return Value{r, rec, h}, err
 }
 
 // ID returns the name of the value's record.
@@ -237,10 +231,7 @@ type locator struct {
 // block returns where in its segment a block of n bytes is.
 func (l *locator) block(ctx context.Context, id RecordID, n int) (int, error) {
 	if id.Segment.IsData() {
-		rec, err := l.r.typed(ctx, id, l.near, Block, Block)
-		if err == nil {
-			err = rec.need(0, n, "block")
-		}
+		rec, err := l.r.typed(ctx, id, l.near, Block, Block, n, "block")
 		l.near = rec.seg
 		return rec.pos, err
 	}
@@ -265,10 +256,7 @@ func (r *Reader) size(ctx context.Context, id RecordID) (int, error) {
 		if err == nil && (n <= 0 || n > MaxSize) {
 			err = &Error{Class: Corrupt, Segment: id.Segment, Record: -1, Off: -1, What: fmt.Sprintf("size: expected 1 to %d bytes, found %d", MaxSize, n)}
 		}
-		if err != nil {
-			return 0, sourceError(id, err)
-		}
-		return n, nil
+		return n, sourceError(id, err)
 	}
 	s, err := r.segment(ctx, id.Segment)
 	if err != nil {
@@ -279,15 +267,20 @@ func (r *Reader) size(ctx context.Context, id RecordID) (int, error) {
 
 // ReadAt reads len(p) bytes of the content from off.
 func (v Value) ReadAt(ctx context.Context, p []byte, off int64) error {
-	for piece, err := range v.Pieces(ctx, off, int64(len(p))) {
+	return v.each(ctx, off, int64(len(p)), func(b []byte) { p = p[copy(p, b):] })
+}
+
+// each calls do with the parts of n bytes of the content.
+func (v Value) each(ctx context.Context, off, n int64, do func([]byte)) error {
+	for piece, err := range v.Pieces(ctx, off, n) {
+		var b []byte
+		if err == nil {
+			b, err = v.r.bytes(ctx, piece, v.rec.seg)
+		}
 		if err != nil {
 			return err
 		}
-		b, err := v.r.bytes(ctx, piece, v.rec.seg)
-		if err != nil {
-			return err
-		}
-		p = p[copy(p, b):]
+		do(b)
 	}
 	return nil
 }
@@ -301,7 +294,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 		}
 		near = s
 	}
-	// A Sizer may have said something else.
+	// A [Sizer] may have said something else.
 	if p.Off+p.Len > near.Size() {
 		return nil, near.errorf(Corrupt, -1, int64(p.Off), "segment: expected %d bytes, found %d", p.Off+p.Len, near.Size())
 	}
@@ -316,24 +309,14 @@ func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	if b, ok := v.h.inline(v.rec); ok {
 		return string(b), nil
 	}
-	b, err := v.appendTo(ctx, nil)
+	b, err := v.whole(ctx)
 	return string(b), err
 }
 
-// appendTo appends the content. Memory grows with what is found, not with what
-// is said.
-func (v Value) appendTo(ctx context.Context, b []byte) ([]byte, error) {
-	for piece, err := range v.Pieces(ctx, 0, v.h.n) {
-		if err != nil {
-			return b, err
-		}
-		part, err := v.r.bytes(ctx, piece, v.rec.seg)
-		if err != nil {
-			return b, err
-		}
-		b = append(b, part...)
-	}
-	return b, nil
+// whole reads the content. Memory grows with what is found, not with what is said.
+func (v Value) whole(ctx context.Context) (b []byte, err error) {
+	err = v.each(ctx, 0, v.h.n, func(part []byte) { b = append(b, part...) })
+	return b, err
 }
 
 // BlobID returns under what name another store has the content of an external
@@ -354,6 +337,15 @@ func (v Value) BlobID(ctx context.Context, limit int) (string, error) {
 	return v.r.text(ctx, id, v.rec.seg, limit)
 }
 
+// BlobID is that of the external value at id.
+func (r *Reader) BlobID(ctx context.Context, id RecordID, limit int) (string, error) {
+	v, err := r.Value(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return v.BlobID(ctx, limit)
+}
+
 // text reads a string.
 func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int) (string, error) {
 	v, err := r.value(ctx, id, near)
@@ -364,9 +356,4 @@ func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int
 		return "", v.rec.errorf(Corrupt, 0, "string: expected a value, found a %s", v.rec.typ)
 	}
 	return v.Text(ctx, limit)
-}
-
-// Text reads the string at id, which may have limit bytes.
-func (r *Reader) Text(ctx context.Context, id RecordID, limit int) (string, error) {
-	return r.text(ctx, id, nil, limit)
 }

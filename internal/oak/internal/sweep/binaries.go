@@ -2,9 +2,8 @@ package sweep
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
+	"io/fs"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -17,13 +16,32 @@ const (
 
 // A blobReader finds the ids of binaries in the records of segments.
 type blobReader struct {
-	src    *source
+	src    *segment.Recent
 	left   int64 // bytes that ids of the tar may still have
 	report func(tar string, p tarfile.Problem)
 }
 
 func newBlobReader(p *Plan) *blobReader {
-	return &blobReader{src: &source{tars: p.Tars}, left: maxPart, report: p.report}
+	return &blobReader{src: &segment.Recent{Most: keptSegments, Load: p.segment}, left: maxPart, report: p.report}
+}
+
+// keptSegments is how many are kept: ids of binaries that are strings of their own are
+// seldom far away.
+const keptSegments = 16
+
+// segment reads a segment of the newest tar that has it.
+func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	for i := range p.Tars {
+		t := &p.Tars[i]
+		if k, ok := t.Index().Find(id); ok {
+			b, err := t.Tar.Read(ctx, k, nil)
+			if err != nil {
+				return nil, err
+			}
+			return segment.Parse(id, b)
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // read returns the ids of binaries that the records of entry i have. What cannot be
@@ -40,13 +58,11 @@ func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (
 		return nil, nil
 	}
 	// The segment may be another one than that of the newest tar that has its id.
-	r := segment.NewReader(near{b.src, seg})
+	b.src.Current = seg
+	r := segment.NewReader(b.src)
 	known := map[string]bool{}
-	for row := range seg.Records() {
-		if row.Type != segment.BlobID {
-			continue
-		}
-		id, err := blobID(ctx, r, segment.RecordID{Segment: seg.ID(), Number: row.Number})
+	for record := range seg.External() {
+		id, err := r.BlobID(ctx, record, maxBlobID)
 		switch {
 		case err == nil && !known[id]:
 			if b.left -= int64(len(id)) + 4; b.left < 0 {
@@ -55,7 +71,7 @@ func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (
 			known[id] = true
 			ids = append(ids, id)
 		case err == nil:
-		case isDamage(err):
+		case tarfile.IsDamage(err):
 			problem(err)
 		default:
 			return nil, err
@@ -64,56 +80,6 @@ func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (
 	return ids, nil
 }
 
-func blobID(ctx context.Context, r *segment.Reader, id segment.RecordID) (string, error) {
-	v, err := r.Value(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return v.BlobID(ctx, maxBlobID)
-}
-
-// near is a source that has one segment at hand.
-type near struct {
-	*source
-	seg *segment.Segment
-}
-
-func (n near) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	if id == n.seg.ID() {
-		return n.seg, nil
-	}
-	return n.source.Segment(ctx, id)
-}
-
 func tooLong(t *TarPlan, e tarfile.Entry, what string) error {
 	return &tarfile.Error{Class: tarfile.Limit, Object: t.Name, Offset: e.Pos, What: fmt.Sprintf("%s: up to segment %s more than %d bytes", what, e.ID, maxPart)}
-}
-
-// isDamage reports whether an error is of what is stored and not of the store.
-func isDamage(err error) bool {
-	if _, ok := errors.AsType[*tarfile.Error](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*segment.Error](err)
-	return ok
-}
-
-// storedBinaries has, by segment, what the binary references of a tar say.
-type storedBinaries map[tarfile.ID][]tarfile.Texts
-
-func newStoredBinaries(all iter.Seq[tarfile.SegmentBinaries]) storedBinaries {
-	m := storedBinaries{}
-	for s := range all {
-		m[s.ID] = append(m[s.ID], s.Refs)
-	}
-	return m
-}
-
-func (m storedBinaries) of(id tarfile.ID) (ids []string) {
-	for _, texts := range m[id] {
-		for s := range texts.All() {
-			ids = append(ids, s)
-		}
-	}
-	return ids
 }

@@ -190,12 +190,12 @@ func (m *marker) rest(t *TarPlan) {
 func (t *TarPlan) decide(o Options) {
 	fit := true
 	for i, e := range t.Index().All() {
-		t.Before += room(e)
+		t.Before += e.Whole().Len
 		if t.IsGarbage(i) {
 			t.Garbage++
 			continue
 		}
-		t.After += room(e)
+		t.After += e.Whole().Len
 		if e.Pos < tarfile.BlockSize || e.Len > tarfile.MaxSegment || e.Pos+int64(e.Len) > t.Size() || e.Generation.Gen < 0 || e.Generation.Full < 0 {
 			fit = false
 		}

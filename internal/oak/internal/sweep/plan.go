@@ -113,9 +113,3 @@ type bitmap []uint64
 func newBitmap(n int) bitmap    { return make(bitmap, (n+63)/64) }
 func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
-
-// room is what a segment takes with its header and the zeros behind it.
-func room(e tarfile.Entry) int64 {
-	n := tarfile.BlockSize + int64(e.Len)
-	return n + -n&(tarfile.BlockSize-1)
-}

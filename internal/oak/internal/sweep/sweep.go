@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -31,27 +32,11 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int, 
 	if err := free(ctx, st, name); err != nil {
 		return store.Info{}, err
 	}
-	out, err := store.Create(ctx, st, name)
-	if err != nil {
-		return store.Info{}, err
-	}
-	defer out.Abort()
-	w := writer{p: p, t: t, out: out, mtime: mtime}
-	if err := w.parts(ctx); err != nil {
-		return store.Info{}, err
-	}
-	for _, i := range t.Index().ByPosition() {
-		if t.IsGarbage(int(i)) {
-			continue
-		}
-		if err := w.entry(ctx, int(i)); err != nil {
-			return store.Info{}, err
-		}
-	}
-	if err := w.end(ctx); err != nil {
-		return store.Info{}, err
-	}
-	info, err := out.Commit(ctx)
+	w := writer{p: p, t: t, mtime: mtime}
+	info, err := store.Write(ctx, st, name, func(out store.Writer) error {
+		w.out = out
+		return w.write(ctx)
+	})
 	if err != nil {
 		return store.Info{}, err
 	}
@@ -84,9 +69,9 @@ type writer struct {
 	out   store.Writer
 	mtime func() time.Time
 
-	graph    *tarfile.Graph // nil if it is to be read from the segments
-	refs     int64          // bytes of what was read so
-	binaries storedBinaries // nil if they are to be read from the segments
+	graph    *tarfile.Graph                 // nil if it is to be read from the segments
+	refs     int64                          // bytes of what was read so
+	binaries map[tarfile.ID][]tarfile.Texts // as the tar has them; nil if they are to be read from the segments
 	blobs    *blobReader
 
 	run      tarfile.Span // of the old tar, to be copied
@@ -94,6 +79,21 @@ type writer struct {
 	tail     tarfile.Tail
 	youngest time.Time
 	buf      []byte
+}
+
+func (w *writer) write(ctx context.Context) error {
+	if err := w.parts(ctx); err != nil {
+		return err
+	}
+	for _, i := range w.t.Index().ByPosition() {
+		if w.t.IsGarbage(int(i)) {
+			continue
+		}
+		if err := w.entry(ctx, int(i)); err != nil {
+			return err
+		}
+	}
+	return w.end(ctx)
 }
 
 // parts reads graph and binary references, as far as they are sound.
@@ -108,10 +108,14 @@ func (w *writer) parts(ctx context.Context) (err error) {
 		return nil
 	}
 	r, err := w.t.Tar.Binaries(ctx)
-	if err == nil {
-		w.binaries = newStoredBinaries(r.All())
+	if err != nil {
+		return err
 	}
-	return err
+	w.binaries = map[tarfile.ID][]tarfile.Texts{}
+	for s := range r.All() {
+		w.binaries[s.ID] = append(w.binaries[s.ID], s.Refs)
+	}
+	return nil
 }
 
 // entry writes an entry that is kept.
@@ -129,7 +133,8 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if err := w.tail.Add(e, refs, binaries); err != nil {
 		return fmt.Errorf("%s: %w", w.t.NewName, err)
 	}
-	w.size += room(e)
+	room := e.Whole().Len
+	w.size += room
 
 	h, err := w.t.Tar.ReadHeader(ctx, i)
 	bad, err := damage(err)
@@ -142,7 +147,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	n, named := tarfile.ParseEntryName(h.Name)
 	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID && n.HasCRC
 	if sound && w.mtime == nil {
-		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room(e)})
+		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
 	if !sound {
 		// The name's checksum may be what is damaged.
@@ -164,7 +169,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if _, err := w.out.Write(tarfile.AppendHeader(nil, name, int64(e.Len), at)); err != nil {
 		return err
 	}
-	return w.copy(ctx, tarfile.Span{Off: old, Len: room(e) - tarfile.BlockSize})
+	return w.copy(ctx, tarfile.Span{Off: old, Len: room - tarfile.BlockSize})
 }
 
 // copy puts off what continues the run.
@@ -210,10 +215,12 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 			kept = append(kept, id[:]...)
 		}
 	}
-	if w.blobs == nil {
-		return kept, w.binaries.of(e.ID), nil
+	if w.blobs != nil {
+		binaries, err = w.blobs.read(ctx, w.t, i, w.buf)
 	}
-	binaries, err = w.blobs.read(ctx, w.t, i, w.buf)
+	for _, texts := range w.binaries[e.ID] {
+		binaries = slices.AppendSeq(binaries, texts.All())
+	}
 	return kept, binaries, err
 }
 

@@ -389,7 +389,7 @@ func TestATarThatCannotBeCopiedIsKept(t *testing.T) {
 		if err := tail.Add(e, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		pos += room(e)
+		pos += e.Whole().Len
 	}
 	b, err := tail.Append(make([]byte, 16<<10), "data00001a.tar", someTime)
 	if err != nil {

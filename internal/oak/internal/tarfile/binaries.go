@@ -141,13 +141,7 @@ func (r *BinaryRefs) All() iter.Seq[SegmentBinaries] {
 	return func(yield func(SegmentBinaries) bool) {
 		b, step := r.b, r.step()
 		for range r.count {
-			g := Generation{Gen: int32At(b)}
-			if r.v1 {
-				g.Full, g.Compacted = g.Gen, true
-			} else {
-				g.Full, g.Compacted = int32At(b[4:]), b[8] != 0
-			}
-			segments := int32At(b[step-4:])
+			g, segments := parseGeneration(b, r.v1), int32At(b[step-4:])
 			b = b[step:]
 			for range segments {
 				s := SegmentBinaries{ID: ID(b), Generation: g, Refs: Texts{n: int(int32At(b[16:]))}}
@@ -205,12 +199,7 @@ func (w *binariesBuilder) append(b []byte) []byte {
 	for i, s := range w.segments {
 		if i == 0 || w.segments[i-1].gen != s.gen {
 			generations++
-			b = binary.BigEndian.AppendUint32(b, uint32(s.gen.Gen))
-			b = binary.BigEndian.AppendUint32(b, uint32(s.gen.Full))
-			b = append(b, 0)
-			if s.gen.Compacted {
-				b[len(b)-1] = 1
-			}
+			b = appendGeneration(b, s.gen)
 			countAt = len(b)
 			b = append(b, 0, 0, 0, 0)
 		}

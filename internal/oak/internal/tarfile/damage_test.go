@@ -139,12 +139,12 @@ func (w whole) agrees(t *testing.T, i int, x *Tar) {
 		t.Errorf("byte %d: another index", i)
 	}
 	g, err := x.Graph(t.Context())
-	if err == nil && !reflect.DeepEqual(graphOf(g), w.graph) || err != nil && !isDamage(err) {
+	if err == nil && !reflect.DeepEqual(graphOf(g), w.graph) || err != nil && !IsDamage(err) {
 		t.Errorf("byte %d: graph: %v", i, err)
 	}
 	graphGone := err != nil
 	r, err := x.Binaries(t.Context())
-	if err == nil && !reflect.DeepEqual(binariesOf(r), w.binaries) || err != nil && !isDamage(err) {
+	if err == nil && !reflect.DeepEqual(binariesOf(r), w.binaries) || err != nil && !IsDamage(err) {
 		t.Errorf("byte %d: binaries: %v", i, err)
 	}
 	if sizeField := w.layout.Index.Off - 8; err != nil && graphGone && (int64(i) < sizeField || int64(i) >= sizeField+8) {

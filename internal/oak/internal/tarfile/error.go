@@ -105,8 +105,9 @@ func readError(object string, off int64, err error) error {
 	return err
 }
 
-// isDamage reports whether an error is of the file and not of the store.
-func isDamage(err error) bool {
-	_, ok := errors.AsType[*Error](err)
-	return ok
+// IsDamage reports whether an error is of a tar or of a segment, and not of the store.
+func IsDamage(err error) bool {
+	_, ofTar := errors.AsType[*Error](err)
+	_, ofSegment := errors.AsType[*segment.Error](err)
+	return ofTar || ofSegment
 }

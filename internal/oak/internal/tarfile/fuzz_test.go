@@ -305,14 +305,14 @@ func FuzzOpen(f *testing.F) {
 			if err == nil && (!bytes.Equal(data, b[e.Pos:e.Pos+int64(e.Len)])) {
 				t.Errorf("%s: other bytes", e.ID)
 			}
-			if err != nil && !isDamage(err) {
+			if err != nil && !IsDamage(err) {
 				t.Error(err)
 			}
-			if _, err := x.ReadHeader(t.Context(), i); err != nil && !isDamage(err) {
+			if _, err := x.ReadHeader(t.Context(), i); err != nil && !IsDamage(err) {
 				t.Error(err)
 			}
 		}
-		if _, err := x.Binaries(t.Context()); err != nil && !isDamage(err) {
+		if _, err := x.Binaries(t.Context()); err != nil && !IsDamage(err) {
 			t.Error(err)
 		}
 	})

@@ -39,13 +39,6 @@ func checkGraph(f footer, end int64) *Error {
 	return nil
 }
 
-// checkGraphSize is checkGraph for those who only want to know where the graph
-// begins.
-func checkGraphSize(f footer, end int64) *Error {
-	f.count = 0
-	return checkGraph(f, end)
-}
-
 // parseGraph takes b, the content before the footer, for its own. Offsets in the
 // errors are those in b.
 func parseGraph(b []byte, f footer) (*Graph, *Error) {

@@ -53,16 +53,28 @@ func (x *Index) Version() int {
 func (x *Index) At(i int) Entry {
 	b := x.b[i*x.step : (i+1)*x.step]
 	e := Entry{ID: ID(b), Pos: int64(int32At(b[16:])), Len: int(int32At(b[20:]))}
-	e.Generation.Gen = int32At(b[24:])
-	if len(b) == entryV1 {
-		e.Generation.Full, e.Generation.Compacted = e.Generation.Gen, true
-	} else {
-		e.Generation.Full, e.Generation.Compacted = int32At(b[28:]), b[32] != 0
-	}
+	e.Generation = parseGeneration(b[24:], x.step == entryV1)
 	return e
 }
 
-func (x *Index) position(i uint32) int32 { return int32At(x.b[int(i)*x.step+16:]) }
+// parseGeneration reads a generation: before Oak 1.8 it was a number, now full generation
+// i32 and compacted u8 follow.
+func parseGeneration(b []byte, v1 bool) Generation {
+	gen := int32At(b)
+	if v1 {
+		return Generation{Gen: gen, Full: gen, Compacted: true}
+	}
+	return Generation{Gen: gen, Full: int32At(b[4:]), Compacted: b[8] != 0}
+}
+
+func appendGeneration(b []byte, g Generation) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(g.Gen))
+	b = binary.BigEndian.AppendUint32(b, uint32(g.Full))
+	if g.Compacted {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
 
 // Find returns which entry is that of a segment.
 func (x *Index) Find(id ID) (i int, ok bool) {
@@ -96,12 +108,17 @@ func (x *Index) All() iter.Seq2[int, Entry] {
 // ByPosition returns the numbers of the entries in the order in which they are in
 // the file, which is the order in which they were written.
 func (x *Index) ByPosition() []uint32 {
-	order := make([]uint32, x.Len())
+	return Order(x.Len(), func(i uint32) int64 { return int64(int32At(x.b[int(i)*x.step+16:])) })
+}
+
+// Order returns the numbers below n in the order of their positions.
+func Order(n int, position func(i uint32) int64) []uint32 {
+	order := make([]uint32, n)
 	for i := range order {
 		order[i] = uint32(i)
 	}
 	slices.SortFunc(order, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(x.position(a), x.position(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(position(a), position(b)), cmp.Compare(a, b))
 	})
 	return order
 }
@@ -194,12 +211,7 @@ func appendEntry(b []byte, e Entry) []byte {
 	b = append(b, e.ID[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Pos))
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Len))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Gen))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Generation.Full))
-	if e.Generation.Compacted {
-		return append(b, 1)
-	}
-	return append(b, 0)
+	return appendGeneration(b, e.Generation)
 }
 
 // byID sorts entries of version 2 where they are.

@@ -38,16 +38,6 @@ func (c *layoutCheck) problem(class Class, off, n int64, format string, a ...any
 	c.report(Problem{Class: class, Off: off, Len: n, What: fmt.Sprintf(format, a...)})
 }
 
-// damage reports an error of the file and returns one of the store.
-func (c *layoutCheck) damage(err error) error {
-	e, ok := errors.AsType[*Error](err)
-	if ok {
-		c.problem(e.Class, e.Offset, 0, "%s", e.What)
-		return nil
-	}
-	return err
-}
-
 func (c *layoutCheck) run(ctx context.Context) error {
 	t := c.t
 	trailer := t.size - trailerLen
@@ -68,10 +58,7 @@ func (c *layoutCheck) run(ctx context.Context) error {
 	}
 	end := c.l.Index.Off
 	g, p, err := c.w.graph(ctx)
-	if err := c.damage(err); err != nil {
-		return err
-	}
-	if c.l.Graph, err = c.part(ctx, p, g != nil, ".gph"); err != nil {
+	if c.l.Graph, err = c.part(ctx, p, err, ".gph"); err != nil {
 		return err
 	}
 	if c.l.Graph.Len > 0 {
@@ -81,10 +68,7 @@ func (c *layoutCheck) run(ctx context.Context) error {
 		c.checkGraph(g)
 	}
 	r, p, err := c.w.binaries(ctx)
-	if err := c.damage(err); err != nil {
-		return err
-	}
-	if c.l.Binaries, err = c.part(ctx, p, r != nil, ".brf"); err != nil {
+	if c.l.Binaries, err = c.part(ctx, p, err, ".brf"); err != nil {
 		return err
 	}
 	if c.l.Binaries.Len > 0 {
@@ -98,14 +82,19 @@ func (c *layoutCheck) run(ctx context.Context) error {
 	return nil
 }
 
-// part looks at the header of a part. One whose content is damaged is believed to be
-// where its footer says only if there is its header.
-func (c *layoutCheck) part(ctx context.Context, p part, sound bool, suffix string) (Span, error) {
+// part reports why a part cannot be read, and looks at its header. One whose content is
+// damaged is believed to be where its footer says only if there is its header.
+func (c *layoutCheck) part(ctx context.Context, p part, bad error, suffix string) (Span, error) {
+	if e, ok := errors.AsType[*Error](bad); ok {
+		c.problem(e.Class, e.Offset, 0, "%s", e.What)
+	} else if bad != nil || p.Len == 0 {
+		return Span{}, bad
+	}
 	if p.Len == 0 {
 		return Span{}, nil
 	}
-	ok, err := c.header(ctx, p.Span, p.content(), suffix, sound)
-	if !sound && !ok {
+	ok, err := c.header(ctx, p.Span, p.content(), suffix, bad == nil)
+	if bad != nil && !ok {
 		return Span{}, err
 	}
 	return p.Span, err

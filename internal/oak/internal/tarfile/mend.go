@@ -25,14 +25,16 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 	block := w[:BlockSize]
 	m, ok := mend(block)
 	if !ok {
-		s.skip(block, notAHeader(block))
-		return Found{}, false
+		p := Problem{Class: BadHeader, What: "header: damaged beyond mending, or no header"}
+		if n, ok := ParseEntryName(headerName(block)); ok {
+			p.Segment, p.HasSegment = n.ID, true
+		}
+		return s.skip(block, p)
 	}
 	lost := Problem{Class: BadHeader, Segment: m.name.ID, HasSegment: true, What: "header: damaged, and its segment cannot be told from what follows"}
 	size, mended := s.measure(w[BlockSize:], &m)
 	if !mended {
-		s.skip(block, lost)
-		return Found{}, false
+		return s.skip(block, lost)
 	}
 	doubt := DoubtID
 	what := "header: damaged; the id is not sure, the segment is sound"
@@ -44,14 +46,6 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 	f := s.found(w, m.name, size, m.name.CRC, doubt)
 	s.report(Problem{Class: BadHeader, Off: header, Len: BlockSize, Segment: f.ID, HasSegment: true, What: what})
 	return f, true
-}
-
-func notAHeader(block []byte) Problem {
-	p := Problem{Class: BadHeader, What: "header: damaged beyond mending, or no header"}
-	if n, ok := ParseEntryName(headerName(block)); ok {
-		p.Segment, p.HasSegment = n.ID, true
-	}
-	return p
 }
 
 // measure finds out how long the segment is that begins data: as long as the header
@@ -205,9 +199,7 @@ func (m *mended) corrects(crc uint32) bool {
 			differ++
 		}
 	}
-	old := m.name.CRC
-	m.name.CRC = crc
-	ok := differ == 1 && m.proves(int(m.size))
-	m.name.CRC = old
-	return ok
+	other := *m
+	other.name.CRC = crc
+	return differ == 1 && other.proves(int(m.size))
 }

@@ -1,10 +1,12 @@
 package tarfile
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,32 +18,19 @@ import (
 // loses data of such a tar, so [Name] never makes one. A number over 31 bits, over
 // which Oak fails, is no name.
 func ParseName(name string) (number int, letter byte, ok bool) {
-	digits, ok := strings.CutPrefix(name, "data")
-	if !ok {
+	m := tarName.FindStringSubmatch(name)
+	if m == nil {
 		return 0, 0, false
 	}
-	if digits, ok = strings.CutSuffix(digits, ".tar"); !ok {
-		return 0, 0, false
-	}
-	letter = 'a'
-	if n := len(digits) - 1; n >= 0 && 'a' <= digits[n] && digits[n] <= 'z' {
-		letter, digits = digits[n], digits[:n]
-	}
-	// Five digits, or more of which the first is not 0.
-	if len(digits) < 5 || len(digits) > 5 && digits[0] == '0' {
-		return 0, 0, false
-	}
-	for _, c := range []byte(digits) {
-		if c < '0' || c > '9' {
-			return 0, 0, false
-		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 32)
+	n, err := strconv.ParseInt(m[1], 10, 32)
 	if err != nil {
 		return 0, 0, false
 	}
-	return int(n), letter, true
+	return int(n), cmp.Or(m[2], "a")[0], true
 }
+
+// tarName has five digits, or more of which the first is not 0.
+var tarName = regexp.MustCompile(`^data([0-9]{5}|[1-9][0-9]{5,})([a-z]?)\.tar$`)
 
 // Name makes the name of a tar. It panics if there is none: numbers are of 31 bits
 // and letters a to z.
@@ -71,8 +60,9 @@ func ParseEntryName(name string) (EntryName, bool) {
 	}
 	e, rest := EntryName{ID: id}, name[idText:]
 	if len(rest) >= 9 && rest[0] == '.' && (len(rest) == 9 || rest[9] == '.') {
-		if crc, ok := parseCRC(rest[1:9]); ok {
-			e.CRC, e.HasCRC, rest = crc, true, rest[9:]
+		crc, err := strconv.ParseUint(rest[1:9], 16, 32)
+		if err == nil && strings.ToLower(rest[1:9]) == rest[1:9] {
+			e.CRC, e.HasCRC, rest = uint32(crc), true, rest[9:]
 		}
 	}
 	// What Java's regular expressions take for the end of a line is no part of a name.
@@ -80,17 +70,6 @@ func ParseEntryName(name string) (EntryName, bool) {
 		return EntryName{}, false
 	}
 	return e, true
-}
-
-func parseCRC(s string) (crc uint32, ok bool) {
-	for i := range len(s) {
-		d := nibble(s[i])
-		if d > 15 {
-			return 0, false
-		}
-		crc = crc<<4 | uint32(d)
-	}
-	return crc, true
 }
 
 // entryName is the name of the entry of a segment.

@@ -15,12 +15,6 @@ type Options struct {
 	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
 }
 
-func (o Options) orDefault() Options {
-	o.Tail = max(cmp.Or(o.Tail, 64<<10), trailerLen+footerLen)
-	o.MaxPart = cmp.Or(o.MaxPart, 256<<20)
-	return o
-}
-
 // A Tar is a file whose index is sound. Its methods may be called in parallel.
 type Tar struct {
 	obj   store.Object
@@ -36,7 +30,8 @@ type Tar struct {
 //
 // The error is a [*NoIndex] for a file that Oak would recover by a scan.
 func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, error) {
-	o = o.orDefault()
+	o.Tail = max(cmp.Or(o.Tail, 64<<10), trailerLen+footerLen)
+	o.MaxPart = cmp.Or(o.MaxPart, 256<<20)
 	tail := make([]byte, o.Tail)
 	n, err := store.ReadTail(ctx, obj, tail)
 	if err != nil {
@@ -198,53 +193,44 @@ func (w *window) content(ctx context.Context, p part) ([]byte, error) {
 	return b, err
 }
 
-func (w *window) graph(ctx context.Context) (*Graph, part, error) {
-	p, err := w.locate(ctx, w.t.place.header, checkGraph)
+// read reads the part that ends at end, and takes it apart.
+func read[T any](ctx context.Context, w *window, end int64, check func(footer, int64) *Error, parse func([]byte, footer) (*T, *Error)) (*T, part, error) {
+	p, err := w.locate(ctx, end, check)
+	var b []byte
+	if err == nil {
+		b, err = w.content(ctx, p)
+	}
 	if err != nil {
 		return nil, p, err
 	}
-	b, err := w.content(ctx, p)
-	if err != nil {
-		return nil, p, err
-	}
-	g, bad := parseGraph(b, p.f)
+	x, bad := parse(b, p.f)
 	if bad != nil {
-		return nil, p, w.t.within(bad, p)
+		bad.Object = w.t.name
+		bad.Offset += p.content()
+		return nil, p, bad
 	}
-	return g, p, nil
+	return x, p, nil
 }
 
-// within gives an error of a part its place.
-func (t *Tar) within(e *Error, p part) *Error {
-	e.Object = t.name
-	e.Offset += p.content()
-	return e
+func (w *window) graph(ctx context.Context) (*Graph, part, error) {
+	return read(ctx, w, w.t.place.header, checkGraph, parseGraph)
 }
 
 // binaries looks for the references before the graph, whose content may be damaged,
 // or, if there is none, where it should be.
 func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	end := w.t.place.header
-	g, err := w.locate(ctx, end, checkGraphSize)
+	g, err := w.locate(ctx, end, func(f footer, end int64) *Error {
+		f.count = 0 // all that matters is where the graph begins
+		return checkGraph(f, end)
+	})
 	switch {
 	case err == nil:
 		end = g.Off
-	case !isDamage(err):
+	case !IsDamage(err):
 		return nil, part{}, err
 	}
-	p, err := w.locate(ctx, end, checkBinaries)
-	if err != nil {
-		return nil, p, err
-	}
-	b, err := w.content(ctx, p)
-	if err != nil {
-		return nil, p, err
-	}
-	r, bad := parseBinaries(b, p.f)
-	if bad != nil {
-		return nil, p, w.t.within(bad, p)
-	}
-	return r, p, nil
+	return read(ctx, w, end, checkBinaries, parseBinaries)
 }
 
 // Graph reads the graph. An [*Error] says that there is none that Oak would take:

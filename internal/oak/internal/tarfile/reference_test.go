@@ -48,7 +48,7 @@ func TestWhatOakWroteIsReadAsOakReadsIt(t *testing.T) {
 func compareParts(t *testing.T, name string, x *Tar, w expectedTar) {
 	t.Helper()
 	g, err := x.Graph(t.Context())
-	if w.Graph.ok != (err == nil) || err != nil && !isDamage(err) {
+	if w.Graph.ok != (err == nil) || err != nil && !IsDamage(err) {
 		t.Fatalf("%s: graph: %v, expected %v", name, err, w.Graph)
 	}
 	if err == nil && !reflect.DeepEqual(graphOf(g), w.Graph.v) {
@@ -62,7 +62,7 @@ func compareParts(t *testing.T, name string, x *Tar, w expectedTar) {
 	}
 	r, err := x.Binaries(t.Context())
 	switch {
-	case err != nil && !isDamage(err):
+	case err != nil && !IsDamage(err):
 		t.Fatal(err)
 	case err == nil && !w.Brf.ok && !w.Graph.ok: // Oak does not find what is before a damaged graph.
 	case w.Brf.ok != (err == nil):

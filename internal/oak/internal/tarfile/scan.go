@@ -122,38 +122,32 @@ func (s *scan) view() ([]byte, error) {
 // to the next block.
 func (s *scan) step(w []byte) (Found, bool) {
 	if len(w) < BlockSize {
-		s.skip(w, Problem{Class: Truncated, What: "file: it ends within a block"})
-		return Found{}, false
+		return s.skip(w, Problem{Class: Truncated, What: "file: it ends within a block"})
 	}
 	block := w[:BlockSize]
 	h, err := ParseHeader(block)
 	if err != nil {
-		s.skip(block, Problem{Class: Gap, What: "zeros where a header should be"})
-		return Found{}, false
+		return s.skip(block, Problem{Class: Gap, What: "zeros where a header should be"})
 	}
 	if !h.ChecksumOK {
 		return s.damaged(w)
 	}
 	n, ok := ParseEntryName(h.Name)
 	if !ok {
-		s.other(w, h)
-		return Found{}, false
+		return s.other(w, h)
 	}
 	problem := func(c Class, format string, a ...any) Problem {
 		return Problem{Class: c, Segment: n.ID, HasSegment: true, What: fmt.Sprintf(format, a...)}
 	}
 	switch {
 	case h.Size < 1 || h.Size > MaxSegment:
-		s.skip(block, problem(BadHeader, "header: %d bytes, expected 1 to %d", h.Size, MaxSegment))
-		return Found{}, false
+		return s.skip(block, problem(BadHeader, "header: %d bytes, expected 1 to %d", h.Size, MaxSegment))
 	case h.Size > int64(len(w)-BlockSize):
-		s.skip(block, problem(Truncated, "segment: the file ends after %d of %d bytes", len(w)-BlockSize, h.Size))
-		return Found{}, false
+		return s.skip(block, problem(Truncated, "segment: the file ends after %d of %d bytes", len(w)-BlockSize, h.Size))
 	}
 	crc := checksum(w[BlockSize:][:h.Size])
 	if n.HasCRC && crc != n.CRC {
-		s.wrong(w, h, n, crc)
-		return Found{}, false
+		return s.wrong(w, h, n, crc)
 	}
 	return s.found(w, n, int(h.Size), crc, 0), true
 }
@@ -177,13 +171,12 @@ func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) F
 // wrong goes on behind a segment that is not what its name says: behind its end, if
 // the next entry is there, or else in its midst, since a piece of the file may be
 // missing.
-func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) {
+func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) (none Found, no bool) {
 	data := w[BlockSize:][:h.Size]
 	p := Problem{Class: BadChecksum, Off: s.at, Segment: n.ID, HasSegment: true, What: fmt.Sprintf("segment: checksum %08x, expected %08x", crc, n.CRC)}
 	end := BlockSize + h.Size + pad(h.Size)
 	if s.spend(len(data)) && !s.follows(w, end) {
-		s.skip(w[:BlockSize], p)
-		return
+		return s.skip(w[:BlockSize], p)
 	}
 	if s.spend(len(data)) {
 		if off, mask, ok := FindFlip(data, n.CRC); ok {
@@ -194,6 +187,7 @@ func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) {
 	p.Len = min(end, int64(len(w)))
 	s.report(p)
 	s.at += p.Len
+	return none, false
 }
 
 // follows reports whether a sound header is at end, or the end of the file.
@@ -221,17 +215,15 @@ func (s *scan) spend(n int) bool {
 }
 
 // other goes on behind an entry that is no segment.
-func (s *scan) other(w []byte, h Header) {
+func (s *scan) other(w []byte, h Header) (none Found, no bool) {
 	known := strings.HasSuffix(h.Name, ".brf") || strings.HasSuffix(h.Name, ".gph") || strings.HasSuffix(h.Name, ".idx")
 	if h.Size > s.size-s.at-BlockSize {
-		s.skip(w[:BlockSize], Problem{Class: Truncated, What: fmt.Sprintf("entry %.100q: the file ends after %d of %d bytes", h.Name, s.size-s.at-BlockSize, h.Size)})
-		return
+		return s.skip(w[:BlockSize], Problem{Class: Truncated, What: fmt.Sprintf("entry %.100q: the file ends after %d of %d bytes", h.Name, s.size-s.at-BlockSize, h.Size)})
 	}
 	if !known {
 		// Its size is believed only if something comes behind it that can be seen.
 		if end := BlockSize + h.Size + pad(h.Size); !s.follows(w, end) {
-			s.skip(w[:BlockSize], Problem{Class: BadHeader, What: fmt.Sprintf("header: name %.100q, expected one of a segment", h.Name)})
-			return
+			return s.skip(w[:BlockSize], Problem{Class: BadHeader, What: fmt.Sprintf("header: name %.100q, expected one of a segment", h.Name)})
 		}
 		s.flush()
 		s.report(Problem{Class: Gap, Off: s.at, Len: BlockSize + h.Size, What: fmt.Sprintf("entry %.100q: it is no part of a store", h.Name)})
@@ -241,10 +233,11 @@ func (s *scan) other(w []byte, h Header) {
 		s.o.Entry(h, s.at)
 	}
 	s.at = min(s.at+BlockSize+h.Size+pad(h.Size), s.size)
+	return none, false
 }
 
-// skip loses what is left of a block.
-func (s *scan) skip(block []byte, p Problem) {
+// skip loses what is left of a block, in which nothing was found.
+func (s *scan) skip(block []byte, p Problem) (none Found, no bool) {
 	p.Off = s.at
 	blank := isZero(block)
 	if s.lost >= 0 && p.HasSegment {
@@ -258,6 +251,7 @@ func (s *scan) skip(block []byte, p Problem) {
 	}
 	s.blank = s.blank && blank
 	s.at += int64(len(block))
+	return none, false
 }
 
 // flush reports what was lost before s.at.

@@ -1,0 +1,301 @@
+package catalog
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"zombiezen.com/go/sqlite"
+
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+const (
+	locationColumns = `l.path, l.archive, l.kind, l.size, l."offset", l.digest`
+	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified"
+)
+
+// columns says where locationColumns go.
+func (l *Location) columns() []any {
+	return []any{(*blob)(&l.Path), &l.Archive, &l.Kind, &l.Size, (*stretch)(l), (*digest)(l)}
+}
+
+// A stretch is a location as its offset says: without one, its content is none.
+type stretch Location
+
+func (s *stretch) ScanInt64(n pgtype.Int8) error { s.Raw, s.Off = n.Valid, n.Int64; return nil }
+
+// A digest is a location as its digest says, ALGORITHM:SUM.
+type digest Location
+
+func (d *digest) ScanBytes(v []byte) error {
+	d.Digest.Algo, d.Digest.Sum, _ = strings.Cut(string(v), ":")
+	return nil
+}
+
+// columns says where archiveColumns go.
+func (a *Archive) columns() []any {
+	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified)}
+}
+
+func (f *Found) columns() []any { return append(f.Location.columns(), f.In.columns()...) }
+
+// A staging is what is known together of the rows of one archive that wait until all
+// are there: where they come from may be far away, and nobody shall wait for that.
+type staging struct {
+	rows        int64
+	ordered     bool // each path is greater than the one before
+	first, last string
+	previous    string
+
+	from   int64          // in PostgreSQL they are those with the numbers from+1 to from+rows
+	sorted *sorter.Sorter // in SQLite they are here
+}
+
+// count takes note of a row.
+func (g *staging) count(path string) {
+	if g.rows == 0 {
+		g.first, g.last, g.ordered = path, path, true
+	} else if path <= g.previous {
+		g.ordered = false
+	}
+	g.first, g.last, g.previous = min(g.first, path), max(g.last, path), path
+	g.rows++
+}
+
+// A batch is archives that are added together.
+type batch struct {
+	all    []Addition
+	staged []*staging
+}
+
+func (b *batch) stage(ctx context.Context, s session) error {
+	for _, a := range b.all {
+		g, err := s.stage(ctx, a, len(b.all))
+		if err != nil {
+			return err
+		}
+		b.staged = append(b.staged, g)
+	}
+	return nil
+}
+
+func (b *batch) close() {
+	for _, g := range b.staged {
+		if g.sorted != nil {
+			g.sorted.Close()
+		}
+	}
+}
+
+// publish makes the staged rows those of archives.
+func (b *batch) publish(ctx context.Context, s session) (done []Added, err error) {
+	// Two that add the same address do so one after the other. In order, so that
+	// those who want several never wait for one another.
+	var addresses []string
+	for _, a := range b.all {
+		addresses = append(addresses, a.Address)
+	}
+	slices.Sort(addresses)
+	for _, address := range addresses {
+		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
+			return nil, err
+		}
+	}
+	for i, a := range b.all {
+		d, err := publish(ctx, s, a.Archive, b.staged[i])
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, d)
+	}
+	return done, nil
+}
+
+// lockAddress keeps others from adding and removing what is at an address before the
+// transaction ends.
+const lockAddress = "{lock address}"
+
+func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
+	if done.Replaced, err = forget(ctx, s, a.Address); err != nil && !isAbsent(err) {
+		return done, err
+	}
+	if a.Same(done.Replaced) && a.Verified.IsZero() {
+		a.Verified = done.Replaced.Verified
+	}
+	a.Added = time.Now().UTC().Truncate(time.Microsecond)
+	var verified any
+	if !a.Verified.IsZero() {
+		verified = a.Verified.UnixMicro()
+	}
+	a.ID, _, err = one(ctx, s, numberIn, `INSERT INTO archives (address, format, size, version, entries, first, last, added, verified)
+		VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8) RETURNING id`,
+		blob(a.Address), a.Format, a.Size, blob(a.Version), blob(g.first), blob(g.last), a.Added.UnixMicro(), verified)
+	if err == nil {
+		a.Entries, err = s.publish(ctx, a.ID, g)
+	}
+	if err == nil {
+		_, err = s.exec(ctx, "UPDATE archives SET entries = $2 WHERE id = $1", a.ID, a.Entries)
+	}
+	done.Archive = a
+	return done, err
+}
+
+const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {address = $1}"
+
+// forget removes an archive, and returns it. Its address is locked.
+func forget(ctx context.Context, s session, address string) (a Archive, err error) {
+	a, found, err := one(ctx, s, (*Archive).columns, archiveAt, blob(address))
+	if err == nil && !found {
+		err = absent(address)
+	}
+	if err == nil {
+		_, err = s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", a.ID)
+	}
+	if err == nil {
+		_, err = s.exec(ctx, "DELETE FROM archives WHERE id = $1", a.ID)
+	}
+	return a, err
+}
+
+// Add records archives and what is in them, all at once or not at all: no reader
+// ever sees a part. What was known of their addresses before is replaced.
+func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err error) {
+	b := &batch{all: slices.Clone(all)}
+	for i, a := range all {
+		if b.all[i], err = a.checked(); err != nil {
+			return nil, err
+		}
+	}
+	defer b.close()
+	err = c.db.write(ctx, func(s session) error { return b.stage(ctx, s) }, func(s session) error {
+		done, err = b.publish(ctx, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// Remove forgets an archive, and returns what was known of it.
+func (c *Catalog) Remove(ctx context.Context, address string) (a Archive, err error) {
+	err = c.db.write(ctx, nil, func(s session) error {
+		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
+			return err
+		}
+		a, err = forget(ctx, s, address)
+		return err
+	})
+	return a, err
+}
+
+// Verified records that an archive was found sound.
+func (c *Catalog) Verified(ctx context.Context, id int64, at time.Time) error {
+	return c.db.write(ctx, nil, func(s session) error {
+		_, err := s.exec(ctx, "UPDATE archives SET verified = $2 WHERE id = $1", id, at.UnixMicro())
+		return err
+	})
+}
+
+const holders = "SELECT " + locationColumns + ", " + archiveColumns + " FROM locations AS l JOIN archives AS a ON a.id = l.archive WHERE {l.path = $1} ORDER BY l.archive DESC"
+
+// Newest returns where the newest file of that path is, or an error that wraps
+// fs.ErrNotExist.
+func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
+	return readOne(ctx, c, path, (*Found).columns, holders+" LIMIT 1", blob(path))
+}
+
+// Holders returns all archives that have a path, the newest first.
+func (c *Catalog) Holders(ctx context.Context, path string) ([]Found, error) {
+	return read(ctx, c, (*Found).columns, holders, blob(path))
+}
+
+// Archive returns what is known of the archive at an address, or an error that
+// wraps fs.ErrNotExist.
+func (c *Catalog) Archive(ctx context.Context, address string) (Archive, error) {
+	return readOne(ctx, c, address, (*Archive).columns, archiveAt, blob(address))
+}
+
+// Archives returns all archives, the oldest first.
+func (c *Catalog) Archives(ctx context.Context) ([]Archive, error) {
+	return read(ctx, c, (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a ORDER BY a.id")
+}
+
+// behind is where the locations after one begin.
+func behind(l Location) any { return blob(l.Path + "\x00") }
+
+// Locations yields all that an archive has, in byte order of the paths.
+func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
+	return func(yield func(Location, error) bool) {
+		type span struct{ first, last string }
+		bounds, err := read(ctx, c, func(s *span) []any { return []any{(*blob)(&s.first), (*blob)(&s.last)} }, "SELECT first, last FROM archives WHERE id = $1", a.ID)
+		if err != nil {
+			yield(Location{}, err)
+		}
+		for _, b := range bounds {
+			paged(ctx, c, (*Location).columns, behind, "SELECT "+locationColumns+` FROM locations AS l
+				WHERE l.archive = $3 AND {l.path >= $1} AND {l.path <= $4} ORDER BY {l.path} LIMIT CAST($2 AS bigint)`, blob(b.first), a.ID, blob(b.last))(yield)
+		}
+	}
+}
+
+// scan yields the newest location of each path in [from, before), in byte order; an
+// empty before is no bound. A scan that ends early costs no more than what it yielded.
+func (c *Catalog) scan(ctx context.Context, from, before string) iter.Seq2[Location, error] {
+	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1}", []any(nil)
+	if before != "" {
+		sql, args = sql+" AND {l.path < $3}", []any{blob(before)}
+	}
+	return func(yield func(Location, error) bool) {
+		last, any := "", false
+		for l, err := range paged(ctx, c, (*Location).columns, behind, sql+" ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(from), args...) {
+			if err == nil && any && l.Path == last { // in an older archive
+				continue
+			}
+			last, any = l.Path, true
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// Below yields the newest location of each path that begins with prefix, in byte
+// order.
+func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, error] {
+	return c.scan(ctx, prefix, after(prefix))
+}
+
+// Check looks for damage in the database itself, and for archives that have more
+// or fewer locations than they had when they were added.
+func (c *Catalog) Check(ctx context.Context, report func(problem string)) error {
+	err := c.db.read(ctx, true, func(s session) error {
+		if err := c.db.check(ctx, s, report); err != nil {
+			return err
+		}
+		for _, sql := range []string{
+			`SELECT format('archive %s: expected %s locations, found %s', a.id, a.entries, coalesce(n, 0))
+				FROM archives AS a LEFT JOIN (SELECT archive, count(*) AS n FROM locations GROUP BY archive) AS c ON c.archive = a.id
+				WHERE coalesce(n, 0) <> a.entries ORDER BY a.id LIMIT 100`,
+			`SELECT format('archive %s: expected none, found %s locations', archive, count(*)) FROM locations
+				WHERE archive NOT IN (SELECT id FROM archives) GROUP BY archive LIMIT 100`,
+		} {
+			for problem, err := range each(ctx, s, textIn, sql) {
+				if err != nil {
+					return err
+				}
+				report(problem)
+			}
+		}
+		return nil
+	})
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
+		report(err.Error())
+		return nil // nothing else that it says can be relied upon
+	}
+	return err
+}

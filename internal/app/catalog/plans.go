@@ -1,0 +1,578 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/holdall/holdall/format"
+)
+
+const (
+	planColumns  = "id, name, format, target, settings, created, cancelled"
+	chunkColumns = `id, plan, number, name, role, state, objects, bytes, first, last, vanished, changed, set_aside,
+		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures`
+)
+
+// columns says where planColumns go.
+func (p *Plan) columns() []any {
+	return []any{&p.ID, &p.Name, &p.Format, (*blob)(&p.Target), &p.Settings, (*moment)(&p.Created), &p.Cancelled}
+}
+
+// columns says where chunkColumns go.
+func (c *Chunk) columns() []any {
+	return []any{&c.ID, &c.Plan, &c.Number, (*blob)(&c.Name), (*role)(c), &c.State, &c.Objects, &c.Bytes, (*blob)(&c.first), (*blob)(&c.last),
+		&c.Left.Vanished, &c.Left.Changed, &c.Left.SetAside, &c.Attempts, &c.Owner, &c.Fence, (*due)(c), (*moment)(&c.Started), (*moment)(&c.Finished),
+		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures}
+}
+
+// What chunks.role says.
+const (
+	roleWhole = iota
+	rolePart
+	roleLast
+)
+
+// A role is a chunk as its column of that name says.
+type role Chunk
+
+func (r *role) ScanInt64(n pgtype.Int8) error {
+	r.Part, r.Last = n.Int64 == rolePart, n.Int64 == roleLast
+	return nil
+}
+
+func (n NewChunk) role() int {
+	switch {
+	case n.Part:
+		return rolePart
+	case n.Last:
+		return roleLast
+	}
+	return roleWhole
+}
+
+// due is a chunk, whose state is known, as its column of that name says.
+type due Chunk
+
+func (d *due) ScanInt64(n pgtype.Int8) error {
+	d.NotBefore, d.LeaseUntil = time.Time{}, time.Time{}
+	switch d.State {
+	case ChunkPlanned:
+		return (*moment)(&d.NotBefore).ScanInt64(n)
+	case ChunkLeased:
+		return (*moment)(&d.LeaseUntil).ScanInt64(n)
+	}
+	return nil
+}
+
+// AddPlan records a new plan, and returns it with what was added. A name that is
+// taken is an error that wraps fs.ErrExist.
+func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
+	if p.Name == "" || p.Name != words(p.Name) || p.Format != words(p.Format) {
+		return Plan{}, fmt.Errorf("plan %q of format %q: expected names of UTF-8", p.Name, p.Format)
+	}
+	if p.Settings == nil {
+		p.Settings = []byte{} // as it comes back
+	}
+	err := c.db.write(ctx, nil, func(s session) error {
+		added, any, err := one(ctx, s, (*Plan).columns, "INSERT INTO plans (created, name, format, target, settings) VALUES ({clock}, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING "+planColumns,
+			c.db.clock(), p.Name, p.Format, blob(p.Target), p.Settings)
+		if err == nil && !any {
+			err = &fs.PathError{Op: "plan", Path: p.Name, Err: fs.ErrExist}
+		}
+		p = added
+		return err
+	})
+	if err != nil {
+		return Plan{}, err
+	}
+	return p, nil
+}
+
+// Plan returns the plan of a name, or an error that wraps fs.ErrNotExist.
+func (c *Catalog) Plan(ctx context.Context, name string) (Plan, error) {
+	if name == "" || name != words(name) {
+		return Plan{}, absent(name)
+	}
+	return readOne(ctx, c, name, (*Plan).columns, "SELECT "+planColumns+" FROM plans WHERE name = $1", name)
+}
+
+// Plans returns all plans, the oldest first.
+func (c *Catalog) Plans(ctx context.Context) ([]Plan, error) {
+	return read(ctx, c, (*Plan).columns, "SELECT "+planColumns+" FROM plans ORDER BY id")
+}
+
+// AddChunks adds chunks to a plan, all or none. Their numbers go on from the
+// plan's last.
+func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (added []Chunk, err error) {
+	for i, n := range all {
+		switch {
+		case n.Name == "":
+			return nil, fmt.Errorf("chunk %d of %d: expected a name", i+1, len(all))
+		case n.Part && n.Last:
+			return nil, fmt.Errorf("%s: expected a part, or the last: found both", format.Escape(n.Name))
+		}
+	}
+	err = c.db.write(ctx, func(s session) error {
+		for _, n := range all {
+			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last}
+			if k.ID, err = s.nextChunk(ctx); err != nil {
+				return err
+			}
+			if err := k.list(ctx, s, n.checked); err != nil {
+				return err
+			}
+			added = append(added, k)
+		}
+		return nil
+	}, func(s session) error {
+		p, any, err := one(ctx, s, (*Plan).columns, "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
+		switch {
+		case err != nil:
+			return err
+		case !any:
+			return noPlan(plan)
+		case p.Cancelled:
+			return fmt.Errorf("plan %d: %w", plan, ErrCancelled)
+		}
+		next, _, err := one(ctx, s, numberIn, "SELECT coalesce(max(number)+1, 0) FROM chunks WHERE plan = $1", plan)
+		if err != nil {
+			return err
+		}
+		listed := int64(0)
+		for i := range added {
+			k := &added[i]
+			k.Number = int(next) + i
+			if err := k.insert(ctx, s, all[i].role(), listed); err != nil {
+				return err
+			}
+			listed += k.Objects
+		}
+		return s.due(ctx, added)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return added, nil
+}
+
+// list takes the members of a new chunk in: where their chunk has an ID, which nobody
+// else sees yet, into their table, else to wait.
+func (c *Chunk) list(ctx context.Context, s session, members iter.Seq2[Member, error]) error {
+	var m Member
+	table := "members"
+	if c.ID == 0 {
+		table = "staged_members"
+	}
+	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, func(yield func(error) bool) {
+		for next, err := range members {
+			m = next
+			if err == nil {
+				if c.Objects == 0 {
+					c.first = m.Path
+				}
+				c.last = m.Path
+				c.Objects++
+				c.Bytes += m.Size
+			}
+			if !yield(err) {
+				return
+			}
+		}
+	})
+}
+
+// insert adds a chunk whose members were taken in after others.
+func (c *Chunk) insert(ctx context.Context, s session, role int, after int64) error {
+	var given any
+	if c.ID != 0 {
+		given = c.ID
+	}
+	id, any, err := one(ctx, s, numberIn, `INSERT INTO chunks (id, plan, number, name, role, state, objects, bytes, first, last) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT DO NOTHING RETURNING id`, given, c.Plan, c.Number, blob(c.Name), role, int(ChunkPlanned), c.Objects, c.Bytes, blob(c.first), blob(c.last))
+	if err == nil && !any {
+		err = &fs.PathError{Op: "chunk", Path: format.Escape(c.Name), Err: fs.ErrExist}
+	}
+	if err == nil && c.ID == 0 {
+		_, err = s.exec(ctx, "INSERT INTO members (chunk, path, origin, size, version) SELECT $1, path, origin, size, version FROM staged_members WHERE row > $2 AND row <= $3 ORDER BY row",
+			id, after, after+c.Objects)
+	}
+	c.ID = id
+	return err
+}
+
+// checked yields the members, and what is wrong with them.
+func (n NewChunk) checked(yield func(Member, error) bool) {
+	if n.Members == nil {
+		return
+	}
+	first, last, bytes := true, "", int64(0)
+	for m, err := range n.Members {
+		switch {
+		case err != nil:
+		case !first && m.Path <= last:
+			err = fmt.Errorf("%s: %s: expected a path after %s", format.Escape(n.Name), format.Escape(m.Path), format.Escape(last))
+		case m.Size < 0 || m.Size > math.MaxInt64-bytes:
+			err = fmt.Errorf("%s: %s: expected a size, found %d after %d bytes", format.Escape(n.Name), format.Escape(m.Path), m.Size, bytes)
+		case m.Origin < 0 || m.Origin > math.MaxInt32:
+			err = fmt.Errorf("%s: %s: expected the number of a source, found %d", format.Escape(n.Name), format.Escape(m.Path), m.Origin)
+		}
+		first, last, bytes = false, m.Path, bytes+m.Size
+		if !yield(m, err) || err != nil {
+			return
+		}
+	}
+}
+
+// Chunk returns a chunk as it is now, or an error that wraps fs.ErrNotExist.
+func (c *Catalog) Chunk(ctx context.Context, id int64) (Chunk, error) {
+	return readOne(ctx, c, fmt.Sprintf("chunk %d", id), (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE id = $1", id)
+}
+
+// Chunks yields the chunks of a plan, by number.
+func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error] {
+	return paged(ctx, c, (*Chunk).columns, func(k Chunk) any { return k.Number + 1 }, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $3 AND number >= $1 ORDER BY number LIMIT CAST($2 AS bigint)", 0, plan)
+}
+
+// members yields those of a chunk with paths from one on.
+func (c *Catalog) members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error] {
+	return paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
+		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, '')
+		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
+}
+
+func (m *Member) columns() []any {
+	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note}
+}
+
+// Members yields the members of a chunk, in byte order.
+// The database is asked for some of them at a time, so that who takes hours for them
+// holds nothing up.
+func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		r := &run{chunk: Chunk{ID: chunk}}
+		for {
+			more, err := r.fill(ctx, c, pageOf(1))
+			if err != nil {
+				yield(Member{}, err)
+				return
+			}
+			for _, m := range r.page {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// Claim leases the oldest chunk that is due, or whose lease has ended; ErrNone if
+// there is none. No two claims that hold are of the same chunk.
+func (c *Catalog) Claim(ctx context.Context, r Request) (claimed Chunk, err error) {
+	err = c.db.write(ctx, nil, func(s session) error {
+		// Who claims at the same time goes past the chunk that we have locked.
+		var any bool
+		claimed, any, err = one(ctx, s, (*Chunk).columns, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
+			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= {clock} AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
+				AND (role <> $7 OR NOT EXISTS (SELECT 1 FROM chunks WHERE plan = f.plan AND number < f.number AND state <> $8))
+				ORDER BY id LIMIT 1{ FOR UPDATE SKIP LOCKED})
+			RETURNING `+chunkColumns, c.db.clock(), int(ChunkLeased), words(r.Owner), r.Lease.Microseconds(), r.Plan, r.Chunk, roleLast, int(ChunkDone), r.Lapsed)
+		if err == nil && !any {
+			err = ErrNone
+		}
+		return err
+	})
+	if err != nil {
+		return Chunk{}, err
+	}
+	return claimed, nil
+}
+
+// ifClaimed changes the chunk of a claim that holds, and calls then with it. $1 is for the
+// clock, what is given begins at $5.
+func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then func(s session, k Chunk) error, args ...any) error {
+	return c.db.write(ctx, nil, func(s session) error {
+		k, any, err := one(ctx, s, (*Chunk).columns, "UPDATE chunks SET "+sql+" WHERE id = $2 AND fence = $3 AND state = $4 RETURNING "+chunkColumns,
+			append([]any{c.db.clock(), claim.ID, claim.Fence, int(ChunkLeased)}, args...)...)
+		if err == nil && !any {
+			err = lost(claim)
+		}
+		if err != nil {
+			return err
+		}
+		return then(s, k)
+	})
+}
+
+// Renew makes a claim last for lease from now, and records how far its chunk is.
+// A claim whose lease has ended can be renewed as long as nobody else has it.
+func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
+	return c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+}
+
+// Release gives a claim back: the chunk is due again after a while, or is set aside.
+func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, again time.Duration, setAside bool) error {
+	state := ChunkPlanned
+	if setAside {
+		state = ChunkSetAside
+	}
+	return c.ifClaimed(ctx, claim, "due = {clock} + $5, state = $6, problem = $7, failures = failures + CASE WHEN $7 <> '' THEN 1 ELSE 0 END, bytes_done = 0", func(s session, k Chunk) error {
+		if setAside {
+			return nil
+		}
+		return s.due(ctx, []Chunk{k})
+	}, again.Microseconds(), int(state), words(problem))
+}
+
+// Finish records at once that a chunk is done, the archive that it became and what
+// is in it, and what became of its members. left yields those that were not packed,
+// with their Outcome and Note; those that were packed in another version than was
+// planned may be among them, as Packed, with the Size and Version that they have. All others
+// are packed: each must be in the archive, and nothing else may be. A chunk of which
+// nothing was packed has no archive, nor has a part: then a is nil.
+//
+// If anything is wrong, nothing is recorded. A claim that was finished already
+// returns what was recorded then: so a Finish whose answer was lost may be tried again.
+func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (done Added, err error) {
+	f := &finishing{Catalog: c}
+	defer f.archive.close()
+	if a != nil {
+		checked, err := a.checked()
+		if err != nil {
+			return Added{}, err
+		}
+		f.archive.all = []Addition{checked}
+	}
+	err = c.db.write(ctx, func(s session) error { return f.stage(ctx, s, left) }, func(s session) error {
+		done, err = f.finish(ctx, s, claim)
+		return err
+	})
+	if err != nil {
+		return Added{}, err
+	}
+	return done, nil
+}
+
+// finishing is a chunk that is about to be done.
+type finishing struct {
+	*Catalog
+	archive batch // of one, or none
+	left    int64 // members that are said to be left, or of another version
+}
+
+// stage takes in what became of members, and the archive.
+func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member, error]) error {
+	var m Member
+	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note"},
+		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, func(yield func(error) bool) {
+			if left == nil {
+				return
+			}
+			for next, err := range left {
+				m = next
+				if err == nil && (m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0) {
+					err = fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
+				}
+				m.Note = words(m.Note)
+				f.left++
+				if !yield(err) {
+					return
+				}
+			}
+		})
+	if err == nil {
+		err = f.archive.stage(ctx, s)
+	}
+	if err == nil {
+		_, err = s.exec(ctx, "{know what waits}")
+	}
+	return err
+}
+
+func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Added, err error) {
+	k, any, err := one(ctx, s, (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE id = $1{ FOR UPDATE}", claim.ID)
+	if err == nil && !any {
+		err = lost(claim)
+	}
+	if err != nil {
+		return done, err
+	}
+	finished, err := k.claimed(claim)
+	if finished {
+		done.Archive, _, err = one(ctx, s, (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a WHERE a.id = $1", k.Archive)
+	}
+	if err != nil || finished {
+		return done, err
+	}
+	if k.Left, err = f.settle(ctx, s, k); err != nil {
+		return done, err
+	}
+	added, err := f.archive.publish(ctx, s)
+	if err != nil {
+		return done, err
+	}
+	if len(added) > 0 {
+		done = added[0]
+		if _, others, err := one(ctx, s, numberIn, "SELECT id FROM chunks WHERE archive = $1 AND archive > 0 LIMIT 1", done.Replaced.ID); err != nil {
+			return done, err
+		} else if others {
+			return done, &fs.PathError{Op: "chunk", Path: format.Escape(done.Address), Err: fs.ErrExist}
+		}
+	}
+	if err := account(ctx, s, k, done.Archive); err != nil {
+		return done, err
+	}
+	k, _, err = one(ctx, s, (*Chunk).columns, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, bytes_done = bytes, problem = '', due = 0
+		WHERE id = $7 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.ID)
+	if err == nil {
+		err = s.finished(ctx, k)
+	}
+	return done, err
+}
+
+// settle makes the staged outcomes those of a chunk's members.
+func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err error) {
+	if f.left == 0 {
+		return l, nil
+	}
+	path, found, err := one(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
+	if err == nil && found {
+		err = noMember(k.Name, path)
+	}
+	// Of several of one path the last one counts.
+	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
+	if err == nil {
+		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''),
+				size = CASE s.outcome WHEN $2 THEN s.size ELSE m.size END, version = CASE s.outcome WHEN $2 THEN s.version ELSE m.version END
+			FROM `+newest+" WHERE m.chunk = $1 AND {m.path = s.path}", k.ID, int(Packed))
+	}
+	if err == nil {
+		l, _, err = one(ctx, s, (*Left).columns, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3) FROM "+newest,
+			int(Vanished), int(Changed), int(SetAside))
+	}
+	return l, err
+}
+
+func (l *Left) columns() []any { return []any{&l.Vanished, &l.Changed, &l.SetAside} }
+
+// account compares what was to be packed with what an archive has: neither may have
+// more than the other. The last chunk accounts for the parts before it, too.
+func account(ctx context.Context, s session, k Chunk, a Archive) error {
+	if k.Part {
+		if a.ID != 0 {
+			return fmt.Errorf("%s: expected no archive of a part, found one", format.Escape(k.Name))
+		}
+		return nil
+	}
+	due := k.Objects - k.Left.sum()
+	of := []int64{k.ID}
+	apart := true // no path is in two of them
+	if k.Last {
+		apart = k.Objects == 0
+		last := ""
+		for p, err := range each(ctx, s, (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $1 AND number < $2 AND role = $3 AND archive = 0 ORDER BY first", k.Plan, k.Number, rolePart) {
+			if err != nil {
+				return err
+			}
+			due += p.Objects - p.Left.sum()
+			apart = apart && (len(of) == 1 || last < p.first)
+			of, last = append(of, p.ID), p.last
+		}
+		if _, err := s.exec(ctx, "UPDATE chunks SET archive = $2 WHERE {id IN $1}", of, a.ID); err != nil {
+			return err
+		}
+	}
+	path, found, err := one(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path) LIMIT 1",
+		of, int(Packed), a.ID)
+	if err != nil {
+		return err
+	} else if found {
+		return unpacked(k.Name, path)
+	}
+	// All that were to be packed are there: if they are as many as there are paths,
+	// there is nothing else.
+	if !apart {
+		if due, _, err = one(ctx, s, numberIn, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
+			return err
+		}
+	}
+	if due == a.Entries {
+		return nil
+	}
+	path, _, err = one(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
+		of, int(Packed), a.ID)
+	return cmp.Or(err, miscounted(k.Name, due, a.Entries, path))
+}
+
+// CancelPlan ends the work on a plan: what is not done is cancelled, and no claim
+// of it holds any more.
+func (c *Catalog) CancelPlan(ctx context.Context, plan int64) error {
+	_, err := c.setPlan(ctx, plan, true, "state = $2", ChunkCancelled, ChunkPlanned, ChunkLeased)
+	return err
+}
+
+// RetryPlan makes chunks that were set aside or cancelled due again, as if they
+// were new, and returns their number.
+func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
+	return c.setPlan(ctx, plan, false, "state = $2, due = 0, attempts = 0, failures = 0, bytes_done = 0", ChunkPlanned, ChunkSetAside, ChunkCancelled)
+}
+
+// setPlan makes a plan cancelled or not, and its chunks of two states those of another.
+func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql string, to, one, other ChunkState) (n int, err error) {
+	err = c.db.write(ctx, nil, func(s session) error {
+		changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, cancelled)
+		if err == nil && changed == 0 {
+			err = noPlan(plan)
+		}
+		if err != nil {
+			return err
+		}
+		all, err := rowsOf(ctx, s, (*Chunk).columns, "UPDATE chunks SET "+sql+" WHERE plan = $1 AND state IN ($3, $4) RETURNING "+chunkColumns, plan, int(to), int(one), int(other))
+		if n = len(all); err != nil || cancelled {
+			return err
+		}
+		return s.due(ctx, all)
+	})
+	return n, err
+}
+
+// Totals says how far a plan is.
+func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) {
+	type sums struct {
+		state ChunkState
+		Tally
+		Left
+		done int64
+	}
+	all, err := read(ctx, c, func(s *sums) []any {
+		return append([]any{&s.state, &s.Chunks, &s.Objects, &s.Bytes, &s.done}, s.Left.columns()...)
+	}, `SELECT state, count(*), CAST(sum(objects) AS bigint), CAST(sum(bytes) AS bigint), CAST(sum(bytes_done) AS bigint),
+			CAST(sum(vanished) AS bigint), CAST(sum(changed) AS bigint), CAST(sum(set_aside) AS bigint) FROM chunks WHERE plan = $1 GROUP BY state`, plan)
+	for _, s := range all {
+		if s.state >= chunkStates {
+			continue
+		}
+		t.States[s.state] = s.Tally
+		if s.state == ChunkDone {
+			t.Outcomes[Packed] += s.Objects - s.Left.sum()
+			t.Outcomes[Vanished] += s.Vanished
+			t.Outcomes[Changed] += s.Changed
+			t.Outcomes[SetAside] += s.SetAside
+			continue
+		}
+		t.Outcomes[Pending] += s.Objects
+		if s.state == ChunkLeased {
+			t.BytesDone = s.done
+		}
+	}
+	return t, err
+}

@@ -1,0 +1,182 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A Queue takes part in the transactions in which chunks become due and are done, so
+// that a queue of jobs in the same PostgreSQL database always agrees with them. An error
+// takes everything back.
+type Queue interface {
+	// Open is told of the connections of a catalogue that is opened to be written,
+	// before anything else. The queue may use them as long as the catalogue is open, and
+	// make tables of its own where their search path leads, among the catalogue's.
+	Open(ctx context.Context, pool *pgxpool.Pool) error
+	// Enqueue is told of chunks that are due, now or at their NotBefore.
+	Enqueue(ctx context.Context, tx pgx.Tx, chunks []Chunk) error
+	// Finished is told of a chunk that is done.
+	Finished(ctx context.Context, tx pgx.Tx, c Chunk) error
+}
+
+// inPostgres is the dialect of PostgreSQL. Its indexes have the first bytes of paths.
+var inPostgres = &dialect{
+	words: map[string]string{
+		// That of the database, unless it was told one.
+		"clock":                   "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+		"address = $1":            "sha256(address) = sha256($1)",
+		"lock address":            "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
+		" FOR UPDATE":             " FOR UPDATE",
+		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
+		// It knows nothing of new tables, and guesses badly.
+		"know what waits": "ANALYZE pg_temp.staged_members, pg_temp.staged",
+		// Where they are listed, but in a table that it knows.
+		"listed by $3": "(SELECT path FROM staged WHERE $3::bigint > 0) AS l",
+	},
+	path: func(path string) string { return "substring(" + path + ", 1, 1024), " + path },
+	compare: func(path, operator, with string) string {
+		loose := strings.Replace(operator+"=", "==", "=", 1) // < is <= of what paths begin with
+		return "substring(" + path + ", 1, 1024) " + loose + " substring(" + with + "::bytea, 1, 1024) AND " + path + " " + operator + " " + with
+	},
+	among:  func(number, list string) string { return number + " = ANY(" + list + ")" },
+	finish: func(sql string) string { return sql },
+}
+
+// Rows wait in tables of the connection's own: a path may come twice, and what is
+// published is locked for no longer than it must.
+const createStaged = `SET LOCAL client_min_messages = warning;
+CREATE TEMP TABLE IF NOT EXISTS staged (
+	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS staged_members (
+	row bigint NOT NULL, size bigint NOT NULL, outcome smallint NOT NULL, path bytea NOT NULL, version bytea NOT NULL, note text NOT NULL) ON COMMIT DELETE ROWS`
+
+// A postgresSession is a connection, in a transaction if it writes.
+type postgresSession struct {
+	db *postgresDB
+	q  interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+		CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
+	}
+	tx     pgx.Tx // nil if it reads
+	begin  bool   // with the next statement
+	staged int64  // rows of archives
+}
+
+func (s *postgresSession) query(ctx context.Context, sql string, args []any) (pgx.Rows, func() error, error) {
+	if !s.begin {
+		rows, err := s.q.Query(ctx, sql, args...)
+		return rows, func() error { return nil }, err
+	}
+	s.begin = false
+	b := &pgx.Batch{}
+	b.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+	b.Queue(sql, args...)
+	results := s.q.SendBatch(ctx, b)
+	if _, err := results.Exec(); err != nil {
+		return nil, results.Close, err
+	}
+	rows, err := results.Query()
+	return rows, results.Close, err
+}
+
+func (s *postgresSession) rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		rows, end, err := s.query(ctx, inPostgres.of(sql), args)
+		defer end()
+		if err != nil {
+			yield(err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(into...); !yield(err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(err)
+		}
+	}
+}
+
+func (s *postgresSession) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	done, err := s.q.Exec(ctx, inPostgres.of(sql), args...)
+	return done.RowsAffected(), err
+}
+
+func (s *postgresSession) copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error {
+	next, stop := iter.Pull(rows)
+	defer stop()
+	var broken error // which the server would tell us of, as a text
+	_, err := s.q.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+		err, more := next()
+		if !more || err != nil {
+			broken = err
+			return nil, err
+		}
+		return values, nil
+	}))
+	return cmp.Or(broken, err)
+}
+
+func (s *postgresSession) nextChunk(ctx context.Context) (int64, error) {
+	id, _, err := one(ctx, s, numberIn, "SELECT nextval(pg_get_serial_sequence('chunks', 'id'))")
+	return id, err
+}
+
+func (s *postgresSession) stage(ctx context.Context, a Addition, _ int) (*staging, error) {
+	g := &staging{from: s.staged}
+	var l Location
+	var kind int
+	var offset pgtype.Int8
+	var digest []byte
+	err := s.copy(ctx, "staged", []string{"row", "size", "offset", "kind", "path", "digest"}, []any{&s.staged, &l.Size, &offset, &kind, (*blob)(&l.Path), &digest}, func(yield func(error) bool) {
+		for next, err := range a.Rows {
+			l = next
+			if err == nil {
+				s.staged++
+				g.count(l.Path)
+			}
+			kind, offset, digest = int(l.Kind), pgtype.Int8{Int64: l.Off, Valid: l.Raw}, digest[:0]
+			if digest = append(append(append(digest, l.Digest.Algo...), ':'), l.Digest.Sum...); l.Digest.Algo == "" {
+				digest = nil
+			}
+			if !yield(err) {
+				return
+			}
+		}
+	})
+	return g, err
+}
+
+func (s *postgresSession) publish(ctx context.Context, archive int64, g *staging) (int64, error) {
+	which, order := "", ""
+	if !g.ordered {
+		which, order = "DISTINCT ON (path)", "ORDER BY path, row DESC"
+	}
+	return s.exec(ctx, `INSERT INTO locations (path, archive, kind, size, "offset", digest)
+		SELECT `+which+` path, $1, kind, size, "offset", digest FROM staged WHERE row > $2 AND row <= $3 `+order, archive, g.from, g.from+g.rows)
+}
+
+func (s *postgresSession) due(ctx context.Context, all []Chunk) error {
+	if s.db.queue == nil || len(all) == 0 {
+		return nil
+	}
+	return s.db.queue.Enqueue(ctx, s.tx, all)
+}
+
+func (s *postgresSession) finished(ctx context.Context, k Chunk) error {
+	if s.db.queue == nil {
+		return nil
+	}
+	return s.db.queue.Finished(ctx, s.tx, k)
+}

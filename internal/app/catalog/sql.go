@@ -1,0 +1,207 @@
+package catalog
+
+import (
+	"context"
+	"iter"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// An engine is what differs between the kinds of databases. What is asked of them is
+// above it, and the same for all.
+type engine interface {
+	// read calls do with a session for reading: for one statement, or for several that
+	// see the same. Several such calls may be under way at the same time, also one
+	// within another.
+	read(ctx context.Context, several bool, do func(s session) error) error
+	// write calls do within a transaction. Before that it calls prepare, if that is not
+	// nil, for what is to wait in tables and files of the session's own: it may take
+	// as long as it takes, and nobody else waits for it.
+	write(ctx context.Context, prepare, do func(s session) error) error
+	// clock is the time by which leases end; nil is the database's own.
+	clock() any
+	// pages is how many rows of a query of many are asked for at a time: -1 is all, where
+	// whoever reads few of them does not pay for the rest.
+	pages() (first, most int)
+	// check looks for damage that statements do not find.
+	check(ctx context.Context, s session, report func(string)) error
+	close() error
+}
+
+// A session is where statements are carried out, one after the other. They are in
+// our dialect.
+type session interface {
+	// rows carries out a statement, and yields nil for each row that it has when the
+	// row's columns are in what into points to. An error is the last that it yields.
+	rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error]
+	// exec carries out a statement, and returns how many rows it changed. One that is
+	// empty in the database's dialect is no statement, and does nothing.
+	exec(ctx context.Context, sql string, args ...any) (int64, error)
+	// copy adds rows to a table in which members wait. The columns of a row are in
+	// what values point to when rows yields nil.
+	copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error
+	// nextChunk returns the ID of a chunk to be added, 0 where it has one only when it is.
+	nextChunk(ctx context.Context) (int64, error)
+	// stage takes the rows of one of several archives in.
+	stage(ctx context.Context, a Addition, of int) (*staging, error)
+	// publish makes staged rows those of an archive, and returns how many there are.
+	publish(ctx context.Context, archive int64, g *staging) (int64, error)
+	// due and finished tell a queue of chunks, if there is one.
+	due(ctx context.Context, all []Chunk) error
+	finished(ctx context.Context, k Chunk) error
+}
+
+// A dialect makes statements of one kind of database from ours. Ours has what all
+// understand, parameters called $1, and in braces what they say differently: a
+// comparison of paths, {path >= $1}; a path to sort by, {path}; a number among others,
+// {id IN $1}; and words that each dialect has.
+type dialect struct {
+	words   map[string]string
+	path    func(path string) string                 // to sort by
+	compare func(path, operator, with string) string // of paths
+	among   func(number, list string) string
+	finish  func(sql string) string
+	known   sync.Map // of ours, to theirs
+}
+
+var braces = regexp.MustCompile(`\{([^{}]*)\}`)
+
+func (d *dialect) of(sql string) string {
+	if s, ok := d.known.Load(sql); ok {
+		return s.(string)
+	}
+	s := d.finish(braces.ReplaceAllStringFunc(sql, func(in string) string {
+		in = in[1 : len(in)-1]
+		if word, ok := d.words[in]; ok {
+			return word
+		}
+		what, rest, compared := strings.Cut(in, " ")
+		operator, with, _ := strings.Cut(rest, " ")
+		switch {
+		case !compared:
+			return d.path(what)
+		case operator == "IN":
+			return d.among(what, with)
+		}
+		return d.compare(what, operator, with)
+	}))
+	d.known.Store(sql, s)
+	return s
+}
+
+// each yields what a statement has. columns says where in a T its columns go.
+func each[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var x T
+		for err := range s.rows(ctx, sql, columns(&x), args...) {
+			if !yield(x, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// rowsOf returns what a statement of few rows has.
+func rowsOf[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) (found []T, err error) {
+	for x, err := range each(ctx, s, columns, sql, args...) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, x)
+	}
+	return found, nil
+}
+
+// one returns the last row that a statement has, and whether it has any.
+func one[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) (x T, any bool, err error) {
+	found, err := rowsOf(ctx, s, columns, sql, args...)
+	if len(found) > 0 {
+		x, any = found[len(found)-1], true
+	}
+	return x, any, err
+}
+
+// read returns what a query of few rows has.
+func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql string, args ...any) (found []T, err error) {
+	err = c.db.read(ctx, false, func(s session) error {
+		found, err = rowsOf(ctx, s, columns, sql, args...)
+		return err
+	})
+	return found, err
+}
+
+// readOne returns what a query of one row has, or that there is nothing of that name.
+func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*T) []any, sql string, args ...any) (x T, err error) {
+	found, err := read(ctx, c, columns, sql, args...)
+	if err == nil && len(found) == 0 {
+		err = absent(name)
+	}
+	if err != nil {
+		return x, err
+	}
+	return found[0], nil
+}
+
+// paged yields the rows of a query of many, all as they were when it began. The query
+// is told in $1 where to begin, which next returns of a row for what is after it, and
+// in $2 how many rows to return at most. SQLite would plan again for each LIMIT $2: so it
+// stands within a CAST.
+func paged[T any](ctx context.Context, c *Catalog, columns func(*T) []any, next func(T) any, sql string, from any, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := false
+		err := c.db.read(ctx, true, func(s session) error {
+			n, most := c.db.pages()
+			for ; ; n = min(n*8, most) {
+				found := 0
+				for x, err := range each(ctx, s, columns, sql, append([]any{from, n}, args...)...) {
+					if err != nil {
+						return err
+					}
+					if found++; found == n {
+						from = next(x)
+					}
+					if left = !yield(x, nil); left {
+						return nil
+					}
+				}
+				if n < 0 || found < n {
+					return nil
+				}
+			}
+		})
+		if err != nil && !left {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+// A blob is a string of any bytes.
+type blob string
+
+// ScanBytes and ScanInt64 are how pgx, and our SQLite, give values of columns to types.
+func (b *blob) ScanBytes(v []byte) error { *b = blob(v); return nil }
+
+func (b blob) BytesValue() ([]byte, error) { return []byte(b), nil }
+
+// A moment is a time as databases keep it: microseconds since 1970; 0 is none, and so is NULL.
+type moment time.Time
+
+func (m *moment) ScanInt64(n pgtype.Int8) error {
+	*m = moment{}
+	if n.Int64 != 0 {
+		*m = moment(time.UnixMicro(n.Int64).UTC())
+	}
+	return nil
+}
+
+// numberIn and textIn are the columns of statements that have one.
+func numberIn(n *int64) []any { return []any{n} }
+
+func textIn(s *string) []any { return []any{s} }
+
+func pathIn(p *string) []any { return []any{(*blob)(p)} }

@@ -1,0 +1,323 @@
+package catalog
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// inSQLite is the dialect of SQLite. One connection writes, so nothing else is locked; and
+// it has no lists, so they are JSON.
+var inSQLite = &dialect{
+	words: map[string]string{
+		"clock":                   "$1",
+		"address = $1":            "address = $1",
+		"lock address":            "",
+		" FOR UPDATE":             "",
+		" FOR UPDATE SKIP LOCKED": "",
+		"know what waits":         "",
+		"listed by $3": `(SELECT path FROM locations WHERE archive = $3 AND path >= (SELECT first FROM archives WHERE id = $3)
+			AND path <= (SELECT last FROM archives WHERE id = $3)) AS l`,
+	},
+	path:    func(path string) string { return path },
+	compare: func(path, operator, with string) string { return path + " " + operator + " " + with },
+	among:   func(number, list string) string { return number + " IN (SELECT value FROM json_each(" + list + "))" },
+	finish:  func(sql string) string { return strings.ReplaceAll(sql, "$", "?") }, // $2 is a name there
+}
+
+// Members wait in a table of the connection's own: what was listed
+// of a chunk, or what became of its members.
+const createStagedMembers = `CREATE TEMP TABLE IF NOT EXISTS staged_members (
+	row INTEGER PRIMARY KEY, chunk INTEGER, path BLOB NOT NULL, origin INTEGER, size INTEGER NOT NULL, version BLOB NOT NULL, outcome INTEGER, note TEXT)`
+
+const dropStaged = "DROP TABLE IF EXISTS temp.staged_members;"
+
+// A sqliteSession is a connection.
+type sqliteSession struct {
+	db   *sqliteDB
+	conn *sqlite.Conn
+	buf  []byte
+}
+
+func (s *sqliteSession) rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		stmt, err := s.prepare(sql, args)
+		if err != nil {
+			yield(err)
+			return
+		}
+		defer stmt.Reset()
+		for n := 1; ; n++ {
+			more, err := stmt.Step()
+			if err == nil && more {
+				err = scan(stmt, into)
+			}
+			if err == nil && n&0xfff == 0 {
+				err = context.Cause(ctx)
+			}
+			if err == nil && !more || !yield(err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *sqliteSession) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if inSQLite.of(sql) == "" {
+		return 0, nil
+	}
+	for err := range s.rows(ctx, sql, nil, args...) {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return int64(s.conn.Changes()), nil
+}
+
+func (s *sqliteSession) prepare(sql string, args []any) (*sqlite.Stmt, error) {
+	stmt, err := s.conn.Prepare(inSQLite.of(sql))
+	for i, a := range args {
+		if err == nil {
+			err = s.bind(stmt, i+1, a)
+		}
+	}
+	return stmt, err
+}
+
+// bind binds a parameter to a value, or to what a pointer points to.
+func (s *sqliteSession) bind(stmt *sqlite.Stmt, i int, value any) error {
+	switch x := value.(type) {
+	case nil:
+		stmt.BindNull(i)
+	case bool:
+		stmt.BindBool(i, x)
+	case int:
+		stmt.BindInt64(i, int64(x))
+	case *int:
+		stmt.BindInt64(i, int64(*x))
+	case int64:
+		stmt.BindInt64(i, x)
+	case *int64:
+		stmt.BindInt64(i, *x)
+	case *Outcome:
+		stmt.BindInt64(i, int64(*x))
+	case string:
+		stmt.BindText(i, x)
+	case *string:
+		stmt.BindText(i, *x)
+	case []byte:
+		stmt.BindBytes(i, x)
+	case blob:
+		stmt.BindBytes(i, []byte(x))
+	case *blob:
+		s.buf = append(s.buf[:0], *x...)
+		stmt.BindBytes(i, s.buf)
+	case []int64:
+		list, err := json.Marshal(x)
+		stmt.BindText(i, string(list))
+		return err
+	default:
+		return fmt.Errorf("parameter %d: a %T has no place in SQLite", i, value)
+	}
+	return nil
+}
+
+// scan reads the columns of a row.
+func scan(stmt *sqlite.Stmt, into []any) error {
+	for i, to := range into {
+		switch x := to.(type) {
+		case *blob:
+			*x = blob(blobAt(stmt, i))
+		case *int64:
+			*x = stmt.ColumnInt64(i)
+		case *int:
+			*x = stmt.ColumnInt(i)
+		case *format.Kind:
+			*x = format.Kind(stmt.ColumnInt64(i))
+		case *Outcome:
+			*x = Outcome(stmt.ColumnInt64(i))
+		case *ChunkState:
+			*x = ChunkState(stmt.ColumnInt64(i))
+		case *bool:
+			*x = stmt.ColumnBool(i)
+		case *string:
+			*x = stmt.ColumnText(i)
+		case *[]byte:
+			*x = []byte(blobAt(stmt, i))
+		case pgtype.BytesScanner:
+			if err := x.ScanBytes([]byte(blobAt(stmt, i))); err != nil {
+				return err
+			}
+		case pgtype.Int64Scanner:
+			if err := x.ScanInt64(pgtype.Int8{Int64: stmt.ColumnInt64(i), Valid: !stmt.ColumnIsNull(i)}); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("column %d: SQLite has nothing for a %T", i, to)
+		}
+	}
+	return nil
+}
+
+// blobAt returns the bytes of a column.
+func blobAt(s *sqlite.Stmt, col int) string {
+	var b strings.Builder
+	s.ColumnReader(col).WriteTo(&b)
+	return b.String()
+}
+
+// inserted carries out a statement that adds a row.
+func inserted(insert *sqlite.Stmt) error {
+	_, err := insert.Step()
+	if rerr := insert.Reset(); err == nil {
+		err = rerr
+	}
+	return err
+}
+
+func (s *sqliteSession) copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) (err error) {
+	for _, sql := range []string{createStagedMembers, "BEGIN DEFERRED"} {
+		if err := sqlitex.ExecuteTransient(s.conn, sql, nil); err != nil {
+			return failed(s.db.name, "stage", err)
+		}
+	}
+	defer func() { err = s.db.settle(s.conn, err) }()
+	insert, err := s.conn.Prepare("INSERT INTO temp." + table + " (" + strings.Join(columns, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(columns)-1) + ")")
+	if err != nil {
+		return failed(s.db.name, "stage", err)
+	}
+	defer insert.Reset()
+	n := 0
+	for err := range rows {
+		if n++; err == nil && n&0xfff == 0 {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			err = errors.Join(err, s.bind(insert, i+1, v))
+		}
+		if err == nil {
+			err = inserted(insert)
+		}
+		if err != nil {
+			return failed(s.db.name, "stage", err)
+		}
+	}
+	return nil
+}
+
+func (s *sqliteSession) nextChunk(context.Context) (int64, error) { return 0, nil }
+
+// inMemory is how much of the rows of one call waits in memory. A set of archives may
+// have hundreds of them.
+const inMemory = 32 << 20
+
+func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *staging, err error) {
+	g := &staging{sorted: sorter.New(sorter.Options{
+		Memory:    max(inMemory/int64(of), 64<<10),
+		Scratch:   sorter.TempFile,
+		Duplicate: func([]byte) error { return nil }, // the last of several counts
+	})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.sorted.Close())
+		}
+	}()
+	var path, value []byte
+	for l, err := range a.Rows {
+		if err != nil {
+			return nil, err
+		}
+		if g.rows&0xfff == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		path, value = append(path[:0], l.Path...), appendRow(value[:0], l)
+		if err := g.sorted.Add(path, value); err != nil {
+			return nil, failed(s.db.name, "stage", err)
+		}
+		g.count(l.Path)
+	}
+	return g, nil
+}
+
+// A row waits as kind, size, its offset + 1 or 0 for none, and the digest.
+func appendRow(b []byte, l Location) []byte {
+	off := uint64(0)
+	if l.Raw {
+		off = uint64(l.Off) + 1
+	}
+	b = binary.AppendUvarint(append(b, byte(l.Kind)), uint64(l.Size))
+	b = binary.AppendUvarint(b, off)
+	if l.Digest.Algo != "" {
+		b = append(append(append(b, l.Digest.Algo...), ':'), l.Digest.Sum...)
+	}
+	return b
+}
+
+// bindRow binds what appendRow wrote to the parameters from 3 on.
+func bindRow(s *sqlite.Stmt, b []byte) error {
+	if len(b) == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	kind, b := b[0], b[1:]
+	size, n := binary.Uvarint(b)
+	off, m := uint64(0), 0
+	if n > 0 {
+		off, m = binary.Uvarint(b[n:])
+	}
+	if n <= 0 || m <= 0 {
+		return io.ErrUnexpectedEOF
+	}
+	s.BindInt64(3, int64(kind))
+	s.BindInt64(4, int64(size))
+	if s.BindNull(5); off > 0 {
+		s.BindInt64(5, int64(off-1))
+	}
+	if s.BindNull(6); len(b) > n+m {
+		s.BindBytes(6, b[n+m:])
+	}
+	return nil
+}
+
+// publish adds the locations of an archive. Pages are filled from front to back if
+// rows come in their order: that is many times as fast as any other.
+func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n int64, err error) {
+	insert, err := s.conn.Prepare("INSERT INTO locations (path, archive, kind, size, offset, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+	if err != nil {
+		return 0, err
+	}
+	defer insert.Reset()
+	for row, err := range g.sorted.Sorted() {
+		if err != nil {
+			return n, err
+		}
+		insert.BindBytes(1, row.Key)
+		insert.BindInt64(2, archive)
+		if err := bindRow(insert, row.Value); err != nil {
+			return n, err
+		}
+		if err := inserted(insert); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// There are no queues of others in a file.
+func (s *sqliteSession) due(context.Context, []Chunk) error    { return nil }
+func (s *sqliteSession) finished(context.Context, Chunk) error { return nil }

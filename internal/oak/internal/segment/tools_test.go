@@ -1,0 +1,121 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// What readers must understand and nothing here writes, and what only tests ask for.
+
+// MapDiff writes a map with another node for one of its names. A diff of a diff is
+// never written: of the same name it takes the other's place, of another one it
+// becomes a map that shares with its base what has not changed.
+func (b *Builder) MapDiff(ctx context.Context, base Map, c Child) (RecordID, error) {
+	changed := []hashedChild{hashed(c)}
+	if _, ok, err := base.Get(ctx, changed[0].Name); err != nil {
+		return RecordID{}, err
+	} else if !ok {
+		return RecordID{}, fmt.Errorf("segment: map diff: expected a name of the map, found %.100q", c.Name)
+	}
+	for _, d := range base.diffs {
+		name, err := base.r.text(ctx, d.key, d.near, maxName)
+		if err != nil {
+			return RecordID{}, err
+		}
+		if !slices.ContainsFunc(changed, func(c hashedChild) bool { return c.Name == name }) {
+			changed = append(changed, hashed(Child{name, d.value}))
+		}
+	}
+	if len(changed) > 1 {
+		return b.changed(ctx, base, base.top, changed)
+	}
+	return b.diff(ctx, RecordID{base.top.seg.id, base.top.num}, changed[0])
+}
+
+func (b *Builder) diff(ctx context.Context, base RecordID, c hashedChild) (RecordID, error) {
+	key, err := b.Text(ctx, c.Name)
+	if err != nil {
+		return RecordID{}, err
+	}
+	return b.put(ctx, Branch, b.draft().u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
+}
+
+// changed writes a record of a map with other nodes for names that it has.
+func (b *Builder) changed(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
+	if !m.branch() {
+		return b.changedLeaf(ctx, in, m, changes)
+	}
+	buckets := make([]RecordID, 0, bits.OnesCount32(m.bitmap))
+	for rest := m.bitmap; rest != 0; rest &= rest - 1 {
+		k, index := len(buckets), uint(bits.TrailingZeros32(rest))
+		var below []hashedChild
+		for _, c := range changes {
+			if mapIndex(c.hash, m.level) == index {
+				below = append(below, c)
+			}
+		}
+		id, err := m.id(branchHead + recordIDLen*k)
+		if err == nil && below != nil {
+			var sub mapRecord
+			if sub, err = m.bucket(ctx, in.r, k); err == nil {
+				id, err = b.changed(ctx, in, sub, below)
+			}
+		}
+		if err != nil {
+			return RecordID{}, err
+		}
+		buckets = append(buckets, id)
+	}
+	return b.branch(ctx, m.level, m.size, m.bitmap, buckets)
+}
+
+func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
+	d := b.draft().u32(mapHead(m.level, m.size))
+	for i := range m.size {
+		d.u32(m.hash(i))
+	}
+	for i := range m.size {
+		key, value, err := m.pair(i)
+		if err != nil {
+			return RecordID{}, err
+		}
+		for _, c := range changes {
+			if c.hash != m.hash(i) {
+				continue
+			}
+			same, err := in.r.isName(ctx, key, m.seg, c.Name)
+			if err != nil {
+				return RecordID{}, err
+			}
+			if same {
+				value = c.Node
+			}
+		}
+		d.id(key).id(value)
+	}
+	return b.put(ctx, Leaf, d)
+}
+
+// Map writes a map, of any number of children in any order.
+func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
+	w, stop := b.mapOf(inMapOrder(children))
+	defer stop()
+	id, _, err := w.record(ctx, 0)
+	return id, err
+}
+
+// Map opens the map at id.
+func (r *Reader) Map(ctx context.Context, id RecordID) (Map, error) { return r.openMap(ctx, id, nil) }
+
+// ListOf reads a record of type list, which says how long it is.
+func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
+	return r.listOf(ctx, id, nil)
+}
+
+// List returns the list of n elements at id.
+func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
+
+// Generation returns what the header says.
+func (s *Segment) Generation() Generation { return s.gen }
