@@ -194,11 +194,7 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	}
 	kind, rest := scheme(address)
 	if kind != "sqlite" {
-		db, err := openPostgres(ctx, address, o)
-		if err != nil {
-			return nil, err
-		}
-		return &Catalog{db}, nil
+		return opened(openPostgres(ctx, address, o))
 	}
 	name, err := file(rest)
 	if err == nil && o.Queue != nil {
@@ -207,7 +203,10 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openFile(ctx, name, o)
+	return opened(openFile(ctx, name, o))
+}
+
+func opened(db engine, err error) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -280,6 +279,3 @@ func after(prefix string) string {
 func absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
 }
-
-// isAbsent reports whether err says that something is not in the catalogue.
-func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
