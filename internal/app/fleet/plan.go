@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"iter"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
 )
 

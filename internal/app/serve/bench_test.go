@@ -6,9 +6,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store/storetest"
 
 	"github.com/holdall/holdall"
