@@ -278,7 +278,7 @@ func (b *builder) gather() error {
 
 // batches yields the rows of all entries.
 func (b *builder) batches() iter.Seq2[*batch, error] {
-	return func(yield func(*batch, error) bool) {
+	return pipe.Told(func(tell func(*batch) error) error {
 		contiguous, _ := b.r.(format.Contiguous)
 		t := newBatch()
 		for e, err := range b.r.Entries(b.ctx) {
@@ -289,30 +289,29 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 				err = fmt.Errorf("more than %d entries", int64(maxRows))
 			}
 			if err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
 			t.entries = append(t.entries, e)
 			t.rows = append(t.rows, row{place: placeOf(e.Name), entry: &t.entries[len(t.rows)]})
 			r := &t.rows[len(t.rows)-1]
 			if err := b.locate(r, contiguous); err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
 			r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(r.entry, b.head.Chunk)
 			b.rank++
 			b.proof += r.proofs
 			if len(t.rows) == batchRows {
-				if !yield(t, nil) {
-					return
+				if err := tell(t); err != nil {
+					return err
 				}
 				t = newBatch()
 			}
 		}
-		if len(t.rows) > 0 {
-			yield(t, nil)
+		if len(t.rows) == 0 {
+			return nil
 		}
-	}
+		return tell(t)
+	})
 }
 
 // encode makes keys and values of rows.
