@@ -98,10 +98,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	defer z.Close()
-	memory := o.Memory
-	if memory == 0 {
-		memory = 100 << 20
-	}
+	memory := cmp.Or(o.Memory, 100<<20)
 	again := func([]byte) error { return nil } // the last one counts
 	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, memory: memory, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),

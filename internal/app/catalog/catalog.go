@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,9 +190,7 @@ func Create(ctx context.Context, address string) error {
 // Open opens the catalogue at an address. One of an older schema is brought up to
 // date, one of a newer is refused.
 func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
-	if o.Wait == 0 {
-		o.Wait = time.Minute
-	}
+	o.Wait = cmp.Or(o.Wait, time.Minute)
 	kind, rest := scheme(address)
 	if kind != "sqlite" {
 		return opened(openPostgres(ctx, address, o))
