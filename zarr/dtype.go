@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -99,15 +100,7 @@ func (d DType) bytewise() bool {
 
 func knownUnit(unit string) bool {
 	count, name := splitUnit(unit)
-	if count < 1 {
-		return false
-	}
-	for _, u := range dateUnits {
-		if name == u {
-			return true
-		}
-	}
-	return false
+	return count >= 1 && slices.Contains(dateUnits, name)
 }
 
 // splitUnit takes "25s" apart; the count is 0 if it is none.

@@ -1,9 +1,11 @@
 package zarr
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -28,7 +30,7 @@ func (d DType) appendText(out, b []byte) ([]byte, error) {
 	case 'M', 'm':
 		return appendTime(out, int64(d.whole(b)), d.Kind, d.Unit), nil
 	case 'c':
-		half := DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2}
+		half := d.half()
 		out = appendFloat(out, half.bits(b), half.Size)
 		at := len(out)
 		out = appendFloat(out, half.bits(b[half.Size:]), half.Size)
@@ -39,6 +41,9 @@ func (d DType) appendText(out, b []byte) ([]byte, error) {
 	}
 	return d.appendElement(out, b)
 }
+
+// half is the type of the two parts of a complex number.
+func (d DType) half() DType { return DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2} }
 
 // appendElement writes an element as JSON, but for NaN and the infinities.
 func (d DType) appendElement(out, b []byte) ([]byte, error) {
@@ -52,7 +57,7 @@ func (d DType) appendElement(out, b []byte) ([]byte, error) {
 	case 'f':
 		return appendFloat(out, d.bits(b), d.Size), nil
 	case 'c':
-		half := DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2}
+		half := d.half()
 		out = appendFloat(append(out, '['), half.bits(b), half.Size)
 		out = appendFloat(append(out, ','), half.bits(b[half.Size:]), half.Size)
 		return append(out, ']'), nil
@@ -110,10 +115,7 @@ func (d DType) appendNested(out, b []byte, shape []int64) ([]byte, error) {
 // bytes of one that is not UTF-8.
 func (d DType) text(b []byte) (any, error) {
 	if d.Kind == 'S' {
-		for len(b) > 0 && b[len(b)-1] == 0 {
-			b = b[:len(b)-1]
-		}
-		if !utf8.Valid(b) {
+		if b = bytes.TrimRight(b, "\x00"); !utf8.Valid(b) {
 			return b, nil
 		}
 		return string(b), nil
@@ -210,13 +212,8 @@ func appendJSON(out []byte, v any) []byte {
 		}
 		return append(out, ']')
 	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
 		out = append(out, '{')
-		for i, name := range names {
+		for i, name := range slices.Sorted(maps.Keys(v)) {
 			if i > 0 {
 				out = append(out, ',')
 			}

@@ -35,7 +35,7 @@ func (d DType) encode(out []byte, v any) bool {
 	case 'f':
 		return d.encodeFloat(out, v)
 	case 'c':
-		half := DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2}
+		half := d.half()
 		if pair, ok := v.([]any); ok {
 			return len(pair) == 2 && half.encodeFloat(out[:half.Size], pair[0]) && half.encodeFloat(out[half.Size:], pair[1])
 		}
@@ -86,15 +86,15 @@ func (d DType) encodeWhole(out []byte, v any) bool {
 		return true
 	}
 	f, err := strconv.ParseFloat(string(n), 64) // such as 3.0
-	return err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 && (DType{Kind: d.Kind, Size: d.Size, BigEndian: d.BigEndian}).putFill(out, f)
+	return err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 && d.asNumber().putNumber(out, f)
 }
 
-// putFill is putNumber for moments and spans as well.
-func (d DType) putFill(out []byte, f float64) bool {
+// asNumber is the type of what moments and spans are counted in.
+func (d DType) asNumber() DType {
 	if d.Kind != 'u' {
 		d.Kind = 'i'
 	}
-	return d.putNumber(out, f)
+	return d
 }
 
 func (d DType) encodeFloat(out []byte, v any) bool {

@@ -3,7 +3,6 @@ package zarr
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"hash/adler32"
 	"hash/crc32"
 )
 
@@ -94,9 +93,7 @@ func checksumStage(sum func([]byte) uint32, before bool) func(Codec) (stage, err
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func crc32IEEE(b []byte) uint32       { return crc32.ChecksumIEEE(b) }
 func crc32Castagnoli(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-func adler32Sum(b []byte) uint32      { return adler32.Checksum(b) }
 
 // fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
 // folded after 360 words, before they overflow; an odd byte counts as a high one.

@@ -8,23 +8,15 @@ type region struct {
 	fromStr, toStr []int64
 }
 
-// cStrides gives how far apart the elements along each axis are where the last
-// one runs fastest.
-func cStrides(shape []int64) []int64 {
-	s := make([]int64, len(shape))
-	n := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		s[i] = n
-		n *= shape[i]
-	}
-	return s
-}
-
-// fStrides is cStrides where the first axis runs fastest.
-func fStrides(shape []int64) []int64 {
+// strides gives how far apart the elements along each axis are: of order C the last
+// axis runs fastest, of order F the first.
+func strides(shape []int64, order byte) []int64 {
 	s := make([]int64, len(shape))
 	n := int64(1)
 	for i := range shape {
+		if order == 'C' {
+			i = len(shape) - 1 - i
+		}
 		s[i] = n
 		n *= shape[i]
 	}

@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"bytes"
 	"encoding/binary"
 	"unicode/utf8"
 )
@@ -79,7 +80,7 @@ func decodeVlenUTF8(in []byte, shape []int64, room *int64) ([]any, error) {
 }
 
 func decodeVlenBytes(in []byte, shape []int64, room *int64) ([]any, error) {
-	return decodeVlen(in, shape, room, func(b []byte) (any, error) { return append([]byte{}, b...), nil })
+	return decodeVlen(in, shape, room, func(b []byte) (any, error) { return bytes.Clone(b), nil })
 }
 
 // decodeVlen reads a count, and then a length and bytes for each element; the

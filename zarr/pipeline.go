@@ -1,6 +1,10 @@
 package zarr
 
-import "errors"
+import (
+	"errors"
+	"hash/adler32"
+	"hash/crc32"
+)
 
 const maxFilters = 32
 
@@ -43,9 +47,9 @@ var builders = map[string]func(Codec) (stage, error){
 	"base64":           base64Stage,
 
 	"fletcher32": checksumStage(fletcher32, false),
-	"crc32":      checksumStage(crc32IEEE, true),
+	"crc32":      checksumStage(crc32.ChecksumIEEE, true),
 	"crc32c":     checksumStage(crc32Castagnoli, false),
-	"adler32":    checksumStage(adler32Sum, true),
+	"adler32":    checksumStage(adler32.Checksum, true),
 }
 
 // objectBuilders make the last step of arrays of objects.

@@ -91,7 +91,7 @@ func (a *Array) newReader() (*reader, error) {
 	if r.pipe, err = newPipeline(&a.Meta, a.Limit); err == nil && a.DType.Kind != 'O' {
 		r.fill, err = a.fillElement()
 	}
-	if ce := (*CodecError)(nil); errors.As(err, &ce) {
+	if ce, ok := errors.AsType[*CodecError](err); ok {
 		ce.Path = a.name()
 		return nil, ce
 	}
@@ -172,12 +172,7 @@ func (r *reader) index(first, i int64) []int64 {
 // region says where in a slab that begins with row first of the grid a chunk
 // belongs.
 func (r *reader) region(index []int64, first int64) *region {
-	g := &region{extent: make([]int64, len(index)), toStr: cStrides(r.shape)}
-	if r.a.Order == 'F' {
-		g.fromStr = fStrides(r.chunks)
-	} else {
-		g.fromStr = cStrides(r.chunks)
-	}
+	g := &region{extent: make([]int64, len(index)), toStr: strides(r.shape, 'C'), fromStr: strides(r.chunks, r.a.Order)}
 	for i, at := range index {
 		start := at * r.chunks[i]
 		g.extent[i] = min(r.chunks[i], r.shape[i]-start)

@@ -48,10 +48,7 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	} else if chunk > a.Limit {
 		return nil, &KeyError{a.name(), overLimit("a chunk", chunk, a.Limit)}
 	}
-	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: cStrides(count), in: cStrides(r.chunks)}
-	if a.Order == 'F' {
-		s.in = fStrides(r.chunks)
-	}
+	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: strides(count, 'C'), in: strides(r.chunks, a.Order)}
 	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
 }
 

@@ -17,7 +17,8 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 			plane = line * a.Shape[n-2]
 		}
 	}
-	_, asStrings := stringObjects[a.objectFilter()]
+	// Of these object codecs all elements are strings, or byte strings.
+	asStrings := a.DType.Kind == 'O' && len(a.Filters) > 0 && (a.Filters[0].ID == "vlen-utf8" || a.Filters[0].ID == "vlen-bytes")
 	var at int64
 	var b []byte
 	err := a.slabs(ctx, func(s slab) error {
@@ -57,17 +58,6 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 		err = flush
 	}
 	return err
-}
-
-// stringObjects are the object codecs whose elements are all strings, or all
-// byte strings.
-var stringObjects = map[string]struct{}{"vlen-utf8": {}, "vlen-bytes": {}}
-
-func (a *Array) objectFilter() string {
-	if a.DType.Kind != 'O' || len(a.Filters) == 0 {
-		return ""
-	}
-	return a.Filters[0].ID
 }
 
 // Values gives the elements of an object array, in C order. They are nil, bool,

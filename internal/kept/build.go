@@ -98,10 +98,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	defer z.Close()
-	memory := o.Memory
-	if memory == 0 {
-		memory = 100 << 20
-	}
+	memory := cmp.Or(o.Memory, 100<<20)
 	again := func([]byte) error { return nil } // the last one counts
 	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, memory: memory, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
@@ -278,7 +275,7 @@ func (b *builder) gather() error {
 
 // batches yields the rows of all entries.
 func (b *builder) batches() iter.Seq2[*batch, error] {
-	return func(yield func(*batch, error) bool) {
+	return pipe.Told(func(tell func(*batch) error) error {
 		run := b.r.Can().Run
 		t := newBatch()
 		for e, err := range b.r.Entries(b.ctx) {
@@ -289,30 +286,29 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 				err = fmt.Errorf("more than %d entries", int64(maxRows))
 			}
 			if err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
 			t.entries = append(t.entries, e)
 			t.rows = append(t.rows, row{place: placeOf(e.Name), entry: &t.entries[len(t.rows)]})
 			r := &t.rows[len(t.rows)-1]
 			if err := b.locate(r, run); err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
 			r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(r.entry, b.head.Chunk)
 			b.rank++
 			b.proof += r.proofs
 			if len(t.rows) == batchRows {
-				if !yield(t, nil) {
-					return
+				if err := tell(t); err != nil {
+					return err
 				}
 				t = newBatch()
 			}
 		}
-		if len(t.rows) > 0 {
-			yield(t, nil)
+		if len(t.rows) == 0 {
+			return nil
 		}
-	}
+		return tell(t)
+	})
 }
 
 // encode makes keys and values of rows.

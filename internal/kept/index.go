@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -370,7 +371,7 @@ func (x *Index) find(ctx context.Context, name string) (e format.Entry, m mark, 
 		}
 	}
 	if err == nil {
-		err = &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+		err = notFound("lookup", name)
 	}
 	return e, m, 0, 0, err
 }
@@ -400,64 +401,51 @@ func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[for
 // readDir yields what lies in dir from a place on. With both, a file that others lie
 // below comes as a directory, too.
 func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		fail := func(err error) { yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err}) }
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		at := place{dir: dir}
 		if dir == "." {
 			at.dir = ""
 		} else if !fs.ValidPath(dir) {
-			fail(fs.ErrNotExist)
-			return
+			return notFound("readdir", dir)
 		}
 		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)
 		if err != nil {
-			yield(format.Entry{}, err)
-			return
+			return err
 		}
 		if dir != "." && !c.in(dir) {
 			e, err := x.Lookup(ctx, dir)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				fail(fs.ErrNotExist)
-			case err != nil:
-				yield(format.Entry{}, err)
-			case e.Kind != format.Dir:
-				fail(syscall.ENOTDIR)
+				return notFound("readdir", dir)
+			case err == nil && e.Kind != format.Dir:
+				return &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR}
 			}
-			return
+			return err
 		}
 		if from != "" {
 			at.base = from
-			if c, err = x.seek(ctx, at); err != nil {
-				yield(format.Entry{}, err)
-				return
-			}
+			c, err = x.seek(ctx, at)
 		}
 		dirs := dirsAbove{x: x}
-		for c.in(at.dir) {
-			e := c.p.entries[c.i]
-			if c.p.marks[c.i].implied {
+		for ; err == nil && c.in(at.dir); err = c.next(ctx) {
+			e, m := c.p.entries[c.i], c.p.marks[c.i]
+			if m.implied {
 				e.Ref = nil
 			}
-			if e.Name != dir && !yield(e, nil) {
-				return
+			if e.Name != dir {
+				err = tell(e)
 			}
-			if both && e.Kind != format.Dir && !c.p.marks[c.i].whole {
-				is, err := dirs.is(ctx, e.Name)
-				if err != nil {
-					yield(format.Entry{}, err)
-					return
-				}
-				if is && !yield(format.Entry{Name: e.Name, Kind: format.Dir}, nil) {
-					return
+			if is := false; err == nil && both && e.Kind != format.Dir && !m.whole {
+				if is, err = dirs.is(ctx, e.Name); is && err == nil {
+					err = tell(format.Entry{Name: e.Name, Kind: format.Dir})
 				}
 			}
-			if err := c.next(ctx); err != nil {
-				yield(format.Entry{}, err)
-				return
+			if err != nil {
+				return err
 			}
 		}
-	}
+		return err
+	})
 }
 
 // dirsAbove tells which of ascending names others lie below.

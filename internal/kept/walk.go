@@ -37,39 +37,30 @@ type stretch struct {
 
 // stretches yields the pages of a shelf that have rows [from, to) in stretches.
 func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.Seq2[*stretch, error] {
-	return func(yield func(*stretch, error) bool) {
+	return pipe.Told(func(tell func(*stretch) error) error {
 		if from >= to {
-			return
+			return nil
 		}
 		steps, err := of.findItem(ctx, from)
-		if err != nil || steps == nil {
-			if err != nil {
-				yield(nil, err)
-			}
-			return
-		}
-		run := firstRun
-		for {
+		run, more := firstRun, steps != nil
+		for err == nil && more {
 			s := &stretch{}
-			long, rows, more := 0, int64(0), true
-			for long < run && rows < runRows && more {
+			for long, rows := 0, int64(0); err == nil && more && long < run && rows < runRows; more, err = of.next(ctx, steps) {
 				r := leaf(steps)
 				if r.from >= to || len(s.refs) > 0 && r.off != s.refs[len(s.refs)-1].off+int64(s.refs[len(s.refs)-1].stored) {
 					break
 				}
 				s.refs = append(s.refs, *r)
 				long, rows = long+r.stored, rows+r.items
-				if more, err = of.next(ctx, steps); err != nil {
-					yield(nil, err)
-					return
-				}
 			}
-			if len(s.refs) == 0 || !yield(s, nil) || !more {
-				return
+			if err != nil || len(s.refs) == 0 {
+				break
 			}
+			err = tell(s)
 			run = min(2*run, longRun)
 		}
-	}
+		return err
+	})
 }
 
 // load reads and decodes the pages of a stretch.
@@ -110,73 +101,56 @@ func (x *Index) walk(ctx context.Context, of *shelf, from, to int64, each func(*
 	}, func(*stretch) {})
 }
 
-// enough ends a walk whose consumer has had enough.
-type enough struct{}
-
-func (enough) Error() string { return "enough" }
-
 func (x *Index) count() int64 { return x.rows.t.Top.Items }
 
 // Entries yields every entry in the archive's order.
 func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		switch {
 		case x.listing.t.Depth > 0:
-			x.yieldRows(ctx, &x.listing, 0, x.listing.t.Top.Items, yield)
+			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, tell)
 		case x.order.t.Depth == 0:
-			x.yieldRows(ctx, &x.rows, 0, x.count(), yield)
-		default:
-			x.yieldPicked(ctx, x.ordered(ctx, 0), yield)
+			return x.tellRows(ctx, &x.rows, 0, x.count(), tell)
 		}
-	}
+		return x.tellPicked(ctx, x.ordered(ctx, 0), tell)
+	})
 }
 
-// yieldRows yields the entries of rows [from, to) of a shelf as they are.
-func (x *Index) yieldRows(ctx context.Context, of *shelf, from, to int64, yield func(format.Entry, error) bool) bool {
-	err := x.walk(ctx, of, from, to, func(p *page) error {
+// tellRows tells the entries of rows [from, to) of a shelf as they are.
+func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell func(format.Entry) error) error {
+	return x.walk(ctx, of, from, to, func(p *page) error {
 		for i := range p.entries {
 			if n := p.from + int64(i); n < from || n >= to || p.marks[i].implied {
 				continue
 			}
-			if !yield(p.entries[i], nil) {
-				return enough{}
+			if err := tell(p.entries[i]); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
-	if err == (enough{}) {
-		return false
-	}
-	return err == nil || yield(format.Entry{}, err) && false
 }
 
 // EntriesFrom yields entries in the archive's order, from the named one on.
 func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		_, m, row, rank, err := x.find(ctx, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = notFound("entries", name)
-		}
-		if err != nil {
-			yield(format.Entry{}, err)
-			return
-		}
 		switch {
-		case m.implied:
-			yield(format.Entry{}, notFound("entries", name))
+		case errors.Is(err, fs.ErrNotExist) || err == nil && m.implied:
+			return notFound("entries", name)
+		case err != nil:
+			return err
 		case x.listing.t.Depth > 0:
 			n, err := x.listed(ctx, rank)
 			if err != nil {
-				yield(format.Entry{}, err)
-				return
+				return err
 			}
-			x.yieldRows(ctx, &x.listing, n, x.listing.t.Top.Items, yield)
+			return x.tellRows(ctx, &x.listing, n, x.listing.t.Top.Items, tell)
 		case x.order.t.Depth == 0:
-			x.yieldRows(ctx, &x.rows, row, x.count(), yield)
-		default:
-			x.yieldPicked(ctx, x.ordered(ctx, int64(rank)), yield)
+			return x.tellRows(ctx, &x.rows, row, x.count(), tell)
 		}
-	}
+		return x.tellPicked(ctx, x.ordered(ctx, int64(rank)), tell)
+	})
 }
 
 // listed is the number in the listing of the first row whose rank is not less.
@@ -201,32 +175,30 @@ func (x *Index) listed(ctx context.Context, rank uint32) (int64, error) {
 
 // ordered yields the numbers of rows in the order of the archive, from a rank on.
 func (x *Index) ordered(ctx context.Context, from int64) iter.Seq2[int64, error] {
-	return func(yield func(int64, error) bool) {
+	return pipe.Told(func(tell func(int64) error) error {
 		steps, err := x.order.findItem(ctx, from)
 		for more := steps != nil; more && err == nil; more, err = x.order.next(ctx, steps) {
 			r := leaf(steps)
-			b, perr := x.page(ctx, r, nil)
-			if perr != nil {
-				err = perr
-				break
+			b, err := x.page(ctx, r, nil)
+			if err != nil {
+				return err
 			}
 			n := int64(0)
 			for i := range r.items {
 				d, k := binary.Varint(b)
 				if n += d; k <= 0 || n < 0 || n > x.count() {
-					yield(0, x.fail(r.off, fmt.Errorf("rank %d: no row", r.from+i)))
-					return
+					return x.fail(r.off, fmt.Errorf("rank %d: no row", r.from+i))
 				}
 				b = b[k:]
-				if n > 0 && r.from+i >= from && !yield(n-1, nil) {
-					return
+				if n > 0 && r.from+i >= from {
+					if err := tell(n - 1); err != nil {
+						return err
+					}
 				}
 			}
 		}
-		if err != nil {
-			yield(0, err)
-		}
-	}
+		return err
+	})
 }
 
 // A window is rows that are looked for at once.
@@ -261,26 +233,18 @@ func windows(rows iter.Seq2[int64, error]) iter.Seq2[*window, error] {
 	}
 }
 
-// yieldPicked yields the entries of rows in any order. A window is looked for while
-// that before it is yielded.
-func (x *Index) yieldPicked(ctx context.Context, rows iter.Seq2[int64, error], yield func(format.Entry, error) bool) {
-	err := pipe.Ordered(ctx, windows(rows), 1, func(ctx context.Context, w *window) {
+// tellPicked tells the entries of rows in any order. A window is looked for while that
+// before it is told.
+func (x *Index) tellPicked(ctx context.Context, rows iter.Seq2[int64, error], tell func(format.Entry) error) error {
+	return pipe.Ordered(ctx, windows(rows), 1, func(ctx context.Context, w *window) {
 		w.found = make([]format.Entry, len(w.want))
 		w.err = x.pick(ctx, w.want, w.found)
 	}, func(w *window) error {
-		if w.err != nil {
-			return w.err
+		for i := 0; w.err == nil && i < len(w.found); i++ {
+			w.err = tell(w.found[i])
 		}
-		for i := range w.found {
-			if !yield(w.found[i], nil) {
-				return enough{}
-			}
-		}
-		return nil
+		return w.err
 	}, func(*window) {})
-	if err != nil && err != (enough{}) {
-		yield(format.Entry{}, err)
-	}
 }
 
 // A pick is a row that is wanted, and in its lowest bits where in the window.
@@ -328,27 +292,25 @@ type group struct {
 }
 
 func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] {
-	return func(yield func(group, error) bool) {
+	return pipe.Told(func(tell func(group) error) error {
 		var g group
 		long, rows := 0, int64(0)
 		for i := 0; i < len(want); {
 			steps, err := x.rows.findItem(ctx, want[i].row())
-			if err != nil || steps == nil {
-				if err == nil {
-					err = x.fail(-1, errNode)
-				}
-				yield(g, err)
-				return
+			if err == nil && steps == nil {
+				err = x.fail(-1, errNode)
+			}
+			if err != nil {
+				return err
 			}
 			r := *leaf(steps)
 			n := sort.Search(len(want)-i, func(k int) bool { return want[i+k].row() >= r.from+r.items })
 			if n == 0 {
-				yield(g, x.fail(r.off, errNode))
-				return
+				return x.fail(r.off, errNode)
 			}
 			if last := len(g.refs) - 1; last >= 0 && (r.off != g.refs[last].off+int64(g.refs[last].stored) || long > longRun/4 || rows > runRows) {
-				if !yield(g, nil) {
-					return
+				if err := tell(g); err != nil {
+					return err
 				}
 				g, long, rows = group{}, 0, 0
 			}
@@ -356,15 +318,16 @@ func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] 
 			long, rows = long+r.stored, rows+r.items
 			i += n
 		}
-		if len(g.refs) > 0 {
-			yield(g, nil)
+		if len(g.refs) == 0 {
+			return nil
 		}
-	}
+		return tell(g)
+	})
 }
 
 // EntriesBelow yields the entries below a directory, in the archive's order.
 func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		// What is directly in it stands together, and so do what is further below, and
 		// names that are no paths.
 		here, deeper, none := appendText(nil, dir), appendDeeper(nil, dir), appendDeeper(appendText(nil, ""), dir)
@@ -372,8 +335,7 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 		for i, key := range [][]byte{none, behind(none), here, behind(here), deeper, behind(deeper)} {
 			n, err := x.rowOf(ctx, key)
 			if err != nil {
-				yield(format.Entry{}, err)
-				return
+				return err
 			}
 			bounds[i] = n
 		}
@@ -383,17 +345,21 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 		}
 		switch {
 		case rows == 0:
-			return
+			return nil
 		case x.listing.t.Depth > 0 && rows > x.count()/8:
 			// Picking them would go through all pages more than once.
-			x.yieldRows(ctx, &x.listing, 0, x.listing.t.Top.Items, func(e format.Entry, err error) bool {
-				return err == nil && !strings.HasPrefix(e.Name, dir+"/") || yield(e, err)
+			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, func(e format.Entry) error {
+				if !strings.HasPrefix(e.Name, dir+"/") {
+					return nil
+				}
+				return tell(e)
 			})
-			return
 		case x.listing.t.Depth == 0 && x.order.t.Depth == 0:
-			for i := 0; i < len(bounds) && x.yieldRows(ctx, &x.rows, bounds[i], bounds[i+1], yield); i += 2 {
+			var err error
+			for i := 0; i < len(bounds) && err == nil; i += 2 {
+				err = x.tellRows(ctx, &x.rows, bounds[i], bounds[i+1], tell)
 			}
-			return
+			return err
 		}
 		type ranked struct{ rank, row uint32 }
 		var all []ranked
@@ -408,19 +374,18 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 				return nil
 			})
 			if err != nil {
-				yield(format.Entry{}, err)
-				return
+				return err
 			}
 		}
 		slices.SortFunc(all, func(a, b ranked) int { return int(int64(a.rank) - int64(b.rank)) })
-		x.yieldPicked(ctx, func(yield func(int64, error) bool) {
+		return x.tellPicked(ctx, func(yield func(int64, error) bool) {
 			for _, r := range all {
 				if !yield(int64(r.row), nil) {
 					return
 				}
 			}
-		}, yield)
-	}
+		}, tell)
+	})
 }
 
 // behind is the first key that does not begin with prefix, whose last byte is not 0xff.

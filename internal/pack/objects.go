@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -145,13 +146,7 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 		if err != nil {
 			return err
 		}
-		listed = func(yield func(item, error) bool) {
-			for _, it := range all {
-				if !yield(it, nil) {
-					return
-				}
-			}
-		}
+		listed = pipe.All(all)
 	} else if p.o.Meter.WantsTotal() {
 		ctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 const (
@@ -110,13 +111,7 @@ func (w *storeCopy) read(ctx context.Context) error {
 	if len(w.few) == 0 {
 		return nil
 	}
-	err := w.p.swept(ctx, w.src, func(yield func(format.Entry, error) bool) {
-		for _, e := range w.few {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	})
+	err := w.p.swept(ctx, w.src, pipe.All(w.few))
 	w.few = w.few[:0]
 	return err
 }

@@ -124,3 +124,14 @@ func Told[T any](walk func(tell func(T) error) error) iter.Seq2[T, error] {
 }
 
 var errStopped = errors.New("stopped")
+
+// All yields what a slice has.
+func All[T any](all []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, v := range all {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}

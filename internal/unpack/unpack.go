@@ -224,18 +224,17 @@ func (x *extraction) descend(ctx context.Context, names map[string]bool) iter.Se
 func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		for e, err := range entries {
+			if err == nil {
+				err = x.withinLimits(e)
+			}
 			if err != nil {
 				yield(format.Entry{}, err)
 				return
 			}
-			if err := x.withinLimits(e); err != nil {
-				yield(format.Entry{}, err)
-				return
-			}
-			p := x.refuse(e)
-			if p != nil {
-				if x.done(ctx, e, &content.Refusal{Told: *p}) != nil {
-					yield(format.Entry{}, &content.Refusal{Told: *p})
+			if p := x.refuse(e); p != nil {
+				refused := &content.Refusal{Told: *p}
+				if x.done(ctx, e, refused) != nil {
+					yield(format.Entry{}, refused)
 					return
 				}
 				continue

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
@@ -120,7 +122,7 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 const lockAddress = "{lock address}"
 
 func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
-	if done.Replaced, err = forget(ctx, s, a.Address); err != nil && !isAbsent(err) {
+	if done.Replaced, err = forget(ctx, s, a.Address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, err
 	}
 	if a.Same(done.Replaced) && a.Verified.IsZero() {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,16 +190,10 @@ func Create(ctx context.Context, address string) error {
 // Open opens the catalogue at an address. One of an older schema is brought up to
 // date, one of a newer is refused.
 func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
-	if o.Wait == 0 {
-		o.Wait = time.Minute
-	}
+	o.Wait = cmp.Or(o.Wait, time.Minute)
 	kind, rest := scheme(address)
 	if kind != "sqlite" {
-		db, err := openPostgres(ctx, address, o)
-		if err != nil {
-			return nil, err
-		}
-		return &Catalog{db}, nil
+		return opened(openPostgres(ctx, address, o))
 	}
 	name, err := file(rest)
 	if err == nil && o.Queue != nil {
@@ -207,7 +202,10 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openFile(ctx, name, o)
+	return opened(openFile(ctx, name, o))
+}
+
+func opened(db engine, err error) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -280,6 +278,3 @@ func after(prefix string) string {
 func absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
 }
-
-// isAbsent reports whether err says that something is not in the catalogue.
-func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -164,24 +164,6 @@ func lost(claim Chunk) error { return fmt.Errorf("%s: %w", format.Escape(claim.N
 // noPlan is the error for a plan that is not there.
 func noPlan(id int64) error { return absent(fmt.Sprintf("plan %d", id)) }
 
-// noMember is the error for a path that was not planned.
-func noMember(chunk, path string) error {
-	return fmt.Errorf("%s: %s: expected a member of the chunk, found none of that path", format.Escape(chunk), format.Escape(path))
-}
-
-// miscounted is the error for an archive that has more than was planned.
-func miscounted(chunk string, expected, found int64, path string) error {
-	if path != "" {
-		return fmt.Errorf("%s: %s: expected %d planned paths in its archive, found %d, and this is none of them", format.Escape(chunk), format.Escape(path), expected, found)
-	}
-	return fmt.Errorf("%s: expected %d planned paths in its archive, found %d", format.Escape(chunk), expected, found)
-}
-
-// unpacked is the error for a member that is not in the archive.
-func unpacked(chunk, path string) error {
-	return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(chunk), format.Escape(path))
-}
-
 // words makes text of what may be none, since not every database keeps all bytes
 // as text. It is for people, so it may as well end.
 func words(s string) string {

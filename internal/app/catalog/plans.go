@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -446,7 +445,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	}
 	path, found, err := one(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
 	if err == nil && found {
-		err = noMember(k.Name, path)
+		err = fmt.Errorf("%s: %s: expected a member of the chunk, found none of that path", format.Escape(k.Name), format.Escape(path))
 	}
 	// Of several of one path the last one counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
@@ -496,7 +495,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	if err != nil {
 		return err
 	} else if found {
-		return unpacked(k.Name, path)
+		return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(k.Name), format.Escape(path))
 	}
 	// All that were to be packed are there: if they are as many as there are paths,
 	// there is nothing else.
@@ -508,9 +507,15 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	if due == a.Entries {
 		return nil
 	}
-	path, _, err = one(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
+	path, found, err = one(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
 		of, int(Packed), a.ID)
-	return cmp.Or(err, miscounted(k.Name, due, a.Entries, path))
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return fmt.Errorf("%s: %s: expected %d planned paths in its archive, found %d, and this is none of them", format.Escape(k.Name), format.Escape(path), due, a.Entries)
+	}
+	return fmt.Errorf("%s: expected %d planned paths in its archive, found %d", format.Escape(k.Name), due, a.Entries)
 }
 
 // CancelPlan ends the work on a plan: what is not done is cancelled, and no claim

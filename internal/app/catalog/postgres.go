@@ -125,6 +125,14 @@ func schemaVersion(ctx context.Context, q interface {
 	return version, err
 }
 
+// lockedVersion is schemaVersion while nobody else makes or changes a schema.
+func lockedVersion(ctx context.Context, tx pgx.Tx, schema string) (int, error) {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
+		return 0, err
+	}
+	return schemaVersion(ctx, tx, schema)
+}
+
 // createPostgres makes a catalogue in a database that is there.
 func createPostgres(ctx context.Context, address string) error {
 	db, schema, err := connectPostgres(ctx, address, Options{Wait: time.Minute})
@@ -133,10 +141,7 @@ func createPostgres(ctx context.Context, address string) error {
 	}
 	defer db.pool.Close()
 	return db.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
-			return err
-		}
-		version, err := schemaVersion(ctx, tx, schema)
+		version, err := lockedVersion(ctx, tx, schema)
 		if err != nil {
 			return err
 		} else if version != schemaAbsent {
@@ -152,15 +157,11 @@ func createPostgres(ctx context.Context, address string) error {
 		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)", schema).Scan(&there); err != nil {
 			return err
 		}
+		make := "CREATE TABLE catalogue (holdall_schema integer NOT NULL); INSERT INTO catalogue VALUES (0)"
 		if !there { // who may use a schema, may not always make one
-			if _, err := tx.Exec(ctx, "CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize()); err != nil {
-				return err
-			}
+			make = "CREATE SCHEMA " + pgx.Identifier{schema}.Sanitize() + "; " + make
 		}
-		if _, err := tx.Exec(ctx, "CREATE TABLE catalogue (holdall_schema integer NOT NULL)"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO catalogue VALUES (0)"); err != nil {
+		if _, err := tx.Exec(ctx, make, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		return migratePostgres(ctx, tx, 0)
@@ -178,7 +179,7 @@ func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
 	return err
 }
 
-func openPostgres(ctx context.Context, address string, o Options) (*postgresDB, error) {
+func openPostgres(ctx context.Context, address string, o Options) (engine, error) {
 	db, schema, err := connectPostgres(ctx, address, o)
 	if err != nil {
 		return nil, err
@@ -211,10 +212,7 @@ func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
 		return nil
 	}
 	return db.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
-			return err
-		}
-		now, err := schemaVersion(ctx, tx, schema)
+		now, err := lockedVersion(ctx, tx, schema)
 		if err != nil || now != found { // somebody else was faster
 			return err
 		}
@@ -324,10 +322,8 @@ func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 		}
 		return context.Cause(ctx)
 	}
-	for _, ours := range []error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled} {
-		if errors.Is(err, ours) {
-			return err
-		}
+	if isOurs(err) {
+		return err
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		code := e.Code

@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -205,3 +208,8 @@ func numberIn(n *int64) []any { return []any{n} }
 func textIn(s *string) []any { return []any{s} }
 
 func pathIn(p *string) []any { return []any{(*blob)(p)} }
+
+// isOurs reports whether an error says all that is to be said.
+func isOurs(err error) bool {
+	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled}, func(ours error) bool { return errors.Is(err, ours) })
+}

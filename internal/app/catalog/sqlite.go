@@ -152,7 +152,7 @@ func createFile(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func openFile(ctx context.Context, name string, o Options) (*sqliteDB, error) {
+func openFile(ctx context.Context, name string, o Options) (engine, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return nil, err
@@ -445,10 +445,8 @@ func failed(name, op string, err error) error {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
 		return fmt.Errorf("%s: %s: it %w: %w", name, op, ErrBroken, err)
 	}
-	for _, ours := range []error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled} {
-		if errors.Is(err, ours) {
-			return err
-		}
+	if isOurs(err) {
+		return err
 	}
 	return fmt.Errorf("%s: %s: %w", name, op, err)
 }

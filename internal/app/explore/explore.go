@@ -13,9 +13,9 @@ import (
 	"embed"
 	"errors"
 	"io"
-	"io/fs"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -60,27 +60,6 @@ type Source interface {
 	// Open returns one of them, or an error that wraps fs.ErrNotExist. It is open until it is
 	// released.
 	Open(ctx context.Context, name string) (Archive, error)
-}
-
-// List is a Source of archives that are open, and stay so.
-type List []Archive
-
-// Names returns the names in their order.
-func (l List) Names(context.Context) ([]string, error) {
-	all := make([]string, len(l))
-	for i := range l {
-		all[i] = l[i].Name
-	}
-	return all, nil
-}
-
-// Open returns the archive of that name.
-func (l List) Open(_ context.Context, name string) (Archive, error) {
-	i := slices.IndexFunc(l, func(a Archive) bool { return a.Name == name })
-	if i < 0 {
-		return Archive{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return l[i], nil
 }
 
 // Options are wishes for a handler; the zero value suits most.
@@ -154,10 +133,7 @@ func (h *Handler) Close() error {
 	h.stop(errClosed)
 	h.wg.Wait()
 	h.mu.Lock()
-	var all []*shown
-	for _, s := range h.shown {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(h.shown))
 	clear(h.shown)
 	h.mu.Unlock()
 	var errs []error

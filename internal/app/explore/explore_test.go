@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +73,7 @@ func serving(t testing.TB, o explore.Options, list ...explore.Archive) *site {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := explore.New(explore.List(list), o)
+	h := explore.New(source(list), o)
 	srv := httptest.NewServer(h)
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
@@ -558,4 +560,23 @@ func FuzzQuestions(f *testing.F) {
 			t.Errorf("%s?%s: %s", path, query, w.Body)
 		}
 	})
+}
+
+// source is of archives that are open, and stay so.
+type source []explore.Archive
+
+func (l source) Names(context.Context) ([]string, error) {
+	all := make([]string, len(l))
+	for i := range l {
+		all[i] = l[i].Name
+	}
+	return all, nil
+}
+
+func (l source) Open(_ context.Context, name string) (explore.Archive, error) {
+	i := slices.IndexFunc(l, func(a explore.Archive) bool { return a.Name == name })
+	if i < 0 {
+		return explore.Archive{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return l[i], nil
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -228,9 +229,7 @@ func (h *Handler) dropIdle() {
 // view returns a view of an archive that is held; "" is the one that it is served in.
 func (h *Handler) view(ctx context.Context, s *shown, name string) (*view, error) {
 	usual := usualView(s.Archive)
-	if name == "" {
-		name = usual
-	}
+	name = cmp.Or(name, usual)
 	select {
 	case s.opening <- struct{}{}:
 	case <-ctx.Done():

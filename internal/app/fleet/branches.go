@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -101,9 +102,8 @@ func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[sto
 			}
 			if err != nil {
 				yield(store.Info{}, err)
-				return
 			}
-			if !more {
+			if err != nil || !more {
 				return
 			}
 		}
@@ -216,17 +216,12 @@ func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below s
 			last.all = append(last.all, b.Info)
 		}
 	}
-	branching := false
-	for _, n := range twigs {
-		branching = branching || !n.begun
-	}
-	if !branching && below == prefix {
+	if below == prefix && !slices.ContainsFunc(twigs, func(n *twig) bool { return !n.begun }) {
 		return prefix, false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := len(twigs) - 1; i >= 0; i-- {
-		n := twigs[i]
+	for _, n := range slices.Backward(twigs) {
 		n.next, w.next = w.next, n
 		if n.begun {
 			f.held += len(n.blocks[0].all)

@@ -226,11 +226,20 @@ func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string
 		return err
 	}
 	defer s.In.Close()
-	left, bytes, err := w.compare(ctx, j, k, s.In)
-	if err != nil {
-		return err
+	return w.takeOver(ctx, j, k, name, e, s.In, &s)
+}
+
+// takeOver records that a chunk is what an earlier claim made of it; s is nil if that is
+// a part.
+func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event, in *holdall.Archive, s *survey.Survey) error {
+	left, bytes, err := w.compare(ctx, j, k, in)
+	if err == nil && s == nil {
+		err = nothingElse(ctx, k, in, k.Objects-int64(len(left)))
 	}
-	if err = w.finish(ctx, k, &s, left); err == nil {
+	if err == nil {
+		err = w.finish(ctx, k, s, left)
+	}
+	if err == nil {
 		e.Left, e.Bytes = left, bytes
 		j.tidy(ctx, name)
 	}

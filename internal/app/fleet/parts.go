@@ -154,18 +154,7 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 		return err
 	}
 	defer in.Close()
-	left, bytes, err := w.compare(ctx, j, k, in)
-	if err == nil {
-		err = nothingElse(ctx, k, in, k.Objects-int64(len(left)))
-	}
-	if err == nil {
-		err = w.finish(ctx, k, nil, left)
-	}
-	if err == nil {
-		e.Left, e.Bytes = left, bytes
-		j.tidy(ctx, name)
-	}
-	return err
+	return w.takeOver(ctx, j, k, name, e, in, nil)
 }
 
 // isThere asks for an object, and returns an error that wraps fs.ErrNotExist if it is

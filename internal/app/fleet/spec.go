@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,18 +114,9 @@ func (s Spec) planned() (catalog.Plan, error) {
 	if !f.Chunked && f.Parts == nil {
 		return catalog.Plan{}, fmt.Errorf("%s is not packed by a fleet: it comes neither in chunks nor in parts: %w", f.Name, errors.ErrUnsupported)
 	}
-	set := settings{Sources: s.Sources, ChunkSize: s.ChunkSize, ChunkObjects: s.ChunkObjects, Exclude: s.Exclude, Plain: s.Plain, Param: s.Param}
-	if set.ChunkSize == 0 {
-		set.ChunkSize = defaultChunkSize
-	}
-	if set.ChunkObjects == 0 {
-		set.ChunkObjects = defaultChunkObjects
-	}
-	b, err := json.Marshal(set)
-	if s.Name == "" {
-		s.Name = s.Target
-	}
-	return catalog.Plan{Name: s.Name, Format: f.Name, Target: s.Target, Settings: b}, err
+	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
+		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param})
+	return catalog.Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 
 // differs says in what a plan is another than is wished, empty if in nothing.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,24 +104,16 @@ func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error
 		}
 		w.plan = p.ID
 	}
-	set := func(d *time.Duration, usual time.Duration) {
-		if *d <= 0 {
-			*d = usual
-		}
-	}
-	set(&w.o.Lease, 45*time.Second)
-	set(&w.o.Pause, 5*time.Second)
+	host, _ := os.Hostname()
+	look := 2 * time.Second
 	if o.Feed != nil {
-		set(&w.o.Look, 5*time.Second)
+		look = 5 * time.Second
 	}
-	set(&w.o.Look, 2*time.Second)
-	if w.o.Tries <= 0 {
-		w.o.Tries = 5
-	}
-	if w.o.Owner == "" {
-		host, _ := os.Hostname()
-		w.o.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
-	}
+	w.o.Lease = cmp.Or(max(o.Lease, 0), 45*time.Second)
+	w.o.Pause = cmp.Or(max(o.Pause, 0), 5*time.Second)
+	w.o.Look = cmp.Or(max(o.Look, 0), look)
+	w.o.Tries = cmp.Or(max(o.Tries, 0), 5)
+	w.o.Owner = cmp.Or(o.Owner, fmt.Sprintf("%s/%d", host, os.Getpid()))
 	var wg sync.WaitGroup
 	errs := make([]error, max(o.Workers, 1))
 	ctx, cancel := context.WithCancelCause(ctx)

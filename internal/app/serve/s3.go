@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -39,9 +40,7 @@ type S3 struct {
 
 // NewS3 returns a server that shares a site's archives, limits and metrics.
 func NewS3(site *Site, o S3Options) *S3 {
-	if o.Region == "" {
-		o.Region = "us-east-1"
-	}
+	o.Region = cmp.Or(o.Region, "us-east-1")
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -108,9 +107,6 @@ var s3Codes = map[string]struct {
 // s3Error answers as S3 does when it says no; text is Amazon's usual one if it is empty.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 	c := s3Codes[code]
-	if text == "" {
-		text = c.text
-	}
 	for _, key := range []string{"Content-Disposition", "Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
 		w.Header().Del(key)
 	}
@@ -119,7 +115,7 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 		Code     string
 		Message  string
 		Resource string
-	}{Code: code, Message: text, Resource: format.Escape(r.URL.Path)})
+	}{Code: code, Message: cmp.Or(text, c.text), Resource: format.Escape(r.URL.Path)})
 }
 
 func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
