@@ -187,7 +187,7 @@ type recoveredJSON struct {
 }
 
 func (a *app) oakRecover(ctx context.Context, s *oak.Store, dryRun bool) error {
-	j, err := s.PlanJournal(ctx, oak.RecoverOptions{})
+	j, err := s.PlanJournal(ctx)
 	said := recoveredJSON{RecoveredJournal: j}
 	if err == nil && !dryRun {
 		c, err := j.Apply(ctx)

@@ -1,6 +1,7 @@
 package databundle
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,18 +25,10 @@ const (
 	zstd   compression = 8 // an extension
 )
 
+var compressionNames = map[compression]string{none: "none", snappy: "snappy", zlib: "zlib", zstd: "zstd"}
+
 func (c compression) String() string {
-	switch c {
-	case none:
-		return "none"
-	case snappy:
-		return "snappy"
-	case zlib:
-		return "zlib"
-	case zstd:
-		return "zstd"
-	}
-	return "compression " + strconv.FormatUint(uint64(c), 10)
+	return cmp.Or(compressionNames[c], "compression "+strconv.FormatUint(uint64(c), 10))
 }
 
 // config is BundleConfig.

@@ -211,11 +211,7 @@ func openPart(ctx context.Context, st store.Store, p format.Part, o format.OpenO
 		return nil, err
 	}
 	root := strings.TrimSuffix(p.Archive, "/")
-	a, err := loadAs(ctx, st, &bundle{name: partObject(root, p.Number), root: root, part: &p}, o)
-	if err != nil {
-		return nil, err
-	}
-	return &reader{a}, nil
+	return read(loadAs(ctx, st, &bundle{name: partObject(root, p.Number), root: root, part: &p}, o))
 }
 
 // merger makes one index of the lists of all parts.

@@ -14,11 +14,15 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	a, err := load(ctx, st, name, o)
+	return read(load(ctx, st, name, o))
+}
+
+func read(a *bundle, err error) (format.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -33,47 +37,45 @@ func (r *reader) Close() error { return r.close() }
 // Entries yields the rows of files in the order of their keys, which is the order
 // in which most writers store them.
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return r.entriesFrom(ctx, fileTablePrefix)
+	return pipe.Told(func(tell func(format.Entry) error) error { return r.tell(ctx, fileTablePrefix, tell) })
 }
 
 // EntriesFrom goes on from a name.
 func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		row, ok, err := r.row(ctx, name)
 		if err == nil && !ok {
 			err = &fs.PathError{Op: "entries", Path: name, Err: fs.ErrNotExist}
 		}
 		if err != nil {
-			yield(format.Entry{}, err)
-			return
+			return err
 		}
-		r.entriesFrom(ctx, row.Key)(yield)
-	}
+		return r.tell(ctx, row.Key, tell)
+	})
 }
 
-func (r *reader) entriesFrom(ctx context.Context, key []byte) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		last := ""
-		for row, err := range r.rows.Scan(ctx, key, after(fileTablePrefix)) {
-			if err != nil {
-				yield(format.Entry{}, err)
-				return
-			}
-			e := r.entryOf(row)
-			if e.Name == "" && e.Kind == format.Dir && e.Fault == nil {
-				continue // the bundle itself
-			}
-			// The same name by another key would come twice.
-			if e.Name == last && last != "" {
-				continue
-			}
-			last = e.Name
-			if !yield(e, nil) {
-				return
-			}
+// tell tells of the rows of files from a key on.
+func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) error) error {
+	last := ""
+	for row, err := range r.rows.Scan(ctx, key, after(fileTablePrefix)) {
+		if err != nil {
+			return err
+		}
+		e := r.entryOf(row)
+		// The same name by another key would come twice.
+		if isBundle(e) || e.Name == last && last != "" {
+			continue
+		}
+		last = e.Name
+		if err := tell(e); err != nil {
+			return err
 		}
 	}
+	return nil
 }
+
+// isBundle reports whether an entry is the bundle itself.
+func isBundle(e format.Entry) bool { return e.Name == "" && e.Kind == format.Dir && e.Fault == nil }
 
 // dialectOf finds out whether directories begin with a slash, as some writers have
 // them. Only what is not found by its own key is looked for by others.
@@ -136,12 +138,8 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 		return r.entryOf(row), nil
 	}
 	if fs.ValidPath(name) {
-		implied, err := r.impliedDir(ctx, name)
-		if err != nil {
-			return format.Entry{}, err
-		}
-		if implied {
-			return format.Entry{Name: name, Kind: format.Dir}, nil
+		if implied, err := r.impliedDir(ctx, name); implied || err != nil {
+			return format.Entry{Name: name, Kind: format.Dir}, err
 		}
 	}
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -194,14 +192,10 @@ func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
 // ReadDir yields the rows of a directory, and then the directories in it that have
 // no row of their own. Names that are no paths are yielded where they lie.
 func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		if err := r.readDir(ctx, dir, func(e format.Entry) bool { return yield(e, nil) }); err != nil {
-			yield(format.Entry{}, err)
-		}
-	}
+	return pipe.Told(func(tell func(format.Entry) error) error { return r.readDir(ctx, dir, tell) })
 }
 
-func (r *reader) readDir(ctx context.Context, dir string, yield func(format.Entry) bool) error {
+func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry) error) error {
 	own := "/"
 	if dir != "." {
 		e, err := r.Lookup(ctx, dir)
@@ -233,14 +227,14 @@ func (r *reader) readDir(ctx context.Context, dir string, yield func(format.Entr
 				return err
 			}
 			e := r.entryOf(row)
-			if e.Name == "" && e.Kind == format.Dir && e.Fault == nil {
+			if isBundle(e) {
 				continue
 			}
 			if e.Kind == format.Dir {
 				shown[e.Name] = true
 			}
-			if !yield(e) {
-				return nil
+			if err := tell(e); err != nil {
+				return err
 			}
 		}
 	}
@@ -249,7 +243,7 @@ func (r *reader) readDir(ctx context.Context, dir string, yield func(format.Entr
 		return err
 	}
 	for _, prefix := range prefixes {
-		if more, err := r.readSubdirs(ctx, dir, prefix, shown, yield); err != nil || !more {
+		if err := r.readSubdirs(ctx, dir, prefix, shown, tell); err != nil {
 			return err
 		}
 	}
@@ -258,13 +252,13 @@ func (r *reader) readDir(ctx context.Context, dir string, yield func(format.Entr
 
 // readSubdirs goes from one directory below prefix to the next, without what is in
 // them.
-func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, yield func(format.Entry) bool) (more bool, _ error) {
+func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, tell func(format.Entry) error) error {
 	at, end := prefix, after(prefix)
 	for {
 		var next []byte
 		for row, err := range r.rows.Scan(ctx, at, end) {
 			if err != nil {
-				return false, err
+				return err
 			}
 			rest := row.Key[len(prefix):]
 			i := bytes.IndexByte(rest, '/')
@@ -274,12 +268,15 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 				// directory has no slash at its end.
 				if nul == 0 {
 					next = after(append(bytes.Clone(prefix), 0, 0))
-				} else {
-					if e := r.entryOf(row); e.Fault != nil && !yield(e) {
-						return false, nil
-					}
-					next = append(bytes.Clone(row.Key), 0)
+					break
 				}
+				if e := r.entryOf(row); e.Fault != nil {
+					err = tell(e)
+				}
+				if err != nil {
+					return err
+				}
+				next = append(bytes.Clone(row.Key), 0)
 				break
 			}
 			if i == 0 && dir == "." && len(prefix) == len(fileTablePrefix) {
@@ -294,8 +291,8 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 				sub = dir + "/" + first
 			}
 			if !fs.ValidPath(first) {
-				if e := r.entryOf(row); !yield(e) {
-					return false, nil
+				if err := tell(r.entryOf(row)); err != nil {
+					return err
 				}
 				next = append(bytes.Clone(row.Key), 0)
 				break
@@ -303,18 +300,18 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 			if !shown[sub] {
 				shown[sub] = true
 				_, own, err := r.row(ctx, sub)
-				if err != nil {
-					return false, err
+				if err == nil && !own {
+					err = tell(format.Entry{Name: sub, Kind: format.Dir})
 				}
-				if !own && !yield(format.Entry{Name: sub, Kind: format.Dir}) {
-					return false, nil
+				if err != nil {
+					return err
 				}
 			}
 			next = append(append(bytes.Clone(prefix), rest[:i]...), '/'+1)
 			break
 		}
 		if next == nil || end != nil && bytes.Compare(next, end) >= 0 {
-			return true, nil
+			return nil
 		}
 		at = next
 	}

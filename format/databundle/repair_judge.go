@@ -33,15 +33,12 @@ const noShard = ^uint64(0)
 
 // judge reads the content of every file, to find out which rows are worth keeping.
 func (m *mending) judge(ctx context.Context) error {
-	ends, err := m.findEnds(ctx)
+	var err error
+	if m.ends, err = m.findEnds(ctx); err == nil && m.rescue {
+		err = m.survey(ctx)
+	}
 	if err != nil {
 		return err
-	}
-	m.ends = ends
-	if m.rescue {
-		if err := m.survey(ctx); err != nil {
-			return err
-		}
 	}
 	all, err := m.try(ctx, nil)
 	if err != nil {
@@ -116,12 +113,10 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 		if only != nil && !only[shard] {
 			continue
 		}
-		o := all[shard]
-		if o == nil {
-			o = &outcome{}
-			all[shard] = o
+		if all[shard] == nil {
+			all[shard] = &outcome{}
 		}
-		why := ""
+		o, why := all[shard], ""
 		switch {
 		case e.Fault != nil && e.Fault.Class != shardMissing:
 			why = e.Fault.Message
@@ -180,7 +175,8 @@ func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mende
 	case err != nil:
 	case s.decode != nil:
 		err = s.decode
-	case !someGood && m.unlike(s):
+	// Its header is not what it would be with others of the bundle.
+	case !someGood && (s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression):
 		err = fault(badShard, s.name, 0, "none of its files can be read")
 	}
 	var unassume func()
@@ -241,12 +237,6 @@ func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo f
 	}, nil
 }
 
-// unlike reports whether a shard's header is not what it would be with others of
-// the bundle.
-func (m *mending) unlike(s *shard) bool {
-	return s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression
-}
-
 // assume opens a shard as if it had the header that others have.
 func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
@@ -260,11 +250,9 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	}
 	b := m.headerOf(i)
 	s.size, s.dataOff = info.Size, int64(len(b))
-	if s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])]); err != nil || s.dataOff > s.size {
-		return nil, s.obj.Close()
-	}
+	s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])])
 	var known bool
-	if s.codec, known = codecOf(s.header.compression); !known {
+	if s.codec, known = codecOf(s.header.compression); err != nil || s.dataOff > s.size || !known {
 		return nil, s.obj.Close()
 	}
 	if old := m.shards[i]; old != nil {
@@ -486,12 +474,8 @@ func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byt
 		if err != nil {
 			return err
 		}
-		b, err := r.extent(ctx, x, take)
-		if err != nil {
+		if err := r.extent(ctx, x, take); err != nil {
 			return err
-		}
-		if b != nil {
-			take(b)
 		}
 	}
 	return nil
@@ -499,37 +483,37 @@ func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byt
 
 var nothing [64 << 10]byte
 
-// extent returns the bytes of an extent, or hands them on itself.
-func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]byte)) ([]byte, error) {
+// extent hands on the bytes of an extent.
+func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]byte)) error {
 	switch x.Codec {
 	case codec.Zero:
 		for n := x.Size; n > 0; n -= int64(len(nothing)) {
 			take(nothing[:min(n, int64(len(nothing)))])
 		}
-		return nil, nil
+		return nil
 	case codec.Raw:
 		s, err := r.shardNamed(x.Object)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		buf := make([]byte, min(x.Size, 256<<10))
 		for at := int64(0); at < x.Size; at += int64(len(buf)) {
 			buf = buf[:min(int64(len(buf)), x.Size-at)]
 			if err := s.obj.ReadAt(ctx, buf, x.Off+at); err != nil {
-				return nil, &storeError{err}
+				return &storeError{err}
 			}
 			take(buf)
 		}
-		return nil, nil
+		return nil
 	}
 	d, err := r.record(ctx, x)
-	if err != nil {
-		return nil, err
+	if err == nil && d.fault != nil {
+		err = fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
 	}
-	if d.fault != nil {
-		return nil, fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+	if err == nil {
+		take(d.unit[x.Skip : x.Skip+x.Size])
 	}
-	return d.unit[x.Skip : x.Skip+x.Size], nil
+	return err
 }
 
 func (r *recordReader) shardNamed(name string) (*shard, error) {

@@ -252,10 +252,7 @@ func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ err
 			zeros = zeros && allZeros(b)
 		}
 		if err == nil {
-			var b []byte
-			if b, err = g.extent(ctx, x, take); err == nil {
-				take(b)
-			}
+			err = g.extent(ctx, x, take)
 		}
 		if broken, ok := err.(*storeError); ok {
 			return nil, broken.error

@@ -106,10 +106,7 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 			w.rootData = meta{kind: directory, user: userData{url, b}, hasUser: true}.append(nil)
 		}
 	}
-	w.sorter = sorter.New(sorter.Options{
-		Scratch:   w.sortScratch,
-		Duplicate: func([]byte) error { return nil },
-	})
+	w.sorter = w.newSorter()
 	if p.kind != none {
 		w.parallel = codec.NewParallel(workers, w.c.record, w.take)
 	}
@@ -123,7 +120,12 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 	return w, nil
 }
 
-func (w *writer) sortScratch() (sorter.Scratch, error) { return w.scratch() }
+func (w *writer) newSorter() *sorter.Sorter {
+	return sorter.New(sorter.Options{
+		Scratch:   func() (sorter.Scratch, error) { return w.scratch() },
+		Duplicate: func([]byte) error { return nil },
+	})
+}
 
 // addShard begins a shard.
 func (w *writer) addShard(ctx context.Context) (err error) {
@@ -133,18 +135,19 @@ func (w *writer) addShard(ctx context.Context) (err error) {
 	}
 	s := &shardWriter{index: i, name: below(w.root, shardName(i))}
 	if w.o.inline {
-		if s.scratch, err = w.scratch(); err != nil {
-			return err
-		}
+		s.scratch, err = w.scratch()
 		s.out = s.scratch
-		w.shards = append(w.shards, s)
-		return nil
+	} else {
+		s.obj, err = store.Create(ctx, w.st, s.name)
+		s.out = s.obj
 	}
-	if s.obj, err = store.Create(ctx, w.st, s.name); err != nil {
+	if err != nil {
 		return err
 	}
-	s.out = s.obj
 	w.shards = append(w.shards, s)
+	if w.o.inline {
+		return nil
+	}
 	head := w.header(i, nil)
 	s.dataOff = int64(len(head))
 	_, err = s.out.Write(head)
@@ -314,13 +317,11 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	w.seq++
 	key := append(appendFileKey(nil, e.Name), 0, 0, rankRow)
 	key = binary.BigEndian.AppendUint64(key, w.seq)
-	value := m.append(nil)
+	form := byte(rowPlain)
 	if e.Kind == format.HardLink {
-		value = append([]byte{rowLink}, value...)
-	} else {
-		value = append([]byte{rowPlain}, value...)
+		form = rowLink
 	}
-	if err := w.sorter.Add(key, value); err != nil {
+	if err := w.sorter.Add(key, m.append([]byte{form})); err != nil {
 		return w.broken(err)
 	}
 	if e.Kind == format.HardLink {
@@ -499,35 +500,37 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 			return w.sum, err
 		}
 	}
+	commit := w.commitShards
 	if w.o.inline {
-		if err := w.commitInline(ctx); err != nil {
-			return w.sum, err
-		}
-		return w.sum, w.release(ctx)
+		commit = w.commitInline
+	} else if w.part != nil {
+		commit = w.commitPart
 	}
-	if w.part != nil {
-		if err := w.commitPart(ctx); err != nil {
-			return w.sum, err
-		}
-		return w.sum, w.release(ctx)
+	if err := commit(ctx); err != nil {
+		return w.sum, err
 	}
+	return w.sum, w.release(ctx)
+}
+
+// commitShards writes shards beside each other, and then the index.
+func (w *writer) commitShards(ctx context.Context) error {
 	for _, s := range w.shards {
 		if err := w.pad(s, s.out); err != nil {
-			return w.sum, err
+			return err
 		}
 		w.made = append(w.made, s.name) // a Commit that fails may have been carried out
 		info, err := s.obj.Commit(ctx)
 		if err != nil {
-			return w.sum, err
+			return err
 		}
 		w.sum.Stored += info.Size
 		w.sum.Volumes = append(w.sum.Volumes, s.name)
 	}
 	if err := w.commitIndex(ctx); err != nil {
-		return w.sum, err
+		return err
 	}
 	w.made = nil
-	return w.sum, w.release(ctx)
+	return nil
 }
 
 // pad fills up the end of a shard without records, which have that done already.
@@ -568,29 +571,21 @@ func (w *writer) commitInline(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	obj, err := store.Create(ctx, w.st, s.name)
-	if err != nil {
+	info, err := store.Write(ctx, w.st, s.name, func(out store.Writer) error {
+		_, err := out.Write(w.header(0, table))
+		if err == nil {
+			_, err = s.scratch.Seek(0, io.SeekStart)
+		}
+		if err == nil {
+			_, err = io.CopyBuffer(struct{ io.Writer }{out}, io.LimitReader(s.scratch, s.at), w.buf)
+		}
+		if err == nil {
+			err = w.pad(s, out)
+		}
 		return err
-	}
-	s.obj = obj
-	if _, err := obj.Write(w.header(0, table)); err != nil {
-		return err
-	}
-	if _, err := s.scratch.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{obj}, io.LimitReader(s.scratch, s.at), w.buf); err != nil {
-		return err
-	}
-	if err := w.pad(s, obj); err != nil {
-		return err
-	}
-	info, err := obj.Commit(ctx)
-	if err != nil {
-		return err
-	}
+	})
 	w.sum.Stored, w.sum.Volumes = info.Size, []string{s.name}
-	return nil
+	return err
 }
 
 // release gives back what the writer holds.

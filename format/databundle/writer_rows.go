@@ -218,7 +218,7 @@ func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, err
 // placesOfLinks finds where hard links lie: rows of the files that they are names
 // of, by the links' keys.
 func (w *writer) placesOfLinks(ctx context.Context) (_ *sorter.Sorter, err error) {
-	places := sorter.New(sorter.Options{Scratch: w.sortScratch, Duplicate: func([]byte) error { return nil }})
+	places := w.newSorter()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, places.Close())

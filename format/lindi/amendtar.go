@@ -1,6 +1,7 @@
 package lindi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type tarMedium struct {
 	renamed []string // members whose headers have another name yet
 	dirty   bool
 	rfsNew  bool
-	buf     []byte
+	out     formatkit.Appender
 	copyBuf []byte
 	hasher  *blake3.Hasher
 	notes   []string
@@ -183,7 +184,7 @@ func (t *tarMedium) tidy(ctx context.Context) error {
 		if p.off < frontLen || p.off > t.f.Size()-blockLen || used[p.off] {
 			continue
 		}
-		h, ok, err := t.header(ctx, p.off)
+		_, h, ok, err := t.header(ctx, p.off)
 		if err != nil {
 			return err
 		}
@@ -259,25 +260,20 @@ func (t *tarMedium) end(ctx context.Context) error {
 	return nil
 }
 
-func (t *tarMedium) header(ctx context.Context, off int64) (header, bool, error) {
-	b := make([]byte, blockLen)
-	if err := t.f.ReadAt(ctx, b, off); err != nil {
-		return header{}, false, err
+func (t *tarMedium) header(ctx context.Context, off int64) (b []byte, h header, ok bool, err error) {
+	b = make([]byte, blockLen)
+	if err = t.f.ReadAt(ctx, b, off); err == nil {
+		h, ok = parseHeader(b)
 	}
-	h, ok := parseHeader(b)
-	return h, ok, nil
+	return b, h, ok, err
 }
 
 // intoTrash renames the member whose header is at off. The content stays: it
 // may be needed again, and reading it back is all that a repair can do.
 func (t *tarMedium) intoTrash(ctx context.Context, off int64) error {
-	b := make([]byte, blockLen)
-	if err := t.f.ReadAt(ctx, b, off); err != nil {
+	b, h, ok, err := t.header(ctx, off)
+	if err != nil || !ok || strings.HasPrefix(h.name, trashDir) {
 		return err
-	}
-	h, ok := parseHeader(b)
-	if !ok || strings.HasPrefix(h.name, trashDir) {
-		return nil
 	}
 	trashHeader(b, trashName(h.name, tag(off)))
 	return t.f.WriteAt(ctx, b, off)
@@ -340,63 +336,43 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if e.Size > maxSize {
 		return formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
-	w := &appender{t: t, ctx: ctx, at: t.pos}
+	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
-	if t.buf == nil {
-		t.buf = make([]byte, 0, 128<<10)
+	if t.copyBuf == nil {
 		t.copyBuf = make([]byte, 64<<10)
 		t.hasher = blake3.New()
 	}
-	t.buf = appendHeader(t.buf[:0], name, e.Size)
 	if len(e.Digest.Sum) != digestLen {
 		e.Digest = format.Digest{}
 	}
-	known, err := formatkit.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, w.write)
+	t.out.Out, t.out.Err = w, nil
+	err := t.out.Append(appendHeader(nil, name, e.Size))
+	var known string
 	if err == nil {
-		err = w.write(zeroBlock[:padded(e.Size)-e.Size])
+		known, err = formatkit.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, t.out.Append)
 	}
 	if err == nil {
-		err = w.flush()
+		err = t.out.Append(zeroBlock[:padded(e.Size)-e.Size])
 	}
-	if err != nil {
-		return err // the next member is written over it
+	if ferr := t.out.Flush(); err != nil || ferr != nil {
+		return cmp.Or(err, ferr) // the next member is written over it
 	}
 	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
 	t.pos = w.at
 	return nil
 }
 
-// An appender writes behind the last member.
-type appender struct {
+// behind writes behind the last member.
+type behind struct {
 	t   *tarMedium
 	ctx context.Context
 	at  int64
 }
 
-func (w *appender) write(p []byte) error {
-	b := w.t.buf
-	if len(b)+len(p) > cap(b) {
-		if err := w.flush(); err != nil {
-			return err
-		}
-		if b = w.t.buf; len(p) >= cap(b) {
-			err := w.t.f.WriteAt(w.ctx, p, w.at)
-			w.at += int64(len(p))
-			return err
-		}
-	}
-	w.t.buf = append(b, p...)
-	return nil
-}
-
-func (w *appender) flush() error {
-	if len(w.t.buf) == 0 {
-		return nil
-	}
-	err := w.t.f.WriteAt(w.ctx, w.t.buf, w.at)
-	w.at += int64(len(w.t.buf))
-	w.t.buf = w.t.buf[:0]
-	return err
+func (w *behind) Write(p []byte) (int, error) {
+	err := w.t.f.WriteAt(w.ctx, p, w.at)
+	w.at += int64(len(p))
+	return len(p), err
 }
 
 // commit makes all that was asked count.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -296,11 +297,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	if more := t.odds - len(t.odd); more > 0 {
 		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "%s more of the index are left out", many(more, "row")))
 	}
-	self := false
-	for _, r := range t.rows {
-		self = self || r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s
-	}
-	if !self {
+	if !slices.ContainsFunc(t.rows, func(r row) bool { return r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s }) {
 		return bad(format.BadIndex, e.d, "the index does not list itself where %s says that it is", entryName)
 	}
 	return t, nil, nil
@@ -396,9 +393,9 @@ func (a *archive) readRFS(ctx context.Context) error {
 
 // last returns the row of that name that counts.
 func (t *table) last(name string) (row, bool) {
-	for i := len(t.rows) - 1; i >= 0; i-- {
-		if t.rows[i].name == name {
-			return t.rows[i], true
+	for _, r := range slices.Backward(t.rows) {
+		if r.name == name {
+			return r, true
 		}
 	}
 	return row{}, false

@@ -468,12 +468,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: a.rfs.version(), Volumes: []string{a.objectName()}, Notes: a.notes}
 	about.IndexBytes = a.size
 	if a.form == tarForm {
-		about.IndexBytes = 0
-		for _, row := range a.table.rows {
-			if row.name == indexName || row.name == rfsName || row.name == entryName {
-				about.IndexBytes += blockLen + row.s
-			}
-		}
+		about.IndexBytes = a.table.indexBytes()
 	}
 	if a.form == dirForm {
 		files, err := a.files(ctx)

@@ -1,6 +1,7 @@
 package lindi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,12 +101,7 @@ func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
 		}
 		rows := slices.Clone(a.table.rows)
 		rows = slices.DeleteFunc(rows, func(r row) bool { return a.table.fault(r) != nil })
-		slices.SortStableFunc(rows, func(x, y row) int {
-			if x.o != y.o {
-				return int(min(max(x.o-y.o, -1), 1))
-			}
-			return 0
-		})
+		slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
 		at := int64(0)
 		for _, r := range rows {
 			for g, err := range a.between(ctx, at, min(r.o, r.d, a.size)) {
@@ -169,11 +165,7 @@ func (a *archive) between(ctx context.Context, from, to int64) iter.Seq2[format.
 func (r *members) About(context.Context) (format.About, error) {
 	a := r.a
 	about := format.About{Version: "ustar", Volumes: []string{a.name}, Notes: a.notes}
-	for _, row := range a.table.rows {
-		if row.name == indexName || row.name == rfsName || row.name == entryName {
-			about.IndexBytes += blockLen + row.s
-		}
-	}
+	about.IndexBytes = a.table.indexBytes()
 	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
 	if a.table.found {
 		about.Facts = append(about.Facts, [2]string{"index", "not usable: members were found by their headers"})
@@ -182,6 +174,16 @@ func (r *members) About(context.Context) (format.About, error) {
 		about.Facts = append(about.Facts, [2]string{"digests", digestAlgo})
 	}
 	return about, nil
+}
+
+// indexBytes is what the members take that say where all others are.
+func (t *table) indexBytes() (n int64) {
+	for _, row := range t.rows {
+		if row.name == indexName || row.name == rfsName || row.name == entryName {
+			n += blockLen + row.s
+		}
+	}
+	return n
 }
 
 func (r *members) Close() error { return r.a.close() }

@@ -254,19 +254,8 @@ func (s *scanner) escape() error {
 }
 
 func hex4(b []byte) (r rune, ok bool) {
-	for _, c := range b[:4] {
-		switch {
-		case c >= '0' && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
+	n, err := strconv.ParseUint(string(b[:4]), 16, 16)
+	return rune(n), err == nil
 }
 
 // plain reports whether a string token holds no escapes, so that its text is
@@ -344,20 +333,10 @@ func appendQuoted(p []byte, s string) []byte {
 		switch {
 		case c == '"' || c == '\\':
 			p = append(p, '\\', c)
-		case c >= ' ' && c < 0x7f:
-			p = append(p, c)
-		case c == 0x7f:
-			p = append(p, c) // Python leaves DEL alone
-		case c == '\b':
-			p = append(p, `\b`...)
-		case c == '\f':
-			p = append(p, `\f`...)
-		case c == '\n':
-			p = append(p, `\n`...)
-		case c == '\r':
-			p = append(p, `\r`...)
-		case c == '\t':
-			p = append(p, `\t`...)
+		case c >= ' ' && c <= 0x7f:
+			p = append(p, c) // Python leaves DEL alone, too
+		case c >= '\b' && c <= '\r' && c != '\v':
+			p = append(p, '\\', "btn\vfr"[c-'\b'])
 		case c < ' ':
 			u(rune(c))
 		default:
@@ -390,13 +369,10 @@ func (s *scanner) dumps(p []byte) ([]byte, error) {
 		return s.dumpsObject(p)
 	case c == '[':
 		p = append(p, '[')
-		first := true
-		err = s.elements(func() error {
-			if !first {
+		err = s.elements(func() (err error) {
+			if p[len(p)-1] != '[' {
 				p = append(p, ", "...)
 			}
-			first = false
-			var err error
 			p, err = s.dumps(p)
 			return err
 		})
@@ -479,22 +455,14 @@ func appendNumber(p, v []byte) []byte {
 func appendFloat(p []byte, f float64) []byte {
 	var e [32]byte
 	b := strconv.AppendFloat(e[:0], f, 'e', -1, 64)
-	exp := 0
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] == 'e' {
-			exp, _ = strconv.Atoi(string(b[i+1:]))
-			break
-		}
-	}
+	exp, _ := strconv.Atoi(string(b[bytes.IndexByte(b, 'e')+1:]))
 	if exp < -4 || exp >= 16 {
 		return append(p, b...)
 	}
 	at := len(p)
 	p = strconv.AppendFloat(p, f, 'f', -1, 64)
-	for _, c := range p[at:] {
-		if c == '.' {
-			return p
-		}
+	if bytes.IndexByte(p[at:], '.') >= 0 {
+		return p
 	}
 	return append(p, ".0"...)
 }

@@ -45,6 +45,14 @@ func (c *checker) mend(code format.Code, sev format.Severity, off int64, entry, 
 	c.tell(code, sev, off, entry, msg, args...)
 }
 
+// found reports what a rebuilt archive would not have.
+func (c *checker) found(all ...format.Problem) {
+	for _, p := range all {
+		c.mends++
+		c.report(p)
+	}
+}
+
 // lost is an error that a rebuilt archive would have, too.
 func (c *checker) lost(code format.Code, off int64, entry, msg string, args ...any) {
 	p := c.a.problem(code, format.Error, off, msg, args...)
@@ -59,23 +67,16 @@ func (c *checker) check(ctx context.Context) error {
 		if err := a.loadTable(ctx, false); err != nil {
 			return err
 		}
-		for _, p := range a.notes {
-			c.mends++
-			c.report(p)
-		}
+		c.found(a.notes...)
 		a.notes = nil
 		if err := c.rows(ctx); err != nil {
 			return err
 		}
 	}
 	err := a.loadRFS(ctx)
-	for _, p := range a.notes {
-		c.mends++
-		c.report(p)
-	}
+	c.found(a.notes...)
 	if e, ok := errors.AsType[*format.CorruptError](err); ok {
-		c.mends++
-		c.report(e.Problem)
+		c.found(e.Problem)
 		return nil // members are all there is to check
 	}
 	if err != nil {
@@ -111,8 +112,7 @@ func (c *checker) rows(ctx context.Context) error {
 		}
 		names[r.name] = true
 		if p := t.fault(r); p != nil {
-			c.mends++
-			c.report(*p)
+			c.found(*p)
 			if r.o >= a.size-blockLen {
 				continue
 			}

@@ -461,11 +461,9 @@ func (a *archive) measure(ctx context.Context) error {
 	return nil
 }
 
-func newByName(x *index) *format.Index { return format.NewIndex(x) }
-
 // finish notes what the header should have said, and what is unusual.
 func (a *archive) finish(ctx context.Context) error {
-	a.byName = newByName(a.index)
+	a.byName = format.NewIndex(a.index)
 	if err := a.measure(ctx); err != nil {
 		return err
 	}

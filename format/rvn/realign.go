@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+
+	"github.com/holdall/holdall/format"
 )
 
 // realign finds which names belong to no record, where the reference dropped
@@ -44,7 +46,7 @@ func (m *mending) realign() string {
 	if err := x.resolve(m.a.limits.Index); err != nil {
 		return ""
 	}
-	m.a.byName = newByName(x)
+	m.a.byName = format.NewIndex(x)
 	return fmt.Sprintf("%d bytes of names belonged to no file: the names behind them are where they should be again", surplus)
 }
 

@@ -114,7 +114,9 @@ func (m *mending) gather(ctx context.Context) error {
 		if e.ModTime.Unix() < 0 {
 			e.ModTime = time.Time{}
 		}
-		if m.sameDir(i, e) || m.unusable(i, e) {
+		row, known := m.a.byName.Find(e.Name)
+		again := e.Kind == format.Dir && (m.names[e.Name] && m.dirs[e.Name] || known && row != i) // a directory
+		if again || m.unusable(i, e) {
 			continue
 		}
 		k := kept{e: e, rec: i}
@@ -122,13 +124,13 @@ func (m *mending) gather(ctx context.Context) error {
 		case e.Kind == format.HardLink:
 			links = append(links, k)
 			continue
-		case x.rec(i).kind() == typeFile && !whole.ok(i):
-			m.lose("%s: %s", format.Escape(e.Name), whole.why(i))
+		case x.rec(i).kind() == typeFile && whole.bad[i] != "":
+			m.lose("%s: %s", format.Escape(e.Name), whole.bad[i])
 			m.rewrite = m.rewrite || x.rec(i).size() > 0
 			gone[e.Name] = true
 			continue
 		case e.Kind == format.File:
-			k.digest = whole.digest(i)
+			k.digest = cmp.Or(whole.sums[i], string(x.rec(i).digest()))
 		}
 		m.keepIt(k)
 	}
@@ -150,12 +152,6 @@ func (m *mending) reserve() {
 			m.plain[name] = true
 		}
 	}
-}
-
-// sameDir reports whether a record is a directory again.
-func (m *mending) sameDir(i int, e format.Entry) bool {
-	row, ok := m.a.byName.Find(e.Name)
-	return e.Kind == format.Dir && (m.names[e.Name] && m.dirs[e.Name] || ok && row != i)
 }
 
 // unusable reports whether nothing can become of a record, and says why.
@@ -224,26 +220,14 @@ func (m *mending) place(k *kept) {
 
 // judgement says of each regular file whether its content is whole.
 type judgement struct {
-	bad    map[int]string // why not
-	sums   map[int]string // of files that have no digest
-	x      *index
-	digest func(int) string
+	bad  map[int]string // why not
+	sums map[int]string // of files that have no digest
 }
-
-func (j *judgement) ok(i int) bool { return j.bad[i] == "" }
-
-func (j *judgement) why(i int) string { return j.bad[i] }
 
 // judge decodes all contents.
 func (m *mending) judge(ctx context.Context) (*judgement, error) {
 	a, x := m.a, m.a.index
-	j := &judgement{bad: map[int]string{}, sums: map[int]string{}, x: x}
-	j.digest = func(i int) string {
-		if s, ok := j.sums[i]; ok {
-			return s
-		}
-		return string(x.rec(i).digest())
-	}
+	j := &judgement{bad: map[int]string{}, sums: map[int]string{}}
 	src := a.newSource(ctx)
 	defer src.close()
 	h := blake3.New()

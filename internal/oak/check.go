@@ -32,8 +32,6 @@ type CheckOptions struct {
 	Last int
 	// Workers is how many goroutines read; 0 is one for each core.
 	Workers int
-	// Notify, if it is not nil, is told each revision before it is looked at.
-	Notify func(revision string)
 }
 
 // What became of a path in a revision.
@@ -117,9 +115,6 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 		line := lineOf(e, bad, c.res.Looked)
 		if c.res.Newest == nil {
 			c.res.Newest = &line
-		}
-		if o.Notify != nil {
-			o.Notify(line.Revision)
 		}
 		r := CheckedRevision{JournalLine: line}
 		off := e.Offset

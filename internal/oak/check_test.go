@@ -354,7 +354,7 @@ func TestCrashLeavesOneJournalOrTheOther(t *testing.T) {
 			return err
 		},
 		"recover": func(ctx context.Context, s *Store) error {
-			j, err := s.PlanJournal(ctx, RecoverOptions{})
+			j, err := s.PlanJournal(ctx)
 			if err == nil {
 				_, err = j.Apply(ctx)
 			}
@@ -462,6 +462,6 @@ func FuzzCheck(f *testing.F) {
 		if err == nil && r.Whole == (r.Lost > 0) && r.LossesOf != "" {
 			t.Errorf("whole %v with %d losses", r.Whole, r.Lost)
 		}
-		s.PlanJournal(t.Context(), RecoverOptions{})
+		s.PlanJournal(t.Context())
 	})
 }

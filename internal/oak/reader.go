@@ -388,8 +388,7 @@ func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, 
 }
 
 // about is what was odd about the tars and did not keep them from being read.
-func (r *repository) about() []format.Problem {
-	all := slices.Clone(r.notes)
+func (r *repository) about() (all []format.Problem) {
 	for _, t := range slices.Backward(r.tars) {
 		if t.none != nil {
 			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)

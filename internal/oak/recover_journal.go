@@ -18,11 +18,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// RecoverOptions are wishes for a journal that is made anew.
-type RecoverOptions struct {
-	Workers int // goroutines that read; 0 is one for each core
-}
-
 // A RecoveredJournal is a journal as the segments say that it was. It can be written
 // while the store is open.
 type RecoveredJournal struct {
@@ -50,11 +45,11 @@ type candidate struct {
 // A node with the children root and checkpoints is a revision; its time is that of its
 // segment. Before a store has its first checkpoint its revisions have a root alone:
 // those count if there are no others, or none that is whole.
-func (s *Store) PlanJournal(ctx context.Context, o RecoverOptions) (*RecoveredJournal, error) {
+func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a tar by itself has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
-	f, err := s.findRevisions(ctx, o)
+	f, err := s.findRevisions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +107,8 @@ type finder struct {
 }
 
 // findRevisions looks through all data segments that are in no newer tar.
-func (s *Store) findRevisions(ctx context.Context, o RecoverOptions) (*finder, error) {
-	all := finder{s: s, trees: s.trees(true, o.Workers)}
+func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
+	all := finder{s: s, trees: s.trees(true, 0)}
 	const handful = 16
 	type some struct {
 		t    *segmentTar
@@ -130,7 +125,7 @@ func (s *Store) findRevisions(ctx context.Context, o RecoverOptions) (*finder, e
 	}
 	var mu sync.Mutex
 	var finders []*finder // that have nothing to do
-	err := pipe.Each(ctx, work, cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), func(ctx context.Context, w some) error {
+	err := pipe.Each(ctx, work, runtime.GOMAXPROCS(0), func(ctx context.Context, w some) error {
 		mu.Lock()
 		f := &finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
 		if last := len(finders) - 1; last >= 0 {

@@ -35,7 +35,7 @@ func TestRecoveredJournalIsThatOfTheReference(t *testing.T) {
 			want := checkOf(t, name)
 			st := fixture(t, name)
 			st.Put("s/journal.log", []byte("garbage\n"))
-			j, err := checkedStore(t, st).PlanJournal(t.Context(), RecoverOptions{})
+			j, err := checkedStore(t, st).PlanJournal(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,11 +106,11 @@ func TestRevisionsWithoutCheckpointsCountIfNoOtherIsWhole(t *testing.T) {
 		return m.node([]segment.NewProperty{single("data", segment.Binary, m.binary(noise(segment.MaxSize)))})
 	}
 	whole := madeStore(t, root)
-	j, err := checkedStore(t, whole).PlanJournal(t.Context(), RecoverOptions{})
+	j, err := checkedStore(t, whole).PlanJournal(t.Context())
 	if err != nil || j.Lines != 1 || j.Head.Revision == bare.String() {
 		t.Errorf("%+v, %v", j, err)
 	}
-	j, err = checkedStore(t, madeStore(t, root, bulkOf(t, whole))).PlanJournal(t.Context(), RecoverOptions{})
+	j, err = checkedStore(t, madeStore(t, root, bulkOf(t, whole))).PlanJournal(t.Context())
 	if err != nil || j.Lines != 1 || j.Dropped != 1 || len(j.Losses) != 1 || j.Head.Revision != bare.String() {
 		t.Errorf("%+v, %v", j, err)
 	}
@@ -122,7 +122,7 @@ func TestDamagedSegmentIsNoSourceOfRevisions(t *testing.T) {
 	// A bit of the text of the segment info, which harms nothing that is asked for.
 	b[bytes.Index(b, []byte(`"wid"`))+1] ^= 1
 	st.Put("s/data00000a.tar", b)
-	j, err := checkedStore(t, st).PlanJournal(t.Context(), RecoverOptions{})
+	j, err := checkedStore(t, st).PlanJournal(t.Context())
 	if !errors.Is(err, ErrNothingGood) || j.Skipped != 1 {
 		t.Errorf("%+v, %v", j, err)
 	}

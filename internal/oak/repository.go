@@ -27,8 +27,7 @@ type repository struct {
 	tars     []*segmentTar // that count: as listed, newest number first
 	shadowed []repo.Tar    // that do not
 	limits   format.Limits
-	held     int64 // bytes of indexes
-	notes    []format.Problem
+	held     int64  // bytes of indexes
 	release  func() // of what was fetched ahead
 
 	asking sync.Mutex

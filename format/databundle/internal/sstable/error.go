@@ -1,6 +1,7 @@
 package sstable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,21 +19,9 @@ const (
 	Torn                         // a log that ends within a record: its writer was cut off
 )
 
-func (c Class) String() string {
-	switch c {
-	case Corrupt:
-		return "corrupt"
-	case Unsupported:
-		return "unsupported"
-	case Missing:
-		return "missing"
-	case Limit:
-		return "limit"
-	case Torn:
-		return "torn"
-	}
-	return fmt.Sprintf("Class(%d)", uint8(c))
-}
+var classNames = map[Class]string{Corrupt: "corrupt", Unsupported: "unsupported", Missing: "missing", Limit: "limit", Torn: "torn"}
+
+func (c Class) String() string { return cmp.Or(classNames[c], fmt.Sprintf("Class(%d)", uint8(c))) }
 
 // An Error says which file of the directory breaks the format, where, and how.
 // Errors of the store are returned as they come.

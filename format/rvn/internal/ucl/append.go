@@ -178,16 +178,8 @@ func appendQuoted(dst []byte, s string) []byte {
 		switch c := s[i]; c {
 		case '"', '\\':
 			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\f':
-			dst = append(dst, `\f`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		case '\b':
-			dst = append(dst, `\b`...)
-		case '\r':
-			dst = append(dst, `\r`...)
+		case '\n', '\f', '\t', '\b', '\r':
+			dst = append(dst, '\\', "nftbr"[strings.IndexByte("\n\f\t\b\r", c)])
 		default:
 			if c < 0x20 {
 				dst = fmt.Appendf(dst, `\u%04x`, c)

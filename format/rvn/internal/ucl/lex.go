@@ -26,40 +26,35 @@ func (p *parser) accept(s string) bool {
 }
 
 // space reads over blanks, ends of lines and comments.
-func (p *parser) space() error {
+func (p *parser) space() {
 	for {
 		switch c := p.peek(); {
 		case isBlank(c) || '\n' <= c && c <= '\r':
 			p.pos++
 		case p.atComment():
-			if err := p.comment(); err != nil {
-				return err
-			}
+			p.comment()
 		default:
-			return nil
+			return
 		}
 	}
 }
 
 // separator reads over space, commas and semicolons, and says whether there was
 // more than blanks.
-func (p *parser) separator() (bool, error) {
-	found := false
+func (p *parser) separator() (found bool) {
 	for {
 		start := p.pos
 		for isBlank(p.peek()) {
 			p.pos++
 		}
 		blanks := p.pos
-		if err := p.space(); err != nil {
-			return false, err
-		}
+		p.space()
 		for c := p.peek(); c == ',' || c == ';'; c = p.peek() {
 			p.pos++
 		}
 		found = found || p.pos > blanks
 		if p.pos == start {
-			return found, nil
+			return found
 		}
 	}
 }
@@ -68,14 +63,14 @@ func (p *parser) atComment() bool {
 	return p.peek() == '#' || strings.HasPrefix(p.src[p.pos:], "/*")
 }
 
-func (p *parser) comment() error {
+func (p *parser) comment() {
 	if p.peek() == '#' {
 		if n := strings.IndexByte(p.src[p.pos:], '\n'); n >= 0 {
 			p.pos += n
 		} else {
 			p.pos = len(p.src)
 		}
-		return nil
+		return
 	}
 	opened := p.pos
 	quoted := false // what is between quotes opens and closes nothing
@@ -83,7 +78,8 @@ func (p *parser) comment() error {
 		switch {
 		case p.atEnd():
 			line, col := p.lineCol(opened)
-			return p.fault("*/ for the /* of line %d, column %d", line, col)
+			p.fault("*/ for the /* of line %d, column %d", line, col)
+			return
 		case p.peek() == '"' && p.src[p.pos-1] != '\\':
 			quoted = !quoted
 			p.pos++
@@ -91,7 +87,7 @@ func (p *parser) comment() error {
 			nested++
 		case !quoted && p.accept("*/"):
 			if nested--; nested == 0 {
-				return nil
+				return
 			}
 		default:
 			p.pos++
@@ -99,33 +95,34 @@ func (p *parser) comment() error {
 	}
 }
 
-func (p *parser) key() (string, error) {
+func (p *parser) key() string {
 	start := p.pos
 	switch c := p.peek(); {
 	case c == '"':
-		key, err := p.quoted()
-		if err == nil && key == "" {
-			err = p.faultAt(start, "a key that is not empty")
+		key := p.quoted()
+		if key == "" {
+			p.faultAt(start, "a key that is not empty")
 		}
-		return key, err
+		return key
 	case c == '.':
 		for p.pos++; isKeyByte(p.peek()); {
 			p.pos++
 		}
 		name := p.src[start:p.pos]
-		fault := p.faultAt(start, "a key")
-		fault.Found = "macro " + name + ", and macros are not supported"
-		return "", fault
+		p.faultAt(start, "a key").Found = "macro " + name + ", and macros are not supported"
+		return ""
 	case !isKeyStart(c):
-		return "", p.fault("a key")
+		p.fault("a key")
+		return ""
 	}
 	for isKeyByte(p.peek()) {
 		p.pos++
 	}
+	key := p.src[start:p.pos]
 	if c := p.peek(); !isBlank(c) && c != '=' && c != ':' {
-		return "", p.fault("'=', ':' or a space after key %q", p.src[start:p.pos])
+		p.fault("'=', ':' or a space after key %q", key)
 	}
-	return p.src[start:p.pos], nil
+	return key
 }
 
 // skipQuoted reads over a string between double quotes, and says whether it ends
@@ -147,21 +144,22 @@ func (p *parser) skipQuoted() bool {
 	return false
 }
 
-func (p *parser) quoted() (string, error) {
+func (p *parser) quoted() string {
 	opened := p.pos
 	if !p.skipQuoted() {
 		line, col := p.lineCol(opened)
-		return "", p.fault(`'"' for the one of line %d, column %d`, line, col)
+		p.fault(`'"' for the one of line %d, column %d`, line, col)
+		return ""
 	}
 	return p.unescape(opened+1, p.pos-1)
 }
 
 // unescape returns the text from start to end with its escapes resolved. A
 // backslash before anything else than these only makes it stand for itself.
-func (p *parser) unescape(start, end int) (string, error) {
+func (p *parser) unescape(start, end int) string {
 	raw := p.src[start:end]
 	if strings.IndexByte(raw, '\\') < 0 {
-		return raw, nil
+		return raw
 	}
 	b := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
@@ -171,20 +169,13 @@ func (p *parser) unescape(start, end int) (string, error) {
 		}
 		i++
 		switch c := raw[i]; c {
-		case 'n':
-			b = append(b, '\n')
-		case 'r':
-			b = append(b, '\r')
-		case 'b':
-			b = append(b, '\b')
-		case 't':
-			b = append(b, '\t')
-		case 'f':
-			b = append(b, '\f')
+		case 'n', 'r', 'b', 't', 'f':
+			b = append(b, "\n\r\b\t\f"[strings.IndexByte("nrbtf", c)])
 		case 'u':
 			r, ok := hex4(raw[i+1:])
 			if !ok {
-				return "", p.faultAt(start+i+1, `four hexadecimal digits after \u`)
+				p.faultAt(start+i+1, `four hexadecimal digits after \u`)
+				return ""
 			}
 			i += 4
 			if low, ok := hex4(strings.TrimPrefix(raw[i+1:], `\u`)); ok && strings.HasPrefix(raw[i+1:], `\u`) {
@@ -203,7 +194,7 @@ func (p *parser) unescape(start, end int) (string, error) {
 			b = append(b, c)
 		}
 	}
-	return string(b), nil
+	return string(b)
 }
 
 func hex4(s string) (rune, bool) {
@@ -216,14 +207,14 @@ func hex4(s string) (rune, bool) {
 
 // singleQuoted reads a string in which a backslash is one, but before a quote and
 // at the end of a line, which goes with it.
-func (p *parser) singleQuoted() (string, error) {
+func (p *parser) singleQuoted() string {
 	var b []byte
 	opened := p.pos
 	for p.pos++; !p.atEnd(); p.pos++ {
 		switch c := p.src[p.pos]; {
 		case c == '\'':
 			p.pos++
-			return string(b), nil
+			return string(b)
 		case p.accept(`\'`):
 			b = append(b, '\'')
 			p.pos--
@@ -237,7 +228,8 @@ func (p *parser) singleQuoted() (string, error) {
 		}
 	}
 	line, col := p.lineCol(opened)
-	return "", p.fault(`"'" for the one of line %d, column %d`, line, col)
+	p.fault(`"'" for the one of line %d, column %d`, line, col)
+	return ""
 }
 
 // heredocWord returns WORD if here begins the line end of <<WORD, and else "".
@@ -257,19 +249,20 @@ func (p *parser) heredocWord() string {
 }
 
 // heredoc reads the lines up to one that word ends, without the last newline.
-func (p *parser) heredoc(word string) (string, error) {
+func (p *parser) heredoc(word string) string {
 	opened := p.pos
 	start := p.pos + len("<<") + len(word) + len("\n")
 	for line := start; ; {
 		if rest, ok := strings.CutPrefix(p.src[line:], word); ok && endsHeredoc(rest) {
 			p.pos = line + len(word)
-			return p.src[start:max(start, line-1)], nil
+			return p.src[start:max(start, line-1)]
 		}
 		n := strings.IndexByte(p.src[line:], '\n')
 		if n < 0 {
 			p.pos = len(p.src)
 			at, col := p.lineCol(opened)
-			return "", p.fault("a line %s for the <<%s of line %d, column %d", word, word, at, col)
+			p.fault("a line %s for the <<%s of line %d, column %d", word, word, at, col)
+			return ""
 		}
 		line += n + 1
 	}
@@ -283,7 +276,7 @@ func endsHeredoc(rest string) bool {
 
 // bare reads what stands without quotes: null, a boolean, a number or else a
 // string. Brackets within it are part of it in pairs.
-func (p *parser) bare() (Value, error) {
+func (p *parser) bare() Value {
 	start := p.pos
 	var braces, squares int
 scan:
@@ -305,31 +298,29 @@ scan:
 		p.pos++
 	}
 	word := strings.TrimRight(p.src[start:p.pos], " \t")
-	if word == "" {
-		return Value{}, p.faultAt(start, "a value")
-	}
-	if word == "null" {
-		return Value{}, nil
+	switch word {
+	case "":
+		p.faultAt(start, "a value")
+		return Value{}
+	case "null":
+		return Value{}
 	}
 	if len(word) <= len("false") {
 		switch strings.ToLower(word) {
 		case "true", "yes", "on":
-			return Bool(true), nil
+			return Bool(true)
 		case "false", "no", "off":
-			return Bool(false), nil
+			return Bool(false)
 		}
 	}
 	v, ok, err := number(word)
 	if err != nil {
-		fault := p.faultAt(start, "a number of at most 64 bits")
-		fault.Found = word
-		return Value{}, fault
+		p.faultAt(start, "a number of at most 64 bits").Found = word
 	}
-	if ok {
-		return v, nil
+	if ok || err != nil {
+		return v
 	}
-	s, err := p.unescape(start, start+len(word))
-	return String(s), err
+	return String(p.unescape(start, start+len(word)))
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }

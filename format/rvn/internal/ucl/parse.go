@@ -33,12 +33,12 @@ func Parse(text []byte) (Value, error) {
 		return Value{}, fault
 	}
 	p.accept("\ufeff")
-	v, err := p.document()
-	if err != nil {
-		return Value{}, err
+	v := p.document()
+	if p.err == nil && nesting(v) > MaxDepth { // the arrays of repeated keys, which no bracket opened
+		p.fault("at most %d arrays and objects within each other, those of repeated keys included", MaxDepth)
 	}
-	if nesting(v) > MaxDepth { // the arrays of repeated keys, which no bracket opened
-		return Value{}, p.fault("at most %d arrays and objects within each other, those of repeated keys included", MaxDepth)
+	if p.err != nil {
+		return Value{}, p.err
 	}
 	return v, nil
 }
@@ -64,106 +64,74 @@ func nesting(v Value) int {
 // the end of a line.
 type parser struct {
 	src   string
-	pos   int
+	pos   int // the end of src, once there is an error
 	depth int // containers open
+	err   *SyntaxError
 }
 
-func (p *parser) document() (Value, error) {
-	if err := p.space(); err != nil {
-		return Value{}, err
-	}
-	var v Value
-	var err error
+func (p *parser) document() (v Value) {
+	p.space()
 	if c := p.peek(); c == '{' || c == '[' {
-		v, err = p.value()
+		v = p.value()
 	} else {
 		p.depth++
-		v, err = p.members()
+		v = p.members()
 	}
-	if err != nil {
-		return Value{}, err
-	}
-	if _, err := p.separator(); err != nil {
-		return Value{}, err
-	}
+	p.separator()
 	if !p.atEnd() {
-		return Value{}, p.fault("the end of the text")
+		p.fault("the end of the text")
 	}
-	return v, nil
+	return v
 }
 
 // members reads "key value" until a closing brace or the end of the text.
-func (p *parser) members() (Value, error) {
+func (p *parser) members() Value {
 	var obj objectBuilder
 	for {
-		if err := p.space(); err != nil {
-			return Value{}, err
-		}
+		p.space()
 		if p.closing() {
-			return Object(obj.list...), nil
+			return Object(obj.list...)
 		}
-		m, err := p.member()
-		if err != nil {
-			return Value{}, err
-		}
+		m := p.member()
 		obj.add(m)
-		if err := p.delimiter(m.Value); err != nil {
-			return Value{}, err
-		}
+		p.delimiter(m.Value)
 	}
 }
 
-func (p *parser) member() (Member, error) {
-	key, err := p.key()
-	if err != nil {
-		return Member{}, err
-	}
-	assigned, err := p.assignment()
-	if err != nil {
-		return Member{}, err
-	}
-	if assigned {
-		if err := p.space(); err != nil {
-			return Member{}, err
-		}
+func (p *parser) member() Member {
+	key := p.key()
+	if p.assignment() {
+		p.space()
 	} else if p.moreKeys() {
-		if err := p.descend(); err != nil {
-			return Member{}, err
-		}
-		inner, err := p.member()
+		p.descend()
+		inner := p.member()
 		p.depth--
-		return Member{key, Object(inner)}, err
+		return Member{key, Object(inner)}
 	} else if c := p.peek(); c == '\n' || c == '\r' {
-		if err := p.space(); err != nil {
-			return Member{}, err
-		}
+		p.space()
 		if !strings.ContainsRune(`{["'<`, rune(p.peek())) {
-			return Member{}, p.fault("a value for key %q", key)
+			p.fault("a value for key %q", key)
 		}
 	}
-	v, err := p.value()
-	return Member{key, v}, err
+	return Member{key, p.value()}
 }
 
 // assignment reads over what stands between a key and its value, on the line of
 // the key, and says whether that was = or :.
-func (p *parser) assignment() (bool, error) {
-	assigned := false
+func (p *parser) assignment() (assigned bool) {
 	for {
 		switch c := p.peek(); {
 		case isBlank(c):
 			p.pos++
 		case (c == '=' || c == ':') && assigned:
-			return false, p.fault("a value")
+			p.fault("a value")
 		case c == '=' || c == ':':
 			p.pos++
 			assigned = true
 		case p.atComment():
-			if err := p.comment(); err != nil {
-				return false, err
-			}
+			p.comment()
 		default:
-			return assigned, nil
+			return assigned
 		}
 	}
 }
@@ -196,62 +164,50 @@ func (p *parser) moreKeys() bool {
 	}
 }
 
-func (p *parser) value() (Value, error) {
+func (p *parser) value() Value {
 	switch p.peek() {
 	case '{':
 		return p.container('}', p.members)
 	case '[':
 		return p.container(']', p.elems)
 	case '"':
-		s, err := p.quoted()
-		return String(s), err
+		return String(p.quoted())
 	case '\'':
-		s, err := p.singleQuoted()
-		return String(s), err
+		return String(p.singleQuoted())
 	}
 	if word := p.heredocWord(); word != "" {
-		s, err := p.heredoc(word)
-		return String(s), err
+		return String(p.heredoc(word))
 	}
 	return p.bare()
 }
 
-func (p *parser) container(closing byte, inside func() (Value, error)) (Value, error) {
-	if err := p.descend(); err != nil {
-		return Value{}, err
-	}
+func (p *parser) container(closing byte, inside func() Value) Value {
 	opened := p.pos
-	p.pos++
-	v, err := inside()
-	if err != nil {
-		return Value{}, err
+	if p.descend(); p.err != nil {
+		return Value{}
 	}
+	p.pos++
+	v := inside()
 	if p.peek() != closing {
 		line, col := p.lineCol(opened)
-		return Value{}, p.fault("%q for the %q of line %d, column %d", closing, p.src[opened], line, col)
+		p.fault("%q for the %q of line %d, column %d", closing, p.src[opened], line, col)
+		return Value{}
 	}
 	p.pos++
 	p.depth--
-	return v, nil
+	return v
 }
 
-func (p *parser) elems() (Value, error) {
+func (p *parser) elems() Value {
 	var elems []Value
 	for {
-		if err := p.space(); err != nil {
-			return Value{}, err
-		}
+		p.space()
 		if p.closing() {
-			return Array(elems...), nil
+			return Array(elems...)
 		}
-		e, err := p.value()
-		if err != nil {
-			return Value{}, err
-		}
+		e := p.value()
 		elems = append(elems, e)
-		if err := p.delimiter(e); err != nil {
-			return Value{}, err
-		}
+		p.delimiter(e)
 	}
 }
 
@@ -260,24 +216,19 @@ func (p *parser) closing() bool { return p.atEnd() || p.peek() == '}' || p.peek(
 
 // delimiter reads over what separates v from what follows. Nothing need stand
 // after a container, nor before a closing bracket.
-func (p *parser) delimiter(v Value) error {
-	found, err := p.separator()
-	if err != nil || found || p.closing() {
-		return err
+func (p *parser) delimiter(v Value) {
+	k := v.Kind()
+	if !p.separator() && !p.closing() && k != KindObject && k != KindArray {
+		p.fault("a new line, ',' or ';' after the value")
 	}
-	if k := v.Kind(); k == KindObject || k == KindArray {
-		return nil
-	}
-	return p.fault("a new line, ',' or ';' after the value")
 }
 
 // descend counts a container that opens here.
-func (p *parser) descend() error {
+func (p *parser) descend() {
 	if p.depth == MaxDepth {
-		return p.fault("at most %d arrays and objects within each other", MaxDepth)
+		p.fault("at most %d arrays and objects within each other", MaxDepth)
 	}
 	p.depth++
-	return nil
 }
 
 // An objectBuilder collects the members of an object, and makes arrays of those
@@ -326,7 +277,11 @@ func (p *parser) fault(expected string, args ...any) *SyntaxError {
 
 func (p *parser) faultAt(pos int, expected string, args ...any) *SyntaxError {
 	line, col := p.lineCol(pos)
-	return &SyntaxError{line, col, fmt.Sprintf(expected, args...), describe(p.src[pos:])}
+	fault := &SyntaxError{line, col, fmt.Sprintf(expected, args...), describe(p.src[pos:])}
+	if p.err == nil {
+		p.err, p.pos = fault, len(p.src)
+	}
+	return fault
 }
 
 func (p *parser) lineCol(pos int) (line, col int) {

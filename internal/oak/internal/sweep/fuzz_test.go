@@ -123,7 +123,7 @@ func FuzzMark(f *testing.F) {
 			i = k
 		}
 		head := Head{all[i].id, all[i].gen}
-		o := Options{Kind: Kind(c.upTo(1)), Retain: c.upTo(2), Unordered: c.upTo(7) == 7}
+		o := Options{Kind: Kind(c.upTo(1)), Retain: c.upTo(2)}
 		if c.upTo(1) == 1 {
 			o.Root = &all[c.upTo(len(all)-1)].id
 		}
@@ -149,7 +149,7 @@ func FuzzMark(f *testing.F) {
 			}
 			content[x.Name] = map[tarfile.ID][]byte{}
 			for k, e := range x.Index().All() {
-				if g := x.IsGarbage(k); !o.Unordered && (g && !theirs[e.ID] || !disorder && g != theirs[e.ID]) {
+				if g := x.IsGarbage(k); g && !theirs[e.ID] || !disorder && g != theirs[e.ID] {
 					t.Errorf("%s: segment %s, %s: garbage %t, %t to Oak", x.Name, e.ID, e.Generation, g, theirs[e.ID])
 				}
 				if x.IsGarbage(k) {

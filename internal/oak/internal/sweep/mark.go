@@ -111,7 +111,7 @@ func (m *marker) data(ctx context.Context, t *TarPlan) error {
 		}
 		switch {
 		case !e.ID.IsData():
-		case m.dangling(e.Generation) || m.o.old(m.head.Generation, e.Generation):
+		case e.Generation.Compacted && m.ahead || m.o.old(m.head.Generation, e.Generation):
 			t.garbage.set(int(i))
 		case graph != nil:
 			targets, _ := graph.Targets(e.ID)
@@ -157,13 +157,6 @@ func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 	m.o.Report(t.Name, tarfile.Problem{Class: tarfile.BadSegment, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true,
 		What: what + ", and the graph is damaged: all bulk segments are kept, since this one may refer to any"})
 	return nil
-}
-
-func (m *marker) dangling(g tarfile.Generation) bool {
-	if m.o.Unordered {
-		return g.Compacted && g.Gen > m.head.Gen
-	}
-	return g.Compacted && m.ahead
 }
 
 // old reports whether a data segment is too old for the newest revision's generation.

@@ -39,12 +39,6 @@ type Options struct {
 	// head where nothing was compacted just now. Compacted segments behind it are
 	// garbage. Without it none is for that reason.
 	Root *tarfile.ID
-	// Unordered says that the segments are not in the order in which they were
-	// written, as those of a cold standby are not that was promoted. What is behind
-	// the root then says nothing, and compacted segments are garbage for that reason
-	// if their generation is newer than the head's.
-	Unordered bool
-
 	// Taken reports whether there is a file of that name; nil is that there are only
 	// the tars. What is rewritten gets a letter behind all of its number.
 	Taken func(name string) bool

@@ -510,8 +510,6 @@ func TestCompactedSegmentsBehindTheRootAreGarbage(t *testing.T) {
 		{Options{}, nil},
 		{Options{Root: &root.id}, []piece{broken, newer}},
 		{Options{Root: &head.id}, nil},
-		{Options{Root: &root.id, Unordered: true}, []piece{newer}},
-		{Options{Unordered: true}, []piece{newer}},
 	} {
 		p, err := Mark(t.Context(), tars, Head{head.id, head.gen}, c.o)
 		if err != nil {
