@@ -186,7 +186,6 @@ var kept = map[string]string{
 	"internal/oak: cache":                       "records refer to others in any segment: each node would read and parse several",
 	"internal/oak: pool":                        "buffers of 256 KiB, which hold nothing that is met again",
 	"internal/oak/internal/segment: cache":      "nodes in a row have few templates, each of many records",
-	"internal/oak/internal/sweep: cache":        "names of binaries that are records of their own: a few segments",
 	"format/rvn: pool":                          "encoders, which take long to make and hold nothing that is met again",
 }
 

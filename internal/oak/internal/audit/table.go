@@ -24,12 +24,6 @@ type row struct {
 // place is where a segment is: entry of a tar's index, or of what was found in it.
 type place struct{ tar, entry uint32 }
 
-func (r row) id() (id tarfile.ID) {
-	binary.BigEndian.PutUint64(id[:], r.hi)
-	binary.BigEndian.PutUint64(id[8:], r.lo)
-	return id
-}
-
 func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Compare(r.lo, o.lo)) }
 
 func newTable(tars []*unit) table {
