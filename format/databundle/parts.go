@@ -40,17 +40,13 @@ var (
 // tables of many may be open at the same time.
 const partBlock = 16 << 10
 
-// partRow is what a list knows of its shard: field 1 is its length.
-type partRow struct{ stored uint64 }
-
-func (p partRow) append(b []byte) []byte { return appendNumber(b, 1, p.stored) }
-
-func parsePartRow(b []byte) (partRow, error) {
-	m, err := parseMessage(b)
+// partLen is what a list knows of its shard, by its row: field 1 is its length.
+func partLen(row []byte) (int64, error) {
+	m, err := parseMessage(row)
 	if err == nil && m.numbers[1] > 1<<63-1 {
 		err = errMessage
 	}
-	return partRow{m.numbers[1]}, err
+	return int64(m.numbers[1]), err
 }
 
 func partObject(archive string, number int) string {
@@ -120,7 +116,7 @@ func (w *writer) commitPart(ctx context.Context) (err error) {
 	if w.o.kind == none {
 		stored = roundUp(stored, w.o.align)
 	}
-	if err := add(partKey, partRow{uint64(stored)}.append(nil)); err != nil {
+	if err := add(partKey, appendNumber(nil, 1, uint64(stored))); err != nil {
 		return err
 	}
 	if err := x.Commit(ctx); err != nil {
@@ -176,16 +172,15 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 	if err == nil && !ok {
 		err = fault(badMetadata, partDir(p), -1, "it has no row that says what it is of")
 	}
-	var row partRow
 	if err == nil {
-		if row, err = parsePartRow(value); err != nil {
+		if stored, err = partLen(value); err != nil {
 			err = fault(badMetadata, partDir(p), -1, "the row that says what it is of: %v", err)
 		}
 	}
 	if err != nil {
 		return d, 0, errors.Join(err, d.Close())
 	}
-	return d, int64(row.stored), nil
+	return d, stored, nil
 }
 
 // checkShardOf wants the shard that a list is of.

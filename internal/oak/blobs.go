@@ -44,37 +44,34 @@ type BlobOptions struct {
 // Blobs yields all blobs that the tree uses, and the checkpoints of its revision
 // unless it is of one itself, by id. Lost is how many nodes damage hid.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
-	return func(yield func(Blob, error) bool) {
+	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
 		defer rows.Close()
 		c := &blobCollector{t: t.t, rows: rows}
 		w := &walker{t: t.t, visit: c.node}
 		if err := w.all(ctx); err != nil {
-			yield(Blob{}, err)
-			return
+			return err
 		}
 		*lost = w.lost + c.lost
 		if o.Unused && *lost > 0 {
-			yield(Blob{}, fmt.Errorf("oak: %d places of the tree cannot be read: nobody knows what is unused", *lost))
-			return
+			return fmt.Errorf("oak: %d places of the tree cannot be read: nobody knows what is unused", *lost)
 		}
-		l := &blobList{ctx: ctx, o: o, yield: yield}
+		l := &blobList{ctx: ctx, o: o, tell: tell}
 		stop := func() {}
 		if o.Unused && o.Datastore != nil {
 			l.stored, stop = iter.Pull2(store.List(ctx, o.Datastore, l.dir()+"/"))
 		}
 		defer stop()
 		for b, err := range blobsOf(rows) {
-			if err != nil {
-				yield(Blob{}, err)
-				return
+			if err == nil {
+				err = l.used(b)
 			}
-			if !l.used(b) {
-				return
+			if err != nil {
+				return err
 			}
 		}
-		l.unusedBefore("")
-	}
+		return l.unusedBefore("")
+	})
 }
 
 // blobCollector makes rows of the external values of nodes: id, number, path.
@@ -157,7 +154,7 @@ func blobsOf(rows *sorter.Sorter) iter.Seq2[Blob, error] {
 type blobList struct {
 	ctx    context.Context
 	o      BlobOptions
-	yield  func(Blob, error) bool
+	tell   func(Blob) error
 	stored func() (store.Info, error, bool) // nil if what is unused does not matter
 	next   Blob                             // that was listed and not yet compared
 }
@@ -165,12 +162,12 @@ type blobList struct {
 func (l *blobList) dir() string { return strings.TrimSuffix(l.o.Dir, "/") }
 
 // used tells of a blob that is used, and of those before it that are not.
-func (l *blobList) used(b Blob) bool {
+func (l *blobList) used(b Blob) error {
 	size, object, what := blobPlace(b.ID)
 	if b.Problem = what; object != "" {
 		b.Length, b.Object = size, object
-		if !l.unusedBefore(object) {
-			return false
+		if err := l.unusedBefore(object); err != nil {
+			return err
 		}
 	}
 	if object != "" && l.o.Datastore != nil {
@@ -179,52 +176,51 @@ func (l *blobList) used(b Blob) bool {
 		case errors.Is(err, fs.ErrNotExist):
 			b.Problem = "the data store does not have it"
 		case err != nil:
-			l.yield(Blob{}, err)
-			return false
+			return err
 		case found != size:
 			b.Problem = fmt.Sprintf("expected %d bytes, found %d", size, found)
 		}
 	}
-	return l.yield(b, nil)
+	return l.tell(b)
 }
 
 // unusedBefore tells of what the data store has before an object, or to its end, and
 // passes that object.
-func (l *blobList) unusedBefore(object string) bool {
+func (l *blobList) unusedBefore(object string) error {
 	for l.stored != nil {
 		if l.next.Object == "" {
-			if more, ok := l.advance(); !more {
-				return ok
+			if more, err := l.advance(); !more {
+				return err
 			}
 		}
-		switch at := l.next.Object; {
-		case object != "" && at > object:
-			return true
-		case at != object && !l.yield(l.next, nil):
-			return false
+		if at := l.next.Object; object != "" && at > object {
+			return nil
+		} else if at != object {
+			if err := l.tell(l.next); err != nil {
+				return err
+			}
 		}
 		l.next = Blob{}
 	}
-	return true
+	return nil
 }
 
 // advance goes to the next blob that the data store has. Other files, as of uploads
 // that are under way, are none.
-func (l *blobList) advance() (more, ok bool) {
+func (l *blobList) advance() (more bool, err error) {
 	for {
 		info, err, there := l.stored()
 		if !there {
 			l.stored = nil
-			return false, true
+			return false, nil
 		}
 		if err != nil {
-			l.yield(Blob{}, err)
-			return false, false
+			return false, err
 		}
 		name := strings.TrimPrefix(info.Name, l.dir()+"/")
 		if _, place, _ := blobPlace(path.Base(name) + "#0"); place == name {
 			l.next = Blob{Length: info.Size, Object: name, Problem: "nothing uses it"}
-			return true, true
+			return true, nil
 		}
 	}
 }

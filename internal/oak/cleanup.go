@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -109,20 +110,14 @@ func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Erro
 // refused reports whether err says that a store is not one to be cleaned up, and not
 // that it could not be read.
 func refused(err error) bool {
-	var r *sweep.Refused
-	var noHead *repo.Error
-	var damaged *format.CorruptError
-	return errors.As(err, &r) || errors.As(err, &noHead) || errors.As(err, &damaged)
+	_, refused := errors.AsType[*sweep.Refused](err)
+	_, noHead := errors.AsType[*repo.Error](err)
+	return refused || noHead || errors.Is(err, format.ErrCorrupt)
 }
 
 // Changes reports whether there is something to do.
 func (c *Cleanup) Changes() bool {
-	for i := range c.plan.Tars {
-		if a := c.plan.Tars[i].Action; a == sweep.Rewrite || a == sweep.Drop {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.plan.Tars, func(t sweep.TarPlan) bool { return t.Action == sweep.Rewrite || t.Action == sweep.Drop })
 }
 
 // Apply carries out a cleanup: it writes tars anew, then gc.log, and then removes what
@@ -151,10 +146,11 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		// Letters that did not count would count again without this one. Those of
 		// tars that stay may be damaged, and have what can be saved.
 		for _, l := range r.shadowed {
-			if l.Number != t.Number {
-				continue
+			var err error
+			if l.Number == t.Number {
+				err = store.Remove(ctx, r.st, r.list.Path(l.Name))
 			}
-			if err := store.Remove(ctx, r.st, r.list.Path(l.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

@@ -1,42 +1,49 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Regions of this view are all that is no value's run: data segments count as index,
 // for they hold the nodes, whatever small values they hold too. Which segments have
 // runs of values only a walk of the whole tree tells.
 func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
+	return pipe.Told(func(tell func(format.Region) error) error {
 		for g, err := range (&segmentReader{repository: t.repository}).Regions(ctx) {
-			if !yield(g, err) || err != nil {
-				return
+			if err == nil {
+				err = tell(g)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		if err := t.beside(ctx); err != nil {
-			yield(format.Region{}, err)
-			return
+			return err
 		}
 		for _, f := range t.files() {
-			use := format.Journal
-			if t.list.Manifest != nil && f.Name == t.list.Manifest.Name {
-				use = format.Header
+			g := format.Region{Object: t.list.Path(f.Name), Len: f.Size, Use: format.Journal, Label: f.Name}
+			if f.Name == repo.Manifest {
+				g.Use = format.Header
 			}
-			if f.Size > 0 && !yield(format.Region{Object: t.list.Path(f.Name), Len: f.Size, Use: use, Label: f.Name}, nil) {
-				return
+			if f.Size == 0 {
+				continue
+			}
+			if err := tell(g); err != nil {
+				return err
 			}
 		}
 		used, err := t.used(ctx)
 		if err != nil {
-			yield(format.Region{}, err)
-			return
+			return err
 		}
 		for _, tar := range t.tars {
 			for _, i := range tar.byPosition() {
@@ -45,22 +52,21 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 					continue
 				}
 				g := format.Region{Object: tar.path, Off: e.Pos, Len: int64(e.Len), Use: format.IndexData, Label: "data segment"}
-				if e.ID.IsData() {
-					if !yield(g, nil) {
-						return
-					}
-					continue
+				free := []run{{g.Off, g.Off + g.Len}}
+				if !e.ID.IsData() {
+					g.Use, g.Label = format.Unknown, "bulk segment of no value that is shown"
+					free = used[tar.path].gaps(g.Off, g.Off+g.Len)
 				}
-				g.Use, g.Label = format.Unknown, "bulk segment of no value that is shown"
-				for _, gap := range used[tar.path].gaps(g.Off, g.Off+g.Len) {
+				for _, gap := range free {
 					g.Off, g.Len = gap.from, gap.to-gap.from
-					if !yield(g, nil) {
-						return
+					if err := tell(g); err != nil {
+						return err
 					}
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // used walks the tree for the runs of its values, by tar.
@@ -118,7 +124,7 @@ func (r *runs) add(x run) int {
 
 // settle sorts the runs, and joins those that touch.
 func (r *runs) settle() {
-	slices.SortFunc(r.all, func(a, b run) int { return int(min(max(a.from-b.from, -1), 1)) })
+	slices.SortFunc(r.all, func(a, b run) int { return cmp.Compare(a.from, b.from) })
 	kept := r.all[:0]
 	for _, x := range r.all {
 		if n := len(kept); n > 0 && x.from <= kept[n-1].to {
@@ -133,7 +139,7 @@ func (r *runs) settle() {
 // gaps are what no run has of the bytes from from to to.
 func (r *runs) gaps(from, to int64) (free []run) {
 	if r != nil {
-		i, _ := slices.BinarySearchFunc(r.all, from, func(x run, from int64) int { return int(min(max(x.to-from, -1), 1)) })
+		i, _ := slices.BinarySearchFunc(r.all, from, func(x run, from int64) int { return cmp.Compare(x.to, from) })
 		for ; i < len(r.all) && r.all[i].from < to; i++ {
 			if x := r.all[i]; x.from > from {
 				free = append(free, run{from, x.from})

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"path"
 	"strings"
 )
@@ -17,8 +18,5 @@ var mimeTypes = map[string]string{
 }
 
 func mimeType(name string) string {
-	if t, ok := mimeTypes[strings.ToLower(path.Ext(name))]; ok {
-		return t
-	}
-	return "application/octet-stream"
+	return cmp.Or(mimeTypes[strings.ToLower(path.Ext(name))], "application/octet-stream")
 }

@@ -25,7 +25,10 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	if err != nil {
 		return err
 	}
-	r := newReach(a, t)
+	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
+	for _, x := range a.tars {
+		r.needed = append(r.needed, make(bits, (x.len()+63)/64))
+	}
 	if ok {
 		if err := a.head(ctx, t, head); err != nil {
 			return err

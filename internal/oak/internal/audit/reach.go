@@ -42,14 +42,6 @@ type bits []uint64
 func (b bits) has(i uint32) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 
-func newReach(a *Audit, t *teller) *reach {
-	r := &reach{a: a, t: t, needed: make([]bits, len(a.tars)), next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
-	for i, x := range a.tars {
-		r.needed[i] = make(bits, (x.len()+63)/64)
-	}
-	return r
-}
-
 // from follows all references from a segment that is there, and tells of those that
 // lead to none.
 func (r *reach) from(ctx context.Context, head tarfile.ID) error {

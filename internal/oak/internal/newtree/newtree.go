@@ -147,7 +147,9 @@ func (t *Tree) Node(ctx context.Context, path []string, properties []segment.New
 	var texts []segment.NewProperty
 	room := mostTexts
 	for _, p := range properties {
-		if isText(p) && len(p.Values[0].Text) <= room {
+		isText := p.Type >= segment.String && p.Type <= segment.Decimal && p.Type != segment.Binary &&
+			!p.Multi && len(p.Values) == 1 && !p.Values[0].IsID
+		if isText && len(p.Values[0].Text) <= room {
 			room -= len(p.Values[0].Text)
 			texts = append(texts, p)
 		} else if err := t.property(ctx, path, p); err != nil {
@@ -159,11 +161,6 @@ func (t *Tree) Node(ctx context.Context, path []string, properties []segment.New
 
 // mostTexts is how much of a node's properties waits together for it.
 const mostTexts = 16 << 10
-
-func isText(p segment.NewProperty) bool {
-	return p.Type >= segment.String && p.Type <= segment.Decimal && p.Type != segment.Binary &&
-		!p.Multi && len(p.Values) == 1 && !p.Values[0].IsID
-}
 
 func (t *Tree) property(ctx context.Context, path []string, p segment.NewProperty) error {
 	of := Property{p.Name, p.Type}

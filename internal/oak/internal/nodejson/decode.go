@@ -120,9 +120,11 @@ func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r
 // Next returns the next Item; io.EOF is the end. What was not read of a content is
 // passed over.
 func (d *Decoder) Next() (Item, error) {
-	if d.err == nil && d.content != nil {
-		d.err = d.content.drain()
-		d.content = nil
+	if c := d.content; d.err == nil && c != nil {
+		for c.err == nil && c.off < c.due.length {
+			_, c.err = c.piece()
+		}
+		c.left, d.err, d.content = "", c.err, nil
 	}
 	var item Item
 	if d.err == nil {
@@ -263,14 +265,6 @@ func (c *content) piece() (*Lost, error) {
 		return &l.lost, nil
 	}
 	return nil, nil
-}
-
-func (c *content) drain() error {
-	for c.err == nil && c.off < c.due.length {
-		_, c.err = c.piece()
-	}
-	c.left = ""
-	return c.err
 }
 
 func (d *Decoder) errorf(msg string, args ...any) *Error {

@@ -32,11 +32,6 @@ type binaries struct {
 	oldRead bool
 }
 
-func newBinaries(p *Plan) *binaries {
-	s := &segment.Recent{Most: held, Load: p.segment}
-	return &binaries{plan: p, source: s, reader: segment.NewReader(s), room: maxNames}
-}
-
 // of returns the names that a data segment has, until the next call. lost says why
 // there may be more of them; err is of the store.
 func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []string, lost, err error) {

@@ -3,7 +3,6 @@ package rescue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -166,15 +165,3 @@ const (
 	OtherCopy                    // a segment is taken from another file than the one it was damaged in
 	BinariesLost                 // which binaries a segment names could not be found out
 )
-
-func (k Kind) String() string {
-	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy", "binaries lost")
-}
-
-func (e Event) String() string {
-	s := fmt.Sprintf("%s at %d: %s: ", e.Object, e.Off, e.Kind)
-	if e.HasSegment {
-		s += "segment " + e.Segment.String() + ": "
-	}
-	return s + e.What
-}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -31,7 +32,8 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan, report fun
 	if len(p.Segments) == 0 {
 		return Written{}, fmt.Errorf("%s: %w", name, ErrNothing)
 	}
-	w := &writer{plan: p, report: report, binaries: newBinaries(p)}
+	source := &segment.Recent{Most: held, Load: p.segment}
+	w := &writer{plan: p, report: report, binaries: &binaries{plan: p, source: source, reader: segment.NewReader(source), room: maxNames}}
 	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
 		for _, c := range p.Segments {

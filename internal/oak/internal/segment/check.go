@@ -65,7 +65,11 @@ func (s *Segment) Check(report func(Problem)) {
 	for i := range c.places {
 		c.record(i)
 	}
-	c.unused()
+	for i, used := range c.used {
+		if !used {
+			c.report(UnusedRef, -1, int64(headerLen+refLen*i), "reference %d: expected a record that has it, found none", i+1)
+		}
+	}
 	if _, err := s.Info(); err != nil {
 		c.err(BadInfo, err)
 	}
@@ -253,13 +257,5 @@ func (c *checker) slot(rec Record, s slot) {
 		c.report(DanglingID, rec.num, int64(rec.pos+s.off), "%s: expected a record, found no record %d", s, id.Number)
 	case !s.want.has(row.Type):
 		c.report(DanglingID, rec.num, int64(rec.pos+s.off), "%s: expected another type, found record %d, a %s", s, id.Number, row.Type)
-	}
-}
-
-func (c *checker) unused() {
-	for i, used := range c.used {
-		if !used {
-			c.report(UnusedRef, -1, int64(headerLen+refLen*i), "reference %d: expected a record that has it, found none", i+1)
-		}
 	}
 }

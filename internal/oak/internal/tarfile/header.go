@@ -50,9 +50,10 @@ func ParseHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("header: only zeros, expected a name")
 	}
 	stored, digits := octal(b[checksumAt:typeAt])
+	size, _ := octal(b[sizeAt:mtimeAt])
 	return Header{
 		Name:       headerName(b),
-		Size:       headerSize(b),
+		Size:       size,
 		ModTime:    headerTime(b),
 		ChecksumOK: digits == checkDigits && stored == headerSum(b) && b[typeAt-2] == 0 && b[typeAt-1] == ' ',
 	}, nil
@@ -61,11 +62,6 @@ func ParseHeader(b []byte) (Header, error) {
 func headerName(b []byte) string {
 	name, _, _ := bytes.Cut(b[:nameLen], []byte{0})
 	return string(name)
-}
-
-func headerSize(b []byte) int64 {
-	n, _ := octal(b[sizeAt:mtimeAt])
-	return n
 }
 
 func headerTime(b []byte) time.Time {

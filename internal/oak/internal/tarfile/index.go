@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sort"
 )
 
 const (
@@ -214,19 +213,9 @@ func appendEntry(b []byte, e Entry) []byte {
 	return appendGeneration(b, e.Generation)
 }
 
-// byID sorts entries of version 2 where they are.
-type byID []byte
-
-func (b byID) Len() int           { return len(b) / entryV2 }
-func (b byID) Less(i, j int) bool { return compareIDs(b[i*entryV2:], b[j*entryV2:]) < 0 }
-func (b byID) Swap(i, j int) {
-	p, q := (*[entryV2]byte)(b[i*entryV2:]), (*[entryV2]byte)(b[j*entryV2:])
-	*p, *q = *q, *p
-}
-
-// appendIndex appends index and footer, zeros before them, to b. It sorts entries.
+// appendIndex appends index and footer, zeros before them, to b: entries by id.
 func appendIndex(b, entries []byte) []byte {
-	sort.Sort(byID(entries))
+	entries = slices.Concat(slices.SortedFunc(slices.Chunk(entries, entryV2), compareIDs)...)
 	size := len(entries) + footerLen
 	b = append(b, zeros[:pad(size)]...)
 	b = append(b, entries...)
