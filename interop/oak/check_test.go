@@ -44,7 +44,7 @@ func checkStore(t *testing.T, dir string) (r oak.CheckResult) {
 func recoverJournal(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	withStore(t, dir, func(s *oak.Store) {
-		j, err := s.PlanJournal(t.Context(), oak.RecoverOptions{})
+		j, err := s.PlanJournal(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
