@@ -160,7 +160,13 @@ func (s *suite) prepare() (err error) {
 		return err
 	}
 	s.bin = filepath.Join(s.dir, "holdall")
-	build := exec.CommandContext(s.ctx, "go", "build", "-o", s.bin, "github.com/holdall/holdall/cmd/holdall")
+	// The command is of the module above, which has what it needs.
+	top, err := exec.CommandContext(s.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/holdall/holdall").Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	build := exec.CommandContext(s.ctx, "go", "build", "-o", s.bin, "./cmd/holdall")
+	build.Dir = strings.TrimSpace(string(top))
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}
