@@ -103,7 +103,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	return cmd
 }
 
-// notThere is said of a segment instead of its tar.
+// notThere stands for the tar of a segment that is in none.
 const notThere = "which is not there"
 
 func (a *app) printSegment(s oak.SegmentInfo) {

@@ -237,7 +237,7 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		}
 		p.source.Keep = true
 		name := set.Add(p.source)
-		// It is opened now, so that what cannot be served is said before anything is.
+		// It is opened now: what cannot be served is reported before anything is served.
 		in, err := set.Use(ctx, name, "")
 		if err != nil {
 			return nil, err
@@ -461,7 +461,7 @@ func (l lookedAt) isArchive(ctx context.Context, st store.Store, name, state str
 	return is
 }
 
-// oneOfSeveral is a, of which the parameters are for some archives, and not for others.
+// oneOfSeveral is a with parameters that some of several archives take and others do not.
 func (a *app) oneOfSeveral() *app {
 	one := *a
 	one.several = true
