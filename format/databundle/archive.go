@@ -39,7 +39,6 @@ type bundle struct {
 
 	mu     sync.Mutex
 	shards map[uint64]*shard
-	ends   map[uint64]int64 // nil until they are known
 	oddity *dialect
 }
 
@@ -222,6 +221,8 @@ type shard struct {
 	loaded  bool
 	wrong   *format.CorruptError // why its records cannot be read
 	decode  error                // why its content cannot be
+	last    place                // the record that end is that of
+	end     int64
 }
 
 // place is where a record lies: rows of the index, by uncompressed offset.
@@ -421,48 +422,29 @@ func measure(records []place, end int64) {
 	}
 }
 
-// smallIndex is up to which length an index is read whole to find out where the
-// last record of a shard ends, which nothing but the files in it say.
-const smallIndex = 2 << 20
-
-// endOf returns how long a shard's stream is, if that is known or soon found out. A
-// record whose end is not known can be read, but is not kept.
-func (a *bundle) endOf(ctx context.Context, i uint64) (int64, bool, error) {
+// endOf returns where a shard's stream ends, whose last record is p. No row says that, and
+// files need not go up to there: the last may have been replaced by one of another shard.
+// What is stored says how long the record is, and is not known if that is damaged.
+func (a *bundle) endOf(ctx context.Context, s *shard, p place) (end int64, known bool, err error) {
+	length := recordLens[s.header.compression]
+	if p.at < 0 || length == nil {
+		return p.off + p.len, false, nil
+	}
 	a.mu.Lock()
-	ends := a.ends
+	last, end := s.last, s.end
 	a.mu.Unlock()
-	if ends == nil {
-		if !a.isSmall() {
-			return 0, false, nil
-		}
-		var err error
-		if ends, err = a.findEnds(ctx); err != nil {
+	if last != p {
+		scan := recordScan{s: s, length: length, usual: mostStored(int64(max(a.cfg.recordSize, defaultRecord)))}
+		size, _, err := scan.measure(ctx, p.at)
+		if err != nil {
 			return 0, false, err
 		}
+		end = p.off + size
 		a.mu.Lock()
-		a.ends = ends
+		s.last, s.end = p, end
 		a.mu.Unlock()
 	}
-	return ends[i], true, nil
-}
-
-func (a *bundle) isSmall() bool {
-	d, ok := a.rows.(directoryRows)
-	return !ok || d.DB.Size() <= smallIndex
-}
-
-// findEnds reads all rows of files.
-func (a *bundle) findEnds(ctx context.Context) (map[uint64]int64, error) {
-	ends := map[uint64]int64{}
-	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
-		if err != nil {
-			return nil, err
-		}
-		if m, err := parseMeta(row.Value); err == nil && m.size > 0 {
-			ends[m.shard] = max(ends[m.shard], int64(m.offset+m.size))
-		}
-	}
-	return ends, nil
+	return end, end > p.off, nil
 }
 
 var fileTablePrefix = appendVaruint(nil, fileTable)

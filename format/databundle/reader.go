@@ -417,12 +417,10 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 		end = places[k+1].off
 	} else {
 		var err error
-		if end, known, err = a.endOf(ctx, s.index); err != nil {
+		if end, known, err = a.endOf(ctx, s, p); err != nil {
 			return format.Extent{}, err
 		}
-		if !known {
-			end = at.off + size // at least
-		}
+		end = max(end, at.off+size) // which is what the row promises
 	}
 	first, last := max(p.off, at.off), min(end, at.off+size)
 	x := format.Extent{At: first - at.off, Size: last - first, Object: s.name, Codec: s.codec, Skip: first - p.off, Unit: end - p.off}

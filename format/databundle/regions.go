@@ -158,10 +158,8 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used *runs) ([]form
 		end, known := int64(0), true
 		if k+1 < len(places) {
 			end = places[k+1].off
-		} else if end, known, err = a.endOf(ctx, s.index); err != nil {
+		} else if end, known, err = a.endOf(ctx, s, p); err != nil {
 			return nil, err
-		} else if !known {
-			end = p.off + 1
 		}
 		switch {
 		case !used.touches(p.off, max(end, p.off+1)):

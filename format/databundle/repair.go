@@ -44,7 +44,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	found := *m
 	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
 		again := newBundle(st, found.name, o)
-		again.cfg, again.single, again.ends = found.cfg, found.single, found.ends
+		again.cfg, again.single = found.cfg, found.single
 		x := found
 		x.bundle = again
 		defer again.close()
@@ -134,6 +134,7 @@ type mending struct {
 	faults, indexFaults int          // that were found
 	bad                 map[int]bool // rows of files, by their number, that are left out
 	headers             map[uint64]bool
+	ends                map[uint64]int64   // up to where content is known in the streams of shards
 	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
 	sums                bool               // empty files have checksums that those of nothing are not
 	rescue              bool               // rows are lost: what no file covers is worth keeping
