@@ -4,6 +4,7 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -26,22 +27,27 @@ type file struct {
 	run  bool // its content is a run in a file of this machine
 	slow bool // reading ahead is of use
 
+	long bool // it is compared with its digest while it is read, if it is read from its beginning
+
 	mu     sync.Mutex
 	end    int64 // of what was read last
 	steps  int   // how many reads came one after the other
+	first  int64 // where the first of them began
 	asked  int64 // how far the disk was asked
 	ahead  *ahead
+	along  *along
 	closed bool
 	used   time.Time // last; of readings
 }
 
 // newFile takes a use of v over if it succeeds.
 func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
-	fd, _, run, err := v.a.Source().File(ctx, e)
-	if err != nil {
-		return nil, err
+	_, _, run, err := v.a.Source().File(ctx, e)
+	if _, damaged := errors.AsType[*holdall.DigestError](err); err != nil && !damaged {
+		return nil, err // what is damaged is told of when it is read
 	}
-	x := &file{f: f, n: n, v: v, e: e, run: run && fd != nil}
+	parts, whole := v.a.Compares(e)
+	x := &file{f: f, n: n, v: v, e: e, run: run, long: whole && !parts}
 	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
 	return x, nil
 }
@@ -102,12 +108,15 @@ func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse
 // Close ends what is read ahead.
 func (x *file) Close() error {
 	x.mu.Lock()
-	a := x.ahead
-	x.ahead, x.closed = nil, true
+	a, along := x.ahead, x.along
+	x.ahead, x.along, x.closed = nil, nil, true
 	x.mu.Unlock()
 	if a != nil {
 		x.f.aheads.drop(a)
 		a.close()
+	}
+	if along != nil {
+		along.close()
 	}
 	x.v.done()
 	return nil
@@ -173,6 +182,9 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 			if from, n := x.next(off, n); n > 0 {
 				willNeed(fd, at+from, n)
 			}
+			if err := x.compared(ctx, off, off+n); err != nil {
+				return nil, f.status(v, e.Name, err)
+			}
 			return fuse.ReadResultFd(fd.Fd(), at+off, int(n)), fuse.OK
 		}
 	}
@@ -222,7 +234,7 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 		v.done()
 		return nil, err
 	}
-	x.end, x.used = off, time.Now()
+	x.end, x.first, x.used = off, off, time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	// Another may have come meanwhile that this read is near to: they are two then.
@@ -349,7 +361,7 @@ func (x *file) next(off, n int64) (from, size int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.near(off) {
-		x.steps, x.asked = 0, 0
+		x.steps, x.asked, x.first = 0, 0, off
 	} else {
 		x.steps++
 	}
@@ -376,7 +388,7 @@ func (x *file) sequential(off, n int64) *ahead {
 		return nil
 	}
 	if !x.near(off) {
-		x.steps = 0
+		x.steps, x.first = 0, off
 		if x.ahead != nil {
 			x.f.aheads.drop(x.ahead)
 			x.f.aheads.ending.Go(x.ahead.close)
@@ -390,6 +402,9 @@ func (x *file) sequential(off, n int64) *ahead {
 		x.ahead, x.steps = nil, 0
 	}
 	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
+		if x.long && x.first == 0 && off <= aheadWindow {
+			off = 0 // what is read from the beginning is compared with its digest
+		}
 		x.ahead = x.f.aheads.begin(x.f.ctx, x.v, x.e, off)
 	}
 	return x.ahead

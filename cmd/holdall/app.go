@@ -40,6 +40,8 @@ type app struct {
 	external []string
 	index    string // of an archive, to use
 	maxIndex sizeFlag
+	noVerify bool
+	whole    sizeFlag          // see OpenOptions.CompareWhole
 	params   map[string]string // of formats, by their flags
 	several  bool              // archives, some of which the parameters may be for
 
@@ -117,7 +119,7 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate)}
+	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole)}
 }
 
 // written are the wishes for an archive that the verb has written: those of the flags
@@ -341,6 +343,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
+	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
+	f.Var(&a.whole, "compare-whole", "largest file that is read and compared whole when a part of it is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
 }

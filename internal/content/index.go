@@ -184,7 +184,7 @@ func (d *digester) content(c Content) error {
 		if e.Size <= d.o.Chunk && e.Digest.Algo == "blake3" && e.Digest.Sum == string(sum[:]) {
 			return nil // it is the piece's
 		}
-		return digest.Check(e, b)
+		return d.s.check(e, b)
 	}
 	algo := e.Digest.Algo
 	if !digest.Known(algo) {

@@ -1,0 +1,199 @@
+package content
+
+import (
+	"context"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/holdall/holdall/internal/digest"
+)
+
+// Checking says what is compared when content is read.
+type Checking struct {
+	// None compares nothing.
+	None bool
+	// Whole is up to which length content is read whole and compared when any of it is
+	// read; 0 is Small, a negative one is none.
+	Whole int64
+}
+
+// comparesWhole reports whether all of e's content is compared with its digest before any
+// of it is handed on.
+func (s *Source) comparesWhole(e Entry) bool {
+	most := s.Checking.Whole
+	if most == 0 {
+		most = Small
+	}
+	return !s.Checking.None && e.Size > 0 && e.Size <= most && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
+}
+
+// Compares says what of e's content is compared before it is handed on: any part of it, or
+// only all of it, read from its beginning to its end.
+func (s *Source) Compares(e Entry) (parts, whole bool) {
+	parts = s.proves(e) || s.comparesWhole(e)
+	return parts, parts || !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
+}
+
+// mostCompared is of how many contents a source remembers what came of it, in some 20 MB.
+const mostCompared = 1 << 19
+
+// compared are the contents that were compared, by what they are and where they lie: nil
+// where they were right, and what is wrong with long ones. Of what is short, which a
+// second try may find right, that is not remembered.
+type compared struct {
+	seed maphash.Seed
+	mu   sync.RWMutex
+	all  map[uint64]error
+}
+
+// key is what a content is known by.
+func (s *Source) key(ctx context.Context, e Entry) uint64 {
+	x, ok := s.run(e)
+	if !ok {
+		x, _ = s.first(ctx, e, 0, e.Size)
+	}
+	return maphash.Comparable(s.compared.seed, whereabouts{e.Name, e.Digest.Sum, x.Object, x.Off, x.Skip})
+}
+
+type whereabouts struct {
+	name, sum, object string
+	off, skip         int64
+}
+
+// known reports whether e's content was compared before, and what was wrong.
+func (s *Source) known(ctx context.Context, e Entry) (bool, error) {
+	c := &s.compared
+	c.mu.RLock()
+	empty := len(c.all) == 0
+	c.mu.RUnlock()
+	if empty || s.Checking.None || !digest.Known(e.Digest.Algo) {
+		return false, nil
+	}
+	key := s.key(ctx, e)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	err, ok := c.all[key]
+	return ok, err
+}
+
+// learn remembers that e's content was compared.
+func (s *Source) learn(ctx context.Context, e Entry, wrong error) {
+	c, key := &s.compared, s.key(ctx, e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || len(c.all) >= mostCompared {
+		c.all = map[uint64]error{}
+	}
+	c.all[key] = wrong
+}
+
+// readWhole fills p with content of e from off, all of which is compared if it was not
+// before.
+func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) error {
+	if known, _ := s.known(ctx, e); known {
+		return s.readStored(ctx, e, p, off)
+	}
+	b := p
+	if int64(len(p)) < e.Size {
+		spare := spareOf(e.Size)
+		defer spares.Put(spare)
+		b = *spare
+	}
+	err := s.readStored(ctx, e, b, 0)
+	if err == nil {
+		err = s.check(e, b)
+	}
+	if err != nil {
+		clear(p)
+		return err
+	}
+	s.learn(ctx, e, nil)
+	if int64(len(p)) < e.Size {
+		copy(p, b[off:])
+	}
+	return nil
+}
+
+// touch compares all of e's content, if that is done before any of it is handed on.
+func (s *Source) touch(ctx context.Context, e Entry) error {
+	if known, err := s.known(ctx, e); known || !s.comparesWhole(e) {
+		return err
+	}
+	b := spareOf(e.Size)
+	defer spares.Put(b)
+	return readError(e, s.readWhole(ctx, e, *b, 0))
+}
+
+// check compares b with the digest of e.
+func (s *Source) check(e Entry, b []byte) error { return digest.Check(e, b, &s.search) }
+
+// ReadFrom returns e's content from off on, for who compares nothing: what is long is
+// compared on the way if it is read from its beginning, and its last Read returns what is
+// wrong.
+func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
+	_, compares := s.Compares(e)
+	known, wrong := s.known(ctx, e)
+	switch {
+	case !compares || s.proves(e) || known && wrong == nil:
+		return s.Open(ctx, e, off)
+	case known:
+		return &wholeReader{err: wrong}
+	case s.comparesWhole(e):
+		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.readWhole(ctx, e, b, 0)) }}
+	}
+	c := s.Open(ctx, e, off)
+	if off > 0 {
+		return c
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{digest.NewChecked(c, e, func(err error) { s.learn(ctx, e, err) }), c}
+}
+
+// A wholeReader reads content that is compared before any of it is handed on.
+type wholeReader struct {
+	size, off int64
+	load      func([]byte) error
+	room      *[]byte
+	err       error
+}
+
+func (r *wholeReader) Read(p []byte) (int, error) {
+	if r.err == nil && r.room == nil {
+		r.room = spareOf(r.size)
+		r.err = r.load(*r.room)
+	}
+	switch {
+	case r.err != nil:
+		return 0, r.err
+	case r.off >= r.size:
+		return 0, io.EOF
+	}
+	n := copy(p, (*r.room)[r.off:])
+	r.off += int64(n)
+	return n, nil
+}
+
+func (r *wholeReader) Close() error {
+	if r.room != nil {
+		spares.Put(r.room)
+	}
+	r.room, r.err = nil, fs.ErrClosed
+	return nil
+}
+
+// spares are buffers for small contents, of *[]byte.
+var spares = sync.Pool{New: func() any { return new([]byte) }}
+
+// spareOf returns a buffer of n bytes.
+func spareOf(n int64) *[]byte {
+	spare := spares.Get().(*[]byte)
+	if int64(cap(*spare)) < n {
+		*spare = make([]byte, n)
+	}
+	*spare = (*spare)[:n]
+	return spare
+}
