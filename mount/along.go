@@ -21,39 +21,41 @@ type along struct {
 	err  error
 }
 
-// compared is called when a file was read up to end, after a read from off on, and says
-// what is wrong with it once that is known: at its end.
-func (x *file) compared(ctx context.Context, off, end int64) error {
+// compare notes a read of a long file from off to end, and returns what is wrong with the
+// file where that is known, as it is at its end if it was read from its beginning.
+func (x *file) compare(ctx context.Context, off, end int64) error {
 	if x == nil || !x.long {
 		return nil
 	}
 	x.mu.Lock()
 	a := x.along
+	fromStart := x.first == 0
 	switch {
-	case x.closed:
-		a = nil
-	case x.first > 0 && a != nil:
+	case !x.run || x.closed:
+	case !fromStart && a != nil:
 		x.f.aheads.ending.Go(a.close)
 		a = nil
-	case x.first == 0 && off == 0 && a == nil:
+	case fromStart && off == 0 && a == nil:
 		actx, cancel := context.WithCancel(x.f.ctx)
 		a = &along{in: x.v.a.Source().ReadFrom(actx, x.e, 0), cancel: cancel}
 	}
 	x.along = a
 	x.mu.Unlock()
-	if a == nil {
+	var idle <-chan struct{}
+	if a != nil {
+		idle = a.catchUp(end)
+	}
+	if end < x.e.Size || !fromStart {
 		return nil
 	}
-	idle := a.catchUp(end)
-	if end < x.e.Size || idle == nil {
-		return nil
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	select {
-	case <-idle:
-		return a.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return x.v.a.Source().Settle(ctx, x.e)
 }
 
 // catchUp has what is before to read, and returns what is closed then.

@@ -173,31 +173,40 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 	if n <= 0 {
 		return fuse.ReadResultData(nil), fuse.OK
 	}
+	r, err := f.content(ctx, v, e, x, off, buf[:n])
+	if err == nil || err == io.EOF {
+		err = x.compare(ctx, off, off+n)
+	}
+	if err != nil {
+		return nil, f.status(v, e.Name, err)
+	}
+	return r, fuse.OK
+}
+
+// content is what is read from off on, as yet compared with nothing where it is a part of a
+// long file.
+func (f *filesystem) content(ctx context.Context, v *version, e holdall.Entry, x *file, off int64, p []byte) (fuse.ReadResult, error) {
+	n := int64(len(p))
+	from, ahead := x.next(off, n)
 	if n >= worthHandingOn && canSplice && (x == nil || x.run) {
 		fd, at, ok, err := v.a.Source().File(ctx, e)
 		if err != nil {
-			return nil, f.status(v, e.Name, err)
+			return nil, err
 		}
 		if ok {
-			if from, n := x.next(off, n); n > 0 {
-				willNeed(fd, at+from, n)
+			if ahead > 0 {
+				willNeed(fd, at+from, ahead)
 			}
-			if err := x.compared(ctx, off, off+n); err != nil {
-				return nil, f.status(v, e.Name, err)
-			}
-			return fuse.ReadResultFd(fd.Fd(), at+off, int(n)), fuse.OK
+			return fuse.ReadResultFd(fd.Fd(), at+off, len(p)), nil
 		}
 	}
 	if a := x.sequential(off, n); a != nil {
-		if got, ok := a.read(ctx, buf[:n], off); ok {
-			return filled(buf[:got]), fuse.OK
+		if got, ok := a.read(ctx, p, off); ok {
+			return filled(p[:got]), nil
 		}
 	}
-	got, err := v.a.ReadAt(ctx, e, buf[:n], off)
-	if err != nil && err != io.EOF {
-		return nil, f.status(v, e.Name, err)
-	}
-	return filled(buf[:got]), fuse.OK
+	got, err := v.a.ReadAt(ctx, e, p, off)
+	return filled(p[:got]), err
 }
 
 // filled is an answer that is in memory. As a list of pieces it is written as it is; as
@@ -225,7 +234,10 @@ const (
 // of returns the sequence that a read of a file belongs to, or a new one. It may be closed
 // before it is used.
 func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, e holdall.Entry, off int64) (*file, error) {
-	if x := rs.find(n, off); x != nil {
+	rs.mu.Lock()
+	x := rs.find(n, off)
+	rs.mu.Unlock()
+	if x != nil {
 		return x, nil
 	}
 	v.uses.Add(1)
@@ -237,7 +249,10 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 	x.end, x.first, x.used = off, off, time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	// Another may have come meanwhile that this read is near to: they are two then.
+	if other := rs.find(n, off); other != nil { // it has come meanwhile
+		v.done()
+		return other, nil
+	}
 	if rs.all = append(rs.all, x); len(rs.all) > mostReadings {
 		rs.close(0)
 	}
@@ -248,10 +263,8 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 }
 
 // find returns the sequence that a read goes on with, or the one that it takes the place
-// of where a file has as many as it may have; nil if there is neither.
+// of where a file has as many as it may have; nil if there is neither. mu must be held.
 func (rs *readings) find(n *node, off int64) *file {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	at, oldest, many := -1, -1, 0
 	for i, x := range rs.all {
 		if x.n != n {
@@ -355,7 +368,7 @@ func (x *file) isNear(off int64) bool {
 // from the disk already, if reads are in sequence: the system's own guess is spoilt by
 // several reads at once.
 func (x *file) next(off, n int64) (from, size int64) {
-	if x == nil {
+	if x == nil || !x.run {
 		return 0, 0
 	}
 	x.mu.Lock()
@@ -363,7 +376,7 @@ func (x *file) next(off, n int64) (from, size int64) {
 	if !x.near(off) {
 		x.steps, x.asked, x.first = 0, 0, off
 	} else {
-		x.steps++
+		x.steps, x.first = x.steps+1, min(x.first, off) // several may be under way, in any order
 	}
 	x.end = max(x.end, off+n)
 	if x.steps == 0 {
@@ -394,8 +407,11 @@ func (x *file) sequential(off, n int64) *ahead {
 			x.f.aheads.ending.Go(x.ahead.close)
 			x.ahead = nil
 		}
-	} else if off >= x.end-n {
-		x.steps++
+	} else {
+		x.first = min(x.first, off)
+		if off >= x.end-n {
+			x.steps++
+		}
 	}
 	x.end = off + n
 	if x.ahead != nil && x.ahead.isClosed() {

@@ -218,7 +218,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	}
 	c := s.Open(ctx, e, 0)
 	defer c.Close()
-	known, err := s.known(ctx, e)
+	known, err := s.Known(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 	case s.comparesWhole(e):
 		done, err = all(n, s.readWhole(ctx, e, p[:n], off))
 	default:
-		if _, err = s.known(ctx, e); err == nil {
+		if _, err = s.Known(ctx, e); err == nil {
 			err = s.readStored(ctx, e, p[:n], off)
 		}
 		done, err = all(n, err)

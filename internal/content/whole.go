@@ -62,8 +62,8 @@ type whereabouts struct {
 	off, skip         int64
 }
 
-// known reports whether e's content was compared before, and what was wrong.
-func (s *Source) known(ctx context.Context, e Entry) (bool, error) {
+// Known reports whether e's content was compared before, and what was wrong.
+func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	c := &s.compared
 	c.mu.RLock()
 	empty := len(c.all) == 0
@@ -92,7 +92,7 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) {
 // readWhole fills p with content of e from off, all of which is compared if it was not
 // before.
 func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) error {
-	if known, _ := s.known(ctx, e); known {
+	if known, _ := s.Known(ctx, e); known {
 		return s.readStored(ctx, e, p, off)
 	}
 	b := p
@@ -118,7 +118,7 @@ func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) er
 
 // touch compares all of e's content, if that is done before any of it is handed on.
 func (s *Source) touch(ctx context.Context, e Entry) error {
-	if known, err := s.known(ctx, e); known || !s.comparesWhole(e) {
+	if known, err := s.Known(ctx, e); known || !s.comparesWhole(e) {
 		return err
 	}
 	b := spareOf(e.Size)
@@ -129,12 +129,24 @@ func (s *Source) touch(ctx context.Context, e Entry) error {
 // check compares b with the digest of e.
 func (s *Source) check(e Entry, b []byte) error { return digest.Check(e, b, &s.search) }
 
+// Settle finds out whether e's content is what its digest says, if that is not known.
+func (s *Source) Settle(ctx context.Context, e Entry) error {
+	known, err := s.Known(ctx, e)
+	if known {
+		return err
+	}
+	r := s.ReadFrom(ctx, e, 0)
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
 // ReadFrom returns e's content from off on, for who compares nothing: what is long is
 // compared on the way if it is read from its beginning, and its last Read returns what is
 // wrong.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
 	_, compares := s.Compares(e)
-	known, wrong := s.known(ctx, e)
+	known, wrong := s.Known(ctx, e)
 	switch {
 	case !compares || s.proves(e) || known && wrong == nil:
 		return s.Open(ctx, e, off)
