@@ -40,8 +40,7 @@ func (s *Source) Compares(e Entry) (parts, whole bool) {
 const mostCompared = 1 << 19
 
 // compared are the contents that were compared, by what they are and where they lie: nil
-// where they were right, and what is wrong with long ones. Of what is short, which a
-// second try may find right, that is not remembered.
+// where they were right, and what is wrong with long ones.
 type compared struct {
 	seed maphash.Seed
 	mu   sync.RWMutex
@@ -78,8 +77,17 @@ func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	return ok, err
 }
 
-// learn remembers that e's content was compared.
-func (s *Source) learn(ctx context.Context, e Entry, wrong error) {
+// learn remembers that e's content was compared, and returns what is wrong with it: that of
+// an archive that changed is not damaged.
+func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
+	if wrong != nil {
+		if err := s.objects.changed(ctx); err != nil {
+			return err
+		}
+	}
+	if wrong != nil && s.comparesWhole(e) {
+		return wrong // a second try may find it right
+	}
 	c, key := &s.compared, s.key(ctx, e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,6 +95,7 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) {
 		c.all = map[uint64]error{}
 	}
 	c.all[key] = wrong
+	return wrong
 }
 
 // readWhole fills p with content of e from off, all of which is compared if it was not
@@ -103,13 +112,12 @@ func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) er
 	}
 	err := s.readStored(ctx, e, b, 0)
 	if err == nil {
-		err = s.check(e, b)
+		err = s.learn(ctx, e, s.check(e, b))
 	}
 	if err != nil {
 		clear(p)
 		return err
 	}
-	s.learn(ctx, e, nil)
 	if int64(len(p)) < e.Size {
 		copy(p, b[off:])
 	}
@@ -162,7 +170,7 @@ func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser
 	return struct {
 		io.Reader
 		io.Closer
-	}{digest.NewChecked(c, e, func(err error) { s.learn(ctx, e, err) }), c}
+	}{digest.NewChecked(c, e, func(err error) error { return s.learn(ctx, e, err) }), c}
 }
 
 // A wholeReader reads content that is compared before any of it is handed on.

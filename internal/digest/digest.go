@@ -154,8 +154,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 func (r *Reader) Sum() format.Digest { return sumOf(r.algo, r.h) }
 
 // NewChecked returns r, the content of e from its beginning. If that does not match e's
-// digest, the last Read returns an *Error and no bytes. done, if it is not nil, is told.
-func NewChecked(r io.Reader, e format.Entry, done func(wrong error)) io.Reader {
+// digest, the last Read returns an *Error and no bytes; or what done, if it is not nil,
+// makes of it.
+func NewChecked(r io.Reader, e format.Entry, done func(wrong error) error) io.Reader {
 	if !Known(e.Digest.Algo) {
 		return r
 	}
@@ -165,7 +166,7 @@ func NewChecked(r io.Reader, e format.Entry, done func(wrong error)) io.Reader {
 type checked struct {
 	*Reader
 	e    format.Entry
-	done func(wrong error)
+	done func(wrong error) error
 	left int64
 	err  error
 }
@@ -178,7 +179,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	if c.left -= int64(n); c.left == 0 || err == io.EOF && c.left > 0 {
 		c.err = Compare(c.e, c.Sum())
 		if c.done != nil {
-			c.done(c.err)
+			c.err = c.done(c.err)
 		}
 		if c.err != nil {
 			return 0, c.err
