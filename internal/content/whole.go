@@ -5,7 +5,9 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/internal/digest"
 )
@@ -36,45 +38,106 @@ func (s *Source) Compares(e Entry) (parts, whole bool) {
 	return parts, parts || !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
-// mostCompared is of how many contents a source remembers what came of it, in some 20 MB.
-const mostCompared = 1 << 19
-
-// compared are the contents that were compared, by what they are and where they lie: nil
-// where they were right, and what is wrong with long ones.
+// compared are the contents that were compared, by what they are and where they lie: what
+// is wrong with long ones, and keys of those that were right. A new key takes the place of
+// an old one where there is no room, so that of a few files it costs once, and of millions
+// what it must.
 type compared struct {
-	seed maphash.Seed
-	mu   sync.RWMutex
-	all  map[uint64]error
+	seed  maphash.Seed
+	right atomic.Pointer[[]atomic.Uint64]
+
+	mu    sync.Mutex
+	many  int // in right
+	wrong map[uint64]error
+	any   atomic.Bool // is wrong
 }
 
-// key is what a content is known by.
-func (s *Source) key(ctx context.Context, e Entry) uint64 {
-	x, ok := s.run(e)
+const (
+	fewRight  = 1 << 12
+	mostRight = 1 << 20 // 8 MiB
+	rightWays = 4       // places that a key may have
+)
+
+// key is what a content is known by, never 0: what it should be and where it lies. Of one
+// that is not in one run the name stands for where the rest of it lies.
+func (s *Source) key(ctx context.Context, e *Entry) uint64 {
+	h := maphash.String(s.compared.seed, e.Digest.Sum)
+	x, ok := s.run(*e)
 	if !ok {
-		x, _ = s.first(ctx, e, 0, e.Size)
+		x, _ = s.first(ctx, *e, 0, e.Size)
+		h = bits.RotateLeft64(h, 21) ^ maphash.String(s.compared.seed, e.Name)
 	}
-	return maphash.Comparable(s.compared.seed, whereabouts{e.Name, e.Digest.Sum, x.Object, x.Off, x.Skip})
+	if len(x.Object) > 0 && x.Object != s.Name {
+		h = bits.RotateLeft64(h, 21) ^ maphash.String(s.compared.seed, x.Object)
+	}
+	const odd = 0x9e3779b97f4a7c15
+	return (h^uint64(x.Off)*odd^uint64(x.Skip))*odd | 1
 }
 
-type whereabouts struct {
-	name, sum, object string
-	off, skip         int64
+// wasRight reports whether the content of a key was found right.
+func (c *compared) wasRight(key uint64) bool {
+	all := c.right.Load()
+	if all == nil {
+		return false
+	}
+	for i := range uint64(rightWays) {
+		if (*all)[(key>>20+i)&uint64(len(*all)-1)].Load() == key {
+			return true
+		}
+	}
+	return false
+}
+
+// remember notes that the content of a key was right; mu must be held.
+func (c *compared) remember(key uint64) {
+	all := c.right.Load()
+	switch {
+	case all == nil:
+		t := make([]atomic.Uint64, fewRight)
+		all = &t
+		c.right.Store(all)
+	case c.many > len(*all)/2 && len(*all) < mostRight:
+		t := make([]atomic.Uint64, 4*len(*all))
+		c.many = 0
+		for i := range *all {
+			if k := (*all)[i].Load(); k != 0 {
+				c.put(t, k)
+			}
+		}
+		all = &t
+		c.right.Store(all)
+	}
+	c.put(*all, key)
+}
+
+func (c *compared) put(all []atomic.Uint64, key uint64) {
+	for i := range uint64(rightWays) {
+		if p := &all[(key>>20+i)&uint64(len(all)-1)]; p.Load() == 0 || p.Load() == key {
+			p.Store(key)
+			c.many++
+			return
+		}
+	}
+	all[(key>>20+key%rightWays)&uint64(len(all)-1)].Store(key)
 }
 
 // Known reports whether e's content was compared before, and what was wrong.
 func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	c := &s.compared
-	c.mu.RLock()
-	empty := len(c.all) == 0
-	c.mu.RUnlock()
-	if empty || s.Checking.None || !digest.Known(e.Digest.Algo) {
+	if c.right.Load() == nil && !c.any.Load() || s.Checking.None || !digest.Known(e.Digest.Algo) {
 		return false, nil
 	}
-	key := s.key(ctx, e)
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	err, ok := c.all[key]
-	return ok, err
+	key := s.key(ctx, &e)
+	if c.wasRight(key) {
+		return true, nil
+	}
+	if !c.any.Load() {
+		return false, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.wrong[key]
+	return err != nil, err
 }
 
 // learn remembers that e's content was compared, and returns what is wrong with it: that of
@@ -84,17 +147,22 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 		if err := s.objects.changed(ctx); err != nil {
 			return err
 		}
+		if s.comparesWhole(e) {
+			return wrong // a second try may find it right
+		}
 	}
-	if wrong != nil && s.comparesWhole(e) {
-		return wrong // a second try may find it right
-	}
-	c, key := &s.compared, s.key(ctx, e)
+	c, key := &s.compared, s.key(ctx, &e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil || len(c.all) >= mostCompared {
-		c.all = map[uint64]error{}
+	if wrong == nil {
+		c.remember(key)
+		return nil
 	}
-	c.all[key] = wrong
+	if c.wrong == nil || len(c.wrong) >= fewRight {
+		c.wrong = map[uint64]error{}
+	}
+	c.wrong[key] = wrong
+	c.any.Store(true)
 	return wrong
 }
 
