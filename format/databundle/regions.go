@@ -239,9 +239,7 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 			return nil, indexError(err)
 		}
 		for _, f := range files {
-			if f.Present {
-				all = append(all, object{name: f.Name, size: f.Size})
-			}
+			all = append(all, object{name: f.Name, size: f.Size})
 		}
 	}
 	for i := range max(a.cfg.shards, 1) {

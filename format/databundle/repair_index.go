@@ -40,7 +40,7 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 			return err
 		}
 		sound := true
-		if _, err := r.(directoryRows).Check(ctx, func(p sstable.Problem) { sound = sound && !p.Rows }); err != nil {
+		if err := r.(directoryRows).Check(ctx, func(p sstable.Problem) { sound = sound && !p.Rows }); err != nil {
 			return indexError(err)
 		}
 		if m.rows = r; sound && m.configure(ctx) == nil {

@@ -77,7 +77,7 @@ func (v *check) say(sev format.Severity, class, volume string, off int64, entry 
 func (v *check) run(ctx context.Context) error {
 	told := map[format.Problem]bool{}
 	if d, ok := v.rows.(directoryRows); ok {
-		_, err := d.Check(ctx, func(p sstable.Problem) {
+		err := d.Check(ctx, func(p sstable.Problem) {
 			c := fault(indexClass(p.Err), p.Err.Object, p.Err.Offset, "%s", p.Err.What)
 			if !p.Rows {
 				c.Severity = format.Warning

@@ -87,15 +87,13 @@ func FuzzLog(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, l := range [][]byte{b, appendRecord(nil, b)} {
-			for _, lenient := range []bool{false, true} {
-				db, err := Open(t.Context(), directory(l), "index", Options{Lenient: lenient, MaxLog: 1 << 20})
-				if err != nil {
-					ofAKind(t, "log", 0, err)
-					continue
-				}
-				agree(t, db, mustScan(t, db))
-				db.Close()
+			db, err := Open(t.Context(), directory(l), "index", Options{MaxLog: 1 << 20})
+			if err != nil {
+				ofAKind(t, "log", 0, err)
+				continue
 			}
+			agree(t, db, mustScan(t, db))
+			db.Close()
 		}
 	})
 }
@@ -173,7 +171,7 @@ func FuzzTable(f *testing.F) {
 				same(t, part, rows[1:len(rows)-1])
 			}
 		}
-		found, _ := checks(t, db)
+		found := checks(t, db)
 		if err != nil && len(found) == 0 {
 			t.Errorf("the scan says %v, the check nothing", err)
 		}
@@ -247,8 +245,8 @@ func FuzzRoundTrip(f *testing.F) {
 		db := mustOpen(t, st, Options{})
 		same(t, mustScan(t, db), want)
 		agree(t, db, want)
-		if found, c := checks(t, db); len(found) > 0 || c.Rows != int64(len(want)) {
-			t.Errorf("%+v %v", c, found)
+		if found := checks(t, db); len(found) > 0 {
+			t.Error(found)
 		}
 		saved, found := salvaged(t, st)
 		same(t, saved, want)

@@ -24,8 +24,8 @@ import (
 func Salvage(ctx context.Context, st store.Store, dir string, o Options, report func(Problem)) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		s := &salvage{st: st, dir: dir, report: report, at: map[*table]listed{}}
-		s.mem.limit = o.orDefault().MaxLog
-		m := merge{ctx: ctx, open: s.iterate}
+		s.mem.limit = o.maxLog()
+		m := merge{ctx: ctx}
 		defer m.close()
 		files, err := s.find(ctx)
 		if err == nil {
@@ -97,7 +97,7 @@ func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
 	}
 	s.mem.sort()
 	if len(s.mem.rows) > 0 {
-		m.add(&stream{order: -1, mem: &s.mem, row: -1})
+		m.add(&stream{order: -1, it: &memIter{&s.mem, -1}})
 	}
 	slices.SortStableFunc(files, func(a, b listed) int { return cmp.Compare(b.num, a.num) })
 	for i, f := range files {
@@ -110,7 +110,7 @@ func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
 		}
 		if t != nil {
 			s.at[t] = f
-			m.add(&stream{order: i, tables: []*table{t}})
+			m.add(&stream{order: i, tables: []*table{t}, open: s.iterate})
 		}
 	}
 	return nil
@@ -184,7 +184,7 @@ func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report fun
 	it := &salvageIter{w: w, report: report}
 	o, err := openTail(ctx, obj, f.name, f.size, tail)
 	if err == nil {
-		it.index = &blockIter{b: &o.index}
+		it.walk = &walk{w: w, index: blockIter{b: &o.index}}
 		return it, nil
 	}
 	e, ok := errors.AsType[*Error](err)

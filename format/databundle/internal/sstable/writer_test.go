@@ -24,9 +24,8 @@ func TestWritesWhatItReads(t *testing.T) {
 						t.Fatalf("%q is %.60q, %v, %v", row.k, v, ok, err)
 					}
 				}
-				found, c := checks(t, db)
-				if len(found) > 0 || c.Rows != int64(len(rows)) {
-					t.Errorf("%+v, problems %v", c, found)
+				if found := checks(t, db); len(found) > 0 {
+					t.Errorf("problems %v", found)
 				}
 			})
 		}
@@ -89,7 +88,7 @@ func TestLargeRowsAreRead(t *testing.T) {
 	rows := []kv{{"a", "1"}, {"b", strings.Repeat("b", maxRow-1)}, {"c", "2"}, {strings.Repeat("d", maxRow), ""}, {"e", "3"}}
 	db := mustOpen(t, write(t, rows, WriterOptions{BlockSize: maxBlockSize}), Options{})
 	same(t, mustScan(t, db), rows)
-	if found, _ := checks(t, db); len(found) > 0 {
+	if found := checks(t, db); len(found) > 0 {
 		t.Error(found)
 	}
 }
