@@ -61,11 +61,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
 	// All that a bundle of one shard and few files needs, or the beginning of it, is
 	// asked for at once: our own indexes always have these names.
-	var found []store.Range
-	for _, r := range sstable.First(a.indexDir()) {
-		found = append(found, store.Range{Name: r.Name, Tail: r.Tail, Len: r.Len})
-	}
-	a.release = formatkit.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	a.release = formatkit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
 	d, err := openDirectory(ctx, st, a.indexDir(), sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
 	switch {
 	case err == nil:

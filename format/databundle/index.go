@@ -81,16 +81,12 @@ func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Op
 // indexWriter writes the index, and copies of it, from rows in order.
 type indexWriter struct{ all []*sstable.Writer }
 
-func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) (*indexWriter, error) {
+func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) *indexWriter {
 	w := &indexWriter{}
 	for i := range copies + 1 {
-		x, err := sstable.NewWriter(st, below(root, indexName(i)), o)
-		if err != nil {
-			return nil, err
-		}
-		w.all = append(w.all, x)
+		w.all = append(w.all, sstable.NewWriter(st, below(root, indexName(i)), o))
 	}
-	return w, nil
+	return w
 }
 
 func (w *indexWriter) add(ctx context.Context, key, value []byte) error {

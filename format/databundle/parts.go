@@ -92,10 +92,7 @@ func (w *writer) commitPart(ctx context.Context) (err error) {
 	if err := w.pad(s, s.out); err != nil {
 		return err
 	}
-	x, err := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
-	if err != nil {
-		return err
-	}
+	x := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
 	defer func() { err = errors.Join(err, x.Abort(ctx)) }()
 	add := func(key, value []byte) error { return x.Add(ctx, key, value) }
 	implied := func(row sortedRow) bool { return row.rank == rankImplied }
@@ -293,10 +290,7 @@ func (m *merger) vacant(ctx context.Context) error {
 func (m *merger) write(ctx context.Context) (err error) {
 	stage := store.NewStage(m.st)
 	defer func() { err = errors.Join(err, stage.Discard()) }()
-	x, err := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
-	if err != nil {
-		return err
-	}
+	x := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
 	for row, err := range m.rows(ctx) {
 		if err == nil {

@@ -194,10 +194,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 		}
 		s.loaded, s.records, s.wrong = true, places, nil
 	}
-	w, err := newIndexWriter(to, root, copies, sstable.WriterOptions{})
-	if err != nil {
-		return err
-	}
+	w := newIndexWriter(to, root, copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, w.abort(ctx)) }()
 	if err := m.writeRows(ctx, w); err != nil {
 		return err

@@ -544,10 +544,7 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 
 // commitIndex writes the index, and its copies.
 func (w *writer) commitIndex(ctx context.Context) (err error) {
-	x, err := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
-	if err != nil {
-		return err
-	}
+	x := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
 	if err := w.eachRow(ctx, nil, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
 		return err

@@ -117,7 +117,7 @@ func TestEveryTruncationIsNoticed(t *testing.T) {
 
 func TestCheckGoesOnBehindWhatItFinds(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 40 << 10}), 10_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 40 << 10}), 10_000)
 	for _, name := range []string{"index/000004.sst", "index/000006.sst"} {
 		b := st.Get(name)
 		b[1000] ^= 4

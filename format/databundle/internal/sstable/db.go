@@ -54,22 +54,15 @@ func join(dir, name string) string {
 // is known.
 const headLen = 64 << 10
 
-// A Request is for the beginning or the end of an object.
-type Request struct {
-	Name string
-	Tail bool
-	Len  int
-}
-
 // First returns the requests that Open and the first use of a table make of a
 // directory that Writer wrote, of which the names are always the same. Of any
 // other directory they may find nothing.
-func First(dir string) []Request {
-	return []Request{
-		{join(dir, currentName), false, headLen},
-		{join(dir, manifestName(manifestNumber)), false, headLen},
-		{join(dir, logName(logNumber)), false, headLen},
-		{join(dir, tableName(firstTable, tableSuffixes[0])), true, wholeLen},
+func First(dir string) []store.Range {
+	return []store.Range{
+		{Name: join(dir, currentName), Len: headLen},
+		{Name: join(dir, manifestName(manifestNumber)), Len: headLen},
+		{Name: join(dir, logName(logNumber)), Len: headLen},
+		{Name: join(dir, tableName(firstTable, tableSuffixes[0])), Len: wholeLen, Tail: true},
 	}
 }
 

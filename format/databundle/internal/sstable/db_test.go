@@ -86,7 +86,7 @@ func TestScansAnyRange(t *testing.T) {
 func TestServesManyAtOnce(t *testing.T) {
 	testkit.Serial(t)
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 32 << 10}), 20_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 32 << 10}), 20_000)
 	// Caches so small that tables and blocks come and go.
 	db := mustOpen(t, st, Options{BlockCache: 20 << 10, IndexCache: 1})
 	var wg sync.WaitGroup
@@ -119,7 +119,7 @@ func TestServesManyAtOnce(t *testing.T) {
 
 func TestLooksUpOneKeyInFiveRequests(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{}), 100_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{}), 100_000)
 	var log strings.Builder
 	db, err := Open(t.Context(), storetest.Trace(st, &log), "index", Options{})
 	if err != nil {
@@ -154,7 +154,7 @@ func TestLooksUpOneKeyInFiveRequests(t *testing.T) {
 
 func TestFirstRequestsAreThoseOfOpen(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{}), 100_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{}), 100_000)
 	var log strings.Builder
 	warm := cache.Wrap(storetest.Trace(st, &log), 8<<20)
 	for _, q := range First("index") {
@@ -195,7 +195,7 @@ func (unlisted) Can() store.Abilities { return store.Abilities{} }
 
 func TestFilesTellsWhatThereIs(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 64 << 10}), 10_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 64 << 10}), 10_000)
 	if err := st.Remove(t.Context(), "index/000005.sst"); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestAClosedDirectoryIsNotRead(t *testing.T) {
 
 func TestErrorsOfTheStoreComeUp(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 64 << 10}), 5000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 64 << 10}), 5000)
 	broken := errors.New("broken")
 	for k := 1; ; k++ {
 		count := storetest.Count(storetest.Nth("", k, broken))

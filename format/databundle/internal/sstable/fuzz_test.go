@@ -125,14 +125,14 @@ func FuzzTable(f *testing.F) {
 	two := block(memTableRow{"c", "", 5, kindValue}, memTableRow{"d", "x", 4, kindDeleted}, memTableRow{"e", strings.Repeat("y", 300), 1, kindValue})
 	index := block(memTableRow{"bcd", string(appendHandle(nil, handle{0, uint64(len(one))})), 2, kindValue},
 		memTableRow{"z", string(appendHandle(nil, handle{uint64(len(one)) + 5, uint64(len(two))})), 1, kindValue})
-	f.Add(one, two, index, false)
-	f.Add(one, two, []byte{}, true)
-	f.Add(block(), two, []byte{}, true)
-	f.Add(two, one, []byte{}, false)
-	f.Fuzz(func(t *testing.T, one, two, index []byte, compress bool) {
-		b := appendBlock(nil, one, compress)
+	f.Add(one, two, index)
+	f.Add(one, two, []byte{})
+	f.Add(block(), two, []byte{})
+	f.Add(two, one, []byte{})
+	f.Fuzz(func(t *testing.T, one, two, index []byte) {
+		b := appendBlock(nil, one)
 		first := handle{0, uint64(len(b) - blockTrailerLen)}
-		b = appendBlock(b, two, compress)
+		b = appendBlock(b, two)
 		second := handle{first.end(), uint64(len(b)-blockTrailerLen) - first.end()}
 		if len(index) == 0 {
 			w := blockBuilder{interval: 1}
@@ -147,9 +147,9 @@ func FuzzTable(f *testing.F) {
 		}
 		foot := footer{meta: handle{uint64(len(b)), 8}}
 		meta := blockBuilder{interval: 1}
-		b = appendBlock(b, meta.finish(), false)
+		b = appendBlock(b, meta.finish())
 		foot.index.off = uint64(len(b))
-		b = appendBlock(b, index, compress)
+		b = appendBlock(b, index)
 		foot.index.size = uint64(len(b)-blockTrailerLen) - foot.index.off
 		b = appendFooter(b, foot)
 

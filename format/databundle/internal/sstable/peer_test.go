@@ -106,14 +106,11 @@ func onDisk(t *testing.T) map[string]string {
 	r := testkit.Rand(t)
 	want := map[string]string{}
 	base := t.TempDir()
-	for i, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 1}, {BlockSize: 16 << 10}, {TableSize: 30 << 10}} {
+	for i, o := range []WriterOptions{{}, {BlockSize: 1}, {BlockSize: 16 << 10}, {TableSize: 30 << 10}} {
 		for _, n := range []int{0, 1, 40, 3000} {
 			dir := fmt.Sprintf("%d-%d", i, n)
 			rows := randomRows(r, n)
-			w, err := NewWriter(local.New(base), dir, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := NewWriter(local.New(base), dir, o)
 			for _, r := range rows {
 				if err := w.Add(t.Context(), []byte(r.k), []byte(r.v)); err != nil {
 					t.Fatal(err)
