@@ -290,8 +290,8 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				return
 			}
 		}
-		for gap := range t.gaps() {
-			if !yield(format.Region{Object: r.name, Off: gap.start, Len: gap.end - gap.start, Use: format.Unknown, Label: "unreferenced"}, nil) {
+		for _, gap := range t.gaps() {
+			if !yield(format.Region{Object: r.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Unknown, Label: "unreferenced"}, nil) {
 				return
 			}
 		}

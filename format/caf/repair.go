@@ -328,8 +328,8 @@ func (m *mender) explain(named bool) {
 		note("%d rows that later ones replace go; their bytes stay", len(t.shadowed))
 	}
 	unnamed := int64(0)
-	for gap := range t.gaps() {
-		unnamed += gap.end - gap.start
+	for _, gap := range t.gaps() {
+		unnamed += gap.To - gap.From
 	}
 	if m.p.Partial && unnamed > 0 {
 		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data, which stay where they are", unnamed))

@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // keptEnds is where in each shard's stream the last file ends that is kept.
@@ -168,13 +169,13 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 		if s == nil || s.decode != nil {
 			continue
 		}
-		var files runs
+		var files formatkit.Ranges
 		if used[s.index] != nil {
 			files = *used[s.index]
 		}
 		g := gapReader{recordReader: recordReader{mending: m}, s: s, places: places}
-		for _, gap := range gapsOf(files, m.ends[s.index]) {
-			all, err := g.read(ctx, gap.from, gap.to)
+		for _, gap := range files.Gaps(0, m.ends[s.index]) {
+			all, err := g.read(ctx, gap.From, gap.To)
 			if err != nil {
 				return nil, err
 			}
@@ -266,20 +267,4 @@ func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ err
 	}
 	end()
 	return all, nil
-}
-
-// gapsOf are the runs up to end that are in none of files.
-func gapsOf(files runs, end int64) (gaps runs) {
-	at := int64(0)
-	add := func(to int64) {
-		if to = min(to, end); to > at {
-			gaps = append(gaps, struct{ from, to int64 }{at, to})
-		}
-	}
-	for _, x := range files {
-		add(x.from)
-		at = max(at, x.to)
-	}
-	add(end)
-	return gaps
 }

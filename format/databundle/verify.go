@@ -60,8 +60,8 @@ type check struct {
 
 // stream is what is known of a shard's stream from the rows of its files.
 type stream struct {
-	used runs
-	odd  runs // files that did not come behind what came before them
+	used formatkit.Ranges
+	odd  []formatkit.Range // files that did not come behind what came before them
 	end  int64
 }
 
@@ -243,10 +243,10 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 			v.streams[m.shard] = s
 		}
 		from, to := int64(m.offset), int64(m.offset+m.size)
-		if n := len(s.used); n > 0 && from < s.used[n-1].to {
-			s.odd = append(s.odd, struct{ from, to int64 }{from, to})
+		if n := len(s.used); n > 0 && from < s.used[n-1].To {
+			s.odd = append(s.odd, formatkit.Range{From: from, To: to})
 		} else {
-			s.used.add(from, to)
+			s.used.Add(from, to)
 		}
 		s.end = max(s.end, to)
 	}
@@ -356,29 +356,28 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 
 // checkOverlaps compares where files lie.
 func (v *check) checkOverlaps(s *shard, files *stream) {
-	slices.SortFunc(files.odd, func(a, b struct{ from, to int64 }) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	slices.SortFunc(files.odd, func(a, b formatkit.Range) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	files.used.join()
+	files.used.Join()
 	overlaps, end := 0, int64(-1)
 	for _, x := range files.odd {
-		if x.from < end || files.used.touches(x.from, x.to) {
+		if x.From < end || files.used.Touches(x.From, x.To) {
 			overlaps++
 		}
-		end = max(end, x.to)
+		end = max(end, x.To)
 	}
 	if overlaps > 0 {
 		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files lie where others do", overlaps)
 	}
 	files.used = append(files.used, files.odd...)
-	files.used.join()
-	holes, lost, at := 0, int64(0), int64(0)
-	for _, x := range files.used {
-		if gap := x.from - at; gap > 0 && !(s.header.compression == none && gap < int64(max(v.cfg.blockSize, 1)) && x.from%int64(max(v.cfg.blockSize, 1)) == 0) {
+	files.used.Join()
+	holes, lost, align := 0, int64(0), int64(max(v.cfg.blockSize, 1))
+	for _, g := range files.used.Gaps(0, files.end) {
+		if n := g.To - g.From; s.header.compression != none || n >= align || g.To%align != 0 {
 			holes++
-			lost += gap
+			lost += n
 		}
-		at = x.to
 	}
 	if holes > 0 {
 		v.say(format.Note, orphan, s.name, -1, nil, "%s of its stream are no file's", fmt.Sprintf("%d bytes in %d places", lost, holes))

@@ -57,6 +57,9 @@ type tarMedium struct {
 	texts   [2][]byte // reused
 }
 
+// A run is stored bytes.
+type run struct{ off, n int64 }
+
 // A slot is a place for a JSON text.
 type slot struct {
 	o, room int64

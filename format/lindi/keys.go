@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // keys is the view of the reference file system: each key is a file.
@@ -424,6 +425,20 @@ func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[
 	}
 }
 
+// used returns what of the tar its keys lead to.
+func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
+	for e, err := range k.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := e.Ref.(place); ok && p.value == nil && !p.external && e.Fault == nil {
+			all.Add(p.off, p.off+p.n)
+		}
+	}
+	all.Join()
+	return all, nil
+}
+
 // Regions of this view are all that is no key's content: the members that no
 // key leads to count as trash.
 func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
@@ -454,8 +469,8 @@ func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				}
 				continue
 			}
-			for _, gap := range used.gaps(r) {
-				if !yield(format.Region{Object: k.a.name, Off: gap.off, Len: gap.n, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
+			for _, gap := range used.Gaps(r.d, r.d+r.s) {
+				if !yield(format.Region{Object: k.a.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
 					return
 				}
 			}
