@@ -40,13 +40,10 @@ type bundle struct {
 	mu     sync.Mutex
 	shards map[uint64]*shard
 	ends   map[uint64]int64 // nil until they are known
-	oddity *dialect
+	odd    *bool            // what slashed has found
 }
 
-// dialect is how other writers have their keys; see nameOf.
-type dialect struct{ slashed bool }
-
-// open opens the bundle called name: a folder, or the shard of a bundle that has
+// load opens the bundle called name: a folder, or the shard of a bundle that has
 // its index in there.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
 	root := strings.TrimSuffix(name, "/")
@@ -57,30 +54,30 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 // loadAs opens the bundle that a says which it is.
-func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (*bundle, error) {
+func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (_ *bundle, err error) {
 	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
 	// All that a bundle of one shard and few files needs, or the beginning of it, is
 	// asked for at once: our own indexes always have these names.
 	a.release = formatkit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
 	d, err := openDirectory(ctx, st, a.indexDir(), sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
 	switch {
 	case err == nil:
 		a.rows = d
 	case err == errNoIndex && a.part == nil:
-		if err := a.openSingle(ctx); err != nil {
-			a.close()
-			return nil, err
-		}
-	default:
-		a.close()
-		return nil, err
+		err = a.openSingle(ctx)
 	}
-	err = a.checkSize(o.Limits.Index)
+	if err == nil {
+		err = a.checkSize(o.Limits.Index)
+	}
 	if err == nil {
 		err = a.configure(ctx)
 	}
 	if err != nil {
-		a.close()
 		return nil, err
 	}
 	return a, nil
@@ -134,11 +131,7 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 			return err == nil, err
 		}
 	}
-	o, err := a.st.Open(ctx, a.name)
-	if err == nil {
-		_, err = o.Info(ctx)
-		err = errors.Join(err, o.Close())
-	}
+	_, err := formatkit.Stat(ctx, a.st, a.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -199,6 +192,7 @@ func (a *bundle) close() error {
 	}
 	a.shards = map[uint64]*shard{}
 	a.release()
+	a.release = func() {}
 	if a.rows != nil {
 		errs = append(errs, a.rows.Close())
 	}

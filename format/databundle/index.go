@@ -31,13 +31,46 @@ func (d directoryRows) Get(ctx context.Context, key []byte) ([]byte, bool, error
 }
 
 func (d directoryRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
+	return told(d.DB.Scan(ctx, from, to), nil)
+}
+
+// told yields rows of a directory, changed by do if that is not nil. What is wrong with
+// the directory is in the format's words.
+func told(rows iter.Seq2[sstable.Row, error], do func(*sstable.Row) error) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
-		n := 0
-		for row, err := range d.DB.Scan(ctx, from, to) {
-			if n++; n&0xfff == 0 && err == nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
+		for row, err := range rows {
+			if err = indexError(err); err == nil && do != nil {
+				err = do(&row)
 			}
-			if !yield(row, indexError(err)) || err != nil {
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// together yields rows and others, each of them in order, in the order of their keys. Of
+// two of a key the other is left out.
+func together(rows, others iter.Seq2[sstable.Row, error]) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		next, stop := iter.Pull2(others)
+		defer stop()
+		other, oerr, more := next()
+		for row, err := range rows {
+			for ; err == nil && more && (oerr != nil || bytes.Compare(other.Key, row.Key) <= 0); other, oerr, more = next() {
+				if oerr == nil && bytes.Equal(other.Key, row.Key) {
+					continue
+				}
+				if !yield(other, oerr) || oerr != nil {
+					return
+				}
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for ; more; other, oerr, more = next() {
+			if !yield(other, oerr) || oerr != nil {
 				return
 			}
 		}

@@ -180,6 +180,14 @@ func appendNumber(b []byte, num, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v)
 }
 
+// appendNumbers appends fields with numbers in a row, the first of which is num.
+func appendNumbers(b []byte, num uint64, all ...uint64) []byte {
+	for i, v := range all {
+		b = appendNumber(b, num+uint64(i), v)
+	}
+	return b
+}
+
 func appendBool(b []byte, num uint64, v bool) []byte {
 	if v {
 		return appendNumber(b, num, 1)
@@ -208,10 +216,7 @@ func parseConfig(b []byte) (config, error) {
 
 func (c config) append(b []byte) []byte {
 	b = appendText(b, 1, c.version)
-	b = appendNumber(b, 2, c.blockSize)
-	b = appendNumber(b, 3, c.recordSize)
-	b = appendNumber(b, 4, uint64(c.compression))
-	b = appendNumber(b, 5, c.shards)
+	b = appendNumbers(b, 2, c.blockSize, c.recordSize, uint64(c.compression), c.shards)
 	return appendBool(b, 6, c.rawPacked)
 }
 
@@ -223,11 +228,7 @@ func parseHeader(b []byte) (header, error) {
 }
 
 func (h header) append(b []byte) []byte {
-	b = appendNumber(b, 1, h.shard)
-	b = appendNumber(b, 2, h.shards)
-	b = appendNumber(b, 3, h.recordSize)
-	b = appendNumber(b, 4, h.align)
-	b = appendNumber(b, 5, uint64(h.compression))
+	b = appendNumbers(b, 1, h.shard, h.shards, h.recordSize, h.align, uint64(h.compression))
 	if h.hasInline {
 		b = appendMessage(b, 6, h.inline)
 	}
@@ -265,11 +266,7 @@ func (m meta) isLink() bool {
 }
 
 func (m meta) append(b []byte) []byte {
-	b = appendNumber(b, 1, m.kind)
-	b = appendNumber(b, 2, m.shard)
-	b = appendNumber(b, 3, m.offset)
-	b = appendNumber(b, 4, m.size)
-	b = appendNumber(b, 5, uint64(m.crc))
+	b = appendNumbers(b, 1, m.kind, m.shard, m.offset, m.size, uint64(m.crc))
 	if m.hasUser {
 		b = appendMessage(b, 6, appendText(appendText(nil, 1, m.user.url), 2, m.user.value))
 	}
@@ -292,8 +289,7 @@ func parseRecord(b []byte) (record, error) {
 }
 
 func (r record) append(b []byte) []byte {
-	b = appendNumber(b, 1, r.shard)
-	b = appendNumber(b, 2, r.offset)
+	b = appendNumbers(b, 1, r.shard, r.offset)
 	if r.allZeros {
 		return appendNumber(b, 4, 1)
 	}

@@ -77,27 +77,23 @@ func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) e
 // isBundle reports whether an entry is the bundle itself.
 func isBundle(e format.Entry) bool { return e.Name == "" && e.Kind == format.Dir && e.Fault == nil }
 
-// dialectOf finds out whether directories begin with a slash, as some writers have
-// them. Only what is not found by its own key is looked for by others.
-func (a *bundle) dialectOf(ctx context.Context) (dialect, error) {
+// slashed finds out whether directories begin with a slash, as some writers have
+// them; see nameOf. Only what is not found by its own key is looked for by others.
+func (a *bundle) slashed(ctx context.Context) (odd bool, _ error) {
 	a.mu.Lock()
-	known := a.oddity
-	a.mu.Unlock()
-	if known != nil {
-		return *known, nil
+	defer a.mu.Unlock()
+	if a.odd != nil {
+		return *a.odd, nil
 	}
-	var d dialect
 	for _, err := range a.rows.Scan(ctx, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1)) {
 		if err != nil {
-			return d, err
+			return false, err
 		}
-		d.slashed = true
+		odd = true
 		break
 	}
-	a.mu.Lock()
-	a.oddity = &d
-	a.mu.Unlock()
-	return d, nil
+	a.odd = &odd
+	return odd, nil
 }
 
 // row finds the row of a name.
@@ -114,14 +110,12 @@ func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool
 	if try(dir+"/", base) || try(dir+"/", base+"\x00\x00") {
 		return row, ok, err
 	}
-	d, err := a.dialectOf(ctx)
-	if err != nil {
+	odd, err := a.slashed(ctx)
+	if err != nil || !odd || dir == "" {
 		return row, false, err
 	}
-	if d.slashed && dir != "" {
-		if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
-			return row, ok, err
-		}
+	if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
+		return row, ok, err
 	}
 	return row, false, nil
 }
@@ -148,21 +142,18 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 // treePrefixes are what keys below a directory begin with: of rows in it, and in
 // what is below it.
 func (a *bundle) treePrefixes(ctx context.Context, dir string) ([][]byte, error) {
-	d, err := a.dialectOf(ctx)
+	odd, err := a.slashed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	whole := func(dir string) []byte { return append(bytes.Clone(fileTablePrefix), escaped(dir)...) }
-	if dir == "." {
-		// The rows of the root have a directory of "/", others begin anyhow.
-		if d.slashed {
-			return [][]byte{whole(""), whole("/")}, nil
-		}
-		return [][]byte{whole("")}, nil
+	// The rows of the root have a directory of "/", others begin anyhow.
+	own := ""
+	if dir != "." {
+		own = dir + "/"
 	}
-	all := [][]byte{whole(dir + "/")}
-	if d.slashed {
-		all = append(all, whole("/"+dir+"/"))
+	all := [][]byte{append(bytes.Clone(fileTablePrefix), escaped(own)...)}
+	if odd {
+		all = append(all, append(bytes.Clone(fileTablePrefix), escaped("/"+own)...))
 	}
 	return all, nil
 }
@@ -211,12 +202,12 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 		}
 		own = dir + "/"
 	}
-	d, err := r.dialectOf(ctx)
+	odd, err := r.slashed(ctx)
 	if err != nil {
 		return err
 	}
 	dirs := []string{own}
-	if d.slashed && dir != "." {
+	if odd && dir != "." {
 		dirs = append(dirs, "/"+own)
 	}
 	shown := map[string]bool{} // directories that have a row

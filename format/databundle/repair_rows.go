@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"slices"
 	"sort"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // keptEnds is where in each shard's stream the last file ends that is kept.
@@ -19,12 +22,6 @@ func (k keptEnds) add(m meta) {
 	if m.kind == regularFile && m.size > 0 {
 		k[m.shard] = max(k[m.shard], int64(m.offset+m.size))
 	}
-}
-
-// foundFile is a file in lost+found, whose row the damaged index did not have.
-type foundFile struct {
-	key []byte
-	row meta
 }
 
 // writeRows writes the rows that are kept, and those that are new, in order.
@@ -37,41 +34,20 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 		return err
 	}
 	kept := keptEnds{}
-	addFound := func(before []byte) error {
-		for len(found) > 0 && (before == nil || bytes.Compare(found[0].key, before) < 0) {
-			kept.add(found[0].row)
-			if err := w.add(ctx, found[0].key, found[0].row.append(nil)); err != nil {
-				return err
-			}
-			found = found[1:]
-		}
-		return nil
-	}
-	n := -1
-	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+	for row, err := range together(m.keptRows(ctx), pipe.All(found)) {
 		if err != nil {
 			return err
 		}
-		if n++; m.bad[n] {
-			continue
-		}
-		if err := addFound(row.Key); err != nil {
-			return err
-		}
-		value := row.Value
-		if f, err := parseMeta(value); err == nil {
+		if f, err := parseMeta(row.Value); err == nil {
 			kept.add(f)
 			if m.sums && f.size == 0 && f.crc != 0 {
 				f.crc = 0
-				value = f.append(nil)
+				row.Value = f.append(nil)
 			}
 		}
-		if err := w.add(ctx, row.Key, value); err != nil {
+		if err := w.add(ctx, row.Key, row.Value); err != nil {
 			return err
 		}
-	}
-	if err := addFound(nil); err != nil {
-		return err
 	}
 	shards, err := m.recordShards(ctx)
 	if err != nil {
@@ -83,6 +59,18 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 		}
 	}
 	return nil
+}
+
+// keptRows yields the rows of files that are worth keeping.
+func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		n := -1
+		for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+			if n++; (err != nil || !m.bad[n]) && !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 // recordShards are the shards of which there are rows of records.
@@ -143,9 +131,9 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 	return w.add(ctx, appendRecordKey(nil, i, uint64(end)), r.append(nil))
 }
 
-// foundFiles are, where rows are lost, the runs of content that no file covers, in
-// lost+found. What cannot be read parts them.
-func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
+// foundFiles are rows of new files in lost+found: where rows are lost, the runs of
+// content that no file covers. What cannot be read parts them.
+func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	if !m.rescue {
 		return nil, nil
 	}
@@ -157,7 +145,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []foundFile
+	var out []sstable.Row
 	for _, o := range objects {
 		if !o.isShard {
 			continue
@@ -184,7 +172,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, foundFile{appendFileKey(nil, name), f})
+				out = append(out, sstable.Row{Key: appendFileKey(nil, name), Value: f.append(nil)})
 			}
 		}
 	}
@@ -194,10 +182,10 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 			return nil, err
 		}
 		if !ok {
-			out = append(out, foundFile{appendFileKey(nil, "lost+found"), meta{kind: directory}})
+			out = append(out, sstable.Row{Key: appendFileKey(nil, "lost+found"), Value: meta{kind: directory}.append(nil)})
 		}
 	}
-	slices.SortFunc(out, func(a, b foundFile) int { return bytes.Compare(a.key, b.key) })
+	slices.SortFunc(out, func(a, b sstable.Row) int { return bytes.Compare(a.Key, b.Key) })
 	return out, nil
 }
 

@@ -48,7 +48,6 @@ type writer struct {
 	lastDir  string
 	links    int // hard links, whose files are known when all rows are sorted
 	seq      uint64
-	rootData []byte // user data of the bundle itself
 	sum      format.Summary
 	err      error // what is written makes no bundle any more
 	ended    bool
@@ -96,6 +95,7 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], p.recordSize, workers); err != nil {
 		return nil, err
 	}
+	w.sorter = w.newSorter()
 	for _, kv := range o.Carry {
 		if kv[0] == carryRoot {
 			url, value, _ := strings.Cut(kv[1], "\n")
@@ -103,10 +103,11 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 			if err != nil {
 				return nil, fmt.Errorf("the bundle's own user data: %w", err)
 			}
-			w.rootData = meta{kind: directory, user: userData{url, b}, hasUser: true}.append(nil)
+			if err := w.addImplied("", meta{kind: directory, user: userData{url, b}, hasUser: true}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	w.sorter = w.newSorter()
 	if p.kind != none {
 		w.parallel = codec.NewParallel(workers, w.c.record, w.take)
 	}

@@ -2,6 +2,7 @@ package formatkit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdall/holdall/store"
 )
@@ -13,6 +14,16 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 		return err
 	})
 	return err
+}
+
+// Stat tells of an object, if it is there.
+func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return store.Info{}, err
+	}
+	info, err := o.Info(ctx)
+	return info, errors.Join(err, o.Close())
 }
 
 // Copy makes an object of another one, with head in place of as many bytes at its

@@ -119,8 +119,12 @@ func (m *merge) run(yield func(Row, error) bool) {
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
 		m.sift(i)
 	}
-	for len(m.heap) > 0 {
+	for n := 1; len(m.heap) > 0; n++ {
 		s := m.heap[0]
+		if n&0xfff == 0 && m.ctx.Err() != nil {
+			yield(Row{}, context.Cause(m.ctx))
+			return
+		}
 		if m.to != nil && bytes.Compare(s.key, m.to) >= 0 {
 			return
 		}
