@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/zeebo/blake3"
@@ -41,10 +40,9 @@ type tarMedium struct {
 	extra []member
 	set   *refset
 
-	pos     int64 // where the next member goes: all behind it is free
-	ended   bool  // the zeros are there
-	index   slot
-	rfs     slot
+	pos   int64 // where the next member goes: all behind it is free
+	ended bool  // the zeros are there
+	front
 	spare   [2]slot  // for index and lindi.json
 	trash   []run    // headers to be renamed after the next commit: offset, length of content
 	renamed []string // members whose headers have another name yet
@@ -59,14 +57,6 @@ type tarMedium struct {
 
 // A run is stored bytes.
 type run struct{ off, n int64 }
-
-// A slot is a place for a JSON text.
-type slot struct {
-	o, room int64
-	used    int64 // length of the text that may be in it; room where not known
-}
-
-func (s slot) free() bool { return s.room == 0 }
 
 // ownKey is what we call our list in the index: other tools carry it along.
 const ownKey = `"holdall"`
@@ -427,10 +417,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 			rfsLen = oldRFS.used
 		}
 	}
-	block := appendEntry(make([]byte, 0, commitLen), entry{
-		o: t.index.o, d: t.index.o + blockLen, s: t.index.room,
-		indexText: int64(len(indexText)), rfsAt: t.rfs.o + blockLen, rfsText: rfsLen,
-	})
+	block := appendEntry(make([]byte, 0, commitLen), t.entry(int64(len(indexText)), rfsLen))
 	if err := t.f.WriteAt(ctx, pad(block, commitLen), entryData); err != nil {
 		return 0, nil, err
 	}
@@ -467,7 +454,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 // take returns a place for a text of n bytes: the second one, if it is large
 // enough, or a new one behind all else.
 func (t *tarMedium) take(spare *slot, n int64) slot {
-	if s := *spare; s.room >= n && !s.free() {
+	if s := *spare; s.room >= n && s.room > 0 {
 		*spare = slot{}
 		return s
 	}
@@ -499,27 +486,21 @@ func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte)
 func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	p := append(t.texts[0][:0], '{')
 	for _, m := range t.extra {
-		p = append(append(append(append(p, m.key...), ": "...), m.value...), ", "...)
+		p = append(appendMember(p, m), ", "...)
 	}
 	p = append(p, ownKey+": ["...)
-	p = appendRun(p, run{oldIndex.o, oldIndex.room})
-	p = append(p, ',')
+	second := t.spare[1]
 	if t.rfsNew {
-		p = appendRun(p, run{oldRFS.o, oldRFS.room})
-	} else {
-		p = appendRun(p, run{t.spare[1].o, t.spare[1].room})
+		second = oldRFS
 	}
-	for _, r := range t.trash {
-		p = append(p, ',')
-		p = appendRun(p, r)
+	for i, r := range append([]run{{oldIndex.o, oldIndex.room}, {second.o, second.room}}, t.trash...) {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		p = fmt.Appendf(p, "[%d,%d]", r.off, r.n)
 	}
-	p = append(p, "], "...)
-	p = append(p, indexHead[1:]...)
-	p = appendRow(p, entryName, 0, entryData, entryLen, "")
-	p = append(p, ',')
-	p = appendRow(p, indexName, t.index.o, t.index.o+blockLen, t.index.room, "")
-	p = append(p, ',')
-	p = appendRow(p, rfsName, t.rfs.o, t.rfs.o+blockLen, t.rfs.room, "")
+	p = append(append(p, "], "...), indexHead[1:]...)
+	p = t.appendRows(p)
 	for i, r := range t.rows {
 		if r.name == "" {
 			continue
@@ -534,14 +515,6 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	p = append(p, indexTail...)
 	t.texts[0] = p
 	return p
-}
-
-func appendRun(p []byte, r run) []byte {
-	p = append(p, '[')
-	p = strconv.AppendInt(p, r.off, 10)
-	p = append(p, ',')
-	p = strconv.AppendInt(p, r.n, 10)
-	return append(p, ']')
 }
 
 // forget drops rows that were removed, once there are many.

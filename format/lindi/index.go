@@ -53,6 +53,10 @@ type oddRow struct {
 // A member is one of a JSON object's: key and value, as text.
 type member struct{ key, value []byte }
 
+func appendMember(p []byte, m member) []byte {
+	return append(append(append(p, m.key...), ": "...), m.value...)
+}
+
 func (t *table) Len() int          { return len(t.rows) }
 func (t *table) Name(i int) string { return t.rows[i].name }
 

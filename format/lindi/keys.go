@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"math"
 	"path"
 	"strings"
 	"sync"
@@ -226,58 +225,11 @@ func (k *keys) chunkLen(dir string) int64 {
 	if !ok {
 		return 0
 	}
-	v := k.a.rfs.value(at)
-	if v[0] == '"' {
-		text, err := inline(v)
-		if err != nil {
-			return 0
-		}
-		v = text
-	}
-	return rawChunkLen(v, k.a.limits.Depth)
-}
-
-// rawChunkLen reads a .zarray: the length of a chunk whose numbers are stored as
-// they are, 0 for any other.
-func rawChunkLen(zarray []byte, depth int) int64 {
-	s := &scanner{b: zarray, depth: depth}
-	n, item := int64(1), int64(0)
-	raw := true
-	err := s.members(func(key []byte) error {
-		switch string(key) {
-		case `"compressor"`, `"filters"`:
-			v, err := s.value()
-			if string(v) != "null" && string(bytes.ReplaceAll(v, []byte(" "), nil)) != "[]" {
-				raw = false
-			}
-			return err
-		case `"dtype"`:
-			v, err := s.value()
-			if err != nil || len(v) < 5 || v[0] != '"' {
-				return err
-			}
-			if t := str(v); strings.ContainsRune("<>|", rune(t[0])) && strings.ContainsRune("iuf", rune(t[1])) {
-				item, _ = whole([]byte(t[2:]))
-			}
-			return err
-		case `"chunks"`:
-			return s.elements(func() error {
-				v, err := s.value()
-				c, ok := whole(v)
-				if !ok || c > 0 && n > math.MaxInt32*int64(1024)/c {
-					raw = false
-					return err
-				}
-				n *= c
-				return err
-			})
-		}
-		return s.skip()
-	})
-	if err != nil || !raw || item <= 0 || item > 16 {
+	z, err := parseArray(k.a.rfs.meta(at), k.a.limits.Depth)
+	if err != nil {
 		return 0
 	}
-	return n * item
+	return z.rawChunk()
 }
 
 func join(dir, name string) string {
@@ -348,19 +300,11 @@ func (k *keys) link(dir string) (string, bool) {
 	if !ok || dir == "" {
 		return "", false
 	}
-	v := k.a.rfs.value(at)
-	if !bytes.Contains(v, []byte("_SOFT_LINK")) {
+	if !bytes.Contains(k.a.rfs.value(at), []byte("_SOFT_LINK")) {
 		return "", false
 	}
-	if v[0] == '"' {
-		text, err := inline(v)
-		if err != nil {
-			return "", false
-		}
-		v = text
-	}
 	to := ""
-	s := &scanner{b: v, depth: k.a.limits.Depth}
+	s := &scanner{b: k.a.rfs.meta(at), depth: k.a.limits.Depth}
 	err := s.members(func(key []byte) error {
 		if string(key) != `"_SOFT_LINK"` || s.peek() != '{' {
 			return s.skip()
@@ -501,7 +445,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 		v := a.rfs.value(r)
 		if v[0] != '[' {
 			here++
-		} else if t, err := a.rfs.target(v); err == nil && strings.HasPrefix(t.address, "./") {
+		} else if _, _, ok := a.rfs.inside(v); ok {
 			inside++
 		} else {
 			outside++

@@ -328,14 +328,8 @@ func (c *checker) orphans(k *keys) error {
 func (k *keys) referred() map[string]bool {
 	names := map[string]bool{}
 	for _, r := range k.a.rfs.refs {
-		v := k.a.rfs.value(r)
-		if v[0] != '[' {
-			continue
-		}
-		if t, err := k.a.rfs.target(v); err == nil {
-			if name, ok := t.inside(); ok {
-				names[name] = true
-			}
+		if name, _, ok := k.a.rfs.inside(k.a.rfs.value(r)); ok {
+			names[name] = true
 		}
 	}
 	return names
@@ -357,18 +351,15 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		v := c.a.rfs.value(r)
-		if v[0] == '"' {
-			text, err := inline(v)
-			if err != nil {
-				continue
-			}
-			v = text
-		}
-		if v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
+		v := c.a.rfs.meta(r)
+		if len(v) == 0 || v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
 			continue
 		}
-		g, err := parseGrid(v, c.a.limits.Depth)
+		z, err := parseArray(v, c.a.limits.Depth)
+		var g grid
+		if err == nil {
+			g, err = z.grid()
+		}
 		if err != nil {
 			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
 			continue

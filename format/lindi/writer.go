@@ -244,12 +244,11 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		if e.Size > maxInline {
 			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
-		content := bytes.NewBuffer(make([]byte, 0, e.Size))
-		put := func(p []byte) error { content.Write(p); return nil }
-		if err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put); err != nil {
+		content, err := readAll(ctx, e, r)
+		if err != nil {
 			return err
 		}
-		value = appendInline(value, e.Name, content.Bytes())
+		value = appendInline(value, e.Name, content)
 	default:
 		name := w.shortened(blobDir + e.Name)
 		if _, err := w.sink.put(ctx, name, e, r); err != nil {
@@ -276,17 +275,31 @@ func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader)
 	if e.Size > format.DefaultMaxIndex {
 		return formatkit.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
 	}
-	text := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
-	put := func(p []byte) error { text.Write(p); return nil }
-	if err := formatkit.CopyContent(ctx, e, r, make([]byte, 64<<10), nil, put); err != nil {
-		return err
+	x, err := readRFS(ctx, e, r)
+	if err == nil {
+		w.text = x.text
 	}
-	b := bytes.TrimRight(text.Bytes(), " \t\r\n")
-	if _, err := parseRFS(b, format.DefaultMaxDepth); err != nil {
-		return formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+	return err
+}
+
+func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
+	put := func(p []byte) error { b.Write(p); return nil }
+	err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
+	return b.Bytes(), err
+}
+
+// readRFS reads a lindi.json that is an entry.
+func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
+	text, err := readAll(ctx, e, r)
+	if err != nil {
+		return nil, err
 	}
-	w.text = b
-	return nil
+	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
+	if err != nil {
+		return nil, formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+	}
+	return x, nil
 }
 
 // rfsText is what lindi.json will say.
@@ -320,15 +333,7 @@ func (w *archiveWriter) renamed() ([]byte, error) {
 	var out []byte
 	at := 0
 	for _, r := range x.refs {
-		v := x.value(r)
-		if v[0] != '[' {
-			continue
-		}
-		t, err := x.target(v)
-		if err != nil {
-			continue
-		}
-		name, ok := t.inside()
+		name, t, ok := x.inside(x.value(r))
 		if short := w.short[name]; ok && short != "" {
 			out = append(out, w.text[at:r.at]...)
 			t.address = "./" + short
