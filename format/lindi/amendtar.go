@@ -8,8 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
@@ -49,8 +47,6 @@ type tarMedium struct {
 	dirty   bool
 	rfsNew  bool
 	out     formatkit.Appender
-	copyBuf []byte
-	hasher  *blake3.Hasher
 	notes   []string
 	texts   [2][]byte // reused
 }
@@ -81,7 +77,7 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 			f.Close()
 		}
 	}()
-	t := &tarMedium{name: name, f: f, place: map[string]int{}}
+	t := &tarMedium{name: name, f: f, place: map[string]int{}, out: newAppender()}
 	t.a = &archive{st: st, name: name, limits: o.Limits.OrDefault(), obj: asObject{f}, size: f.Size()}
 	if err := t.a.loadTable(ctx, true); err != nil {
 		return nil, err
@@ -331,18 +327,14 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
-	if t.copyBuf == nil {
-		t.copyBuf = make([]byte, 64<<10)
-		t.hasher = blake3.New()
-	}
 	if len(e.Digest.Sum) != digestLen {
 		e.Digest = format.Digest{}
 	}
 	t.out.Out, t.out.Err = w, nil
 	err := t.out.Append(appendHeader(nil, name, e.Size))
-	var known string
+	var sum string
 	if err == nil {
-		known, err = formatkit.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, t.out.Append)
+		sum, err = t.out.Content(ctx, e, r, false)
 	}
 	if err == nil {
 		err = t.out.Append(zeroBlock[:padded(e.Size)-e.Size])
@@ -350,7 +342,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if ferr := t.out.Flush(); err != nil || ferr != nil {
 		return cmp.Or(err, ferr) // the next member is written over it
 	}
-	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(sum))
 	t.pos = w.at
 	return nil
 }

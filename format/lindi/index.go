@@ -267,19 +267,8 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 // appendEntry appends the entry's text. It stays within commitLen, so that one
 // sector says all that matters.
 func appendEntry(p []byte, e entry) []byte {
-	p = append(p, `{"holdall": [`...)
-	p = strconv.AppendInt(p, e.indexText, 10)
-	p = append(p, ", "...)
-	p = strconv.AppendInt(p, e.rfsAt, 10)
-	p = append(p, ", "...)
-	p = strconv.AppendInt(p, e.rfsText, 10)
-	p = append(p, `], "index": {"d": `...)
-	p = strconv.AppendInt(p, e.d, 10)
-	p = append(p, `, "n": "`+indexName+`", "o": `...)
-	p = strconv.AppendInt(p, e.o, 10)
-	p = append(p, `, "s": `...)
-	p = strconv.AppendInt(p, e.s, 10)
-	return append(p, "}}"...)
+	return fmt.Appendf(p, `{"holdall": [%d, %d, %d], "index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`,
+		e.indexText, e.rfsAt, e.rfsText, e.d, indexName, e.o, e.s)
 }
 
 // The text of an index of ours: a row a line.

@@ -18,11 +18,12 @@ import (
 
 // keys is the view of the reference file system: each key is a file.
 type keys struct {
+	formatkit.LateIndex // of the keys: for all that is more than finding one
+
 	a        *archive
-	byKey    *names               // of the refs
-	byName   *names               // of the members of a tar
-	index    func() *format.Index // of the keys: for all that is more than finding one
-	tail     map[string]row       // members behind all that the index knows
+	byKey    *names         // of the refs
+	byName   *names         // of the members of a tar
+	tail     map[string]row // members behind all that the index knows
 	tailOnce sync.Once
 
 	mu     sync.Mutex
@@ -44,21 +45,9 @@ func keysOf(a *archive) *keys {
 	if a.table != nil {
 		k.byName = &names{n: a.table.Len(), name: a.table.Name}
 	}
-	k.index = sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
+	index := sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
+	k.Load = func(context.Context) (*format.Index, error) { return index(), nil }
 	return k
-}
-
-func (k *keys) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return k.index().Entries(ctx)
-}
-
-func (k *keys) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return k.index().ReadDir(ctx, dir)
-}
-
-// ReadDirFrom is ReadDir from a place on.
-func (k *keys) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
-	return k.index().ReadDirFrom(ctx, dir, from)
 }
 
 // keyTable makes an entry of a key when one is asked for.
@@ -191,13 +180,11 @@ func (k *keys) wholeChunk(key string) int64 {
 	}
 	dir = strings.TrimSuffix(dir, "/")
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	whole, known := k.shapes[dir]
-	k.mu.Unlock()
 	if !known {
 		whole = k.chunkLen(dir)
-		k.mu.Lock()
 		k.shapes[dir] = whole
-		k.mu.Unlock()
 	}
 	return whole
 }
@@ -257,7 +244,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
 	}
-	e, err := k.index().Lookup(ctx, name)
+	e, err := k.LateIndex.Lookup(ctx, name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
@@ -268,7 +255,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 			break
 		}
 		at = to
-		if e, lerr := k.index().Lookup(ctx, at); lerr == nil {
+		if e, lerr := k.LateIndex.Lookup(ctx, at); lerr == nil {
 			e.Name = name
 			return e, nil
 		}

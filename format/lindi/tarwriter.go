@@ -39,6 +39,10 @@ type tarSink struct {
 	formatkit.Appender // to out, or to what waits
 }
 
+func newAppender() formatkit.Appender {
+	return formatkit.Appender{Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}
+}
+
 // Room for what can be estimated of a text before it is known.
 const (
 	rowRest  = 101 // a row but for its name and numbers, with a digest
@@ -52,7 +56,8 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 		return nil, err
 	}
 	t := &tarSink{name: name, out: out, plain: o.NoDigests,
-		Appender: formatkit.Appender{Out: out, Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}}
+		Appender: newAppender()}
+	t.Out = out
 	can := out.Can()
 	limit := can.PatchLimit
 	t.patch = can.Patch

@@ -180,10 +180,14 @@ func (c *checker) between(ctx context.Context, from, to int64) error {
 			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was written and never committed, or added by another tar")
 		}
 	}
-	if trash > 0 {
-		c.tell(format.Gap, format.Note, from, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
-	}
+	c.trash(from, trash, bytes)
 	return nil
+}
+
+func (c *checker) trash(at int64, n int, bytes int64) {
+	if n > 0 {
+		c.tell(format.Gap, format.Note, at, "", "%s in the trash: %d bytes", many(n, "member"), bytes)
+	}
 }
 
 // ending checks that the tar ends as it should, behind end.
@@ -204,9 +208,7 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was written and never committed, or added by another tar")
 		}
 	}
-	if trash > 0 {
-		c.tell(format.Gap, format.Note, end, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
-	}
+	c.trash(end, trash, bytes)
 	for _, h := range w.holes {
 		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes behind the last member have no header that can be read", h.n)
 	}

@@ -25,10 +25,6 @@ const (
 	fromJSON                // one entry, a lindi.json under another name
 )
 
-func (in input) String() string {
-	return [...]string{"members", "zarr", "directory", "json"}[in]
-}
-
 // inputOf says what a manifest is of.
 func inputOf(manifest []format.Entry) input {
 	in := fromTree
@@ -98,9 +94,12 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		if w.in == fromTree {
 			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: it is made from a Zarr folder or from an archive's zarr view: %w", name, errors.ErrUnsupported)
 		}
-		w.sink, err = newJSONSink(ctx, st, name)
+		s := &looseSink{st: st, rfs: name}
+		s.out, err = store.Create(ctx, st, name)
+		w.sink = s
 	default:
-		w.sink = &dirSink{st: st, name: strings.TrimRight(name, "/")}
+		dir := strings.TrimRight(name, "/") + "/"
+		w.sink = &looseSink{st: st, dir: dir, rfs: dir + rfsName}
 	}
 	if err != nil {
 		return nil, err
