@@ -229,11 +229,10 @@ type tableIter struct {
 	begun bool   // the first row of this block was met
 	first bool   // of the table: nothing was met
 
-	n     int    // blocks met
-	own   block  // memory for blocks that do not go to the cache
-	buf   []byte // stored bytes
-	off   uint64 // of buf
-	grown int    // what the last read asked for
+	n     int   // blocks met
+	own   block // memory for blocks that do not go to the cache
+	w     window
+	grown int // what the last read asked for
 }
 
 // iterate opens a table for a merge.
@@ -242,7 +241,8 @@ func (db *DB) iterate(t *table, m *merge) (rowIter, error) {
 	if err != nil {
 		return nil, err
 	}
-	it := &tableIter{db: db, o: o, from: m.from, to: m.to, ahead: m.ahead, first: true}
+	it := &tableIter{db: db, o: o, from: m.from, to: m.to, ahead: m.ahead, first: true,
+		w: window{obj: o.obj, name: o.name, size: o.size, buf: o.whole}}
 	it.index.reset(&o.index)
 	return it, nil
 }
@@ -349,10 +349,7 @@ func (t *tableIter) load(ctx context.Context) error {
 // stored returns a block with its trailer. It reads as many of the blocks behind it
 // along as lie before the end of the scan, and within a length that grows.
 func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
-	if t.o.whole != nil {
-		return t.o.stored(ctx, h)
-	}
-	if h.off < t.off || h.end() > t.off+uint64(len(t.buf)) {
+	if !t.w.has(int64(h.off), int64(h.end())) {
 		t.grown = min(max(firstRun, 4*t.grown), t.ahead)
 		end := h.end()
 		for p := t.index.clone(); end-h.off < uint64(t.grown); {
@@ -365,15 +362,7 @@ func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
 			}
 			end = next.end()
 		}
-		n := int(end - h.off)
-		if cap(t.buf) < n {
-			t.buf = make([]byte, n)
-		}
-		t.off, t.buf = h.off, t.buf[:n]
-		if err := t.o.obj.ReadAt(ctx, t.buf, int64(h.off)); err != nil {
-			t.buf = t.buf[:0]
-			return nil, readError(t.o.name, int64(h.off), err)
-		}
+		t.w.ahead = int(end - h.off)
 	}
-	return t.buf[h.off-t.off:][:h.end()-h.off], nil
+	return t.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
 }
