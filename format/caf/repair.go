@@ -268,14 +268,14 @@ func (m *mender) oddRows() bool {
 // off. It says whether it changed any.
 func (m *mender) cut() bool {
 	t := m.t
-	var keep []int
+	var keep []uint32
 	changed := false
 	for i, r := range t.rows {
 		f := t.rowFault(r)
 		name := format.Escape(t.Name(i))
 		switch {
 		case f == nil:
-			keep = append(keep, i)
+			keep = append(keep, uint32(i))
 			continue
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
 			// The data breaks off within it. One that begins before the end of
@@ -283,7 +283,7 @@ func (m *mender) cut() bool {
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes", name, r.end-t.dataLen, r.end-r.start))
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
-			keep = append(keep, i)
+			keep = append(keep, uint32(i))
 		default:
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: %s", name, f.msg))
 		}
@@ -291,13 +291,7 @@ func (m *mender) cut() bool {
 		m.p.Partial = true
 	}
 	if len(keep) < len(t.rows) {
-		t.pick(func(yield func(int) bool) {
-			for _, i := range keep {
-				if !yield(i) {
-					return
-				}
-			}
-		}, len(keep))
+		t.pick(keep)
 	}
 	return changed
 }

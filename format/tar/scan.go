@@ -47,8 +47,7 @@ func newScanner(src *source) *scanner { return &scanner{src: src} }
 // next reads the next member into m. It says io.EOF behind the last; any other error
 // is about the bytes at head, or the store's.
 func (s *scanner) next() error {
-	s.pax.reset()
-	s.name, s.link = s.name[:0], s.link[:0]
+	s.forget()
 	for {
 		if err := s.pass(); err != nil {
 			return err
@@ -76,8 +75,7 @@ func (s *scanner) next() error {
 				err = s.pax.parse(content)
 			case typeGlobalPax:
 				err = s.global.parse(content)
-				s.pax.reset()
-				s.name, s.link = s.name[:0], s.link[:0]
+				s.forget()
 			case typeLongName:
 				s.name = append(s.name[:0], text(content)...)
 			case typeLongLink:
@@ -92,9 +90,14 @@ func (s *scanner) next() error {
 		if err != nil || listed {
 			return err
 		}
-		s.pax.reset()
-		s.name, s.link = s.name[:0], s.link[:0]
+		s.forget()
 	}
+}
+
+// forget gives up what stood in front of a header.
+func (s *scanner) forget() {
+	s.pax.reset()
+	s.name, s.link = s.name[:0], s.link[:0]
 }
 
 // pass goes on behind what is stored of the last member. That its padding is missing

@@ -57,6 +57,13 @@ func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *
 	return &format.CorruptError{Format: "zip", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: fmt.Sprintf(msg, args...)}}
 }
 
+// corruptItem is corrupt about an entry.
+func (r *reader) corruptItem(p *item, code format.Code, off int64, msg string, args ...any) *format.CorruptError {
+	c := r.corrupt(code, off, msg, args...)
+	c.Entry, c.HasEntry = r.table.nameOf(p), true
+	return c
+}
+
 // findDirectory finds the directory, and by how much all positions are short: there
 // may be something in front of an archive that its writer knew nothing of.
 func (r *reader) findDirectory(ctx context.Context) (e end, base int64, err error) {
@@ -219,7 +226,6 @@ func (r *reader) readLinks(ctx context.Context) error {
 		}
 		err := r.readLink(ctx, i)
 		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = r.table.Name(i), true
 			r.table.fault(i, &c.Problem)
 		} else if err != nil {
 			return err
@@ -231,7 +237,7 @@ func (r *reader) readLinks(ctx context.Context) error {
 func (r *reader) readLink(ctx context.Context, i int) error {
 	p := r.table.items.At(i)
 	if p.stored > maxLink {
-		return r.corrupt(format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
+		return r.corruptItem(p, format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
 	}
 	off, err := r.contentOff(ctx, p)
 	if err != nil {
@@ -249,7 +255,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 			err = errors.Join(err, d.Close())
 		}
 		if err != nil || len(b) > maxLink {
-			return r.corrupt(format.BadData, off, "a link's target cannot be decoded")
+			return r.corruptItem(p, format.BadData, off, "a link's target cannot be decoded")
 		}
 	}
 	r.table.link(i, string(b))
@@ -265,10 +271,10 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	}
 	n, ok := parseLocal(b[:])
 	if !ok {
-		return 0, r.corrupt(format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
+		return 0, r.corruptItem(p, format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
 	}
 	if p.off+n > r.dirOff-p.stored {
-		return 0, r.corrupt(format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
+		return 0, r.corruptItem(p, format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
 	}
 	return p.off + n, nil
 }
@@ -283,9 +289,6 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		}
 		p := r.table.items.At(i)
 		at, err := r.contentOff(ctx, p)
-		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = e.Name, true
-		}
 		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
 		if p.method != stored {
 			x.Unit = e.Size
