@@ -244,7 +244,9 @@ func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
 
 func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) {
 	s := &shard{index: i, name: a.shardName(i)}
-	if s.obj, err = a.st.Open(ctx, s.name); err != nil {
+	var head []byte
+	s.obj, head, s.size, err = formatkit.OpenPart(ctx, a.st, s.name, headerGuess, store.ReadHead)
+	if err != nil {
 		return nil, missingShard(s.name, err)
 	}
 	defer func() {
@@ -252,22 +254,12 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 			s.obj.Close()
 		}
 	}()
-	head := make([]byte, headerGuess)
-	n, err := store.ReadHead(ctx, s.obj, head)
-	if err != nil {
-		return nil, missingShard(s.name, err)
-	}
-	info, err := s.obj.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.size, head = info.Size, head[:n]
 	length, dataOff, ok := parsePrefix(head)
 	switch {
-	case !ok && n < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(n, 4)]):
-		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", n)
+	case !ok && len(head) < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(len(head), 4)]):
+		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", len(head))
 	case !ok:
-		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(n, 4)], shardMagic)
+		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(len(head), 4)], shardMagic)
 	case length > maxHeader || prefixLen+length > dataOff:
 		return nil, fault(badShard, s.name, 4, "a header of %d bytes, and data from %d on", length, dataOff)
 	case dataOff > s.size:

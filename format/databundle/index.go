@@ -22,6 +22,14 @@ type rows interface {
 	Close() error
 }
 
+// first returns the first row from one key to before another.
+func first(ctx context.Context, x rows, from, to []byte) (sstable.Row, bool, error) {
+	for row, err := range x.Scan(ctx, from, to) {
+		return row, err == nil, err
+	}
+	return sstable.Row{}, false, nil
+}
+
 // directoryRows is the index in a directory of its own.
 type directoryRows struct{ *sstable.DB }
 

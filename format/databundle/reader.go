@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"path"
 	"sort"
 	"strconv"
 	"strings"
@@ -79,21 +80,17 @@ func isBundle(e format.Entry) bool { return e.Name == "" && e.Kind == format.Dir
 
 // slashed finds out whether directories begin with a slash, as some writers have
 // them; see nameOf. Only what is not found by its own key is looked for by others.
-func (a *bundle) slashed(ctx context.Context) (odd bool, _ error) {
+func (a *bundle) slashed(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.odd != nil {
 		return *a.odd, nil
 	}
-	for _, err := range a.rows.Scan(ctx, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1)) {
-		if err != nil {
-			return false, err
-		}
-		odd = true
-		break
+	_, odd, err := first(ctx, a.rows, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1))
+	if err == nil {
+		a.odd = &odd
 	}
-	a.odd = &odd
-	return odd, nil
+	return odd, err
 }
 
 // row finds the row of a name.
@@ -244,68 +241,52 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 // readSubdirs goes from one directory below prefix to the next, without what is in
 // them.
 func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, tell func(format.Entry) error) error {
-	at, end := prefix, after(prefix)
-	for {
-		var next []byte
-		for row, err := range r.rows.Scan(ctx, at, end) {
-			if err != nil {
-				return err
-			}
-			rest := row.Key[len(prefix):]
-			i := bytes.IndexByte(rest, '/')
-			nul := bytes.Index(rest, []byte{0, 0})
-			if i < 0 || nul >= 0 && nul < i {
-				// A row of the directory itself, which was yielded; or one whose
-				// directory has no slash at its end.
-				if nul == 0 {
-					next = after(append(bytes.Clone(prefix), 0, 0))
-					break
-				}
-				if e := r.entryOf(row); e.Fault != nil {
-					err = tell(e)
-				}
-				if err != nil {
-					return err
-				}
-				next = append(bytes.Clone(row.Key), 0)
-				break
-			}
-			if i == 0 && dir == "." && len(prefix) == len(fileTablePrefix) {
-				// Directories that begin with a slash: the rows of the root, and
-				// those that the other prefix has.
-				next = append(bytes.Clone(prefix), '/'+1)
-				break
-			}
-			first := string(rest[:i])
-			sub := first
-			if dir != "." {
-				sub = dir + "/" + first
-			}
-			if !fs.ValidPath(first) {
-				if err := tell(r.entryOf(row)); err != nil {
-					return err
-				}
-				next = append(bytes.Clone(row.Key), 0)
-				break
-			}
-			if !shown[sub] {
-				shown[sub] = true
-				_, own, err := r.row(ctx, sub)
-				if err == nil && !own {
-					err = tell(format.Entry{Name: sub, Kind: format.Dir})
-				}
-				if err != nil {
-					return err
-				}
-			}
-			next = append(append(bytes.Clone(prefix), rest[:i]...), '/'+1)
-			break
+	end := after(prefix)
+	for at := prefix; at != nil && (end == nil || bytes.Compare(at, end) < 0); {
+		row, ok, err := first(ctx, r.rows, at, end)
+		if !ok || err != nil {
+			return err
 		}
-		if next == nil || end != nil && bytes.Compare(next, end) >= 0 {
-			return nil
+		// behind is the prefix with something behind it.
+		behind := func(rest ...byte) []byte { return append(bytes.Clone(prefix), rest...) }
+		rest := row.Key[len(prefix):]
+		i := bytes.IndexByte(rest, '/')
+		nul := bytes.Index(rest, []byte{0, 0})
+		switch {
+		case nul == 0:
+			// Rows of the directory itself, which were yielded.
+			at = after(behind(0, 0))
+			continue
+		case i < 0 || nul >= 0 && nul < i:
+			// A row whose directory has no slash at its end.
+			if e := r.entryOf(row); e.Fault != nil {
+				err = tell(e)
+			}
+			at = append(bytes.Clone(row.Key), 0)
+		case i == 0 && dir == "." && len(prefix) == len(fileTablePrefix):
+			// Directories that begin with a slash: the rows of the root, and those
+			// that the other prefix has.
+			at = behind('/' + 1)
+		case !fs.ValidPath(string(rest[:i])):
+			err = tell(r.entryOf(row))
+			at = append(bytes.Clone(row.Key), 0)
+		default:
+			at = behind(append(bytes.Clone(rest[:i]), '/'+1)...)
+			sub := path.Join(dir, string(rest[:i]))
+			if shown[sub] {
+				continue
+			}
+			shown[sub] = true
+			var own bool
+			if _, own, err = r.row(ctx, sub); err == nil && !own {
+				err = tell(format.Entry{Name: sub, Kind: format.Dir})
+			}
 		}
-		at = next
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // Can returns what else the reader can do.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -29,17 +30,17 @@ type reader struct {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
+	r := &reader{name: name}
+	var tail []byte
+	if r.obj, tail, r.size, err = formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			obj.Close()
+			r.obj.Close()
 		}
 	}()
-	r := &reader{obj: obj, name: name}
-	e, base, err := r.findDirectory(ctx)
+	e, base, err := r.findDirectory(ctx, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -66,19 +67,9 @@ func (r *reader) corruptItem(p *item, code format.Code, off int64, msg string, a
 
 // findDirectory finds the directory, and by how much all positions are short: there
 // may be something in front of an archive that its writer knew nothing of.
-func (r *reader) findDirectory(ctx context.Context) (e end, base int64, err error) {
-	tail := make([]byte, format.ProbeSize)
-	n, err := store.ReadTail(ctx, r.obj, tail)
-	if err != nil {
-		return e, 0, err
-	}
-	info, err := r.obj.Info(ctx)
-	if err != nil {
-		return e, 0, err
-	}
-	r.size, tail = info.Size, tail[:n]
+func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base int64, err error) {
 	at := findEnd(tail)
-	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(n) < more {
+	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(len(tail)) < more {
 		tail = make([]byte, more)
 		if err := r.obj.ReadAt(ctx, tail, r.size-more); err != nil {
 			return e, 0, err
