@@ -278,7 +278,8 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 	if s.header.shard != i {
 		return nil, fault(badShard, s.name, prefixLen, "its header says that it is shard %d", s.header.shard)
 	}
-	if s.codec, ok = codecOf(s.header.compression); !ok {
+	method, ok := methods[s.header.compression]
+	if s.codec = method.codec; !ok {
 		s.decode = fault(badMethod, s.name, prefixLen, "records stored by %v", s.header.compression)
 	}
 	return s, nil

@@ -196,7 +196,7 @@ func parseInline(b []byte) (inlineRows, error) {
 	var x inlineRows
 	sorted := true
 	err := eachField(b, func(f field) error {
-		if !f.is(1, wireBytes) {
+		if f.num != 1 || f.wire != wireBytes {
 			return nil
 		}
 		m, err := parseMessage(f.bytes)

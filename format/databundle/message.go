@@ -25,10 +25,8 @@ const (
 	zstd   compression = 8 // an extension
 )
 
-var compressionNames = map[compression]string{none: "none", snappy: "snappy", zlib: "zlib", zstd: "zstd"}
-
 func (c compression) String() string {
-	return cmp.Or(compressionNames[c], "compression "+strconv.FormatUint(uint64(c), 10))
+	return cmp.Or(methods[c].name, "compression "+strconv.FormatUint(uint64(c), 10))
 }
 
 // config is BundleConfig.
@@ -142,11 +140,8 @@ func eachField(b []byte, do func(field) error) error {
 	return nil
 }
 
-// is reports whether f is the field num, of that wire type. A known field of
-// another type is damage, but readers of protobuf pass over it.
-func (f field) is(num uint64, wire byte) bool { return f.num == num && f.wire == wire }
-
-// A message is the fields of one by their numbers: of several of a number the last.
+// A message is the fields of one by their numbers: of several of a number the last. A
+// known field of another type is damage, but readers of protobuf pass over it.
 type message struct {
 	numbers [maxField + 1]uint64
 	there   uint64 // a bit for each number that is there

@@ -18,27 +18,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// More classes, of what does not keep a bundle from being read.
-const (
-	doubleName  = "duplicate-name"
-	fileAsDir   = "name-conflict"
-	lostLink    = "dangling-link"
-	overlapping = "overlap"
-	orphan      = "orphan"
-	oddConfig   = "config-odd"
-	strangeRow  = "unknown-table"
-	badCopy     = "index-copy"
-)
-
-func init() {
-	for class, code := range map[string]format.Code{
-		doubleName: format.Duplicate, fileAsDir: format.Overlap, lostLink: format.Dangling, overlapping: format.Overlap,
-		orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex, badCopy: format.BadIndex,
-	} {
-		codes[class] = code
-	}
-}
-
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if err != nil {
@@ -107,7 +86,7 @@ func (v *check) run(ctx context.Context) error {
 
 func (v *check) checkConfig(context.Context) error {
 	c := v.cfg
-	if _, ok := codecOf(c.compression); !ok {
+	if _, ok := methods[c.compression]; !ok {
 		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says %v", c.compression)
 	}
 	if c.recordSize == 0 && c.compression != none {
