@@ -11,7 +11,6 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -605,13 +604,7 @@ func (w *writer) release(ctx context.Context) error {
 			errs = append(errs, s.scratch.Close())
 		}
 	}
-	for _, name := range w.made {
-		err := store.Remove(ctx, w.st, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), formatkit.Remove(ctx, w.st, w.made))
 }
 
 func (w *writer) Abort() error {

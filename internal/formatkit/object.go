@@ -3,6 +3,8 @@ package formatkit
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"slices"
 
 	"github.com/holdall/holdall/store"
 )
@@ -49,6 +51,19 @@ func Copy(ctx context.Context, to store.Store, name string, st store.Store, from
 		return err
 	})
 	return err
+}
+
+// Remove removes objects, the last first, as far as the store can. One that is not there
+// is none to remove.
+func Remove(ctx context.Context, st store.Store, names []string) error {
+	var errs []error
+	for _, name := range slices.Backward(names) {
+		err := store.Remove(ctx, st, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Fetch reads ahead where st can: behind a network, several requests at once take

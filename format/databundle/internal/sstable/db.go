@@ -71,13 +71,11 @@ func First(dir string) []store.Range {
 func Open(ctx context.Context, st store.Store, dir string, o Options) (*DB, error) {
 	db := &DB{st: st, dir: dir, mem: mem{limit: o.maxLog()}}
 	db.tables.limit, db.blocks.limit = cmp.Or(o.IndexCache, 16<<20), cmp.Or(o.BlockCache, 4<<20)
-	if err := db.readManifest(ctx); err != nil {
-		return nil, err
+	err := db.readManifest(ctx)
+	if err == nil {
+		err = db.readLogs(ctx)
 	}
-	if err := db.readLogs(ctx); err != nil {
-		return nil, err
-	}
-	return db, nil
+	return db, err
 }
 
 // Close closes the tables. Reads that are under way come to their end.
@@ -277,19 +275,15 @@ func (db *DB) Files(ctx context.Context) ([]File, error) {
 	files := slices.Clone(db.files)
 	for _, g := range db.groups {
 		for _, t := range g.tables {
-			name, obj, _, err := db.object(ctx, t.num, 1)
+			name, obj, _, size, err := db.object(ctx, t.num, 1)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			info, err := obj.Info(ctx)
 			obj.Close()
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, File{name, info.Size})
+			files = append(files, File{name, size})
 		}
 	}
 	return files, nil

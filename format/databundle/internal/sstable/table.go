@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -52,45 +53,36 @@ func (o *openTable) memory() int64 { return o.index.memory() + int64(len(o.whole
 
 // object opens the object of a table and reads its end into a new slice of at
 // most want bytes.
-func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, obj store.Object, tail []byte, err error) {
+func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, obj store.Object, tail []byte, size int64, err error) {
 	first := int(db.suffix.Load())
 	for i := range tableSuffixes {
 		which := (first + i) % len(tableSuffixes)
 		name = join(db.dir, tableName(num, tableSuffixes[which]))
-		obj, tail, err = readTail(ctx, db.st, name, want)
+		obj, tail, size, err = formatkit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
 		if err == nil {
 			db.suffix.Store(int32(which))
-			return name, obj, tail, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return name, nil, nil, readError(name, -1, err)
+			return name, obj, tail, size, readError(name, -1, err)
 		}
 	}
 	name = join(db.dir, tableName(num, tableSuffixes[first]))
-	return name, nil, nil, readError(name, -1, err)
-}
-
-func readTail(ctx context.Context, st store.Store, name string, want int64) (store.Object, []byte, error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	tail := make([]byte, want)
-	n, err := store.ReadTail(ctx, obj, tail)
-	if err != nil {
-		obj.Close()
-		return nil, nil, err
-	}
-	return obj, tail[:n], nil
+	return name, nil, nil, 0, readError(name, -1, err)
 }
 
 // load opens a table and reads its footer and index.
 func (db *DB) load(ctx context.Context, t *table) (_ *openTable, err error) {
-	name, obj, tail, err := db.object(ctx, t.num, firstRead(t.size))
+	name, obj, tail, size, err := db.object(ctx, t.num, firstRead(t.size))
 	if err != nil {
 		return nil, err
 	}
-	o, err := openTail(ctx, obj, name, t.size, tail)
+	if size != t.size {
+		err = corruptf(-1, "table: %d bytes, expected %d as the manifest says", size, t.size).at(name, -1)
+	}
+	var o *openTable
+	if err == nil {
+		o, err = openTail(ctx, obj, name, size, tail)
+	}
 	if err != nil {
 		obj.Close()
 		return nil, err
@@ -99,20 +91,12 @@ func (db *DB) load(ctx context.Context, t *table) (_ *openTable, err error) {
 	return o, nil
 }
 
-// openTail reads footer and index of a table, whose last bytes are tail, and which
-// should have size bytes; any number if that is negative.
+// openTail reads footer and index of a table of size bytes, the last of which are tail.
 func openTail(ctx context.Context, obj store.Object, name string, size int64, tail []byte) (*openTable, error) {
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return nil, readError(name, -1, err)
-	}
-	if size >= 0 && info.Size != size {
-		return nil, corruptf(-1, "table: %d bytes, expected %d as the manifest says", info.Size, size).at(name, -1)
-	}
 	if len(tail) < footerLen {
-		return nil, corruptf(-1, "table: %d bytes, expected at least %d", info.Size, footerLen).at(name, -1)
+		return nil, corruptf(-1, "table: %d bytes, expected at least %d", size, footerLen).at(name, -1)
 	}
-	o := &openTable{name: name, obj: obj, size: info.Size}
+	o := &openTable{name: name, obj: obj, size: size}
 	foot, f := parseFooter(tail[len(tail)-footerLen:], o.size)
 	if f != nil {
 		return nil, f.at(name, o.size-footerLen)

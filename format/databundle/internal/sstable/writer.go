@@ -7,11 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 
 	"github.com/zeebo/blake3"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -211,16 +210,10 @@ func (w *Writer) Abort(ctx context.Context) error {
 	if w.err == nil {
 		w.err = errors.New("index: aborted")
 	}
-	var errs []error
+	var err error
 	if w.obj != nil {
-		errs = append(errs, w.obj.Abort())
+		err = w.obj.Abort()
 		w.obj = nil
 	}
-	for _, name := range slices.Backward(w.made) {
-		err := store.Remove(ctx, w.st, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, formatkit.Remove(ctx, w.st, w.made))
 }
