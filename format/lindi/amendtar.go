@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -31,9 +32,7 @@ type tarMedium struct {
 	f    store.Amendment
 	a    *archive
 
-	rows  []row
-	text  [][]byte       // of each row as the index had it; nil for one that is ours to write
-	sums  [][]byte       // digests of rows of ours
+	rows  []tarRow
 	place map[string]int // in rows
 	extra []member
 	set   *refset
@@ -49,6 +48,13 @@ type tarMedium struct {
 	out     formatkit.Appender
 	notes   []string
 	texts   [2][]byte // reused
+}
+
+// A tarRow is a row that counts, or one without a name.
+type tarRow struct {
+	row
+	text []byte // as the index had it; nil for one that is ours to write
+	said string // digest of one of ours
 }
 
 // A run is stored bytes.
@@ -119,14 +125,13 @@ func (t *tarMedium) load() error {
 		case rfsName:
 			t.rfs = slot{r.o, r.s, r.s}
 		default:
+			x := tarRow{row: r, text: table.text[r.at : r.at+r.len]}
 			if i, twice := t.place[r.name]; twice {
-				t.rows[i], t.text[i] = r, table.text[r.at:r.at+r.len]
+				t.rows[i] = x
 				continue
 			}
 			t.place[r.name] = len(t.rows)
-			t.rows = append(t.rows, r)
-			t.text = append(t.text, table.text[r.at:r.at+r.len])
-			t.sums = append(t.sums, nil)
+			t.rows = append(t.rows, x)
 		}
 	}
 	for _, m := range table.extra {
@@ -145,16 +150,8 @@ func (t *tarMedium) load() error {
 func (t *tarMedium) ownList(value []byte) {
 	s := &scanner{b: value, depth: 4}
 	_ = s.elements(func() error {
-		var n [2]int64
-		i := 0
-		err := s.elements(func() error {
-			v, err := s.value()
-			if k, ok := whole(v); ok && i < 2 {
-				n[i] = k
-			}
-			i++
-			return err
-		})
+		n, err := s.numbers()
+		n = append(n, 0, 0)
 		t.trash = append(t.trash, run{n[0], n[1]})
 		return err
 	})
@@ -225,7 +222,7 @@ func (t *tarMedium) tail(ctx context.Context) error {
 			}
 			t.notes = append(t.notes, fmt.Sprintf("%s at %d was written and never committed: it is in the trash now", f.row.name, f.o))
 		case !f.odd && nameFault(f.row.name) == "" && f.d == f.o+blockLen && f.row.name != rfsName:
-			t.add(f.row, nil)
+			t.add(f.row, "")
 			t.dirty = true
 			t.notes = append(t.notes, fmt.Sprintf("%s, which another tar has appended, is in the index now", f.row.name))
 		}
@@ -282,12 +279,10 @@ func (t *tarMedium) has(name string) bool {
 }
 
 // add makes a row count, in place of one of that name.
-func (t *tarMedium) add(r row, sum []byte) {
+func (t *tarMedium) add(r row, sum string) {
 	t.drop(r.name)
 	t.place[r.name] = len(t.rows)
-	t.rows = append(t.rows, r)
-	t.text = append(t.text, nil)
-	t.sums = append(t.sums, sum)
+	t.rows = append(t.rows, tarRow{row: r, said: sum})
 	t.dirty = true
 }
 
@@ -306,16 +301,16 @@ func (t *tarMedium) drop(name string) {
 // reader goes by the index, so a header that is late does no harm.
 func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
-	r := t.rows[i]
+	r := &t.rows[i]
 	if r.d != r.o+blockLen {
 		return formatkit.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
-	if t.text[i] != nil {
-		t.sums[i] = []byte(t.a.table.digest(r).Sum)
+	if r.text != nil {
+		r.said = t.a.table.digest(r.row).Sum
 	}
-	t.rows[i].name, t.text[i] = to, nil
+	r.name, r.text = to, nil
 	t.renamed = append(t.renamed, to)
 	t.dirty = true
 	return nil
@@ -342,7 +337,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if ferr := t.out.Flush(); err != nil || ferr != nil {
 		return cmp.Or(err, ferr) // the next member is written over it
 	}
-	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(sum))
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, sum)
 	t.pos = w.at
 	return nil
 }
@@ -493,16 +488,14 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	}
 	p = append(append(p, "], "...), indexHead[1:]...)
 	p = t.appendRows(p)
-	for i, r := range t.rows {
-		if r.name == "" {
-			continue
+	for _, r := range t.rows {
+		switch {
+		case r.name == "":
+		case r.text != nil:
+			p = append(append(p, ",\n"...), r.text...)
+		default:
+			p = appendRow(append(p, ','), r.name, r.o, r.d, r.s, r.said)
 		}
-		p = append(p, ',')
-		if t.text[i] != nil {
-			p = append(append(p, '\n'), t.text[i]...)
-			continue
-		}
-		p = appendRow(p, r.name, r.o, r.d, r.s, string(t.sums[i]))
 	}
 	p = append(p, indexTail...)
 	t.texts[0] = p
@@ -514,16 +507,10 @@ func (t *tarMedium) forget() {
 	if len(t.rows) < 2*len(t.place)+64 {
 		return
 	}
-	n := 0
+	t.rows = slices.DeleteFunc(t.rows, func(r tarRow) bool { return r.name == "" })
 	for i, r := range t.rows {
-		if r.name == "" {
-			continue
-		}
-		t.rows[n], t.text[n], t.sums[n] = r, t.text[i], t.sums[i]
-		t.place[r.name] = n
-		n++
+		t.place[r.name] = i
 	}
-	t.rows, t.text, t.sums = t.rows[:n], t.text[:n], t.sums[:n]
 }
 
 // close ends a change that was not committed where it began.

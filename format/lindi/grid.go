@@ -20,24 +20,14 @@ type zarray struct {
 func parseArray(text []byte, depth int) (z zarray, err error) {
 	z.separator = '.'
 	s := &scanner{b: text, depth: depth}
-	list := func(to *[]int64) error {
-		*to = nil
-		return s.elements(func() error {
-			v, err := s.value()
-			n, ok := whole(v)
-			if !ok {
-				n = -1
-			}
-			*to = append(*to, n)
-			return err
-		})
-	}
-	err = s.members(func(key []byte) error {
+	err = s.members(func(key []byte) (err error) {
 		switch string(key) {
 		case `"shape"`:
-			return list(&z.shape)
+			z.shape, err = s.numbers()
+			return err
 		case `"chunks"`:
-			return list(&z.chunks)
+			z.chunks, err = s.numbers()
+			return err
 		}
 		v, err := s.value()
 		if err != nil {

@@ -235,16 +235,10 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 			e.o, e.d, e.s = r.o, r.d, r.s
 			return err
 		case `"holdall"`:
-			var hint []int64
 			if s.peek() != '[' {
 				return s.skip()
 			}
-			err := s.elements(func() error {
-				v, err := s.value()
-				k, _ := whole(v)
-				hint = append(hint, k)
-				return err
-			})
+			hint, err := s.numbers()
 			if len(hint) == 3 {
 				e.indexText, e.rfsAt, e.rfsText = hint[0], hint[1], hint[2]
 			}

@@ -112,19 +112,14 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 type NamesError struct{ Names []*formatkit.NameError }
 
 func (e *NamesError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d names have no place in a LINDI tar: ", len(e.Names))
-	for i, n := range e.Names {
-		if i == 3 {
-			fmt.Fprintf(&b, "; and %d more", len(e.Names)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(n.Error())
+	var all []string
+	for _, n := range e.Names[:min(3, len(e.Names))] {
+		all = append(all, n.Error())
 	}
-	return b.String()
+	if more := len(e.Names) - 3; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d names have no place in a LINDI tar: %s", len(e.Names), strings.Join(all, "; "))
 }
 
 // checkNames refuses what cannot be written before anything is.
@@ -145,15 +140,11 @@ func (w *archiveWriter) nameFault(e format.Entry) string {
 	switch {
 	case e.Kind != format.File:
 		return ""
-	case w.in == fromZarr:
-		switch {
-		case e.Name == "":
-			return "a key needs a name"
-		case !utf8.ValidString(e.Name):
-			return "lindi.json cannot hold a key that is not UTF-8"
-		}
-		return ""
-	case w.in == fromFolder && w.skipped(e.Name):
+	case w.in == fromZarr && e.Name == "":
+		return "a key needs a name"
+	case w.in == fromZarr && !utf8.ValidString(e.Name):
+		return "lindi.json cannot hold a key that is not UTF-8"
+	case w.in == fromZarr, w.in == fromFolder && w.skipped(e.Name):
 		return ""
 	case w.in == fromFolder && strings.HasPrefix(e.Name, blobDir) && utf8.ValidString(e.Name):
 		return "" // shortened where it must be
