@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -194,7 +195,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 		if err != nil {
 			return nil, err
 		}
-		name := text(b[:min(nameEnd, len(b))])
+		name := string(formatkit.TarText(b[:min(nameEnd, len(b))]))
 		if len(fits) == 1 {
 			name = fits[0]
 		}
