@@ -15,8 +15,8 @@ import (
 )
 
 // used finds out which bytes of each shard's stream are content.
-func (a *bundle) used(ctx context.Context) (map[uint64]*formatkit.Ranges, error) {
-	all := map[uint64]*formatkit.Ranges{}
+func (a *bundle) used(ctx context.Context) (map[uint64]formatkit.Ranges, error) {
+	all := map[uint64]formatkit.Ranges{}
 	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
 		if err != nil {
 			return nil, err
@@ -26,13 +26,13 @@ func (a *bundle) used(ctx context.Context) (map[uint64]*formatkit.Ranges, error)
 		if !ok || e.Fault != nil || e.Kind != format.File || e.Size == 0 {
 			continue
 		}
-		if all[at.shard] == nil {
-			all[at.shard] = &formatkit.Ranges{}
-		}
-		all[at.shard].Add(at.off, at.off+e.Size)
+		r := all[at.shard]
+		r.Add(at.off, at.off+e.Size)
+		all[at.shard] = r
 	}
-	for _, r := range all {
+	for shard, r := range all {
 		r.Join()
+		all[shard] = r
 	}
 	return all, nil
 }
@@ -78,10 +78,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	}
 }
 
-func (a *bundle) shardRegions(ctx context.Context, o object, used *formatkit.Ranges) ([]format.Region, error) {
-	if used == nil {
-		used = &formatkit.Ranges{}
-	}
+func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Ranges) ([]format.Region, error) {
 	s, err := a.shard(ctx, o.shard)
 	var places []place
 	if err == nil {
@@ -101,7 +98,7 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used *formatkit.Ran
 	}
 	put(0, s.dataOff, format.Header, "shard header")
 	if len(places) == 0 {
-		files, end := *used, s.size-s.dataOff
+		files, end := used, s.size-s.dataOff
 		for n := len(files); n > 0 && files[n-1].To > end; n-- {
 			files = files[:n-1] // files beyond the end cannot be read
 		}

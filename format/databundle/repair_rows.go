@@ -141,29 +141,21 @@ func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := m.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []sstable.Row
-	for _, o := range objects {
-		if !o.isShard {
-			continue
+	for s, err := range m.opened(ctx) {
+		var places []place
+		if err == nil {
+			s, places, err = m.recordsOf(ctx, s.index)
 		}
-		s, places, err := m.recordsOf(ctx, o.shard)
 		if err != nil {
 			return nil, err
 		}
 		if s == nil || s.decode != nil {
 			continue
 		}
-		var files formatkit.Ranges
-		if used[s.index] != nil {
-			files = *used[s.index]
-		}
-		g := gapReader{recordReader: recordReader{mending: m}, s: s, places: places}
-		for _, gap := range files.Gaps(0, m.ends[s.index]) {
-			all, err := g.read(ctx, gap.From, gap.To)
+		r := recordReader{mending: m}
+		for _, gap := range used[s.index].Gaps(0, m.ends[s.index]) {
+			all, err := r.gap(ctx, s.index, places, gap)
 			if err != nil {
 				return nil, err
 			}
@@ -198,16 +190,8 @@ func (m *mending) freeName(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// gapReader reads what no file covers.
-type gapReader struct {
-	recordReader
-	s      *shard
-	places []place
-}
-
-// read returns files for what can be read of a gap, but for zeros.
-func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ error) {
-	at := stretch{g.s.index, from}
+// gap returns files for what can be read of bytes that no file covers, but for zeros.
+func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x formatkit.Range) (all []meta, _ error) {
 	var cur meta
 	zeros := true
 	end := func() {
@@ -216,33 +200,24 @@ func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ err
 		}
 		cur, zeros = meta{}, true
 	}
-	k := sort.Search(len(g.places), func(k int) bool { return g.places[k].off > from }) - 1
-	for off := from; off < to; k++ {
-		var x format.Extent
-		var err error
-		next := to
-		if len(g.places) == 0 {
-			x, err = g.s.linear(from, to-from)
-		} else {
-			if k+1 < len(g.places) {
-				next = min(to, g.places[k+1].off)
-			}
-			if next <= off {
-				continue // two records at the same offset
-			}
-			x, err = g.extentOf(ctx, g.s, g.places, k, at, to-from)
+	k := sort.Search(len(places), func(k int) bool { return places[k].off > x.From }) - 1
+	for off := x.From; off < x.To; k++ {
+		next := x.To
+		if k+1 < len(places) {
+			next = min(next, places[k+1].off)
+		}
+		if next <= off {
+			continue // two records at the same offset
 		}
 		if cur.size == 0 {
-			cur = meta{kind: regularFile, shard: g.s.index, offset: uint64(off)}
+			cur = meta{kind: regularFile, shard: shard, offset: uint64(off)}
 		}
 		sum := cur.crc
-		take := func(b []byte) {
+		part := format.Entry{Kind: format.File, Size: next - off, Ref: stretch{shard, off}}
+		err := r.read(ctx, part, func(b []byte) {
 			sum = crc32.Update(sum, castagnoli, b)
 			zeros = zeros && allZeros(b)
-		}
-		if err == nil {
-			err = g.extent(ctx, x, take)
-		}
+		})
 		if broken, ok := err.(*storeError); ok {
 			return nil, broken.error
 		}
