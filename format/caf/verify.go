@@ -161,7 +161,7 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 }
 
 // gaps are the runs of data that no row covers, replaced rows included.
-func (t *table) gaps() formatkit.Ranges {
+func (t *table) gaps() []formatkit.Range {
 	var used formatkit.Ranges
 	for _, rows := range [][]record{t.rows, t.shadowed} {
 		for _, r := range rows {

@@ -96,13 +96,12 @@ func (w *writer) commitPart(ctx context.Context) (err error) {
 	x := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
 	defer func() { err = errors.Join(err, x.Abort(ctx)) }()
 	add := func(key, value []byte) error { return x.Add(ctx, key, value) }
-	implied := func(row sortedRow) bool { return row.rank == rankImplied }
-	if err := w.eachRow(ctx, implied, add); err != nil {
+	if err := w.eachRow(ctx, add); err != nil {
 		return err
 	}
 	var key []byte
 	for row, err := range lastRows(ctx, w.sorter) {
-		if err == nil && implied(row) {
+		if err == nil && row.rank == rankImplied {
 			key = append(append(key[:0], impliedPrefix...), row.Key[len(fileTablePrefix):]...)
 			err = add(key, row.Value[1:])
 		}

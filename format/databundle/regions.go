@@ -98,11 +98,11 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 	}
 	put(0, s.dataOff, format.Header, "shard header")
 	if len(places) == 0 {
-		files, end := used, s.size-s.dataOff
-		for n := len(files); n > 0 && files[n-1].To > end; n-- {
-			files = files[:n-1] // files beyond the end cannot be read
+		end := s.size - s.dataOff
+		for n := len(used.All); n > 0 && used.All[n-1].To > end; n-- {
+			used.All = used.All[:n-1] // files beyond the end cannot be read
 		}
-		for _, g := range files.Gaps(0, end) {
+		for _, g := range used.Gaps(0, end) {
 			label := "between files"
 			if g.To == end {
 				label = "behind the last file"

@@ -222,7 +222,7 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 			v.streams[m.shard] = s
 		}
 		from, to := int64(m.offset), int64(m.offset+m.size)
-		if n := len(s.used); n > 0 && from < s.used[n-1].To {
+		if all := s.used.All; len(all) > 0 && from < all[len(all)-1].To {
 			s.odd = append(s.odd, formatkit.Range{From: from, To: to})
 		} else {
 			s.used.Add(from, to)
@@ -349,7 +349,9 @@ func (v *check) checkOverlaps(s *shard, files *stream) {
 	if overlaps > 0 {
 		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files lie where others do", overlaps)
 	}
-	files.used = append(files.used, files.odd...)
+	for _, x := range files.odd {
+		files.used.Add(x.From, x.To)
+	}
 	files.used.Join()
 	holes, lost, align := 0, int64(0), int64(max(v.cfg.blockSize, 1))
 	for _, g := range files.used.Gaps(0, files.end) {

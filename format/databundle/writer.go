@@ -546,7 +546,7 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 func (w *writer) commitIndex(ctx context.Context) (err error) {
 	x := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
-	if err := w.eachRow(ctx, nil, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
+	if err := w.eachRow(ctx, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
 		return err
 	}
 	names, n, err := x.commit(ctx)
@@ -559,7 +559,7 @@ func (w *writer) commitIndex(ctx context.Context) (err error) {
 func (w *writer) commitInline(ctx context.Context) error {
 	s := w.shards[0]
 	var table []byte
-	if err := w.eachRow(ctx, nil, func(key, value []byte) error {
+	if err := w.eachRow(ctx, func(key, value []byte) error {
 		row := inlineRows{{Key: key, Value: value}}
 		if table = row.append(table); len(table) > maxHeader-1<<10 {
 			return fmt.Errorf("an inline index of more than %d bytes: use a directory", maxHeader)

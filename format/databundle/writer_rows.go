@@ -115,9 +115,9 @@ func metaOf(e format.Entry) (meta, error) {
 	return m, nil
 }
 
-// eachRow calls add for each row of the index, in order, but for those of names that
-// skip, if it is not nil, tells to leave out.
-func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add func(key, value []byte) error) error {
+// eachRow calls add for each row of the index, in order. That of a part has none of
+// directories that are only implied.
+func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
 	shards := len(w.shards)
 	if w.part != nil {
 		shards = 0
@@ -138,7 +138,7 @@ func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add fun
 		if err != nil {
 			return err
 		}
-		if skip != nil && skip(row) {
+		if w.part != nil && row.rank == rankImplied {
 			continue
 		}
 		if row.rank == rankRow {

@@ -360,7 +360,7 @@ func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[
 func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
 	for e, err := range k.Entries(ctx) {
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		if p, ok := e.Ref.(place); ok && p.value == nil && !p.external && e.Fault == nil {
 			all.Add(p.off, p.off+p.n)

@@ -93,4 +93,3 @@ func TarOctal(b []byte) (n int64, ok bool) {
 	}
 	return n, true
 }
-
