@@ -35,7 +35,7 @@ var imports = map[string]string{
 	"format/zip":                         "format store codec internal/formatkit internal/columns",
 	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl internal/formatkit internal/columns",
 	"format/databundle":                  "format store codec format/databundle/internal/sstable internal/sorter internal/formatkit internal/columns internal/pipe",
-	"format/databundle/internal/sstable": "store",
+	"format/databundle/internal/sstable": "store internal/formatkit",
 	"format/oak":                         "internal/oak",
 	"internal/formatkit":                 "format store",
 	"internal/columns":                   "",
