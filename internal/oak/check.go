@@ -488,11 +488,11 @@ type bulkReader struct {
 func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
 	fault := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
 	for _, t := range b.r.tars {
-		i, ok := t.find(id)
+		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		e := t.at(i)
+		e := t.At(i)
 		if !t.holds(e) || e.Len > segment.MaxSize {
 			fault.Class, fault.What = segment.Corrupt, fmt.Sprintf("size: expected at most %d bytes within %s, found %d", segment.MaxSize, t.Name, e.Len)
 			continue

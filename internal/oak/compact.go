@@ -143,12 +143,12 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 // bulk copies a bulk segment, if it has not been copied.
 func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 	for i, t := range j.s.r.tars {
-		n, ok := t.find(id)
+		n, ok := t.Find(id)
 		if !ok {
 			continue
 		}
 		if j.copied[i] == nil {
-			j.copied[i] = make([]uint64, t.len()/64+1)
+			j.copied[i] = make([]uint64, t.Len()/64+1)
 		}
 		if j.copied[i][n/64]>>(n%64)&1 == 1 {
 			return nil

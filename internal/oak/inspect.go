@@ -72,7 +72,7 @@ type RecordRow struct {
 
 // Segment tells all of a segment. What is wrong with it is among what it tells.
 func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
-	x, err := tarfile.ParseID(id)
+	x, err := segment.ParseID(id)
 	if err != nil {
 		return SegmentInfo{}, err
 	}
@@ -83,7 +83,7 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	info := SegmentInfo{ID: id, Kind: kindOf(x), Tar: t.Name, Position: e.Pos, Size: e.Len,
 		Generation: e.Generation.Gen, Full: e.Generation.Full, Compacted: e.Generation.Compacted}
 	for _, other := range s.r.tars[slices.Index(s.r.tars, t)+1:] {
-		if _, ok := other.find(x); ok {
+		if _, ok := other.Find(x); ok {
 			info.Copies = append(info.Copies, other.Name)
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 
 // Bytes are those of a segment.
 func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
-	x, err := tarfile.ParseID(id)
+	x, err := segment.ParseID(id)
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +208,8 @@ func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 			if err != nil {
 				return s.r.storeFault(err)
 			}
-			for _, i := range t.byPosition() {
-				e := t.at(int(i))
+			for _, i := range t.ByPosition() {
+				e := t.At(int(i))
 				if !e.ID.IsData() {
 					continue
 				}
@@ -255,6 +255,6 @@ func (t *segmentTar) targets(ctx context.Context, g *tarfile.Graph, e tarfile.En
 	if err != nil {
 		return nil, err
 	}
-	h, _ := tarfile.ParseSegmentHead(b)
+	h, _ := segment.ParseHead(b)
 	return h.Refs, nil
 }

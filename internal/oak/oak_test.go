@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -53,6 +54,9 @@ func TestStoresOfTheReferenceConform(t *testing.T) {
 		formattest.RunArchive(t, Format, map[string][]byte{"data00000a.tar": b}, "data00000a.tar")
 	})
 }
+
+func (t *segmentTar) len() int               { return t.Len() }
+func (t *segmentTar) at(i int) tarfile.Entry { return t.At(i) }
 
 // mendAll repairs s of st into out.
 func mendAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
@@ -166,11 +167,11 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 			if err != nil {
 				return err
 			}
-			for n, i := range t.byPosition() {
+			for n, i := range t.ByPosition() {
 				if n&0xfff == 0 && ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := tell(r.entryOf(t, g, t.at(int(i)))); err != nil {
+				if err := tell(r.entryOf(t, g, t.At(int(i)))); err != nil {
 					return err
 				}
 			}
@@ -182,7 +183,7 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 // tarNamed finds a tar that has segments.
 func (r *repository) tarNamed(name string) *segmentTar {
 	for _, t := range r.tars {
-		if t.Name == name && t.len() > 0 {
+		if t.Name == name && t.Len() > 0 {
 			return t
 		}
 	}
@@ -203,13 +204,13 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 		if !inTar {
 			return format.Entry{Name: name, Kind: format.Dir}, nil
 		}
-		id, err := tarfile.ParseID(base)
-		if i, ok := t.find(id); ok && err == nil {
+		id, err := segment.ParseID(base)
+		if i, ok := t.Find(id); ok && err == nil {
 			g, err := r.graphOf(ctx, t)
 			if err != nil {
 				return format.Entry{}, err
 			}
-			return r.entryOf(t, g, t.at(i)), nil
+			return r.entryOf(t, g, t.At(i)), nil
 		}
 	}
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -224,7 +225,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 				}
 			}
 			for _, t := range slices.Backward(r.tars) {
-				if err == nil && t.len() > 0 {
+				if err == nil && t.Len() > 0 {
 					err = tell(format.Entry{Name: t.Name, Kind: format.Dir})
 				}
 			}
@@ -239,8 +240,8 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
 		g, err := r.graphOf(ctx, t)
-		for i := 0; i < t.len() && err == nil; i++ {
-			err = tell(r.entryOf(t, g, t.at(i)))
+		for i := 0; i < t.Len() && err == nil; i++ {
+			err = tell(r.entryOf(t, g, t.At(i)))
 		}
 		return err
 	})
@@ -284,8 +285,8 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	generations := map[tarfile.Generation]total{}
 	for _, t := range slices.Backward(r.tars) {
 		about.Volumes = append(about.Volumes, t.path)
-		for i := range t.len() {
-			x := t.at(i)
+		for i := range t.Len() {
+			x := t.At(i)
 			to := &bulk
 			if x.ID.IsData() {
 				to = &data
@@ -337,7 +338,7 @@ func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, a
 	}
 	garbage, segments := int64(0), 0
 	for i, t := range slices.Backward(r.tars) {
-		said := fmt.Sprintf("%d segments, %d bytes", t.len(), t.size)
+		said := fmt.Sprintf("%d segments, %d bytes", t.Len(), t.size)
 		if c != nil {
 			x := c.Tars[i]
 			garbage, segments = garbage+x.GarbageBytes, segments+x.Garbage

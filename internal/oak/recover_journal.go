@@ -116,7 +116,7 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	}
 	work := func(yield func(some, error) bool) {
 		for _, t := range slices.Backward(s.r.tars) {
-			for rows := range slices.Chunk(t.byPosition(), handful) {
+			for rows := range slices.Chunk(t.ByPosition(), handful) {
 				if !yield(some{t, rows}, nil) {
 					return
 				}
@@ -152,7 +152,7 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 // look looks through segments of a tar.
 func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 	for _, i := range rows {
-		e := t.at(int(i))
+		e := t.At(int(i))
 		if at, _, _ := f.s.r.locate(e.ID); at != t || !e.ID.IsData() {
 			continue
 		}
@@ -183,7 +183,7 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 	b, err := t.readSound(ctx, i)
 	if err == nil {
 		var g *segment.Segment
-		if g, err = segment.Parse(t.at(i).ID, b); err == nil {
+		if g, err = segment.Parse(t.At(i).ID, b); err == nil {
 			f.s.source.keep(g)
 			return g, nil
 		}

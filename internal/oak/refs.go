@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // Referrers say what keeps a segment alive.
@@ -42,7 +41,7 @@ const mostReferrers = 1000
 // a tree's revision, by the graphs of the tars. With nodes it looks for as many nodes
 // whose records are there, which takes a walk through the tree.
 func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers, err error) {
-	target, err := tarfile.ParseID(id)
+	target, err := segment.ParseID(id)
 	if err != nil {
 		return x, err
 	}
@@ -78,8 +77,8 @@ func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment
 		if err != nil {
 			return err
 		}
-		for i := range t.len() {
-			e := t.at(i)
+		for i := range t.Len() {
+			e := t.At(i)
 			if !e.ID.IsData() {
 				continue
 			}

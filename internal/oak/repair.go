@@ -143,8 +143,8 @@ func (m *mending) copies(not int) func(context.Context, tarfile.ID) iter.Seq2[re
 				if t.Number == not {
 					continue
 				}
-				if i, ok := t.find(id); ok && t.holds(t.at(i)) {
-					e := t.at(i)
+				if i, ok := t.Find(id); ok && t.holds(t.At(i)) {
+					e := t.At(i)
 					if !yield(rescue.Place{Source: rescue.Source{Name: t.Name, Object: t.obj}, Pos: e.Pos, Len: e.Len}, nil) {
 						return
 					}

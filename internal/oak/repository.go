@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
-	"sort"
 	"strings"
 	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -37,13 +36,13 @@ type repository struct {
 // segmentTar is a tar that counts.
 type segmentTar struct {
 	repo.Tar
-	path  string // of the object
-	obj   store.Object
-	size  int64
-	file  *tarfile.Tar    // nil if it has no index
-	found []tarfile.Entry // then: what a scan found, by id
-	none  *tarfile.NoIndex
-	trash []tarfile.Problem // that the scan met
+	*tarfile.Index        // or what a scan found
+	path           string // of the object
+	obj            store.Object
+	size           int64
+	file           *tarfile.Tar // nil if it has no index
+	none           *tarfile.NoIndex
+	trash          []tarfile.Problem // that the scan met
 }
 
 // fetchedAhead is how many tails are asked for at once.
@@ -186,8 +185,8 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) error {
 			}
 			return r.storeFault(err)
 		}
-		t.size = t.file.Size()
-		if r.held += int64(t.file.Index().Len()) * 33; r.held > r.limits.Index {
+		t.size, t.Index = t.file.Size(), t.file.Index()
+		if r.held += int64(t.Len()) * 33; r.held > r.limits.Index {
 			t.obj.Close()
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
@@ -218,71 +217,32 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 			t.trash = append(t.trash, p)
 		}
 	}
-	for f, err := range tarfile.Scan(ctx, t.obj, t.size, tarfile.ScanOptions{}, report) {
+	var found []tarfile.Entry
+	for f, err := range tarfile.Scan(ctx, t.obj, t.size, report) {
 		if err != nil {
 			return r.storeFault(err)
 		}
 		e := tarfile.Entry{ID: f.ID, Pos: f.DataPos, Len: f.Len}
-		if h, ok := tarfile.ParseSegmentHead(f.Data); ok && f.ID.IsData() {
+		if h, ok := segment.ParseHead(f.Data); ok && f.ID.IsData() {
 			e.Generation = h.Generation
 		}
 		if r.held += scannedLen; r.held > r.limits.Index {
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
-		t.found = append(t.found, e)
+		found = append(found, e)
 	}
-	// Of one that is there twice the later counts.
-	slices.SortStableFunc(t.found, func(a, b tarfile.Entry) int { return a.ID.Compare(b.ID) })
-	kept := t.found[:0]
-	for i, e := range t.found {
-		if i+1 == len(t.found) || t.found[i+1].ID != e.ID {
-			kept = append(kept, e)
-		}
-	}
-	t.found = slices.Clip(kept)
+	t.Index = tarfile.NewIndex(found)
 	return nil
 }
 
 // scannedLen is what an entry takes in memory that a scan found.
 const scannedLen = 56
 
-// len is how many segments there are.
-func (t *segmentTar) len() int {
-	if t.file != nil {
-		return t.file.Index().Len()
-	}
-	return len(t.found)
-}
-
-// at is one of them; they are sorted by id.
-func (t *segmentTar) at(i int) tarfile.Entry {
-	if t.file != nil {
-		return t.file.Index().At(i)
-	}
-	return t.found[i]
-}
-
-func (t *segmentTar) find(id tarfile.ID) (int, bool) {
-	if t.file != nil {
-		return t.file.Index().Find(id)
-	}
-	i := sort.Search(len(t.found), func(i int) bool { return t.found[i].ID.Compare(id) >= 0 })
-	return i, i < len(t.found) && t.found[i].ID == id
-}
-
-// byPosition are the numbers of the segments in the order in which they are stored.
-func (t *segmentTar) byPosition() []uint32 {
-	if t.file != nil {
-		return t.file.Index().ByPosition()
-	}
-	return tarfile.Order(len(t.found), func(i uint32) int64 { return t.found[i].Pos })
-}
-
 // locate finds a segment: of several tars that have it, in the newest.
 func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 	for _, t := range r.tars {
-		if i, ok := t.find(id); ok {
-			return t, t.at(i), true
+		if i, ok := t.Find(id); ok {
+			return t, t.At(i), true
 		}
 	}
 	return nil, tarfile.Entry{}, false

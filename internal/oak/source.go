@@ -84,7 +84,7 @@ func (p *parsed) count(k *kept) {
 func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	var first error
 	for _, t := range p.r.tars {
-		i, ok := t.find(id)
+		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
@@ -107,7 +107,7 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 
 // parse reads segment i of a tar.
 func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	e := t.at(i)
+	e := t.At(i)
 	var b []byte
 	var err error
 	switch {
@@ -148,7 +148,7 @@ func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) 
 // readSound reads segment i of a tar, which must be what was written, as far as its
 // header says. A scan has looked already.
 func (t *segmentTar) readSound(ctx context.Context, i int) ([]byte, error) {
-	e := t.at(i)
+	e := t.At(i)
 	at := e.Whole()
 	if t.file == nil || !t.holds(e) || at.Off+at.Len > t.size {
 		return t.read(ctx, e)

@@ -221,11 +221,11 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 	// Pieces are counted by the size of the copy that locate finds.
 	_, known, _ := t.locate(p.Segment)
 	for _, tar := range t.tars {
-		i, ok := tar.find(p.Segment)
+		i, ok := tar.Find(p.Segment)
 		if !ok {
 			continue
 		}
-		if e := tar.at(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
+		if e := tar.At(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
 			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
 			return nil
 		}

@@ -34,11 +34,12 @@ type Audit struct {
 // A unit is one tar of the repository.
 type unit struct {
 	repo.Tar
-	obj    store.Object
-	t      *tarfile.Tar     // nil is none
-	none   *tarfile.NoIndex // why
-	damage error            // why nothing is known of the tar
-	found  *found           // of a tar without an index, by Segments
+	*tarfile.Index // or what Segments found in a tar without one
+	obj            store.Object
+	t              *tarfile.Tar               // nil is none
+	none           *tarfile.NoIndex           // why
+	damage         error                      // why nothing is known of the tar
+	refs           map[tarfile.ID]tarfile.IDs // of what Segments found; nil is that it has not looked
 
 	// What the references are asked of is the segments, if either is set.
 	noGraph    bool // by Tail
@@ -52,16 +53,16 @@ func Open(ctx context.Context, src Source) (*Audit, error) {
 	for _, letters := range src.Listing.Numbers() {
 		var tars []*unit
 		for _, l := range letters {
-			t := &unit{Tar: l}
+			t := &unit{Tar: l, Index: &tarfile.Index{}}
 			var err error
-			if t.obj, t.t, err = src.Tar(ctx, l); err != nil {
-				if e, ok := errors.AsType[*tarfile.NoIndex](err); ok {
-					t.none = e
-				} else if e, ok := errors.AsType[*tarfile.Error](err); ok {
-					t.damage = e
-				} else {
-					return nil, err
-				}
+			if t.obj, t.t, err = src.Tar(ctx, l); err == nil {
+				t.Index = t.t.Index()
+			} else if e, ok := errors.AsType[*tarfile.NoIndex](err); ok {
+				t.none = e
+			} else if e, ok := errors.AsType[*tarfile.Error](err); ok {
+				t.damage = e
+			} else {
+				return nil, err
 			}
 			tars = append(tars, t)
 		}
@@ -88,5 +89,5 @@ func (a *Audit) Len() int { return len(a.tars) }
 
 // unread reports whether there are tars of which no segments are known.
 func (a *Audit) unread() bool {
-	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.found == nil })
+	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil })
 }

@@ -60,7 +60,7 @@ func (c *comparison) segment(ctx context.Context, e tarfile.Entry, s *segment.Se
 // cleanup leaves out of the lists what it deletes, and leaves the tables.
 func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 	list, _ := c.graph.Targets(e.ID)
-	head, _ := tarfile.ParseSegmentHead(s.Bytes())
+	head, _ := segment.ParseHead(s.Bytes())
 	if bytes.Equal(list, head.Refs) {
 		return
 	}
@@ -189,7 +189,7 @@ func (x *unit) read(ctx context.Context, i uint32) ([]byte, error) {
 	if x.t != nil {
 		return x.t.Read(ctx, int(i), nil)
 	}
-	e := x.at(i)
+	e := x.At(int(i))
 	b := make([]byte, e.Len)
 	return b, x.obj.ReadAt(ctx, b, e.Pos)
 }

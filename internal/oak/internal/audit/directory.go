@@ -86,8 +86,8 @@ func names(letters []*unit, keep *unit) string {
 // only counts segments of older letters that the newest does not have.
 func only(letters []*unit) (n int) {
 	for _, l := range letters[1:] {
-		for i := range l.len() {
-			if _, ok := letters[0].t.Index().Find(l.at(uint32(i)).ID); !ok {
+		for _, e := range l.All() {
+			if _, ok := letters[0].Find(e.ID); !ok {
 				n++
 			}
 		}
@@ -144,7 +144,7 @@ func (a *Audit) duplicates(t *teller) {
 			continue
 		}
 		newer, older := a.tars[rows[i-1].tar], a.tars[rows[i].tar]
-		n, o := newer.at(rows[i-1].entry), older.at(rows[i].entry)
+		n, o := newer.At(int(rows[i-1].entry)), older.At(int(rows[i].entry))
 		severity, what := Warning, "of the same length"
 		if n.Len != o.Len {
 			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", n.Len, o.Len)

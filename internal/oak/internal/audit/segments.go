@@ -31,9 +31,8 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		return x.changed(t, -1, err)
 	}
 	w := window{obj: x.obj, size: x.t.Size()}
-	index := x.t.Index()
-	for _, k := range index.ByPosition() {
-		e := index.At(int(k))
+	for _, k := range x.ByPosition() {
+		e := x.At(int(k))
 		whole := e.Whole()
 		if whole.Off < 0 || e.Len > tarfile.MaxSegment || whole.Off+whole.Len > w.size {
 			continue // as Tail tells
@@ -74,7 +73,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 	data := b[tarfile.BlockSize:][:e.Len]
 	c.e, c.found = e, c.found[:0]
 	sound := c.x.t.CheckBytes(k, b, c.find)
-	_, head := tarfile.ParseSegmentHead(data)
+	_, head := segment.ParseHead(data)
 	readable := head || !e.ID.IsData()
 	for _, p := range c.found {
 		switch p.Class {

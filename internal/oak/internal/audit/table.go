@@ -29,13 +29,12 @@ func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Com
 func newTable(tars []*unit) table {
 	n := 0
 	for _, t := range tars {
-		n += t.len()
+		n += t.Len()
 	}
 	b := table{rows: make([]row, 0, n)}
 	for i, t := range tars {
-		for k := range t.len() {
-			id := t.at(uint32(k)).ID
-			b.rows = append(b.rows, row{binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:]), place{uint32(i), uint32(k)}})
+		for k, e := range t.All() {
+			b.rows = append(b.rows, row{binary.BigEndian.Uint64(e.ID[:]), binary.BigEndian.Uint64(e.ID[8:]), place{uint32(i), uint32(k)}})
 		}
 	}
 	slices.SortFunc(b.rows, func(x, y row) int {
@@ -67,23 +66,4 @@ func (b *table) find(id tarfile.ID) (place, bool) {
 		return place{}, false
 	}
 	return rows[i].place, true
-}
-
-// len is how many segments are known of a tar.
-func (t *unit) len() int {
-	switch {
-	case t.t != nil:
-		return t.t.Index().Len()
-	case t.found != nil:
-		return len(t.found.segments)
-	}
-	return 0
-}
-
-// at is one of them.
-func (t *unit) at(i uint32) tarfile.Entry {
-	if t.t != nil {
-		return t.t.Index().At(int(i))
-	}
-	return t.found.segments[i].Entry
 }

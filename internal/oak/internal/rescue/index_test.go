@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 )
@@ -15,9 +16,9 @@ func (s sample) indexed(t testing.TB, change func(e *tarfile.Entry), more ...tar
 	t.Helper()
 	var tail tarfile.Tail
 	for _, id := range s.order {
-		h, _ := tarfile.ParseSegmentHead(s.data[id])
+		h, _ := segment.ParseHead(s.data[id])
 		if !id.IsData() {
-			h = tarfile.SegmentHead{}
+			h = segment.Head{}
 		}
 		e := tarfile.Entry{ID: id, Pos: s.place(id), Len: len(s.data[id]), Generation: h.Generation}
 		change(&e)
@@ -69,7 +70,7 @@ func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
 			t.Errorf("%s: %v", name, x.events)
 		}
 		if !slices.ContainsFunc(x.events, func(e Event) bool { return e.Kind == Damage && e.Class == c.class }) {
-			t.Errorf("%s: expected %s%v", name, c.class, x.events)
+			t.Errorf("%s: expected %d%v", name, c.class, x.events)
 		}
 		if x.plan.Base != 0 {
 			t.Errorf("%s: base %d", name, x.plan.Base)

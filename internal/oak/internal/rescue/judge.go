@@ -147,7 +147,7 @@ func (j *judge) turned(data []byte, crc uint32) Segment {
 // believed is for a segment whose checksum nobody knows: it has at least to look
 // like one and to have an id as Oak makes them, and to be of the generation that the index says.
 func (j *judge) believed(data []byte, crc uint32) Segment {
-	h, ok := tarfile.ParseSegmentHead(data)
+	h, ok := segment.ParseHead(data)
 	switch {
 	case !j.parses(data),
 		!j.id.IsData() && !j.id.IsBulk(),
@@ -164,7 +164,7 @@ func (j *judge) parses(data []byte) bool {
 
 // sort tells data segments that can be in a tar from those that nobody can read.
 func (j *judge) sort(data []byte, c Segment) Segment {
-	if h, ok := tarfile.ParseSegmentHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
+	if h, ok := segment.ParseHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
 		j.wrong(tarfile.BadSegment, j.pos, int64(len(data)), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
 		c.Proof, c.intact = Foreign, false
 	}

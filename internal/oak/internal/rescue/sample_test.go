@@ -106,11 +106,11 @@ func (s *sample) build(t testing.TB) {
 		return someTime(i)
 	})
 	for _, id := range s.order {
-		var h tarfile.SegmentHead
+		var h segment.Head
 		if id.IsData() {
 			var ok bool
-			if h, ok = tarfile.ParseSegmentHead(s.data[id]); !ok {
-				h = tarfile.SegmentHead{} // as some test has it
+			if h, ok = segment.ParseHead(s.data[id]); !ok {
+				h = segment.Head{} // as some test has it
 			}
 		}
 		if err := w.Add(id, h.Generation, s.data[id], h.Refs, s.names[id]); err != nil {

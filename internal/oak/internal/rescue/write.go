@@ -86,7 +86,7 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 	var refs tarfile.IDs
 	var names []string
 	if c.ID.IsData() {
-		h, ok := tarfile.ParseSegmentHead(data)
+		h, ok := segment.ParseHead(data)
 		if !ok {
 			return w.plan.changed(c)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -57,6 +58,22 @@ func ParseID(s string) (id ID, err error) {
 		}
 	}
 	return ID{}, fmt.Errorf("segment id: %.60q: expected 36 characters, a UUID in lower case", s)
+}
+
+// IDs is a list of ids, one after another as they stand in files.
+type IDs []byte
+
+func (l IDs) Len() int { return len(l) / len(ID{}) }
+
+// All enumerates them.
+func (l IDs) All() iter.Seq[ID] {
+	return func(yield func(ID) bool) {
+		for i := 0; i+len(ID{}) <= len(l); i += len(ID{}) {
+			if !yield(ID(l[i:])) {
+				return
+			}
+		}
+	}
 }
 
 // A RecordID names a record. In a segment without a record table the number is

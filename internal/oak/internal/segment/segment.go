@@ -100,7 +100,6 @@ type Segment struct {
 	size    int
 	sparse  *sparse
 	version int
-	gen     Generation
 	refs    int
 	records int
 	table   int // where the record table begins
@@ -134,16 +133,8 @@ func (s *Segment) header() error {
 	case string(b[:versionOff]) != magic:
 		return s.errorf(Corrupt, -1, 0, "magic: expected %q, found %q", magic, b[:versionOff])
 	}
-	s.version = int(b[versionOff])
-	s.gen.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
-	switch s.version {
-	case 12:
-		s.gen.Full, s.gen.Compacted = s.gen.Gen, true
-	case 13:
-		full := binary.BigEndian.Uint32(b[fullOff:])
-		s.gen.Full, s.gen.Compacted = int32(full&^compactedBit), full&compactedBit != 0
-	default:
-		return s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", s.version)
+	if s.version, _ = versionOf(b); s.version == 0 {
+		return s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", b[versionOff])
 	}
 	refs := binary.BigEndian.Uint32(b[refCountOff:])
 	if refs > maxRefs || headerLen+refLen*int(refs) > s.size {
@@ -156,6 +147,40 @@ func (s *Segment) header() error {
 	}
 	s.records = int(records)
 	return nil
+}
+
+// versionOf reads from a header the version, 0 if it is an unknown one, and the generation.
+func versionOf(b []byte) (version int, g Generation) {
+	g.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
+	switch b[versionOff] {
+	case 12:
+		g.Full, g.Compacted = g.Gen, true
+	case 13:
+		full := binary.BigEndian.Uint32(b[fullOff:])
+		g.Full, g.Compacted = int32(full&^compactedBit), full&compactedBit != 0
+	default:
+		return 0, Generation{}
+	}
+	return int(b[versionOff]), g
+}
+
+// A Head is what a data segment says of itself that a tar repeats in index and graph.
+type Head struct {
+	Generation Generation
+	Refs       IDs // in the segment
+}
+
+// ParseHead reads the header and the table of references of a data segment.
+func ParseHead(b []byte) (h Head, ok bool) {
+	if len(b) < headerLen || string(b[:versionOff]) != magic {
+		return Head{}, false
+	}
+	version, g := versionOf(b)
+	refs := int64(binary.BigEndian.Uint32(b[refCountOff:]))
+	if version == 0 || refs > int64(len(b)-headerLen)/refLen {
+		return Head{}, false
+	}
+	return Head{g, IDs(b[headerLen:][:refLen*refs])}, true
 }
 
 // rows finds out the order of the record table.

@@ -118,4 +118,9 @@ func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
 func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
 
 // Generation returns what the header says.
-func (s *Segment) Generation() Generation { return s.gen }
+func (s *Segment) Generation() (g Generation) {
+	if s.version > 0 {
+		_, g = versionOf(s.b)
+	}
+	return g
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
@@ -147,7 +148,7 @@ func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 		what = bad.What
 	} else {
 		m.buf = b
-		if h, ok := tarfile.ParseSegmentHead(b); ok {
+		if h, ok := segment.ParseHead(b); ok {
 			m.bulk.refer(h.Refs)
 			return nil
 		}

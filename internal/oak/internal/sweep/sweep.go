@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -203,7 +204,7 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	}
 	if w.graph != nil {
 		refs, _ = w.graph.Targets(e.ID)
-	} else if h, ok := tarfile.ParseSegmentHead(w.buf); ok { // or else it was told before
+	} else if h, ok := segment.ParseHead(w.buf); ok { // or else it was told before
 		refs = h.Refs
 		if w.refs += int64(len(refs)) + int64(len(e.ID)) + 4; w.refs > maxPart {
 			return nil, nil, tooLong(w.t, e, "graph")

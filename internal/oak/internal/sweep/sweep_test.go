@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
@@ -671,7 +672,7 @@ func TestErrorsOfTheStoreComeUp(t *testing.T) {
 // of the graph not what leads to one of the tar that is not.
 func (d dump) without(x *TarPlan) dump {
 	kept := func(s string) bool {
-		id, err := tarfile.ParseID(s)
+		id, err := segment.ParseID(s)
 		i, ok := x.Index().Find(id)
 		return err == nil && (!ok || !x.IsGarbage(i))
 	}

@@ -26,10 +26,6 @@ const (
 	Limit                        // more than may be believed or held in memory
 )
 
-func (c Class) String() string {
-	return segment.Word("Class", c, "", "header", "checksum", "segment", "index", "graph", "binaries", "padding", "truncated", "bounds", "overlap", "gap", "limit")
-}
-
 // An Error says where a tar breaks the format, and how. Errors of the store are
 // returned as they come.
 type Error struct {
@@ -77,11 +73,6 @@ const (
 	PositionNotAtABlock                   // of an entry
 	NoLength                              // of an entry, or less than none
 )
-
-func (r Reason) String() string {
-	return segment.Word("Reason", r, "", "length-not-blocks", "too-short", "too-long", "unknown-magic", "no-entries", "size-too-small", "size-not-blocks",
-		"count-too-large", "wrong-checksum", "wrong-order", "negative-position", "position-not-at-a-block", "no-length")
-}
 
 // NoIndex says that a tar has no index that Oak would take. It is what a tar is
 // like whose writer was killed: [Scan] reads it.
