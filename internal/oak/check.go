@@ -136,7 +136,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 // eachLine goes through the journal, the newest line first, until look has seen enough.
 func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
 	if s.r.list.Journal == nil {
-		return &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal: 'holdall oak recover-journal' makes one"}
+		return repo.NoHead("there is no journal: 'holdall oak recover-journal' makes one")
 	}
 	for e, err := range s.r.journal(ctx) {
 		bad, isBad := err.(*repo.Error)
@@ -210,7 +210,7 @@ func (c *checker) begin(ctx context.Context) error {
 		if bad != nil {
 			return true, nil
 		}
-		names, lost, err := c.checkpoints(ctx, recordOf(e.Revision))
+		names, lost, err := c.checkpoints(ctx, e.Revision)
 		if err != nil || lost != nil && len(names) == 0 {
 			return err == nil, err
 		}
@@ -244,13 +244,9 @@ func joinNames(names []string) string {
 	return cmp.Or(b.String(), "/")
 }
 
-func recordOf(r repo.Revision) segment.RecordID {
-	return segment.RecordID{Segment: r.Segment, Number: r.Record}
-}
-
 // revision looks at a revision.
 func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision) error {
-	super := recordOf(e.Revision)
+	super := e.Revision
 	if _, err := c.records.Node(ctx, super); err != nil {
 		lost := damaged(err)
 		if lost == nil {

@@ -126,7 +126,7 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
 	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {
-		id := segment.RecordID{Segment: e.Segment, Number: e.Record}
+		id := e.Revision
 		if j.o.NoCheckpoints {
 			id, err = j.copier.Without(ctx, id, checkpointsName)
 		} else {
@@ -135,7 +135,7 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		if err != nil {
 			return nil, j.lost(err)
 		}
-		journal = append(journal, repo.Entry{Revision: repo.Revision{Segment: id.Segment, Record: id.Number}, Millis: max(e.Millis, 0)})
+		journal = append(journal, repo.Entry{Revision: id, Millis: max(e.Millis, 0)})
 	}
 	return journal, b.Flush(ctx)
 }

@@ -82,7 +82,7 @@ type moment struct {
 func (h *history) run(ctx context.Context) error {
 	r := h.s.r
 	if r.list.Journal == nil {
-		return fmt.Errorf("oak: history: %w", &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"})
+		return fmt.Errorf("oak: history: %w", repo.NoHead("there is no journal"))
 	}
 	for e, err := range r.revisions(ctx) {
 		if err != nil {

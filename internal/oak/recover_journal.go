@@ -208,7 +208,7 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 		if err != nil {
 			continue
 		}
-		c := candidate{Revision: repo.Revision{Segment: g.ID(), Record: row.Number}, millis: millis}
+		c := candidate{Revision: r.ID(), millis: millis}
 		super, err := f.mayBeSuper(ctx, shape)
 		if super && err == nil {
 			super, err = f.isSuper(ctx, &c)
@@ -244,8 +244,7 @@ func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, err
 
 // isSuper reports whether a node has the children of a super root.
 func (f *finder) isSuper(ctx context.Context, c *candidate) (bool, error) {
-	id := recordOf(c.Revision)
-	n, err := f.records.Node(ctx, id)
+	n, err := f.records.Node(ctx, c.Revision)
 	if err != nil {
 		return false, unlessDamaged(err)
 	}
@@ -284,7 +283,7 @@ func (f *finder) add(c candidate) {
 // compareCandidates is the order of the reference: what a store did within a
 // millisecond nobody can tell.
 func compareCandidates(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Record, b.Record))
+	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Number, b.Number))
 }
 
 // sorted are the candidates by time, and those without checkpoints that are older than
@@ -319,7 +318,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 				}
 			}
 		}
-		whole, err := f.whole(ctx, recordOf(last.Revision), tell)
+		whole, err := f.whole(ctx, last.Revision, tell)
 		if err != nil {
 			return err
 		}

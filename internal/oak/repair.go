@@ -229,7 +229,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 // noRoot says why a revision leads to no root, unless its segment is damaged: then it
 // may be mended.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
-	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, recordOf(r), rootName)
+	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, r, rootName)
 	lost := damaged(err)
 	switch {
 	case err != nil && lost == nil:

@@ -252,7 +252,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 // is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
-		return repo.Head{}, &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"}
+		return repo.Head{}, repo.NoHead("there is no journal")
 	}
 	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
 	if err != nil {

@@ -74,7 +74,7 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 	if t.shown, err = t.revision(ctx, param[revisionParam]); err != nil {
 		return err
 	}
-	t.super = segment.RecordID{Segment: t.shown.Segment, Number: t.shown.Record}
+	t.super = t.shown.Revision
 	if t.top = t.super; super {
 		return nil
 	}

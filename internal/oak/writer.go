@@ -348,8 +348,7 @@ func (w *treeWriter) commit(ctx context.Context) (sum newstore.Summary, err erro
 	if err := w.b.Flush(ctx); err != nil {
 		return sum, err
 	}
-	head := repo.Revision{Segment: root.Segment, Record: root.Number}
-	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: head, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
+	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: root, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
 		return sum, err
 	}
 	if err := w.stage.Publish(ctx); err != nil {

@@ -92,15 +92,14 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
 	records := segment.NewReader(a.segments())
-	id := segment.RecordID{Segment: head.Segment, Number: head.Record}
 	off := x.At(int(p.entry)).Pos
-	rec, err := records.Record(ctx, id)
+	rec, err := records.Record(ctx, head.Revision)
 	what := ""
 	if err == nil {
 		off += int64(rec.Pos())
 		if rec.Type() != segment.NodeRecord {
 			what = fmt.Sprintf("expected a node, found a %s", rec.Type())
-		} else if _, what, err = records.Down(ctx, id, "root"); what != "" {
+		} else if _, what, err = records.Down(ctx, head.Revision, "root"); what != "" {
 			what = "expected the node above the tree, found one without a child root"
 		}
 	}
