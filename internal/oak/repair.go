@@ -97,7 +97,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		sources = append(sources, rescue.Source{Name: l.Name, Object: obj})
 	}
 	var err error
-	n.Plan, err = rescue.Survey(ctx, sources, rescue.Options{Copies: m.copies(n.letters[0].Number)}, func(e rescue.Event) { m.event(e, report) })
+	n.Plan, err = rescue.Survey(ctx, sources, m.copies(n.letters[0].Number), func(e rescue.Event) { m.event(e, report) })
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (m *mending) lose(msg string, args ...any) {
 }
 
 // copies finds segments in the tars of other numbers.
-func (m *mending) copies(not int) func(context.Context, tarfile.ID) iter.Seq2[rescue.Place, error] {
+func (m *mending) copies(not int) rescue.Copies {
 	return func(_ context.Context, id tarfile.ID) iter.Seq2[rescue.Place, error] {
 		return func(yield func(rescue.Place, error) bool) {
 			for _, t := range m.r.tars {
@@ -320,8 +320,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 		defer obj.Close()
 		p.Sources[i].Object = obj
 	}
-	_, err := rescue.Write(ctx, to, out, &p, func(rescue.Event) {})
-	return err
+	return rescue.Write(ctx, to, out, &p)
 }
 
 // backupName is what the reference would call a backup of a tar: the first such name

@@ -62,7 +62,7 @@ func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
 		"another segment":    {s.indexed(t, only(func(e *tarfile.Entry) { e.Pos = s.place(s.order[5]) })), []tarfile.ID{third}, tarfile.BadHeader},
 		"a segment too many": {s.indexed(t, none, tarfile.Entry{ID: another, Pos: s.place(third), Len: 1024}), []tarfile.ID{another}, tarfile.BadHeader},
 	} {
-		x := recovered(t, map[string][]byte{s.name: c.file}, Options{})
+		x := recovered(t, map[string][]byte{s.name: c.file}, nil)
 		x.compare(t, s, c.lost...)
 		x.only(t, s)
 		told := x.events.of(SegmentLost)
@@ -91,7 +91,7 @@ func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
 	c := s
 	c.file = append(bytes.Clone(s.file[:s.segments]), make([]byte, 40<<10)...)
 	c.segments = int64(len(c.file))
-	x := recovered(t, map[string][]byte{s.name: c.indexed(t, func(*tarfile.Entry) {}, more...)}, Options{})
+	x := recovered(t, map[string][]byte{s.name: c.indexed(t, func(*tarfile.Entry) {}, more...)}, nil)
 	x.compare(t, s)
 	x.only(t, s)
 	if x.plan.Base != -1 || x.events[0].Class != tarfile.BadIndex {
@@ -103,19 +103,19 @@ func TestThereMayBeNothingToGain(t *testing.T) {
 	s := newSample(t, testkit.Rand(t), 0)
 	b := bytes.Clone(s.file)
 	copy(b[s.place(s.order[3])+100:], "wrong bytes")
-	x := recovered(t, map[string][]byte{s.name: b}, Options{})
+	x := recovered(t, map[string][]byte{s.name: b}, nil)
 	x.compare(t, s, s.order[3])
 	if x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
 	b[len(b)-1100] ^= 1 // of the index: now it has to be made anew
-	x = recovered(t, map[string][]byte{s.name: b}, Options{})
+	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
 	b = bytes.Clone(s.file)
 	b[s.place(s.order[3])+100] ^= 1
-	x = recovered(t, map[string][]byte{s.name: b}, Options{})
+	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}

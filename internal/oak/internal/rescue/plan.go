@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
-	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -25,20 +23,9 @@ type Place struct {
 	Len int
 }
 
-// Options of [Survey]. The zero value is for use.
-type Options struct {
-	// Copies enumerates where the tars of other numbers have a segment: it is asked
-	// for what is damaged in these, and for the names of binaries.
-	Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
-
-	// Union takes the segments of all letters, though one has an index: what a
-	// cleanup reclaimed comes back.
-	Union bool
-
-	// Time is what headers get whose old time is not known. Zero is the latest that
-	// is known of those before in the tar.
-	Time time.Time
-}
+// Copies enumerates where the tars of other numbers have a segment: it is asked for
+// what is damaged in these, and for the names of binaries.
+type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 
 // Proof is how much is known of a segment, from nothing to all.
 type Proof uint8
@@ -51,10 +38,6 @@ const (
 	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
 	Proven                // it is what was written, by its checksum
 )
-
-func (p Proof) String() string {
-	return segment.Word("Proof", p, "lost", "foreign", "doubtful", "mended", "stray", "proven")
-}
 
 // A Segment is one of the new tar, and where its bytes are now.
 type Segment struct {
@@ -89,10 +72,6 @@ const (
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
 
-func (a Action) String() string {
-	return segment.Word("Action", a, "nothing", "tail", "rewrite", "leave")
-}
-
 // A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
 // and no contents.
 type Plan struct {
@@ -123,9 +102,9 @@ type Plan struct {
 
 	Counts Counts
 
-	o    Options
-	at   map[tarfile.ID]int32
-	base *tarfile.Tar
+	copies Copies // or nil
+	at     map[tarfile.ID]int32
+	base   *tarfile.Tar
 }
 
 // Counts are what became of what was there.
@@ -142,26 +121,21 @@ type Counts struct {
 // ErrNothing says that there are no segments to write.
 var ErrNothing = errors.New("no segment could be recovered")
 
-// An Event is one thing that a survey or a recovery came by.
+// An Event is one thing that a survey came by. Only damage has a class.
 type Event struct {
-	Kind       Kind
-	Class      tarfile.Class // of damage
-	Object     string
-	Off, Len   int64
-	Segment    tarfile.ID
-	HasSegment bool
-	What       string
+	Kind   Kind
+	Object string
+	tarfile.Problem
 }
 
 // Kind says what an event means for the new tar.
 type Kind uint8
 
 const (
-	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
-	SegmentLost                  // a segment was there of which no good copy is left
-	LeftOut                      // a segment of an unknown version is not taken
-	InDoubt                      // a segment is taken that nothing proves
-	BitTurned                    // a segment was put right
-	OtherCopy                    // a segment is taken from another file than the one it was damaged in
-	BinariesLost                 // which binaries a segment names could not be found out
+	Damage      Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	SegmentLost                 // a segment was there of which no good copy is left
+	LeftOut                     // a segment of an unknown version is not taken
+	InDoubt                     // a segment is taken that nothing proves
+	BitTurned                   // a segment was put right
+	OtherCopy                   // a segment is taken from another file than the one it was damaged in
 )

@@ -18,9 +18,9 @@ const crowd = 2
 // Survey reads all that is there of one number: its letters, in ascending order. It
 // reads each byte once or twice, and holds some 100 bytes for each segment. An error
 // is one of a store: damage is reported.
-func Survey(ctx context.Context, letters []Source, o Options, report func(Event)) (*Plan, error) {
+func Survey(ctx context.Context, letters []Source, copies Copies, report func(Event)) (*Plan, error) {
 	s := &survey{
-		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), o: o, at: map[tarfile.ID]int32{}},
+		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), copies: copies, at: map[tarfile.ID]int32{}},
 		report: report,
 		tars:   make([]*tarfile.Tar, len(letters)),
 		sizes:  make([]int64, len(letters)),
@@ -53,12 +53,10 @@ func (s *survey) run(ctx context.Context) error {
 		if err := s.layout(ctx, base); err != nil {
 			return err
 		}
-		if !p.o.Union {
-			if err := s.indexed(ctx, base); err != nil {
-				return err
-			}
-			s.closed = true
+		if err := s.indexed(ctx, base); err != nil {
+			return err
 		}
+		s.closed = true
 	}
 	for i := range p.Letters {
 		if s.closed && (i == p.Base || !slices.ContainsFunc(p.Segments, Segment.wanting)) {
@@ -122,8 +120,7 @@ func (s *survey) damage(i int, c tarfile.Class, off, n int64, format string, a .
 }
 
 func (s *survey) problem(i int, p tarfile.Problem) {
-	s.report(Event{Kind: Damage, Class: p.Class, Object: s.plan.Sources[i].Name, Off: p.Off, Len: p.Len,
-		Segment: p.Segment, HasSegment: p.HasSegment, What: p.What})
+	s.report(Event{Damage, s.plan.Sources[i].Name, p})
 }
 
 // indexed offers the segments of a letter with an index.
@@ -171,14 +168,14 @@ func (s *survey) offer(c Segment) {
 // elsewhere looks in tars of other numbers for what may not be what was written.
 func (s *survey) elsewhere(ctx context.Context) error {
 	p := s.plan
-	if p.o.Copies == nil {
+	if p.copies == nil {
 		return nil
 	}
 	for k := range p.Segments {
 		if !p.Segments[k].wanting() {
 			continue
 		}
-		for place, err := range p.o.Copies(ctx, p.Segments[k].ID) {
+		for place, err := range p.copies(ctx, p.Segments[k].ID) {
 			if err != nil {
 				return err
 			}
@@ -247,8 +244,7 @@ func (s *survey) conclude() {
 
 // untouched reports whether all segments are those of the base, each intact.
 func (s *survey) untouched() bool {
-	return !slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return int(c.From) != s.plan.Base || !c.intact }) &&
-		(s.closed || len(s.plan.Segments) == s.tars[s.plan.Base].Index().Len())
+	return !slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return int(c.From) != s.plan.Base || !c.intact })
 }
 
 // keep finds out how much of one source the new tar begins with, and returns of how
@@ -268,7 +264,7 @@ func (p *Plan) keep() int {
 
 // tell reports what became of a segment if that is not what it should be.
 func (s *survey) tell(c Segment) {
-	e := Event{Object: s.plan.Sources[c.From].Name, Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}
+	e := Event{Object: s.plan.Sources[c.From].Name, Problem: tarfile.Problem{Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}}
 	switch {
 	case c.Proof == Lost:
 		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no good copy of it was found", c.Len)
