@@ -238,3 +238,19 @@ func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
 		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)
 	}
 }
+
+// TestANumberTooLargeIsAProblem has a tar over whose name Oak fails.
+func TestANumberTooLargeIsAProblem(t *testing.T) {
+	st := fixture(t, "empty-store")
+	st.Put("s/data999999999999a.tar", nil)
+	found := false
+	if _, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+		func(p holdall.Problem) {
+			found = found || p.Class == "number-too-large" && p.Volume == "s/data999999999999a.tar"
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		t.Error("it is not told")
+	}
+}
