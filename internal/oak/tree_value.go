@@ -34,9 +34,8 @@ type (
 // isBinaries reports whether a property is a directory of its values.
 func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.Binary }
 
-// properties calls do with the entries of a node's properties, and what they are of,
-// until it returns false.
-func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) bool) error {
+// properties calls do with the entries of a node's properties, and what they are of.
+func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
 	n, err := t.records.Node(ctx, s.id)
 	if err != nil {
 		return t.corrupt(err, s.name)
@@ -51,11 +50,11 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 			elem += propertyMark
 		}
 		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, lost)
+		if err == nil {
+			err = do(e, p)
+		}
 		if err != nil {
 			return err
-		}
-		if !do(e, p) {
-			return nil
 		}
 	}
 	return nil
@@ -90,17 +89,19 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	return e, err
 }
 
-// binaries goes through the values of a property that is a directory of them.
-func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		i := 0
-		for v, err := range p.Values(ctx) {
-			e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
-			if i++; !yield(e, err) || err != nil {
-				return
-			}
+// binaries tells of the values of a property that is a directory of them.
+func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
+	i := 0
+	for v, err := range p.Values(ctx) {
+		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
+		if err == nil {
+			err = tell(e)
+		}
+		if i++; err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Value, lost error) (format.Entry, error) {
