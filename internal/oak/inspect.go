@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
@@ -203,19 +202,16 @@ type Edges struct {
 // of the tars, or, where one is damaged or missing, by the segments themselves.
 func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 	return pipe.Told(func(tell func(Edges) error) error {
-		for _, t := range slices.Backward(s.r.tars) {
-			graph, err := t.graph(ctx)
-			if err != nil {
-				return s.r.storeFault(err)
-			}
+		r := &segmentReader{repository: s.r}
+		for _, t := range slices.Backward(r.tars) {
 			for _, i := range t.ByPosition() {
 				e := t.At(int(i))
 				if !e.ID.IsData() {
 					continue
 				}
-				targets, err := t.targets(ctx, graph, e)
+				targets, err := r.targets(ctx, t, e)
 				if err != nil {
-					return s.r.storeFault(err)
+					return err
 				}
 				out := Edges{Tar: t.Name, From: e.ID.String(), To: []string{}}
 				for id := range targets.All() {
@@ -228,33 +224,4 @@ func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 		}
 		return nil
 	})
-}
-
-// graph is that of a tar, nil if there is none that is sound.
-func (t *segmentTar) graph(ctx context.Context) (*tarfile.Graph, error) {
-	if t.file == nil {
-		return nil, nil
-	}
-	g, err := t.file.Graph(ctx)
-	if _, damaged := errors.AsType[*tarfile.Error](err); damaged {
-		return nil, nil
-	}
-	return g, err
-}
-
-// targets are what a data segment refers to: none if it is damaged.
-func (t *segmentTar) targets(ctx context.Context, g *tarfile.Graph, e tarfile.Entry) (tarfile.IDs, error) {
-	if g != nil {
-		targets, _ := g.Targets(e.ID)
-		return targets, nil
-	}
-	if !t.holds(e) {
-		return nil, nil
-	}
-	b, err := t.read(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	h, _ := segment.ParseHead(b)
-	return h.Refs, nil
 }

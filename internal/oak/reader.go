@@ -86,6 +86,7 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
+// graphOf returns the graph of a tar, nil if it has none that is sound.
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,9 +97,13 @@ func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Gr
 			return g.graph, nil
 		}
 	}
-	g, err := t.graph(ctx)
-	if err != nil {
-		return nil, r.storeFault(err)
+	var g *tarfile.Graph
+	if t.file != nil {
+		var err error
+		g, err = t.file.Graph(ctx)
+		if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
+			return nil, err
+		}
 	}
 	r.graphs = slices.Insert(r.graphs, 0, tarGraph{t, g})
 	held := 0
@@ -114,8 +119,26 @@ func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Gr
 	return g, nil
 }
 
+// targets are what a data segment refers to, as the graph of its tar says, or, where
+// there is none, the segment: none if it is damaged.
+func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.Entry) (tarfile.IDs, error) {
+	g, err := r.graphOf(ctx, t)
+	switch {
+	case err != nil:
+		return nil, err
+	case g != nil:
+		targets, _ := g.Targets(e.ID)
+		return targets, nil
+	case !t.holds(e):
+		return nil, nil
+	}
+	b, err := t.read(ctx, e)
+	h, _ := segment.ParseHead(b)
+	return h.Refs, r.storeFault(err)
+}
+
 // entryOf is the entry of a segment.
-func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry) format.Entry {
+func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
 	e := format.Entry{
 		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
 		Attr: map[string]string{
@@ -123,6 +146,7 @@ func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
 		},
 	}
+	g, err := r.graphOf(ctx, t)
 	if g != nil && x.ID.IsData() {
 		targets, _ := g.Targets(x.ID)
 		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
@@ -132,7 +156,7 @@ func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry
 		p.Entry, p.HasEntry = e.Name, true
 		e.Fault = &p
 	}
-	return e
+	return e, err
 }
 
 // holds reports whether a segment lies in its tar.
@@ -163,15 +187,15 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 			}
 		}
 		for _, t := range slices.Backward(r.tars) {
-			g, err := r.graphOf(ctx, t)
-			if err != nil {
-				return err
-			}
 			for n, i := range t.ByPosition() {
 				if n&0xfff == 0 && ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := tell(r.entryOf(t, g, t.At(int(i)))); err != nil {
+				e, err := r.entryOf(ctx, t, t.At(int(i)))
+				if err == nil {
+					err = tell(e)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -206,11 +230,7 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 		}
 		id, err := segment.ParseID(base)
 		if i, ok := t.Find(id); ok && err == nil {
-			g, err := r.graphOf(ctx, t)
-			if err != nil {
-				return format.Entry{}, err
-			}
-			return r.entryOf(t, g, t.At(i)), nil
+			return r.entryOf(ctx, t, t.At(i))
 		}
 	}
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -239,11 +259,16 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 			}
 			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
-		g, err := r.graphOf(ctx, t)
-		for i := 0; i < t.Len() && err == nil; i++ {
-			err = tell(r.entryOf(t, g, t.At(i)))
+		for _, x := range t.All() {
+			e, err := r.entryOf(ctx, t, x)
+			if err == nil {
+				err = tell(e)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 }
 

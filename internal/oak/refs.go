@@ -73,18 +73,13 @@ func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers
 // direct lists who refers to a segment.
 func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment.ID) error {
 	for _, t := range slices.Backward(r.tars) {
-		graph, err := r.graphOf(ctx, t)
-		if err != nil {
-			return err
-		}
-		for i := range t.Len() {
-			e := t.At(i)
+		for _, e := range t.All() {
 			if !e.ID.IsData() {
 				continue
 			}
-			to, err := t.targets(ctx, graph, e)
+			to, err := r.targets(ctx, t, e)
 			if err != nil {
-				return r.storeFault(err)
+				return err
 			}
 			for id := range to.All() {
 				if id != target {
@@ -119,13 +114,9 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 		if !ok || !e.ID.IsData() {
 			continue
 		}
-		graph, err := r.graphOf(ctx, t)
+		to, err := r.targets(ctx, t, e)
 		if err != nil {
 			return err
-		}
-		to, err := t.targets(ctx, graph, e)
-		if err != nil {
-			return r.storeFault(err)
 		}
 		for id := range to.All() {
 			if _, seen := by[id]; seen {
