@@ -24,7 +24,7 @@ func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
 	}
-	t, err := newTree(ctx, s.r, s.source, s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param})
 	if err != nil {
 		return nil, err
 	}

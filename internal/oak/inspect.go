@@ -141,25 +141,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 }
 
 // RecordInfo is what a record says.
-type RecordInfo struct {
-	ID       string        `json:"id"`
-	Type     string        `json:"type"`
-	Tar      string        `json:"tar"`
-	Position int           `json:"position"` // in the segment
-	Size     int           `json:"size"`     // at least
-	Fields   []RecordField `json:"fields"`
-	Problem  string        `json:"problem,omitempty"` // why there are not more fields
-}
-
-// A RecordField is a part of a record.
-type RecordField struct {
-	Name     string `json:"name"`
-	Position int    `json:"position"`
-	Size     int    `json:"size"`
-	Value    string `json:"value,omitempty"`
-	Record   string `json:"record,omitempty"` // that it refers to
-	Problem  string `json:"problem,omitempty"`
-}
+type RecordInfo = segment.Description
 
 // Record takes a record apart, which is named UUID:NUMBER.
 func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
@@ -168,27 +150,10 @@ func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 		return RecordInfo{}, err
 	}
 	d, err := s.records.Describe(ctx, x)
-	if err != nil {
-		return RecordInfo{}, err
-	}
-	info := RecordInfo{ID: d.ID.String(), Type: d.Type.String(), Position: d.Pos, Size: d.Len, Fields: []RecordField{}}
 	if t, _, ok := s.r.locate(x.Segment); ok {
-		info.Tar = t.Name
+		d.Tar = t.Name
 	}
-	if d.Err != nil {
-		info.Problem = d.Err.Error()
-	}
-	for _, f := range d.Fields {
-		out := RecordField{Name: f.Name, Position: f.Off, Size: f.Len, Value: f.Value}
-		if f.IsID {
-			out.Record = f.Record.String()
-		}
-		if f.Err != nil {
-			out.Problem = f.Err.Error()
-		}
-		info.Fields = append(info.Fields, out)
-	}
-	return info, nil
+	return d, err
 }
 
 // Edges are the segments that a segment refers to.

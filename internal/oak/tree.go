@@ -20,7 +20,6 @@ import (
 // Nothing of the tree is held but the segments read last.
 type treeReader struct {
 	*repository
-	source     *parsed
 	records    *segment.Reader
 	shown      repo.Entry
 	super      segment.RecordID

@@ -38,17 +38,16 @@ const treeDepth = 1000
 
 // openTree shows the node tree of a repository, which it closes if it cannot.
 func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
-	src := &parsed{r: r}
-	t, err := newTree(ctx, r, src, segment.NewReader(src), o)
+	t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return t, nil
 }
 
-func newTree(ctx context.Context, r *repository, src *parsed, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
 	t := &treeReader{
-		repository: r, source: src, records: records,
+		repository: r, records: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
 	}
 	if err := t.choose(ctx, o.Param); err != nil {
