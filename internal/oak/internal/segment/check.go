@@ -36,17 +36,6 @@ type Problem struct {
 	What    string
 }
 
-func (p Problem) String() string {
-	s := string(p.Code) + ": segment " + p.Segment.String()
-	if p.Record >= 0 {
-		s += fmt.Sprintf(" record %d", p.Record)
-	}
-	if p.Off >= 0 {
-		s += fmt.Sprintf(" at %d", p.Off)
-	}
-	return s + ": " + p.What
-}
-
 // Check looks at the whole segment, and at no other: its tables, and of each
 // record what can be known without others. Its time grows with the size of the
 // segment, whatever it says.

@@ -33,14 +33,9 @@ func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[Recor
 
 // BlockBytes returns the content of a block, which has n bytes, not to be changed.
 func (r *Reader) BlockBytes(ctx context.Context, id RecordID, n int) ([]byte, error) {
-	where := locator{r: r}
-	off, err := where.block(ctx, id, n)
+	off, err := (&locator{r: r}).block(ctx, id, n)
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.Segment(ctx, id.Segment)
-	if err != nil {
-		return nil, err
-	}
-	return r.bytes(ctx, Piece{id.Segment, off, n}, s)
+	return r.bytes(ctx, Piece{id.Segment, off, n}, nil)
 }

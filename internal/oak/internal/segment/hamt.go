@@ -154,7 +154,6 @@ func (m mapRecord) pair(i int) (key, value RecordID, err error) {
 	return key, value, err
 }
 
-// Len returns how many names the map has.
 func (m Map) Len() int { return m.top.size }
 
 // isName reports whether the string at key is want.
@@ -225,7 +224,7 @@ func (m Map) All(ctx context.Context) iter.Seq2[Entry, error] {
 func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walk{Map: m, ctx: ctx, yield: yield, at: at, from: *at, goesOn: at.begun}
-		at.begun = true
+		w.path, at.begun = w.store[:0], true
 		w.record(m.top)
 	}
 }
@@ -269,9 +268,6 @@ type step struct {
 
 // record goes through a record. It returns false if the walk is over.
 func (w *walk) record(m mapRecord) bool {
-	if w.path == nil {
-		w.path = w.store[:0]
-	}
 	if !m.branch() {
 		return w.leaf(m)
 	}

@@ -80,11 +80,8 @@ func (n Node) len() int {
 	return n.valuesAt() + recordIDLen
 }
 
-// ID returns the name of the node's record.
-func (n Node) ID() RecordID { return n.rec.ID() }
-
-// Template returns the node's shape, not to be changed.
-func (n Node) Template() *Template { return n.t }
+func (n Node) ID() RecordID        { return n.rec.ID() }
+func (n Node) Template() *Template { return n.t } // not to be changed
 
 // StableID returns the record id that the node had before it was compacted. Two
 // nodes of one stable id are equal.

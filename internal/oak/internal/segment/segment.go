@@ -203,20 +203,12 @@ func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...a
 	return &Error{Class: c, Segment: s.id, Record: record, Off: off, What: fmt.Sprintf(format, a...)}
 }
 
-// ID returns the segment's name.
-func (s *Segment) ID() ID { return s.id }
-
-// Size returns how long the segment is.
-func (s *Segment) Size() int { return s.size }
-
-// Bytes returns the whole segment, not to be changed, unless it is sparse.
-func (s *Segment) Bytes() []byte { return s.b }
-
-// Version returns 12 or 13, or 0 if the segment holds no records.
-func (s *Segment) Version() int { return s.version }
-
-// RefCount returns the length of the table of references.
-func (s *Segment) RefCount() int { return s.refs }
+func (s *Segment) ID() ID           { return s.id }
+func (s *Segment) Size() int        { return s.size }
+func (s *Segment) Bytes() []byte    { return s.b }       // of the whole, not to be changed, unless it is sparse
+func (s *Segment) Version() int     { return s.version } // 12 or 13, or 0 if there are no records
+func (s *Segment) RefCount() int    { return s.refs }
+func (s *Segment) RecordCount() int { return s.records } // rows of the record table
 
 // Ref returns the i-th reference, from 0. It panics where there is none.
 func (s *Segment) Ref(i int) ID {
@@ -225,9 +217,6 @@ func (s *Segment) Ref(i int) ID {
 	}
 	return ID(s.b[headerLen+refLen*i:])
 }
-
-// RecordCount returns the length of the record table.
-func (s *Segment) RecordCount() int { return s.records }
 
 // A Row is one line of the record table, as it is stored.
 type Row struct {
@@ -301,17 +290,9 @@ type Record struct {
 	data []byte // nil if the segment is sparse
 }
 
-// ID returns the record's name.
 func (r Record) ID() RecordID { return RecordID{r.seg.id, r.num} }
-
-// Type returns the kind that the record table says.
-func (r Record) Type() Type { return r.typ }
-
-// Pos returns the record's place in the segment.
-func (r Record) Pos() int { return r.pos }
-
-// Bytes returns what is between the record's beginning and the segment's end.
-func (r Record) Bytes() []byte { return r.data }
+func (r Record) Type() Type   { return r.typ } // by the record table
+func (r Record) Pos() int     { return r.pos } // in the segment
 
 // Record finds a record by its number. In a segment without a record table that
 // is any place, of type Block.
@@ -366,10 +347,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 		return 0, err
 	}
 	end := s.size
-	if s.version == 0 {
-		return end, nil
-	}
-	for i := range s.records {
+	for i := range s.records { // none in a segment of bare bytes
 		if pos, what := s.place(s.row(i)); what == "" && pos > r.pos && pos < end {
 			end = pos
 		}

@@ -114,14 +114,9 @@ func (r *Reader) value(ctx context.Context, id RecordID, near *Segment) (Value, 
 	return Value{r, rec, h}, err
 }
 
-// ID returns the name of the value's record.
-func (v Value) ID() RecordID { return v.rec.ID() }
-
-// Kind returns how the value is stored.
-func (v Value) Kind() Kind { return v.h.kind }
-
-// External reports whether the content is in another store.
-func (v Value) External() bool { return v.h.kind >= External }
+func (v Value) ID() RecordID   { return v.rec.ID() }
+func (v Value) Kind() Kind     { return v.h.kind }
+func (v Value) External() bool { return v.h.kind >= External } // its content is in another store
 
 // Len returns the content's length in bytes, -1 if it is external: nothing in a
 // segment tells that.
@@ -287,12 +282,11 @@ func (v Value) each(ctx context.Context, off, n int64, do func([]byte)) error {
 
 // bytes returns what a piece says is there.
 func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, error) {
-	if near.id != p.Segment {
-		s, err := r.segment(ctx, p.Segment)
-		if err != nil {
-			return nil, sourceError(RecordID{p.Segment, -1}, err)
+	if near == nil || near.id != p.Segment {
+		var err error
+		if near, err = r.Segment(ctx, p.Segment); err != nil {
+			return nil, err
 		}
-		near = s
 	}
 	// A [Sizer] may have said something else.
 	if p.Off+p.Len > near.Size() {
