@@ -12,7 +12,7 @@ func (b *Builder) Block(ctx context.Context, data []byte) (RecordID, error) {
 	if len(data) == 0 || len(data) > BlockSize {
 		return RecordID{}, fmt.Errorf("segment: block: expected 1 to %d bytes, found %d", BlockSize, len(data))
 	}
-	return b.put(ctx, Block, &draft{b: data})
+	return b.done(b.put(ctx, Block, &draft{b: data}))
 }
 
 // LongValue writes a value of n bytes whose blocks are records already.
@@ -28,7 +28,7 @@ func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[Recor
 		return RecordID{}, fmt.Errorf("segment: long value: expected %d blocks, found %d", want, found)
 	}
 	d := &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(n-mediumLimit))}
-	return b.put(ctx, ValueRecord, d.id(list))
+	return b.done(b.put(ctx, ValueRecord, d.id(list)))
 }
 
 // BlockBytes returns the content of a block, which has n bytes, not to be changed.
