@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,11 +30,9 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	c := &comparison{a: a, x: x, t: t, src: a.segments()}
 	c.reader = segment.NewReader(c.src)
 	var err error
-	if c.graph, err = x.t.Graph(ctx); err != nil {
-		if err := ignoreDamage(err); err != nil {
-			return nil, err
-		}
-		c.graph = nil
+	c.graph, err = x.t.Graph(ctx)
+	if err := ignoreDamage(err); err != nil {
+		return nil, err
 	}
 	refs, err := x.t.Binaries(ctx)
 	if err != nil {
@@ -139,13 +138,8 @@ func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.S
 			more++
 		}
 	}
-	lost := slices.Sorted(func(yield func(string) bool) {
-		for id, missing := range has {
-			if missing && !yield(id) {
-				return
-			}
-		}
-	})
+	maps.DeleteFunc(has, func(_ string, missing bool) bool { return !missing })
+	lost := slices.Sorted(maps.Keys(has))
 	var what []string
 	severity := Warning
 	if len(lost) > 0 {

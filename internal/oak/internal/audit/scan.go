@@ -19,11 +19,11 @@ func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
 		}
 		x.pass(t, Unrecoverable, s, p)
 	}
-	size, err := x.obj.Info(ctx)
+	info, err := x.obj.Info(ctx)
 	if err != nil {
 		return x.changed(t, 0, err)
 	}
-	for s, err := range tarfile.Scan(ctx, x.obj, size.Size, report) {
+	for s, err := range tarfile.Scan(ctx, x.obj, info.Size, report) {
 		if err != nil {
 			return x.changed(t, s.DataPos, err)
 		}
