@@ -228,6 +228,15 @@ type bulk struct {
 }
 
 func newBulk(tars []Tar) (b bulk) {
+	n := 0
+	for _, t := range tars {
+		for _, e := range t.Index().All() {
+			if !e.ID.IsData() {
+				n++
+			}
+		}
+	}
+	b.ids = make([]tarfile.ID, 0, n)
 	for _, t := range tars {
 		for _, e := range t.Index().All() {
 			if !e.ID.IsData() {
