@@ -127,7 +127,10 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 		if c.res.Looked++; len(c.res.Revisions) < mostRevisions {
 			c.res.Revisions = append(c.res.Revisions, r)
 		}
-		return !c.done(), nil
+		if o.Last > 0 {
+			return c.res.Looked < o.Last, nil
+		}
+		return c.res.Good == nil || slices.ContainsFunc(c.res.Trees, func(t CheckedTree) bool { return t.Good == nil }), nil
 	})
 	c.res.Whole = len(c.res.Revisions) > 0 && c.res.Revisions[0].Whole
 	return c.res, err
@@ -334,13 +337,6 @@ func (s *Store) loss(checkpoint string, l proof.Loss) Loss {
 		out.Tar = t.Name
 	}
 	return out
-}
-
-func (c *checker) done() bool {
-	if c.o.Last > 0 {
-		return c.res.Looked >= c.o.Last
-	}
-	return c.res.Good != nil && !slices.ContainsFunc(c.res.Trees, func(t CheckedTree) bool { return t.Good == nil })
 }
 
 // Missing are the trees that were asked for and are in no revision that was looked at.

@@ -132,8 +132,11 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		} else {
 			id, err = j.copier.Node(ctx, id)
 		}
+		if at, ok := errors.AsType[*compact.Error](err); ok {
+			err = j.s.r.corrupt(at.Err, cmp.Or(at.Path, "."))
+		}
 		if err != nil {
-			return nil, j.lost(err)
+			return nil, err
 		}
 		journal = append(journal, repo.Entry{Revision: id, Millis: max(e.Millis, 0)})
 	}
@@ -161,12 +164,4 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 		return err
 	}
 	return j.tell(segment.Finished{ID: id, Data: b.Bytes()})
-}
-
-// lost says what keeps a revision from being copied.
-func (j *compaction) lost(err error) error {
-	if at, ok := errors.AsType[*compact.Error](err); ok {
-		return j.s.r.corrupt(at.Err, cmp.Or(at.Path, "."))
-	}
-	return err
 }

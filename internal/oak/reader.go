@@ -32,7 +32,11 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		return openTree(ctx, r, o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		return t, nil
 	}
 	if err := r.beside(ctx); err != nil {
 		return nil, errors.Join(err, r.close())

@@ -36,15 +36,7 @@ const (
 // limit of nested structures, for levels cost little here.
 const treeDepth = 1000
 
-// openTree shows the node tree of a repository, which it closes if it cannot.
-func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
-	t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
-	if err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return t, nil
-}
-
+// newTree shows the node tree of a repository.
 func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
 	t := &treeReader{
 		repository: r, records: records,

@@ -78,7 +78,10 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	case isBinaries(p):
 	case p.Multi:
 		e.Ref = arrayRef{node, p.Name}
-		e.Size, err = t.arraySize(ctx, p)
+		err = t.array(ctx, p, func(b []byte) bool {
+			e.Size += int64(len(b))
+			return true
+		})
 	default:
 		var v segment.Value
 		if v, err = p.At(ctx, 0); err == nil {

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,9 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 }
 
 func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
-	if i, ok := w.elementOf(e); ok {
+	// Of several binaries each follows the folder that stands for their property.
+	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
+	if i, ok := readIndex(digits); ok && below && w.arrays != "" && e.Kind == format.Property {
 		return w.addElement(ctx, e, i, r)
 	}
 	path, err := w.path(e)
@@ -239,16 +242,6 @@ func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtr
 	return v, nil
 }
 
-// elementOf returns which of several binaries an entry is: they follow the folder that
-// stands for their property.
-func (w *treeWriter) elementOf(e format.Entry) (i int, ok bool) {
-	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
-	if w.arrays == "" || !below || e.Kind != format.Property {
-		return 0, false
-	}
-	return readIndex(digits)
-}
-
 func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *sized) error {
 	if e.Attr[typeAttr] != segment.Binary.String() {
 		return noPlace(e, "expected a binary, found %.80q", e.Attr[typeAttr])
@@ -267,7 +260,7 @@ func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *s
 
 // addArray adds a property of several values, of which the content is a JSON array.
 func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string, p newtree.Property, r *sized) error {
-	values := newArrayReader(r)
+	values := &arrayReader{in: bufio.NewReader(r)}
 	n := 0
 	for ; values.next(); n++ {
 		v, err := w.tree.Read(ctx, values)

@@ -22,8 +22,6 @@ type arrayReader struct {
 	err    error
 }
 
-func newArrayReader(r io.Reader) *arrayReader { return &arrayReader{in: bufio.NewReader(r)} }
-
 func (a *arrayReader) byte() byte {
 	if a.err != nil {
 		return 0

@@ -45,16 +45,6 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	return c, nil
 }
 
-func (c *comparison) segment(ctx context.Context, e tarfile.Entry, s *segment.Segment) error {
-	if c.graph != nil {
-		c.edges(e, s)
-	}
-	if c.refs != nil {
-		return c.binaries(ctx, e, s)
-	}
-	return nil
-}
-
 // edges compares the list of a segment in the graph with its table of references. A
 // cleanup leaves out of the lists what it deletes, and leaves the tables.
 func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
@@ -170,20 +160,19 @@ func (a *Audit) segments() *segment.Recent {
 		if !ok {
 			return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 		}
-		b, err := a.tars[p.tar].read(ctx, p.entry)
+		x := a.tars[p.tar]
+		var b []byte
+		var err error
+		if x.t != nil {
+			b, err = x.t.Read(ctx, int(p.entry), nil)
+		} else {
+			e := x.At(int(p.entry))
+			b = make([]byte, e.Len)
+			err = x.obj.ReadAt(ctx, b, e.Pos)
+		}
 		if err != nil {
 			return nil, err
 		}
 		return segment.Parse(id, b)
 	}}
-}
-
-// read reads segment i of a tar.
-func (x *unit) read(ctx context.Context, i uint32) ([]byte, error) {
-	if x.t != nil {
-		return x.t.Read(ctx, int(i), nil)
-	}
-	e := x.At(int(i))
-	b := make([]byte, e.Len)
-	return b, x.obj.ReadAt(ctx, b, e.Pos)
 }

@@ -105,7 +105,13 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		return nil
 	}
 	s.Check(c.record)
-	return c.compare.segment(ctx, e, s)
+	if c.compare.graph != nil {
+		c.compare.edges(e, s)
+	}
+	if c.compare.refs != nil {
+		return c.compare.binaries(ctx, e, s)
+	}
+	return nil
 }
 
 // records tells what is wrong with the records of a segment whose checksum is right:

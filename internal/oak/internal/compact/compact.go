@@ -217,8 +217,11 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 	}
 	var err error
 	switch v.Kind() {
-	case segment.Long:
-		is, err = c.long(ctx, v)
+	case segment.Long: // blocks in bulk segments stay where they are
+		var blocks segment.List
+		if blocks, err = v.Blocks(); err == nil {
+			is, err = c.to.LongValue(ctx, v.Len(), c.blocks(ctx, blocks, v.Len()))
+		}
 	case segment.External, segment.ExternalLong:
 		var name string
 		if name, err = v.BlobID(ctx, mostBlobID); err == nil {
@@ -234,15 +237,6 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 		c.known.put(v.ID(), is)
 	}
 	return segment.NewValue{Record: is, IsID: true}, err
-}
-
-// long copies a value in blocks: those in bulk segments stay where they are.
-func (c *Copier) long(ctx context.Context, v segment.Value) (segment.RecordID, error) {
-	blocks, err := v.Blocks()
-	if err != nil {
-		return segment.RecordID{}, err
-	}
-	return c.to.LongValue(ctx, v.Len(), c.blocks(ctx, blocks, v.Len()))
 }
 
 func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) iter.Seq2[segment.RecordID, error] {

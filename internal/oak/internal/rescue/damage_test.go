@@ -13,7 +13,7 @@ import (
 func (s sample) at(off int64) (id tarfile.ID, header bool) {
 	for _, id := range s.order {
 		from := s.place(id) - tarfile.BlockSize
-		if n := Segment(Segment{Pos: from + tarfile.BlockSize, Len: int32(len(s.data[id]))}); off >= from && off < n.end() {
+		if off >= from && off < from+tarfile.BlockSize+padded(int32(len(s.data[id]))) {
 			return id, off < from+tarfile.BlockSize
 		}
 	}

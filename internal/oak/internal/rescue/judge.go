@@ -48,8 +48,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 		lost.Len = 0
 		n = 0 // of the header alone
 	}
-	padded := int64(n) + -int64(n)&(tarfile.BlockSize-1)
-	b, ok, err := j.read(ctx, j.from, off, tarfile.BlockSize+padded)
+	b, ok, err := j.read(ctx, j.from, off, tarfile.BlockSize+padded(int32(n)))
 	if err != nil {
 		return lost, err
 	}

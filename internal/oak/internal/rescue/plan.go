@@ -56,10 +56,9 @@ type Segment struct {
 	again bool
 }
 
-// end is where what comes behind the segment begins.
-func (s Segment) end() int64 {
-	n := s.Pos + int64(s.Len)
-	return n + -n&(tarfile.BlockSize-1)
+// padded is how long n bytes are with the zeros behind them.
+func padded(n int32) int64 {
+	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
 
 // Action is what has to be done.

@@ -50,7 +50,12 @@ func (s *survey) run(ctx context.Context) error {
 		}
 	}
 	if base := p.Base; base >= 0 {
-		if err := s.layout(ctx, base); err != nil {
+		// All that there is besides segments is written anew.
+		s.sound = true
+		if _, err := p.base.CheckLayout(ctx, func(x tarfile.Problem) {
+			s.sound = s.sound && x.Class == tarfile.Gap
+			s.problem(base, x)
+		}); err != nil {
 			return err
 		}
 		if err := s.indexed(ctx, base); err != nil {
@@ -103,16 +108,6 @@ func (s *survey) open(ctx context.Context, i int) error {
 	}
 	s.tars[i] = t
 	return nil
-}
-
-// layout looks at what there is besides segments, all of which is written anew.
-func (s *survey) layout(ctx context.Context, i int) error {
-	s.sound = true
-	_, err := s.tars[i].CheckLayout(ctx, func(p tarfile.Problem) {
-		s.sound = s.sound && p.Class == tarfile.Gap
-		s.problem(i, p)
-	})
-	return err
 }
 
 func (s *survey) damage(i int, c tarfile.Class, off, n int64, format string, a ...any) {
@@ -180,7 +175,11 @@ func (s *survey) elsewhere(ctx context.Context) error {
 				return err
 			}
 			known := len(p.Sources)
-			i := p.source(place.Source)
+			i := slices.IndexFunc(p.Sources, func(s Source) bool { return s.Name == place.Name })
+			if i < 0 {
+				i = known
+				p.Sources = append(p.Sources, place.Source)
+			}
 			j := judge{survey: s, from: i, id: p.Segments[k].ID, pos: place.Pos}
 			c, err := j.entry(ctx, place.Len)
 			if err != nil {
@@ -196,15 +195,6 @@ func (s *survey) elsewhere(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// source returns the number of a source, a new one if it has none.
-func (p *Plan) source(from Source) int {
-	if i := slices.IndexFunc(p.Sources, func(s Source) bool { return s.Name == from.Name }); i >= 0 {
-		return i
-	}
-	p.Sources = append(p.Sources, from)
-	return len(p.Sources) - 1
 }
 
 // conclude counts, tells what became of each segment, and forgets what is lost.
@@ -227,7 +217,9 @@ func (s *survey) conclude() {
 	for k, c := range p.Segments {
 		p.at[c.ID] = int32(k)
 	}
-	kept, untouched := p.keep(), p.Base >= 0 && s.sound && s.untouched()
+	kept := p.keep()
+	changed := func(c Segment) bool { return int(c.From) != p.Base || !c.intact }
+	untouched := p.Base >= 0 && s.sound && !slices.ContainsFunc(p.Segments, changed)
 	p.Gain = len(p.Segments) > 0 && !untouched
 	lost := p.Counts.Proof[Lost] + p.Counts.Proof[Foreign]
 	switch {
@@ -242,11 +234,6 @@ func (s *survey) conclude() {
 	}
 }
 
-// untouched reports whether all segments are those of the base, each intact.
-func (s *survey) untouched() bool {
-	return !slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return int(c.From) != s.plan.Base || !c.intact })
-}
-
 // keep finds out how much of one source the new tar begins with, and returns of how
 // many segments that is.
 func (p *Plan) keep() int {
@@ -257,7 +244,7 @@ func (p *Plan) keep() int {
 		if !c.intact || int(c.From) != p.KeepOf || c.Pos != p.Keep+tarfile.BlockSize {
 			return k
 		}
-		p.Keep = c.end()
+		p.Keep = c.Pos + padded(c.Len)
 	}
 	return len(p.Segments)
 }

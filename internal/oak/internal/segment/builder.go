@@ -245,12 +245,6 @@ func (b *Builder) Flush(ctx context.Context) error {
 	return b.err
 }
 
-// bulk gives a bulk segment away.
-func (b *Builder) bulk(ctx context.Context, data []byte) (ID, error) {
-	id := b.newID(data)
-	return id, b.write(ctx, Finished{ID: id, Data: data})
-}
-
 // written remembers records that many others refer to, up to a size; then it
 // begins anew, and some records are written twice.
 type written struct {

@@ -195,7 +195,7 @@ func checkMap(t *testing.T, m *memory, id RecordID, want map[string]RecordID) {
 		if want[e.Name] != e.Value {
 			t.Fatalf("%q: %v, expected %v", e.Name, e.Value, want[e.Name])
 		}
-		if i > 0 && compareNames(all[i-1].Name, e.Name) >= 0 {
+		if i > 0 && hashed(Child{Name: all[i-1].Name}).compare(hashed(Child{Name: e.Name})) >= 0 {
 			t.Fatalf("%q comes before %q", all[i-1].Name, e.Name)
 		}
 	}

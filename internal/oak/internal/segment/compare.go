@@ -280,7 +280,7 @@ func (c *comparison) merge(before, after iter.Seq2[Entry, error]) bool {
 		case !a.ok:
 			order = 1
 		case a.entry.Name != b.entry.Name:
-			order = compareNames(a.entry.Name, b.entry.Name)
+			order = hashed(Child{Name: a.entry.Name}).compare(hashed(Child{Name: b.entry.Name}))
 		}
 		switch {
 		case order < 0:

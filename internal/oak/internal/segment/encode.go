@@ -101,8 +101,8 @@ func (b *Builder) Bulk(ctx context.Context, r io.Reader) (v Bulk, err error) {
 			if v.Len += int64(n); v.Len > maxValue {
 				return v, b.limit("value: expected at most %d bytes, found more", maxValue)
 			}
-			id, err := b.bulk(ctx, chunk[:n:n])
-			if err != nil {
+			id := b.newID(chunk[:n])
+			if err := b.write(ctx, Finished{ID: id, Data: chunk[:n:n]}); err != nil {
 				return v, err
 			}
 			v.Segments = append(v.Segments, id)

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"math/bits"
@@ -78,21 +77,16 @@ func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, 
 		if len(m.diffs) == maxDiffs {
 			return Map{}, rec.errorf(Limit, 0, "map: expected at most %d diffs on each other, found more", maxDiffs)
 		}
-		d, base, err := rec.diff()
+		d := diff{near: rec.seg}
+		if err = rec.need(0, diffLen, "map diff"); err == nil {
+			d.hash = rec.u32(4)
+			err = rec.ids(8, &d.key, &d.value, &id) // the last is the base
+		}
 		if err != nil {
 			return Map{}, err
 		}
-		m.diffs = append(m.diffs, d)
-		id, near = base, rec.seg
+		m.diffs, near = append(m.diffs, d), rec.seg
 	}
-}
-
-func (rec Record) diff() (d diff, base RecordID, err error) {
-	if err = rec.need(0, diffLen, "map diff"); err != nil {
-		return d, base, err
-	}
-	d.hash, d.near = rec.u32(4), rec.seg
-	return d, base, rec.ids(8, &d.key, &d.value, &base)
 }
 
 // mapRecord reads the head of a leaf or branch, of which need has found 4 bytes.
@@ -203,11 +197,6 @@ func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err
 		}
 	}
 	return RecordID{}, false, nil
-}
-
-// compareNames is the order of a map.
-func compareNames(a, b string) int {
-	return cmp.Or(cmp.Compare(mapHash(a), mapHash(b)), compareUTF16(a, b))
 }
 
 // All goes through the map in the reference's order: by hash, then by name. A

@@ -21,10 +21,6 @@ type blobReader struct {
 	report func(tar string, p tarfile.Problem)
 }
 
-func newBlobReader(p *Plan) *blobReader {
-	return &blobReader{src: &segment.Recent{Most: keptSegments, Load: p.segment}, left: maxPart, report: p.report}
-}
-
 // keptSegments is how many are kept: ids of binaries that are strings of their own are
 // seldom far away.
 const keptSegments = 16

@@ -105,7 +105,7 @@ func (w *writer) parts(ctx context.Context) (err error) {
 		}
 	}
 	if w.t.BinariesDamage != nil {
-		w.blobs = newBlobReader(w.p)
+		w.blobs = &blobReader{src: &segment.Recent{Most: keptSegments, Load: w.p.segment}, left: maxPart, report: w.p.report}
 		return nil
 	}
 	r, err := w.t.Tar.Binaries(ctx)

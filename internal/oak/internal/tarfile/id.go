@@ -14,16 +14,5 @@ const idText = 36
 // dashes is where a UUID has its dashes.
 var dashes = [...]int{8, 13, 18, 23}
 
-// nibble is the value of a lower case digit, or more than 15.
-func nibble(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
-}
-
 // compareIDs compares ids where they stand in files.
 func compareIDs(a, b []byte) int { return ID(a).Compare(ID(b)) }

@@ -68,7 +68,10 @@ func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem
 				return
 			}
 		}
-		s.end()
+		// Zeros are what a file ends with.
+		if s.lost < 0 || !s.blank || s.size-s.lost > trailerLen {
+			s.flush()
+		}
 	}
 }
 
@@ -252,12 +255,4 @@ func (s *scan) flush() {
 		s.report(s.reason)
 	}
 	s.lost = -1
-}
-
-// end reports what was lost at the end of the file. Zeros are what it ends with.
-func (s *scan) end() {
-	if s.lost >= 0 && s.blank && s.size-s.lost <= trailerLen {
-		s.lost = -1
-	}
-	s.flush()
 }
