@@ -22,7 +22,6 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// oakCommand is what only segment stores have.
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",

@@ -30,7 +30,6 @@ type Blob struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// BlobOptions are the wishes for a list of blobs.
 type BlobOptions struct {
 	// Scratch opens temporary room for ids that do not fit in memory.
 	Scratch func() (format.Scratch, error)

@@ -73,7 +73,6 @@ func (t *Tree) Changes(ctx context.Context, to *Tree, name string) iter.Seq2[Cha
 	})
 }
 
-// A difference compares two trees.
 type difference struct {
 	ctx   context.Context
 	t     *treeReader
@@ -91,7 +90,6 @@ func (d *difference) lost(c Change, err error) error {
 	return d.tell(c)
 }
 
-// nodes compares a node with what became of it.
 func (d *difference) nodes(before, after spot) error {
 	pair := [2]segment.RecordID{before.id, after.id}
 	if d.above[pair] {
@@ -308,7 +306,6 @@ func sameValue(ctx context.Context, v, w segment.Value) (bool, error) {
 	return true, ctx.Err()
 }
 
-// String is a change in a line.
 func (c Change) String() string {
 	mark := map[string]string{NodeAdded: "+", NodeRemoved: "-", NodeChanged: "~", NodeLost: "?"}[c.Kind]
 	s := mark + " " + c.Path
@@ -328,7 +325,6 @@ func (c Change) String() string {
 	return s
 }
 
-// shownValue is a property for people.
 func shownValue(b json.RawMessage) string {
 	const most = 60
 	var p struct {

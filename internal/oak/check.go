@@ -20,7 +20,6 @@ import (
 // AllCheckpoints in the place of a checkpoint's name stands for all of them.
 const AllCheckpoints = "all"
 
-// CheckOptions are wishes for a check.
 type CheckOptions struct {
 	// Head and Checkpoints are what is checked; if there is neither, all is.
 	Head        bool
@@ -61,7 +60,6 @@ type CheckResult struct {
 	end int64 // of the good line and those before it, in the journal
 }
 
-// A JournalLine is a line of the journal.
 type JournalLine struct {
 	Revision string     `json:"revision"` // or the line, if it cannot be read
 	Time     *time.Time `json:"time,omitempty"`
@@ -165,7 +163,6 @@ func lineOf(e repo.Entry, bad *repo.Error, newer int) JournalLine {
 	return l
 }
 
-// A checker looks at revisions.
 type checker struct {
 	trees
 	s     *Store
@@ -176,7 +173,6 @@ type checker struct {
 	newer int64 // where the line after this one begins
 }
 
-// begin finds out which trees there are to check.
 func (c *checker) begin(ctx context.Context) error {
 	var paths [][]string
 	for _, p := range c.o.Paths {
@@ -247,7 +243,6 @@ func joinNames(names []string) string {
 	return cmp.Or(b.String(), "/")
 }
 
-// revision looks at a revision.
 func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision) error {
 	super := e.Revision
 	if _, err := c.records.Node(ctx, super); err != nil {
@@ -306,7 +301,6 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 	return nil
 }
 
-// tree looks at one path of a revision.
 func (c *checker) tree(ctx context.Context, super segment.RecordID, t *CheckedTree, report bool) (string, error) {
 	var tell func(proof.Loss)
 	if report {

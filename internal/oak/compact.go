@@ -27,7 +27,6 @@ type CompactOptions struct {
 	Progress func(nodes int64)
 }
 
-// A Compaction says what became of a store.
 type Compaction struct {
 	Head      string   `json:"head"` // the revision that was copied
 	NewHead   string   `json:"new_head"`
@@ -97,7 +96,6 @@ func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) 
 	return some, nil
 }
 
-// compaction is one at work.
 type compaction struct {
 	s      *Store
 	o      CompactOptions

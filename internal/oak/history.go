@@ -33,13 +33,11 @@ type Step struct {
 	Segment    string       `json:"segment,omitempty"`
 }
 
-// A NameChange is a property or a child that changed.
 type NameChange struct {
 	Name   string `json:"name"`
 	Change string `json:"change"`
 }
 
-// HistoryOptions are the wishes for a history.
 type HistoryOptions struct {
 	Last int  // how many revisions are looked at; 0 is all
 	All  bool // revisions that changed nothing are steps, too

@@ -32,7 +32,6 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
 }
 
-// Close closes the tars.
 func (s *Store) Close() error { return s.r.close() }
 
 // SegmentInfo is what a segment says of itself, and its tar of it.
@@ -54,7 +53,6 @@ type SegmentInfo struct {
 	Problems   []string       `json:"problems,omitempty"`
 }
 
-// A Reference is a segment that another refers to.
 type Reference struct {
 	Number int    `json:"number"` // by which records name it
 	ID     string `json:"id"`
@@ -62,7 +60,6 @@ type Reference struct {
 	Tar    string `json:"tar,omitempty"` // none if it is not there
 }
 
-// A RecordRow is where a record is.
 type RecordRow struct {
 	Number   int32  `json:"number"`
 	Type     string `json:"type"`
@@ -126,7 +123,6 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	return info, nil
 }
 
-// Bytes are those of a segment.
 func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	x, err := segment.ParseID(id)
 	if err != nil {
@@ -140,7 +136,6 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	return b, s.r.storeFault(err)
 }
 
-// RecordInfo is what a record says.
 type RecordInfo = segment.Description
 
 // Record takes a record apart, which is named UUID:NUMBER.
@@ -156,7 +151,6 @@ func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 	return d, err
 }
 
-// Edges are the segments that a segment refers to.
 type Edges struct {
 	Tar  string   `json:"tar"`
 	From string   `json:"from"`

@@ -141,7 +141,6 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 	return h.Refs, r.storeFault(err)
 }
 
-// entryOf is the entry of a segment.
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
 	e := format.Entry{
 		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
@@ -280,7 +279,6 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
-// Can returns what else the reader can do.
 func (r *segmentReader) Can() format.Abilities {
 	return format.Abilities{Run: r.Run}
 }
@@ -294,7 +292,6 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true
 }
 
-// About says what a store says of itself.
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars", Notes: r.about()}
 	if err := r.beside(ctx); err != nil {

@@ -96,7 +96,6 @@ const (
 	mostShapes     = 1 << 18
 )
 
-// A finder looks for super roots.
 type finder struct {
 	trees
 	s         *Store
@@ -149,7 +148,6 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	return &all, err
 }
 
-// look looks through segments of a tar.
 func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 	for _, i := range rows {
 		e := t.At(int(i))
@@ -194,7 +192,6 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 	return nil, unlessDamaged(err)
 }
 
-// nodes looks at the nodes of a segment.
 func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
 	for row := range g.Records() {
 		if row.Type != segment.NodeRecord {

@@ -22,13 +22,11 @@ type Referrers struct {
 	Lost    int64     `json:"lost,omitempty"` // nodes that damage hid
 }
 
-// InTar is a segment and where it is.
 type InTar struct {
 	Segment string `json:"segment"`
 	Tar     string `json:"tar"`
 }
 
-// A NodeUse is a node that needs a segment.
 type NodeUse struct {
 	Path string `json:"path"`
 	What string `json:"what"` // that lies there
@@ -70,7 +68,6 @@ func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers
 	return x, nil
 }
 
-// direct lists who refers to a segment.
 func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment.ID) error {
 	for _, t := range slices.Backward(r.tars) {
 		for _, e := range t.All() {
@@ -148,7 +145,6 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 // errEnough ends a walk that has found what it was for.
 var errEnough = errors.New("enough")
 
-// nodeFinder finds nodes whose records lie in a segment.
 type nodeFinder struct {
 	t      *treeReader
 	target segment.ID

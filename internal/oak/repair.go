@@ -154,7 +154,6 @@ func (m *mending) copies(not int) rescue.Copies {
 	}
 }
 
-// event tells what a survey came by.
 func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	c := fault(tarFault, m.r.list.Path(path.Base(e.Object)), e.Off, "%s", e.What)
 	if e.HasSegment {
@@ -284,7 +283,6 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 	return formatkit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
-// buildNumber writes the tar of a number.
 func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {

@@ -17,7 +17,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repository is an open store, or one tar of one.
 type repository struct {
 	st       store.Store
 	name     string // as it was given
@@ -33,7 +32,6 @@ type repository struct {
 	asked  bool // for what is beside the tars, in a store that cannot list
 }
 
-// segmentTar is a tar that counts.
 type segmentTar struct {
 	repo.Tar
 	*tarfile.Index        // or what a scan found
@@ -289,7 +287,6 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 	}
 }
 
-// manifest is what the manifest says.
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {
 	o, err := r.st.Open(ctx, r.list.Path(repo.Manifest))
 	if err != nil {

@@ -54,7 +54,6 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	return s, nil
 }
 
-// keep takes a segment that has been read.
 func (p *parsed) keep(s *segment.Segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +104,6 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 	return nil, first
 }
 
-// parse reads segment i of a tar.
 func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
 	e := t.At(i)
 	var b []byte
@@ -136,7 +134,6 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment of a tar.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) {
 	if !t.holds(e) {
 		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, and the file ends at %d", e.ID, e.Len, t.size)}

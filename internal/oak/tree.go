@@ -53,7 +53,6 @@ func (s spot) under(elem string) string {
 // mostPath bounds the paths that a damaged store could make.
 const mostPath = 1 << 20
 
-// node opens the node of a spot.
 func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	switch {
 	case s.lost != nil:

@@ -186,7 +186,6 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 	return t.listed(ctx, dir, true)
 }
 
-// Can returns what else the reader can do.
 func (t *treeReader) Can() format.Abilities {
 	return format.Abilities{EntriesBelow: t.EntriesBelow}
 }

@@ -36,7 +36,6 @@ const (
 // limit of nested structures, for levels cost little here.
 const treeDepth = 1000
 
-// newTree shows the node tree of a repository.
 func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
 	t := &treeReader{
 		repository: r, records: records,

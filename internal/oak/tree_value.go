@@ -119,7 +119,6 @@ func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Val
 // mostBlobID bounds the names of content in data stores, which have a hundred bytes.
 const mostBlobID = 64 << 10
 
-// content says what an entry's content is.
 func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Value) error {
 	if !v.External() {
 		e.Size, e.Ref = v.Len(), valueRef(v.ID())
@@ -212,7 +211,6 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 	return nil
 }
 
-// place says where a piece is.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
 	if p.Segment.IsData() {
 		b, err := t.pieceBytes(ctx, p)

@@ -157,7 +157,6 @@ func (a *arrayReader) escape() {
 	}
 }
 
-// unit reads four digits.
 func (a *arrayReader) unit() rune {
 	var digits [4]byte
 	for i := range digits {

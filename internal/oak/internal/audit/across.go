@@ -159,7 +159,6 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 	return nil
 }
 
-// describe names a segment with its place.
 func (a *Audit) describe(p place) string {
 	x := a.tars[p.tar]
 	return fmt.Sprintf("segment %s in %s", x.At(int(p.entry)).ID, x.Name)

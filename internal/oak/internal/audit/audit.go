@@ -10,7 +10,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Source is a repository to look at.
 type Source struct {
 	Listing repo.Listing
 
@@ -31,7 +30,6 @@ type Audit struct {
 	known   table     // segments by the indexes; for Across with those that were found
 }
 
-// A unit is one tar of the repository.
 type unit struct {
 	repo.Tar
 	*tarfile.Index // or what Segments found in a tar without one

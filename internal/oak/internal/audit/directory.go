@@ -47,7 +47,6 @@ func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 	return nil
 }
 
-// letters tells of numbers with several files.
 func (a *Audit) letters(t *teller) {
 	for _, letters := range a.numbers {
 		newest := letters[0]
@@ -136,7 +135,6 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 	return nil
 }
 
-// duplicates tells of segments that are in two tars.
 func (a *Audit) duplicates(t *teller) {
 	rows := a.known.rows
 	for i := 1; i < len(rows); i++ {

@@ -75,7 +75,6 @@ var (
 	TooLarge    = Class{"too-large", format.Limit, "this was not looked at, since it is larger than may be believed"}
 )
 
-// A Problem is one thing that is not as it should be.
 type Problem struct {
 	Class      Class
 	Severity   format.Severity
@@ -90,7 +89,6 @@ type Problem struct {
 // could have millions.
 const ofAClass = 1000
 
-// A teller counts what it passes on.
 type teller struct {
 	report func(Problem)
 	told   map[key]int
@@ -125,12 +123,10 @@ func (t *teller) end() {
 	}
 }
 
-// about tells a problem of a place in a file.
 func (t *teller) about(c Class, s format.Severity, tar string, off int64, format string, a ...any) {
 	t.tell(Problem{Class: c, Severity: s, Tar: tar, Off: off, What: fmt.Sprintf(format, a...)})
 }
 
-// of tells a problem of a segment.
 func (t *teller) of(c Class, s format.Severity, tar string, off int64, id tarfile.ID, format string, a ...any) {
 	t.tell(Problem{Class: c, Severity: s, Tar: tar, Off: off, Segment: id, HasSegment: true, What: fmt.Sprintf(format, a...)})
 }

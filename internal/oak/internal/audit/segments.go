@@ -135,7 +135,6 @@ func (c *segmentsCheck) records(p segment.Problem) {
 // the rest of that.
 const windowLen = 1 << 20
 
-// A window goes over a file from front to back.
 type window struct {
 	obj  store.Object
 	size int64

@@ -8,14 +8,12 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// A table finds segments among all tars.
 type table struct {
 	rows  []row    // by id; of two with one id the newest first
 	first []uint32 // of the rows whose id begins with these bits, or more
 	shift uint
 }
 
-// row is one segment.
 type row struct {
 	hi, lo uint64 // the id
 	place

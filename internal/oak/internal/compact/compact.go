@@ -52,7 +52,6 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: o.Shared, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
-// Nodes returns how many nodes have been written.
 func (c *Copier) Nodes() int64 { return c.nodes }
 
 // An Error says which node could not be copied.

@@ -43,7 +43,6 @@ func (w *build) damaged() {
 	w.fail(fmt.Errorf("new tree: row %d: expected what was written, found %.40x", w.read, w.row.Key))
 }
 
-// advance goes on to the next row.
 func (w *build) advance(ctx context.Context) {
 	if w.err != nil {
 		return
@@ -113,7 +112,6 @@ func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	return id
 }
 
-// child writes what is next below a node.
 func (w *build) child(ctx context.Context, path []byte) (c segment.Child) {
 	name, rest, ok := segment.CutMapKey(w.row.Key[len(path)+1:])
 	if !ok || w.depth == w.o.Depth {

@@ -71,15 +71,12 @@ type rest struct {
 	i     int // -1 for all
 }
 
-// NewEncoder returns an Encoder that writes to w.
 func NewEncoder(w io.Writer, o Options) *Encoder {
 	return &Encoder{w: w, o: o, most: cmp.Or(o.Limit, lineBytes)}
 }
 
-// Lost is how often something was lost.
 func (e *Encoder) Lost() int64 { return e.lost }
 
-// Node writes a node.
 func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
 	e.begin(path)
 	e.b = append(e.b, `,"properties":{`...)
@@ -102,7 +99,6 @@ func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
 	return e.err
 }
 
-// LostNode writes that a node is lost.
 func (e *Encoder) LostNode(path string, l Lost) error {
 	e.begin(path)
 	e.b = append(e.b, ',')
@@ -136,7 +132,6 @@ func AppendProperty(ctx context.Context, b []byte, p segment.Property, lost erro
 	return e.b, e.lost, e.err
 }
 
-// begin begins a line.
 func (e *Encoder) begin(path string) {
 	e.path = path
 	e.b = append(e.b[:0], `{"path":`...)
@@ -352,7 +347,6 @@ func (e *Encoder) read(ctx context.Context, v segment.Value, off, n int64) error
 	return v.ReadAt(ctx, e.text, off)
 }
 
-// values writes the lines of a long array.
 func (e *Encoder) values(ctx context.Context, r rest) {
 	for from := 0; e.err == nil && from < r.p.Len(); {
 		e.of(r.p)
@@ -370,7 +364,6 @@ func (e *Encoder) of(p segment.Property) {
 	e.b = AppendString(append(e.b, `,"property":`...), e.o.Name(p.Name))
 }
 
-// pieces writes the lines of a long value.
 func (e *Encoder) pieces(ctx context.Context, r rest) {
 	for off := int64(0); e.err == nil && off < r.value.Len(); {
 		e.fail(ctx.Err())

@@ -11,7 +11,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A GC is a line of the log of garbage collections.
 type GC struct {
 	RepoSize   int64              // bytes, afterwards
 	Reclaimed  int64              // bytes

@@ -24,7 +24,6 @@ func ParseRevision(s string) (Revision, error) {
 	return r, err
 }
 
-// An Entry is a line of a journal.
 type Entry struct {
 	Revision
 	Millis int64  // since 1970; -1 if the line does not say

@@ -13,7 +13,6 @@ const (
 	maxText = 4096 // of a line
 )
 
-// A line is one of a file of text.
 type line struct {
 	off  int64
 	text []byte // as far as maxText, until the next one

@@ -22,7 +22,6 @@ const (
 	Lock     = "repo.lock"
 )
 
-// A File is a file of the directory.
 type File struct {
 	Name string // in the directory
 	Size int64
@@ -47,7 +46,6 @@ type IgnoredTar struct {
 	TooLarge bool // the number is of more than 31 bits: Oak does not open the store
 }
 
-// A Listing is what is in a directory.
 type Listing struct {
 	Dir     string
 	Tars    []Tar // newest number first; of one number, last letter first

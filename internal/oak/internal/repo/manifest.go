@@ -20,7 +20,6 @@ const (
 // NewManifest is the manifest of a new store.
 const NewManifest = "store.version=2\n"
 
-// A Properties is what a manifest says.
 type Properties struct {
 	Version int  // 1 for Oak 1.6, 2 from Oak 1.8 on
 	Assumed bool // there was no number, for which Oak takes 2

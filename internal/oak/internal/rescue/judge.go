@@ -128,7 +128,6 @@ func (j *judge) byDamagedName(data, digits []byte) Segment {
 	return j.believed(data, crc)
 }
 
-// turned looks for the one bit that is wrong.
 func (j *judge) turned(data []byte, crc uint32) Segment {
 	off, mask, ok := tarfile.FindFlip(data, crc)
 	if !ok {

@@ -61,7 +61,6 @@ func padded(n int32) int64 {
 	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
 
-// Action is what has to be done.
 type Action uint8
 
 const (
@@ -106,7 +105,6 @@ type Plan struct {
 	base   *tarfile.Tar
 }
 
-// Counts are what became of what was there.
 type Counts struct {
 	Bytes    int64 // of segments in the new tar
 	Proof    [Proven + 1]int

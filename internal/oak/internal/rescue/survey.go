@@ -82,7 +82,6 @@ func (s *survey) run(ctx context.Context) error {
 	return nil
 }
 
-// open looks for the index of a letter.
 func (s *survey) open(ctx context.Context, i int) error {
 	from := s.plan.Sources[i]
 	info, err := from.Object.Info(ctx)
@@ -118,7 +117,6 @@ func (s *survey) problem(i int, p tarfile.Problem) {
 	s.report(Event{Damage, s.plan.Sources[i].Name, p})
 }
 
-// indexed offers the segments of a letter with an index.
 func (s *survey) indexed(ctx context.Context, i int) error {
 	x := s.tars[i].Index()
 	for _, k := range x.ByPosition() {

@@ -33,7 +33,6 @@ func (p *Plan) Words() []string {
 	return lines
 }
 
-// does says what has to be done.
 func (p *Plan) does() string {
 	switch p.Action {
 	case Nothing:
@@ -49,7 +48,6 @@ func (p *Plan) does() string {
 	return "the tar has to be written anew"
 }
 
-// from says how many segments come from which file.
 func (p *Plan) from() (words []string) {
 	n := make([]int, len(p.Sources))
 	for _, c := range p.Segments {

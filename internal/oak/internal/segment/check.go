@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// Code is the kind of a problem.
 type Code string
 
 const (
@@ -72,7 +71,6 @@ type checker struct {
 	slots  []slot  // of a record, kept for the next
 }
 
-// place is where a record is.
 type place struct {
 	pos    int32
 	number int32

@@ -263,7 +263,6 @@ func (s *stream) advance(c *comparison) bool {
 	}
 }
 
-// merge compares children in their order.
 func (c *comparison) merge(before, after iter.Seq2[Entry, error]) bool {
 	var a, b stream
 	var stopA, stopB func()

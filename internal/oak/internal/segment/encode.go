@@ -264,7 +264,6 @@ func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) 
 	return b.done(b.values(ctx, list, n))
 }
 
-// values writes the record of a list.
 func (b *Builder) values(ctx context.Context, list RecordID, n int) RecordID {
 	d := b.draft().u32(uint32(n))
 	if n > 0 {

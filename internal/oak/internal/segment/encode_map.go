@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// A Child is a name and the node that it stands for.
 type Child struct {
 	Name string
 	Node RecordID

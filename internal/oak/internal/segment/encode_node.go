@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// A NewProperty is a property to be written.
 type NewProperty struct {
 	Name   string
 	Type   PropertyType
@@ -102,7 +101,6 @@ func (b *Builder) value(ctx context.Context, v NewValue) RecordID {
 	return b.text(ctx, v.Text)
 }
 
-// templateDraft is a template before it is written.
 type templateDraft struct {
 	head       uint32
 	names      []string // primary type, mixins, the child

@@ -142,7 +142,6 @@ func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, 
 
 func (m mapRecord) hash(i int) uint32 { return m.u32(leafHead + 4*i) }
 
-// pair reads the key and the value of a leaf's entry.
 func (m mapRecord) pair(i int) (key, value RecordID, err error) {
 	err = m.ids(leafHead+4*m.size+pairLen*i, &key, &value)
 	return key, value, err
@@ -166,7 +165,6 @@ func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want s
 	return string(b) == want, err
 }
 
-// Get finds what a name stands for.
 func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err error) {
 	hash := mapHash(name)
 	for _, d := range m.diffs {

@@ -17,7 +17,6 @@ type ID [16]byte
 // String is the lower-case form that file names and the journal have.
 func (id ID) String() string { return string(id.AppendText(nil)) }
 
-// AppendText appends what String returns.
 func (id ID) AppendText(b []byte) []byte {
 	for i, part := range [...][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
 		if i > 0 {
@@ -65,7 +64,6 @@ type IDs []byte
 
 func (l IDs) Len() int { return len(l) / len(ID{}) }
 
-// All enumerates them.
 func (l IDs) All() iter.Seq[ID] {
 	return func(yield func(ID) bool) {
 		for i := 0; i+len(ID{}) <= len(l); i += len(ID{}) {

@@ -97,7 +97,6 @@ type bucket struct {
 	end     int
 }
 
-// All goes through the whole list.
 func (l List) All(ctx context.Context) iter.Seq2[RecordID, error] { return l.Range(ctx, 0, l.n) }
 
 // Range goes through elements from to to, without to, reading only the buckets

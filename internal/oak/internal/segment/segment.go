@@ -35,7 +35,6 @@ const (
 	sizeFactor = 16 // of data segments
 )
 
-// Type is the kind of a record.
 type Type uint8
 
 const (
@@ -256,7 +255,6 @@ func (s *Segment) External() iter.Seq[RecordID] {
 	}
 }
 
-// find returns the row of a number.
 func (s *Segment) find(n int32) (row Row, at int, ok bool) {
 	switch s.order {
 	case dense:

@@ -7,7 +7,6 @@ import (
 	"iter"
 )
 
-// Kind is how a value is stored.
 type Kind uint8
 
 const (
@@ -93,14 +92,12 @@ func (h valueHead) inline(r Record) ([]byte, bool) {
 	return r.bytes(h.off, int(h.n)), true
 }
 
-// A Value is a string or a binary.
 type Value struct {
 	r   *Reader
 	rec Record
 	h   valueHead
 }
 
-// Value opens the value at id.
 func (r *Reader) Value(ctx context.Context, id RecordID) (Value, error) {
 	return r.value(ctx, id, nil)
 }
@@ -340,7 +337,6 @@ func (r *Reader) BlobID(ctx context.Context, id RecordID, limit int) (string, er
 	return v.BlobID(ctx, limit)
 }
 
-// text reads a string.
 func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int) (string, error) {
 	v, err := r.value(ctx, id, near)
 	if err != nil {

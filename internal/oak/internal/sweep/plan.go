@@ -46,7 +46,6 @@ type Options struct {
 	Report func(tar string, p tarfile.Problem)
 }
 
-// Action is what becomes of a tar.
 type Action uint8
 
 const (

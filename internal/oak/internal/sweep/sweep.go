@@ -63,7 +63,6 @@ func free(ctx context.Context, st store.Store, name string) error {
 	return err
 }
 
-// A writer writes one tar.
 type writer struct {
 	p     *Plan
 	t     *TarPlan

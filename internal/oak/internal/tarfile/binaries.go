@@ -110,7 +110,6 @@ func (r *BinaryRefs) each(do func(SegmentBinaries) bool) *Error {
 	return nil
 }
 
-// Len returns how many segments have references.
 func (r *BinaryRefs) Len() int { return r.segments }
 
 // A SegmentBinaries is one segment with the ids of the binaries that it refers to.
@@ -126,7 +125,6 @@ type Texts struct {
 	n int
 }
 
-// All enumerates them.
 func (l Texts) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		b := l.b

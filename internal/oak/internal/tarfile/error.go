@@ -8,7 +8,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Class is the kind of a thing that is wrong.
 type Class uint8
 
 const (

@@ -23,7 +23,6 @@ type footer struct {
 	magic       uint32
 }
 
-// parseFooter reads the end of b.
 func parseFooter(b []byte) footer {
 	b = b[len(b)-footerLen:]
 	return footer{

@@ -79,7 +79,6 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 // Held is how many bytes a graph takes in memory.
 func (g *Graph) Held() int { return len(g.b) + 4*len(g.lists) }
 
-// Len returns how many segments have a list.
 func (g *Graph) Len() int { return len(g.lists) }
 
 func (g *Graph) at(i int) (ID, IDs) {

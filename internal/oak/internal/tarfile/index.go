@@ -47,7 +47,6 @@ type Entry struct {
 // end is where the next entry can begin.
 func (e Entry) end() int64 { n := e.Pos + int64(e.Len); return n + pad(n) }
 
-// Len returns how many segments there are.
 func (x *Index) Len() int {
 	if x.step == 0 {
 		return len(x.found)
