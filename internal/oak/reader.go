@@ -50,16 +50,12 @@ type segmentReader struct {
 	*repository
 
 	mu     sync.Mutex
-	graphs []tarGraph // the one that was used last comes first
+	graphs map[*segmentTar]*tarfile.Graph // nil if a tar has none that is sound
+	bytes  int                            // of them
 }
 
-// tarGraph is the graph of a tar, nil if it has none that is sound.
-type tarGraph struct {
-	of    *segmentTar
-	graph *tarfile.Graph
-}
-
-// heldGraphs is how many bytes of graphs are held: those of a hundred tars.
+// heldGraphs is how many bytes of graphs are held, those of a hundred tars, before the
+// next ones take their place.
 const heldGraphs = 32 << 20
 
 func (r *segmentReader) Close() error { return r.close() }
@@ -94,32 +90,22 @@ func kindOf(id tarfile.ID) string {
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, g := range r.graphs {
-		if g.of == t {
-			copy(r.graphs[1:i+1], r.graphs[:i])
-			r.graphs[0] = g
-			return g.graph, nil
-		}
+	g, known := r.graphs[t]
+	if known || t.file == nil {
+		return g, nil
 	}
-	var g *tarfile.Graph
-	if t.file != nil {
-		var err error
-		g, err = t.file.Graph(ctx)
-		if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
-			return nil, err
-		}
+	g, err := t.file.Graph(ctx)
+	if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
+		return nil, err
 	}
-	r.graphs = slices.Insert(r.graphs, 0, tarGraph{t, g})
 	held := 0
-	for i, x := range r.graphs {
-		if x.graph != nil {
-			held += x.graph.Held()
-		}
-		if i > 0 && held > heldGraphs {
-			r.graphs = slices.Delete(r.graphs, i, len(r.graphs))
-			break
-		}
+	if g != nil {
+		held = g.Held()
 	}
+	if r.bytes += held; r.graphs == nil || r.bytes > heldGraphs {
+		r.graphs, r.bytes = map[*segmentTar]*tarfile.Graph{}, held
+	}
+	r.graphs[t] = g
 	return g, nil
 }
 

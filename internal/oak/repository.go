@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -157,47 +158,42 @@ const tailGuess = 64 << 10
 
 // openNumber opens the newest letter with a sound index, or, if there is none, scans
 // all of them.
-func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) error {
-	var without []*segmentTar
+func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err error) {
+	var opened []*segmentTar // which r does not have yet
+	defer func() {
+		for _, t := range opened {
+			t.obj.Close()
+		}
+	}()
 	for i, l := range letters {
-		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), size: l.Size}
-		var err error
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name)}
 		if t.obj, err = r.st.Open(ctx, t.path); err != nil {
 			return err
 		}
+		opened = append(opened, t)
 		t.file, err = tarfile.Open(ctx, t.obj, t.path, tarfile.Options{Tail: tailGuess})
 		if none, ok := errors.AsType[*tarfile.NoIndex](err); ok {
-			t.none = none
 			info, err := t.obj.Info(ctx)
 			if err != nil {
-				return errors.Join(err, t.obj.Close())
+				return err
 			}
-			t.size = info.Size
-			without = append(without, t)
+			t.none, t.size = none, info.Size
 			continue
 		}
 		if err != nil {
-			t.obj.Close()
-			for _, t := range without {
-				t.obj.Close()
-			}
 			return r.storeFault(err)
 		}
 		t.size, t.Index = t.file.Size(), t.file.Index()
 		if r.held += int64(t.Len()) * 33; r.held > r.limits.Index {
-			t.obj.Close()
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
-		r.tars = append(r.tars, t)
-		for _, w := range without {
-			w.obj.Close()
-			r.shadowed = append(r.shadowed, w.Tar)
-		}
-		r.shadowed = append(r.shadowed, letters[i+1:]...)
+		r.tars, opened = append(r.tars, t), opened[:i]
+		r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
 		return nil
 	}
-	r.tars = append(r.tars, without...)
-	for _, t := range without {
+	some := opened
+	r.tars, opened = append(r.tars, some...), nil
+	for _, t := range some {
 		if err := r.scan(ctx, t); err != nil {
 			return err
 		}

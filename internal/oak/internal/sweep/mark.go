@@ -81,10 +81,10 @@ func check(tars []Tar, head Head, o Options) error {
 			_, haveRoot = x.Find(*o.Root)
 		}
 	}
-	if !haveHead {
+	switch {
+	case !haveHead:
 		return fmt.Errorf("segment %s of the newest revision: in none of %d tars", head.Segment, len(tars))
-	}
-	if !haveRoot {
+	case !haveRoot:
 		return fmt.Errorf("segment %s of the compacted root: in none of %d tars", *o.Root, len(tars))
 	}
 	return nil
