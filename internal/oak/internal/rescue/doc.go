@@ -24,6 +24,6 @@
 //
 // The code goes by these steps: survey.go visits the letters, judge.go says what a
 // segment is worth that an index names, scan.go what one is that a scan found;
-// plan.go and words.go are what that comes to; write.go writes, and binaries.go
-// finds the names of binaries for it.
+// plan.go is what that comes to; write.go writes, and binaries.go finds the names of
+// binaries for it.
 package rescue

@@ -347,3 +347,12 @@ func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int
 	}
 	return v.Text(ctx, limit)
 }
+
+// BlockBytes returns the content of a block, which has n bytes, not to be changed.
+func (r *Reader) BlockBytes(ctx context.Context, id RecordID, n int) ([]byte, error) {
+	off, err := (&locator{r: r}).block(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	return r.bytes(ctx, Piece{id.Segment, off, n}, nil)
+}
