@@ -278,10 +278,17 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 		if c.o.Last == 0 && t.Good != nil && c.res.Good != nil {
 			continue
 		}
-		state, err := c.tree(ctx, super, t, first)
+		var tell func(proof.Loss)
+		if first {
+			tell = func(l proof.Loss) { c.loss(t.Checkpoint, l) }
+		}
+		before := len(c.res.Losses)
+		state, res, err := c.prove(ctx, super, t.Checkpoint, t.names, tell)
 		if err != nil {
 			return err
 		}
+		c.res.Nodes += res.Nodes
+		c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
 		if first {
 			t.State = state
 		}
@@ -299,18 +306,6 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 		c.res.Good, c.res.end = &r.JournalLine, c.newer
 	}
 	return nil
-}
-
-func (c *checker) tree(ctx context.Context, super segment.RecordID, t *CheckedTree, report bool) (string, error) {
-	var tell func(proof.Loss)
-	if report {
-		tell = func(l proof.Loss) { c.loss(t.Checkpoint, l) }
-	}
-	before := len(c.res.Losses)
-	state, res, err := c.prove(ctx, super, t.Checkpoint, t.names, tell)
-	c.res.Nodes += res.Nodes
-	c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
-	return state, err
 }
 
 // mostLosses is how many are listed.

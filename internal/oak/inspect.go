@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
@@ -68,14 +69,11 @@ type RecordRow struct {
 
 // Segment tells all of a segment. What is wrong with it is among what it tells.
 func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
-	x, err := segment.ParseID(id)
+	t, e, err := s.find(id)
 	if err != nil {
 		return SegmentInfo{}, err
 	}
-	t, e, ok := s.r.locate(x)
-	if !ok {
-		return SegmentInfo{}, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
-	}
+	x := e.ID
 	info := SegmentInfo{ID: id, Kind: kindOf(x), Tar: t.Name, Position: e.Pos, Size: e.Len,
 		Generation: e.Generation.Gen, Full: e.Generation.Full, Compacted: e.Generation.Compacted}
 	for _, other := range s.r.tars[slices.Index(s.r.tars, t)+1:] {
@@ -124,16 +122,24 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 }
 
 func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
-	x, err := segment.ParseID(id)
+	t, e, err := s.find(id)
 	if err != nil {
 		return nil, err
 	}
-	t, e, ok := s.r.locate(x)
-	if !ok {
-		return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
-	}
 	b, err := t.read(ctx, e)
 	return b, s.r.storeFault(err)
+}
+
+func (s *Store) find(id string) (*segmentTar, tarfile.Entry, error) {
+	x, err := segment.ParseID(id)
+	if err != nil {
+		return nil, tarfile.Entry{}, err
+	}
+	t, e, ok := s.r.locate(x)
+	if !ok {
+		err = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	return t, e, err
 }
 
 type RecordInfo = segment.Description
