@@ -45,8 +45,8 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 			return err
 		}
 		for _, tar := range t.tars {
-			for _, i := range tar.byPosition() {
-				e := tar.at(int(i))
+			for _, i := range tar.ByPosition() {
+				e := tar.At(int(i))
 				if !tar.holds(e) {
 					continue
 				}
