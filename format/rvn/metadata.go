@@ -35,7 +35,7 @@ type metadata struct {
 // metadata decodes block 2. Its error means that the block cannot be decoded;
 // text that is no UCL is still text.
 func (a *archive) metadata() (metadata, error) {
-	text, err := unpack(a.meta, int64(a.h.metaFlat), maxMetaFlat)
+	text, err := unpack(a.meta, int64(a.h.MetaFlat), maxMetaFlat)
 	if err != nil {
 		return metadata{}, err
 	}

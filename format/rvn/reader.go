@@ -85,7 +85,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 
 // frameSize is how much block 4 becomes, 0 if that is not certain.
 func (r *archive) frameSize() int64 {
-	if r.said.arcFlat == uint64(r.index.total) && r.block[contentBlock].end() <= r.size {
+	if r.said.ArcFlat == uint64(r.index.total) && r.block[contentBlock].end() <= r.size {
 		return r.index.total
 	}
 	return 0
@@ -132,7 +132,7 @@ func (r *reader) About(context.Context) (format.About, error) { return r.about()
 
 func (a *archive) about() format.About {
 	about := format.About{
-		Version:    strconv.Itoa(int(a.said.version)),
+		Version:    strconv.Itoa(int(a.said.Version)),
 		IndexBytes: headerLen + a.block[metaBlock].len + a.block[indexBlock].len,
 		Volumes:    []string{a.name},
 		Notes:      a.notes,

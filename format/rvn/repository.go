@@ -83,16 +83,14 @@ func (r *repository) read(ctx context.Context) error {
 	var text bytes.Buffer
 	src := a.newSource(ctx)
 	defer src.close()
-	h := blake3.New()
-	err := src.copyFile(ctx, a.index.start(row), size, make([]byte, 64<<10), func(p []byte) error {
-		h.Write(p)
+	sum, err := src.copyFile(a.index.start(row), size, func(p []byte) error {
 		text.Write(p)
 		return nil
 	})
 	if broken, ok := errors.AsType[*storeError](err); ok {
 		return broken
 	}
-	if err != nil || string(h.Sum(nil)) != string(a.index.rec(row).digest()) {
+	if err != nil || sum != string(a.index.rec(row).digest()) {
 		return a.corrupt(format.BadChecksum, "catalog", a.block[contentBlock].off, "the catalogue is damaged")
 	}
 	n := 0
