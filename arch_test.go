@@ -33,7 +33,7 @@ var imports = map[string]string{
 	"format/lindi":                       "format store codec internal/formatkit internal/columns",
 	"format/tar":                         "format store codec internal/formatkit internal/columns",
 	"format/zip":                         "format store codec internal/formatkit internal/columns",
-	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl internal/formatkit internal/columns",
+	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl internal/formatkit internal/pipe",
 	"format/databundle":                  "format store codec format/databundle/internal/sstable internal/sorter internal/formatkit internal/columns internal/pipe",
 	"format/databundle/internal/sstable": "store",
 	"format/oak":                         "internal/oak",

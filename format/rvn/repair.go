@@ -49,11 +49,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 // mends reports whether a repair does away with p: not with what is a matter of
 // taste, or of readers other than us.
 func mends(p format.Problem) bool {
-	switch p.Class {
-	case "metadata-ucl", "metadata-size", "size-word":
-		return false
-	}
-	return true
+	return !slices.Contains([]string{"metadata-ucl", "metadata-size", "size-word"}, p.Class)
 }
 
 // A mending is an archive as it should be.

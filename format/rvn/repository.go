@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -181,9 +182,7 @@ func (r *repository) Extents(_ context.Context, e format.Entry, off, n int64) it
 }
 
 func (r *repository) Regions(context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		yield(format.Region{Object: r.catalog.name, Len: r.catalog.size, Use: format.IndexData, Label: "catalogue"}, nil)
-	}
+	return pipe.All([]format.Region{{Object: r.catalog.name, Len: r.catalog.size, Use: format.IndexData, Label: "catalogue"}})
 }
 
 func (r *repository) About(context.Context) (format.About, error) {
