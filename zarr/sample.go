@@ -3,7 +3,6 @@ package zarr
 import (
 	"context"
 	"math"
-	"path"
 )
 
 // Numeric reports whether the elements are numbers that [Array.Sample] gives.
@@ -86,23 +85,11 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	r := s.r
-	key := path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
-	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
-	if err != nil {
-		return err
+	raw, _, err := s.r.fetch(ctx, s.r.key(index)) // nil if it is not there
+	if err == nil {
+		s.pick(raw, index, runs, 0, 0, 0)
 	}
-	var raw []byte
-	if ok {
-		if raw, err = r.pipe.bytes(stored); err == nil {
-			raw, err = r.whole(raw)
-		}
-		if err != nil {
-			return &KeyError{key, err}
-		}
-	}
-	s.pick(raw, index, runs, 0, 0, 0)
-	return nil
+	return err
 }
 
 // pick copies the samples of a chunk; without one they are the fill value.
