@@ -34,7 +34,8 @@ type question struct {
 	q url.Values
 
 	asked context.Context // of the request itself, without limits of ours
-	about *shown          // held until it is answered
+	held  []func()        // ends the uses of archives when it is answered
+	seen  []*view         // these archives
 	err   error           // the first thing that was wrong; what is asked for after it is not looked at
 }
 
@@ -139,15 +140,13 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 		defer context.AfterFunc(h.ctx, cancel)()
 		q := &question{h: h, w: w, r: r.WithContext(ctx), q: r.URL.Query(), asked: r.Context()}
 		defer func() {
-			if q.about != nil {
-				h.letGo(q.about)
+			for _, release := range q.held {
+				release()
 			}
 		}()
 		err := f(q)
 		if err = cmp.Or(q.err, err); err != nil {
-			if q.about != nil {
-				h.changed(q.about, err)
-			}
+			h.changed(err, q.seen...)
 			q.fail(err)
 		}
 	}
@@ -238,13 +237,12 @@ func (q *question) view() (v *view) {
 	if q.err == nil && !q.q.Has("a") {
 		q.err = bad("a: expected the name of an archive")
 	}
-	if q.err == nil && q.about == nil {
-		if q.about, q.err = q.h.take(q.ctx(), q.q.Get("a")); q.err == nil {
-			q.w.Header().Set("Holdall-Archive", q.about.id) // another one if it was replaced since
-		}
+	if q.err == nil {
+		v, q.err = q.use(q.q.Get("a"), "", nil)
 	}
 	if q.err == nil {
-		v, q.err = q.h.view(q.ctx(), q.about, q.q.Get("view"))
+		q.w.Header().Set("Holdall-Archive", v.id) // another one if it was replaced since
+		v, q.err = q.inView(v, q.q.Get("view"))
 	}
 	return v
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"slices"
 	"strconv"
 	"time"
 
@@ -46,8 +45,11 @@ const zarrView = "zarr"
 
 func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	f := v.in.Format()
-	j := archiveJSON{Name: v.of.Name, Address: format.Escape(v.of.Address), Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: usualView(v.of.Archive),
-		Survey: v.survey.json(), Verify: h.verification(v.of.Name).json(), Can: []string{}}
+	j := archiveJSON{Name: v.Name, Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: v.of.name,
+		Survey: v.survey.json(), Verify: h.verification(v.Name).json(), Can: []string{}}
+	if h.o.Near != nil && h.o.Near() {
+		j.Address = format.Escape(v.Address)
+	}
 	if v.in.Store() == nil {
 		j.Views = nil
 	}
@@ -60,7 +62,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	}
 	if v.isNode() {
 		j.Can = append(j.Can, "node")
-		if v.of.History != nil {
+		if v.History != nil {
 			j.Can = append(j.Can, "history")
 		}
 	}
@@ -72,15 +74,32 @@ const maxListed = 500
 // archives answers with the list of archives. Those that nobody looked at are names only: the
 // page asks for each of them as it shows it.
 func (q *question) archives() error {
-	all, err := q.h.src.Names(q.ctx())
-	if err != nil {
+	all, err := q.h.set.List(q.ctx())
+	if q.ctx().Err() == nil {
+		q.h.cannotList(err)
+	}
+	if err != nil && len(all) == 0 {
 		return err
 	}
 	list := []archiveJSON{}
-	for _, name := range all[:min(len(all), maxListed)] {
-		list = append(list, archiveJSON{Name: name, Can: []string{}, Survey: surveyJSON{}, Verify: q.h.verification(name).json()})
+	for _, x := range all[:min(len(all), maxListed)] {
+		list = append(list, archiveJSON{Name: x.Name, Can: []string{}, Survey: surveyJSON{}, Verify: q.h.verification(x.Name).json()})
 	}
 	return q.json(map[string]any{"archives": list, "total": len(all)})
+}
+
+// cannotList logs why archives cannot be listed, once for as long as it is the same.
+func (h *Handler) cannotList(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if text != h.told && err != nil {
+		h.log.Error("cannot be listed", "error", err)
+	}
+	h.told = text
 }
 
 // soon is how long an answer waits for what a small archive has at once.
@@ -248,7 +267,7 @@ func (q *question) node() error {
 		return bad("its folders are no nodes")
 	}
 	w := &bounded{most: 4 << 20}
-	if err := v.of.Node(q.ctx(), w, q.path()); err != nil {
+	if err := v.Node(q.ctx(), w, q.path()); err != nil {
 		return err
 	}
 	return q.json(json.RawMessage(w.b))
@@ -276,11 +295,11 @@ func (q *question) history() error {
 	if q.err != nil {
 		return q.err
 	}
-	if v.of.History == nil || !slices.Contains(q.h.describe(q.ctx(), v).Can, "history") {
+	if v.History == nil || !v.isNode() {
 		return bad("this archive has no revisions")
 	}
 	steps := []any{}
-	for s, err := range v.of.History(q.ctx(), q.path(), int(most)) {
+	for s, err := range v.History(q.ctx(), q.path(), int(most)) {
 		if err != nil {
 			return err
 		}

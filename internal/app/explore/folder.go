@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -69,6 +70,12 @@ type folderCache struct {
 
 // folder returns the folder of a directory, which somebody reads or has read.
 func (h *Handler) folder(v *view, dir string) *folder {
+	release, reading := v.Hold(), false
+	defer func() {
+		if !reading {
+			release()
+		}
+	}()
 	c := &h.folders
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,13 +87,13 @@ func (h *Handler) folder(v *view, dir string) *folder {
 		c.list[key] = f
 		ctx, cancel := context.WithCancel(h.ctx)
 		f.idle = time.AfterFunc(idleFolder, cancel)
-		h.hold(v.of)
+		reading = true
 		h.wg.Go(func() {
-			defer h.letGo(v.of)
+			defer release()
 			defer cancel()
 			f.read(ctx)
 			if f.err != nil {
-				h.changed(v.of, f.err)
+				h.changed(f.err, v)
 				c.drop(f)
 			}
 		})
@@ -105,14 +112,10 @@ func (c *folderCache) drop(f *folder) {
 }
 
 // forget forgets the folders of an archive.
-func (c *folderCache) forget(s *shown) {
+func (c *folderCache) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range c.list {
-		if key.v.of == s {
-			delete(c.list, key)
-		}
-	}
+	maps.DeleteFunc(c.list, func(key folderKey, _ *folder) bool { return key.v == v })
 }
 
 // trim forgets what was not asked for longest, while too much is kept.

@@ -387,7 +387,10 @@ func (p *picture) totals() map[string]int64 {
 func (q *question) drawn() (v *view, d *surveyed) {
 	v = q.view()
 	if q.err == nil {
-		v, q.err = q.h.mapView(q.ctx(), v)
+		// Some formats show an archive as a whole in another view.
+		if over := v.in.Format().Overview; over != "" && v.in.Store() != nil {
+			v, q.err = q.inView(v, over)
+		}
 	}
 	if q.err == nil {
 		d, q.err = q.h.surveyed(q.ctx(), v)
@@ -418,7 +421,7 @@ func (q *question) byteMap() error {
 		return q.err
 	}
 	p := m.picture(from, to, int(min(cells, to-from)))
-	for _, at := range q.h.marks(v.of.Name, m) {
+	for _, at := range q.h.marks(v.Name, m) {
 		p.mark(at[0], at[1])
 	}
 	shown := m.volumes[:min(len(m.volumes), maxVolumes)]

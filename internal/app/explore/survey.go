@@ -3,6 +3,8 @@ package explore
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -110,12 +112,10 @@ func (h *Handler) startSurvey(v *view) {
 	if s.err != nil && time.Since(s.used) < 5*time.Second {
 		return // it failed just now
 	}
-	if !h.hold(v.of) {
-		return
-	}
+	release := v.Hold()
 	s.state, s.err, s.count, s.done, s.used = "running", nil, counts{}, make(chan struct{}), time.Now()
 	h.wg.Go(func() {
-		defer h.letGo(v.of)
+		defer release()
 		var data *surveyed
 		var err error
 		select {
@@ -125,7 +125,7 @@ func (h *Handler) startSurvey(v *view) {
 		case <-h.ctx.Done():
 			err = errClosed
 		}
-		h.changed(v.of, err)
+		h.changed(err, v)
 		s.mu.Lock()
 		s.data, s.err, s.state, s.used = data, err, "complete", time.Now()
 		if err != nil {
@@ -133,7 +133,7 @@ func (h *Handler) startSurvey(v *view) {
 			if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
 				s.err = corrupt
 			} else if h.ctx.Err() == nil && !errors.Is(err, store.ErrChanged) {
-				h.log.Error("cannot be gone through", "archive", format.Escape(v.of.Name), "error", err)
+				h.log.Error("cannot be gone through", "archive", format.Escape(v.Name), "error", err)
 			}
 		}
 		close(s.done)
@@ -148,7 +148,10 @@ func (h *Handler) trimSurveys(keep *view) {
 		var sum int64
 		var oldest *view
 		var at time.Time
-		for _, v := range h.views() {
+		h.mu.Lock()
+		views := slices.Collect(maps.Values(h.views))
+		h.mu.Unlock()
+		for _, v := range views {
 			v.survey.mu.Lock()
 			if v.survey.data != nil {
 				sum += v.survey.data.cost()
@@ -165,17 +168,6 @@ func (h *Handler) trimSurveys(keep *view) {
 		oldest.survey.data = nil
 		oldest.survey.mu.Unlock()
 	}
-}
-
-func (h *Handler) views() (all []*view) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.shown {
-		for _, v := range s.views {
-			all = append(all, v)
-		}
-	}
-	return all
 }
 
 // makeSurvey goes through v. Of a damaged archive it returns what it found as well.
@@ -355,12 +347,4 @@ func (s *survey) json() surveyJSON {
 		}
 	}
 	return j
-}
-
-// mapView is the view of an archive that is drawn: some show it as a whole in another one.
-func (h *Handler) mapView(ctx context.Context, v *view) (*view, error) {
-	if over := v.in.Format().Overview; over != "" && over != v.name && v.in.Store() != nil {
-		return h.view(ctx, v.of, over)
-	}
-	return v, nil
 }

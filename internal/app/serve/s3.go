@@ -296,7 +296,7 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	if e.Digest.Algo == "md5" {
 		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
 	}
-	of := fmt.Sprintf("%s %q %q %d %d", a.once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
+	of := fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
 	switch {
 	case len(e.Digest.Sum) >= 16:
 		of = e.Digest.String()

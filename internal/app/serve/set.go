@@ -51,8 +51,8 @@ type Archive struct {
 	View    string
 	Version string // as Options.Version
 	ModTime time.Time
+	Once    string // stands for its bytes while it is open
 
-	once string // stands for its bytes while it is open
 	set  *Set
 	o    *opened
 	done sync.Once
@@ -60,6 +60,22 @@ type Archive struct {
 
 // Release ends the use of the archive.
 func (a *Archive) Release() { a.done.Do(func() { a.set.release(a.o) }) }
+
+// Hold is one more use of the archive, which release ends. Who asks for it must use it.
+func (a *Archive) Hold() (release func()) {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	a.o.refs++
+	return sync.OnceFunc(func() { a.set.release(a.o) })
+}
+
+// WhenIdle has forget called once, when the archive is closed or nobody has used it for a
+// while: for what was made of it, and takes memory. It must not ask the Set for anything.
+func (a *Archive) WhenIdle(forget func()) {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	a.o.whenIdle = append(a.o.whenIdle, forget)
+}
 
 // Current reports whether what is served by its name is still this archive.
 func (a *Archive) Current(ctx context.Context) bool {
@@ -146,8 +162,18 @@ type opened struct {
 	last    time.Time
 	retired bool
 
+	whenIdle []func()
+
 	state  string // before it was opened
 	looked time.Time
+}
+
+// rest forgets what was made of the archive. mu is held.
+func (o *opened) rest() {
+	for _, forget := range o.whenIdle {
+		forget()
+	}
+	o.whenIdle = nil
 }
 
 // setCounts are for the metrics.
@@ -337,7 +363,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		s.release(o)
 		return nil, o.err
 	}
-	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, once: o.once, set: s, o: o}, nil
+	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
 // lookAgain retires what is open if its source has changed since. It holds mu, but not
@@ -421,6 +447,7 @@ func (s *Set) drop(o *opened) {
 		return
 	}
 	delete(s.all, o)
+	o.rest()
 	if o.a == nil {
 		return
 	}
@@ -458,7 +485,11 @@ func (s *Set) closeIdle() {
 		s.mu.Lock()
 		for _, o := range s.open {
 			// What could not be opened stays, so that lists say so.
-			if o.refs == 0 && o.isReady() && o.err == nil && !o.src.Keep && time.Since(o.last) > s.idle {
+			switch {
+			case o.refs > 0 || !o.isReady() || o.err != nil || time.Since(o.last) <= s.idle:
+			case o.src.Keep:
+				o.rest()
+			default:
 				s.retire(o)
 			}
 		}
