@@ -93,7 +93,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 	var l listing
 	begin := func() {
 		l = p.listing(w, r)
-		l.title(path.Base(h.a.Name()), strings.Trim(r.URL.Path, "/"))
+		l.title(path.Base(h.a.Archive.Name()), strings.Trim(r.URL.Path, "/"))
 	}
 	n, last, more := 0, "", ""
 	for e, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, from) {

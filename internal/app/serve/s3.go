@@ -170,8 +170,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	}
 	defer a.Release()
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
-	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.site.o.CORS, Log: s.site.o.Log})
-	h.served = a
+	h := newHandler(a, s.site.o.Log)
 	switch {
 	case key != "":
 		s.object(w, r, h, key)
@@ -525,7 +524,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(f.name)})
 			continue
 		}
-		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.served, f.e)), ETag: s3Tag(h.served, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
+		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.a, f.e)), ETag: s3Tag(h.a, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
 			o.Owner = &s3Owner{"holdall", "holdall"}
 		}

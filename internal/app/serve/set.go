@@ -38,8 +38,7 @@ type Source struct {
 	// changed is opened again.
 	State func(ctx context.Context) string
 	Every time.Duration
-	// Open opens it in a view, and returns what stands for its bytes and the view;
-	// see Options.Version.
+	// Open opens it in a view, and returns its Version.
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
 }
 
@@ -49,8 +48,12 @@ type Archive struct {
 	Name    string // what it is called in paths
 	Address string // where it lies, for people
 	View    string
-	Version string // as Options.Version
 	ModTime time.Time
+	// Version stands for the bytes of all the archive's volumes, and for what
+	// else decides what its contents are, such as its view: the same Version is
+	// the same contents. Entries without a digest get their ETag from it, or
+	// none if it is empty.
+	Version string
 	Once    string // stands for its bytes while it is open
 
 	set  *Set

@@ -182,9 +182,7 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 	}
 	inner := *r
 	inner.URL = &url.URL{Path: "/" + below, RawQuery: r.URL.RawQuery}
-	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.o.CORS, Log: s.o.Log})
-	h.served = a
-	do(h, w, &inner)
+	do(newHandler(a, s.o.Log), w, &inner)
 }
 
 // whyNot says why an archive cannot be opened, without names of this machine, and

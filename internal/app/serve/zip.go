@@ -45,10 +45,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
 		return
 	}
-	name := strings.Trim(path.Base(h.a.Name()), "/")
-	if h.served != nil {
-		name = h.served.Name
-	}
+	name := h.a.Name
 	if dir.Name != "." {
 		name = path.Base(dir.Name)
 	}
@@ -61,7 +58,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	if dir.Name == "." {
 		z.skip = ""
 	}
-	err := z.write(r.Context(), h.a)
+	err := z.write(r.Context(), h.a.Archive)
 	if cerr := z.close(); err == nil {
 		err = cerr
 	}
