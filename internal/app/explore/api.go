@@ -261,8 +261,12 @@ func (q *question) number(key string, usual, least, most int64) int64 {
 	if s == "" || q.err != nil {
 		return usual
 	}
+	return q.parse(key, s, least, most)
+}
+
+func (q *question) parse(key, s string, least, most int64) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < least || n > most {
+	if q.err == nil && (err != nil || n < least || n > most) {
 		q.err = bad("%s: expected a number from %d to %d, found %q", key, least, most, cut(s, 40))
 	}
 	return n

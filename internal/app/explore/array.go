@@ -7,7 +7,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -134,12 +133,7 @@ func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 		return list
 	}
 	for i, w := range words {
-		n, err := strconv.ParseInt(w, 10, 64)
-		if err != nil || n < 0 || n > most[i] {
-			q.err = bad("%s: expected a number from 0 to %d, found %q", key, most[i], cut(w, 40))
-			break
-		}
-		list[i] = n
+		list[i] = q.parse(key, w, 0, most[i])
 	}
 	return list
 }

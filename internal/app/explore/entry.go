@@ -266,25 +266,15 @@ func (q *question) node() error {
 	if !v.isNode() {
 		return bad("its folders are no nodes")
 	}
-	w := &bounded{most: 4 << 20}
-	if err := v.Node(q.ctx(), w, q.path()); err != nil {
+	w := &firstBytes{most: 4 << 20}
+	err := v.Node(q.ctx(), w, q.path())
+	if w.full {
+		return bad("it has more than %d bytes of properties", w.most)
+	}
+	if err != nil {
 		return err
 	}
 	return q.json(json.RawMessage(w.b))
-}
-
-// bounded keeps what is written, up to a limit.
-type bounded struct {
-	b    []byte
-	most int
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if len(w.b)+len(p) > w.most {
-		return 0, bad("it has more than %d bytes of properties", w.most)
-	}
-	w.b = append(w.b, p...)
-	return len(p), nil
 }
 
 // history answers with what revisions did to a node.

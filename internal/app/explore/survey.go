@@ -78,25 +78,22 @@ func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
 		h.startSurvey(v)
 		s := &v.survey
 		s.mu.Lock()
-		data, err, done := s.data, s.err, s.done
+		done := s.done
 		s.used = time.Now()
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		data, err := s.data, s.err
 		s.mu.Unlock()
 		if data != nil {
 			return data, nil
 		}
-		select {
-		case <-done:
-			if err != nil {
-				return nil, err
-			}
-			s.mu.Lock()
-			data, err = s.data, s.err
-			s.mu.Unlock()
-			if data != nil || err != nil {
-				return data, err
-			}
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err != nil {
+			return nil, err
 		}
 	}
 }

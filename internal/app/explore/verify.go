@@ -317,11 +317,12 @@ func (q *question) verifyEvents() error {
 	}
 	told := 0
 	for {
-		j := x.json()
 		var news []problemJSON
+		var changed chan struct{}
+		j := x.json()
 		if x != nil {
 			x.mu.Lock()
-			j, news = x.locked(), x.problems[told:min(len(x.problems), told+500)]
+			j, news, changed = x.locked(), x.problems[told:min(len(x.problems), told+500)], x.changed
 			x.mu.Unlock()
 		}
 		if told += len(news); len(news) > 0 {
@@ -335,12 +336,6 @@ func (q *question) verifyEvents() error {
 			return nil
 		}
 		send("progress", j)
-		x.mu.Lock()
-		changed, running := x.changed, x.state == "running"
-		x.mu.Unlock()
-		if !running {
-			continue
-		}
 		select {
 		case <-changed:
 		case <-time.After(200 * time.Millisecond):

@@ -119,11 +119,14 @@ type gate chan struct{}
 
 func newGate(n int) gate { return make(gate, cmp.Or(n, 512)) }
 
-func (g gate) enter() bool {
+// enter reports whether a request may go on, and asks others to come again.
+func (g gate) enter(w http.ResponseWriter, m *meter) bool {
 	select {
 	case g <- struct{}{}:
 		return true
 	default:
+		m.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
 		return false
 	}
 }

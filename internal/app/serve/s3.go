@@ -59,9 +59,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if !s.site.gate.enter() {
-			s.site.meter.refused.Add(1)
-			w.Header().Set("Retry-After", "1")
+		if !s.site.gate.enter(w, &s.site.meter) {
 			s3Error(w, r, "SlowDown", "")
 			return
 		}
@@ -160,10 +158,9 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	a, err := s.site.set.Use(r.Context(), bucket, "")
 	if err != nil {
 		unlessGone(r)
-		if code, text := whyNot(err); code == http.StatusNotFound {
+		if code, text := s.site.whyNot(bucket, err); code == http.StatusNotFound {
 			s3Error(w, r, "NoSuchBucket", "")
 		} else {
-			s.site.o.Log.Error("cannot be served", "archive", bucket, "error", err)
 			s3Error(w, r, "InternalError", strings.TrimPrefix(text, "500: "))
 		}
 		return
@@ -196,14 +193,10 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
-	all, err := s.site.set.List(r.Context())
-	if err != nil {
-		unlessGone(r)
-		s.site.o.Log.Error("cannot be listed", "error", err)
-		if len(all) == 0 {
-			s3Error(w, r, "InternalError", "")
-			return
-		}
+	all, ok := s.site.archives(r)
+	if !ok {
+		s3Error(w, r, "InternalError", "")
+		return
 	}
 	type bucket struct{ Name, CreationDate string }
 	doc := struct {

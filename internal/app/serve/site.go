@@ -90,7 +90,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.door != nil && !s.door.admits(w, r) {
 			return
 		}
-		s.enter(w, r, func() { s.route(w, r, route, rest) })
+		if !s.gate.enter(w, &s.meter) {
+			http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.gate.leave()
+		s.route(w, r, route, rest)
 	})
 }
 
@@ -121,18 +126,6 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do h
 		do(g, r)
 	}
 	done = true
-}
-
-// enter does something if not too many do.
-func (s *Site) enter(w http.ResponseWriter, _ *http.Request, do func()) {
-	if !s.gate.enter() {
-		s.meter.refused.Add(1)
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
-		return
-	}
-	defer s.gate.leave()
-	do()
 }
 
 func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
@@ -172,7 +165,9 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 	name, below, slash := strings.Cut(rest, "/")
 	a, err := s.set.Use(r.Context(), name, view)
 	if err != nil {
-		s.cannotOpen(w, r, name, err)
+		unlessGone(r)
+		code, text := s.whyNot(name, err)
+		http.Error(w, text, code)
 		return
 	}
 	defer a.Release()
@@ -186,14 +181,15 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 }
 
 // whyNot says why an archive cannot be opened, without names of this machine, and
-// which status that is.
-func whyNot(err error) (code int, text string) {
+// which status that is. The log has the rest.
+func (s *Site) whyNot(name string, err error) (code int, text string) {
 	if _, ok := errors.AsType[*holdall.ViewError](err); ok {
 		return http.StatusNotFound, "404: the archive has no such view"
 	}
 	if errors.Is(err, ErrNoArchive) {
 		return http.StatusNotFound, "404: there is no archive of this name"
 	}
+	s.o.Log.Error("cannot be served", "archive", name, "error", err)
 	return http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
 }
 
@@ -213,13 +209,14 @@ func outwardly(err error) string {
 	return "the server's log says why"
 }
 
-func (s *Site) cannotOpen(w http.ResponseWriter, r *http.Request, name string, err error) {
-	unlessGone(r)
-	code, text := whyNot(err)
-	if code >= 500 {
-		s.o.Log.Error("cannot be served", "archive", name, "error", err)
+// archives returns the archives that can be listed, and whether there is something to say.
+func (s *Site) archives(r *http.Request) ([]Listed, bool) {
+	all, err := s.set.List(r.Context())
+	if err != nil {
+		unlessGone(r)
+		s.o.Log.Error("cannot be listed", "error", err)
 	}
-	http.Error(w, text, code)
+	return all, err == nil || len(all) > 0
 }
 
 // list shows which archives there are.
@@ -229,14 +226,10 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 		return
 	}
 	p.limit = 0 // there are not so many
-	all, err := s.set.List(r.Context())
-	if err != nil {
-		unlessGone(r)
-		s.o.Log.Error("cannot be listed", "error", err)
-		if len(all) == 0 {
-			http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
-			return
-		}
+	all, ok := s.archives(r)
+	if !ok {
+		http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
+		return
 	}
 	l := p.listing(w, r)
 	in := ""

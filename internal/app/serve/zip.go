@@ -88,13 +88,11 @@ type zipper struct {
 // heldDir is how much of a directory is in memory.
 const heldDir = 1 << 20
 
-func (z *zipper) Write(p []byte) (int, error) {
-	n, err := z.out.Write(p)
+// Write does nothing any more once the client is gone.
+func (z *zipper) Write(p []byte) (n int, err error) {
+	n, z.gone = z.out.Write(p)
 	z.at += int64(n)
-	if err != nil {
-		z.gone = err
-	}
-	return n, err
+	return n, z.gone
 }
 
 func (z *zipper) write(ctx context.Context, a *holdall.Archive) error {
@@ -190,13 +188,9 @@ func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) er
 		extra, size32 = append(fields(nil, uint16(1), uint16(16), uint64(size), uint64(size)), extra...), math.MaxUint32
 	}
 	b := fields(nil, uint32(0x04034b50), uint16(45), flags, stored, clock, date, sum, size32, size32, uint16(len(name)), uint16(len(extra)))
-	if _, err := z.Write(append(append(b, name...), extra...)); err != nil {
-		return err
-	}
+	z.Write(append(append(b, name...), extra...))
 	if flags&zipDeferred == 0 {
-		if _, err := z.Write(held); err != nil {
-			return err
-		}
+		z.Write(held)
 	} else {
 		h := crc32.NewIEEE()
 		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(z, h)}, struct{ io.Reader }{io.LimitReader(content, size)}, z.buffer())
@@ -210,11 +204,9 @@ func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) er
 			return err
 		}
 		sum = h.Sum32()
-		if _, err := z.Write(fields(nil, uint32(0x08074b50), sum, uint64(size), uint64(size))); err != nil {
-			return err
-		}
+		z.Write(fields(nil, uint32(0x08074b50), sum, uint64(size), uint64(size)))
 	}
-	return z.row(name, flags, clock, date, sum, size, begin, mode, zipTimeExtra(e.ModTime))
+	return cmp.Or(z.gone, z.row(name, flags, clock, date, sum, size, begin, mode, zipTimeExtra(e.ModTime)))
 }
 
 // fields appends numbers of a zip, the lowest byte first.
@@ -301,9 +293,7 @@ func (z *zipper) finish() error {
 			return err
 		}
 	}
-	if _, err := z.Write(z.dir); err != nil {
-		return err
-	}
+	z.Write(z.dir)
 	var b []byte
 	if z.count >= math.MaxUint16 || z.dirLen >= math.MaxUint32 || begin >= math.MaxUint32 {
 		b = fields(nil, uint32(0x06064b50), uint64(44), uint16(zipUnix|45), uint16(45), uint64(0), uint64(z.count), uint64(z.count), uint64(z.dirLen), uint64(begin))
@@ -315,12 +305,9 @@ func (z *zipper) finish() error {
 	}
 	n := uint16(min(z.count, math.MaxUint16))
 	b = fields(b, uint32(0x06054b50), uint32(0), n, n, uint32(min(z.dirLen, math.MaxUint32)), uint32(min(begin, math.MaxUint32)), uint16(len(comment)))
-	if _, err := z.Write(append(b, comment...)); err != nil {
-		return err
-	}
-	err := z.out.Flush()
-	z.gone = cmp.Or(z.gone, err)
-	return err
+	z.Write(append(b, comment...))
+	z.gone = z.out.Flush()
+	return z.gone
 }
 
 func (z *zipper) close() error {
