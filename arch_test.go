@@ -70,7 +70,7 @@ var imports = map[string]string{
 	"format/all":                         "format format/caf format/databundle format/lindi format/oak format/rvn format/tar format/zip",
 	"store/all":                          "store store/azure store/bucket store/local store/web",
 	"internal/app/catalog/survey":        " internal/app/catalog codec format store",
-	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/survey format internal/tree store internal/pack internal/meter",
+	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/survey format internal/tree store internal/pack internal/meter internal/pipe",
 	"internal/app/fleet/river":           "internal/app/catalog format",
 	"internal/app/catalog":               "format internal/sorter",
 	"internal/app/serve":                 " docs format format/zip internal/sorter store internal/content internal/listing",

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -46,30 +47,37 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	if err != nil {
 		return err
 	}
-	switch {
-	case k.Part && j.format.Parts != nil:
-		return w.packPart(ctx, j, k, e, m)
-	case k.Last && j.format.Parts != nil:
+	if k.Last && j.format.Parts != nil {
 		return w.merge(ctx, j, k)
 	}
-	name := j.chunk(k.Number)
+	name, part := j.chunk(k.Number), (*format.Format)(nil)
+	adopt := func() error { return w.adopt(ctx, j, k, name, e) }
+	if k.Part && j.format.Parts != nil {
+		s, err := j.seatOf(ctx, w.c, k.Number)
+		if err != nil {
+			return err
+		}
+		p := s.part(k)
+		name, part = j.format.Parts.Object(p.Archive, p.Number), j.writing(p)
+		adopt = func() error { return w.adoptPart(ctx, j, k, p, e) }
+	}
 	if err := j.named(k, name); err != nil {
 		return err
 	}
 	if k.Attempts > 1 {
 		// Whoever had it before may have got as far as this.
-		if err := w.adopt(ctx, j, k, name, e); !errors.Is(err, fs.ErrNotExist) {
+		if err := adopt(); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	left, sum, err := w.write(ctx, j, k, name, m, nil)
+	left, sum, err := w.write(ctx, j, k, name, m, part)
 	e.Resent = sum.Resumed
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return w.adopt(ctx, j, k, name, e)
+		return adopt()
 	case err != nil:
 		return err
-	case sum.Entries == 0:
+	case part != nil || sum.Entries == 0:
 		err = w.finish(ctx, k, nil, left)
 	default:
 		err = w.record(ctx, j, k, name, left)
@@ -114,8 +122,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		formats = append(formats, part)
 	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
-		Formats: formats,
-		Format:  j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
+		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: part == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
 		Confirm: func(ctx context.Context) error { return j.believe(ctx, left) },
 	})
@@ -165,7 +172,7 @@ func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, 
 		if s != nil {
 			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
 		}
-		_, err := w.c.Finish(ctx, k, a, all(left))
+		_, err := w.c.Finish(ctx, k, a, pipe.All(left))
 		return err
 	})
 }
