@@ -66,13 +66,13 @@ type dir struct {
 }
 
 func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	ctx, n, v, code := f.at(cancel, in.NodeId)
+	ctx, code := f.at(cancel, in.NodeId)
 	if code != fuse.OK {
 		return code
 	}
+	out.Fh = f.handles.add(&dir{n: ctx.n, v: ctx.v})
 	ctx.v = nil // it is the listing's
 	ctx.end()
-	out.Fh = f.handles.add(&dir{n: n, v: v})
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	return fuse.OK
 }
@@ -193,7 +193,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if d.v != nil {
 			f.tell(ctx, d.v, d.n, name, *e, room)
 		} else {
-			f.tellRoot(ctx, d.n, name, room)
+			_ = f.tellRoot(ctx, d.n, name, room) // it is asked for again
 		}
 		return true
 	}
@@ -228,21 +228,6 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		}
 		if !add(name, ino, mode, &e, at+1) {
 			return fuse.OK
-		}
-	}
-}
-
-// tellRoot tells of an archive, which is a folder.
-func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) {
-	for _, t := range f.trees {
-		if v := t.use(); t.Name == name && v != nil {
-			if e, err := v.lookup(ctx, "."); err == nil {
-				f.tell(ctx, v, in, name, e, out)
-			}
-			v.done()
-			return
-		} else if v != nil {
-			v.done()
 		}
 	}
 }

@@ -60,27 +60,21 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	if f.unopened {
 		return fuse.ENOSYS // it is opened all the same, and nobody asks again
 	}
-	ctx, n, v, code := f.at(cancel, in.NodeId)
+	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+		return fuse.EROFS
+	}
+	ctx, e, code := f.about(cancel, in.NodeId, fuse.Status(syscall.EISDIR))
 	if code != fuse.OK {
 		return code
 	}
 	defer ctx.end()
-	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
-		return fuse.EROFS
-	}
-	if v == nil {
-		return fuse.Status(syscall.EISDIR)
-	}
 	var x *file
-	e, err := f.entry(ctx, v, n)
+	err := faultOf(&e)
 	if err == nil {
-		err = faultOf(&e)
-	}
-	if err == nil {
-		x, err = f.newFile(ctx, n, v, e)
+		x, err = f.newFile(ctx, ctx.n, ctx.v, e)
 	}
 	if err != nil {
-		return f.gone(v, n, err)
+		return f.gone(ctx.v, ctx.n, err)
 	}
 	ctx.v = nil // it is the file's
 	out.Fh = f.handles.add(x)
@@ -119,26 +113,20 @@ const worthHandingOn = 64 << 10
 
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	if f.unopened {
-		ctx, n, v, code := f.at(cancel, in.NodeId)
+		ctx, e, code := f.about(cancel, in.NodeId, fuse.Status(syscall.EISDIR))
 		if code != fuse.OK {
 			return nil, code
 		}
 		defer ctx.end()
-		if v == nil {
-			return nil, fuse.Status(syscall.EISDIR)
-		}
-		e, err := f.entry(ctx, v, n)
-		if err == nil {
-			err = faultOf(&e)
-		}
 		var x *file
+		err := faultOf(&e)
 		if err == nil && e.Size > worthAhead {
-			x, err = f.readings.of(ctx, f, n, v, e, int64(in.Offset))
+			x, err = f.readings.of(ctx, f, ctx.n, ctx.v, e, int64(in.Offset))
 		}
 		if err != nil {
-			return nil, f.gone(v, n, err)
+			return nil, f.gone(ctx.v, ctx.n, err)
 		}
-		return f.read(ctx, v, e, x, in, buf)
+		return f.read(ctx, ctx.v, e, x, in, buf)
 	}
 	ctx := f.request(cancel)
 	defer ctx.end()
