@@ -285,8 +285,11 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 	if m.meta == nil {
 		m.readMetadata()
 	}
-	at := int64(0)
+	at, files := int64(0), 0
 	for _, k := range m.keep {
+		if k.e.Kind == format.File {
+			files++
+		}
 		if k.e.Kind == format.File && k.e.Size > 0 {
 			if a.index.start(k.rec) != at {
 				m.rewrite = true
@@ -299,50 +302,39 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 		}
 	}
 	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
-	if !m.rewrite {
-		frames, err := a.frames(ctx, a.block[contentBlock].off, maxFrames)
-		if err != nil {
-			return plan, err
+	contents := a.block[contentBlock]
+	comp, table, edit := int64(0), a.table.sections, format.Edit{Object: a.name, Len: contents.off}
+	if m.rewrite {
+		// How long the contents become is known only when they have been compressed,
+		// and that stands before them: they are compressed twice, rather than kept.
+		count := &spool{w: io.Discard}
+		table, err = m.compress(ctx, count)
+		if lost, ok := errors.AsType[*undecodable](err); ok {
+			// It was once, but damaged blocks do not always decode to the same.
+			m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
+			m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
+				return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
+			})
+			return m.plan(ctx, st)
 		}
-		comp := a.size - a.block[contentBlock].off
-		if n := len(frames); n > 0 {
-			comp = frames[n-1].end() - a.block[contentBlock].off
+		comp, edit.Len = count.n, a.size
+		plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", files))
+	} else {
+		var frames []frameSpan
+		frames, err = a.frames(ctx, contents.off, maxFrames)
+		if n := len(frames); at > 0 && n > 0 {
+			comp = frames[n-1].end() - contents.off
+		} else if at > 0 {
+			comp = a.size - contents.off
 		}
-		if at == 0 {
-			comp = 0
-		}
-		prefix, err := m.b.prefix(m.meta, comp, a.table.sections)
-		if err != nil {
-			return plan, err
-		}
-		plan.Edits = []format.Edit{{Object: a.name, Len: a.block[contentBlock].off, Write: func(w io.Writer) error {
-			_, err := w.Write(prefix)
-			return err
-		}}}
 		plan.Notes = append(plan.Notes, "header, metadata and index are made again")
-		return plan, nil
-	}
-	// How long the contents become is known only when they have been compressed,
-	// and that stands before them: they are compressed twice, rather than kept.
-	count := &spool{w: io.Discard}
-	table, err := m.compress(ctx, count)
-	if lost, ok := errors.AsType[*undecodable](err); ok {
-		// It was once, but damaged blocks do not always decode to the same.
-		m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
-		m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
-			return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
-		})
-		return m.plan(ctx, st)
 	}
 	if err != nil {
 		return plan, err
 	}
-	prefix, err := m.b.prefix(m.meta, count.n, table)
-	if err != nil {
-		return plan, err
-	}
-	plan.Edits = []format.Edit{{Object: a.name, Off: 0, Len: a.size, Write: func(w io.Writer) error {
-		if _, err := w.Write(prefix); err != nil {
+	prefix, err := m.b.prefix(m.meta, comp, table)
+	edit.Write = func(w io.Writer) error {
+		if _, err := w.Write(prefix); err != nil || !m.rewrite {
 			return err
 		}
 		var err error
@@ -352,18 +344,9 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 		defer a.obj.Close()
 		_, err = m.compress(ctx, &spool{w: w})
 		return err
-	}}}
-	plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", m.files()))
-	return plan, nil
-}
-
-func (m *mending) files() (n int) {
-	for _, k := range m.keep {
-		if k.e.Kind == format.File {
-			n++
-		}
 	}
-	return n
+	plan.Edits = []format.Edit{edit}
+	return plan, err
 }
 
 func (m *mending) add(k kept) error {

@@ -155,16 +155,17 @@ func (r *repository) compare(ctx context.Context) error {
 	for i := range r.entries {
 		e := &r.entries[i]
 		size, ok := there[e.Name]
-		fault := format.Problem{Severity: format.Error, Volume: path.Join(r.name, e.Name), Off: -1, Entry: e.Name, HasEntry: true}
+		fault := format.Problem{Class: "package", Severity: format.Error, Volume: path.Join(r.name, e.Name), Off: -1, Entry: e.Name, HasEntry: true}
+		delete(there, e.Name)
 		switch {
 		case !ok:
-			fault.Code, fault.Class, fault.Message = format.MissingVolume, "package", "the catalogue lists it, and it is not there"
-			e.Fault = &fault
+			fault.Code, fault.Message = format.MissingVolume, "the catalogue lists it, and it is not there"
 		case size != e.Size:
-			fault.Code, fault.Class, fault.Message = format.OutOfBounds, "package", fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
-			e.Fault = &fault
+			fault.Code, fault.Message = format.OutOfBounds, fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
+		default:
+			continue
 		}
-		delete(there, e.Name)
+		e.Fault = &fault
 	}
 	r.surplus = slices.AppendSeq(r.surplus, maps.Keys(there))
 	slices.Sort(r.surplus)
@@ -219,16 +220,12 @@ func (r *repository) check(ctx context.Context, report func(format.Problem)) err
 // checkSum compares the catalogue with the digest that stands beside it.
 func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) error {
 	name := path.Join(r.name, catalogSum)
+	said, k := make([]byte, 2*len(zeroDigest)), 0
 	obj, err := r.st.Open(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		defer obj.Close()
+		k, err = store.ReadHead(ctx, obj, said)
 	}
-	if err != nil {
-		return err
-	}
-	defer obj.Close()
-	said := make([]byte, 2*len(zeroDigest))
-	k, err := store.ReadHead(ctx, obj, said)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

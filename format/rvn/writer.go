@@ -245,18 +245,15 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if err := checkEntry(e, &w.owners, &w.groups); err != nil {
 		return err
 	}
+	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
+		return formatkit.NoPlace(e.Name, "name: it is there already")
+	}
 	if e.Kind == format.Dir {
-		if w.files[e.Name] {
-			return formatkit.NoPlace(e.Name, "name: it is there already")
-		}
 		err := w.addDir(e)
 		if err == nil {
 			w.sum.Entries++
 		}
 		return err
-	}
-	if _, isDir := w.dirs[e.Name]; isDir || w.files[e.Name] {
-		return formatkit.NoPlace(e.Name, "name: it is there already")
 	}
 	parent, err := w.parentOf(e)
 	if err != nil {

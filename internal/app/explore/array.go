@@ -194,16 +194,18 @@ func (q *question) arrayData() error {
 		w.Min, w.Max = 0, 0
 	}
 	w.DType = "float64"
-	out := make([]byte, 0, 8*len(values))
+	told := any(values)
 	if d := a.DType; d.Kind == 'f' && d.Size <= 4 || d.Kind != 'f' && d.Size <= 2 {
 		w.DType = "float32"
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
+		narrow := make([]float32, len(values))
+		for i, v := range values {
+			narrow[i] = float32(v)
 		}
-	} else {
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
-		}
+		told = narrow
+	}
+	out, err := binary.Append(nil, binary.LittleEndian, told)
+	if err != nil {
+		return err
 	}
 	head, err := json.Marshal(w)
 	if err != nil {

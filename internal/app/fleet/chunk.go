@@ -167,7 +167,7 @@ func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name strin
 // finish has the catalogue know what became of a chunk; s is nil if there is no archive.
 // An answer that was lost may have been a yes, which another try is told.
 func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, left []catalog.Member) error {
-	return w.steady(ctx, func() error {
+	return w.steady(ctx, func(func()) error {
 		var a *catalog.Addition
 		if s != nil {
 			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
@@ -178,14 +178,14 @@ func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, 
 }
 
 // steady does something again for as long as the database is away or busy, and the
-// claim holds: what has been packed is worth waiting for.
-func (w *worker) steady(ctx context.Context, do func() error) error {
-	for end := time.Now().Add(patience); ; {
-		err := do()
-		if !passing(err) || ctx.Err() != nil || time.Now().After(end) {
+// claim holds: what has been packed is worth waiting for. What gets on has its time anew.
+func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error {
+	var end time.Time
+	getsOn := func() { end = time.Now().Add(patience) }
+	for getsOn(); ; w.sleep(ctx, w.o.Look) {
+		if err := do(getsOn); !passing(err) || ctx.Err() != nil || time.Now().After(end) {
 			return err
 		}
-		w.sleep(ctx, w.o.Look)
 	}
 }
 
@@ -198,29 +198,25 @@ func passing(err error) bool {
 // back.
 func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
-		last, some := "", false
-		for end := time.Now().Add(patience); ; w.sleep(ctx, w.o.Look) {
-			var failed error
+		last, some, enough := "", false, false
+		err := w.steady(ctx, func(getsOn func()) error {
 			for m, err := range w.c.Members(ctx, k.ID) {
-				if failed = err; err != nil {
-					break
+				if err != nil {
+					return err
 				}
 				if some && m.Path <= last {
 					continue
 				}
 				last, some = m.Path, true
-				if !yield(m, nil) {
-					return
+				if enough = !yield(m, nil); enough {
+					return nil
 				}
-				end = time.Now().Add(patience)
+				getsOn()
 			}
-			if failed == nil {
-				return
-			}
-			if !passing(failed) || ctx.Err() != nil || time.Now().After(end) {
-				yield(catalog.Member{}, failed)
-				return
-			}
+			return nil
+		})
+		if err != nil && !enough {
+			yield(catalog.Member{}, err)
 		}
 	}
 }

@@ -295,12 +295,8 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 	for i, name := range s.names {
 		src := s.known[name]
 		all[i] = Listed{Name: name, Address: src.Address, ModTime: src.ModTime}
-		if o := s.open[openKey{name, src.View}]; o != nil {
-			select {
-			case <-o.ready:
-				all[i].Err = o.err
-			default:
-			}
+		if o := s.open[openKey{name, src.View}]; o != nil && o.isReady() {
+			all[i].Err = o.err
 		}
 	}
 	return all, err
