@@ -7,7 +7,6 @@ import (
 	"errors"
 	iofs "io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -438,12 +437,4 @@ func (r *request) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
-}
-
-// whoMounts is the owner of what has none.
-func whoMounts(o Options) Owner {
-	if o.Owner != nil {
-		return *o.Owner
-	}
-	return Owner{uint32(os.Getuid()), uint32(os.Getgid())}
 }

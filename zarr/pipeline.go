@@ -48,7 +48,7 @@ var builders = map[string]func(Codec) (stage, error){
 
 	"fletcher32": checksumStage(fletcher32, false),
 	"crc32":      checksumStage(crc32.ChecksumIEEE, true),
-	"crc32c":     checksumStage(crc32Castagnoli, false),
+	"crc32c":     checksumStage(func(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }, false),
 	"adler32":    checksumStage(adler32.Checksum, true),
 }
 

@@ -183,7 +183,7 @@ func (c *recordCheck) name(i int, r record) {
 	}
 	if row, ok := c.a.byName.Find(name); ok && row != i {
 		c.tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
-	} else if above := c.a.fileAbove(name); above != "" {
+	} else if above := c.a.byName.FileAbove(name); above != "" {
 		c.tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
 	}
 }
@@ -205,14 +205,6 @@ func (c *recordCheck) content(i int, r record) {
 	case typeHardLink:
 		c.link(i)
 	}
-}
-
-// fileAbove finds what is no directory above name.
-func (a *archive) fileAbove(name string) string {
-	if !strings.Contains(name, "/") {
-		return ""
-	}
-	return a.byName.FileAbove(name)
 }
 
 func (c *recordCheck) link(i int) {

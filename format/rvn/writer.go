@@ -62,7 +62,10 @@ type writer struct {
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
 	w := &writer{builder: newBuilder(), st: st, name: name, targets: map[string]string{}, anyFile: o.Manifest == nil, buf: make([]byte, 128<<10), hash: blake3.New()}
-	most := sectionSize(o.Param[paramSections])
+	most := defaultSection
+	if said := o.Param[paramSections]; said != "" {
+		most, _ = strconv.Atoi(said) // none is 0
+	}
 	if w.c, err = newCompressor(o.Param[paramLevel], workers, max(most, minSection)); err != nil {
 		return nil, err
 	}
@@ -87,15 +90,6 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		w.contents = newSectioned(w.spool, w.c, most, workers)
 	}
 	return w, nil
-}
-
-// sectionSize is how long sections are; 0 is none.
-func sectionSize(said string) int {
-	if said == "" {
-		return defaultSection
-	}
-	n, _ := strconv.Atoi(said)
-	return n
 }
 
 // packageMetadata is the metadata that the archive will have, but for its

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -180,7 +181,7 @@ func (q *question) entry() error {
 		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
-		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(validated(e.Name))}
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(strings.ToValidUTF8(e.Name, "x"))}
 	if e.HasMode {
 		j.Mode = e.FileMode().String()
 	}
@@ -213,17 +214,6 @@ func (q *question) entry() error {
 		j.Array = err == nil
 	}
 	return q.json(j)
-}
-
-// validated is name with bytes that are not UTF-8 replaced, which may be in a path.
-func validated(name string) string {
-	b := []byte(name)
-	for i, c := range b {
-		if c >= 0x80 {
-			b[i] = 'x'
-		}
-	}
-	return string(b)
 }
 
 const maxContent = 1 << 20

@@ -82,7 +82,11 @@ func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[sto
 		f := &forest{can: can, page: page, most: most, first: &twig{}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
-		defer f.discard()
+		defer func() {
+			if f.scratch != nil {
+				f.scratch.Close()
+			}
+		}()
 		defer wg.Wait()
 		defer f.end()
 		defer cancel()
@@ -304,11 +308,4 @@ func (f *forest) read() (all []store.Info, err error, more bool) {
 		}
 	}
 	return nil, nil, false
-}
-
-// discard removes the file.
-func (f *forest) discard() {
-	if f.scratch != nil {
-		f.scratch.Close()
-	}
 }

@@ -50,7 +50,12 @@ func NewS3(site *Site, o S3Options) *S3 {
 func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.site.answer(w, r, "s3", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "holdall")
-		if !begin3(w, r, s.site.o.CORS) {
+		if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
+			w.Header().Set("Allow", "GET, HEAD")
+			s3Error(w, r, "MethodNotAllowed", "")
+			return
+		}
+		if !begin(w, r, s.site.o.CORS) {
 			return
 		}
 		if s.o.Key.ID != "" {
@@ -66,16 +71,6 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.site.gate.leave()
 		s.route(w, r)
 	})
-}
-
-func begin3(w http.ResponseWriter, r *http.Request, cors []string) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return begin(w, r, cors)
-	}
-	w.Header().Set("Allow", "GET, HEAD")
-	s3Error(w, r, "MethodNotAllowed", "")
-	return false
 }
 
 // s3Codes are Amazon's words for what is wrong.

@@ -57,7 +57,7 @@ type Site struct {
 // NewSite returns a server of the archives in a set.
 func NewSite(set *Set, o SiteOptions) *Site {
 	o.Log, o.Stall = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Stall, time.Minute)
-	s := &Site{set: set, o: o, gate: newGate(o.MaxRequests)}
+	s := &Site{set: set, o: o, gate: make(gate, cmp.Or(o.MaxRequests, 512))}
 	if o.Token != "" {
 		s.door = newDoor(o.Token, o.TLS)
 	}
