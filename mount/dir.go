@@ -24,7 +24,6 @@ type handles struct {
 	last uint64
 }
 
-// A handle is a file or a folder that is open.
 type handle interface{ Close() error }
 
 func (hs *handles) add(h handle) uint64 {
@@ -132,7 +131,6 @@ func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
 	}
 }
 
-// list yields what is in a folder.
 func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, error] {
 	if d.v == nil {
 		return func(yield func(holdall.Entry, error) bool) {

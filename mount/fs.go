@@ -76,7 +76,6 @@ func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 
 func (t *tree) shownName() string { return store.Redact(t.Archive.Name()) }
 
-// entry returns the entry of a node.
 func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.Entry, error) {
 	if k := n.found.Load(); k != nil && k.v == v {
 		return k.e, nil
@@ -103,7 +102,6 @@ func (v *version) lookup(ctx context.Context, name string) (holdall.Entry, error
 	return e, err
 }
 
-// modeBits are how the system has bits of modes.
 var modeBits = [...]struct {
 	is   iofs.FileMode
 	told uint32

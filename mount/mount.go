@@ -197,7 +197,6 @@ func (m *Mount) Unmount() (lazily bool, err error) {
 	return false, nil
 }
 
-// detach takes it out of sight.
 func (m *Mount) detach() (lazily bool, err error) {
 	for try := range 10 {
 		if try > 0 {
@@ -234,7 +233,6 @@ func (f *filesystem) changed(v *version) {
 	}
 }
 
-// every is how often an archive is looked at.
 func (f *filesystem) every(t *tree) time.Duration {
 	switch {
 	case f.o.Poll != 0:

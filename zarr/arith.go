@@ -19,7 +19,6 @@ func numeric(c Codec, name string, kinds string) (DType, error) {
 	return d, &CodecError{Codec: c.ID, Why: name + " " + s + " is not supported"}
 }
 
-// decodedAndStored gives the dtype and astype of a codec.
 func decodedAndStored(c Codec, kinds string) (decoded, stored DType, err error) {
 	if decoded, err = numeric(c, "dtype", kinds); err != nil || c.Config["astype"] == nil {
 		return decoded, decoded, err

@@ -191,7 +191,6 @@ func (a *Array) Compound() []CompoundField {
 	return out
 }
 
-// brief shows a JSON value in an error.
 func brief(v any) string {
 	if v == nil {
 		return "null"

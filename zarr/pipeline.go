@@ -139,7 +139,6 @@ func (m *Meta) chunkBytes(limit int64) (int64, error) {
 	return size, nil
 }
 
-// itemSize is what an element takes in memory.
 func (m *Meta) itemSize() int64 {
 	if m.DType.Kind == 'O' {
 		return 16
@@ -147,7 +146,6 @@ func (m *Meta) itemSize() int64 {
 	return m.DType.Size
 }
 
-// bytes undoes all stages.
 func (p *pipeline) bytes(in []byte) ([]byte, error) {
 	for i, s := range p.stages {
 		var err error

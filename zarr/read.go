@@ -25,7 +25,6 @@ type slab struct {
 	held   int64  // bytes that the objects take
 }
 
-// A reader makes slabs of an array.
 type reader struct {
 	a             *Array
 	pipe          *pipeline

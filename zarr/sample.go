@@ -51,7 +51,6 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
 }
 
-// A sampler picks elements out of chunks.
 type sampler struct {
 	r                 *reader
 	from, count, step []int64
@@ -109,7 +108,6 @@ func (s *sampler) pick(raw []byte, index []int64, runs []run, axis int, to, in i
 	}
 }
 
-// sample reads an element as a float.
 func (d DType) sample(b []byte) float64 {
 	if d.Kind == 'M' || d.Kind == 'm' {
 		v := int64(d.whole(b))

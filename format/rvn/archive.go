@@ -36,12 +36,10 @@ type archive struct {
 	notes  []format.Problem // what is wrong as a whole
 }
 
-// span is a range of the object.
 type span struct{ off, len int64 }
 
 func (s span) end() int64 { return s.off + s.len }
 
-// block numbers of archive.block.
 const (
 	metaBlock = iota
 	indexBlock
@@ -154,7 +152,6 @@ func (a *archive) read(ctx context.Context, head []byte, n int64) ([]byte, error
 // digests and times keep real ones far below.
 const maxRatio = 1000
 
-// unpackIndex decodes block 3.
 func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	off := a.h.indexOff()
 	limit := min(a.limits.Index, 1<<20+maxRatio*int64(len(b3)))

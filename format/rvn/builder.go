@@ -115,7 +115,6 @@ func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	return id, nil
 }
 
-// record makes a record of e.
 func (b *builder) record(e format.Entry, digest string, parent, id int) record {
 	r, o := make(record, recordLen), binary.LittleEndian
 	copy(r, digest)

@@ -71,7 +71,6 @@ func newSectioned(s *spool, c compressor, most, workers int) *sectioned {
 	return x
 }
 
-// take writes a section behind the others.
 func (x *sectioned) take(src, out []byte) error {
 	if len(x.table) == 0 {
 		if _, err := x.spool.Write(frameHeader(windowLog(x.most))); err != nil {

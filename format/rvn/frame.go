@@ -41,7 +41,6 @@ func skippable(b []byte) (n int64, ok bool) {
 
 var errNoFrame = errors.New("not a zstd frame")
 
-// maxFrameHeader is the longest header of a frame.
 const maxFrameHeader = 18
 
 // frameInfo is what a frame's header says.
@@ -51,7 +50,6 @@ type frameInfo struct {
 	checksum bool
 }
 
-// parseFrame reads the header of a zstd frame.
 func parseFrame(b []byte) (frameInfo, error) {
 	if len(b) < frameHeaderLen-1 || binary.LittleEndian.Uint32(b) != zstdMagic {
 		return frameInfo{}, errNoFrame

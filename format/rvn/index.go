@@ -84,12 +84,10 @@ func parseIndex(volume string, h header, flat []byte, limit int64) (*index, erro
 	return x, x.resolve(min(limit, 1<<32-1))
 }
 
-// Len returns the number of records.
 func (x *index) Len() int { return len(x.recs) / recordLen }
 
 func (x *index) rec(i int) record { return record(x.recs[i*recordLen:][:recordLen]) }
 
-// Name returns a record's path.
 func (x *index) Name(i int) string { return x.paths[before(x.pathAt, i):x.pathAt[i]] }
 
 func before(ends []uint32, i int) uint32 {
@@ -236,7 +234,6 @@ func person(table []byte, i int) (string, bool) {
 
 var kinds = [typeCount]format.Kind{typeDir: format.Dir, typeFile: format.File, typeSymlink: format.Symlink, typeHardLink: format.HardLink, typeFifo: format.Fifo}
 
-// Entry makes the entry of a record.
 func (x *index) Entry(i int) format.Entry {
 	r := x.rec(i)
 	e := format.Entry{Name: x.Name(i), Size: r.size(), HasMode: true, ModTime: r.time(), Ref: i}

@@ -71,7 +71,6 @@ func (h header) flatByCounts() int64 {
 func (h header) indexOff() int64    { return headerLen + int64(h.MetaComp) }
 func (h header) contentsOff() int64 { return h.indexOff() + int64(h.IndexComp) }
 
-// recordType is what a record is of.
 type recordType uint8
 
 const (
@@ -138,7 +137,6 @@ var tableMagic = []byte("RVNSECT\x01")
 // tableFrame is the number of the skippable frame, one of sixteen.
 const tableFrame = 0x184D2A5E
 
-// appendTable appends the skippable frame of a section table.
 func appendTable(b []byte, sections []section) []byte {
 	rows := make([]byte, 0, len(sections)*sectionLen)
 	for _, s := range sections {

@@ -161,7 +161,6 @@ func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
 
 func lost(claim Chunk) error { return fmt.Errorf("%s: %w", format.Escape(claim.Name), ErrLost) }
 
-// noPlan is the error for a plan that is not there.
 func noPlan(id int64) error { return absent(fmt.Sprintf("plan %d", id)) }
 
 // words makes text of what may be none, since not every database keeps all bytes

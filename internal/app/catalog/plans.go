@@ -330,7 +330,6 @@ func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left ite
 	return write(ctx, c, func(s session) error { return f.stage(ctx, s, left) }, func(s session) (Added, error) { return f.finish(ctx, s, claim) })
 }
 
-// finishing is a chunk that is about to be done.
 type finishing struct {
 	*Catalog
 	archive batch // of one, or none

@@ -26,7 +26,6 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// A question is what an answer is made of.
 type question struct {
 	h *Handler
 	w http.ResponseWriter
@@ -272,7 +271,6 @@ func (q *question) parse(key, s string, least, most int64) int64 {
 	return n
 }
 
-// word is one of the words that are possible; the first is the usual one.
 func (q *question) word(key string, words ...string) string {
 	s := cmp.Or(q.q.Get(key), words[0])
 	if q.err == nil && !slices.Contains(words, s) {

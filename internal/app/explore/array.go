@@ -50,7 +50,6 @@ func (q *question) opened() (a *zarr.Array) {
 	return a
 }
 
-// arrayJSON is what is known of an array.
 type arrayJSON struct {
 	Path     string          `json:"path"`
 	Shape    []int64         `json:"shape"`
@@ -120,7 +119,6 @@ type windowJSON struct {
 	Cut   bool    `json:"cut,omitempty"`
 }
 
-// numbers are numbers with commas between them.
 func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 	list := slices.Clone(usual)
 	s := q.q.Get(key)

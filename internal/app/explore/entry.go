@@ -133,7 +133,6 @@ func (q *question) archive() error {
 	return q.json(j)
 }
 
-// extentJSON is where a part of an entry lies.
 type extentJSON struct {
 	Volume string `json:"volume"`
 	Off    int64  `json:"off"`
@@ -142,7 +141,6 @@ type extentJSON struct {
 	Away   bool   `json:"external,omitempty"`
 }
 
-// entryJSON is what is known of an entry.
 type entryJSON struct {
 	Path    string            `json:"path"`
 	Kind    string            `json:"kind"`
@@ -174,7 +172,6 @@ func (q *question) found() (v *view, e holdall.Entry) {
 	return v, e
 }
 
-// entry answers with what is known of an entry.
 func (q *question) entry() error {
 	v, e := q.found()
 	if q.err != nil {
@@ -247,7 +244,6 @@ func (q *question) content() error {
 	return nil
 }
 
-// node answers with what a folder has besides entries.
 func (q *question) node() error {
 	v := q.view()
 	if q.err != nil {
@@ -267,7 +263,6 @@ func (q *question) node() error {
 	return q.json(json.RawMessage(w.b))
 }
 
-// history answers with what revisions did to a node.
 func (q *question) history() error {
 	defer q.busy()()
 	v := q.view()

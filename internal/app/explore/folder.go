@@ -61,7 +61,6 @@ const (
 	rowCost    = 8 + 8 + 1 + 4
 )
 
-// folderCache keeps folders that were asked for last.
 type folderCache struct {
 	mu    sync.Mutex
 	list  map[folderKey]*folder
@@ -111,7 +110,6 @@ func (c *folderCache) drop(f *folder) {
 	}
 }
 
-// forget forgets the folders of an archive.
 func (c *folderCache) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +146,6 @@ func (f *folder) cost() (n int64, ready bool) {
 	return n, f.complete && f.waiting == 0
 }
 
-// read reads the directory.
 func (f *folder) read(ctx context.Context) {
 	prefix := ""
 	if f.key.dir != "." {
@@ -314,7 +311,6 @@ func (f *folder) order(o folderOrder) []uint32 {
 	return order
 }
 
-// rowJSON is a row of a page.
 type rowJSON struct {
 	Name     string `json:"n"`
 	Kind     string `json:"k,omitempty"` // a file has none
@@ -349,7 +345,6 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON 
 
 const maxPage = 2000
 
-// ls answers with a page of a folder.
 func (q *question) ls() error {
 	v := q.view()
 	offset := q.number("offset", 0, 0, 1<<40)

@@ -276,7 +276,6 @@ func (p *picture) add(use int, off, end int64, i int) {
 	}
 }
 
-// mark marks where a problem is.
 func (p *picture) mark(off, n int64) {
 	end := off + max(n, 1)
 	if end <= p.from || off >= p.to {
@@ -368,7 +367,6 @@ func (p *picture) bytes(out []byte) []byte {
 	return out
 }
 
-// totals is how many bytes of each use are shown.
 func (p *picture) totals() map[string]int64 {
 	t := map[string]int64{}
 	for u := range uses {
@@ -401,7 +399,6 @@ func (q *question) drawn() (v *view, d *surveyed) {
 	return v, d
 }
 
-// span is the part of an archive that is asked for.
 func (q *question) span(m *spanMap) (from, to int64) {
 	from = q.number("from", 0, 0, m.size-1)
 	return from, q.number("to", m.size, from+1, m.size)
@@ -504,7 +501,6 @@ func (q *question) mapAt() error {
 	return q.json(map[string]any{"count": count, "spans": list})
 }
 
-// mapOf answers where an entry lies.
 func (q *question) mapOf() error {
 	v, d := q.drawn()
 	if q.err != nil {

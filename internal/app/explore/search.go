@@ -18,7 +18,6 @@ const (
 	searchStep = 8192
 )
 
-// hitJSON is an entry that was found.
 type hitJSON struct {
 	Path string `json:"p"`
 	Kind string `json:"k,omitempty"`

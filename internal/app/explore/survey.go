@@ -256,7 +256,6 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 	return nil
 }
 
-// tell says how far a survey is.
 func (s *survey) tell(c counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +325,6 @@ func (s *survey) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// surveyJSON is what is told of a survey.
 type surveyJSON struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`

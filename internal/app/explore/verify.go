@@ -42,7 +42,6 @@ type verification struct {
 	ended    time.Time
 }
 
-// problemJSON is a problem for the page.
 type problemJSON struct {
 	Severity string  `json:"severity"`
 	Code     string  `json:"code"`
@@ -98,7 +97,6 @@ func (c *verifies) trim() {
 	}
 }
 
-// startVerify starts a check of an archive.
 func (q *question) startVerify() error {
 	v := q.view()
 	depth := q.word("depth", "full", "quick")
@@ -216,7 +214,6 @@ func (x *verification) is(state string) bool {
 	return x.state == state
 }
 
-// verifyJSON is how a check stands.
 type verifyJSON struct {
 	State    string           `json:"state"` // "none": there was none
 	Quick    bool             `json:"quick,omitempty"`

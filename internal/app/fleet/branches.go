@@ -138,7 +138,6 @@ func (f *forest) take() *twig {
 	return w
 }
 
-// end has those who list end.
 func (f *forest) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +236,6 @@ func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below s
 	return below, below == prefix
 }
 
-// put hands a page over.
 func (f *forest) put(w *twig, page []store.Info) error {
 	if len(page) == 0 {
 		return nil
@@ -258,7 +256,6 @@ func (f *forest) put(w *twig, page []store.Info) error {
 	return nil
 }
 
-// spill writes a page to the file.
 func (f *forest) spill(page []store.Info) (block, error) {
 	if f.scratch == nil {
 		scratch, err := pack.NewScratch()

@@ -296,7 +296,6 @@ func (j *job) tidy(ctx context.Context, name string) {
 	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return u.Name == name })
 }
 
-// objects yields what a chunk is made of.
 func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {
 	return func(yield func(pack.Object, error) bool) {
 		for m, err := range w.members(ctx, k) {

@@ -137,7 +137,6 @@ func (j *job) vacantSeat(ctx context.Context, s seat) error {
 	return err
 }
 
-// A planner cuts a listing into chunks.
 type planner struct {
 	c        *catalog.Catalog
 	j        *job

@@ -79,7 +79,6 @@ type Worked struct {
 	Objects, Bytes               int64 // of those done
 }
 
-// A worker packs chunks.
 type worker struct {
 	c    *catalog.Catalog
 	o    WorkOptions
@@ -147,7 +146,6 @@ func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error
 // patience is how long a database may not answer before a worker gives up.
 const patience = 2 * time.Minute
 
-// loop claims chunk after chunk.
 func (w *worker) loop(ctx context.Context, owner string) error {
 	var failing time.Time // since when
 	for ctx.Err() == nil {
@@ -376,7 +374,6 @@ type claim struct {
 	until time.Time
 }
 
-// claim asks for a chunk.
 func (w *worker) claim(ctx context.Context, r catalog.Request) (claim, error) {
 	asked := time.Now()
 	k, err := w.c.Claim(ctx, r)

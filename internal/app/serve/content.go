@@ -245,7 +245,6 @@ func (s *source) decoded() bool {
 	return false
 }
 
-// counter counts what reaches w.
 type counter struct {
 	w io.Writer
 	n int64

@@ -16,7 +16,6 @@ import (
 // buckets are the bounds of the histogram of durations, in seconds.
 var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// meter counts requests.
 type meter struct {
 	inFlight atomic.Int64
 	refused  atomic.Int64

@@ -214,7 +214,6 @@ func s3Time(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// object answers a request for what a key stands for.
 func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string) {
 	if !isPath(key) {
 		s3Error(w, r, "NoSuchKey", "")
@@ -456,7 +455,6 @@ type s3Owner struct{ ID, DisplayName string }
 
 type s3Prefix struct{ Prefix string }
 
-// keys answers a request for a list of keys.
 func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
 	k, wrong := parseKeysQuery(q)
 	if wrong != "" {

@@ -179,7 +179,6 @@ func (o *opened) rest() {
 	o.whenIdle = nil
 }
 
-// setCounts are for the metrics.
 type setCounts struct{ opens, failures, hits, closes int64 }
 
 // errKept is how long an archive that could not be opened is not tried again.
@@ -277,7 +276,6 @@ func (s *Set) look(ctx context.Context, most time.Duration) error {
 
 const always = time.Duration(1<<63 - 1)
 
-// isOld reports whether a list of a folder is.
 func (s *Set) isOld() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -508,7 +506,6 @@ func (s *Set) Close() {
 	clear(s.open)
 }
 
-// stats returns what is for the metrics.
 func (s *Set) stats() (c setCounts, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

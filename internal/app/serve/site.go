@@ -219,7 +219,6 @@ func (s *Site) archives(r *http.Request) ([]Listed, bool) {
 	return all, err == nil || len(all) > 0
 }
 
-// list shows which archives there are.
 func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	p, ok := askedPage(w, r)
 	if !ok {
@@ -247,7 +246,6 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	l.end("")
 }
 
-// plain answers with a line.
 func plain(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte(text))

@@ -71,7 +71,6 @@ func (s *sent) Write(p []byte) (n int, err error) {
 	return n, s.gone
 }
 
-// sendZip sends what is below a folder.
 func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry) (err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
