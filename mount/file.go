@@ -374,7 +374,7 @@ func (x *file) sequential(off, n int64) *ahead {
 		x.steps++
 	}
 	x.end = off + n
-	if x.ahead != nil && x.ahead.isClosed() {
+	if x.ahead != nil && x.ahead.ctx.Err() != nil {
 		x.ahead, x.steps = nil, 0
 	}
 	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
@@ -417,17 +417,17 @@ func (as *aheads) drop(a *ahead) {
 // An ahead reads a file front to back before it is asked, by holdall.File, which joins and
 // decodes on several goroutines.
 type ahead struct {
-	v      *version
-	cancel context.CancelFunc
-	done   chan struct{}
+	v     *version
+	ctx   context.Context // ends when it is closed
+	close func()          // waits for that
+	done  chan struct{}
 
 	mu     sync.Mutex
-	blocks []block // one behind the other
-	from   int64   // of the first one
-	end    int64   // of the last one
-	wanted int64   // how far somebody has asked
-	err    error   // behind end
-	closed bool
+	blocks []block       // one behind the other
+	from   int64         // of the first one
+	end    int64         // of the last one
+	wanted int64         // how far somebody has asked
+	err    error         // behind end
 	more   chan struct{} // closed when there is another block
 	room   chan struct{} // has a token when there is room again
 }
@@ -443,15 +443,20 @@ const (
 func newAhead(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	off -= off % 4096
-	a := &ahead{v: v, cancel: cancel, done: make(chan struct{}), from: off, end: off, wanted: off, more: make(chan struct{}), room: make(chan struct{}, 1)}
+	a := &ahead{v: v, ctx: ctx, done: make(chan struct{}), from: off, end: off, wanted: off, more: make(chan struct{}), room: make(chan struct{}, 1)}
 	v.uses.Add(1)
-	go a.run(ctx, e)
+	a.close = sync.OnceFunc(func() {
+		cancel()
+		<-a.done
+		v.done()
+	})
+	go a.run(e)
 	return a
 }
 
-func (a *ahead) run(ctx context.Context, e holdall.Entry) {
+func (a *ahead) run(e holdall.Entry) {
 	defer close(a.done)
-	in, err := a.v.a.OpenEntry(ctx, e)
+	in, err := a.v.a.OpenEntry(a.ctx, e)
 	if err == nil {
 		defer in.Close()
 		_, err = in.Seek(a.end, io.SeekStart)
@@ -469,8 +474,8 @@ func (a *ahead) run(ctx context.Context, e holdall.Entry) {
 		if full {
 			select {
 			case <-a.room:
-			case <-ctx.Done():
-				err = ctx.Err()
+			case <-a.ctx.Done():
+				err = a.ctx.Err()
 			}
 			continue
 		}
@@ -499,7 +504,7 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 	end := off + int64(len(p))
 	for {
 		a.mu.Lock()
-		if a.closed || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
+		if a.ctx.Err() != nil || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
 			a.mu.Unlock()
 			return 0, false
 		}
@@ -528,24 +533,5 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 		case <-ctx.Done():
 			return 0, false
 		}
-	}
-}
-
-func (a *ahead) isClosed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.closed
-}
-
-// close ends it, and waits for that.
-func (a *ahead) close() {
-	a.mu.Lock()
-	was := a.closed
-	a.closed = true
-	a.mu.Unlock()
-	a.cancel()
-	<-a.done
-	if !was {
-		a.v.done()
 	}
 }
