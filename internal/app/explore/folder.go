@@ -215,20 +215,18 @@ func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) 
 
 // foldersFirst makes the usual order, unless it is the one in which entries came.
 func (f *folder) foldersFirst() {
-	var dirs, files []uint32
-	mixed := false
+	var order, files []uint32
 	for i := range f.names.len() {
 		if f.isDir(i) {
-			mixed = mixed || len(files) > 0
-			dirs = append(dirs, uint32(i))
+			order = append(order, uint32(i))
 		} else {
 			files = append(files, uint32(i))
 		}
 	}
-	f.orders[folderOrder{by: "name"}] = nil
-	if mixed {
-		f.orders[folderOrder{by: "name"}] = append(dirs, files...)
+	if order = append(order, files...); slices.IsSorted(order) {
+		order = nil
 	}
+	f.orders[folderOrder{by: "name"}] = order
 }
 
 // wait waits until f has row upTo, or all, or until a moment has passed and it has

@@ -51,40 +51,26 @@ type spans struct {
 
 const longSpan = 1<<32 - 1
 
+func newSpans() spans {
+	return spans{long: map[int64]int64{}, files: map[int64]uint32{}, sorted: true}
+}
+
 func (s *spans) add(off, n int64, ref uint32) {
-	last := s.off.Len() - 1
-	if last >= 0 {
+	if last := s.off.Len() - 1; last >= 0 {
 		at := *s.off.At(last)
 		if at == off && s.length(last) == n {
-			s.share(off)
+			s.files[off]++
 			return
 		}
-		if at > off {
-			s.sorted = false
-		}
-	} else {
-		s.sorted = true
+		s.sorted = s.sorted && at <= off
 	}
 	s.off.Add(off)
+	s.len.Add(uint32(min(n, longSpan)))
 	if n >= longSpan {
-		if s.long == nil {
-			s.long = map[int64]int64{}
-		}
 		s.long[off] = max(n, s.long[off])
-		s.len.Add(longSpan)
-	} else {
-		s.len.Add(uint32(n))
 	}
 	s.ref.Add(ref)
 	s.most = max(s.most, n)
-}
-
-// share notes that one more entry lies in the run at an address.
-func (s *spans) share(off int64) {
-	if s.files == nil {
-		s.files = map[int64]uint32{}
-	}
-	s.files[off]++
 }
 
 // sort puts spans in the order of their addresses. What several entries share is one run.
@@ -94,7 +80,7 @@ func (s *spans) sort() {
 	}
 	sort.Sort(s)
 	was := *s
-	*s = spans{long: was.long, files: was.files, most: was.most}
+	*s = spans{long: was.long, files: was.files, most: was.most, sorted: true}
 	for i := range was.Len() {
 		s.add(*was.off.At(i), was.length(i), *was.ref.At(i))
 	}
@@ -143,7 +129,7 @@ func (s *spans) within(from, to int64) iter.Seq[int] {
 }
 
 func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
-	m := &spanMap{base: map[string]int{}}
+	m := &spanMap{base: map[string]int{}, content: newSpans(), regions: newSpans()}
 	list, err := in.Volumes(ctx)
 	if err != nil {
 		return nil, err
@@ -200,7 +186,7 @@ func (m *spanMap) addRegion(r format.Region) {
 // its place.
 func (m *spanMap) finish(ctx context.Context, in *holdall.Archive) error {
 	if m.content.Len()+m.regions.Len() > maxSpans {
-		m.content, m.regions = spans{}, spans{}
+		m.content, m.regions = newSpans(), newSpans()
 		return m.draw(ctx, in)
 	}
 	m.content.sort()

@@ -50,7 +50,7 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	if k.Last && j.format.Parts != nil {
 		return w.merge(ctx, j, k)
 	}
-	name, part := j.chunk(k.Number), (*format.Format)(nil)
+	name, part := j.chunk(k.Number), []*format.Format(nil)
 	adopt := func() error { return w.adopt(ctx, j, k, name, e) }
 	if k.Part && j.format.Parts != nil {
 		s, err := j.seatOf(ctx, w.c, k.Number)
@@ -58,7 +58,7 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 			return err
 		}
 		p := s.part(k)
-		name, part = j.format.Parts.Object(p.Archive, p.Number), j.writing(p)
+		name, part = j.format.Parts.Object(p.Archive, p.Number), []*format.Format{j.writing(p)}
 		adopt = func() error { return w.adoptPart(ctx, j, k, p, e) }
 	}
 	if err := j.named(k, name); err != nil {
@@ -98,8 +98,8 @@ func (j *job) named(k catalog.Chunk, name string) error {
 }
 
 // write packs the objects of a chunk, and returns those that are not in its archive.
-// part, if it is not nil, writes a part of one: that is there even if it is empty.
-func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, part *format.Format) (left []catalog.Member, sum pack.Summary, err error) {
+// formats has what writes a part of one, if it is one: that is there even if it is empty.
+func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (left []catalog.Member, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
 	judge := func(path string, err error) error {
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
@@ -117,13 +117,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		left = append(left, l)
 		return nil
 	}
-	var formats []*format.Format
-	if part != nil {
-		formats = append(formats, part)
-	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: part == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
+		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
 		Confirm: func(ctx context.Context) error { return j.believe(ctx, left) },
 	})
 	if err != nil {

@@ -150,19 +150,17 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		s.buckets(w, r)
 		return
 	}
-	a, err := s.site.set.Use(r.Context(), bucket, "")
-	if err != nil {
-		unlessGone(r)
-		if code, text := s.site.whyNot(bucket, err); code == http.StatusNotFound {
+	h, code, text := s.site.open(r, bucket, "")
+	if h == nil {
+		if code == http.StatusNotFound {
 			s3Error(w, r, "NoSuchBucket", "")
 		} else {
 			s3Error(w, r, "InternalError", strings.TrimPrefix(text, "500: "))
 		}
 		return
 	}
-	defer a.Release()
+	defer h.a.Release()
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
-	h := newHandler(a, s.site.o.Log)
 	switch {
 	case key != "":
 		s.object(w, r, h, key)

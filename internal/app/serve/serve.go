@@ -32,10 +32,6 @@ type handler struct {
 	bucket   bool // it answers for one
 }
 
-func newHandler(a *Archive, log *slog.Logger) *handler {
-	return &handler{a: a, log: log, hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0}
-}
-
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	e, wantsDir, ok := h.target(w, r)
 	switch {

@@ -163,34 +163,37 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 // archive answers a request for what is in an archive.
 func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {
 	name, below, slash := strings.Cut(rest, "/")
-	a, err := s.set.Use(r.Context(), name, view)
-	if err != nil {
-		unlessGone(r)
-		code, text := s.whyNot(name, err)
+	h, code, text := s.open(r, name, view)
+	if h == nil {
 		http.Error(w, text, code)
 		return
 	}
-	defer a.Release()
+	defer h.a.Release()
 	if !slash {
 		redirectToDir(w, r)
 		return
 	}
 	inner := *r
 	inner.URL = &url.URL{Path: "/" + below, RawQuery: r.URL.RawQuery}
-	do(newHandler(a, s.o.Log), w, &inner)
+	do(h, w, &inner)
 }
 
-// whyNot says why an archive cannot be opened, without names of this machine, and
-// which status that is. The log has the rest.
-func (s *Site) whyNot(name string, err error) (code int, text string) {
+// open returns a handler for an archive, which must be released; or why it cannot be
+// opened, without names of this machine, and which status that is. The log has the rest.
+func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, text string) {
+	a, err := s.set.Use(r.Context(), name, view)
+	if err == nil {
+		return &handler{a: a, log: s.o.Log, hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0}, 0, ""
+	}
+	unlessGone(r)
 	if _, ok := errors.AsType[*holdall.ViewError](err); ok {
-		return http.StatusNotFound, "404: the archive has no such view"
+		return nil, http.StatusNotFound, "404: the archive has no such view"
 	}
 	if errors.Is(err, ErrNoArchive) {
-		return http.StatusNotFound, "404: there is no archive of this name"
+		return nil, http.StatusNotFound, "404: there is no archive of this name"
 	}
 	s.o.Log.Error("cannot be served", "archive", name, "error", err)
-	return http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
+	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
 }
 
 // outwardly is what may be told of an error to whoever is served.
