@@ -22,7 +22,6 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// oakCommand is what only segment stores have.
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
@@ -232,20 +231,18 @@ func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions
 			return err
 		}
 	}
-	if a.json {
-		a.printJSON(c)
-		return nil
-	}
-	for _, t := range slices.Backward(c.Tars) {
-		what := strings.ReplaceAll(t.Action, "-", " ") + ifAny(" as %s", t.NewName)
-		fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
-	}
-	a.notes(c.Notes)
-	verb := "freed"
-	if dryRun {
-		verb = "would be freed"
-	}
-	fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
+	a.tell(c, func() {
+		for _, t := range slices.Backward(c.Tars) {
+			what := strings.ReplaceAll(t.Action, "-", " ") + ifAny(" as %s", t.NewName)
+			fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
+		}
+		a.notes(c.Notes)
+		verb := "freed"
+		if dryRun {
+			verb = "would be freed"
+		}
+		fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
+	})
 	return nil
 }
 

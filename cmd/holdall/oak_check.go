@@ -41,7 +41,6 @@ older revision is intact. --fix-journal goes back to that one.`,
 	return cmd
 }
 
-// checkedJSON is what check says, and what it did.
 type checkedJSON struct {
 	oak.CheckResult
 	Fixed *oak.JournalChange `json:"fixed,omitempty"`
@@ -180,7 +179,6 @@ checkpoint are recovered too. The old journal is kept beside the new one.`,
 	return cmd
 }
 
-// recoveredJSON is what recover-journal found, and what it did.
 type recoveredJSON struct {
 	*oak.RecoveredJournal
 	Written *oak.JournalChange `json:"written,omitempty"`

@@ -24,7 +24,6 @@ func (a *app) showsNodes(in *holdall.Archive) bool {
 	return in.Format() == oak.Format && cmp.Or(a.view, oak.Format.Views[0]) == "tree"
 }
 
-// catNodes writes nodes and properties as JSON.
 func (a *app) catNodes(ctx context.Context, address string, names []string, depth int) error {
 	return a.withTree(ctx, address, func(t *oak.Tree) error {
 		lost := int64(0)

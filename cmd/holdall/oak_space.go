@@ -61,18 +61,15 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 			c, err = s.Compact(ctx, to, name, o)
 			return err
 		}
-		err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
-		return err
+		return mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
 	})
 	if err != nil {
 		return err
 	}
-	if a.json {
-		a.printJSON(c)
-		return nil
-	}
-	a.notes(c.Notes)
-	fmt.Fprintf(a.out, "%s: %s of %s; %s before, %s now\n", out, count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After))
+	a.tell(c, func() {
+		a.notes(c.Notes)
+		fmt.Fprintf(a.out, "%s: %s of %s; %s before, %s now\n", out, count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After))
+	})
 	return nil
 }
 

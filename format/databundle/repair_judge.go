@@ -265,8 +265,8 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	b := m.headerOf(i)
 	s.size, s.dataOff = info.Size, int64(len(b))
 	s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])])
-	var known bool
-	if s.codec, known = codecOf(s.header.compression); err != nil || s.dataOff > s.size || !known {
+	method, known := methods[s.header.compression]
+	if s.codec = method.codec; err != nil || s.dataOff > s.size || !known {
 		return nil, s.obj.Close()
 	}
 	if old := m.shards[i]; old != nil {
@@ -292,7 +292,7 @@ func (m *mending) headerOf(i uint64) []byte {
 // Rows are believed about what cannot be found so: records that are all zeros, and
 // those that cannot be decoded.
 func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
-	length := recordLens[s.header.compression]
+	length := methods[s.header.compression].length
 	if length == nil {
 		return nil, 0, nil
 	}
@@ -364,11 +364,6 @@ func (m *mending) saidPlaces(ctx context.Context, s *shard, end int64) (map[int6
 		}
 	}
 	return all, nil
-}
-
-// recordLens measure what is stored by each method.
-var recordLens = map[compression]func([]byte) (size, stored int, err error){
-	zlib: codec.ZlibRecordLen, snappy: codec.SnappyRecordLen, zstd: codec.ZstdRecordLen,
 }
 
 // recordScan measures what is stored in a shard.

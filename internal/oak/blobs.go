@@ -30,7 +30,6 @@ type Blob struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// BlobOptions are the wishes for a list of blobs.
 type BlobOptions struct {
 	// Scratch opens temporary room for ids that do not fit in memory.
 	Scratch func() (format.Scratch, error)
@@ -62,13 +61,23 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 			l.stored, stop = iter.Pull2(store.List(ctx, o.Datastore, l.dir()+"/"))
 		}
 		defer stop()
-		for b, err := range blobsOf(rows) {
-			if err == nil {
-				err = l.used(b)
-			}
+		var b Blob // of the rows of one id
+		for row, err := range rows.Sorted() {
 			if err != nil {
 				return err
 			}
+			id := string(row.Key[:len(row.Key)-9])
+			if b.Uses > 0 && id == b.ID {
+				b.Uses++
+				continue
+			}
+			if err := l.used(b); err != nil {
+				return err
+			}
+			b = Blob{ID: id, Length: -1, Uses: 1, Path: string(row.Value)}
+		}
+		if err := l.used(b); err != nil {
+			return err
 		}
 		return l.unusedBefore("")
 	})
@@ -99,7 +108,13 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 		}
 		for v, err := range p.Values(ctx) {
 			if err == nil && v.External() {
-				err = c.value(ctx, shownPath(s.under(writeTreeName(p.Name, s.depth == 0))), v)
+				var id string
+				if id, err = v.BlobID(ctx, mostBlobID); err == nil {
+					// The number keeps rows apart, and in the order of the tree.
+					c.n++
+					at := shownPath(s.under(writeTreeName(p.Name, s.depth == 0)))
+					err = c.rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), c.n), []byte(at))
+				}
 			}
 			if c.t.unlessDamage(err) != nil {
 				return err
@@ -110,44 +125,6 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 		}
 	}
 	return nil
-}
-
-func (c *blobCollector) value(ctx context.Context, at string, v segment.Value) error {
-	id, err := v.BlobID(ctx, mostBlobID)
-	if err != nil {
-		return err
-	}
-	// The number keeps rows apart, and in the order of the tree.
-	c.n++
-	return c.rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), c.n), []byte(at))
-}
-
-// blobsOf makes one blob of the rows of each id.
-func blobsOf(rows *sorter.Sorter) iter.Seq2[Blob, error] {
-	return pipe.Told(func(tell func(Blob) error) error {
-		var b Blob
-		for row, err := range rows.Sorted() {
-			if err != nil {
-				return err
-			}
-			id := string(row.Key[:len(row.Key)-9])
-			if b.Uses > 0 && id == b.ID {
-				b.Uses++
-				continue
-			}
-			if b.Uses > 0 {
-				err = tell(b)
-			}
-			if err != nil {
-				return err
-			}
-			b = Blob{ID: id, Length: -1, Uses: 1, Path: string(row.Value)}
-		}
-		if b.Uses == 0 {
-			return nil
-		}
-		return tell(b)
-	})
 }
 
 // A blobList compares blobs, in the order of their ids, with a data store.
@@ -161,8 +138,11 @@ type blobList struct {
 
 func (l *blobList) dir() string { return strings.TrimSuffix(l.o.Dir, "/") }
 
-// used tells of a blob that is used, and of those before it that are not.
+// used tells of a blob, if it is used, and of those before it that are not.
 func (l *blobList) used(b Blob) error {
+	if b.Uses == 0 {
+		return nil
+	}
 	size, object, what := blobPlace(b.ID)
 	if b.Problem = what; object != "" {
 		b.Length, b.Object = size, object

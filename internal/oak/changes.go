@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Kinds of a Change.
@@ -50,54 +51,49 @@ func (s *Store) TreeNamed(ctx context.Context, said string) (*Tree, error) {
 // Changes yields what changed of a node and below it from one tree to another of the
 // same store. What they share is not read.
 func (t *Tree) Changes(ctx context.Context, to *Tree, name string) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
+	return pipe.Told(func(tell func(Change) error) error {
 		name = nodePath(name)
 		before, was, err := t.t.nodeIfThere(ctx, name)
-		after, is := spot{}, false
-		if err == nil {
-			after, is, err = to.t.nodeIfThere(ctx, name)
+		if err != nil {
+			return err
 		}
-		if err == nil && !was && !is {
-			err = &fs.PathError{Op: "lookup", Path: shownPath(name), Err: fs.ErrNotExist}
-		}
-		d := &difference{ctx: ctx, t: t.t, yield: yield, above: map[[2]segment.RecordID]bool{}}
+		after, is, err := to.t.nodeIfThere(ctx, name)
 		switch {
 		case err != nil:
-			yield(Change{}, err)
+			return err
+		case !was && !is:
+			return &fs.PathError{Op: "lookup", Path: shownPath(name), Err: fs.ErrNotExist}
 		case !was:
-			yield(Change{Kind: NodeAdded, Path: shownPath(name)}, nil)
+			return tell(Change{Kind: NodeAdded, Path: shownPath(name)})
 		case !is:
-			yield(Change{Kind: NodeRemoved, Path: shownPath(name)}, nil)
-		default:
-			d.nodes(before, after)
+			return tell(Change{Kind: NodeRemoved, Path: shownPath(name)})
 		}
-	}
+		d := &difference{ctx: ctx, t: t.t, tell: tell, above: map[[2]segment.RecordID]bool{}}
+		return d.nodes(before, after)
+	})
 }
 
-// A difference compares two trees. Its methods return false if it is over.
 type difference struct {
 	ctx   context.Context
 	t     *treeReader
-	yield func(Change, error) bool
+	tell  func(Change) error
 	above map[[2]segment.RecordID]bool // pairs that are compared: what is below itself ends there
 }
 
-// lost tells of damage. Other errors are the last.
-func (d *difference) lost(c Change, err error) bool {
+// lost tells of damage, and returns other errors.
+func (d *difference) lost(c Change, err error) error {
 	l, ok := d.t.lostAsJSON(err)
 	if !ok {
-		d.yield(Change{}, err)
-		return false
+		return err
 	}
 	c.Kind, c.Lost, c.Segment, c.Tar = NodeLost, l.What, l.Segment, l.Tar
-	return d.yield(c, nil)
+	return d.tell(c)
 }
 
-// nodes compares a node with what became of it.
-func (d *difference) nodes(before, after spot) bool {
+func (d *difference) nodes(before, after spot) error {
 	pair := [2]segment.RecordID{before.id, after.id}
 	if d.above[pair] {
-		return true
+		return nil
 	}
 	path := shownPath(after.name)
 	same, err := d.t.sameNode(d.ctx, before, after)
@@ -105,11 +101,23 @@ func (d *difference) nodes(before, after spot) bool {
 		return d.lost(Change{Path: path}, err)
 	}
 	if same {
-		return true
+		return nil
 	}
 	d.above[pair] = true
 	defer delete(d.above, pair)
-	return d.properties(pair, path) && d.children(before, after)
+	changes, err := d.t.propertyChanges(d.ctx, pair)
+	if err != nil {
+		err = d.lost(Change{Path: path}, err)
+	}
+	for _, p := range changes {
+		if err == nil {
+			err = d.property(path, p)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return d.children(before, after)
 }
 
 // sameNode reports whether nodes are equal by their records' names.
@@ -132,19 +140,6 @@ func (t *treeReader) sameNode(ctx context.Context, a, b spot) (bool, error) {
 	}
 	second, err := y.StableID(ctx)
 	return err == nil && first == second, t.unlessDamage(err)
-}
-
-func (d *difference) properties(pair [2]segment.RecordID, path string) bool {
-	changes, err := d.t.propertyChanges(d.ctx, pair)
-	if err != nil {
-		return d.lost(Change{Path: path}, err)
-	}
-	for _, p := range changes {
-		if !d.property(path, p) {
-			return false
-		}
-	}
-	return true
 }
 
 // A propertyChange is a property before and after; one of them may be missing.
@@ -202,7 +197,7 @@ func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.Record
 // shownOfChange is how long a value is that is shown with a change.
 const shownOfChange = 4096
 
-func (d *difference) property(path string, p propertyChange) bool {
+func (d *difference) property(path string, p propertyChange) error {
 	c := Change{Path: path, Property: writeTreeName(p.name, false)}
 	if p.lost != nil {
 		return d.lost(c, p.lost)
@@ -223,7 +218,7 @@ func (d *difference) property(path string, p propertyChange) bool {
 		}
 		*side.to = b
 	}
-	return d.yield(c, nil)
+	return d.tell(c)
 }
 
 func (p propertyChange) kind() string {
@@ -236,29 +231,24 @@ func (p propertyChange) kind() string {
 	return NodeChanged
 }
 
-func (d *difference) children(before, after spot) bool {
+func (d *difference) children(before, after spot) error {
 	for c, err := range d.t.records.ChildChanges(d.ctx, before.id, after.id) {
-		if err != nil {
-			if !d.lost(Change{Path: shownPath(after.name)}, err) {
-				return false
-			}
-			continue
-		}
 		name := after.under(writeTreeName(c.Name, after.depth == 0))
-		more := false
-		switch none := (segment.RecordID{}); none {
-		case c.Before:
-			more = d.yield(Change{Kind: NodeAdded, Path: shownPath(name)}, nil)
-		case c.After:
-			more = d.yield(Change{Kind: NodeRemoved, Path: shownPath(name)}, nil)
+		switch none := (segment.RecordID{}); {
+		case err != nil:
+			err = d.lost(Change{Path: shownPath(after.name)}, err)
+		case c.Before == none:
+			err = d.tell(Change{Kind: NodeAdded, Path: shownPath(name)})
+		case c.After == none:
+			err = d.tell(Change{Kind: NodeRemoved, Path: shownPath(name)})
 		default:
-			more = d.nodes(spot{name, c.Before, after.depth + 1, nil}, spot{name, c.After, after.depth + 1, nil})
+			err = d.nodes(spot{name, c.Before, after.depth + 1, nil}, spot{name, c.After, after.depth + 1, nil})
 		}
-		if !more {
-			return false
+		if err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // sameProperty reports whether two properties of one name have the same values.
@@ -316,7 +306,6 @@ func sameValue(ctx context.Context, v, w segment.Value) (bool, error) {
 	return true, ctx.Err()
 }
 
-// String is a change in a line.
 func (c Change) String() string {
 	mark := map[string]string{NodeAdded: "+", NodeRemoved: "-", NodeChanged: "~", NodeLost: "?"}[c.Kind]
 	s := mark + " " + c.Path
@@ -336,7 +325,6 @@ func (c Change) String() string {
 	return s
 }
 
-// shownValue is a property for people.
 func shownValue(b json.RawMessage) string {
 	const most = 60
 	var p struct {

@@ -20,7 +20,6 @@ import (
 // AllCheckpoints in the place of a checkpoint's name stands for all of them.
 const AllCheckpoints = "all"
 
-// CheckOptions are wishes for a check.
 type CheckOptions struct {
 	// Head and Checkpoints are what is checked; if there is neither, all is.
 	Head        bool
@@ -61,7 +60,6 @@ type CheckResult struct {
 	end int64 // of the good line and those before it, in the journal
 }
 
-// A JournalLine is a line of the journal.
 type JournalLine struct {
 	Revision string     `json:"revision"` // or the line, if it cannot be read
 	Time     *time.Time `json:"time,omitempty"`
@@ -127,7 +125,10 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 		if c.res.Looked++; len(c.res.Revisions) < mostRevisions {
 			c.res.Revisions = append(c.res.Revisions, r)
 		}
-		return !c.done(), nil
+		if o.Last > 0 {
+			return c.res.Looked < o.Last, nil
+		}
+		return c.res.Good == nil || slices.ContainsFunc(c.res.Trees, func(t CheckedTree) bool { return t.Good == nil }), nil
 	})
 	c.res.Whole = len(c.res.Revisions) > 0 && c.res.Revisions[0].Whole
 	return c.res, err
@@ -136,7 +137,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 // eachLine goes through the journal, the newest line first, until look has seen enough.
 func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
 	if s.r.list.Journal == nil {
-		return &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal: 'holdall oak recover-journal' makes one"}
+		return repo.NoHead("there is no journal: 'holdall oak recover-journal' makes one")
 	}
 	for e, err := range s.r.journal(ctx) {
 		bad, isBad := err.(*repo.Error)
@@ -162,7 +163,6 @@ func lineOf(e repo.Entry, bad *repo.Error, newer int) JournalLine {
 	return l
 }
 
-// A checker looks at revisions.
 type checker struct {
 	trees
 	s     *Store
@@ -173,7 +173,6 @@ type checker struct {
 	newer int64 // where the line after this one begins
 }
 
-// begin finds out which trees there are to check.
 func (c *checker) begin(ctx context.Context) error {
 	var paths [][]string
 	for _, p := range c.o.Paths {
@@ -210,7 +209,7 @@ func (c *checker) begin(ctx context.Context) error {
 		if bad != nil {
 			return true, nil
 		}
-		names, lost, err := c.checkpoints(ctx, recordOf(e.Revision))
+		names, lost, err := c.checkpoints(ctx, e.Revision)
 		if err != nil || lost != nil && len(names) == 0 {
 			return err == nil, err
 		}
@@ -244,13 +243,8 @@ func joinNames(names []string) string {
 	return cmp.Or(b.String(), "/")
 }
 
-func recordOf(r repo.Revision) segment.RecordID {
-	return segment.RecordID{Segment: r.Segment, Number: r.Record}
-}
-
-// revision looks at a revision.
 func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision) error {
-	super := recordOf(e.Revision)
+	super := e.Revision
 	if _, err := c.records.Node(ctx, super); err != nil {
 		lost := damaged(err)
 		if lost == nil {
@@ -284,10 +278,17 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 		if c.o.Last == 0 && t.Good != nil && c.res.Good != nil {
 			continue
 		}
-		state, err := c.tree(ctx, super, t, first)
+		var tell func(proof.Loss)
+		if first {
+			tell = func(l proof.Loss) { c.loss(t.Checkpoint, l) }
+		}
+		before := len(c.res.Losses)
+		state, res, err := c.prove(ctx, super, t.Checkpoint, t.names, tell)
 		if err != nil {
 			return err
 		}
+		c.res.Nodes += res.Nodes
+		c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
 		if first {
 			t.State = state
 		}
@@ -305,19 +306,6 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 		c.res.Good, c.res.end = &r.JournalLine, c.newer
 	}
 	return nil
-}
-
-// tree looks at one path of a revision.
-func (c *checker) tree(ctx context.Context, super segment.RecordID, t *CheckedTree, report bool) (string, error) {
-	var tell func(proof.Loss)
-	if report {
-		tell = func(l proof.Loss) { c.loss(t.Checkpoint, l) }
-	}
-	before := len(c.res.Losses)
-	state, res, err := c.prove(ctx, super, t.Checkpoint, t.names, tell)
-	c.res.Nodes += res.Nodes
-	c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
-	return state, err
 }
 
 // mostLosses is how many are listed.
@@ -338,13 +326,6 @@ func (s *Store) loss(checkpoint string, l proof.Loss) Loss {
 		out.Tar = t.Name
 	}
 	return out
-}
-
-func (c *checker) done() bool {
-	if c.o.Last > 0 {
-		return c.res.Looked >= c.o.Last
-	}
-	return c.res.Good != nil && !slices.ContainsFunc(c.res.Trees, func(t CheckedTree) bool { return t.Good == nil })
 }
 
 // Missing are the trees that were asked for and are in no revision that was looked at.
@@ -488,11 +469,11 @@ type bulkReader struct {
 func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
 	fault := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
 	for _, t := range b.r.tars {
-		i, ok := t.find(id)
+		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		e := t.at(i)
+		e := t.At(i)
 		if !t.holds(e) || e.Len > segment.MaxSize {
 			fault.Class, fault.What = segment.Corrupt, fmt.Sprintf("size: expected at most %d bytes within %s, found %d", segment.MaxSize, t.Name, e.Len)
 			continue

@@ -17,7 +17,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CleanupOptions are wishes for a cleanup.
 type CleanupOptions struct {
 	// Retain is how many generations are kept; 0 is 1, as Oak has it offline. A
 	// running Oak keeps 2.
@@ -42,7 +41,6 @@ type Cleanup struct {
 	now  time.Time
 }
 
-// A TarCleanup is what becomes of one tar.
 type TarCleanup struct {
 	Name         string `json:"name"`
 	Action       string `json:"action"` // keep, keep-garbage, keep-last-letter, keep-damaged, rewrite, drop
@@ -115,7 +113,6 @@ func refused(err error) bool {
 	return refused || noHead || errors.Is(err, format.ErrCorrupt)
 }
 
-// Changes reports whether there is something to do.
 func (c *Cleanup) Changes() bool {
 	return slices.ContainsFunc(c.plan.Tars, func(t sweep.TarPlan) bool { return t.Action == sweep.Rewrite || t.Action == sweep.Drop })
 }

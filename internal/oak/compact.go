@@ -27,7 +27,6 @@ type CompactOptions struct {
 	Progress func(nodes int64)
 }
 
-// A Compaction says what became of a store.
 type Compaction struct {
 	Head      string   `json:"head"` // the revision that was copied
 	NewHead   string   `json:"new_head"`
@@ -97,7 +96,6 @@ func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) 
 	return some, nil
 }
 
-// compaction is one at work.
 type compaction struct {
 	s      *Store
 	o      CompactOptions
@@ -126,16 +124,19 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
 	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {
-		id := segment.RecordID{Segment: e.Segment, Number: e.Record}
+		id := e.Revision
 		if j.o.NoCheckpoints {
 			id, err = j.copier.Without(ctx, id, checkpointsName)
 		} else {
 			id, err = j.copier.Node(ctx, id)
 		}
-		if err != nil {
-			return nil, j.lost(err)
+		if at, ok := errors.AsType[*compact.Error](err); ok {
+			err = j.s.r.corrupt(at.Err, cmp.Or(at.Path, "."))
 		}
-		journal = append(journal, repo.Entry{Revision: repo.Revision{Segment: id.Segment, Record: id.Number}, Millis: max(e.Millis, 0)})
+		if err != nil {
+			return nil, err
+		}
+		journal = append(journal, repo.Entry{Revision: id, Millis: max(e.Millis, 0)})
 	}
 	return journal, b.Flush(ctx)
 }
@@ -143,12 +144,12 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 // bulk copies a bulk segment, if it has not been copied.
 func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 	for i, t := range j.s.r.tars {
-		n, ok := t.find(id)
+		n, ok := t.Find(id)
 		if !ok {
 			continue
 		}
 		if j.copied[i] == nil {
-			j.copied[i] = make([]uint64, t.len()/64+1)
+			j.copied[i] = make([]uint64, t.Len()/64+1)
 		}
 		if j.copied[i][n/64]>>(n%64)&1 == 1 {
 			return nil
@@ -161,12 +162,4 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 		return err
 	}
 	return j.tell(segment.Finished{ID: id, Data: b.Bytes()})
-}
-
-// lost says what keeps a revision from being copied.
-func (j *compaction) lost(err error) error {
-	if at, ok := errors.AsType[*compact.Error](err); ok {
-		return j.s.r.corrupt(at.Err, cmp.Or(at.Path, "."))
-	}
-	return err
 }

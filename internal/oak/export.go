@@ -24,14 +24,13 @@ func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
 	}
-	t, err := newTree(ctx, s.r, s.source, s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param})
 	if err != nil {
 		return nil, err
 	}
 	return &Tree{t}, nil
 }
 
-// Revision is that of the tree.
 func (t *Tree) Revision() string { return t.t.shown.Revision.String() }
 
 // nodePath is a path as treeReader has them.
@@ -50,7 +49,6 @@ func shownPath(name string) string {
 	return "/" + name
 }
 
-// findNode finds the node of a path.
 func (t *treeReader) findNode(ctx context.Context, name string) (spot, error) {
 	s, ok, err := t.nodeIfThere(ctx, name)
 	if err == nil && !ok {
@@ -68,7 +66,6 @@ func (t *treeReader) nodeIfThere(ctx context.Context, name string) (spot, bool, 
 	return x.spot, err == nil && x.prop == nil, err
 }
 
-// jsonOptions say how nodes are written as JSON.
 func (r *repository) jsonOptions() nodejson.Options {
 	return nodejson.Options{
 		Name: func(name string) string { return writeTreeName(name, false) },
@@ -91,7 +88,6 @@ func (r *repository) lostAsJSON(err error) (l nodejson.Lost, ok bool) {
 	return l, true
 }
 
-// ExportOptions are the wishes for an export.
 type ExportOptions struct {
 	// Depth is how many levels below the first node are written; -1 is all.
 	Depth int
@@ -104,7 +100,6 @@ type ExportOptions struct {
 	From string
 }
 
-// Exported says what an export wrote.
 type Exported struct {
 	Nodes int64 `json:"nodes"`
 	Lost  int64 `json:"lost"` // places where damage took something
@@ -148,7 +143,6 @@ type exporter struct {
 	nodes int64
 }
 
-// node writes a node and all below it.
 func (x *exporter) node(ctx context.Context, s spot) error {
 	n, err := x.t.node(ctx, s)
 	if err == nil && x.above[s.id] {
@@ -170,7 +164,6 @@ func (x *exporter) node(ctx context.Context, s spot) error {
 	return x.tell(told{path: shownPath(s.name), lost: &l})
 }
 
-// below calls do with the children of a node.
 func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, spot) error) error {
 	if s.depth == x.depth {
 		return nil

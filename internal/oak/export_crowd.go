@@ -40,7 +40,6 @@ const (
 	exportPiece   = 1 << 20
 )
 
-// write writes what walk tells of.
 func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) error) error {
 	hands := pipe.Told(func(tell func(*handful) error) error {
 		h := &handful{}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Kinds of a Step, beside those of a Change.
@@ -32,13 +33,11 @@ type Step struct {
 	Segment    string       `json:"segment,omitempty"`
 }
 
-// A NameChange is a property or a child that changed.
 type NameChange struct {
 	Name   string `json:"name"`
 	Change string `json:"change"`
 }
 
-// HistoryOptions are the wishes for a history.
 type HistoryOptions struct {
 	Last int  // how many revisions are looked at; 0 is all
 	All  bool // revisions that changed nothing are steps, too
@@ -50,20 +49,17 @@ const mostChanged = 100
 // History yields what the revisions of the journal did to a node, the newest first:
 // each is compared with the next older one that can be read.
 func (s *Store) History(ctx context.Context, name string, o HistoryOptions) iter.Seq2[Step, error] {
-	return func(yield func(Step, error) bool) {
-		h := &history{s: s, o: o, name: nodePath(name), yield: yield}
-		if err := h.run(ctx); err != nil {
-			yield(Step{}, err)
-		}
-	}
+	return pipe.Told(func(tell func(Step) error) error {
+		h := &history{s: s, o: o, name: nodePath(name), out: tell}
+		return h.run(ctx)
+	})
 }
 
 type history struct {
-	s     *Store
-	o     HistoryOptions
-	name  string
-	yield func(Step, error) bool
-	done  bool // nobody wants more
+	s    *Store
+	o    HistoryOptions
+	name string
+	out  func(Step) error
 
 	newer  *moment // of which it is not yet known what it did
 	gap    *Step   // revisions behind it that are lost
@@ -82,16 +78,16 @@ type moment struct {
 func (h *history) run(ctx context.Context) error {
 	r := h.s.r
 	if r.list.Journal == nil {
-		return fmt.Errorf("oak: history: %w", &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"})
+		return fmt.Errorf("oak: history: %w", repo.NoHead("there is no journal"))
 	}
 	for e, err := range r.revisions(ctx) {
+		if err == nil {
+			err = h.entry(ctx, e)
+		}
 		if err != nil {
 			return err
 		}
-		if err := h.entry(ctx, e); err != nil {
-			return err
-		}
-		if h.done || h.full() {
+		if h.full() {
 			break
 		}
 	}
@@ -100,13 +96,14 @@ func (h *history) run(ctx context.Context) error {
 		if !h.newer.there {
 			kind = StepAbsent
 		}
-		h.tell(h.step(kind))
+		if err := h.tell(h.step(kind)); err != nil {
+			return err
+		}
 	}
-	h.close()
-	if h.folded != nil && !h.done {
-		h.yield(*h.folded, nil)
+	if err := h.close(); err != nil || h.folded == nil {
+		return err
 	}
-	return nil
+	return h.out(*h.folded)
 }
 
 func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
@@ -127,28 +124,30 @@ func (h *history) entry(ctx context.Context, e repo.Entry) error {
 		}
 		h.gap.add(e.Revision.String())
 		if h.newer == nil && h.o.Last > 0 && h.gap.Revisions >= h.o.Last {
-			h.close()
+			return h.close()
 		}
 		return nil
 	}
 	if h.newer != nil {
 		step, err := h.compare(ctx, m)
+		if err == nil {
+			err = h.tell(step)
+		}
 		if err != nil {
 			return err
 		}
-		h.tell(step)
 	}
-	h.close()
 	h.newer = m
-	return nil
+	return h.close()
 }
 
 // close tells of lost revisions before the next one is known.
-func (h *history) close() {
-	if h.gap != nil && !h.full() {
-		h.tell(*h.gap)
+func (h *history) close() error {
+	gap := h.gap
+	if h.gap = nil; gap == nil || h.full() {
+		return nil
 	}
-	h.gap = nil
+	return h.tell(*gap)
 }
 
 func (h *history) moment(ctx context.Context, e repo.Entry) (*moment, error) {
@@ -156,7 +155,7 @@ func (h *history) moment(ctx context.Context, e repo.Entry) (*moment, error) {
 		return nil, &segment.Error{Class: segment.Missing, Segment: e.Segment, Record: -1, Off: -1, What: "there is no such segment"}
 	}
 	param := map[string]string{revisionParam: e.Revision.String()}
-	t, err := newTree(ctx, h.s.r, h.s.source, h.s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, h.s.r, h.s.records, format.OpenOptions{Param: param})
 	if err != nil {
 		return nil, err
 	}
@@ -252,27 +251,25 @@ func (s *Step) add(revision string) {
 }
 
 // tell yields a step, or folds it with those before.
-func (h *history) tell(s Step) {
-	if h.done {
-		return
-	}
+func (h *history) tell(s Step) error {
 	h.told += s.Revisions
 	quiet := !h.o.All && (s.Change == StepSame || s.Change == StepAbsent)
-	if quiet && h.folded != nil && h.folded.Change == s.Change {
-		h.folded.add(s.Revision)
-		return
+	last := h.folded
+	if quiet && last != nil && last.Change == s.Change {
+		last.add(s.Revision)
+		return nil
 	}
-	if h.folded != nil {
-		h.done = !h.yield(*h.folded, nil)
-		h.folded = nil
+	h.folded = nil
+	if last != nil {
+		if err := h.out(*last); err != nil {
+			return err
+		}
 	}
-	switch {
-	case h.done:
-	case quiet:
+	if quiet {
 		h.folded = &s
-	default:
-		h.done = !h.yield(s, nil)
+		return nil
 	}
+	return h.out(s)
 }
 
 // Time is when the revision was made, empty if nobody knows.

@@ -17,7 +17,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Imported says what an import wrote.
 type Imported struct {
 	Nodes   int64    `json:"nodes"`
 	Lost    int64    `json:"lost"`    // values and nodes that the export has no content of
@@ -64,7 +63,6 @@ func Import(ctx context.Context, from io.Reader, to store.Store, name string, o 
 	return in.res, err
 }
 
-// An importer takes the items of an export.
 type importer struct {
 	w    *treeWriter
 	res  Imported

@@ -33,7 +33,6 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
 }
 
-// Close closes the tars.
 func (s *Store) Close() error { return s.r.close() }
 
 // SegmentInfo is what a segment says of itself, and its tar of it.
@@ -55,7 +54,6 @@ type SegmentInfo struct {
 	Problems   []string       `json:"problems,omitempty"`
 }
 
-// A Reference is a segment that another refers to.
 type Reference struct {
 	Number int    `json:"number"` // by which records name it
 	ID     string `json:"id"`
@@ -63,7 +61,6 @@ type Reference struct {
 	Tar    string `json:"tar,omitempty"` // none if it is not there
 }
 
-// A RecordRow is where a record is.
 type RecordRow struct {
 	Number   int32  `json:"number"`
 	Type     string `json:"type"`
@@ -72,18 +69,15 @@ type RecordRow struct {
 
 // Segment tells all of a segment. What is wrong with it is among what it tells.
 func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
-	x, err := tarfile.ParseID(id)
+	t, e, err := s.find(id)
 	if err != nil {
 		return SegmentInfo{}, err
 	}
-	t, e, ok := s.r.locate(x)
-	if !ok {
-		return SegmentInfo{}, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
-	}
+	x := e.ID
 	info := SegmentInfo{ID: id, Kind: kindOf(x), Tar: t.Name, Position: e.Pos, Size: e.Len,
 		Generation: e.Generation.Gen, Full: e.Generation.Full, Compacted: e.Generation.Compacted}
 	for _, other := range s.r.tars[slices.Index(s.r.tars, t)+1:] {
-		if _, ok := other.find(x); ok {
+		if _, ok := other.Find(x); ok {
 			info.Copies = append(info.Copies, other.Name)
 		}
 	}
@@ -127,40 +121,28 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	return info, nil
 }
 
-// Bytes are those of a segment.
 func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
-	x, err := tarfile.ParseID(id)
+	t, e, err := s.find(id)
 	if err != nil {
 		return nil, err
-	}
-	t, e, ok := s.r.locate(x)
-	if !ok {
-		return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 	}
 	b, err := t.read(ctx, e)
 	return b, s.r.storeFault(err)
 }
 
-// RecordInfo is what a record says.
-type RecordInfo struct {
-	ID       string        `json:"id"`
-	Type     string        `json:"type"`
-	Tar      string        `json:"tar"`
-	Position int           `json:"position"` // in the segment
-	Size     int           `json:"size"`     // at least
-	Fields   []RecordField `json:"fields"`
-	Problem  string        `json:"problem,omitempty"` // why there are not more fields
+func (s *Store) find(id string) (*segmentTar, tarfile.Entry, error) {
+	x, err := segment.ParseID(id)
+	if err != nil {
+		return nil, tarfile.Entry{}, err
+	}
+	t, e, ok := s.r.locate(x)
+	if !ok {
+		err = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+	}
+	return t, e, err
 }
 
-// A RecordField is a part of a record.
-type RecordField struct {
-	Name     string `json:"name"`
-	Position int    `json:"position"`
-	Size     int    `json:"size"`
-	Value    string `json:"value,omitempty"`
-	Record   string `json:"record,omitempty"` // that it refers to
-	Problem  string `json:"problem,omitempty"`
-}
+type RecordInfo = segment.Description
 
 // Record takes a record apart, which is named UUID:NUMBER.
 func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
@@ -169,30 +151,12 @@ func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 		return RecordInfo{}, err
 	}
 	d, err := s.records.Describe(ctx, x)
-	if err != nil {
-		return RecordInfo{}, err
-	}
-	info := RecordInfo{ID: d.ID.String(), Type: d.Type.String(), Position: d.Pos, Size: d.Len, Fields: []RecordField{}}
 	if t, _, ok := s.r.locate(x.Segment); ok {
-		info.Tar = t.Name
+		d.Tar = t.Name
 	}
-	if d.Err != nil {
-		info.Problem = d.Err.Error()
-	}
-	for _, f := range d.Fields {
-		out := RecordField{Name: f.Name, Position: f.Off, Size: f.Len, Value: f.Value}
-		if f.IsID {
-			out.Record = f.Record.String()
-		}
-		if f.Err != nil {
-			out.Problem = f.Err.Error()
-		}
-		info.Fields = append(info.Fields, out)
-	}
-	return info, nil
+	return d, err
 }
 
-// Edges are the segments that a segment refers to.
 type Edges struct {
 	Tar  string   `json:"tar"`
 	From string   `json:"from"`
@@ -203,19 +167,16 @@ type Edges struct {
 // of the tars, or, where one is damaged or missing, by the segments themselves.
 func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 	return pipe.Told(func(tell func(Edges) error) error {
-		for _, t := range slices.Backward(s.r.tars) {
-			graph, err := t.graph(ctx)
-			if err != nil {
-				return s.r.storeFault(err)
-			}
-			for _, i := range t.byPosition() {
-				e := t.at(int(i))
+		r := &segmentReader{repository: s.r}
+		for _, t := range slices.Backward(r.tars) {
+			for _, i := range t.ByPosition() {
+				e := t.At(int(i))
 				if !e.ID.IsData() {
 					continue
 				}
-				targets, err := t.targets(ctx, graph, e)
+				targets, err := r.targets(ctx, t, e)
 				if err != nil {
-					return s.r.storeFault(err)
+					return err
 				}
 				out := Edges{Tar: t.Name, From: e.ID.String(), To: []string{}}
 				for id := range targets.All() {
@@ -228,33 +189,4 @@ func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 		}
 		return nil
 	})
-}
-
-// graph is that of a tar, nil if there is none that is sound.
-func (t *segmentTar) graph(ctx context.Context) (*tarfile.Graph, error) {
-	if t.file == nil {
-		return nil, nil
-	}
-	g, err := t.file.Graph(ctx)
-	if _, damaged := errors.AsType[*tarfile.Error](err); damaged {
-		return nil, nil
-	}
-	return g, err
-}
-
-// targets are what a data segment refers to: none if it is damaged.
-func (t *segmentTar) targets(ctx context.Context, g *tarfile.Graph, e tarfile.Entry) (tarfile.IDs, error) {
-	if g != nil {
-		targets, _ := g.Targets(e.ID)
-		return targets, nil
-	}
-	if !t.holds(e) {
-		return nil, nil
-	}
-	b, err := t.read(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	h, _ := tarfile.ParseSegmentHead(b)
-	return h.Refs, nil
 }

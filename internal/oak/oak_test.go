@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -53,6 +54,9 @@ func TestStoresOfTheReferenceConform(t *testing.T) {
 		formattest.RunArchive(t, Format, map[string][]byte{"data00000a.tar": b}, "data00000a.tar")
 	})
 }
+
+func (t *segmentTar) len() int               { return t.Len() }
+func (t *segmentTar) at(i int) tarfile.Entry { return t.At(i) }
 
 // mendAll repairs s of st into out.
 func mendAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
@@ -232,5 +236,21 @@ func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
 	v, err := holdall.VerifyStore(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
 	if err != nil || !plan.Changes() || v.Errors > 0 && (!plan.Partial || len(plan.Lost) == 0) {
 		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)
+	}
+}
+
+// TestANumberTooLargeIsAProblem has a tar over whose name Oak fails.
+func TestANumberTooLargeIsAProblem(t *testing.T) {
+	st := fixture(t, "empty-store")
+	st.Put("s/data999999999999a.tar", nil)
+	found := false
+	if _, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+		func(p holdall.Problem) {
+			found = found || p.Class == "number-too-large" && p.Volume == "s/data999999999999a.tar"
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		t.Error("it is not told")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
@@ -31,7 +32,11 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		return openTree(ctx, r, o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		return t, nil
 	}
 	if err := r.beside(ctx); err != nil {
 		return nil, errors.Join(err, r.close())
@@ -45,16 +50,12 @@ type segmentReader struct {
 	*repository
 
 	mu     sync.Mutex
-	graphs []tarGraph // the one that was used last comes first
+	graphs map[*segmentTar]*tarfile.Graph // nil if a tar has none that is sound
+	bytes  int                            // of them
 }
 
-// tarGraph is the graph of a tar, nil if it has none that is sound.
-type tarGraph struct {
-	of    *segmentTar
-	graph *tarfile.Graph
-}
-
-// heldGraphs is how many bytes of graphs are held: those of a hundred tars.
+// heldGraphs is how many bytes of graphs are held, those of a hundred tars, before the
+// next ones take their place.
 const heldGraphs = 32 << 20
 
 func (r *segmentReader) Close() error { return r.close() }
@@ -85,36 +86,48 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
+// graphOf returns the graph of a tar, nil if it has none that is sound.
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, g := range r.graphs {
-		if g.of == t {
-			copy(r.graphs[1:i+1], r.graphs[:i])
-			r.graphs[0] = g
-			return g.graph, nil
-		}
+	g, known := r.graphs[t]
+	if known || t.file == nil {
+		return g, nil
 	}
-	g, err := t.graph(ctx)
-	if err != nil {
-		return nil, r.storeFault(err)
+	g, err := t.file.Graph(ctx)
+	if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
+		return nil, err
 	}
-	r.graphs = slices.Insert(r.graphs, 0, tarGraph{t, g})
 	held := 0
-	for i, x := range r.graphs {
-		if x.graph != nil {
-			held += x.graph.Held()
-		}
-		if i > 0 && held > heldGraphs {
-			r.graphs = slices.Delete(r.graphs, i, len(r.graphs))
-			break
-		}
+	if g != nil {
+		held = g.Held()
 	}
+	if r.bytes += held; r.graphs == nil || r.bytes > heldGraphs {
+		r.graphs, r.bytes = map[*segmentTar]*tarfile.Graph{}, held
+	}
+	r.graphs[t] = g
 	return g, nil
 }
 
-// entryOf is the entry of a segment.
-func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry) format.Entry {
+// targets are what a data segment refers to, as the graph of its tar says, or, where
+// there is none, the segment: none if it is damaged.
+func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.Entry) (tarfile.IDs, error) {
+	g, err := r.graphOf(ctx, t)
+	switch {
+	case err != nil:
+		return nil, err
+	case g != nil:
+		targets, _ := g.Targets(e.ID)
+		return targets, nil
+	case !t.holds(e):
+		return nil, nil
+	}
+	b, err := t.read(ctx, e)
+	h, _ := segment.ParseHead(b)
+	return h.Refs, r.storeFault(err)
+}
+
+func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
 	e := format.Entry{
 		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
 		Attr: map[string]string{
@@ -122,6 +135,7 @@ func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
 		},
 	}
+	g, err := r.graphOf(ctx, t)
 	if g != nil && x.ID.IsData() {
 		targets, _ := g.Targets(x.ID)
 		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
@@ -131,7 +145,7 @@ func (r *segmentReader) entryOf(t *segmentTar, g *tarfile.Graph, x tarfile.Entry
 		p.Entry, p.HasEntry = e.Name, true
 		e.Fault = &p
 	}
-	return e
+	return e, err
 }
 
 // holds reports whether a segment lies in its tar.
@@ -162,15 +176,15 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 			}
 		}
 		for _, t := range slices.Backward(r.tars) {
-			g, err := r.graphOf(ctx, t)
-			if err != nil {
-				return err
-			}
-			for n, i := range t.byPosition() {
+			for n, i := range t.ByPosition() {
 				if n&0xfff == 0 && ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := tell(r.entryOf(t, g, t.at(int(i)))); err != nil {
+				e, err := r.entryOf(ctx, t, t.At(int(i)))
+				if err == nil {
+					err = tell(e)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -182,7 +196,7 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 // tarNamed finds a tar that has segments.
 func (r *repository) tarNamed(name string) *segmentTar {
 	for _, t := range r.tars {
-		if t.Name == name && t.len() > 0 {
+		if t.Name == name && t.Len() > 0 {
 			return t
 		}
 	}
@@ -203,13 +217,9 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 		if !inTar {
 			return format.Entry{Name: name, Kind: format.Dir}, nil
 		}
-		id, err := tarfile.ParseID(base)
-		if i, ok := t.find(id); ok && err == nil {
-			g, err := r.graphOf(ctx, t)
-			if err != nil {
-				return format.Entry{}, err
-			}
-			return r.entryOf(t, g, t.at(i)), nil
+		id, err := segment.ParseID(base)
+		if i, ok := t.Find(id); ok && err == nil {
+			return r.entryOf(ctx, t, t.At(i))
 		}
 	}
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -224,7 +234,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 				}
 			}
 			for _, t := range slices.Backward(r.tars) {
-				if err == nil && t.len() > 0 {
+				if err == nil && t.Len() > 0 {
 					err = tell(format.Entry{Name: t.Name, Kind: format.Dir})
 				}
 			}
@@ -238,11 +248,16 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 			}
 			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
-		g, err := r.graphOf(ctx, t)
-		for i := 0; i < t.len() && err == nil; i++ {
-			err = tell(r.entryOf(t, g, t.at(i)))
+		for _, x := range t.All() {
+			e, err := r.entryOf(ctx, t, x)
+			if err == nil {
+				err = tell(e)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 }
 
@@ -250,7 +265,6 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
 }
 
-// Can returns what else the reader can do.
 func (r *segmentReader) Can() format.Abilities {
 	return format.Abilities{Run: r.Run}
 }
@@ -264,7 +278,6 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true
 }
 
-// About says what a store says of itself.
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars", Notes: r.about()}
 	if err := r.beside(ctx); err != nil {
@@ -284,8 +297,8 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	generations := map[tarfile.Generation]total{}
 	for _, t := range slices.Backward(r.tars) {
 		about.Volumes = append(about.Volumes, t.path)
-		for i := range t.len() {
-			x := t.at(i)
+		for i := range t.Len() {
+			x := t.At(i)
 			to := &bulk
 			if x.ID.IsData() {
 				to = &data
@@ -337,7 +350,7 @@ func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, a
 	}
 	garbage, segments := int64(0), 0
 	for i, t := range slices.Backward(r.tars) {
-		said := fmt.Sprintf("%d segments, %d bytes", t.len(), t.size)
+		said := fmt.Sprintf("%d segments, %d bytes", t.Len(), t.size)
 		if c != nil {
 			x := c.Tars[i]
 			garbage, segments = garbage+x.GarbageBytes, segments+x.Garbage

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -96,7 +98,6 @@ const (
 	mostShapes     = 1 << 18
 )
 
-// A finder looks for super roots.
 type finder struct {
 	trees
 	s         *Store
@@ -116,7 +117,7 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	}
 	work := func(yield func(some, error) bool) {
 		for _, t := range slices.Backward(s.r.tars) {
-			for rows := range slices.Chunk(t.byPosition(), handful) {
+			for rows := range slices.Chunk(t.ByPosition(), handful) {
 				if !yield(some{t, rows}, nil) {
 					return
 				}
@@ -149,10 +150,9 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	return &all, err
 }
 
-// look looks through segments of a tar.
 func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 	for _, i := range rows {
-		e := t.at(int(i))
+		e := t.At(int(i))
 		if at, _, _ := f.s.r.locate(e.ID); at != t || !e.ID.IsData() {
 			continue
 		}
@@ -183,7 +183,7 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 	b, err := t.readSound(ctx, i)
 	if err == nil {
 		var g *segment.Segment
-		if g, err = segment.Parse(t.at(i).ID, b); err == nil {
+		if g, err = segment.Parse(t.At(i).ID, b); err == nil {
 			f.s.source.keep(g)
 			return g, nil
 		}
@@ -194,7 +194,6 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 	return nil, unlessDamaged(err)
 }
 
-// nodes looks at the nodes of a segment.
 func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
 	for row := range g.Records() {
 		if row.Type != segment.NodeRecord {
@@ -208,7 +207,7 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 		if err != nil {
 			continue
 		}
-		c := candidate{Revision: repo.Revision{Segment: g.ID(), Record: row.Number}, millis: millis}
+		c := candidate{Revision: r.ID(), millis: millis}
 		super, err := f.mayBeSuper(ctx, shape)
 		if super && err == nil {
 			super, err = f.isSuper(ctx, &c)
@@ -244,8 +243,7 @@ func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, err
 
 // isSuper reports whether a node has the children of a super root.
 func (f *finder) isSuper(ctx context.Context, c *candidate) (bool, error) {
-	id := recordOf(c.Revision)
-	n, err := f.records.Node(ctx, id)
+	n, err := f.records.Node(ctx, c.Revision)
 	if err != nil {
 		return false, unlessDamaged(err)
 	}
@@ -284,7 +282,7 @@ func (f *finder) add(c candidate) {
 // compareCandidates is the order of the reference: what a store did within a
 // millisecond nobody can tell.
 func compareCandidates(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Record, b.Record))
+	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Number, b.Number))
 }
 
 // sorted are the candidates by time, and those without checkpoints that are older than
@@ -319,7 +317,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 				}
 			}
 		}
-		whole, err := f.whole(ctx, recordOf(last.Revision), tell)
+		whole, err := f.whole(ctx, last.Revision, tell)
 		if err != nil {
 			return err
 		}
@@ -331,4 +329,118 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 		some = some[:len(some)-1]
 	}
 	return nil
+}
+
+// A JournalChange is what became of the journal.
+type JournalChange struct {
+	Head    string   `json:"head"`             // the newest revision of the new journal
+	Lines   int      `json:"lines"`            // that were dropped from the old journal
+	Backup  string   `json:"backup,omitempty"` // what the old journal is called now
+	Notes   []string `json:"notes"`
+	Changed bool     `json:"changed"`
+}
+
+// ErrNothingGood says that no revision is whole.
+var ErrNothingGood = errors.New("no revision is whole")
+
+// FixJournal drops the lines of the journal that are newer than the newest good
+// revision which a check has found. The old journal is kept as a backup, which is
+// written first; the new one takes its place at once. The caller has the store's lock,
+// and had it before the store was opened.
+func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, error) {
+	if r.Good == nil {
+		return JournalChange{}, fmt.Errorf("oak: %s: %w", s.r.list.Path(repo.Journal), ErrNothingGood)
+	}
+	c := JournalChange{Head: r.Good.Revision, Lines: r.Good.Newer, Notes: []string{}}
+	if c.Lines == 0 {
+		return c, nil
+	}
+	err := s.replaceJournal(ctx, &c, func() error { return s.shorten(ctx, repo.Journal, r.end) })
+	return c, err
+}
+
+// replaceJournal keeps the journal as a backup, brings gc.log in line, and puts a new
+// journal in its place. Whenever that is cut off, there is a journal, the old one or
+// the new one.
+func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func() error) error {
+	if s.r.list.Journal != nil {
+		backup, err := s.backupName()
+		if err != nil {
+			return err
+		}
+		if err := formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil); err != nil {
+			return err
+		}
+		c.Backup = backup
+	}
+	err := s.trimGCLog(ctx, c)
+	if err == nil {
+		err = write()
+	}
+	c.Changed = err == nil
+	return err
+}
+
+// backupName is the first that is free of the names that Oak's own recovery gives.
+func (s *Store) backupName() (string, error) {
+	taken := map[string]bool{}
+	for _, b := range s.r.list.Backups {
+		taken[b.Name] = true
+	}
+	for i := range 1000 {
+		if name := fmt.Sprintf("%s.bak.%03d", repo.Journal, i); !taken[name] {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
+}
+
+// shorten writes a file anew, of its first n bytes.
+func (s *Store) shorten(ctx context.Context, name string, n int64) error {
+	o, err := s.r.st.Open(ctx, s.r.list.Path(name))
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	_, err = store.Write(ctx, s.r.st, s.r.list.Path(name), func(w store.Writer) error { return store.WriteRange(ctx, w, o, 0, n) })
+	return err
+}
+
+// trimGCLog drops the last lines of gc.log whose roots are in no tar. By such a line
+// the next collection of a running Oak takes all that was compacted for garbage, among
+// which is what an older head needs. A root that is there and newer than the head does
+// no harm: only what was compacted after it is garbage then.
+func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
+	if s.r.list.GCLog == nil {
+		return nil
+	}
+	log, err := s.r.st.Open(ctx, s.r.list.Path(repo.GCLog))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	gone, end := 0, int64(-1)
+	for gc, err := range repo.GCs(ctx, log) {
+		off := gc.Offset
+		bad, isBad := err.(*repo.Error)
+		switch {
+		case isBad:
+			off = bad.Offset
+		case err != nil:
+			return err
+		default:
+			if _, _, there := s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
+				off = -1
+			}
+		}
+		if off < 0 {
+			break
+		}
+		gone, end = gone+1, off
+	}
+	if gone == 0 {
+		return nil
+	}
+	c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
+	return s.shorten(ctx, repo.GCLog, end)
 }

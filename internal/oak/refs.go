@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // Referrers say what keeps a segment alive.
@@ -23,13 +22,11 @@ type Referrers struct {
 	Lost    int64     `json:"lost,omitempty"` // nodes that damage hid
 }
 
-// InTar is a segment and where it is.
 type InTar struct {
 	Segment string `json:"segment"`
 	Tar     string `json:"tar"`
 }
 
-// A NodeUse is a node that needs a segment.
 type NodeUse struct {
 	Path string `json:"path"`
 	What string `json:"what"` // that lies there
@@ -42,7 +39,7 @@ const mostReferrers = 1000
 // a tree's revision, by the graphs of the tars. With nodes it looks for as many nodes
 // whose records are there, which takes a walk through the tree.
 func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers, err error) {
-	target, err := tarfile.ParseID(id)
+	target, err := segment.ParseID(id)
 	if err != nil {
 		return x, err
 	}
@@ -71,21 +68,15 @@ func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers
 	return x, nil
 }
 
-// direct lists who refers to a segment.
 func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment.ID) error {
 	for _, t := range slices.Backward(r.tars) {
-		graph, err := r.graphOf(ctx, t)
-		if err != nil {
-			return err
-		}
-		for i := range t.len() {
-			e := t.at(i)
+		for _, e := range t.All() {
 			if !e.ID.IsData() {
 				continue
 			}
-			to, err := t.targets(ctx, graph, e)
+			to, err := r.targets(ctx, t, e)
 			if err != nil {
-				return r.storeFault(err)
+				return err
 			}
 			for id := range to.All() {
 				if id != target {
@@ -120,13 +111,9 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 		if !ok || !e.ID.IsData() {
 			continue
 		}
-		graph, err := r.graphOf(ctx, t)
+		to, err := r.targets(ctx, t, e)
 		if err != nil {
 			return err
-		}
-		to, err := t.targets(ctx, graph, e)
-		if err != nil {
-			return r.storeFault(err)
 		}
 		for id := range to.All() {
 			if _, seen := by[id]; seen {
@@ -158,7 +145,6 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 // errEnough ends a walk that has found what it was for.
 var errEnough = errors.New("enough")
 
-// nodeFinder finds nodes whose records lie in a segment.
 type nodeFinder struct {
 	t      *treeReader
 	target segment.ID

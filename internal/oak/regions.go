@@ -40,8 +40,8 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 		}
 	}
 	padded := func() int64 { return (at + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize }
-	for _, i := range t.byPosition() {
-		e := t.at(int(i))
+	for _, i := range t.ByPosition() {
+		e := t.At(int(i))
 		if !t.holds(e) {
 			continue
 		}

@@ -97,7 +97,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		sources = append(sources, rescue.Source{Name: l.Name, Object: obj})
 	}
 	var err error
-	n.Plan, err = rescue.Survey(ctx, sources, rescue.Options{Copies: m.copies(n.letters[0].Number)}, func(e rescue.Event) { m.event(e, report) })
+	n.Plan, err = rescue.Survey(ctx, sources, m.copies(n.letters[0].Number), func(e rescue.Event) { m.event(e, report) })
 	if err != nil {
 		return err
 	}
@@ -136,15 +136,15 @@ func (m *mending) lose(msg string, args ...any) {
 }
 
 // copies finds segments in the tars of other numbers.
-func (m *mending) copies(not int) func(context.Context, tarfile.ID) iter.Seq2[rescue.Place, error] {
+func (m *mending) copies(not int) rescue.Copies {
 	return func(_ context.Context, id tarfile.ID) iter.Seq2[rescue.Place, error] {
 		return func(yield func(rescue.Place, error) bool) {
 			for _, t := range m.r.tars {
 				if t.Number == not {
 					continue
 				}
-				if i, ok := t.find(id); ok && t.holds(t.at(i)) {
-					e := t.at(i)
+				if i, ok := t.Find(id); ok && t.holds(t.At(i)) {
+					e := t.At(i)
 					if !yield(rescue.Place{Source: rescue.Source{Name: t.Name, Object: t.obj}, Pos: e.Pos, Len: e.Len}, nil) {
 						return
 					}
@@ -154,7 +154,6 @@ func (m *mending) copies(not int) func(context.Context, tarfile.ID) iter.Seq2[re
 	}
 }
 
-// event tells what a survey came by.
 func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	c := fault(tarFault, m.r.list.Path(path.Base(e.Object)), e.Off, "%s", e.What)
 	if e.HasSegment {
@@ -229,7 +228,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 // noRoot says why a revision leads to no root, unless its segment is damaged: then it
 // may be mended.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
-	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, recordOf(r), rootName)
+	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, r, rootName)
 	lost := damaged(err)
 	switch {
 	case err != nil && lost == nil:
@@ -284,7 +283,6 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 	return formatkit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
-// buildNumber writes the tar of a number.
 func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {
@@ -320,8 +318,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 		defer obj.Close()
 		p.Sources[i].Object = obj
 	}
-	_, err := rescue.Write(ctx, to, out, &p, func(rescue.Event) {})
-	return err
+	return rescue.Write(ctx, to, out, &p)
 }
 
 // backupName is what the reference would call a backup of a tar: the first such name

@@ -7,18 +7,17 @@ import (
 	"iter"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
 
-// repository is an open store, or one tar of one.
 type repository struct {
 	st       store.Store
 	name     string // as it was given
@@ -34,16 +33,15 @@ type repository struct {
 	asked  bool // for what is beside the tars, in a store that cannot list
 }
 
-// segmentTar is a tar that counts.
 type segmentTar struct {
 	repo.Tar
-	path  string // of the object
-	obj   store.Object
-	size  int64
-	file  *tarfile.Tar    // nil if it has no index
-	found []tarfile.Entry // then: what a scan found, by id
-	none  *tarfile.NoIndex
-	trash []tarfile.Problem // that the scan met
+	*tarfile.Index        // or what a scan found
+	path           string // of the object
+	obj            store.Object
+	size           int64
+	file           *tarfile.Tar // nil if it has no index
+	none           *tarfile.NoIndex
+	trash          []tarfile.Problem // that the scan met
 }
 
 // fetchedAhead is how many tails are asked for at once.
@@ -160,47 +158,42 @@ const tailGuess = 64 << 10
 
 // openNumber opens the newest letter with a sound index, or, if there is none, scans
 // all of them.
-func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) error {
-	var without []*segmentTar
+func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err error) {
+	var opened []*segmentTar // which r does not have yet
+	defer func() {
+		for _, t := range opened {
+			t.obj.Close()
+		}
+	}()
 	for i, l := range letters {
-		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), size: l.Size}
-		var err error
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name)}
 		if t.obj, err = r.st.Open(ctx, t.path); err != nil {
 			return err
 		}
+		opened = append(opened, t)
 		t.file, err = tarfile.Open(ctx, t.obj, t.path, tarfile.Options{Tail: tailGuess})
 		if none, ok := errors.AsType[*tarfile.NoIndex](err); ok {
-			t.none = none
 			info, err := t.obj.Info(ctx)
 			if err != nil {
-				return errors.Join(err, t.obj.Close())
+				return err
 			}
-			t.size = info.Size
-			without = append(without, t)
+			t.none, t.size = none, info.Size
 			continue
 		}
 		if err != nil {
-			t.obj.Close()
-			for _, t := range without {
-				t.obj.Close()
-			}
 			return r.storeFault(err)
 		}
-		t.size = t.file.Size()
-		if r.held += int64(t.file.Index().Len()) * 33; r.held > r.limits.Index {
-			t.obj.Close()
+		t.size, t.Index = t.file.Size(), t.file.Index()
+		if r.held += int64(t.Len()) * 33; r.held > r.limits.Index {
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
-		r.tars = append(r.tars, t)
-		for _, w := range without {
-			w.obj.Close()
-			r.shadowed = append(r.shadowed, w.Tar)
-		}
-		r.shadowed = append(r.shadowed, letters[i+1:]...)
+		r.tars, opened = append(r.tars, t), opened[:i]
+		r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
 		return nil
 	}
-	r.tars = append(r.tars, without...)
-	for _, t := range without {
+	some := opened
+	r.tars, opened = append(r.tars, some...), nil
+	for _, t := range some {
 		if err := r.scan(ctx, t); err != nil {
 			return err
 		}
@@ -218,71 +211,32 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 			t.trash = append(t.trash, p)
 		}
 	}
-	for f, err := range tarfile.Scan(ctx, t.obj, t.size, tarfile.ScanOptions{}, report) {
+	var found []tarfile.Entry
+	for f, err := range tarfile.Scan(ctx, t.obj, t.size, report) {
 		if err != nil {
 			return r.storeFault(err)
 		}
 		e := tarfile.Entry{ID: f.ID, Pos: f.DataPos, Len: f.Len}
-		if h, ok := tarfile.ParseSegmentHead(f.Data); ok && f.ID.IsData() {
+		if h, ok := segment.ParseHead(f.Data); ok && f.ID.IsData() {
 			e.Generation = h.Generation
 		}
 		if r.held += scannedLen; r.held > r.limits.Index {
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
-		t.found = append(t.found, e)
+		found = append(found, e)
 	}
-	// Of one that is there twice the later counts.
-	slices.SortStableFunc(t.found, func(a, b tarfile.Entry) int { return a.ID.Compare(b.ID) })
-	kept := t.found[:0]
-	for i, e := range t.found {
-		if i+1 == len(t.found) || t.found[i+1].ID != e.ID {
-			kept = append(kept, e)
-		}
-	}
-	t.found = slices.Clip(kept)
+	t.Index = tarfile.NewIndex(found)
 	return nil
 }
 
 // scannedLen is what an entry takes in memory that a scan found.
 const scannedLen = 56
 
-// len is how many segments there are.
-func (t *segmentTar) len() int {
-	if t.file != nil {
-		return t.file.Index().Len()
-	}
-	return len(t.found)
-}
-
-// at is one of them; they are sorted by id.
-func (t *segmentTar) at(i int) tarfile.Entry {
-	if t.file != nil {
-		return t.file.Index().At(i)
-	}
-	return t.found[i]
-}
-
-func (t *segmentTar) find(id tarfile.ID) (int, bool) {
-	if t.file != nil {
-		return t.file.Index().Find(id)
-	}
-	i := sort.Search(len(t.found), func(i int) bool { return t.found[i].ID.Compare(id) >= 0 })
-	return i, i < len(t.found) && t.found[i].ID == id
-}
-
-// byPosition are the numbers of the segments in the order in which they are stored.
-func (t *segmentTar) byPosition() []uint32 {
-	if t.file != nil {
-		return t.file.Index().ByPosition()
-	}
-	return tarfile.Order(len(t.found), func(i uint32) int64 { return t.found[i].Pos })
-}
-
 // locate finds a segment: of several tars that have it, in the newest.
 func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 	for _, t := range r.tars {
-		if i, ok := t.find(id); ok {
-			return t, t.at(i), true
+		if i, ok := t.Find(id); ok {
+			return t, t.At(i), true
 		}
 	}
 	return nil, tarfile.Entry{}, false
@@ -292,7 +246,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 // is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
-		return repo.Head{}, &repo.Error{Class: repo.NoHead, Object: repo.Journal, Offset: -1, What: "there is no journal"}
+		return repo.Head{}, repo.NoHead("there is no journal")
 	}
 	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
 	if err != nil {
@@ -329,7 +283,6 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 	}
 }
 
-// manifest is what the manifest says.
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {
 	o, err := r.st.Open(ctx, r.list.Path(repo.Manifest))
 	if err != nil {

@@ -33,13 +33,11 @@ func (n *SizeNode) add(m *SizeNode) {
 	n.Lost += m.Lost
 }
 
-// SizesOptions are the wishes for sizes.
 type SizesOptions struct {
 	Depth int // levels of children that are listed
 	Top   int // how many of them, the largest; 0 is 20
 }
 
-// Sizes adds up what a node and all below it take.
 func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNode, error) {
 	top, err := t.t.findNode(ctx, nodePath(name))
 	if err != nil {
@@ -56,7 +54,6 @@ type measure struct {
 	seen  recordSet
 }
 
-// tree adds up a node and all below it.
 func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
 	sum := &SizeNode{Path: shownPath(s.name)}
 	n, err := m.t.node(ctx, s)
@@ -89,7 +86,6 @@ func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
 	return sum, nil
 }
 
-// keep keeps the largest children.
 func (n *SizeNode) keep(top int) {
 	slices.SortStableFunc(n.Children, func(a, b *SizeNode) int {
 		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(b.External, a.External))

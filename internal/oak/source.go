@@ -54,7 +54,6 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	return s, nil
 }
 
-// keep takes a segment that has been read.
 func (p *parsed) keep(s *segment.Segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +83,7 @@ func (p *parsed) count(k *kept) {
 func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	var first error
 	for _, t := range p.r.tars {
-		i, ok := t.find(id)
+		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
@@ -105,9 +104,8 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 	return nil, first
 }
 
-// parse reads segment i of a tar.
 func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	e := t.at(i)
+	e := t.At(i)
 	var b []byte
 	var err error
 	switch {
@@ -136,7 +134,6 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment of a tar.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) {
 	if !t.holds(e) {
 		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, and the file ends at %d", e.ID, e.Len, t.size)}
@@ -148,7 +145,7 @@ func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) 
 // readSound reads segment i of a tar, which must be what was written, as far as its
 // header says. A scan has looked already.
 func (t *segmentTar) readSound(ctx context.Context, i int) ([]byte, error) {
-	e := t.at(i)
+	e := t.At(i)
 	at := e.Whole()
 	if t.file == nil || !t.holds(e) || at.Off+at.Len > t.size {
 		return t.read(ctx, e)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // treeReader shows a revision as a tree: nodes are directories, properties are in them
@@ -19,7 +20,6 @@ import (
 // Nothing of the tree is held but the segments read last.
 type treeReader struct {
 	*repository
-	source     *parsed
 	records    *segment.Reader
 	shown      repo.Entry
 	super      segment.RecordID
@@ -53,7 +53,6 @@ func (s spot) under(elem string) string {
 // mostPath bounds the paths that a damaged store could make.
 const mostPath = 1 << 20
 
-// node opens the node of a spot.
 func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	switch {
 	case s.lost != nil:
@@ -144,55 +143,40 @@ const (
 // that a walk costs no more memory the deeper it is. Of a child whose name is lost
 // the spot has a number for a name.
 func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
-	return func(yield func(spot, error) bool) {
+	return pipe.Told(func(tell func(spot) error) error {
 		var at segment.Place
 		lost := 0
 		for more := true; more; {
-			some, goesOn, err := t.batch(ctx, s.id, &at)
+			n, err := t.records.Node(ctx, s.id)
 			if err != nil {
-				yield(spot{}, err)
-				return
+				return err
 			}
-			for _, c := range some {
-				var elem string
-				if c.err != nil && c.Name == "" {
+			var some []spot
+			bytes := 0
+			more = false
+			for c, err := range n.ChildrenFrom(ctx, &at) {
+				if t.unlessDamage(err) != nil {
+					return err
+				}
+				elem := writeTreeName(c.Name, s.depth == 0)
+				if err != nil && c.Name == "" {
 					lost++
 					elem = fmt.Sprint(lostMark, lost)
-				} else {
-					elem = writeTreeName(c.Name, s.depth == 0)
 				}
-				if !yield(spot{s.under(elem), c.Value, s.depth + 1, c.err}, nil) {
-					return
+				some = append(some, spot{s.under(elem), c.Value, s.depth + 1, err})
+				bytes += len(c.Name)
+				if more = len(some) == batchChildren || bytes >= batchBytes; more {
+					break
 				}
 			}
-			more = goesOn
+			for _, c := range some {
+				if err := tell(c); err != nil {
+					return err
+				}
+			}
 		}
-	}
-}
-
-// child is one of a node, or what is lost of them.
-type child struct {
-	segment.Entry
-	err error // damage
-}
-
-// batch returns the children of a node from a place on, and whether there may be more.
-func (t *treeReader) batch(ctx context.Context, of segment.RecordID, at *segment.Place) (some []child, more bool, err error) {
-	n, err := t.records.Node(ctx, of)
-	if err != nil {
-		return nil, false, err
-	}
-	bytes := 0
-	for e, err := range n.ChildrenFrom(ctx, at) {
-		if err := t.unlessDamage(err); err != nil {
-			return nil, false, err
-		}
-		some = append(some, child{e, err})
-		if bytes += len(e.Name); len(some) == batchChildren || bytes >= batchBytes {
-			return some, true, nil
-		}
-	}
-	return some, false, nil
+		return nil
+	})
 }
 
 // childNamed finds a child. If a part of the children is lost, it may be that nobody
@@ -209,42 +193,37 @@ func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string
 // Entries goes down the tree in the reference's order: a node, its properties, its
 // children. What cannot be read is an entry with a fault, and what is beside it follows.
 func (t *treeReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
+	return pipe.Told(func(tell func(format.Entry) error) error {
 		top := spot{name: ".", id: t.top}
 		e, err := t.nodeEntry(ctx, top)
-		if err != nil || e.Fault != nil {
-			yield(e, err)
-			return
+		switch {
+		case err != nil:
+			return err
+		case e.Fault != nil:
+			return tell(e)
 		}
-		t.walk(ctx, top, nil, yield)
-	}
+		return t.walk(ctx, top, nil, true, tell)
+	})
 }
 
-// walk goes through all below a node, which is below others. It returns false if it is
-// over.
-func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID, yield func(format.Entry, error) bool) bool {
+// walk tells of what is in a node, which is below others: properties, then children. If
+// it goes on it also tells of what is in these.
+func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	if ctx.Err() != nil {
-		yield(format.Entry{}, context.Cause(ctx))
-		return false
+		return context.Cause(ctx)
 	}
-	above = append(above, s.id)
-	more := true
-	err := t.properties(ctx, s, func(e format.Entry, p segment.Property) bool {
-		if more = yield(e, nil); more && e.Kind == format.Dir && e.Fault == nil {
-			for e, err := range t.binaries(ctx, e.Name, p) {
-				if more = yield(e, err) && err == nil; !more {
-					break
-				}
-			}
+	err := t.properties(ctx, s, func(e format.Entry, p segment.Property) error {
+		err := tell(e)
+		if err == nil && on && e.Kind == format.Dir && e.Fault == nil {
+			err = t.binaries(ctx, e.Name, p, tell)
 		}
-		return more
+		return err
 	})
 	if err != nil {
-		yield(format.Entry{}, err)
-		return false
+		return err
 	}
-	if !more {
-		return false
+	if on {
+		above = append(above, s.id)
 	}
 	for c, err := range t.children(ctx, s) {
 		if err == nil && c.lost == nil && slices.Contains(above, c.id) {
@@ -254,12 +233,15 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 		if err == nil {
 			e, err = t.nodeEntry(ctx, c)
 		}
-		if !yield(e, err) || err != nil {
-			return false
+		if err == nil {
+			err = tell(e)
 		}
-		if e.Fault == nil && !t.walk(ctx, c, above, yield) {
-			return false
+		if err == nil && on && e.Fault == nil {
+			err = t.walk(ctx, c, above, true, tell)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }

@@ -18,8 +18,8 @@ func (t *treeReader) About(ctx context.Context) (format.About, error) {
 		return about, err
 	}
 	for _, tar := range t.tars {
-		for i := range tar.len() {
-			if e := tar.at(i); e.ID.IsData() && tar.holds(e) {
+		for i := range tar.Len() {
+			if e := tar.At(i); e.ID.IsData() && tar.holds(e) {
 				about.IndexBytes += int64(e.Len)
 			}
 		}

@@ -11,14 +11,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-func (t *treeReader) arraySize(ctx context.Context, p segment.Property) (n int64, err error) {
-	err = t.array(ctx, p, func(b []byte) bool {
-		n += int64(len(b))
-		return true
-	})
-	return n, err
-}
-
 // inlineRun is how much of an array is made at once.
 const inlineRun = 64 << 10
 

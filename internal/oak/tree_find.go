@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A target is what a path leads to: a node; or a property of it, or one of the values
@@ -176,68 +177,38 @@ func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, err
 // ReadDir yields the properties of a node, then its children; of a property that is a
 // directory its values.
 func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		x, err := t.paths.find(ctx, dir)
-		if err == nil && x.prop != nil && !(x.value < 0 && isBinaries(*x.prop)) {
-			err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
-		}
-		if err == nil && x.prop != nil {
-			if err = x.propLost; err == nil {
-				t.binaries(ctx, x.name, *x.prop)(yield)
-				return
-			}
-			err = t.corrupt(err, x.name)
-		}
-		if err == nil {
-			if _, err = t.node(ctx, x.spot); err != nil {
-				err = t.corrupt(err, x.name)
-			}
-		}
-		if err != nil {
-			yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: err})
-			return
-		}
-		t.readNode(ctx, x.spot, yield)
-	}
-}
-
-// Can returns what else the reader can do.
-func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow}
+	return t.listed(ctx, dir, false)
 }
 
 // EntriesBelow goes down from a node, or yields the values of a property that is a
 // directory.
 func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		x, err := t.paths.find(ctx, dir)
-		if err != nil || x.prop != nil {
-			t.ReadDir(ctx, dir)(yield)
-			return
-		}
-		t.walk(ctx, x.spot, nil, yield)
-	}
+	return t.listed(ctx, dir, true)
 }
 
-func (t *treeReader) readNode(ctx context.Context, s spot, yield func(format.Entry, error) bool) {
-	more := true
-	err := t.properties(ctx, s, func(e format.Entry, _ segment.Property) bool {
-		more = yield(e, nil)
-		return more
+func (t *treeReader) Can() format.Abilities {
+	return format.Abilities{EntriesBelow: t.EntriesBelow}
+}
+
+// listed yields what is in a directory, and, if it goes on, what is in that.
+func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[format.Entry, error] {
+	return pipe.Told(func(tell func(format.Entry) error) error {
+		x, err := t.paths.find(ctx, dir)
+		switch {
+		case err != nil:
+		case x.prop != nil && (x.value >= 0 || !isBinaries(*x.prop)):
+			err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
+		case x.propLost != nil:
+			err = t.corrupt(x.propLost, x.name)
+		case x.prop != nil:
+			return t.binaries(ctx, x.name, *x.prop, tell)
+		case !on: // walk says it of itself
+			_, err = t.node(ctx, x.spot)
+			err = t.corrupt(err, x.name)
+		}
+		if err != nil {
+			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
+		}
+		return t.walk(ctx, x.spot, nil, on, tell)
 	})
-	if err != nil {
-		yield(format.Entry{}, err)
-	}
-	if err != nil || !more {
-		return
-	}
-	for c, err := range t.children(ctx, s) {
-		var e format.Entry
-		if err == nil {
-			e, err = t.nodeEntry(ctx, c)
-		}
-		if !yield(e, err) || err != nil {
-			return
-		}
-	}
 }

@@ -435,7 +435,7 @@ func TestTreesThatNeverEndDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	tar, e, _ := r.(*treeReader).locate(loop.Segment)
-	s, err := r.(*treeReader).source.Segment(t.Context(), loop.Segment)
+	s, err := r.(*treeReader).records.Segment(t.Context(), loop.Segment)
 	if err != nil {
 		t.Fatal(err)
 	}

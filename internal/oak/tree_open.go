@@ -36,19 +36,9 @@ const (
 // limit of nested structures, for levels cost little here.
 const treeDepth = 1000
 
-// openTree shows the node tree of a repository, which it closes if it cannot.
-func openTree(ctx context.Context, r *repository, o format.OpenOptions) (format.Reader, error) {
-	src := &parsed{r: r}
-	t, err := newTree(ctx, r, src, segment.NewReader(src), o)
-	if err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return t, nil
-}
-
-func newTree(ctx context.Context, r *repository, src *parsed, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
 	t := &treeReader{
-		repository: r, source: src, records: records,
+		repository: r, records: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
 	}
 	if err := t.choose(ctx, o.Param); err != nil {
@@ -74,7 +64,7 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 	if t.shown, err = t.revision(ctx, param[revisionParam]); err != nil {
 		return err
 	}
-	t.super = segment.RecordID{Segment: t.shown.Segment, Number: t.shown.Record}
+	t.super = t.shown.Revision
 	if t.top = t.super; super {
 		return nil
 	}

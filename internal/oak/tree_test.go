@@ -30,11 +30,8 @@ import (
 var treeFormat = &format.Format{Name: "oak", Title: Format.Title, Params: Format.Params, Open: openTreeOf}
 
 func openTreeOf(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	r, err := openRepository(ctx, st, name, o)
-	if err != nil {
-		return nil, err
-	}
-	return openTree(ctx, r, o)
+	o.View = treeView
+	return open(ctx, st, name, o)
 }
 
 func openTreeArchive(t testing.TB, st store.Store, param map[string]string) *holdall.Archive {

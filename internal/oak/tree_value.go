@@ -34,9 +34,8 @@ type (
 // isBinaries reports whether a property is a directory of its values.
 func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.Binary }
 
-// properties calls do with the entries of a node's properties, and what they are of,
-// until it returns false.
-func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) bool) error {
+// properties calls do with the entries of a node's properties, and what they are of.
+func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
 	n, err := t.records.Node(ctx, s.id)
 	if err != nil {
 		return t.corrupt(err, s.name)
@@ -51,11 +50,11 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 			elem += propertyMark
 		}
 		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, lost)
+		if err == nil {
+			err = do(e, p)
+		}
 		if err != nil {
 			return err
-		}
-		if !do(e, p) {
-			return nil
 		}
 	}
 	return nil
@@ -79,7 +78,10 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	case isBinaries(p):
 	case p.Multi:
 		e.Ref = arrayRef{node, p.Name}
-		e.Size, err = t.arraySize(ctx, p)
+		err = t.array(ctx, p, func(b []byte) bool {
+			e.Size += int64(len(b))
+			return true
+		})
 	default:
 		var v segment.Value
 		if v, err = p.At(ctx, 0); err == nil {
@@ -90,17 +92,19 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	return e, err
 }
 
-// binaries goes through the values of a property that is a directory of them.
-func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property) iter.Seq2[format.Entry, error] {
-	return func(yield func(format.Entry, error) bool) {
-		i := 0
-		for v, err := range p.Values(ctx) {
-			e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
-			if i++; !yield(e, err) || err != nil {
-				return
-			}
+// binaries tells of the values of a property that is a directory of them.
+func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
+	i := 0
+	for v, err := range p.Values(ctx) {
+		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
+		if err == nil {
+			err = tell(e)
+		}
+		if i++; err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Value, lost error) (format.Entry, error) {
@@ -115,7 +119,6 @@ func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Val
 // mostBlobID bounds the names of content in data stores, which have a hundred bytes.
 const mostBlobID = 64 << 10
 
-// content says what an entry's content is.
 func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Value) error {
 	if !v.External() {
 		e.Size, e.Ref = v.Len(), valueRef(v.ID())
@@ -208,7 +211,6 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 	return nil
 }
 
-// place says where a piece is.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
 	if p.Segment.IsData() {
 		b, err := t.pieceBytes(ctx, p)
@@ -221,11 +223,11 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 	// Pieces are counted by the size of the copy that locate finds.
 	_, known, _ := t.locate(p.Segment)
 	for _, tar := range t.tars {
-		i, ok := tar.find(p.Segment)
+		i, ok := tar.Find(p.Segment)
 		if !ok {
 			continue
 		}
-		if e := tar.at(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
+		if e := tar.At(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
 			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
 			return nil
 		}

@@ -15,51 +15,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// auditCodes are the general words for what an audit finds.
-var auditCodes = map[audit.Class]format.Code{
-	audit.IgnoredTar:    format.BadHeader,
-	audit.NameClash:     format.Duplicate,
-	audit.NoLetter:      format.BadHeader,
-	audit.Letters:       format.Duplicate,
-	audit.Leftovers:     format.Gap,
-	audit.BadManifest:   format.BadHeader,
-	audit.OldManifest:   format.BadHeader,
-	audit.UnknownFile:   format.MissingVolume,
-	audit.DuplicateTars: format.Duplicate,
-	audit.NotClosed:     format.MissingIndex,
-	audit.NoIndex:       format.MissingIndex,
-	audit.EmptyTar:      format.Truncated,
-	audit.BadIndex:      format.BadIndex,
-	audit.BadGraph:      format.BadIndex,
-	audit.BadBinaries:   format.BadIndex,
-	audit.OddGraph:      format.BadIndex,
-	audit.OddBinaries:   format.BadIndex,
-	audit.BadTail:       format.BadHeader,
-	audit.Gap:           format.Gap,
-	audit.BadHeader:     format.BadHeader,
-	audit.BadPadding:    format.BadData,
-	audit.BadChecksum:   format.BadChecksum,
-	audit.BadSegment:    format.BadData,
-	audit.BadGeneration: format.BadIndex,
-	audit.BadRecords:    format.BadData,
-	audit.WrongGraph:    format.BadIndex,
-	audit.WrongBinaries: format.BadIndex,
-	audit.Unrecoverable: format.BadData,
-	audit.NoJournal:     format.MissingIndex,
-	audit.BadJournal:    format.BadData,
-	audit.HeadRewound:   format.Dangling,
-	audit.HeadBroken:    format.Dangling,
-	audit.HeadUnknown:   format.Dangling,
-	audit.Missing:       format.Dangling,
-	audit.Unknown:       format.Dangling,
-	audit.GarbageRefs:   format.Gap,
-	audit.BadGCLog:      format.BadData,
-	audit.NoGCRoot:      format.Dangling,
-	audit.StaleGCLog:    format.Dangling,
-	audit.TooMany:       format.Limit,
-	audit.TooLarge:      format.Limit,
-}
-
 // verify says what is wrong with a store, and what that means to its owner: of a
 // single tar, what can be said of it alone.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
@@ -139,17 +94,7 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 
 // problemOf puts what an audit found into the house's words.
 func (r *repository) problemOf(p audit.Problem) format.Problem {
-	code, ok := auditCodes[p.Class]
-	if !ok {
-		panic("oak: no code for " + string(p.Class))
-	}
-	out := format.Problem{Code: code, Class: string(p.Class), Severity: format.Note, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning()}
-	switch p.Severity {
-	case audit.Error:
-		out.Severity = format.Error
-	case audit.Warning:
-		out.Severity = format.Warning
-	}
+	out := format.Problem{Code: p.Class.Code, Class: p.Class.String(), Severity: p.Severity, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning}
 	if p.Tar != "" {
 		out.Volume = r.list.Path(p.Tar)
 	}

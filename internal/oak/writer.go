@@ -1,12 +1,14 @@
 package oak
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -105,7 +107,9 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 }
 
 func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
-	if i, ok := w.elementOf(e); ok {
+	// Of several binaries each follows the folder that stands for their property.
+	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
+	if i, ok := readIndex(digits); ok && below && w.arrays != "" && e.Kind == format.Property {
 		return w.addElement(ctx, e, i, r)
 	}
 	path, err := w.path(e)
@@ -239,16 +243,6 @@ func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtr
 	return v, nil
 }
 
-// elementOf returns which of several binaries an entry is: they follow the folder that
-// stands for their property.
-func (w *treeWriter) elementOf(e format.Entry) (i int, ok bool) {
-	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
-	if w.arrays == "" || !below || e.Kind != format.Property {
-		return 0, false
-	}
-	return readIndex(digits)
-}
-
 func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *sized) error {
 	if e.Attr[typeAttr] != segment.Binary.String() {
 		return noPlace(e, "expected a binary, found %.80q", e.Attr[typeAttr])
@@ -267,7 +261,7 @@ func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *s
 
 // addArray adds a property of several values, of which the content is a JSON array.
 func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string, p newtree.Property, r *sized) error {
-	values := newArrayReader(r)
+	values := &arrayReader{in: bufio.NewReader(r)}
 	n := 0
 	for ; values.next(); n++ {
 		v, err := w.tree.Read(ctx, values)
@@ -348,8 +342,7 @@ func (w *treeWriter) commit(ctx context.Context) (sum newstore.Summary, err erro
 	if err := w.b.Flush(ctx); err != nil {
 		return sum, err
 	}
-	head := repo.Revision{Segment: root.Segment, Record: root.Number}
-	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: head, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
+	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: root, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
 		return sum, err
 	}
 	if err := w.stage.Publish(ctx); err != nil {
@@ -400,14 +393,7 @@ func (n *noting) close() error {
 }
 
 func (n *noting) remove(ctx context.Context) error {
-	var errs []error
-	for _, name := range slices.Backward(n.made) {
-		err := store.Remove(ctx, n.Store, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return formatkit.Remove(ctx, n.Store, n.made)
 }
 
 type notingWriter struct {
@@ -419,4 +405,19 @@ type notingWriter struct {
 func (w notingWriter) Commit(ctx context.Context) (store.Info, error) {
 	w.in.made = append(w.in.made, w.name) // a Commit that fails may have been carried out
 	return w.Writer.Commit(ctx)
+}
+
+// mimeTypes by extension. The table of a machine would make other stores on another
+// one.
+var mimeTypes = map[string]string{
+	".avif": "image/avif", ".bmp": "image/bmp", ".css": "text/css", ".csv": "text/csv", ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".gif": "image/gif", ".gz": "application/gzip", ".htm": "text/html", ".html": "text/html", ".ico": "image/vnd.microsoft.icon", ".jar": "application/java-archive",
+	".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".js": "application/javascript", ".json": "application/json", ".md": "text/markdown", ".mp3": "audio/mpeg", ".mp4": "video/mp4",
+	".pdf": "application/pdf", ".png": "image/png", ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation", ".svg": "image/svg+xml",
+	".tar": "application/x-tar", ".tif": "image/tiff", ".tiff": "image/tiff", ".txt": "text/plain", ".wav": "audio/x-wav", ".webm": "video/webm", ".webp": "image/webp",
+	".woff2": "font/woff2", ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xml": "application/xml", ".zip": "application/zip",
+}
+
+func mimeType(name string) string {
+	return cmp.Or(mimeTypes[strings.ToLower(path.Ext(name))], "application/octet-stream")
 }

@@ -22,8 +22,6 @@ type arrayReader struct {
 	err    error
 }
 
-func newArrayReader(r io.Reader) *arrayReader { return &arrayReader{in: bufio.NewReader(r)} }
-
 func (a *arrayReader) byte() byte {
 	if a.err != nil {
 		return 0
@@ -159,7 +157,6 @@ func (a *arrayReader) escape() {
 	}
 }
 
-// unit reads four digits.
 func (a *arrayReader) unit() rune {
 	var digits [4]byte
 	for i := range digits {

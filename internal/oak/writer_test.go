@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -357,7 +358,7 @@ func TestALargeFileIsNotHeldInMemory(t *testing.T) {
 
 // arrayOf takes an array apart.
 func arrayOf(b []byte) (all []string, err error) {
-	a := newArrayReader(bytes.NewReader(b))
+	a := &arrayReader{in: bufio.NewReader(bytes.NewReader(b))}
 	for a.next() {
 		s, err := io.ReadAll(a)
 		if err != nil {

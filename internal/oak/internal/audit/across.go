@@ -15,7 +15,7 @@ import (
 // that are referred to and not there. It comes after all other units. An error is one
 // of the source.
 func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
-	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.found != nil }) {
+	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.refs != nil }) {
 		a.known = table{} // there is no need for both
 		a.known = newTable(a.tars)
 	}
@@ -27,7 +27,7 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	}
 	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
 	for _, x := range a.tars {
-		r.needed = append(r.needed, make(bits, (x.len()+63)/64))
+		r.needed = append(r.needed, make(bits, (x.Len()+63)/64))
 	}
 	if ok {
 		if err := a.head(ctx, t, head); err != nil {
@@ -92,15 +92,14 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
 	records := segment.NewReader(a.segments())
-	id := segment.RecordID{Segment: head.Segment, Number: head.Record}
-	off := x.at(p.entry).Pos
-	rec, err := records.Record(ctx, id)
+	off := x.At(int(p.entry)).Pos
+	rec, err := records.Record(ctx, head.Revision)
 	what := ""
 	if err == nil {
 		off += int64(rec.Pos())
 		if rec.Type() != segment.NodeRecord {
 			what = fmt.Sprintf("expected a node, found a %s", rec.Type())
-		} else if _, what, err = records.Down(ctx, id, "root"); what != "" {
+		} else if _, what, err = records.Down(ctx, head.Revision, "root"); what != "" {
 			what = "expected the node above the tree, found one without a child root"
 		}
 	}
@@ -153,23 +152,14 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 		t.about(NoGCRoot, Error, repo.GCLog, last.Offset, "revision %s is not there; %d compacted segments are in use", last.Root, needed)
 	case needed > 0:
 		x := a.tars[first.tar]
-		e := x.at(first.entry)
+		e := x.At(int(first.entry))
 		t.of(StaleGCLog, Error, x.Name, e.Pos, e.ID,
 			"%d compacted segments that are in use, the newest at this place, are newer than revision %s of the newest line of %s", needed, last.Root, repo.GCLog)
 	}
 	return nil
 }
 
-// describe names a segment with its place.
 func (a *Audit) describe(p place) string {
 	x := a.tars[p.tar]
-	return fmt.Sprintf("segment %s in %s", x.at(p.entry).ID, x.Name)
-}
-
-// byPosition are the segments of a tar in the order of the file.
-func (x *unit) byPosition() []uint32 {
-	if x.t != nil {
-		return x.t.Index().ByPosition()
-	}
-	return tarfile.Order(x.len(), func(i uint32) int64 { return x.at(i).Pos })
+	return fmt.Sprintf("segment %s in %s", x.At(int(p.entry)).ID, x.Name)
 }

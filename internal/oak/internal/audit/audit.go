@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -10,7 +12,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Source is a repository to look at.
 type Source struct {
 	Listing repo.Listing
 
@@ -31,14 +32,14 @@ type Audit struct {
 	known   table     // segments by the indexes; for Across with those that were found
 }
 
-// A unit is one tar of the repository.
 type unit struct {
 	repo.Tar
-	obj    store.Object
-	t      *tarfile.Tar     // nil is none
-	none   *tarfile.NoIndex // why
-	damage error            // why nothing is known of the tar
-	found  *found           // of a tar without an index, by Segments
+	*tarfile.Index // or what Segments found in a tar without one
+	obj            store.Object
+	t              *tarfile.Tar               // nil is none
+	none           *tarfile.NoIndex           // why
+	damage         error                      // why nothing is known of the tar
+	refs           map[tarfile.ID]tarfile.IDs // of what Segments found; nil is that it has not looked
 
 	// What the references are asked of is the segments, if either is set.
 	noGraph    bool // by Tail
@@ -52,16 +53,16 @@ func Open(ctx context.Context, src Source) (*Audit, error) {
 	for _, letters := range src.Listing.Numbers() {
 		var tars []*unit
 		for _, l := range letters {
-			t := &unit{Tar: l}
+			t := &unit{Tar: l, Index: &tarfile.Index{}}
 			var err error
-			if t.obj, t.t, err = src.Tar(ctx, l); err != nil {
-				if e, ok := errors.AsType[*tarfile.NoIndex](err); ok {
-					t.none = e
-				} else if e, ok := errors.AsType[*tarfile.Error](err); ok {
-					t.damage = e
-				} else {
-					return nil, err
-				}
+			if t.obj, t.t, err = src.Tar(ctx, l); err == nil {
+				t.Index = t.t.Index()
+			} else if e, ok := errors.AsType[*tarfile.NoIndex](err); ok {
+				t.none = e
+			} else if e, ok := errors.AsType[*tarfile.Error](err); ok {
+				t.damage = e
+			} else {
+				return nil, err
 			}
 			tars = append(tars, t)
 		}
@@ -88,5 +89,63 @@ func (a *Audit) Len() int { return len(a.tars) }
 
 // unread reports whether there are tars of which no segments are known.
 func (a *Audit) unread() bool {
-	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.found == nil })
+	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil })
+}
+
+type table struct {
+	rows  []row    // by id; of two with one id the newest first
+	first []uint32 // of the rows whose id begins with these bits, or more
+	shift uint
+}
+
+type row struct {
+	hi, lo uint64 // the id
+	place
+}
+
+// place is where a segment is: entry of a tar's index, or of what was found in it.
+type place struct{ tar, entry uint32 }
+
+func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Compare(r.lo, o.lo)) }
+
+func newTable(tars []*unit) table {
+	n := 0
+	for _, t := range tars {
+		n += t.Len()
+	}
+	b := table{rows: make([]row, 0, n)}
+	for i, t := range tars {
+		for k, e := range t.All() {
+			b.rows = append(b.rows, row{binary.BigEndian.Uint64(e.ID[:]), binary.BigEndian.Uint64(e.ID[8:]), place{uint32(i), uint32(k)}})
+		}
+	}
+	slices.SortFunc(b.rows, func(x, y row) int {
+		return cmp.Or(x.compare(y), cmp.Compare(x.tar, y.tar), cmp.Compare(y.entry, x.entry))
+	})
+	// Ids are random: few buckets have more than some rows.
+	b.shift = 64
+	for n := 4; n < len(b.rows); n *= 2 {
+		b.shift--
+	}
+	b.first = make([]uint32, 1<<(64-b.shift)+1)
+	at := 0
+	for i := range b.first {
+		for at < len(b.rows) && b.rows[at].hi>>b.shift < uint64(i) {
+			at++
+		}
+		b.first[i] = uint32(at)
+	}
+	return b
+}
+
+// find returns where the newest of that id is.
+func (b *table) find(id tarfile.ID) (place, bool) {
+	want := row{hi: binary.BigEndian.Uint64(id[:]), lo: binary.BigEndian.Uint64(id[8:])}
+	bucket := want.hi >> b.shift
+	rows := b.rows[b.first[bucket]:b.first[bucket+1]]
+	i, ok := slices.BinarySearchFunc(rows, want, row.compare)
+	if !ok {
+		return place{}, false
+	}
+	return rows[i].place, true
 }

@@ -2,7 +2,8 @@ package audit
 
 import (
 	"fmt"
-	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -158,22 +159,30 @@ func TestUnitsRunInParallel(t *testing.T) {
 }
 
 func TestEveryClassHasAMeaningAndIsProvoked(t *testing.T) {
-	provoked := map[Class]bool{UnknownFile: true} // by a tar that changes meanwhile
+	provoked := map[string]bool{UnknownFile.name: true} // by a tar that changes meanwhile
 	for _, c := range plants {
 		for _, want := range c.want {
 			class, _, _ := strings.Cut(want, " ")
-			provoked[Class(class)] = true
+			provoked[class] = true
 		}
 	}
 	for _, c := range compacted {
 		for _, want := range c.want {
 			class, _, _ := strings.Cut(want, " ")
-			provoked[Class(class)] = true
+			provoked[class] = true
 		}
 	}
-	for _, c := range slices.Sorted(maps.Keys(meanings)) {
-		if !provoked[c] {
-			t.Errorf("%s: nothing provokes it", c)
+	source, err := os.ReadFile("problem.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes := regexp.MustCompile(`= Class\{"(.+?)", format\.\w+, ".+"\}`).FindAllSubmatch(source, -1)
+	if len(classes) < 40 {
+		t.Errorf("%d classes", len(classes))
+	}
+	for _, c := range classes {
+		if !provoked[string(c[1])] {
+			t.Errorf("%s: nothing provokes it", c[1])
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,11 +30,9 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	c := &comparison{a: a, x: x, t: t, src: a.segments()}
 	c.reader = segment.NewReader(c.src)
 	var err error
-	if c.graph, err = x.t.Graph(ctx); err != nil {
-		if err := ignoreDamage(err); err != nil {
-			return nil, err
-		}
-		c.graph = nil
+	c.graph, err = x.t.Graph(ctx)
+	if err := ignoreDamage(err); err != nil {
+		return nil, err
 	}
 	refs, err := x.t.Binaries(ctx)
 	if err != nil {
@@ -46,21 +45,11 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	return c, nil
 }
 
-func (c *comparison) segment(ctx context.Context, e tarfile.Entry, s *segment.Segment) error {
-	if c.graph != nil {
-		c.edges(e, s)
-	}
-	if c.refs != nil {
-		return c.binaries(ctx, e, s)
-	}
-	return nil
-}
-
 // edges compares the list of a segment in the graph with its table of references. A
 // cleanup leaves out of the lists what it deletes, and leaves the tables.
 func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 	list, _ := c.graph.Targets(e.ID)
-	head, _ := tarfile.ParseSegmentHead(s.Bytes())
+	head, _ := segment.ParseHead(s.Bytes())
 	if bytes.Equal(list, head.Refs) {
 		return
 	}
@@ -139,13 +128,8 @@ func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.S
 			more++
 		}
 	}
-	lost := slices.Sorted(func(yield func(string) bool) {
-		for id, missing := range has {
-			if missing && !yield(id) {
-				return
-			}
-		}
-	})
+	maps.DeleteFunc(has, func(_ string, missing bool) bool { return !missing })
+	lost := slices.Sorted(maps.Keys(has))
 	var what []string
 	severity := Warning
 	if len(lost) > 0 {
@@ -176,20 +160,19 @@ func (a *Audit) segments() *segment.Recent {
 		if !ok {
 			return nil, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 		}
-		b, err := a.tars[p.tar].read(ctx, p.entry)
+		x := a.tars[p.tar]
+		var b []byte
+		var err error
+		if x.t != nil {
+			b, err = x.t.Read(ctx, int(p.entry), nil)
+		} else {
+			e := x.At(int(p.entry))
+			b = make([]byte, e.Len)
+			err = x.obj.ReadAt(ctx, b, e.Pos)
+		}
 		if err != nil {
 			return nil, err
 		}
 		return segment.Parse(id, b)
 	}}
-}
-
-// read reads segment i of a tar.
-func (x *unit) read(ctx context.Context, i uint32) ([]byte, error) {
-	if x.t != nil {
-		return x.t.Read(ctx, int(i), nil)
-	}
-	e := x.at(i)
-	b := make([]byte, e.Len)
-	return b, x.obj.ReadAt(ctx, b, e.Pos)
 }

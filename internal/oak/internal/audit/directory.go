@@ -47,7 +47,6 @@ func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 	return nil
 }
 
-// letters tells of numbers with several files.
 func (a *Audit) letters(t *teller) {
 	for _, letters := range a.numbers {
 		newest := letters[0]
@@ -63,9 +62,17 @@ func (a *Audit) letters(t *teller) {
 				"neither it nor %s has a valid index: an open that may write recovers them all into one tar, one that may not shows what can be recovered of %s",
 				names(letters, newest), newest.Name)
 		default:
+			only := 0
+			for _, l := range letters[1:] {
+				for _, e := range l.All() {
+					if _, ok := newest.Find(e.ID); !ok {
+						only++
+					}
+				}
+			}
 			lost := ""
-			if k := only(letters); k > 0 {
-				lost = fmt.Sprintf(", with %d segments that are not in %s", k, newest.Name)
+			if only > 0 {
+				lost = fmt.Sprintf(", with %d segments that are not in %s", only, newest.Name)
 			}
 			t.about(Letters, Warning, newest.Name, -1, "it is shown, and an open that may write deletes %s%s", names(letters, keep[0]), lost)
 		}
@@ -83,18 +90,6 @@ func names(letters []*unit, keep *unit) string {
 	return strings.Join(all, " and ")
 }
 
-// only counts segments of older letters that the newest does not have.
-func only(letters []*unit) (n int) {
-	for _, l := range letters[1:] {
-		for i := range l.len() {
-			if _, ok := letters[0].t.Index().Find(l.at(uint32(i)).ID); !ok {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // open opens a file that may be missing. What is wrong with it is told; nil is none.
 func (a *Audit) open(ctx context.Context, name string) (store.Object, error) {
 	obj, err := a.src.File(ctx, name)
@@ -109,9 +104,9 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 	var err error
 	if a.src.Listing.Manifest != nil {
 		obj, err = a.open(ctx, repo.Manifest)
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	if obj == nil {
 		if len(a.tars) > 0 {
@@ -136,7 +131,6 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 	return nil
 }
 
-// duplicates tells of segments that are in two tars.
 func (a *Audit) duplicates(t *teller) {
 	rows := a.known.rows
 	for i := 1; i < len(rows); i++ {
@@ -144,7 +138,7 @@ func (a *Audit) duplicates(t *teller) {
 			continue
 		}
 		newer, older := a.tars[rows[i-1].tar], a.tars[rows[i].tar]
-		n, o := newer.at(rows[i-1].entry), older.at(rows[i].entry)
+		n, o := newer.At(int(rows[i-1].entry)), older.At(int(rows[i].entry))
 		severity, what := Warning, "of the same length"
 		if n.Len != o.Len {
 			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", n.Len, o.Len)

@@ -70,7 +70,7 @@ func audited(t testing.TB, src Source, full bool) (all []Problem) {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		if p.Class.Meaning() == "" || p.What == "" || p.Severity == 0 {
+		if p.Class.Meaning == "" || p.What == "" || p.Severity == 0 {
 			t.Errorf("%+v says nothing", p)
 		}
 	}

@@ -191,7 +191,7 @@ func (m made) bulk(name string) part {
 // drop leaves a reference out of the graph.
 func (p *part) drop(data bool) bool {
 	for i := range p.refs.Len() {
-		if p.refs.At(i).IsData() == data {
+		if tarfile.ID(p.refs[16*i:]).IsData() == data {
 			p.refs = slices.Delete(slices.Clone(p.refs), 16*i, 16*i+16)
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -144,8 +145,7 @@ func (r *reach) garbage(ctx context.Context) error {
 		segments, n := 0, 0
 		var first tarfile.ID
 		at := int64(-1)
-		for k := range x.len() {
-			from := x.at(uint32(k))
+		for k, from := range x.All() {
 			if r.ok && r.needed[i].has(uint32(k)) || !from.ID.IsData() {
 				continue
 			}
@@ -183,12 +183,12 @@ func (r *reach) garbage(ctx context.Context) error {
 // the store to the one at root, or all. It returns the newest of them.
 func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	for i, x := range r.a.tars {
-		for _, k := range slices.Backward(x.byPosition()) {
+		for _, k := range slices.Backward(x.ByPosition()) {
 			p := place{uint32(i), k}
 			if ok && p == root {
 				return n, newest
 			}
-			if e := x.at(k); e.ID.IsData() && r.needed[i].has(k) && e.Generation.Compacted {
+			if e := x.At(int(k)); e.ID.IsData() && r.needed[i].has(k) && e.Generation.Compacted {
 				if n == 0 {
 					newest = p
 				}
@@ -199,7 +199,7 @@ func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	return n, newest
 }
 
-func (a *Audit) pos(p place) int64 { return a.tars[p.tar].at(p.entry).Pos }
+func (a *Audit) pos(p place) int64 { return a.tars[p.tar].At(int(p.entry)).Pos }
 
 // edges says what the segments of a tar refer to: by its graph, by what was found in
 // it, or, where there is neither, by the segments.
@@ -228,8 +228,9 @@ func (a *Audit) edges(ctx context.Context, i int) (*edges, error) {
 
 // targets is good until the next call.
 func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
-	if e.x.found != nil {
-		return e.x.found.targets(i), nil
+	id := e.x.At(i).ID
+	if e.x.refs != nil {
+		return e.x.refs[id], nil
 	}
 	if e.x.t == nil || e.gone {
 		return nil, nil
@@ -240,13 +241,13 @@ func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
 			return nil, ignoreDamage(err)
 		}
 		e.buf = b
-		if h, ok := tarfile.ParseSegmentHead(b); ok {
+		if h, ok := segment.ParseHead(b); ok {
 			return h.Refs, nil
 		}
 		if e.graph == nil {
 			return nil, nil
 		}
 	}
-	ids, _ := e.graph.Targets(e.x.at(uint32(i)).ID)
+	ids, _ := e.graph.Targets(id)
 	return ids, nil
 }

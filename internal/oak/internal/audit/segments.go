@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,8 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		return x.changed(t, -1, err)
 	}
 	w := window{obj: x.obj, size: x.t.Size()}
-	index := x.t.Index()
-	for _, k := range index.ByPosition() {
-		e := index.At(int(k))
+	for _, k := range x.ByPosition() {
+		e := x.At(int(k))
 		whole := e.Whole()
 		if whole.Off < 0 || e.Len > tarfile.MaxSegment || whole.Off+whole.Len > w.size {
 			continue // as Tail tells
@@ -74,7 +74,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 	data := b[tarfile.BlockSize:][:e.Len]
 	c.e, c.found = e, c.found[:0]
 	sound := c.x.t.CheckBytes(k, b, c.find)
-	_, head := tarfile.ParseSegmentHead(data)
+	_, head := segment.ParseHead(data)
 	readable := head || !e.ID.IsData()
 	for _, p := range c.found {
 		switch p.Class {
@@ -106,7 +106,13 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		return nil
 	}
 	s.Check(c.record)
-	return c.compare.segment(ctx, e, s)
+	if c.compare.graph != nil {
+		c.compare.edges(e, s)
+	}
+	if c.compare.refs != nil {
+		return c.compare.binaries(ctx, e, s)
+	}
+	return nil
 }
 
 // records tells what is wrong with the records of a segment whose checksum is right:
@@ -130,7 +136,6 @@ func (c *segmentsCheck) records(p segment.Problem) {
 // the rest of that.
 const windowLen = 1 << 20
 
-// A window goes over a file from front to back.
 type window struct {
 	obj  store.Object
 	size int64
@@ -157,4 +162,40 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		w.b, w.off = b, off
 	}
 	return w.b[off-w.off:][:n], nil
+}
+
+// scan looks for the segments of a tar that a recovery would find.
+func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
+	var found []tarfile.Entry
+	refs := map[tarfile.ID]tarfile.IDs{}
+	report := func(p tarfile.Problem) {
+		s := Error
+		if newest && p.Class == tarfile.Truncated {
+			s = Warning // what was just being written; if a revision needs it, Across tells
+		}
+		x.pass(t, Unrecoverable, s, p)
+	}
+	info, err := x.obj.Info(ctx)
+	if err != nil {
+		return x.changed(t, 0, err)
+	}
+	for s, err := range tarfile.Scan(ctx, x.obj, info.Size, report) {
+		if err != nil {
+			return x.changed(t, s.DataPos, err)
+		}
+		e := tarfile.Entry{ID: s.ID, Pos: s.DataPos, Len: s.Len}
+		if s.ID.IsData() {
+			h, ok := segment.ParseHead(s.Data)
+			if !ok {
+				t.of(BadSegment, Error, x.Name, s.DataPos, s.ID, "segment: begins with %x, expected the header of a data segment; with it Oak recovers nothing of this tar", s.Data[:min(len(s.Data), 4)])
+			}
+			e.Generation, refs[s.ID] = h.Generation, bytes.Clone(h.Refs)
+		}
+		found = append(found, e)
+	}
+	if len(found) == 0 && x.Size > 2*tarfile.BlockSize {
+		t.about(EmptyTar, Error, x.Name, 0, "file: %d bytes, expected a segment", x.Size)
+	}
+	x.Index, x.refs = tarfile.NewIndex(found), refs
+	return nil
 }

@@ -7,27 +7,32 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
+func someEntries(r *rand.Rand, n int) []tarfile.Entry {
+	all := make([]tarfile.Entry, n)
+	for i := range all {
+		for k := range all[i].ID {
+			all[i].ID[k] = byte(r.Uint32())
+		}
+	}
+	return all
+}
+
 func TestTableFindsTheNewestOfEachID(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 5, 100, 5000} {
 		var tars []*unit
 		newest := map[tarfile.ID]place{}
 		for i := range 3 {
-			f := &found{}
-			for range n {
-				var id tarfile.ID
-				for k := range id {
-					id[k] = byte(r.Uint32())
-				}
-				if i > 0 && len(f.segments)%7 == 0 {
-					id = tars[0].found.segments[len(f.segments)].ID
-				}
-				if _, ok := newest[id]; !ok {
-					newest[id] = place{uint32(i), uint32(len(f.segments))}
-				}
-				f.segments = append(f.segments, foundSegment{Entry: tarfile.Entry{ID: id}})
+			found := someEntries(r, n)
+			for k := 0; i > 0 && k < n; k += 7 {
+				found[k].ID = tars[0].At(k).ID
 			}
-			tars = append(tars, &unit{found: f})
+			tars = append(tars, &unit{Index: tarfile.NewIndex(found)})
+			for k, e := range tars[i].All() {
+				if _, ok := newest[e.ID]; !ok {
+					newest[e.ID] = place{uint32(i), uint32(k)}
+				}
+			}
 		}
 		b := newTable(tars)
 		if len(b.rows) != 3*n {
@@ -53,13 +58,7 @@ func TestTableFindsTheNewestOfEachID(t *testing.T) {
 func TestTableIsSmall(t *testing.T) {
 	const n = 1 << 18
 	r := rand.New(rand.NewPCG(1, 3))
-	f := &found{segments: make([]foundSegment, n)}
-	for i := range f.segments {
-		for k := range f.segments[i].ID {
-			f.segments[i].ID[k] = byte(r.Uint32())
-		}
-	}
-	b := newTable([]*unit{{found: f}})
+	b := newTable([]*unit{{Index: tarfile.NewIndex(someEntries(r, n))}})
 	if size := 24*cap(b.rows) + 4*cap(b.first); size > 28*n {
 		t.Errorf("%d bytes for %d segments", size, n)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
@@ -95,6 +96,6 @@ func (x *unit) tail(t *teller, p tarfile.Problem) {
 	}
 }
 
-func (x *unit) pass(t *teller, c Class, s Severity, p tarfile.Problem) {
+func (x *unit) pass(t *teller, c Class, s format.Severity, p tarfile.Problem) {
 	t.tell(Problem{c, s, x.Name, p.Off, p.Segment, p.HasSegment, p.What})
 }

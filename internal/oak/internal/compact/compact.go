@@ -52,7 +52,6 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: o.Shared, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
-// Nodes returns how many nodes have been written.
 func (c *Copier) Nodes() int64 { return c.nodes }
 
 // An Error says which node could not be copied.
@@ -217,8 +216,11 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 	}
 	var err error
 	switch v.Kind() {
-	case segment.Long:
-		is, err = c.long(ctx, v)
+	case segment.Long: // blocks in bulk segments stay where they are
+		var blocks segment.List
+		if blocks, err = v.Blocks(); err == nil {
+			is, err = c.to.LongValue(ctx, v.Len(), c.blocks(ctx, blocks, v.Len()))
+		}
 	case segment.External, segment.ExternalLong:
 		var name string
 		if name, err = v.BlobID(ctx, mostBlobID); err == nil {
@@ -234,15 +236,6 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 		c.known.put(v.ID(), is)
 	}
 	return segment.NewValue{Record: is, IsID: true}, err
-}
-
-// long copies a value in blocks: those in bulk segments stay where they are.
-func (c *Copier) long(ctx context.Context, v segment.Value) (segment.RecordID, error) {
-	blocks, err := v.Blocks()
-	if err != nil {
-		return segment.RecordID{}, err
-	}
-	return c.to.LongValue(ctx, v.Len(), c.blocks(ctx, blocks, v.Len()))
 }
 
 func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) iter.Seq2[segment.RecordID, error] {
@@ -267,5 +260,51 @@ func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) it
 				return
 			}
 		}
+	}
+}
+
+// known remembers what has become of records, by the segments that they were in. Over
+// its limit it forgets the segments that it met first: what they share with others is
+// then written twice.
+type known struct {
+	limit, n int
+	m        map[segment.ID]map[int32]place
+	order    []segment.ID // of m
+	made     []segment.ID // new segments, by their number in a place
+	index    map[segment.ID]int32
+}
+
+// A place is a record of the new store.
+type place struct {
+	segment int32 // in made
+	record  int32
+}
+
+func (k *known) get(id segment.RecordID) (segment.RecordID, bool) {
+	p, ok := k.m[id.Segment][id.Number]
+	if !ok {
+		return segment.RecordID{}, false
+	}
+	return segment.RecordID{Segment: k.made[p.segment], Number: p.record}, true
+}
+
+func (k *known) put(id, is segment.RecordID) {
+	number, ok := k.index[is.Segment]
+	if !ok {
+		number = int32(len(k.made))
+		k.index[is.Segment] = number
+		k.made = append(k.made, is.Segment)
+	}
+	records := k.m[id.Segment]
+	if records == nil {
+		records = map[int32]place{}
+		k.m[id.Segment] = records
+		k.order = append(k.order, id.Segment)
+	}
+	records[id.Number] = place{number, is.Number}
+	for k.n++; k.n > k.limit && len(k.order) > 1; {
+		k.n -= len(k.m[k.order[0]])
+		delete(k.m, k.order[0])
+		k.order = k.order[1:]
 	}
 }

@@ -23,7 +23,6 @@ type Options struct {
 	Time   func() time.Time // of the headers; nil is when they are written
 }
 
-// Summary says what was written.
 type Summary struct {
 	Files    []string
 	Segments int64

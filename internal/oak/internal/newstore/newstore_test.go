@@ -27,7 +27,7 @@ func fill(ctx context.Context, w *Writer, binaries int) (repo.Revision, error) {
 		p.Values = append(p.Values, segment.NewValue{Record: id, IsID: true})
 	}
 	id, err := b.Node(ctx, segment.NewNode{Properties: []segment.NewProperty{p}})
-	return repo.Revision{Segment: id.Segment, Record: id.Number}, errors.Join(err, b.Flush(ctx))
+	return id, errors.Join(err, b.Flush(ctx))
 }
 
 func TestSegmentsGoIntoTheNextTarWhenOneIsFull(t *testing.T) {

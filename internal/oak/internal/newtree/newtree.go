@@ -135,7 +135,6 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A Property names a property of a node.
 type Property struct {
 	Name string
 	Type segment.PropertyType
@@ -195,7 +194,6 @@ const (
 	listHead          // the list of them follows, a value of recordForm
 )
 
-// Set gives a node a property of one value.
 func (t *Tree) Set(path []string, p Property, v Value) error {
 	return t.setHead(path, p, singleHead, v.b)
 }
@@ -279,7 +277,6 @@ func (t *Tree) CheckPath(path []string) error {
 	return nil
 }
 
-// add adds a row.
 func (t *Tree) add(path []string, kind byte, key, value []byte) error {
 	if t.err != nil {
 		return t.err

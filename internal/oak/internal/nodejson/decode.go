@@ -54,7 +54,6 @@ type Value struct {
 	Lost    *Lost
 }
 
-// A Property is a property of a node.
 type Property struct {
 	Name   string // as it is written
 	Type   segment.PropertyType
@@ -114,7 +113,6 @@ type due struct {
 	length   int64
 }
 
-// NewDecoder returns a Decoder of what r has.
 func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 64<<10)} }
 
 // Next returns the next Item; io.EOF is the end. What was not read of a content is
@@ -184,7 +182,6 @@ func (d *Decoder) announce(property string, typ segment.PropertyType, from int, 
 	}
 }
 
-// values takes a line with values of an array.
 func (d *Decoder) values(l line) (Item, error) {
 	last := &d.due[len(d.due)-1]
 	switch {
@@ -207,7 +204,6 @@ func (d *Decoder) values(l line) (Item, error) {
 	return item, nil
 }
 
-// content reads pieces.
 type content struct {
 	d    *Decoder
 	due  due
@@ -238,7 +234,6 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// piece takes a line with a piece.
 func (c *content) piece() (*Lost, error) {
 	l, err := c.d.read()
 	if err == io.EOF {
@@ -271,7 +266,6 @@ func (d *Decoder) errorf(msg string, args ...any) *Error {
 	return &Error{Line: d.n, Offset: d.off, What: fmt.Sprintf(msg, args...)}
 }
 
-// read reads a line and takes it apart.
 func (d *Decoder) read() (line, error) {
 	d.line, d.off, d.n = d.line[:0], d.next, d.n+1
 	for {

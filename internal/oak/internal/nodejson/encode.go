@@ -53,6 +53,7 @@ type Encoder struct {
 	room []byte // for text that lies in no record
 	rest []rest // what follows the line
 	lost int64
+	err  error // the first; nothing is written after it
 }
 
 // form is what an Encoder writes values for.
@@ -70,49 +71,45 @@ type rest struct {
 	i     int // -1 for all
 }
 
-// NewEncoder returns an Encoder that writes to w.
 func NewEncoder(w io.Writer, o Options) *Encoder {
 	return &Encoder{w: w, o: o, most: cmp.Or(o.Limit, lineBytes)}
 }
 
-// Lost is how often something was lost.
 func (e *Encoder) Lost() int64 { return e.lost }
 
-// Node writes a node.
 func (e *Encoder) Node(ctx context.Context, path string, n segment.Node) error {
 	e.begin(path)
 	e.b = append(e.b, `,"properties":{`...)
 	for p, err := range n.Properties(ctx) {
 		if len(e.b) > e.most {
 			e.b = append(e.b, '}')
-			if err := e.end(ctx); err != nil {
-				return err
-			}
+			e.end(ctx)
 			e.begin(path)
 			e.b = append(e.b, `,"more":true,"properties":{`...)
 		}
 		if e.b[len(e.b)-1] != '{' {
 			e.b = append(e.b, ',')
 		}
-		if err := e.property(ctx, p, err); err != nil {
-			return err
+		if e.property(ctx, p, err); e.err != nil {
+			break
 		}
 	}
 	e.b = append(e.b, '}')
-	return e.end(ctx)
+	e.end(ctx)
+	return e.err
 }
 
-// LostNode writes that a node is lost.
 func (e *Encoder) LostNode(path string, l Lost) error {
 	e.begin(path)
 	e.b = append(e.b, ',')
 	e.lose(l)
-	return e.end(context.Background())
+	e.end(context.Background())
+	return e.err
 }
 
 // AppendProperties appends the properties of a node as an object. What would be longer
 // than a line is left out.
-func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) (_ []byte, lost int64, err error) {
+func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) (_ []byte, lost int64, _ error) {
 	e := Encoder{o: o, form: object, b: append(b, '{')}
 	start := len(e.b)
 	e.most = start + cmp.Or(o.Limit, lineBytes)
@@ -120,22 +117,21 @@ func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) 
 		if len(e.b) > start {
 			e.b = append(e.b, ',')
 		}
-		if err := e.property(ctx, p, err); err != nil {
-			return e.b, e.lost, err
+		if e.property(ctx, p, err); e.err != nil {
+			break
 		}
 	}
-	return append(e.b, '}'), e.lost, nil
+	return append(e.b, '}'), e.lost, e.err
 }
 
 // AppendProperty appends one property as an object, without its name. What would be
 // longer than a line is left out.
-func AppendProperty(ctx context.Context, b []byte, p segment.Property, lost error, o Options) (_ []byte, _ int64, err error) {
+func AppendProperty(ctx context.Context, b []byte, p segment.Property, lost error, o Options) ([]byte, int64, error) {
 	e := Encoder{o: o, form: object, b: b, most: len(b) + cmp.Or(o.Limit, lineBytes)}
-	err = e.body(ctx, p, lost)
-	return e.b, e.lost, err
+	e.body(ctx, p, lost)
+	return e.b, e.lost, e.err
 }
 
-// begin begins a line.
 func (e *Encoder) begin(path string) {
 	e.path = path
 	e.b = append(e.b[:0], `{"path":`...)
@@ -143,10 +139,8 @@ func (e *Encoder) begin(path string) {
 }
 
 // end ends a line, and writes it and what follows it.
-func (e *Encoder) end(ctx context.Context) error {
-	if err := e.write(); err != nil {
-		return err
-	}
+func (e *Encoder) end(ctx context.Context) {
+	e.write()
 	// What follows has lines of its own, which others may follow.
 	announced := e.rest
 	e.rest = nil
@@ -155,21 +149,19 @@ func (e *Encoder) end(ctx context.Context) error {
 		if r.i < 0 {
 			follow = e.values
 		}
-		if err := follow(ctx, r); err != nil {
-			return err
-		}
+		follow(ctx, r)
 	}
 	if e.rest == nil {
 		clear(announced)
 		e.rest = announced[:0]
 	}
-	return nil
 }
 
-func (e *Encoder) write() error {
+func (e *Encoder) write() {
 	e.b = append(e.b, "}\n"...)
-	_, err := e.w.Write(e.b)
-	return err
+	if e.err == nil {
+		_, e.err = e.w.Write(e.b)
+	}
 }
 
 // AppendMembers appends what damage took as members of an object.
@@ -189,52 +181,52 @@ func (e *Encoder) lose(l Lost) {
 	e.b = l.AppendMembers(e.b)
 }
 
-// damage appends what an error says is lost. Other errors it returns.
-func (e *Encoder) damage(err error) error {
-	l, ok := e.o.Lost(err)
-	if !ok {
-		return err
+// damage appends what an error says is lost. Others end the writing.
+func (e *Encoder) damage(err error) {
+	if l, ok := e.o.Lost(err); ok {
+		e.lose(l)
+	} else {
+		e.fail(err)
 	}
-	e.lose(l)
-	return nil
 }
 
-func (e *Encoder) property(ctx context.Context, p segment.Property, lost error) error {
+func (e *Encoder) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+func (e *Encoder) property(ctx context.Context, p segment.Property, lost error) {
 	e.b = AppendString(e.b, e.o.Name(p.Name))
 	e.b = append(e.b, ':')
-	return e.body(ctx, p, lost)
+	e.body(ctx, p, lost)
 }
 
-func (e *Encoder) body(ctx context.Context, p segment.Property, lost error) (err error) {
+func (e *Encoder) body(ctx context.Context, p segment.Property, lost error) {
 	e.b = append(append(append(e.b, `{"type":"`...), p.Type.String()...), '"', ',')
 	if p.Multi {
 		e.b = append(e.b, `"multiple":true,`...)
 	}
 	switch {
 	case lost != nil:
-		err = e.damage(lost)
+		e.damage(lost)
 	case p.Multi:
-		err = e.array(ctx, p)
+		e.array(ctx, p)
 	default:
 		v, lost := p.At(ctx, 0)
-		err = e.value(ctx, p, 0, v, lost, true)
+		e.value(ctx, p, 0, v, lost, true)
 	}
 	e.b = append(e.b, '}')
-	return err
 }
 
 // array appends all values if they fit the line.
-func (e *Encoder) array(ctx context.Context, p segment.Property) error {
+func (e *Encoder) array(ctx context.Context, p segment.Property) {
 	start, follow, lost := len(e.b), len(e.rest), e.lost
 	if p.Len() <= arrayValues {
 		e.b = append(e.b, `"values":[`...)
-		n, err := e.some(ctx, p, 0, max(e.most, start+e.least()))
-		if err != nil {
-			return err
-		}
-		if n == p.Len() {
+		if e.some(ctx, p, 0, max(e.most, start+e.least())) == p.Len() {
 			e.b = append(e.b, ']')
-			return nil
+			return
 		}
 	}
 	e.b, e.rest, e.lost = e.b[:start], e.rest[:follow], lost
@@ -243,44 +235,40 @@ func (e *Encoder) array(ctx context.Context, p segment.Property) error {
 		e.b = append(e.b, `,"follows":true`...)
 		e.rest = append(e.rest, rest{p: p, i: -1})
 	}
-	return nil
 }
 
 // some appends values from number from until the line reaches a length, at least one.
 // It returns up to which value it came.
-func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int) (int, error) {
-	i := from
-	for ; i < p.Len() && i < from+arrayValues && (i == from || len(e.b) < limit); i++ {
+func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int) (i int) {
+	for i = from; e.err == nil && i < p.Len() && i < from+arrayValues && (i == from || len(e.b) < limit); i++ {
 		if i > from {
 			e.b = append(e.b, ',')
 		}
 		v, lost := p.At(ctx, i)
-		if err := e.value(ctx, p, i, v, lost, false); err != nil {
-			return i, err
-		}
+		e.value(ctx, p, i, v, lost, false)
 	}
-	return i, ctx.Err()
+	e.fail(ctx.Err())
+	return i
 }
 
 // value appends a value: alone as members of its property's object, else as an element.
-func (e *Encoder) value(ctx context.Context, p segment.Property, i int, v segment.Value, lost error, alone bool) error {
+func (e *Encoder) value(ctx context.Context, p segment.Property, i int, v segment.Value, lost error, alone bool) {
 	if lost == nil && p.Type != segment.Binary && !e.tooLong(v) {
 		if lost = e.read(ctx, v, 0, v.Len()); lost == nil && utf8.Valid(e.text) {
 			if alone {
 				e.b = append(e.b, `"value":`...)
 			}
 			e.b = AppendString(e.b, e.text)
-			return nil
+			return
 		}
 	}
 	if !alone {
 		e.b = append(e.b, '{')
 	}
-	err := e.members(ctx, p, i, v, lost)
+	e.members(ctx, p, i, v, lost)
 	if !alone {
 		e.b = append(e.b, '}')
 	}
-	return err
 }
 
 // tooLong reports whether a text is not for the line.
@@ -297,49 +285,47 @@ func (e *Encoder) least() int {
 }
 
 // members appends what is no plain text.
-func (e *Encoder) members(ctx context.Context, p segment.Property, i int, v segment.Value, lost error) error {
+func (e *Encoder) members(ctx context.Context, p segment.Property, i int, v segment.Value, lost error) {
 	switch {
 	case lost != nil:
-		return e.damage(lost)
+		e.damage(lost)
 	case v.External():
-		return e.blob(ctx, v)
+		e.blob(ctx, v)
 	case p.Type == segment.Binary && e.o.NoBinaries:
 		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
-		return nil
 	case p.Type == segment.Binary && v.Len() > int64(e.least()), p.Type != segment.Binary && e.tooLong(v):
 		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
 		if e.form == lines {
 			e.b = append(e.b, `,"follows":true`...)
 			e.rest = append(e.rest, rest{p, v, i})
 		}
-		return nil
-	}
-	if p.Type == segment.Binary {
-		if err := e.read(ctx, v, 0, v.Len()); err != nil {
-			return e.damage(err)
+	default:
+		if p.Type == segment.Binary {
+			if err := e.read(ctx, v, 0, v.Len()); err != nil {
+				e.damage(err)
+				return
+			}
+			e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
+			e.b = append(e.b, ',')
 		}
-		e.b = strconv.AppendInt(append(e.b, `"length":`...), v.Len(), 10)
-		e.b = append(e.b, ',')
+		e.bytes()
 	}
-	e.bytes()
-	return nil
 }
 
 // mostBlobID bounds the names of content in data stores, which have a hundred bytes.
 const mostBlobID = 64 << 10
 
-func (e *Encoder) blob(ctx context.Context, v segment.Value) error {
+func (e *Encoder) blob(ctx context.Context, v segment.Value) {
 	id, err := v.BlobID(ctx, mostBlobID)
-	if err != nil {
-		return e.damage(err)
-	}
-	if utf8.ValidString(id) {
+	switch {
+	case err != nil:
+		e.damage(err)
+	case utf8.ValidString(id):
 		e.b = AppendString(append(e.b, `"blob":`...), id)
-		return nil
+	default:
+		e.b = append(e.b, `"blob_base64":"`...)
+		e.b = append(base64.StdEncoding.AppendEncode(e.b, []byte(id)), '"')
 	}
-	e.b = append(e.b, `"blob_base64":"`...)
-	e.b = append(base64.StdEncoding.AppendEncode(e.b, []byte(id)), '"')
-	return nil
 }
 
 // bytes appends what was read as base64.
@@ -361,18 +347,15 @@ func (e *Encoder) read(ctx context.Context, v segment.Value, off, n int64) error
 	return v.ReadAt(ctx, e.text, off)
 }
 
-// values writes the lines of a long array.
-func (e *Encoder) values(ctx context.Context, r rest) (err error) {
-	for from := 0; err == nil && from < r.p.Len(); {
+func (e *Encoder) values(ctx context.Context, r rest) {
+	for from := 0; e.err == nil && from < r.p.Len(); {
 		e.of(r.p)
 		e.b = strconv.AppendInt(append(e.b, `,"from":`...), int64(from), 10)
 		e.b = append(e.b, `,"values":[`...)
-		if from, err = e.some(ctx, r.p, from, e.most); err == nil {
-			e.b = append(e.b, ']')
-			err = e.end(ctx)
-		}
+		from = e.some(ctx, r.p, from, e.most)
+		e.b = append(e.b, ']')
+		e.end(ctx)
 	}
-	return err
 }
 
 // of begins a line that follows a node's.
@@ -381,12 +364,9 @@ func (e *Encoder) of(p segment.Property) {
 	e.b = AppendString(append(e.b, `,"property":`...), e.o.Name(p.Name))
 }
 
-// pieces writes the lines of a long value.
-func (e *Encoder) pieces(ctx context.Context, r rest) error {
-	for off := int64(0); off < r.value.Len(); {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+func (e *Encoder) pieces(ctx context.Context, r rest) {
+	for off := int64(0); e.err == nil && off < r.value.Len(); {
+		e.fail(ctx.Err())
 		n := min(pieceBytes, r.value.Len()-off)
 		lost := e.read(ctx, r.value, off, n)
 		e.of(r.p)
@@ -397,21 +377,16 @@ func (e *Encoder) pieces(ctx context.Context, r rest) error {
 		case lost != nil:
 			e.b = strconv.AppendInt(append(e.b, `"length":`...), n, 10)
 			e.b = append(e.b, ',')
-			if err := e.damage(lost); err != nil {
-				return err
-			}
+			e.damage(lost)
 		case r.p.Type != segment.Binary && e.wholeRunes(off+n == r.value.Len()):
 			n = int64(len(e.text))
 			e.b = AppendString(append(e.b, `"text":`...), e.text)
 		default:
 			e.bytes()
 		}
-		if err := e.write(); err != nil {
-			return err
-		}
+		e.write()
 		off += n
 	}
-	return nil
 }
 
 // wholeRunes reports whether what was read is UTF-8, without a rune that is cut at its

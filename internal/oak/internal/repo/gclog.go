@@ -11,7 +11,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A GC is a line of the log of garbage collections.
 type GC struct {
 	RepoSize   int64              // bytes, afterwards
 	Reclaimed  int64              // bytes
@@ -25,7 +24,7 @@ type GC struct {
 }
 
 // GCs gives the lines of a log of garbage collections, the newest first, which is the
-// one that counts. A line that is none is an [*Error] of class BadLine, and others
+// one that counts. A line that is none is an [*Error], and others
 // follow; any other error is of the store and the last.
 func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 	return func(yield func(GC, error) bool) {
@@ -41,7 +40,6 @@ func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 	}
 }
 
-// ParseGC reads a line.
 func ParseGC(text string) (GC, error) { return parseGC(text, -1) }
 
 // String is the line as Oak writes it since 1.8.
@@ -51,7 +49,7 @@ func (g GC) String() string {
 
 func parseGC(text string, off int64) (GC, error) {
 	bad := func(format string, a ...any) (GC, error) {
-		return GC{}, &Error{Class: BadLine, Object: GCLog, Offset: off, What: "line: " + fmt.Sprintf(format, a...), Text: text}
+		return GC{}, &Error{Object: GCLog, Offset: off, What: "line: " + fmt.Sprintf(format, a...), Text: text}
 	}
 	fields := strings.Split(text, ",")
 	n := len(fields)

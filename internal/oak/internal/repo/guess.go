@@ -39,7 +39,7 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 			g.l.Release()
 		}
 	}()
-	names, end, known := []string{Journal}, 0, false
+	names, end, known := []string{Journal}, 0, false // end is behind the last that has an a
 	var hasA []bool
 	for some := 2; len(hasA) < min(end+guessGap, mostNumbers) && !known; some = min(2*some, atOnce) {
 		for i := range some {
@@ -50,7 +50,10 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 			return g.l, err
 		}
 		hasA = append(hasA, found[len(names)-some:]...)
-		if end = 1 + lastTrue(hasA); end < len(hasA) {
+		for end = len(hasA); end > 0 && !hasA[end-1]; {
+			end--
+		}
+		if end < len(hasA) {
 			if known, err = g.hasHead(); err != nil {
 				return g.l, err
 			}
@@ -90,15 +93,6 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 	return g.l, nil
 }
 
-func lastTrue(all []bool) int {
-	for i, ok := range slices.Backward(all) {
-		if ok {
-			return i
-		}
-	}
-	return -1
-}
-
 // Beside looks in a store that cannot list for what a guess has not looked for. What
 // is known of tars and journal may be read meanwhile.
 func (l *Listing) Beside(ctx context.Context, st store.Store) error {
@@ -127,36 +121,36 @@ type guesser struct {
 // try adds the files that are there. Of the journal and of tars the end is what is
 // read next: it is read here, which tells how long they are, and held.
 func (g *guesser) try(names ...string) (found []bool, err error) {
-	objs, sizes := make([]store.Object, len(names)), make([]int64, len(names))
-	rows := func(yield func(int, error) bool) {
-		for i := range names {
-			if !yield(i, nil) {
-				return
-			}
-		}
+	type wanted struct {
+		File
+		obj store.Object
 	}
-	err = pipe.Each(g.ctx, rows, atOnce, func(ctx context.Context, i int) (err error) {
-		if objs[i], err = g.st.Open(ctx, g.l.Path(names[i])); err != nil {
+	all := make([]*wanted, len(names))
+	for i, name := range names {
+		all[i] = &wanted{File: File{Name: name}}
+	}
+	err = pipe.Each(g.ctx, pipe.All(all), atOnce, func(ctx context.Context, f *wanted) (err error) {
+		if f.obj, err = g.st.Open(ctx, g.l.Path(f.Name)); err != nil {
 			return unlessMissing(err)
 		}
-		if names[i] == Journal || strings.HasSuffix(names[i], ".tar") {
-			_, err = store.ReadTail(ctx, objs[i], make([]byte, window))
+		if f.Name == Journal || strings.HasSuffix(f.Name, ".tar") {
+			_, err = store.ReadTail(ctx, f.obj, make([]byte, window))
 		}
 		var info store.Info
 		if err == nil {
-			info, err = objs[i].Info(ctx)
-			sizes[i] = info.Size
+			info, err = f.obj.Info(ctx)
+			f.Size = info.Size
 		}
 		if err != nil {
-			err = unlessMissing(errors.Join(err, objs[i].Close()))
-			objs[i] = nil
+			err = unlessMissing(errors.Join(err, f.obj.Close()))
+			f.obj = nil
 		}
 		return err
 	})
-	for i, o := range objs {
-		if found = append(found, o != nil); o != nil {
-			g.l.add(File{names[i], sizes[i]})
-			g.l.held = append(g.l.held, o)
+	for _, f := range all {
+		if found = append(found, f.obj != nil); f.obj != nil {
+			g.l.add(f.File)
+			g.l.held = append(g.l.held, f.obj)
 		}
 	}
 	return found, err
@@ -192,7 +186,7 @@ func (g *guesser) hasHead() (bool, error) {
 			}
 		}
 		g.seen = len(g.l.Tars)
-		break
+		return false, nil
 	}
 	return false, nil
 }

@@ -13,27 +13,17 @@ import (
 )
 
 // A Revision names a record: a root of the tree.
-type Revision struct {
-	Segment tarfile.ID
-	Record  int32
-}
+type Revision = segment.RecordID
 
-// String is the form "UUID:NUMBER".
-func (r Revision) String() string {
-	return r.Segment.String() + ":" + strconv.Itoa(int(r.Record))
-}
-
-// ParseRevision reads "UUID:NUMBER" and "UUID.HEX", the number in eight digits: in
-// lower case, without zeros before a decimal number, as Oak does.
+// ParseRevision reads what [segment.ParseRecordID] does.
 func ParseRevision(s string) (Revision, error) {
-	id, err := segment.ParseRecordID(s)
+	r, err := segment.ParseRecordID(s)
 	if err != nil {
-		return Revision{}, fmt.Errorf("revision: %w", err)
+		err = fmt.Errorf("revision: %w", err)
 	}
-	return Revision{id.Segment, id.Number}, nil
+	return r, err
 }
 
-// An Entry is a line of a journal.
 type Entry struct {
 	Revision
 	Millis int64  // since 1970; -1 if the line does not say
@@ -47,7 +37,7 @@ func AppendLine(b []byte, r Revision, millis int64) []byte {
 }
 
 // Entries gives the lines of a journal, the newest first. A line that Oak skips is an
-// [*Error] of class BadLine, and others follow; any other error is of the store and
+// [*Error], and others follow; any other error is of the store and
 // the last. Empty lines, which Oak's compaction writes, are nothing.
 func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -72,7 +62,7 @@ func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] 
 
 func parseEntry(text string, off int64) (Entry, error) {
 	bad := func(what string) (Entry, error) {
-		return Entry{}, &Error{Class: BadLine, Object: Journal, Offset: off, What: what, Text: text}
+		return Entry{}, &Error{Object: Journal, Offset: off, What: what, Text: text}
 	}
 	name, rest, ok := strings.Cut(text, " ")
 	if !ok {
@@ -92,6 +82,9 @@ func parseEntry(text string, off int64) (Entry, error) {
 	return e, nil
 }
 
+// NoHead says why there is no revision to begin with.
+func NoHead(what string) *Error { return &Error{Object: Journal, Offset: -1, What: what} }
+
 // A Head is where reading a store begins.
 type Head struct {
 	Entry
@@ -100,8 +93,8 @@ type Head struct {
 }
 
 // FindHead returns the newest entry whose segment is there, as has says: Oak looks
-// for it in the indexes and reads nothing. An [*Error] of class NoHead says that there
-// is none; Oak, if it may write, then begins a new repository.
+// for it in the indexes and reads nothing. An [*Error] says that there is none;
+// Oak, if it may write, then begins a new repository.
 func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (bool, error)) (Head, error) {
 	var h Head
 	for e, err := range Entries(ctx, journal) {
@@ -122,6 +115,5 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 		}
 		h.Rewound++
 	}
-	return h, &Error{Class: NoHead, Object: Journal, Offset: -1,
-		What: fmt.Sprintf("journal: expected a line with a revision that is there, found %d lines with others and %d that say nothing", h.Rewound, h.Bad)}
+	return h, NoHead(fmt.Sprintf("journal: expected a line with a revision that is there, found %d lines with others and %d that say nothing", h.Rewound, h.Bad))
 }

@@ -20,7 +20,7 @@ func entries(t testing.TB, journal store.Object) (all []Entry, bad []int64) {
 	t.Helper()
 	for e, err := range Entries(t.Context(), journal) {
 		if b, ok := errors.AsType[*Error](err); ok {
-			if b.Class != BadLine || b.Object != Journal || b.What == "" {
+			if b.Object != Journal || b.What == "" {
 				t.Error(b)
 			}
 			bad = append(bad, b.Offset)
@@ -100,7 +100,7 @@ func TestBadJournalLinesAreReportedWhereTheyAre(t *testing.T) {
 	}
 	var got []string
 	for _, e := range all {
-		got = append(got, fmt.Sprint(e.Record, " ", e.Millis))
+		got = append(got, fmt.Sprint(e.Number, " ", e.Millis))
 	}
 	if want := []string{"5 4", "5 -1", "31 -1", "5 17"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, expected %q", got, want)
@@ -112,7 +112,7 @@ func TestRevisionsAreStrict(t *testing.T) {
 		someID + ":0": 0, someID + ":7": 7, someID + ":2147483647": 1<<31 - 1, someID + ".00000000": 0, someID + ".7fffffff": 1<<31 - 1, someID + ".0000000a": 10,
 	} {
 		r, err := ParseRevision(s)
-		if err != nil || r.Record != want || r.Segment.String() != someID {
+		if err != nil || r.Number != want || r.Segment.String() != someID {
 			t.Errorf("%s: %v %v", s, r, err)
 		}
 	}
@@ -145,12 +145,12 @@ func TestHeadIsTheNewestRevisionThatIsThere(t *testing.T) {
 		rewound, bad int
 	}{{ids, 3, 0, 0}, {ids[:2], 2, 1, 1}, {ids[:1], 1, 2, 1}} {
 		h, err := head(c.there...)
-		if err != nil || h.Record != c.record || h.Rewound != c.rewound || h.Bad != c.bad {
+		if err != nil || h.Number != c.record || h.Rewound != c.rewound || h.Bad != c.bad {
 			t.Errorf("%+v %v, expected %+v", h, err, c)
 		}
 	}
 	_, err := head()
-	if e, ok := errors.AsType[*Error](err); !ok || e.Class != NoHead || !strings.Contains(e.Error(), "3 lines with others and 1 ") {
+	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(), "3 lines with others and 1 ") {
 		t.Error(err)
 	}
 	broken := errors.New("broken")

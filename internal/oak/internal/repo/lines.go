@@ -13,7 +13,6 @@ const (
 	maxText = 4096 // of a line
 )
 
-// A line is one of a file of text.
 type line struct {
 	off  int64
 	text []byte // as far as maxText, until the next one
@@ -30,87 +29,83 @@ func backwards(ctx context.Context, obj store.Object) iter.Seq2[line, error] {
 			yield(line{}, err)
 			return
 		}
-		r := reverse{ctx: ctx, obj: obj, size: info.Size, b: make([]byte, min(window, info.Size))}
-		r.off = info.Size
-		r.end, r.torn = info.Size, true
-		for at := info.Size; at > 0; {
-			if at == r.off {
-				if err := r.more(); err != nil {
-					yield(line{}, err)
-					return
-				}
+		r := reverse{ctx: ctx, obj: obj, b: make([]byte, 0, min(window, info.Size)), off: info.Size}
+		end := r.withoutEnd(info.Size)
+		for torn := end == info.Size; end > 0 && r.err == nil; torn = false {
+			from := r.lineStart(end)
+			l := line{from, r.text(from, min(end-from, maxText)), torn}
+			if r.err != nil || !yield(l, nil) {
+				break
 			}
-			i := bytes.LastIndexAny(r.b[:at-r.off], "\n\r")
-			if i < 0 {
-				at = r.off
-				continue
-			}
-			at = r.off + int64(i)
-			if !r.pass(at, r.b[i], yield) {
-				return
-			}
+			end = r.withoutEnd(from)
 		}
-		if r.end > 0 {
-			r.give(0, yield)
+		if r.err != nil {
+			yield(line{}, r.err)
 		}
 	}
 }
 
+// A reverse reads a file from its end. After an error it reads nothing.
 type reverse struct {
 	ctx  context.Context
 	obj  store.Object
-	size int64
 	b    []byte // a window of the file
 	off  int64  // where it begins
-	end  int64  // of the line that is looked for: of its text
-	torn bool
-	lf   int64 // where a \n is that a \r may be before; the file's end is none
 	head []byte
+	err  error
 }
 
-// more moves the window to what is before it.
-func (r *reverse) more() error {
-	n := min(int64(cap(r.b)), r.off)
-	r.b, r.off = r.b[:n], r.off-n
-	return r.obj.ReadAt(r.ctx, r.b, r.off)
+// before returns what the window has before end, a window further down if that is
+// nothing.
+func (r *reverse) before(end int64) []byte {
+	if end <= r.off && end > 0 && r.err == nil {
+		n := min(int64(cap(r.b)), end)
+		r.b, r.off = r.b[:n], end-n
+		r.err = r.obj.ReadAt(r.ctx, r.b, r.off)
+	}
+	if r.err != nil || end <= r.off {
+		return nil
+	}
+	return r.b[:end-r.off]
 }
 
-// pass is what a byte that ends a line does: it gives the line behind it. There is
-// none behind the last one, nor between \r and \n.
-func (r *reverse) pass(at int64, c byte, yield func(line, error) bool) bool {
-	next := at + 1
-	switch {
-	case c == '\r' && r.lf == next && r.end == at+1:
-	case next == r.size:
-		r.torn = false
-	default:
-		if !r.give(next, yield) {
-			return false
-		}
-		r.torn = false
+// withoutEnd is where the text of a line ends whose end of the line is before end.
+func (r *reverse) withoutEnd(end int64) int64 {
+	b := r.before(end)
+	if bytes.HasSuffix(b, []byte{'\n'}) {
+		end--
+		b = r.before(end)
+	} else if !bytes.HasSuffix(b, []byte{'\r'}) {
+		return end
 	}
-	r.end = at
-	if c == '\n' {
-		r.lf = at
+	if bytes.HasSuffix(b, []byte{'\r'}) {
+		end--
 	}
-	return true
+	return end
 }
 
-// give gives the line that begins at from.
-func (r *reverse) give(from int64, yield func(line, error) bool) bool {
-	n := min(r.end-from, maxText)
-	l := line{off: from, torn: r.torn}
-	if from >= r.off && from+n <= r.off+int64(len(r.b)) {
-		l.text = r.b[from-r.off:][:n]
-	} else {
-		if r.head == nil {
-			r.head = make([]byte, maxText)
+// lineStart is where the line begins whose text ends at end.
+func (r *reverse) lineStart(end int64) int64 {
+	for {
+		b := r.before(end)
+		if i := bytes.LastIndexAny(b, "\n\r"); i >= 0 || b == nil {
+			return end - int64(len(b)) + int64(i) + 1
 		}
-		if err := r.obj.ReadAt(r.ctx, r.head[:n], from); err != nil {
-			yield(line{}, err)
-			return false
-		}
-		l.text = r.head[:n]
+		end = r.off
 	}
-	return yield(l, nil)
+}
+
+// text returns n bytes from off, until the next call.
+func (r *reverse) text(off, n int64) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if off >= r.off && off+n <= r.off+int64(len(r.b)) {
+		return r.b[off-r.off:][:n]
+	}
+	if r.head == nil {
+		r.head = make([]byte, maxText)
+	}
+	r.err = r.obj.ReadAt(r.ctx, r.head[:n], off)
+	return r.head[:n]
 }

@@ -84,7 +84,7 @@ func TestJournalIsReadFromItsEnd(t *testing.T) {
 	var requests strings.Builder
 	traced := storetest.Trace(st, &requests)
 	for e, err := range Entries(t.Context(), opened(t, traced, Journal)) {
-		if err != nil || e.Record != 199_999 {
+		if err != nil || e.Number != 199_999 {
 			t.Fatal(e, err)
 		}
 		break

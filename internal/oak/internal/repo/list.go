@@ -22,11 +22,12 @@ const (
 	Lock     = "repo.lock"
 )
 
-// A File is a file of the directory.
 type File struct {
 	Name string // in the directory
 	Size int64
 }
+
+func (f File) compare(g File) int { return cmp.Compare(f.Name, g.Name) }
 
 // A Tar is a file that Oak reads.
 type Tar struct {
@@ -45,19 +46,11 @@ type IgnoredTar struct {
 	TooLarge bool // the number is of more than 31 bits: Oak does not open the store
 }
 
-// A Backup is a file that a recovery left.
-type Backup struct {
-	File
-	Of       string // name of the tar, or of the journal
-	ReadOnly bool   // made of the tar by an open that may not write, which left the tar
-}
-
-// A Listing is what is in a directory.
 type Listing struct {
 	Dir     string
 	Tars    []Tar // newest number first; of one number, last letter first
 	Ignored []IgnoredTar
-	Backups []Backup
+	Backups []File // that recoveries left
 	Others  []File // that belong to no repository
 
 	// Those that there may be one of; nil is none.
@@ -134,7 +127,7 @@ func Dir(dir string) string {
 	return dir
 }
 
-var backupName = regexp.MustCompile(`^(.+\.tar)(?:\.[0-9]+)?(\.ro)?\.bak$|^(journal\.log)\.bak\.[0-9]{3}$`)
+var backupName = regexp.MustCompile(`^.+\.tar(\.[0-9]+)?(\.ro)?\.bak$|^journal\.log\.bak\.[0-9]{3}$`)
 
 // tooLarge is a name with a number that Oak's reader tries to read, and fails.
 var tooLarge = regexp.MustCompile(`^data([1-9][0-9]{5,})[a-z]?\.tar$`)
@@ -144,11 +137,9 @@ func (l *Listing) add(f File) {
 		l.Tars = append(l.Tars, Tar{f, number, letter})
 		return
 	}
-	if m := backupName.FindStringSubmatch(f.Name); m != nil {
-		l.Backups = append(l.Backups, Backup{f, m[1] + m[3], m[2] != ""})
-		return
-	}
 	switch lower := strings.ToLower(f.Name); {
+	case backupName.MatchString(f.Name):
+		l.Backups = append(l.Backups, f)
 	case f.Name == Journal:
 		l.Journal = &f
 	case f.Name == Manifest:
@@ -174,7 +165,7 @@ func (l *Listing) sort() {
 	slices.SortFunc(l.Tars, func(a, b Tar) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), cmp.Compare(b.Letter, a.Letter), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(l.Ignored, func(a, b IgnoredTar) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(l.Backups, func(a, b Backup) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(l.Others, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Ignored, func(a, b IgnoredTar) int { return a.File.compare(b.File) })
+	slices.SortFunc(l.Backups, File.compare)
+	slices.SortFunc(l.Others, File.compare)
 }

@@ -86,9 +86,9 @@ func TestListingTellsFilesApart(t *testing.T) {
 	}
 	var backups []string
 	for _, b := range l.Backups {
-		backups = append(backups, fmt.Sprint(b.Of, b.ReadOnly))
+		backups = append(backups, b.Name)
 	}
-	if want := []string{"data00002a.tarfalse", "data00002a.tartrue", "data00002a.tarfalse", "data00002a.tartrue", "journal.logfalse"}; !reflect.DeepEqual(backups, want) {
+	if want := []string{"data00002a.tar.2.bak", "data00002a.tar.3.ro.bak", "data00002a.tar.bak", "data00002a.tar.ro.bak", "journal.log.bak.007"}; !reflect.DeepEqual(backups, want) {
 		t.Errorf("backups %q, expected %q", backups, want)
 	}
 	if l.Journal == nil || l.Manifest == nil || l.GCLog == nil || l.Lock == nil || l.Lock.Size != int64(len("x/repo.lock")) {

@@ -20,23 +20,20 @@ const (
 // NewManifest is the manifest of a new store.
 const NewManifest = "store.version=2\n"
 
-// A Properties is what a manifest says.
 type Properties struct {
 	Version int  // 1 for Oak 1.6, 2 from Oak 1.8 on
 	Assumed bool // there was no number, for which Oak takes 2
-	All     map[string]string
 }
 
-// ReadManifest reads a manifest: properties as Java writes them. An [*Error] of class
-// BadManifest or TooNew says that Oak does not open the store for it; Properties then
-// are what could be read.
+// ReadManifest reads a manifest: properties as Java writes them. An [*Error] says that
+// Oak does not open the store for it; Properties then are what could be read.
 func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error) {
 	info, err := manifest.Info(ctx)
 	if err != nil {
 		return Properties{}, err
 	}
 	if info.Size > maxManifest {
-		return Properties{}, &Error{Class: Limit, Object: Manifest, Offset: -1, What: fmt.Sprintf("file: expected at most %d bytes, found %d", maxManifest, info.Size)}
+		return Properties{}, &Error{Object: Manifest, Offset: -1, What: fmt.Sprintf("file: expected at most %d bytes, found %d", maxManifest, info.Size)}
 	}
 	b := make([]byte, info.Size)
 	if err := manifest.ReadAt(ctx, b, 0); err != nil {
@@ -47,22 +44,15 @@ func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error
 
 func parseManifest(b []byte) (Properties, error) {
 	p := Properties{Version: assumedVersion, Assumed: true}
-	bad := func(c Class, format string, a ...any) (Properties, error) {
-		return p, &Error{Class: c, Object: Manifest, Offset: -1, What: fmt.Sprintf(format, a...)}
-	}
 	all, err := parseProperties(b)
 	if err != nil {
 		return p, err
 	}
-	p.All = all
 	if n, err := strconv.ParseInt(all[versionKey], 10, 32); err == nil {
 		p.Version, p.Assumed = int(n), false
 	}
-	switch {
-	case p.Version < 1:
-		return bad(BadManifest, "%s: expected 1 or %d, found %d", versionKey, newestVersion, p.Version)
-	case p.Version > newestVersion:
-		return bad(TooNew, "%s: expected 1 or %d, found %d", versionKey, newestVersion, p.Version)
+	if p.Version < 1 || p.Version > newestVersion {
+		return p, &Error{Object: Manifest, Offset: -1, What: fmt.Sprintf("%s: expected 1 or %d, found %d", versionKey, newestVersion, p.Version)}
 	}
 	return p, nil
 }
@@ -79,7 +69,7 @@ func parseProperties(b []byte) (map[string]string, error) {
 		k, ok := unescape(key)
 		v, ok2 := unescape(value)
 		if !ok || !ok2 {
-			return all, &Error{Class: BadManifest, Object: Manifest, Offset: int64(at), What: fmt.Sprintf("properties: %.80q: expected four hex digits behind \\u", text)}
+			return all, &Error{Object: Manifest, Offset: int64(at), What: fmt.Sprintf("properties: %.80q: expected four hex digits behind \\u", text)}
 		}
 		if text != "" {
 			all[k] = v

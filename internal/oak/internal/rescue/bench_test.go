@@ -33,15 +33,15 @@ func BenchmarkRecovery(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p, err := Survey(b.Context(), []Source{{name, obj}}, Options{}, func(e Event) { b.Log(e) })
+		p, err := Survey(b.Context(), []Source{{name, obj}}, nil, func(e Event) { b.Log(e) })
 		if err != nil {
 			b.Fatal(err)
 		}
-		w, err := Write(b.Context(), st, "data99999a.tar", p, func(e Event) { b.Log(e) })
+		err = Write(b.Context(), st, "data99999a.tar", p)
 		if err != nil || p.Action != Tail || p.Keep != n {
 			b.Fatal(p.Words(), err)
 		}
-		b.ReportMetric(float64(w.Segments), "segments")
+		b.ReportMetric(float64(len(p.Segments)), "segments")
 		if err := obj.Close(); err != nil {
 			b.Fatal(err)
 		}

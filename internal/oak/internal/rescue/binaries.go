@@ -3,7 +3,6 @@ package rescue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -32,49 +31,52 @@ type binaries struct {
 	oldRead bool
 }
 
-// of returns the names that a data segment has, until the next call. lost says why
-// there may be more of them; err is of the store.
-func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) (names []string, lost, err error) {
+// of returns the names that a data segment has, until the next call: as many as there
+// is room for. An error is of the store.
+func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) ([]string, error) {
 	b.names = b.names[:0]
-	g, lost := segment.Parse(id, data)
-	if lost == nil {
+	g, damage := segment.Parse(id, data)
+	whole := damage == nil
+	if whole {
+		var err error
 		b.source.Current = g
-		lost, err = b.collect(ctx, g)
+		if whole, err = b.collect(ctx, g); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil && lost != nil {
-		err = b.addOld(ctx, id)
-	}
-	if err != nil {
-		return nil, nil, err
+	if !whole {
+		if err := b.addOld(ctx, id); err != nil {
+			return nil, err
+		}
 	}
 	slices.Sort(b.names)
 	b.names = slices.Compact(b.names)
 	for i, name := range b.names {
 		if b.room -= len(name); b.room < 0 {
-			return b.names[:i], fmt.Errorf("names of binaries: expected at most %d bytes of them in a tar", maxNames), nil
+			return b.names[:i], nil
 		}
 	}
-	return b.names, lost, nil
+	return b.names, nil
 }
 
-// collect goes through the records. One that is damaged costs its name.
-func (b *binaries) collect(ctx context.Context, g *segment.Segment) (lost, err error) {
+// collect goes through the records. One that is damaged costs its name: they are not
+// the whole then.
+func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool, err error) {
 	room := b.room
+	whole = true
 	for record := range g.External() {
 		name, err := b.reader.BlobID(ctx, record, min(room, maxName))
 		if _, damaged := errors.AsType[*segment.Error](err); damaged {
-			if lost == nil {
-				lost = err
-			}
+			whole = false
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		room -= len(name)
 		b.names = append(b.names, name)
 	}
-	return lost, nil
+	return whole, nil
 }
 
 // addOld adds what the binary references of the base say of a segment of which not
@@ -113,10 +115,10 @@ func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, er
 		return segment.Parse(id, b)
 	}
 	missing := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
-	if p.o.Copies == nil {
+	if p.copies == nil {
 		return nil, missing
 	}
-	for place, err := range p.o.Copies(ctx, id) {
+	for place, err := range p.copies(ctx, id) {
 		if err != nil {
 			return nil, err
 		}

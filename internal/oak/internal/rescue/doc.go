@@ -1,7 +1,7 @@
 // Package rescue makes a sound tar of damaged ones, of Apache Oak's segment store.
 //
 // It is for package oak; it knows one number of the tars of a store, and of the
-// others only what it is told by [Options]. It changes nothing that is there: moving
+// others only what it is told by [Copies]. It changes nothing that is there: moving
 // the old tars out of the way is the caller's.
 //
 // [Survey] reads what is there of a number, mostly one file, at times several
@@ -11,7 +11,7 @@
 //
 // Which segments belong to the tar is what the newest letter with a sound index says:
 // other letters then only have copies of what is damaged there. What a cleanup left
-// out of it stays left out, unless [Options] ask for it. If no letter has an index
+// out of it stays left out. If no letter has an index
 // all that is found in any belongs, in ascending order of letters, as in Oak's
 // recovery.
 //
@@ -24,6 +24,6 @@
 //
 // The code goes by these steps: survey.go visits the letters, judge.go says what a
 // segment is worth that an index names, scan.go what one is that a scan found;
-// plan.go and words.go are what that comes to; write.go writes, and binaries.go
-// finds the names of binaries for it.
+// plan.go is what that comes to; write.go writes, and binaries.go finds the names of
+// binaries for it.
 package rescue

@@ -9,7 +9,7 @@ import (
 // Events are shown where a test fails.
 
 func (k Kind) String() string {
-	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy", "binaries lost")
+	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy")
 }
 
 func (e Event) String() string {

@@ -20,22 +20,21 @@ func FuzzSurvey(f *testing.F) {
 	clear(bad[s.place(s.order[1])-tarfile.BlockSize:][:tarfile.BlockSize])
 	for _, a := range [][]byte{s.file, bad, s.file[:s.segments], bad[:s.segments], s.file[:5000], nil} {
 		for _, b := range [][]byte{nil, other.file, other.file[:other.segments]} {
-			f.Add(a, b, false)
-			f.Add(a, b, true)
+			f.Add(a, b)
 		}
 	}
-	f.Fuzz(func(t *testing.T, a, b []byte, union bool) {
+	f.Fuzz(func(t *testing.T, a, b []byte) {
 		files := map[string][]byte{"data00000a.tar": a}
 		if len(b) > 0 {
 			files["data00000b.tar"] = b
 		}
 		m := newMemory(files)
-		p, _ := m.survey(t, 0, Options{Union: union, Copies: m.copies(t, -1)})
+		p, _ := m.survey(t, 0, m.copies(t, -1))
 		if len(p.Words()) == 0 {
 			t.Error("no words")
 		}
 		out := newMemory(nil)
-		_, err := Write(t.Context(), out, "data00000a.tar", p, func(Event) {})
+		err := Write(t.Context(), out, "data00000a.tar", p)
 		if (p.Action == Leave) != errors.Is(err, ErrNothing) || err != nil && p.Action != Leave {
 			t.Fatal(p.Action, err)
 		}

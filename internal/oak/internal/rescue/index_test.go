@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 )
@@ -15,9 +16,9 @@ func (s sample) indexed(t testing.TB, change func(e *tarfile.Entry), more ...tar
 	t.Helper()
 	var tail tarfile.Tail
 	for _, id := range s.order {
-		h, _ := tarfile.ParseSegmentHead(s.data[id])
+		h, _ := segment.ParseHead(s.data[id])
 		if !id.IsData() {
-			h = tarfile.SegmentHead{}
+			h = segment.Head{}
 		}
 		e := tarfile.Entry{ID: id, Pos: s.place(id), Len: len(s.data[id]), Generation: h.Generation}
 		change(&e)
@@ -61,7 +62,7 @@ func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
 		"another segment":    {s.indexed(t, only(func(e *tarfile.Entry) { e.Pos = s.place(s.order[5]) })), []tarfile.ID{third}, tarfile.BadHeader},
 		"a segment too many": {s.indexed(t, none, tarfile.Entry{ID: another, Pos: s.place(third), Len: 1024}), []tarfile.ID{another}, tarfile.BadHeader},
 	} {
-		x := recovered(t, map[string][]byte{s.name: c.file}, Options{})
+		x := recovered(t, map[string][]byte{s.name: c.file}, nil)
 		x.compare(t, s, c.lost...)
 		x.only(t, s)
 		told := x.events.of(SegmentLost)
@@ -69,7 +70,7 @@ func TestAnIndexIsBelievedAsFarAsTheSegmentsBearItOut(t *testing.T) {
 			t.Errorf("%s: %v", name, x.events)
 		}
 		if !slices.ContainsFunc(x.events, func(e Event) bool { return e.Kind == Damage && e.Class == c.class }) {
-			t.Errorf("%s: expected %s%v", name, c.class, x.events)
+			t.Errorf("%s: expected %d%v", name, c.class, x.events)
 		}
 		if x.plan.Base != 0 {
 			t.Errorf("%s: base %d", name, x.plan.Base)
@@ -90,7 +91,7 @@ func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
 	c := s
 	c.file = append(bytes.Clone(s.file[:s.segments]), make([]byte, 40<<10)...)
 	c.segments = int64(len(c.file))
-	x := recovered(t, map[string][]byte{s.name: c.indexed(t, func(*tarfile.Entry) {}, more...)}, Options{})
+	x := recovered(t, map[string][]byte{s.name: c.indexed(t, func(*tarfile.Entry) {}, more...)}, nil)
 	x.compare(t, s)
 	x.only(t, s)
 	if x.plan.Base != -1 || x.events[0].Class != tarfile.BadIndex {
@@ -102,19 +103,19 @@ func TestThereMayBeNothingToGain(t *testing.T) {
 	s := newSample(t, testkit.Rand(t), 0)
 	b := bytes.Clone(s.file)
 	copy(b[s.place(s.order[3])+100:], "wrong bytes")
-	x := recovered(t, map[string][]byte{s.name: b}, Options{})
+	x := recovered(t, map[string][]byte{s.name: b}, nil)
 	x.compare(t, s, s.order[3])
 	if x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
 	b[len(b)-1100] ^= 1 // of the index: now it has to be made anew
-	x = recovered(t, map[string][]byte{s.name: b}, Options{})
+	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
 	b = bytes.Clone(s.file)
 	b[s.place(s.order[3])+100] ^= 1
-	x = recovered(t, map[string][]byte{s.name: b}, Options{})
+	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}

@@ -48,8 +48,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 		lost.Len = 0
 		n = 0 // of the header alone
 	}
-	padded := int64(n) + -int64(n)&(tarfile.BlockSize-1)
-	b, ok, err := j.read(ctx, j.from, off, tarfile.BlockSize+padded)
+	b, ok, err := j.read(ctx, j.from, off, tarfile.BlockSize+padded(int32(n)))
 	if err != nil {
 		return lost, err
 	}
@@ -129,7 +128,6 @@ func (j *judge) byDamagedName(data, digits []byte) Segment {
 	return j.believed(data, crc)
 }
 
-// turned looks for the one bit that is wrong.
 func (j *judge) turned(data []byte, crc uint32) Segment {
 	off, mask, ok := tarfile.FindFlip(data, crc)
 	if !ok {
@@ -147,7 +145,7 @@ func (j *judge) turned(data []byte, crc uint32) Segment {
 // believed is for a segment whose checksum nobody knows: it has at least to look
 // like one and to have an id as Oak makes them, and to be of the generation that the index says.
 func (j *judge) believed(data []byte, crc uint32) Segment {
-	h, ok := tarfile.ParseSegmentHead(data)
+	h, ok := segment.ParseHead(data)
 	switch {
 	case !j.parses(data),
 		!j.id.IsData() && !j.id.IsBulk(),
@@ -164,7 +162,7 @@ func (j *judge) parses(data []byte) bool {
 
 // sort tells data segments that can be in a tar from those that nobody can read.
 func (j *judge) sort(data []byte, c Segment) Segment {
-	if h, ok := tarfile.ParseSegmentHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
+	if h, ok := segment.ParseHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
 		j.wrong(tarfile.BadSegment, j.pos, int64(len(data)), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
 		c.Proof, c.intact = Foreign, false
 	}

@@ -32,7 +32,7 @@ func recoverStore(t *testing.T, dir string) (numbers int) {
 	}
 	m := newMemory(tars)
 	for _, number := range m.numbers() {
-		p, e := m.survey(t, number, Options{})
+		p, e := m.survey(t, number, nil)
 		t.Logf("number %d: %s", number, strings.Join(p.Words(), "; "))
 		for i, s := range p.Sources[:p.Letters] {
 			if p.Action == Nothing && i == p.Base {
@@ -46,7 +46,7 @@ func recoverStore(t *testing.T, dir string) (numbers int) {
 			continue
 		}
 		numbers++
-		if _, err := Write(t.Context(), local.New(dir), p.Sources[0].Name, p, func(e Event) { t.Error(e) }); err != nil {
+		if err := Write(t.Context(), local.New(dir), p.Sources[0].Name, p); err != nil {
 			t.Fatal(err, e)
 		}
 	}
@@ -134,11 +134,11 @@ func TestOakTakesATarWithoutItsTail(t *testing.T) {
 			}
 			number, _, _ := tarfile.ParseName(file)
 			m := newMemory(map[string][]byte{file: cut})
-			p, _ := m.survey(t, number, Options{Copies: newMemory(tarsOf(t, name)).copies(t, number)})
+			p, _ := m.survey(t, number, newMemory(tarsOf(t, name)).copies(t, number))
 			if p.Action != Tail {
 				t.Error(p.Words())
 			}
-			if _, err := Write(t.Context(), local.New(dir), file, p, func(e Event) { t.Error(e) }); err != nil {
+			if err := Write(t.Context(), local.New(dir), file, p); err != nil {
 				t.Fatal(err)
 			}
 			oaktest.Well(t, "verify", at)

@@ -3,10 +3,10 @@ package rescue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
+	"strings"
 
-	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -25,20 +25,9 @@ type Place struct {
 	Len int
 }
 
-// Options of [Survey]. The zero value is for use.
-type Options struct {
-	// Copies enumerates where the tars of other numbers have a segment: it is asked
-	// for what is damaged in these, and for the names of binaries.
-	Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
-
-	// Union takes the segments of all letters, though one has an index: what a
-	// cleanup reclaimed comes back.
-	Union bool
-
-	// Time is what headers get whose old time is not known. Zero is the latest that
-	// is known of those before in the tar.
-	Time time.Time
-}
+// Copies enumerates where the tars of other numbers have a segment: it is asked for
+// what is damaged in these, and for the names of binaries.
+type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 
 // Proof is how much is known of a segment, from nothing to all.
 type Proof uint8
@@ -51,10 +40,6 @@ const (
 	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
 	Proven                // it is what was written, by its checksum
 )
-
-func (p Proof) String() string {
-	return segment.Word("Proof", p, "lost", "foreign", "doubtful", "mended", "stray", "proven")
-}
 
 // A Segment is one of the new tar, and where its bytes are now.
 type Segment struct {
@@ -73,13 +58,11 @@ type Segment struct {
 	again bool
 }
 
-// end is where what comes behind the segment begins.
-func (s Segment) end() int64 {
-	n := s.Pos + int64(s.Len)
-	return n + -n&(tarfile.BlockSize-1)
+// padded is how long n bytes are with the zeros behind them.
+func padded(n int32) int64 {
+	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
 
-// Action is what has to be done.
 type Action uint8
 
 const (
@@ -88,10 +71,6 @@ const (
 	Rewrite               // a new tar
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
-
-func (a Action) String() string {
-	return segment.Word("Action", a, "nothing", "tail", "rewrite", "leave")
-}
 
 // A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
 // and no contents.
@@ -123,12 +102,11 @@ type Plan struct {
 
 	Counts Counts
 
-	o    Options
-	at   map[tarfile.ID]int32
-	base *tarfile.Tar
+	copies Copies // or nil
+	at     map[tarfile.ID]int32
+	base   *tarfile.Tar
 }
 
-// Counts are what became of what was there.
 type Counts struct {
 	Bytes    int64 // of segments in the new tar
 	Proof    [Proven + 1]int
@@ -142,26 +120,89 @@ type Counts struct {
 // ErrNothing says that there are no segments to write.
 var ErrNothing = errors.New("no segment could be recovered")
 
-// An Event is one thing that a survey or a recovery came by.
+// An Event is one thing that a survey came by. Only damage has a class.
 type Event struct {
-	Kind       Kind
-	Class      tarfile.Class // of damage
-	Object     string
-	Off, Len   int64
-	Segment    tarfile.ID
-	HasSegment bool
-	What       string
+	Kind   Kind
+	Object string
+	tarfile.Problem
 }
 
 // Kind says what an event means for the new tar.
 type Kind uint8
 
 const (
-	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
-	SegmentLost                  // a segment was there of which no good copy is left
-	LeftOut                      // a segment of an unknown version is not taken
-	InDoubt                      // a segment is taken that nothing proves
-	BitTurned                    // a segment was put right
-	OtherCopy                    // a segment is taken from another file than the one it was damaged in
-	BinariesLost                 // which binaries a segment names could not be found out
+	Damage      Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	SegmentLost                 // a segment was there of which no good copy is left
+	LeftOut                     // a segment of an unknown version is not taken
+	InDoubt                     // a segment is taken that nothing proves
+	BitTurned                   // a segment was put right
+	OtherCopy                   // a segment is taken from another file than the one it was damaged in
 )
+
+// Words says in a few lines what the plan comes to.
+func (p *Plan) Words() []string {
+	c := p.Counts
+	first := count(int64(len(p.Segments)), "segment") + " saved"
+	if len(p.Segments) > 0 {
+		first += ", " + count(c.Bytes, "byte")
+	}
+	lines := []string{first + ": " + p.does()}
+	if from := p.from(); len(from) > 1 {
+		lines = append(lines, strings.Join(from, ", "))
+	}
+	say := func(n int64, thing, what string) {
+		if n > 0 {
+			lines = append(lines, count(n, thing)+" "+what)
+		}
+	}
+	say(int64(c.Replaced), "segment", "damaged in one file and taken from another")
+	say(int64(c.Proof[Mended]), "segment", "put right by turning one bit")
+	say(int64(c.Proof[Doubtful]), "segment", "taken that nothing proves")
+	say(int64(c.Proof[Stray]), "segment", "found behind lost headers, each as it was written")
+	say(int64(c.Proof[Foreign]), "segment", "left out that nobody can read")
+	say(int64(c.Proof[Lost]), "segment", "lost")
+	say(c.LostBytes, "byte", "of segments lost or left out")
+	say(c.UnknownBytes, "byte", "that belong to nothing that is known")
+	say(c.BlankBytes, "byte", "of zeros, or of no part of a store, where segments may have been")
+	return lines
+}
+
+func (p *Plan) does() string {
+	switch p.Action {
+	case Nothing:
+		return p.Sources[p.Base].Name + " is sound as it is"
+	case Tail:
+		return fmt.Sprintf("%s is sound up to %d, and needs only another tail", p.Sources[p.KeepOf].Name, p.Keep)
+	case Leave:
+		return "there is nothing in the tar"
+	}
+	if !p.Gain {
+		return "the tar can only be written anew without what is damaged"
+	}
+	return "the tar has to be written anew"
+}
+
+func (p *Plan) from() (words []string) {
+	n := make([]int, len(p.Sources))
+	for _, c := range p.Segments {
+		n[c.From]++
+	}
+	for i, from := range p.Sources {
+		if n[i] > 0 {
+			words = append(words, fmt.Sprintf("%d from %s", n[i], from.Name))
+		}
+	}
+	return words
+}
+
+// count is a number of things, with its thousands apart.
+func count(n int64, thing string) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	if n != 1 {
+		thing += "s"
+	}
+	return digits + " " + thing
+}

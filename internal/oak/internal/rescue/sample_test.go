@@ -106,11 +106,11 @@ func (s *sample) build(t testing.TB) {
 		return someTime(i)
 	})
 	for _, id := range s.order {
-		var h tarfile.SegmentHead
+		var h segment.Head
 		if id.IsData() {
 			var ok bool
-			if h, ok = tarfile.ParseSegmentHead(s.data[id]); !ok {
-				h = tarfile.SegmentHead{} // as some test has it
+			if h, ok = segment.ParseHead(s.data[id]); !ok {
+				h = segment.Head{} // as some test has it
 			}
 		}
 		if err := w.Add(id, h.Generation, s.data[id], h.Refs, s.names[id]); err != nil {
@@ -158,7 +158,7 @@ type outcome struct {
 
 // recovered plans and writes what is left of number 0 in some files. Whatever they
 // are, what is written is sound.
-func recovered(t testing.TB, files map[string][]byte, o Options) outcome {
+func recovered(t testing.TB, files map[string][]byte, o Copies) outcome {
 	t.Helper()
 	m := newMemory(files)
 	p, e := m.survey(t, 0, o)
@@ -173,8 +173,7 @@ func recovered(t testing.TB, files map[string][]byte, o Options) outcome {
 		return x
 	}
 	const name = writtenName
-	w, more := write(t, p, name)
-	x.events = append(x.events, more...)
+	w := write(t, p, name)
 	x.file = w.bytes(t, name)
 	got := w.sound(t, name)
 	if n := got.Index().Len(); n != len(p.Segments) {

@@ -28,7 +28,7 @@ type scanner struct {
 func (s *survey) scan(ctx context.Context, i int) error {
 	c := &scanner{survey: s, ctx: ctx, from: i, last: -1, effort: turnEffort*s.sizes[i] + turnStart}
 	from := s.plan.Sources[i]
-	for f, err := range tarfile.Scan(ctx, from.Object, s.sizes[i], tarfile.ScanOptions{}, c.problem) {
+	for f, err := range tarfile.Scan(ctx, from.Object, s.sizes[i], c.problem) {
 		if err := errors.Join(err, c.err); err != nil {
 			return err
 		}

@@ -18,9 +18,9 @@ const crowd = 2
 // Survey reads all that is there of one number: its letters, in ascending order. It
 // reads each byte once or twice, and holds some 100 bytes for each segment. An error
 // is one of a store: damage is reported.
-func Survey(ctx context.Context, letters []Source, o Options, report func(Event)) (*Plan, error) {
+func Survey(ctx context.Context, letters []Source, copies Copies, report func(Event)) (*Plan, error) {
 	s := &survey{
-		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), o: o, at: map[tarfile.ID]int32{}},
+		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), copies: copies, at: map[tarfile.ID]int32{}},
 		report: report,
 		tars:   make([]*tarfile.Tar, len(letters)),
 		sizes:  make([]int64, len(letters)),
@@ -50,15 +50,18 @@ func (s *survey) run(ctx context.Context) error {
 		}
 	}
 	if base := p.Base; base >= 0 {
-		if err := s.layout(ctx, base); err != nil {
+		// All that there is besides segments is written anew.
+		s.sound = true
+		if _, err := p.base.CheckLayout(ctx, func(x tarfile.Problem) {
+			s.sound = s.sound && x.Class == tarfile.Gap
+			s.problem(base, x)
+		}); err != nil {
 			return err
 		}
-		if !p.o.Union {
-			if err := s.indexed(ctx, base); err != nil {
-				return err
-			}
-			s.closed = true
+		if err := s.indexed(ctx, base); err != nil {
+			return err
 		}
+		s.closed = true
 	}
 	for i := range p.Letters {
 		if s.closed && (i == p.Base || !slices.ContainsFunc(p.Segments, Segment.wanting)) {
@@ -79,7 +82,6 @@ func (s *survey) run(ctx context.Context) error {
 	return nil
 }
 
-// open looks for the index of a letter.
 func (s *survey) open(ctx context.Context, i int) error {
 	from := s.plan.Sources[i]
 	info, err := from.Object.Info(ctx)
@@ -107,26 +109,14 @@ func (s *survey) open(ctx context.Context, i int) error {
 	return nil
 }
 
-// layout looks at what there is besides segments, all of which is written anew.
-func (s *survey) layout(ctx context.Context, i int) error {
-	s.sound = true
-	_, err := s.tars[i].CheckLayout(ctx, func(p tarfile.Problem) {
-		s.sound = s.sound && p.Class == tarfile.Gap
-		s.problem(i, p)
-	})
-	return err
-}
-
 func (s *survey) damage(i int, c tarfile.Class, off, n int64, format string, a ...any) {
 	s.problem(i, tarfile.Problem{Class: c, Off: off, Len: n, What: fmt.Sprintf(format, a...)})
 }
 
 func (s *survey) problem(i int, p tarfile.Problem) {
-	s.report(Event{Kind: Damage, Class: p.Class, Object: s.plan.Sources[i].Name, Off: p.Off, Len: p.Len,
-		Segment: p.Segment, HasSegment: p.HasSegment, What: p.What})
+	s.report(Event{Damage, s.plan.Sources[i].Name, p})
 }
 
-// indexed offers the segments of a letter with an index.
 func (s *survey) indexed(ctx context.Context, i int) error {
 	x := s.tars[i].Index()
 	for _, k := range x.ByPosition() {
@@ -171,19 +161,23 @@ func (s *survey) offer(c Segment) {
 // elsewhere looks in tars of other numbers for what may not be what was written.
 func (s *survey) elsewhere(ctx context.Context) error {
 	p := s.plan
-	if p.o.Copies == nil {
+	if p.copies == nil {
 		return nil
 	}
 	for k := range p.Segments {
 		if !p.Segments[k].wanting() {
 			continue
 		}
-		for place, err := range p.o.Copies(ctx, p.Segments[k].ID) {
+		for place, err := range p.copies(ctx, p.Segments[k].ID) {
 			if err != nil {
 				return err
 			}
 			known := len(p.Sources)
-			i := p.source(place.Source)
+			i := slices.IndexFunc(p.Sources, func(s Source) bool { return s.Name == place.Name })
+			if i < 0 {
+				i = known
+				p.Sources = append(p.Sources, place.Source)
+			}
 			j := judge{survey: s, from: i, id: p.Segments[k].ID, pos: place.Pos}
 			c, err := j.entry(ctx, place.Len)
 			if err != nil {
@@ -199,15 +193,6 @@ func (s *survey) elsewhere(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// source returns the number of a source, a new one if it has none.
-func (p *Plan) source(from Source) int {
-	if i := slices.IndexFunc(p.Sources, func(s Source) bool { return s.Name == from.Name }); i >= 0 {
-		return i
-	}
-	p.Sources = append(p.Sources, from)
-	return len(p.Sources) - 1
 }
 
 // conclude counts, tells what became of each segment, and forgets what is lost.
@@ -230,7 +215,9 @@ func (s *survey) conclude() {
 	for k, c := range p.Segments {
 		p.at[c.ID] = int32(k)
 	}
-	kept, untouched := p.keep(), p.Base >= 0 && s.sound && s.untouched()
+	kept := p.keep()
+	changed := func(c Segment) bool { return int(c.From) != p.Base || !c.intact }
+	untouched := p.Base >= 0 && s.sound && !slices.ContainsFunc(p.Segments, changed)
 	p.Gain = len(p.Segments) > 0 && !untouched
 	lost := p.Counts.Proof[Lost] + p.Counts.Proof[Foreign]
 	switch {
@@ -245,12 +232,6 @@ func (s *survey) conclude() {
 	}
 }
 
-// untouched reports whether all segments are those of the base, each intact.
-func (s *survey) untouched() bool {
-	return !slices.ContainsFunc(s.plan.Segments, func(c Segment) bool { return int(c.From) != s.plan.Base || !c.intact }) &&
-		(s.closed || len(s.plan.Segments) == s.tars[s.plan.Base].Index().Len())
-}
-
 // keep finds out how much of one source the new tar begins with, and returns of how
 // many segments that is.
 func (p *Plan) keep() int {
@@ -261,14 +242,14 @@ func (p *Plan) keep() int {
 		if !c.intact || int(c.From) != p.KeepOf || c.Pos != p.Keep+tarfile.BlockSize {
 			return k
 		}
-		p.Keep = c.end()
+		p.Keep = c.Pos + padded(c.Len)
 	}
 	return len(p.Segments)
 }
 
 // tell reports what became of a segment if that is not what it should be.
 func (s *survey) tell(c Segment) {
-	e := Event{Object: s.plan.Sources[c.From].Name, Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}
+	e := Event{Object: s.plan.Sources[c.From].Name, Problem: tarfile.Problem{Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}}
 	switch {
 	case c.Proof == Lost:
 		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no good copy of it was found", c.Len)

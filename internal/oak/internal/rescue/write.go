@@ -15,25 +15,17 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Written is what [Write] wrote.
-type Written struct {
-	Size     int64
-	Segments int
-	Binaries int // names of binaries, each once a segment
-	Unnamed  int // segments of which not all such names could be found out
-}
-
 // Write writes the tar of a plan in st, under the given name. It holds one segment, a
 // few more for long names of binaries, and what stands behind the segments. What it
 // writes depends on the plan alone.
 //
 // It fails with [store.ErrChanged] if a segment is no longer what the survey saw.
-func Write(ctx context.Context, st store.Store, name string, p *Plan, report func(Event)) (Written, error) {
+func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	if len(p.Segments) == 0 {
-		return Written{}, fmt.Errorf("%s: %w", name, ErrNothing)
+		return fmt.Errorf("%s: %w", name, ErrNothing)
 	}
 	source := &segment.Recent{Most: held, Load: p.segment}
-	w := &writer{plan: p, report: report, binaries: &binaries{plan: p, source: source, reader: segment.NewReader(source), room: maxNames}}
+	w := &writer{plan: p, binaries: &binaries{plan: p, source: source, reader: segment.NewReader(source), room: maxNames}}
 	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
 		for _, c := range p.Segments {
@@ -41,33 +33,19 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan, report fun
 				return err
 			}
 		}
-		w.time = w.latest()
+		w.time = w.newest
 		return w.tar.Close()
 	})
-	if err != nil {
-		return Written{}, err
-	}
-	w.written.Size, w.written.Segments = w.tar.Size(), len(p.Segments)
-	return w.written, nil
+	return err
 }
 
 type writer struct {
 	plan     *Plan
-	report   func(Event)
 	tar      *tarfile.Writer
 	binaries *binaries
 	buf      []byte
 	time     time.Time // of the next header
-	newest   time.Time // of those that were known
-	written  Written
-}
-
-// latest is the time of headers that have none of their own.
-func (w *writer) latest() time.Time {
-	if !w.plan.o.Time.IsZero() {
-		return w.plan.o.Time
-	}
-	return w.newest
+	newest   time.Time // of those that were known, for those that are not
 }
 
 func (w *writer) add(ctx context.Context, c Segment) error {
@@ -75,7 +53,7 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 	if err != nil {
 		return err
 	}
-	w.time = w.latest()
+	w.time = w.newest
 	if h, err := tarfile.ParseHeader(header); err == nil && h.ChecksumOK {
 		w.time = h.ModTime
 		if w.newest.Before(w.time) {
@@ -86,21 +64,14 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 	var refs tarfile.IDs
 	var names []string
 	if c.ID.IsData() {
-		h, ok := tarfile.ParseSegmentHead(data)
+		h, ok := segment.ParseHead(data)
 		if !ok {
 			return w.plan.changed(c)
 		}
 		gen, refs = h.Generation, h.Refs
-		var lost error
-		if names, lost, err = w.binaries.of(ctx, c.ID, data); err != nil {
+		if names, err = w.binaries.of(ctx, c.ID, data); err != nil {
 			return err
 		}
-		if lost != nil {
-			w.written.Unnamed++
-			w.report(Event{Kind: BinariesLost, Class: tarfile.BadBinaries, Object: w.plan.Sources[c.From].Name, Off: c.Pos, Len: int64(c.Len),
-				Segment: c.ID, HasSegment: true, What: lost.Error()})
-		}
-		w.written.Binaries += len(names)
 	}
 	if err := w.tar.Add(c.ID, gen, data, refs, names); err != nil {
 		return fmt.Errorf("recovered tar: %w", err)

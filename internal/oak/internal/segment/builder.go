@@ -21,7 +21,6 @@ type Finished struct {
 // BuilderOptions says what all segments of a Builder have in common.
 type BuilderOptions struct {
 	Generation Generation
-	Writer     string // the "wid" of segment infos; empty is "holdall"
 	// NewID returns 16 random bytes, of which the bits that say what an ID is for
 	// are set here. Nil takes them from the system.
 	NewID func() [16]byte
@@ -48,6 +47,7 @@ type Builder struct {
 	refsAt  map[ID]int // in refs
 	blobIDs []string
 	made    int64 // data segments
+	err     error // the first of what was written; nothing is written after it
 
 	known   written // what need not be written again
 	drafted draft
@@ -56,23 +56,18 @@ type Builder struct {
 
 // NewBuilder returns a Builder that gives its segments to write.
 func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *Builder {
-	if o.Writer == "" {
-		o.Writer = "holdall"
-	}
 	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}}
 }
 
-// each writes all of some, and returns their records.
-func each[T any](ctx context.Context, all []T, write func(context.Context, T) (RecordID, error)) ([]RecordID, error) {
-	ids := make([]RecordID, len(all))
-	for i, v := range all {
-		var err error
-		if ids[i], err = write(ctx, v); err != nil {
-			return nil, err
-		}
+// fail notes an error, unless there is one.
+func (b *Builder) fail(err error) {
+	if b.err == nil {
+		b.err = err
 	}
-	return ids, nil
 }
+
+// done is what writing a record has come to.
+func (b *Builder) done(id RecordID) (RecordID, error) { return id, b.err }
 
 // newID returns an id for a data segment, or a bulk segment of some content.
 func (b *Builder) newID(content []byte) (id ID) {
@@ -142,12 +137,10 @@ func (b *Builder) size(refs, records, data int) int {
 }
 
 // put writes a record, if need be in a new segment.
-func (b *Builder) put(ctx context.Context, t Type, d *draft) (RecordID, error) {
+func (b *Builder) put(ctx context.Context, t Type, d *draft) RecordID {
 	size := align(len(d.b), alignment)
-	for {
-		if err := b.begin(); err != nil {
-			return RecordID{}, err
-		}
+	for b.err == nil {
+		b.begin()
 		refs, more := len(b.refs), 0
 		// References are taken as they come and given back if it is for nothing.
 		for _, r := range d.ids {
@@ -156,20 +149,18 @@ func (b *Builder) put(ctx context.Context, t Type, d *draft) (RecordID, error) {
 			}
 		}
 		if b.size(0, 1, size) <= MaxSize {
-			break
+			return b.place(t, d, size)
 		}
 		for _, id := range b.refs[refs:] {
 			delete(b.refsAt, id)
 		}
 		b.refs = b.refs[:refs]
 		if len(b.rows) == rowLen {
-			return RecordID{}, b.limit("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more)
+			b.fail(b.limit("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more))
 		}
-		if err := b.Flush(ctx); err != nil {
-			return RecordID{}, err
-		}
+		b.Flush(ctx)
 	}
-	return b.place(t, d, size), nil
+	return RecordID{}
 }
 
 // ref makes sure that the table of references has id. It reports whether it had
@@ -208,32 +199,25 @@ func (b *Builder) place(t Type, d *draft, size int) RecordID {
 }
 
 // begin opens a segment, unless one is open, with its info as record 0.
-func (b *Builder) begin() error {
+func (b *Builder) begin() {
 	if b.open {
-		return nil
+		return
 	}
-	info := Info{Writer: b.o.Writer, Number: b.made}
+	info := Info{Writer: "holdall", Number: b.made}
 	if b.o.Millis != nil {
 		info.Millis = b.o.Millis()
 	}
-	text, err := json.Marshal(info)
-	if err != nil {
-		return err
-	}
-	d, ok := inlineValue(&draft{}, text)
-	if !ok {
-		return b.limit("writer: expected a short name, found %d bytes", len(b.o.Writer))
-	}
+	text, _ := json.Marshal(info) // a string and numbers, which are short
+	d, _ := inlineValue(&draft{}, text)
 	b.id, b.open = b.newID(nil), true
 	b.made++
 	b.place(ValueRecord, d, align(len(d.b), alignment))
-	return nil
 }
 
 // Flush gives the open segment away, if there is one.
 func (b *Builder) Flush(ctx context.Context) error {
-	if !b.open {
-		return nil
+	if !b.open || b.err != nil {
+		return b.err
 	}
 	total := b.size(0, 0, 0)
 	data := make([]byte, total)
@@ -257,13 +241,8 @@ func (b *Builder) Flush(ctx context.Context) error {
 	f := Finished{b.id, data, g, b.refs, b.blobIDs}
 	b.open, b.used, b.rows, b.refs, b.blobIDs = false, 0, b.rows[:0], nil, nil
 	clear(b.refsAt)
-	return b.write(ctx, f)
-}
-
-// bulk gives a bulk segment away.
-func (b *Builder) bulk(ctx context.Context, data []byte) (ID, error) {
-	id := b.newID(data)
-	return id, b.write(ctx, Finished{ID: id, Data: data})
+	b.err = b.write(ctx, f)
+	return b.err
 }
 
 // written remembers records that many others refer to, up to a size; then it

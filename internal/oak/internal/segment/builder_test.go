@@ -195,7 +195,7 @@ func checkMap(t *testing.T, m *memory, id RecordID, want map[string]RecordID) {
 		if want[e.Name] != e.Value {
 			t.Fatalf("%q: %v, expected %v", e.Name, e.Value, want[e.Name])
 		}
-		if i > 0 && compareNames(all[i-1].Name, e.Name) >= 0 {
+		if i > 0 && hashed(Child{Name: all[i-1].Name}).compare(hashed(Child{Name: e.Name})) >= 0 {
 			t.Fatalf("%q comes before %q", all[i-1].Name, e.Name)
 		}
 	}
@@ -240,8 +240,8 @@ func TestAMapOfALowerLevelIsAMap(t *testing.T) {
 	}
 	w, stop := b.mapOf(inMapOrder(all))
 	defer stop()
-	id, _, err := w.record(t.Context(), 1)
-	made(t)(id, err)
+	id, _ := w.record(t.Context(), 1)
+	made(t)(b.done(id))
 	flush(t, b)
 	checkMap(t, m, id, want)
 }
@@ -316,7 +316,7 @@ func TestSegmentsAreFilledAndNotMore(t *testing.T) {
 		for i := range ids {
 			ids[i] = hashedChild{Child{Node: RecordID{ID{8: 0xA0}, 0}}, 1}
 		}
-		_, err := b.leaf(t.Context(), ids, leafLevel)
+		_, err := b.done(b.leaf(t.Context(), ids, leafLevel))
 		return err
 	}
 	if err := at(16000); err != nil {
@@ -329,7 +329,6 @@ func TestSegmentsAreFilledAndNotMore(t *testing.T) {
 }
 
 func TestNodesAreRefusedThatCannotBe(t *testing.T) {
-	b, _ := newTestBuilder(10)
 	some := RecordID{ID{8: 0xA0}, 0}
 	for name, n := range map[string]NewNode{
 		"a child twice":    {Children: []Child{{"a", some}, {"b", some}, {"a", some}}},
@@ -337,6 +336,7 @@ func TestNodesAreRefusedThatCannotBe(t *testing.T) {
 		"no value":         {Properties: []NewProperty{{Name: "a", Type: String}}},
 		"no type":          {Properties: []NewProperty{{Name: "a", Values: []NewValue{{}}}}},
 	} {
+		b, _ := newTestBuilder(10)
 		if _, err := b.Node(t.Context(), n); err == nil {
 			t.Errorf("%s: written", name)
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// Code is the kind of a problem.
 type Code string
 
 const (
@@ -34,17 +33,6 @@ type Problem struct {
 	Record  int32 // -1 if it is not of one record
 	Off     int64 // in the segment, -1 if it has no place
 	What    string
-}
-
-func (p Problem) String() string {
-	s := string(p.Code) + ": segment " + p.Segment.String()
-	if p.Record >= 0 {
-		s += fmt.Sprintf(" record %d", p.Record)
-	}
-	if p.Off >= 0 {
-		s += fmt.Sprintf(" at %d", p.Off)
-	}
-	return s + ": " + p.What
 }
 
 // Check looks at the whole segment, and at no other: its tables, and of each
@@ -83,7 +71,6 @@ type checker struct {
 	slots  []slot  // of a record, kept for the next
 }
 
-// place is where a record is.
 type place struct {
 	pos    int32
 	number int32

@@ -34,33 +34,9 @@ type ChildChange struct {
 // node, it is an error in their place, and nobody knows whether the other's are new.
 func (r *Reader) ChildChanges(ctx context.Context, before, after RecordID) iter.Seq2[ChildChange, error] {
 	return func(yield func(ChildChange, error) bool) {
-		a, err := r.Node(ctx, before)
-		if err != nil {
-			yield(ChildChange{}, err)
-			return
-		}
-		b, err := r.Node(ctx, after)
-		if err != nil {
-			yield(ChildChange{}, err)
-			return
-		}
 		c := &comparison{r: r, ctx: ctx, yield: yield}
-		if a.t.Rule != ManyChildren || b.t.Rule != ManyChildren {
-			c.merge(a.Children(ctx), b.Children(ctx))
-			return
-		}
-		ma, err := a.childMap(ctx)
-		if err != nil {
+		if err := c.nodes(before, after); err != nil {
 			yield(ChildChange{}, err)
-			return
-		}
-		mb, err := b.childMap(ctx)
-		if err != nil {
-			yield(ChildChange{}, err)
-			return
-		}
-		if c.replaced(ma, mb) && ma.top.ID() != mb.top.ID() {
-			c.maps(ma.top, mb.top)
 		}
 	}
 }
@@ -71,6 +47,31 @@ type comparison struct {
 	ctx   context.Context
 	yield func(ChildChange, error) bool
 	done  map[string]bool // names of diffs, which have been compared
+}
+
+// nodes compares the children of two nodes.
+func (c *comparison) nodes(before, after RecordID) error {
+	a, err := c.r.Node(c.ctx, before)
+	if err != nil {
+		return err
+	}
+	b, err := c.r.Node(c.ctx, after)
+	if err != nil {
+		return err
+	}
+	if a.t.Rule != ManyChildren || b.t.Rule != ManyChildren {
+		c.merge(a.Children(c.ctx), b.Children(c.ctx))
+		return nil
+	}
+	x, err := a.childMap(c.ctx)
+	if err != nil {
+		return err
+	}
+	y, err := b.childMap(c.ctx)
+	if err == nil && c.replaced(x, y) && x.top.ID() != y.top.ID() {
+		c.maps(x.top, y.top)
+	}
+	return err
 }
 
 func (c *comparison) tell(name string, before, after RecordID) bool {
@@ -178,14 +179,16 @@ func (c *comparison) branches(a, b parts) bool {
 
 // leaves compares two leaves. Names are read only if they have to be.
 func (c *comparison) leaves(a, b mapRecord) bool {
-	var changes []ChildChange
-	var errs []error
+	type found struct {
+		ChildChange
+		err error
+	}
+	var changes []found
 	note := func(key RecordID, near *Segment, before, after RecordID) {
-		if before == after {
-			return
+		if before != after {
+			name, err := c.r.text(c.ctx, key, near, maxName)
+			changes = append(changes, found{ChildChange{name, before, after}, err})
 		}
-		name, err := c.r.text(c.ctx, key, near, maxName)
-		changes, errs = append(changes, ChildChange{name, before, after}), append(errs, err)
 	}
 	for i, k := 0, 0; i < a.size || k < b.size; {
 		switch {
@@ -213,12 +216,8 @@ func (c *comparison) leaves(a, b mapRecord) bool {
 			i, k = i+1, k+1
 		}
 	}
-	for i, x := range changes {
-		if errs[i] != nil {
-			if !c.yield(ChildChange{}, errs[i]) {
-				return false
-			}
-		} else if !c.tell(x.Name, x.Before, x.After) {
+	for _, x := range changes {
+		if x.err != nil && !c.yield(ChildChange{}, x.err) || x.err == nil && !c.tell(x.Name, x.Before, x.After) {
 			return false
 		}
 	}
@@ -264,7 +263,6 @@ func (s *stream) advance(c *comparison) bool {
 	}
 }
 
-// merge compares children in their order.
 func (c *comparison) merge(before, after iter.Seq2[Entry, error]) bool {
 	var a, b stream
 	var stopA, stopB func()
@@ -281,7 +279,7 @@ func (c *comparison) merge(before, after iter.Seq2[Entry, error]) bool {
 		case !a.ok:
 			order = 1
 		case a.entry.Name != b.entry.Name:
-			order = compareNames(a.entry.Name, b.entry.Name)
+			order = hashed(Child{Name: a.entry.Name}).compare(hashed(Child{Name: b.entry.Name}))
 		}
 		switch {
 		case order < 0:

@@ -19,7 +19,7 @@ func newCraft(t testing.TB) craft {
 
 func (c craft) put(typ Type, d *draft) RecordID {
 	c.t.Helper()
-	id, err := c.b.put(c.t.Context(), typ, d)
+	id, err := c.b.done(c.b.put(c.t.Context(), typ, d))
 	return made(c.t)(id, err)
 }
 
@@ -144,11 +144,9 @@ func TestTemplatesHaveALimit(t *testing.T) {
 	name := made(t)(c.b.Text(ctx, string(make([]byte, 200000))))
 	names := listWriter{b: c.b}
 	for range 100 {
-		if err := names.add(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		names.add(ctx, name)
 	}
-	list := made(t)(names.close(ctx))
+	list := made(t)(c.b.done(names.close(ctx)))
 	d := (&draft{}).u32(noChildren | 100).id(list)
 	for range 100 {
 		d.bytes(1)

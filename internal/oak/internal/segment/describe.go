@@ -10,24 +10,25 @@ import (
 
 // A Description is all that a record says, for people.
 type Description struct {
-	ID     RecordID
-	Type   Type
-	Pos    int // in the segment
-	Len    int // what the fields take, or the least that the record has
-	End    int // where the next record begins, or the segment ends
-	Fields []Field
-	Err    error // why there are not more fields
+	ID       string  `json:"id"`
+	Type     string  `json:"type"`
+	Tar      string  `json:"tar"`      // for who knows it
+	Position int     `json:"position"` // in the segment
+	Size     int     `json:"size"`     // what the fields take, or the least that the record has
+	Fields   []Field `json:"fields"`
+	Problem  string  `json:"problem,omitempty"` // why there are not more fields
+
+	end int // where the next record begins, or the segment ends
 }
 
 // A Field is a part of a record.
 type Field struct {
-	Name   string
-	Off    int // in the segment
-	Len    int
-	Value  string   // as text
-	Record RecordID // what it refers to, if IsID
-	IsID   bool
-	Err    error // what is wrong with it, or with what it refers to
+	Name     string `json:"name"`
+	Position int    `json:"position"` // in the segment
+	Size     int    `json:"size"`
+	Value    string `json:"value,omitempty"`
+	Record   string `json:"record,omitempty"`  // that it refers to
+	Problem  string `json:"problem,omitempty"` // with it, or with what it refers to
 }
 
 const (
@@ -37,33 +38,39 @@ const (
 
 // Describe takes a record apart as its type says. Damage is said where it is;
 // only a record that is not there is an error.
-func (r *Reader) Describe(ctx context.Context, id RecordID) (Description, error) {
+func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err error) {
 	rec, err := r.record(ctx, id, nil)
 	if err != nil {
-		return Description{}, err
+		return d, err
 	}
-	d := Description{ID: id, Type: rec.typ, Pos: rec.pos}
-	if d.End, err = rec.seg.Bound(id.Number); err != nil {
-		return Description{}, err
+	d = Description{ID: id.String(), Type: rec.typ.String(), Position: rec.pos, Fields: []Field{}}
+	if d.end, err = rec.seg.Bound(id.Number); err != nil {
+		return d, err
 	}
 	if rec.seg.version == 0 {
-		d.Len = d.End - d.Pos
-		d.add(rec, "content", 0, d.Len, content(rec.data, describedText))
+		d.Size = d.end - d.Position
+		d.add(rec, "content", 0, d.Size, content(rec.data, describedText))
 		return d, nil
 	}
-	e, err := rec.extent(d.End, nil)
+	e, err := rec.extent(d.end, nil)
 	if err == nil && rec.typ == NodeRecord {
-		e, err = r.nodeExtent(ctx, rec, e, d.End)
+		e, err = r.nodeExtent(ctx, rec, e, d.end)
 	}
-	d.Len, d.Err = e.len, err
-	d.scalars(rec, e)
+	d.Size = e.len
+	d.scalars(rec, err == nil)
 	for _, s := range e.slots {
 		if s.off+recordIDLen > len(rec.data) {
 			break
 		}
-		d.Fields = append(d.Fields, r.describeSlot(ctx, rec, s))
+		f := Field{Name: s.String(), Position: rec.pos + s.off, Size: recordIDLen}
+		if err := r.describeSlot(ctx, rec, s, &f); err != nil {
+			f.Problem = err.Error()
+		}
+		d.Fields = append(d.Fields, f)
 	}
-	if rec.typ == TemplateRecord && err == nil {
+	if err != nil {
+		d.Problem = err.Error()
+	} else if rec.typ == TemplateRecord {
 		d.propertyTypes(rec)
 	}
 	return d, nil
@@ -90,11 +97,11 @@ func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) 
 }
 
 func (d *Description) add(rec Record, name string, off, n int, value string) {
-	d.Fields = append(d.Fields, Field{Name: name, Off: rec.pos + off, Len: n, Value: value})
+	d.Fields = append(d.Fields, Field{Name: name, Position: rec.pos + off, Size: n, Value: value})
 }
 
-// scalars adds the fields that are no record ids.
-func (d *Description) scalars(rec Record, e extent) {
+// scalars adds the fields that are no record ids. The record is whole, or damaged.
+func (d *Description) scalars(rec Record, whole bool) {
 	if len(rec.data) < 4 && rec.typ != ValueRecord && rec.typ != BlobID && rec.typ != Block {
 		return
 	}
@@ -112,7 +119,7 @@ func (d *Description) scalars(rec Record, e extent) {
 		if rec.typ == Branch && len(rec.data) >= branchHead {
 			d.add(rec, "bitmap", 4, 4, fmt.Sprintf("%032b", rec.u32(4)))
 		}
-		if rec.typ == Leaf && d.Err == nil {
+		if rec.typ == Leaf && whole {
 			for i := range int(head & mapSizeMask) {
 				d.add(rec, "hash "+strconv.Itoa(i), leafHead+4*i, 4, fmt.Sprintf("%#08x", rec.u32(leafHead+4*i)))
 			}
@@ -134,10 +141,10 @@ func (d *Description) scalars(rec Record, e extent) {
 			d.add(rec, "content", h.off, int(h.n), content(rec.data[h.off:][:h.n], describedText))
 		}
 	case Block:
-		d.Len = d.End - d.Pos
-		d.add(rec, "content", 0, d.Len, content(rec.data[:d.Len], describedText))
-		if d.Len == stableIDLen {
-			d.add(rec, "as a stable id", 0, d.Len, rec.stableID().String())
+		d.Size = d.end - d.Position
+		d.add(rec, "content", 0, d.Size, content(rec.data[:d.Size], describedText))
+		if d.Size == stableIDLen {
+			d.add(rec, "as a stable id", 0, d.Size, rec.stableID().String())
 		}
 	case TemplateRecord:
 		head := rec.u32(0)
@@ -161,52 +168,53 @@ func (d *Description) propertyTypes(rec Record) {
 	for i := range h.properties {
 		off := h.namesAt + recordIDLen + i
 		typ, multi, err := rec.propertyType(off)
-		f := Field{Name: "property type " + strconv.Itoa(i), Off: rec.pos + off, Len: 1, Value: typ.String(), Err: err}
+		f := Field{Name: "property type " + strconv.Itoa(i), Position: rec.pos + off, Size: 1, Value: typ.String()}
 		if multi {
 			f.Value += "[]"
+		}
+		if err != nil {
+			f.Problem = err.Error()
 		}
 		d.Fields = append(d.Fields, f)
 	}
 }
 
-func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot) Field {
-	f := Field{Name: s.String(), Off: rec.pos + s.off, Len: recordIDLen}
+// describeSlot says what a record id refers to.
+func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field) error {
 	id, err := rec.id(s.off)
 	if err != nil {
-		f.Err = err
-		return f
+		return err
 	}
-	f.Record, f.IsID = id, true
+	f.Record = id.String()
 	if !id.Segment.IsData() {
 		f.Value = "bytes of a bulk segment"
-		return f
+		return nil
 	}
 	to, err := r.record(ctx, id, rec.seg)
 	if err != nil {
-		f.Err = err
-		return f
+		return err
 	}
 	f.Value = to.typ.String()
 	if !s.want.has(to.typ) {
-		f.Err = to.errorf(Corrupt, 0, "%s: expected another type, found a %s", s, to.typ)
-		return f
+		return to.errorf(Corrupt, 0, "%s: expected another type, found a %s", s, to.typ)
 	}
-	if to.typ == ValueRecord || to.typ == BlobID {
+	switch to.typ {
+	case ValueRecord, BlobID:
 		h, err := to.valueHead()
-		if err != nil {
-			f.Err = err
-			return f
-		}
-		if h.kind == Long || h.kind == ExternalLong {
+		switch {
+		case err != nil:
+			return err
+		case h.kind == Long || h.kind == ExternalLong:
 			f.Value = h.kind.String() + " " + to.typ.String()
-			return f
+		default:
+			f.Value = content(to.data[h.off:][:h.n], describedBrief)
 		}
-		f.Value = content(to.data[h.off:][:h.n], describedBrief)
+	case Block:
+		if s.role == stableRole && len(to.data) >= stableIDLen {
+			f.Value = to.stableID().String()
+		}
 	}
-	if s.role == stableRole && to.typ == Block && len(to.data) >= stableIDLen {
-		f.Value = to.stableID().String()
-	}
-	return f
+	return nil
 }
 
 // content is a string in quotes, or other bytes in hex, as far as limit.

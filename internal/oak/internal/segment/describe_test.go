@@ -11,7 +11,7 @@ func (d Description) fields(prefix string) (all []string) {
 	for _, f := range d.Fields {
 		if strings.HasPrefix(f.Name, prefix) {
 			s := f.Name + "=" + f.Value
-			if f.Err != nil {
+			if f.Problem != "" {
 				s += "!"
 			}
 			all = append(all, s)
@@ -22,33 +22,33 @@ func (d Description) fields(prefix string) (all []string) {
 
 func TestRecordsAreDescribedWhole(t *testing.T) {
 	s := newSample(t)
-	r, seen := NewReader(s), map[Type]bool{}
+	r, seen := NewReader(s), map[string]bool{}
 	for row := range s.last.Records() {
 		d, err := r.Describe(t.Context(), RecordID{s.last.ID(), row.Number})
-		if err != nil || d.Err != nil {
-			t.Fatal(row, err, d.Err)
+		if err != nil || d.Problem != "" {
+			t.Fatal(row, err, d.Problem)
 		}
 		seen[d.Type] = true
 		// The fields cover the record, each byte once, and no other byte.
 		covered := make([]int, len(s.last.b))
 		for _, f := range d.Fields {
-			if f.Err != nil {
-				t.Errorf("%v %s: %v", d.ID, f.Name, f.Err)
+			if f.Problem != "" {
+				t.Errorf("%v %s: %v", d.ID, f.Name, f.Problem)
 			}
 			if f.Name == "as a stable id" {
 				continue
 			}
-			for i := range f.Len {
-				covered[f.Off+i]++
+			for i := range f.Size {
+				covered[f.Position+i]++
 			}
 		}
 		for i, n := range covered {
-			if want := i >= d.Pos && i < d.Pos+d.Len; (n == 1) != want || n > 1 {
-				t.Fatalf("%v %s at %d, %d bytes: byte %d is in %d fields", d.ID, d.Type, d.Pos, d.Len, i, n)
+			if want := i >= d.Position && i < d.Position+d.Size; (n == 1) != want || n > 1 {
+				t.Fatalf("%v %s at %d, %d bytes: byte %d is in %d fields", d.ID, d.Type, d.Position, d.Size, i, n)
 			}
 		}
-		if pad := d.End - d.Pos - d.Len; pad < 0 || pad >= alignment {
-			t.Errorf("%v %s: %d of %d bytes", d.ID, d.Type, d.Len, d.End-d.Pos)
+		if pad := d.end - d.Position - d.Size; pad < 0 || pad >= alignment {
+			t.Errorf("%v %s: %d of %d bytes", d.ID, d.Type, d.Size, d.end-d.Position)
 		}
 	}
 	if len(seen) != types {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -34,12 +35,19 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	if !ok {
 		return b.longText(ctx, s)
 	}
-	id, err := b.put(ctx, ValueRecord, d)
-	if err == nil && len(s) <= writtenText {
+	id := b.put(ctx, ValueRecord, d)
+	if b.err == nil && len(s) <= writtenText {
 		b.known.room(len(s))
 		b.known.text[s] = id
 	}
-	return id, err
+	return b.done(id)
+}
+
+// text is Text for a part of something.
+func (b *Builder) text(ctx context.Context, s string) RecordID {
+	id, err := b.Text(ctx, s)
+	b.fail(err)
+	return id
 }
 
 // LeastLong is how many bytes a value has that lies in blocks.
@@ -68,7 +76,7 @@ func (b *Builder) ShortBinary(ctx context.Context, content []byte) (RecordID, er
 	if !ok {
 		return RecordID{}, b.limit("value: expected less than %d bytes, found %d", LeastLong, len(content))
 	}
-	return b.put(ctx, ValueRecord, d)
+	return b.done(b.put(ctx, ValueRecord, d))
 }
 
 // A Bulk is content in bulk segments, each of which is full but the last.
@@ -94,8 +102,8 @@ func (b *Builder) Bulk(ctx context.Context, r io.Reader) (v Bulk, err error) {
 			if v.Len += int64(n); v.Len > maxValue {
 				return v, b.limit("value: expected at most %d bytes, found more", maxValue)
 			}
-			id, err := b.bulk(ctx, chunk[:n:n])
-			if err != nil {
+			id := b.newID(chunk[:n])
+			if err := b.write(ctx, Finished{ID: id, Data: chunk[:n:n]}); err != nil {
 				return v, err
 			}
 			v.Segments = append(v.Segments, id)
@@ -145,22 +153,18 @@ func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
 }
 
 // External writes the name that another store has a binary under.
-func (b *Builder) External(ctx context.Context, blobID string) (id RecordID, err error) {
+func (b *Builder) External(ctx context.Context, blobID string) (RecordID, error) {
 	var d *draft
 	if n := len(blobID); n < blobIDLimit {
 		d = b.draft()
 		d.b = append(binary.BigEndian.AppendUint16(d.b, externalBit|uint16(n)), blobID...)
 	} else {
-		text, err := b.Text(ctx, blobID)
-		if err != nil {
-			return RecordID{}, err
-		}
+		text := b.text(ctx, blobID)
 		d = b.draft().bytes(externalRef).id(text)
 	}
-	if id, err = b.put(ctx, BlobID, d); err == nil {
-		b.blobIDs = append(b.blobIDs, blobID)
-	}
-	return id, err
+	id := b.put(ctx, BlobID, d)
+	b.blobIDs = append(b.blobIDs, blobID)
+	return b.done(id)
 }
 
 // A listWriter writes a list from the bottom: each level keeps fewer ids than a
@@ -171,56 +175,48 @@ type listWriter struct {
 	levels [3][]RecordID
 }
 
-func (w *listWriter) add(ctx context.Context, id RecordID) error {
+func (w *listWriter) add(ctx context.Context, id RecordID) {
 	if w.n++; w.n > maxList {
-		return w.b.limit("list: expected at most %d elements, found more", maxList)
+		w.b.fail(w.b.limit("list: expected at most %d elements, found more", maxList))
 	}
-	return w.push(ctx, 0, id)
+	w.push(ctx, 0, id)
 }
 
-func (w *listWriter) push(ctx context.Context, level int, id RecordID) error {
+func (w *listWriter) push(ctx context.Context, level int, id RecordID) {
 	l := &w.levels[level]
 	*l = append(*l, id)
-	if len(*l) < bucketIDs || level == len(w.levels)-1 {
-		return nil
+	if len(*l) >= bucketIDs && level < len(w.levels)-1 {
+		w.push(ctx, level+1, w.bucket(ctx, level))
 	}
-	id, err := w.bucket(ctx, level)
-	if err == nil {
-		err = w.push(ctx, level+1, id)
-	}
-	return err
 }
 
 // bucket empties a level into a bucket. One id needs none.
-func (w *listWriter) bucket(ctx context.Context, level int) (RecordID, error) {
+func (w *listWriter) bucket(ctx context.Context, level int) RecordID {
 	ids := w.levels[level]
 	w.levels[level] = ids[:0]
 	return w.b.bucket(ctx, ids)
 }
 
-func (b *Builder) bucket(ctx context.Context, ids []RecordID) (RecordID, error) {
+func (b *Builder) bucket(ctx context.Context, ids []RecordID) RecordID {
 	if len(ids) == 1 {
-		return ids[0], nil
+		return ids[0]
 	}
 	return b.put(ctx, Bucket, b.draft().id(ids...))
 }
 
 // list writes a list. An empty one has no record.
-func (b *Builder) list(ctx context.Context, ids []RecordID) (RecordID, error) {
+func (b *Builder) list(ctx context.Context, ids []RecordID) RecordID {
 	switch n := len(ids); {
 	case n == 0:
-		return RecordID{}, nil
+		return RecordID{}
 	case n <= bucketIDs:
 		return b.bucket(ctx, ids)
 	}
-	id, _, err := b.listOf(ctx, func(yield func(RecordID, error) bool) {
-		for _, id := range ids {
-			if !yield(id, nil) {
-				return
-			}
-		}
-	})
-	return id, err
+	w := listWriter{b: b}
+	for _, id := range ids {
+		w.add(ctx, id)
+	}
+	return w.close(ctx)
 }
 
 // listOf writes a list of more than there may be memory for, and returns how long it
@@ -229,51 +225,74 @@ func (b *Builder) listOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (l
 	w := listWriter{b: b}
 	for id, err := range ids {
 		if err == nil {
-			err = w.add(ctx, id)
+			w.add(ctx, id)
+			err = b.err
 		}
 		if err != nil {
 			return RecordID{}, 0, err
 		}
 	}
-	list, err = w.close(ctx)
-	return list, w.n, err
+	list = w.close(ctx)
+	return list, w.n, b.err
 }
 
 // close returns what names the list, which is nothing if it is empty.
-func (w *listWriter) close(ctx context.Context) (id RecordID, err error) {
+func (w *listWriter) close(ctx context.Context) (id RecordID) {
 	for level := range w.levels {
 		if len(w.levels[level]) == 0 {
 			continue
 		}
 		last := !slices.ContainsFunc(w.levels[level+1:], func(above []RecordID) bool { return len(above) > 0 })
-		if id, err = w.bucket(ctx, level); err != nil || last {
-			return id, err
+		if id = w.bucket(ctx, level); last {
+			break
 		}
 		w.levels[level+1] = append(w.levels[level+1], id)
 	}
-	return id, err
+	return id
 }
 
 // Values writes the values of a property that may have any number.
 func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) {
-	list, err := b.list(ctx, ids)
-	return b.values(ctx, list, len(ids), err)
+	return b.done(b.values(ctx, b.list(ctx, ids), len(ids)))
 }
 
 // ValuesOf is Values of more than there may be memory for.
 func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (RecordID, error) {
 	list, n, err := b.listOf(ctx, ids)
-	return b.values(ctx, list, n, err)
-}
-
-// values writes the record of a list, unless that could not be written.
-func (b *Builder) values(ctx context.Context, list RecordID, n int, err error) (RecordID, error) {
 	if err != nil {
 		return RecordID{}, err
 	}
+	return b.done(b.values(ctx, list, n))
+}
+
+func (b *Builder) values(ctx context.Context, list RecordID, n int) RecordID {
 	d := b.draft().u32(uint32(n))
 	if n > 0 {
 		d.id(list)
 	}
 	return b.put(ctx, ListRecord, d)
+}
+
+// Block writes up to [BlockSize] bytes of a long value.
+func (b *Builder) Block(ctx context.Context, data []byte) (RecordID, error) {
+	if len(data) == 0 || len(data) > BlockSize {
+		return RecordID{}, fmt.Errorf("segment: block: expected 1 to %d bytes, found %d", BlockSize, len(data))
+	}
+	return b.done(b.put(ctx, Block, &draft{b: data}))
+}
+
+// LongValue writes a value of n bytes whose blocks are records already.
+func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[RecordID, error]) (RecordID, error) {
+	if n < mediumLimit || n > maxValue {
+		return RecordID{}, fmt.Errorf("segment: long value: expected %d to %d bytes, found %d", mediumLimit, maxValue, n)
+	}
+	list, found, err := b.listOf(ctx, blocks)
+	if err != nil {
+		return RecordID{}, err
+	}
+	if want := (n + BlockSize - 1) / BlockSize; int64(found) != want {
+		return RecordID{}, fmt.Errorf("segment: long value: expected %d blocks, found %d", want, found)
+	}
+	d := &draft{b: binary.BigEndian.AppendUint64(nil, 3<<62|uint64(n-mediumLimit))}
+	return b.done(b.put(ctx, ValueRecord, d.id(list)))
 }

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// A Child is a name and the node that it stands for.
 type Child struct {
 	Name string
 	Node RecordID
@@ -116,16 +115,14 @@ func (c WrittenChildren) rule() ChildRule {
 func (b *Builder) Children(ctx context.Context, children iter.Seq2[Child, error]) (c WrittenChildren, err error) {
 	w, stop := b.mapOf(children)
 	defer stop()
-	if err := w.look(2); err != nil {
-		return c, err
-	}
+	w.look(2)
 	if c.n = len(w.ahead); c.n == 1 {
 		c.one = w.ahead[0].Child
 	}
 	if c.n > 1 {
-		c.id, c.n, err = w.record(ctx, 0)
+		c.id, c.n = w.record(ctx, 0)
 	}
-	return c, err
+	return c, b.err
 }
 
 func inMapOrder(children []Child) iter.Seq2[Child, error] {
@@ -149,8 +146,8 @@ func inMapOrder(children []Child) iter.Seq2[Child, error] {
 type mapWriter struct {
 	b     *Builder
 	next  func() (Child, error, bool)
-	done  bool
-	n     int // read
+	done  bool // there is no more, or an error
+	n     int  // read
 	last  hashedChild
 	ahead []hashedChild // read, and not yet in a leaf
 }
@@ -163,45 +160,50 @@ func (b *Builder) mapOf(children iter.Seq2[Child, error]) (*mapWriter, func()) {
 }
 
 // look reads until n children are ahead, or all that are left.
-func (w *mapWriter) look(n int) error {
+func (w *mapWriter) look(n int) {
 	for len(w.ahead) < n && !w.done {
 		c, err, ok := w.next()
-		if err != nil {
-			return err
-		}
-		if w.done = !ok; w.done {
-			break
-		}
 		h := hashed(c)
-		if w.n > 0 {
-			switch order := w.last.compare(h); {
-			case order == 0:
-				return fmt.Errorf("segment: map: expected each name once, found %.100q twice", h.Name)
-			case order > 0:
-				return fmt.Errorf("segment: map: expected names in order, found %.100q behind %.100q", h.Name, w.last.Name)
-			}
+		if ok && err == nil {
+			err = w.follows(h)
 		}
-		if w.n++; w.n > mapSizeMask {
-			return w.b.limit("map: expected at most %d names, found more", mapSizeMask)
+		if w.done = !ok || err != nil; w.done {
+			w.b.fail(err)
+			return
 		}
 		w.last = h
 		w.ahead = append(w.ahead, h)
+	}
+}
+
+// follows says why a child cannot be the next.
+func (w *mapWriter) follows(h hashedChild) error {
+	order := -1
+	if w.n > 0 {
+		order = w.last.compare(h)
+	}
+	w.n++
+	switch {
+	case order == 0:
+		return fmt.Errorf("segment: map: expected each name once, found %.100q twice", h.Name)
+	case order > 0:
+		return fmt.Errorf("segment: map: expected names in order, found %.100q behind %.100q", h.Name, w.last.Name)
+	case w.n > mapSizeMask:
+		return w.b.limit("map: expected at most %d names, found more", mapSizeMask)
 	}
 	return nil
 }
 
 // inBucket returns how many of the next children share a bucket of a level with the
 // first, counting to most.
-func (w *mapWriter) inBucket(level, most int) (n int, err error) {
+func (w *mapWriter) inBucket(level, most int) (n int) {
 	for ; n < most; n++ {
-		if err := w.look(n + 1); err != nil {
-			return 0, err
-		}
+		w.look(n + 1)
 		if n == len(w.ahead) || !sameBucket(w.ahead[0].hash, w.ahead[n].hash, level) {
 			break
 		}
 	}
-	return n, nil
+	return n
 }
 
 // sameBucket reports whether two hashes come to one record of a level. The last
@@ -211,53 +213,44 @@ func sameBucket(a, b uint32, level int) bool {
 }
 
 // record writes what shares a bucket of a level with the next child.
-func (w *mapWriter) record(ctx context.Context, level int) (id RecordID, n int, err error) {
-	n, err = w.inBucket(level, leafMax+1)
-	if err == nil && n > leafMax && level == leafLevel {
-		if n, err = w.inBucket(level, mostLeaf+1); n > mostLeaf {
-			err = w.b.limit("map: expected at most %d names of one hash, found more", mostLeaf)
-		}
-	}
-	if err != nil {
-		return id, 0, err
-	}
+func (w *mapWriter) record(ctx context.Context, level int) (id RecordID, n int) {
+	n = w.inBucket(level, leafMax+1)
 	if n > leafMax && level < leafLevel {
 		return w.branch(ctx, level)
 	}
-	id, err = w.b.leaf(ctx, w.ahead[:n], level)
+	if n > leafMax {
+		if n = w.inBucket(level, mostLeaf+1); n > mostLeaf {
+			w.b.fail(w.b.limit("map: expected at most %d names of one hash, found more", mostLeaf))
+		}
+	}
+	id = w.b.leaf(ctx, w.ahead[:n], level)
 	w.ahead = w.ahead[n:]
-	return id, n, err
+	return id, n
 }
 
-func (w *mapWriter) branch(ctx context.Context, level int) (id RecordID, n int, err error) {
+func (w *mapWriter) branch(ctx context.Context, level int) (id RecordID, n int) {
 	var bitmap uint32
 	var buckets []RecordID
 	first := w.ahead[0].hash
 	for len(w.ahead) > 0 && sameBucket(first, w.ahead[0].hash, level) {
 		bitmap |= 1 << mapIndex(w.ahead[0].hash, level)
-		sub, more, err := w.record(ctx, level+1)
-		if err == nil {
-			err = w.look(1)
-		}
-		if err != nil {
-			return id, 0, err
-		}
+		sub, more := w.record(ctx, level+1)
 		buckets, n = append(buckets, sub), n+more
+		w.look(1)
 	}
-	id, err = w.b.branch(ctx, level, n, bitmap, buckets)
-	return id, n, err
+	return w.b.branch(ctx, level, n, bitmap, buckets), n
 }
 
 func mapHead(level, n int) uint32 { return uint32(level)<<mapSizeBits | uint32(n) }
 
-func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, buckets []RecordID) (RecordID, error) {
+func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, buckets []RecordID) RecordID {
 	return b.put(ctx, Branch, b.draft().u32(mapHead(level, n)).u32(bitmap).id(buckets...))
 }
 
-func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) (RecordID, error) {
-	keys, err := each(ctx, all, func(ctx context.Context, c hashedChild) (RecordID, error) { return b.Text(ctx, c.Name) })
-	if err != nil {
-		return RecordID{}, err
+func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) RecordID {
+	keys := make([]RecordID, len(all))
+	for i, c := range all {
+		keys[i] = b.text(ctx, c.Name)
 	}
 	d := b.draft().u32(mapHead(level, len(all)))
 	for _, c := range all {

@@ -18,7 +18,7 @@ import (
 // are in order.
 func wholeMap(ctx context.Context, b *Builder, all []hashedChild, level int) (RecordID, error) {
 	if len(all) <= leafMax || level == leafLevel {
-		return b.leaf(ctx, all, level)
+		return b.done(b.leaf(ctx, all, level))
 	}
 	var bitmap uint32
 	var buckets []RecordID
@@ -35,7 +35,7 @@ func wholeMap(ctx context.Context, b *Builder, all []hashedChild, level int) (Re
 		}
 		buckets, bitmap, all = append(buckets, id), bitmap|1<<index, all[end:]
 	}
-	return b.branch(ctx, level, n, bitmap, buckets)
+	return b.done(b.branch(ctx, level, n, bitmap, buckets))
 }
 
 func TestAMapOfAStreamIsThatOfAllAtOnce(t *testing.T) {

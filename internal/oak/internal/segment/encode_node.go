@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// A NewProperty is a property to be written.
 type NewProperty struct {
 	Name   string
 	Type   PropertyType
@@ -51,28 +50,16 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
 	}
 	var stable, values RecordID
 	if n.Stable != (RecordID{}) {
-		d := b.draft().bytes(n.Stable.Segment[:]...).u32(uint32(n.Stable.Number))
-		if stable, err = b.put(ctx, Block, d); err != nil {
-			return RecordID{}, err
-		}
+		stable = b.put(ctx, Block, b.draft().bytes(n.Stable.Segment[:]...).u32(uint32(n.Stable.Number)))
 	}
-	tid, err := b.template(ctx, t)
-	if err != nil {
-		return RecordID{}, err
-	}
+	tid := b.template(ctx, t)
 	if len(properties) > 0 {
 		var room [16]RecordID
 		ids := room[:0]
 		for _, p := range properties {
-			id, err := b.property(ctx, p)
-			if err != nil {
-				return RecordID{}, err
-			}
-			ids = append(ids, id)
+			ids = append(ids, b.property(ctx, p))
 		}
-		if values, err = b.list(ctx, ids); err != nil {
-			return RecordID{}, err
-		}
+		values = b.list(ctx, ids)
 	}
 	d := b.draft()
 	if n.Stable == (RecordID{}) {
@@ -90,31 +77,30 @@ func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
 	if len(properties) > 0 {
 		d.id(values)
 	}
-	return b.put(ctx, NodeRecord, d)
+	return b.done(b.put(ctx, NodeRecord, d))
 }
 
-func (b *Builder) property(ctx context.Context, p NewProperty) (RecordID, error) {
+func (b *Builder) property(ctx context.Context, p NewProperty) RecordID {
 	switch {
 	case p.List != (RecordID{}):
-		return p.List, nil
+		return p.List
 	case !p.Multi:
-		return b.newValue(ctx, p.Values[0])
+		return b.value(ctx, p.Values[0])
 	}
-	ids, err := each(ctx, p.Values, b.newValue)
-	if err != nil {
-		return RecordID{}, err
+	ids := make([]RecordID, len(p.Values))
+	for i, v := range p.Values {
+		ids[i] = b.value(ctx, v)
 	}
-	return b.Values(ctx, ids)
+	return b.values(ctx, b.list(ctx, ids), len(ids))
 }
 
-func (b *Builder) newValue(ctx context.Context, v NewValue) (RecordID, error) {
+func (b *Builder) value(ctx context.Context, v NewValue) RecordID {
 	if v.IsID {
-		return v.Record, nil
+		return v.Record
 	}
-	return b.Text(ctx, v.Text)
+	return b.text(ctx, v.Text)
 }
 
-// templateDraft is a template before it is written.
 type templateDraft struct {
 	head       uint32
 	names      []string // primary type, mixins, the child
@@ -194,24 +180,21 @@ func typeByte(p NewProperty) byte {
 	return byte(p.Type)
 }
 
-func (b *Builder) template(ctx context.Context, t templateDraft) (RecordID, error) {
+func (b *Builder) template(ctx context.Context, t templateDraft) RecordID {
 	b.key = t.appendKey(b.key[:0])
 	if id, ok := b.known.templates[string(b.key)]; ok {
-		return id, nil
+		return id
 	}
 	key := string(b.key)
 	names := slices.Clip(t.names)
 	for _, p := range t.properties {
 		names = append(names, p.Name)
 	}
-	ids, err := each(ctx, names, b.Text)
-	if err != nil {
-		return RecordID{}, err
+	ids := make([]RecordID, len(names))
+	for i, name := range names {
+		ids[i] = b.text(ctx, name)
 	}
-	list, err := b.list(ctx, ids[len(t.names):])
-	if err != nil {
-		return RecordID{}, err
-	}
+	list := b.list(ctx, ids[len(t.names):])
 	d := b.draft().u32(t.head).id(ids[:len(t.names)]...)
 	if len(t.properties) > 0 {
 		d.id(list)
@@ -219,10 +202,10 @@ func (b *Builder) template(ctx context.Context, t templateDraft) (RecordID, erro
 	for _, p := range t.properties {
 		d.bytes(typeByte(p))
 	}
-	id, err := b.put(ctx, TemplateRecord, d)
-	if err == nil {
+	id := b.put(ctx, TemplateRecord, d)
+	if b.err == nil {
 		b.known.room(len(key))
 		b.known.templates[key] = id
 	}
-	return id, err
+	return id
 }

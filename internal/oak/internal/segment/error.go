@@ -7,7 +7,6 @@ import (
 	"io/fs"
 )
 
-// Class is the kind of a thing that is wrong.
 type Class uint8
 
 const (

@@ -37,7 +37,7 @@ func FuzzSegment(f *testing.F) {
 				break
 			}
 			end, err := s.Bound(row.Number)
-			if err != nil || end <= r.Pos() || end > len(b) || len(r.Bytes()) != len(b)-r.Pos() {
+			if err != nil || end <= r.Pos() || end > len(b) || len(r.data) != len(b)-r.Pos() {
 				t.Fatal(row, r.Pos(), end, err)
 			}
 		}

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"math/bits"
@@ -78,21 +77,16 @@ func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, 
 		if len(m.diffs) == maxDiffs {
 			return Map{}, rec.errorf(Limit, 0, "map: expected at most %d diffs on each other, found more", maxDiffs)
 		}
-		d, base, err := rec.diff()
+		d := diff{near: rec.seg}
+		if err = rec.need(0, diffLen, "map diff"); err == nil {
+			d.hash = rec.u32(4)
+			err = rec.ids(8, &d.key, &d.value, &id) // the last is the base
+		}
 		if err != nil {
 			return Map{}, err
 		}
-		m.diffs = append(m.diffs, d)
-		id, near = base, rec.seg
+		m.diffs, near = append(m.diffs, d), rec.seg
 	}
-}
-
-func (rec Record) diff() (d diff, base RecordID, err error) {
-	if err = rec.need(0, diffLen, "map diff"); err != nil {
-		return d, base, err
-	}
-	d.hash, d.near = rec.u32(4), rec.seg
-	return d, base, rec.ids(8, &d.key, &d.value, &base)
 }
 
 // mapRecord reads the head of a leaf or branch, of which need has found 4 bytes.
@@ -148,13 +142,11 @@ func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, 
 
 func (m mapRecord) hash(i int) uint32 { return m.u32(leafHead + 4*i) }
 
-// pair reads the key and the value of a leaf's entry.
 func (m mapRecord) pair(i int) (key, value RecordID, err error) {
 	err = m.ids(leafHead+4*m.size+pairLen*i, &key, &value)
 	return key, value, err
 }
 
-// Len returns how many names the map has.
 func (m Map) Len() int { return m.top.size }
 
 // isName reports whether the string at key is want.
@@ -173,7 +165,6 @@ func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want s
 	return string(b) == want, err
 }
 
-// Get finds what a name stands for.
 func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err error) {
 	hash := mapHash(name)
 	for _, d := range m.diffs {
@@ -206,11 +197,6 @@ func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err
 	return RecordID{}, false, nil
 }
 
-// compareNames is the order of a map.
-func compareNames(a, b string) int {
-	return cmp.Or(cmp.Compare(mapHash(a), mapHash(b)), compareUTF16(a, b))
-}
-
 // All goes through the map in the reference's order: by hash, then by name. A
 // name or a bucket that cannot be read is an error in its place; what is beside
 // it follows.
@@ -225,7 +211,7 @@ func (m Map) All(ctx context.Context) iter.Seq2[Entry, error] {
 func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walk{Map: m, ctx: ctx, yield: yield, at: at, from: *at, goesOn: at.begun}
-		at.begun = true
+		w.path, at.begun = w.store[:0], true
 		w.record(m.top)
 	}
 }
@@ -269,9 +255,6 @@ type step struct {
 
 // record goes through a record. It returns false if the walk is over.
 func (w *walk) record(m mapRecord) bool {
-	if w.path == nil {
-		w.path = w.store[:0]
-	}
 	if !m.branch() {
 		return w.leaf(m)
 	}

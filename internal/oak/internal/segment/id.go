@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -16,7 +17,6 @@ type ID [16]byte
 // String is the lower-case form that file names and the journal have.
 func (id ID) String() string { return string(id.AppendText(nil)) }
 
-// AppendText appends what String returns.
 func (id ID) AppendText(b []byte) []byte {
 	for i, part := range [...][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
 		if i > 0 {
@@ -57,6 +57,21 @@ func ParseID(s string) (id ID, err error) {
 		}
 	}
 	return ID{}, fmt.Errorf("segment id: %.60q: expected 36 characters, a UUID in lower case", s)
+}
+
+// IDs is a list of ids, one after another as they stand in files.
+type IDs []byte
+
+func (l IDs) Len() int { return len(l) / len(ID{}) }
+
+func (l IDs) All() iter.Seq[ID] {
+	return func(yield func(ID) bool) {
+		for i := 0; i+len(ID{}) <= len(l); i += len(ID{}) {
+			if !yield(ID(l[i:])) {
+				return
+			}
+		}
+	}
 }
 
 // A RecordID names a record. In a segment without a record table the number is

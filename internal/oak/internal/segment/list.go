@@ -30,7 +30,6 @@ func (r *Reader) list(id RecordID, n int, near *Segment) (List, error) {
 	return List{r, near, id, n}, nil
 }
 
-// Len returns how many elements the list has.
 func (l List) Len() int { return l.n }
 
 // At returns element i, from 0. It panics where there is none.
@@ -98,7 +97,6 @@ type bucket struct {
 	end     int
 }
 
-// All goes through the whole list.
 func (l List) All(ctx context.Context) iter.Seq2[RecordID, error] { return l.Range(ctx, 0, l.n) }
 
 // Range goes through elements from to to, without to, reading only the buckets
@@ -138,16 +136,15 @@ func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, 
 	if err != nil {
 		return List{}, err
 	}
-	n := rec.u32(0)
-	if n > maxList {
-		return List{}, rec.errorf(Corrupt, 0, "list: expected at most %d elements, found %d", maxList, n)
+	l := List{r: r, near: rec.seg}
+	switch n := rec.u32(0); {
+	case n > maxList:
+		err = rec.errorf(Corrupt, 0, "list: expected at most %d elements, found %d", maxList, n)
+	case n > 0:
+		if err = rec.need(4, recordIDLen, "list"); err == nil {
+			l.n = int(n)
+			l.id, err = rec.id(4)
+		}
 	}
-	if n == 0 {
-		return List{r: r}, nil
-	}
-	if err := rec.need(4, recordIDLen, "list"); err != nil {
-		return List{}, err
-	}
-	first, err := rec.id(4)
-	return List{r, rec.seg, first, int(n)}, err
+	return l, err
 }

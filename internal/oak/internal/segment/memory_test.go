@@ -63,7 +63,7 @@ func newTestBuilder(seed uint64) (*Builder, *memory) {
 		}
 		return id
 	}
-	return NewBuilder(BuilderOptions{Writer: "test", NewID: id, Millis: func() int64 { return 1700000000000 }}, m.write), m
+	return NewBuilder(BuilderOptions{NewID: id, Millis: func() int64 { return 1700000000000 }}, m.write), m
 }
 
 // made returns a function that takes results of a Builder which may not fail.

@@ -19,7 +19,6 @@ type Node struct {
 	t   *Template
 }
 
-// Node opens the node at id.
 func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 	rec, err := r.typed(ctx, id, nil, NodeRecord, NodeRecord, nodeChildAt, "node")
 	if err != nil {
@@ -80,11 +79,8 @@ func (n Node) len() int {
 	return n.valuesAt() + recordIDLen
 }
 
-// ID returns the name of the node's record.
-func (n Node) ID() RecordID { return n.rec.ID() }
-
-// Template returns the node's shape, not to be changed.
-func (n Node) Template() *Template { return n.t }
+func (n Node) ID() RecordID        { return n.rec.ID() }
+func (n Node) Template() *Template { return n.t } // not to be changed
 
 // StableID returns the record id that the node had before it was compacted. Two
 // nodes of one stable id are equal.
@@ -112,7 +108,6 @@ func (n Node) childMap(ctx context.Context) (Map, error) {
 	return n.r.openMap(ctx, id, n.rec.seg)
 }
 
-// ChildCount returns how many children the node has.
 func (n Node) ChildCount(ctx context.Context) (int, error) {
 	if n.t.Rule != ManyChildren {
 		return int(n.t.Rule), nil
@@ -121,7 +116,6 @@ func (n Node) ChildCount(ctx context.Context) (int, error) {
 	return m.Len(), err
 }
 
-// Child finds the child of a name.
 func (n Node) Child(ctx context.Context, name string) (id RecordID, ok bool, err error) {
 	switch n.t.Rule {
 	case OneChild:
@@ -205,7 +199,6 @@ func (n Node) values() (List, error) {
 	return n.r.list(id, len(n.t.Properties), n.rec.seg)
 }
 
-// property makes a property of its value's id.
 func (n Node) property(ctx context.Context, name PropertyName, id RecordID) (Property, error) {
 	p := Property{Name: name.Name, Type: name.Type, Multi: name.Multi, r: n.r, near: n.rec.seg, one: id}
 	if !name.Multi {
@@ -215,7 +208,6 @@ func (n Node) property(ctx context.Context, name PropertyName, id RecordID) (Pro
 	return p, p.lost
 }
 
-// Property finds the property of a name.
 func (n Node) Property(ctx context.Context, name string) (p Property, ok bool, err error) {
 	switch {
 	case name == primaryType && n.t.Primary != nil:

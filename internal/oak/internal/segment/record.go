@@ -124,7 +124,6 @@ type Reader struct {
 	recent    [32]atomic.Pointer[Segment] // each where its id says
 }
 
-// NewReader returns a Reader of the records of src.
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
 // segment asks the source, unless the segment has been used just now: what refers to
@@ -141,13 +140,11 @@ func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 	return s, err
 }
 
-// Segment returns a segment of the source.
 func (r *Reader) Segment(ctx context.Context, id ID) (*Segment, error) {
 	s, err := r.segment(ctx, id)
 	return s, sourceError(RecordID{id, -1}, err)
 }
 
-// Record finds a record.
 func (r *Reader) Record(ctx context.Context, id RecordID) (Record, error) {
 	return r.record(ctx, id, nil)
 }

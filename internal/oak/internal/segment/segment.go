@@ -35,7 +35,6 @@ const (
 	sizeFactor = 16 // of data segments
 )
 
-// Type is the kind of a record.
 type Type uint8
 
 const (
@@ -100,7 +99,6 @@ type Segment struct {
 	size    int
 	sparse  *sparse
 	version int
-	gen     Generation
 	refs    int
 	records int
 	table   int // where the record table begins
@@ -134,16 +132,8 @@ func (s *Segment) header() error {
 	case string(b[:versionOff]) != magic:
 		return s.errorf(Corrupt, -1, 0, "magic: expected %q, found %q", magic, b[:versionOff])
 	}
-	s.version = int(b[versionOff])
-	s.gen.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
-	switch s.version {
-	case 12:
-		s.gen.Full, s.gen.Compacted = s.gen.Gen, true
-	case 13:
-		full := binary.BigEndian.Uint32(b[fullOff:])
-		s.gen.Full, s.gen.Compacted = int32(full&^compactedBit), full&compactedBit != 0
-	default:
-		return s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", s.version)
+	if s.version, _ = versionOf(b); s.version == 0 {
+		return s.errorf(Corrupt, -1, versionOff, "version: expected 12 or 13, found %d", b[versionOff])
 	}
 	refs := binary.BigEndian.Uint32(b[refCountOff:])
 	if refs > maxRefs || headerLen+refLen*int(refs) > s.size {
@@ -156,6 +146,40 @@ func (s *Segment) header() error {
 	}
 	s.records = int(records)
 	return nil
+}
+
+// versionOf reads from a header the version, 0 if it is an unknown one, and the generation.
+func versionOf(b []byte) (version int, g Generation) {
+	g.Gen = int32(binary.BigEndian.Uint32(b[generationOff:]))
+	switch b[versionOff] {
+	case 12:
+		g.Full, g.Compacted = g.Gen, true
+	case 13:
+		full := binary.BigEndian.Uint32(b[fullOff:])
+		g.Full, g.Compacted = int32(full&^compactedBit), full&compactedBit != 0
+	default:
+		return 0, Generation{}
+	}
+	return int(b[versionOff]), g
+}
+
+// A Head is what a data segment says of itself that a tar repeats in index and graph.
+type Head struct {
+	Generation Generation
+	Refs       IDs // in the segment
+}
+
+// ParseHead reads the header and the table of references of a data segment.
+func ParseHead(b []byte) (h Head, ok bool) {
+	if len(b) < headerLen || string(b[:versionOff]) != magic {
+		return Head{}, false
+	}
+	version, g := versionOf(b)
+	refs := int64(binary.BigEndian.Uint32(b[refCountOff:]))
+	if version == 0 || refs > int64(len(b)-headerLen)/refLen {
+		return Head{}, false
+	}
+	return Head{g, IDs(b[headerLen:][:refLen*refs])}, true
 }
 
 // rows finds out the order of the record table.
@@ -178,20 +202,12 @@ func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...a
 	return &Error{Class: c, Segment: s.id, Record: record, Off: off, What: fmt.Sprintf(format, a...)}
 }
 
-// ID returns the segment's name.
-func (s *Segment) ID() ID { return s.id }
-
-// Size returns how long the segment is.
-func (s *Segment) Size() int { return s.size }
-
-// Bytes returns the whole segment, not to be changed, unless it is sparse.
-func (s *Segment) Bytes() []byte { return s.b }
-
-// Version returns 12 or 13, or 0 if the segment holds no records.
-func (s *Segment) Version() int { return s.version }
-
-// RefCount returns the length of the table of references.
-func (s *Segment) RefCount() int { return s.refs }
+func (s *Segment) ID() ID           { return s.id }
+func (s *Segment) Size() int        { return s.size }
+func (s *Segment) Bytes() []byte    { return s.b }       // of the whole, not to be changed, unless it is sparse
+func (s *Segment) Version() int     { return s.version } // 12 or 13, or 0 if there are no records
+func (s *Segment) RefCount() int    { return s.refs }
+func (s *Segment) RecordCount() int { return s.records } // rows of the record table
 
 // Ref returns the i-th reference, from 0. It panics where there is none.
 func (s *Segment) Ref(i int) ID {
@@ -200,9 +216,6 @@ func (s *Segment) Ref(i int) ID {
 	}
 	return ID(s.b[headerLen+refLen*i:])
 }
-
-// RecordCount returns the length of the record table.
-func (s *Segment) RecordCount() int { return s.records }
 
 // A Row is one line of the record table, as it is stored.
 type Row struct {
@@ -242,7 +255,6 @@ func (s *Segment) External() iter.Seq[RecordID] {
 	}
 }
 
-// find returns the row of a number.
 func (s *Segment) find(n int32) (row Row, at int, ok bool) {
 	switch s.order {
 	case dense:
@@ -276,17 +288,9 @@ type Record struct {
 	data []byte // nil if the segment is sparse
 }
 
-// ID returns the record's name.
 func (r Record) ID() RecordID { return RecordID{r.seg.id, r.num} }
-
-// Type returns the kind that the record table says.
-func (r Record) Type() Type { return r.typ }
-
-// Pos returns the record's place in the segment.
-func (r Record) Pos() int { return r.pos }
-
-// Bytes returns what is between the record's beginning and the segment's end.
-func (r Record) Bytes() []byte { return r.data }
+func (r Record) Type() Type   { return r.typ } // by the record table
+func (r Record) Pos() int     { return r.pos } // in the segment
 
 // Record finds a record by its number. In a segment without a record table that
 // is any place, of type Block.
@@ -341,10 +345,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 		return 0, err
 	}
 	end := s.size
-	if s.version == 0 {
-		return end, nil
-	}
-	for i := range s.records {
+	for i := range s.records { // none in a segment of bare bytes
 		if pos, what := s.place(s.row(i)); what == "" && pos > r.pos && pos < end {
 			end = pos
 		}

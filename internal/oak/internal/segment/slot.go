@@ -93,7 +93,6 @@ func (rec Record) extent(end int, buf []slot) (extent, error) {
 	return x.extent, err
 }
 
-// A measure finds the extent of a record.
 type measure struct {
 	Record
 	extent

@@ -100,7 +100,6 @@ func (p PropertyName) compare(q PropertyName) int {
 	return cmp.Or(p.compareName(q), cmp.Compare(p.Type, q.Type))
 }
 
-// find returns the place of a property in Properties.
 func (t *Template) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(t.Properties, PropertyName{Name: name, hash: javaHash(name)}, PropertyName.compareName)
 }
@@ -153,7 +152,6 @@ func (rec Record) templateHead() (h templateHead, err error) {
 	return h, rec.need(0, at, "template")
 }
 
-// Template reads the template at id.
 func (r *Reader) Template(ctx context.Context, id RecordID) (*Template, error) {
 	return r.template(ctx, id, nil)
 }

@@ -39,7 +39,7 @@ func (b *Builder) diff(ctx context.Context, base RecordID, c hashedChild) (Recor
 	if err != nil {
 		return RecordID{}, err
 	}
-	return b.put(ctx, Branch, b.draft().u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base))
+	return b.done(b.put(ctx, Branch, b.draft().u32(diffHead).u32(c.hash).id(key).id(c.Node).id(base)))
 }
 
 // changed writes a record of a map with other nodes for names that it has.
@@ -68,7 +68,7 @@ func (b *Builder) changed(ctx context.Context, in Map, m mapRecord, changes []ha
 		}
 		buckets = append(buckets, id)
 	}
-	return b.branch(ctx, m.level, m.size, m.bitmap, buckets)
+	return b.done(b.branch(ctx, m.level, m.size, m.bitmap, buckets))
 }
 
 func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes []hashedChild) (RecordID, error) {
@@ -95,15 +95,15 @@ func (b *Builder) changedLeaf(ctx context.Context, in Map, m mapRecord, changes 
 		}
 		d.id(key).id(value)
 	}
-	return b.put(ctx, Leaf, d)
+	return b.done(b.put(ctx, Leaf, d))
 }
 
 // Map writes a map, of any number of children in any order.
 func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
 	w, stop := b.mapOf(inMapOrder(children))
 	defer stop()
-	id, _, err := w.record(ctx, 0)
-	return id, err
+	id, _ := w.record(ctx, 0)
+	return b.done(id)
 }
 
 // Map opens the map at id.
@@ -118,4 +118,9 @@ func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
 func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
 
 // Generation returns what the header says.
-func (s *Segment) Generation() Generation { return s.gen }
+func (s *Segment) Generation() (g Generation) {
+	if s.version > 0 {
+		_, g = versionOf(s.b)
+	}
+	return g
+}

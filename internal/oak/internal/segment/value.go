@@ -7,7 +7,6 @@ import (
 	"iter"
 )
 
-// Kind is how a value is stored.
 type Kind uint8
 
 const (
@@ -93,14 +92,12 @@ func (h valueHead) inline(r Record) ([]byte, bool) {
 	return r.bytes(h.off, int(h.n)), true
 }
 
-// A Value is a string or a binary.
 type Value struct {
 	r   *Reader
 	rec Record
 	h   valueHead
 }
 
-// Value opens the value at id.
 func (r *Reader) Value(ctx context.Context, id RecordID) (Value, error) {
 	return r.value(ctx, id, nil)
 }
@@ -114,14 +111,9 @@ func (r *Reader) value(ctx context.Context, id RecordID, near *Segment) (Value, 
 	return Value{r, rec, h}, err
 }
 
-// ID returns the name of the value's record.
-func (v Value) ID() RecordID { return v.rec.ID() }
-
-// Kind returns how the value is stored.
-func (v Value) Kind() Kind { return v.h.kind }
-
-// External reports whether the content is in another store.
-func (v Value) External() bool { return v.h.kind >= External }
+func (v Value) ID() RecordID   { return v.rec.ID() }
+func (v Value) Kind() Kind     { return v.h.kind }
+func (v Value) External() bool { return v.h.kind >= External } // its content is in another store
 
 // Len returns the content's length in bytes, -1 if it is external: nothing in a
 // segment tells that.
@@ -287,12 +279,11 @@ func (v Value) each(ctx context.Context, off, n int64, do func([]byte)) error {
 
 // bytes returns what a piece says is there.
 func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, error) {
-	if near.id != p.Segment {
-		s, err := r.segment(ctx, p.Segment)
-		if err != nil {
-			return nil, sourceError(RecordID{p.Segment, -1}, err)
+	if near == nil || near.id != p.Segment {
+		var err error
+		if near, err = r.Segment(ctx, p.Segment); err != nil {
+			return nil, err
 		}
-		near = s
 	}
 	// A [Sizer] may have said something else.
 	if p.Off+p.Len > near.Size() {
@@ -346,7 +337,6 @@ func (r *Reader) BlobID(ctx context.Context, id RecordID, limit int) (string, er
 	return v.BlobID(ctx, limit)
 }
 
-// text reads a string.
 func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int) (string, error) {
 	v, err := r.value(ctx, id, near)
 	if err != nil {
@@ -356,4 +346,13 @@ func (r *Reader) text(ctx context.Context, id RecordID, near *Segment, limit int
 		return "", v.rec.errorf(Corrupt, 0, "string: expected a value, found a %s", v.rec.typ)
 	}
 	return v.Text(ctx, limit)
+}
+
+// BlockBytes returns the content of a block, which has n bytes, not to be changed.
+func (r *Reader) BlockBytes(ctx context.Context, id RecordID, n int) ([]byte, error) {
+	off, err := (&locator{r: r}).block(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	return r.bytes(ctx, Piece{id.Segment, off, n}, nil)
 }

@@ -36,7 +36,6 @@
 //   - A root that is in no tar is an error: Oak takes all that was compacted for
 //     garbage.
 //
-// plan.go has what is decided, mark.go decides, sweep.go writes, source.go and
-// binaries.go read segments for binary references; gclog.go is the log beside the
-// tars.
+// plan.go has what is decided, and gc.log, the log beside the tars; mark.go decides,
+// sweep.go writes.
 package sweep

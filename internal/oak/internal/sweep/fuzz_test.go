@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -160,7 +161,7 @@ func FuzzMark(f *testing.F) {
 					t.Fatal(err)
 				}
 				content[x.Name][e.ID] = b
-				if h, ok := tarfile.ParseSegmentHead(b); ok && e.ID.IsData() {
+				if h, ok := segment.ParseHead(b); ok && e.ID.IsData() {
 					for id := range h.Refs.All() {
 						known := slices.ContainsFunc(all, func(p piece) bool { return p.id == id })
 						if !id.IsData() && known && !p.Keeps(id) {

@@ -20,7 +20,7 @@ func TestLogIsBroughtInLine(t *testing.T) {
 		s.head.gen.Compacted = compacted
 		_, tars := s.store(t, "data00001a.tar")
 		p := s.mark(t, tars, Options{Retain: 1})
-		head := repo.GC{RepoSize: 100, Reclaimed: 50, Millis: 1000, Nodes: 4, Root: repo.Revision{Segment: s.head.id, Record: 3}}
+		head := repo.GC{RepoSize: 100, Reclaimed: 50, Millis: 1000, Nodes: 4, Root: repo.Revision{Segment: s.head.id, Number: 3}}
 		added := "100,50,1000,1,1,4," + s.head.id.String() + ":3"
 		for _, c := range []struct {
 			what     string
@@ -78,7 +78,7 @@ func TestLogsOfStores(t *testing.T) {
 			old = storetest.Get(t, storeOf(dir), "gc.log")
 		}
 		want := string(old)
-		root := repo.Revision{Segment: s.root.Segment, Record: s.root.Number}
+		root := s.root
 		head := repo.GC{Millis: 5, Root: root}
 		if c.added {
 			head.Generation = tarfile.Generation{Gen: s.plan.Head.Gen, Full: s.plan.Head.Full}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
@@ -36,8 +37,13 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 		return nil, &Refused{fmt.Errorf("segment %s of the newest revision: garbage by root %s, expected it to be kept", head.Segment, *o.Root)}
 	}
 	for i := range p.Tars {
-		m.rest(&p.Tars[i])
-		p.Tars[i].decide(o)
+		t := &p.Tars[i]
+		for k, e := range t.Index().All() {
+			if !e.ID.IsData() && !m.bulk.referred(e.ID) {
+				t.garbage.set(k)
+			}
+		}
+		t.decide(o)
 	}
 	return p, nil
 }
@@ -75,10 +81,10 @@ func check(tars []Tar, head Head, o Options) error {
 			_, haveRoot = x.Find(*o.Root)
 		}
 	}
-	if !haveHead {
+	switch {
+	case !haveHead:
 		return fmt.Errorf("segment %s of the newest revision: in none of %d tars", head.Segment, len(tars))
-	}
-	if !haveRoot {
+	case !haveRoot:
 		return fmt.Errorf("segment %s of the compacted root: in none of %d tars", *o.Root, len(tars))
 	}
 	return nil
@@ -147,7 +153,7 @@ func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 		what = bad.What
 	} else {
 		m.buf = b
-		if h, ok := tarfile.ParseSegmentHead(b); ok {
+		if h, ok := segment.ParseHead(b); ok {
 			m.bulk.refer(h.Refs)
 			return nil
 		}
@@ -167,16 +173,6 @@ func (o Options) old(head, g tarfile.Generation) bool {
 		return gen && !(g.Compacted && g.Full == head.Full)
 	}
 	return int64(head.Full)-int64(g.Full) >= n || gen && !g.Compacted
-}
-
-// rest marks the segments of a tar that are no data segments and that nothing refers
-// to.
-func (m *marker) rest(t *TarPlan) {
-	for i, e := range t.Index().All() {
-		if !e.ID.IsData() && !m.bulk.referred(e.ID) {
-			t.garbage.set(i)
-		}
-	}
 }
 
 // decide goes by what is garbage.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -62,7 +63,6 @@ func free(ctx context.Context, st store.Store, name string) error {
 	return err
 }
 
-// A writer writes one tar.
 type writer struct {
 	p     *Plan
 	t     *TarPlan
@@ -104,7 +104,7 @@ func (w *writer) parts(ctx context.Context) (err error) {
 		}
 	}
 	if w.t.BinariesDamage != nil {
-		w.blobs = newBlobReader(w.p)
+		w.blobs = &blobReader{src: &segment.Recent{Most: keptSegments, Load: w.p.segment}, left: maxPart, report: w.p.report}
 		return nil
 	}
 	r, err := w.t.Tar.Binaries(ctx)
@@ -203,7 +203,7 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	}
 	if w.graph != nil {
 		refs, _ = w.graph.Targets(e.ID)
-	} else if h, ok := tarfile.ParseSegmentHead(w.buf); ok { // or else it was told before
+	} else if h, ok := segment.ParseHead(w.buf); ok { // or else it was told before
 		refs = h.Refs
 		if w.refs += int64(len(refs)) + int64(len(e.ID)) + 4; w.refs > maxPart {
 			return nil, nil, tooLong(w.t, e, "graph")
@@ -261,4 +261,75 @@ func (w *writer) proof(ctx context.Context, st store.Store, name string) error {
 	}
 	_, err = t.Binaries(ctx)
 	return err
+}
+
+const (
+	maxBlobID = 1 << 20   // bytes of a binary's id; Oak's are below a hundred
+	maxPart   = 256 << 20 // of a graph or binary references: what tarfile reads of them
+)
+
+// A blobReader finds the ids of binaries in the records of segments.
+type blobReader struct {
+	src    *segment.Recent
+	left   int64 // bytes that ids of the tar may still have
+	report func(tar string, p tarfile.Problem)
+}
+
+// keptSegments is how many are kept: ids of binaries that are strings of their own are
+// seldom far away.
+const keptSegments = 16
+
+// segment reads a segment of the newest tar that has it.
+func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	for i := range p.Tars {
+		t := &p.Tars[i]
+		if k, ok := t.Index().Find(id); ok {
+			b, err := t.Tar.Read(ctx, k, nil)
+			if err != nil {
+				return nil, err
+			}
+			return segment.Parse(id, b)
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// read returns the ids of binaries that the records of entry i have. What cannot be
+// read is told, and left out: it is an error only if it is one of the store.
+func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (ids []string, err error) {
+	e := t.Index().At(i)
+	problem := func(err error) {
+		b.report(t.Name, tarfile.Problem{Class: tarfile.BadSegment, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true,
+			What: fmt.Sprintf("binary references are lost: %v", err)})
+	}
+	seg, err := segment.Parse(e.ID, data)
+	if err != nil {
+		problem(err)
+		return nil, nil
+	}
+	// The segment may be another one than that of the newest tar that has its id.
+	b.src.Current = seg
+	r := segment.NewReader(b.src)
+	known := map[string]bool{}
+	for record := range seg.External() {
+		id, err := r.BlobID(ctx, record, maxBlobID)
+		switch {
+		case err == nil && !known[id]:
+			if b.left -= int64(len(id)) + 4; b.left < 0 {
+				return nil, tooLong(t, e, "binary references")
+			}
+			known[id] = true
+			ids = append(ids, id)
+		case err == nil:
+		case tarfile.IsDamage(err):
+			problem(err)
+		default:
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+func tooLong(t *TarPlan, e tarfile.Entry, what string) error {
+	return &tarfile.Error{Class: tarfile.Limit, Object: t.Name, Offset: e.Pos, What: fmt.Sprintf("%s: up to segment %s more than %d bytes", what, e.ID, maxPart)}
 }

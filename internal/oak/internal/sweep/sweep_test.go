@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
@@ -594,8 +595,7 @@ func TestPartsThatAreTooLongAreRefused(t *testing.T) {
 	x := &p.Tars[1]
 	i, _ := x.Index().Find(s.keep.id)
 	for refs, left := range map[int64]int64{maxPart - 10: 100, 0: 3} {
-		w := writer{p: p, t: x, refs: refs, blobs: newBlobReader(p)}
-		w.blobs.left = left
+		w := writer{p: p, t: x, refs: refs, blobs: &blobReader{src: &segment.Recent{Most: keptSegments, Load: p.segment}, left: left, report: p.report}}
 		_, _, err := w.references(t.Context(), i, x.Index().At(i))
 		if e, ok := errors.AsType[*tarfile.Error](err); !ok || e.Class != tarfile.Limit || e.Object != x.Name {
 			t.Errorf("%d, %d: %v", refs, left, err)
@@ -671,7 +671,7 @@ func TestErrorsOfTheStoreComeUp(t *testing.T) {
 // of the graph not what leads to one of the tar that is not.
 func (d dump) without(x *TarPlan) dump {
 	kept := func(s string) bool {
-		id, err := tarfile.ParseID(s)
+		id, err := segment.ParseID(s)
 		i, ok := x.Index().Find(id)
 		return err == nil && (!ok || !x.IsGarbage(i))
 	}

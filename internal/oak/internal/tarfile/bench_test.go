@@ -134,7 +134,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for _, err := range Scan(b.Context(), obj, t.Size(), ScanOptions{}, func(p Problem) { b.Fatal(p) }) {
+		for _, err := range Scan(b.Context(), obj, t.Size(), func(p Problem) { b.Fatal(p) }) {
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -28,9 +28,7 @@ type BinaryRefs struct {
 
 // checkBinaries says why a footer is not that of binary references that end at end.
 func checkBinaries(f footer, end int64) *Error {
-	bad := func(off int64, format string, a ...any) *Error {
-		return &Error{Class: BadBinaries, Offset: end + off, What: fmt.Sprintf("binary references: "+format, a...)}
-	}
+	bad := func(off int64, format string, a ...any) *Error { return badBinaries(end+off, format, a...) }
 	switch {
 	case f.magic != binariesV1 && f.magic != binariesV2:
 		return bad(-4, "magic %08x, expected %08x or %08x", f.magic, binariesV1, binariesV2)
@@ -44,38 +42,51 @@ func checkBinaries(f footer, end int64) *Error {
 	return nil
 }
 
+func badBinaries(off int64, format string, a ...any) *Error {
+	return &Error{Class: BadBinaries, Offset: off, What: fmt.Sprintf("binary references: "+format, a...)}
+}
+
 // parseBinaries takes b, the content before the footer, for its own. Offsets in
 // the errors are those in b.
 func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
-	bad := func(off int, format string, a ...any) (*BinaryRefs, *Error) {
-		return nil, &Error{Class: BadBinaries, Offset: int64(off), What: fmt.Sprintf("binary references: "+format, a...)}
-	}
 	if got := checksum(b); got != f.crc {
-		return bad(0, "checksum %08x, expected %08x", got, f.crc)
+		return nil, badBinaries(0, "checksum %08x, expected %08x", got, f.crc)
 	}
 	r := &BinaryRefs{b: b, count: int(f.count), v1: f.magic == binariesV1}
-	step := r.step()
-	p := 0
+	return r, r.each(func(SegmentBinaries) bool {
+		r.segments++
+		return true
+	})
+}
+
+// each calls do with the segments in the order of the file, until it returns false.
+func (r *BinaryRefs) each(do func(SegmentBinaries) bool) *Error {
+	bad := func(off int, format string, a ...any) *Error { return badBinaries(int64(off), format, a...) }
+	step := generationV2
+	if r.v1 {
+		step = generationV1
+	}
+	b, p := r.b, 0
 	for i := range r.count {
 		if len(b)-p < step {
 			return bad(p, "generation %d of %d: %d bytes are left, expected at least %d", i, r.count, len(b)-p, step)
 		}
-		n := int(int32At(b[p+step-4:]))
+		g, n := parseGeneration(b[p:], r.v1), int(int32At(b[p+step-4:]))
 		p += step
 		if n < 0 || n > (len(b)-p)/segmentRefsLen {
 			return bad(p-4, "generation %d of %d: %d segments, expected at most %d", i, r.count, n, (len(b)-p)/segmentRefsLen)
 		}
-		r.segments += n
 		for k := range n {
 			if len(b)-p < segmentRefsLen {
 				return bad(p, "segment %d of generation %d: %d bytes are left, expected at least %d", k, i, len(b)-p, segmentRefsLen)
 			}
-			refs := int(int32At(b[p+16:]))
+			s := SegmentBinaries{ID(b[p:]), g, Texts{n: int(int32At(b[p+16:]))}}
 			p += segmentRefsLen
-			if refs < 0 || refs > (len(b)-p)/4 {
-				return bad(p-4, "segment %d of generation %d: %d references, expected at most %d", k, i, refs, (len(b)-p)/4)
+			s.Refs.b = b[p:]
+			if s.Refs.n < 0 || s.Refs.n > (len(b)-p)/4 {
+				return bad(p-4, "segment %d of generation %d: %d references, expected at most %d", k, i, s.Refs.n, (len(b)-p)/4)
 			}
-			for range refs {
+			for range s.Refs.n {
 				if len(b)-p < 4 {
 					return bad(p, "segment %d of generation %d: %d bytes are left, expected at least 4", k, i, len(b)-p)
 				}
@@ -86,6 +97,9 @@ func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
 				}
 				p += n
 			}
+			if !do(s) {
+				return nil
+			}
 		}
 	}
 	if p != len(b) {
@@ -93,17 +107,9 @@ func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
 		// counted.
 		return bad(p, "%d bytes behind the last of %d generations", len(b)-p, r.count)
 	}
-	return r, nil
+	return nil
 }
 
-func (r *BinaryRefs) step() int {
-	if r.v1 {
-		return generationV1
-	}
-	return generationV2
-}
-
-// Len returns how many segments have references.
 func (r *BinaryRefs) Len() int { return r.segments }
 
 // A SegmentBinaries is one segment with the ids of the binaries that it refers to.
@@ -119,10 +125,6 @@ type Texts struct {
 	n int
 }
 
-// Len returns how many there are.
-func (l Texts) Len() int { return l.n }
-
-// All enumerates them.
 func (l Texts) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		b := l.b
@@ -138,24 +140,7 @@ func (l Texts) All() iter.Seq[string] {
 
 // All enumerates the segments in the order of the file.
 func (r *BinaryRefs) All() iter.Seq[SegmentBinaries] {
-	return func(yield func(SegmentBinaries) bool) {
-		b, step := r.b, r.step()
-		for range r.count {
-			g, segments := parseGeneration(b, r.v1), int32At(b[step-4:])
-			b = b[step:]
-			for range segments {
-				s := SegmentBinaries{ID: ID(b), Generation: g, Refs: Texts{n: int(int32At(b[16:]))}}
-				b = b[segmentRefsLen:]
-				s.Refs.b = b
-				for range s.Refs.n {
-					b = b[4+int(int32At(b)):]
-				}
-				if !yield(s) {
-					return
-				}
-			}
-		}
-	}
+	return func(yield func(SegmentBinaries) bool) { r.each(yield) }
 }
 
 // A binariesBuilder collects references: of each segment once.

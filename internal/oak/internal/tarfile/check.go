@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
 // Check reports what Oak's reader does not look at, which takes no reading of the
@@ -167,7 +169,7 @@ func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok b
 
 // checkHead compares what a data segment says of its generation with the index.
 func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
-	h, ok := ParseSegmentHead(data)
+	h, ok := segment.ParseHead(data)
 	if !ok {
 		e.problemTo(report)(BadSegment, e.Pos, int64(e.Len), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
 		return

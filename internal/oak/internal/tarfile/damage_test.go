@@ -174,7 +174,7 @@ func TestTruncatedTarsKeepTheSegmentsThatAreWhole(t *testing.T) {
 			t.Fatalf("%d bytes: %v, %v", n, x, err)
 		}
 		if short := n%BlockSize != 0; short != (none.Reason == LengthNotBlocks) {
-			t.Errorf("%d bytes: %s", n, none.Reason)
+			t.Errorf("%d bytes: %d", n, none.Reason)
 		}
 		found, problems := scanAll(t, b)
 		w.holds(t, found)
@@ -266,7 +266,7 @@ func TestScanFindsItsWayBehindDamage(t *testing.T) {
 				t.Errorf("doubt about places: %v, expected %v", place, c.place)
 			}
 			if c.class == 0 && len(problems) > 0 || c.class != 0 && !slices.ContainsFunc(problems, func(p Problem) bool { return p.Class == c.class && p.Off == int64(c.off) }) {
-				t.Errorf("%v, expected %s at %d", problems, c.class, c.off)
+				t.Errorf("%v, expected %d at %d", problems, c.class, c.off)
 			}
 			if c.class == BadChecksum && !slices.ContainsFunc(problems, func(p Problem) bool { return p.HasSegment && p.Segment == c.lost[0] }) {
 				t.Errorf("%v, expected that %s is named", problems, c.lost[0])

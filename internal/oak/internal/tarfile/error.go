@@ -8,7 +8,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Class is the kind of a thing that is wrong.
 type Class uint8
 
 const (
@@ -25,10 +24,6 @@ const (
 	Gap                          // bytes that belong to nothing
 	Limit                        // more than may be believed or held in memory
 )
-
-func (c Class) String() string {
-	return segment.Word("Class", c, "", "header", "checksum", "segment", "index", "graph", "binaries", "padding", "truncated", "bounds", "overlap", "gap", "limit")
-}
 
 // An Error says where a tar breaks the format, and how. Errors of the store are
 // returned as they come.
@@ -77,11 +72,6 @@ const (
 	PositionNotAtABlock                   // of an entry
 	NoLength                              // of an entry, or less than none
 )
-
-func (r Reason) String() string {
-	return segment.Word("Reason", r, "", "length-not-blocks", "too-short", "too-long", "unknown-magic", "no-entries", "size-too-small", "size-not-blocks",
-		"count-too-large", "wrong-checksum", "wrong-order", "negative-position", "position-not-at-a-block", "no-length")
-}
 
 // NoIndex says that a tar has no index that Oak would take. It is what a tar is
 // like whose writer was killed: [Scan] reads it.

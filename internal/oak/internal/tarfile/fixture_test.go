@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -91,7 +92,7 @@ func (e *expectedEntry) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	var err error
-	e.ID, err = ParseID(id)
+	e.ID, err = segment.ParseID(id)
 	return err
 }
 
@@ -180,7 +181,7 @@ func mustOpen(t testing.TB, b []byte) *Tar {
 // scanAll scans b; what is found is kept.
 func scanAll(t testing.TB, b []byte) (found []Found, problems []Problem) {
 	t.Helper()
-	for f, err := range Scan(t.Context(), object(t, b), int64(len(b)), ScanOptions{}, func(p Problem) { problems = append(problems, p) }) {
+	for f, err := range Scan(t.Context(), object(t, b), int64(len(b)), func(p Problem) { problems = append(problems, p) }) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +244,7 @@ func digest(b []byte) string {
 
 func mustID(t testing.TB, s string) ID {
 	t.Helper()
-	id, err := ParseID(s)
+	id, err := segment.ParseID(s)
 	if err != nil {
 		t.Fatal(err)
 	}

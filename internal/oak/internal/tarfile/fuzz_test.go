@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -199,8 +198,8 @@ func FuzzBinaryRefs(f *testing.F) {
 		for s := range r.All() {
 			n++
 			refs := slices.Collect(s.Refs.All())
-			if len(refs) != s.Refs.Len() {
-				t.Errorf("%d references, expected %d", len(refs), s.Refs.Len())
+			if len(refs) != s.Refs.n {
+				t.Errorf("%d references, expected %d", len(refs), s.Refs.n)
 			}
 			for _, ref := range refs {
 				bytesOfRefs += 4 + len(ref)
@@ -214,7 +213,11 @@ func FuzzBinaryRefs(f *testing.F) {
 				}
 			}
 		}
-		if n != r.Len() || bytesOfRefs+r.count*r.step() != len(b) {
+		step := generationV2
+		if r.v1 {
+			step = generationV1
+		}
+		if n != r.Len() || bytesOfRefs+r.count*step != len(b) {
 			t.Errorf("%d segments, expected %d", n, r.Len())
 		}
 		out := w.append(nil)
@@ -290,13 +293,13 @@ func FuzzOpen(f *testing.F) {
 		}
 		x, err := open(t, b)
 		if err != nil {
-			if e, ok := errors.AsType[*NoIndex](err); !ok || e.Reason == 0 || strings.Contains(e.Reason.String(), "(") {
+			if e, ok := errors.AsType[*NoIndex](err); !ok || e.Reason == 0 {
 				t.Error(err)
 			}
 			return
 		}
 		for _, p := range problemsOf(t, x) {
-			if p.Class == 0 || p.What == "" || p.Off < 0 || p.Len < 0 || strings.Contains(p.Class.String(), "(") {
+			if p.Class == 0 || p.What == "" || p.Off < 0 || p.Len < 0 {
 				t.Errorf("%+v", p)
 			}
 		}

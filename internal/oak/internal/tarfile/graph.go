@@ -1,6 +1,7 @@
 package tarfile
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -23,9 +24,7 @@ type Graph struct {
 // checkGraph says why a footer is not that of a graph that ends at end; the graph
 // may be shorter than its size says.
 func checkGraph(f footer, end int64) *Error {
-	bad := func(off int64, format string, a ...any) *Error {
-		return &Error{Class: BadGraph, Offset: end + off, What: fmt.Sprintf("graph: "+format, a...)}
-	}
+	bad := func(off int64, format string, a ...any) *Error { return badGraph(end+off, format, a...) }
 	switch {
 	case f.magic != graphV1:
 		return bad(-4, "magic %08x, expected %08x", f.magic, graphV1)
@@ -39,11 +38,15 @@ func checkGraph(f footer, end int64) *Error {
 	return nil
 }
 
+func badGraph(off int64, format string, a ...any) *Error {
+	return &Error{Class: BadGraph, Offset: off, What: fmt.Sprintf("graph: "+format, a...)}
+}
+
 // parseGraph takes b, the content before the footer, for its own. Offsets in the
 // errors are those in b.
 func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	bad := func(off int, format string, a ...any) (*Graph, *Error) {
-		return nil, &Error{Class: BadGraph, Offset: int64(off), What: fmt.Sprintf("graph: "+format, a...)}
+		return nil, badGraph(int64(off), format, a...)
 	}
 	if got := checksum(b); got != f.crc {
 		return bad(0, "checksum %08x, expected %08x", got, f.crc)
@@ -66,26 +69,16 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 		return bad(p, "%d bytes behind the last of %d lists", len(b)-p, f.count)
 	}
 	byKey := func(x, y uint32) int { return compareIDs(b[x:], b[y:]) }
-	if !slices.IsSortedFunc(g.lists, byKey) {
-		slices.SortStableFunc(g.lists, byKey)
-	}
-	k := 0
-	for i, at := range g.lists {
-		if i+1 < len(g.lists) && byKey(at, g.lists[i+1]) == 0 {
-			g.twice++
-			continue
-		}
-		g.lists[k] = at
-		k++
-	}
-	g.lists = g.lists[:k]
+	slices.SortFunc(g.lists, func(x, y uint32) int { return cmp.Or(byKey(x, y), cmp.Compare(y, x)) }) // the last first
+	all := len(g.lists)
+	g.lists = slices.CompactFunc(g.lists, func(x, y uint32) bool { return byKey(x, y) == 0 })
+	g.twice = all - len(g.lists)
 	return g, nil
 }
 
 // Held is how many bytes a graph takes in memory.
 func (g *Graph) Held() int { return len(g.b) + 4*len(g.lists) }
 
-// Len returns how many segments have a list.
 func (g *Graph) Len() int { return len(g.lists) }
 
 func (g *Graph) at(i int) (ID, IDs) {

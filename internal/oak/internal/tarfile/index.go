@@ -19,11 +19,21 @@ const (
 	room   = 2 * BlockSize // that a segment takes at least
 )
 
-// An Index says where the segments of a tar are. It holds the bytes of the file:
-// 33 for a segment, or 28 in tars before Oak 1.8.
+// An Index says where the segments of a tar are. It holds the bytes of the file, 33 for
+// a segment, or 28 in tars before Oak 1.8; or what a scan found. The zero value is empty.
 type Index struct {
-	b    []byte
-	step int
+	b     []byte
+	step  int     // 0 if it is of a scan
+	found []Entry // then, by id
+}
+
+// NewIndex takes what a scan found for its own. Of two with one id the later in the
+// file counts, as for Oak's recovery.
+func NewIndex(found []Entry) *Index {
+	slices.SortFunc(found, func(a, b Entry) int {
+		return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(b.Pos, a.Pos))
+	})
+	return &Index{found: slices.Clip(slices.CompactFunc(found, func(a, b Entry) bool { return a.ID == b.ID }))}
 }
 
 // An Entry is one segment.
@@ -37,8 +47,12 @@ type Entry struct {
 // end is where the next entry can begin.
 func (e Entry) end() int64 { n := e.Pos + int64(e.Len); return n + pad(n) }
 
-// Len returns how many segments there are.
-func (x *Index) Len() int { return len(x.b) / x.step }
+func (x *Index) Len() int {
+	if x.step == 0 {
+		return len(x.found)
+	}
+	return len(x.b) / x.step
+}
 
 // Version is 1 for tars before Oak 1.8, or else 2.
 func (x *Index) Version() int {
@@ -50,6 +64,9 @@ func (x *Index) Version() int {
 
 // At returns one entry. They are sorted by id.
 func (x *Index) At(i int) Entry {
+	if x.step == 0 {
+		return x.found[i]
+	}
 	b := x.b[i*x.step : (i+1)*x.step]
 	e := Entry{ID: ID(b), Pos: int64(int32At(b[16:])), Len: int(int32At(b[20:]))}
 	e.Generation = parseGeneration(b[24:], x.step == entryV1)
@@ -77,6 +94,9 @@ func appendGeneration(b []byte, g Generation) []byte {
 
 // Find returns which entry is that of a segment.
 func (x *Index) Find(id ID) (i int, ok bool) {
+	if x.step == 0 {
+		return slices.BinarySearchFunc(x.found, id, func(e Entry, id ID) int { return e.ID.Compare(id) })
+	}
 	msb := int64(binary.BigEndian.Uint64(id[:]))
 	lsb := int64(binary.BigEndian.Uint64(id[8:]))
 	lo, hi := 0, x.Len()
@@ -107,18 +127,11 @@ func (x *Index) All() iter.Seq2[int, Entry] {
 // ByPosition returns the numbers of the entries in the order in which they are in
 // the file, which is the order in which they were written.
 func (x *Index) ByPosition() []uint32 {
-	return Order(x.Len(), func(i uint32) int64 { return int64(int32At(x.b[int(i)*x.step+16:])) })
-}
-
-// Order returns the numbers below n in the order of their positions.
-func Order(n int, position func(i uint32) int64) []uint32 {
-	order := make([]uint32, n)
-	for i := range order {
-		order[i] = uint32(i)
+	order, at := make([]uint32, x.Len()), make([]int64, x.Len())
+	for i, e := range x.All() {
+		order[i], at[i] = uint32(i), e.Pos
 	}
-	slices.SortFunc(order, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(position(a), position(b)), cmp.Compare(a, b))
-	})
+	slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(at[a], at[b]), cmp.Compare(a, b)) })
 	return order
 }
 

@@ -169,7 +169,7 @@ func nameByte(i int, c byte) bool {
 	case idText:
 		return c == '.'
 	}
-	return nibble(c) <= 15
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
 }
 
 // headerByte reports whether c may be at i of a canonical header.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -12,7 +13,7 @@ func TestIDsHaveOneText(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 100 {
 		id := randomID(r, r.IntN(2) == 0)
-		if got, err := ParseID(id.String()); err != nil || got != id {
+		if got, err := segment.ParseID(id.String()); err != nil || got != id {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 	}
@@ -22,7 +23,7 @@ func TestIDsHaveOneText(t *testing.T) {
 	}
 	for _, s := range []string{"", sound[1:], sound + "0", strings.ToUpper(sound), strings.Replace(sound, "-", "0", 1),
 		strings.Replace(sound, "4", "-", 1), "7bbb0ade-4163-45c1-a861-9408f3-b9661", "--------------------------------" + "----", strings.Replace(sound, "4", "g", 1), strings.ReplaceAll(sound, "-", ""), " " + sound[1:]} {
-		if id, err := ParseID(s); err == nil {
+		if id, err := segment.ParseID(s); err == nil {
 			t.Errorf("%q is %s", s, id)
 		}
 	}

@@ -70,10 +70,8 @@ func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, 
 	return t, nil
 }
 
-// Index returns the index.
 func (t *Tar) Index() *Index { return t.index }
 
-// Size returns how long the file is.
 func (t *Tar) Size() int64 { return t.size }
 
 func (t *Tar) fault(c Class, off int64, format string, a ...any) *Error {

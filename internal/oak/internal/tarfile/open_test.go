@@ -56,7 +56,7 @@ func TestNoIndexSaysWhy(t *testing.T) {
 		_, err := open(t, change(bytes.Clone(sound)))
 		e, ok := errors.AsType[*NoIndex](err)
 		if !ok || e.Reason != reason || e.Offset < 0 || !strings.HasPrefix(err.Error(), fmt.Sprintf("data00000a.tar at %d: ", e.Offset)) {
-			t.Errorf("%s: %v", reason, err)
+			t.Errorf("%d: %v", reason, err)
 		}
 	}
 	for _, n := range []int32{-1, 1<<31 - 1} {
@@ -233,7 +233,7 @@ func everything(t *testing.T, obj store.Object, size int64) error {
 			return err
 		}
 	}
-	for _, err := range Scan(t.Context(), obj, size, ScanOptions{}, ignore) {
+	for _, err := range Scan(t.Context(), obj, size, ignore) {
 		if err != nil {
 			return err
 		}
@@ -270,20 +270,4 @@ type missing struct{ store.Object }
 
 func (missing) Can() store.ObjectAbilities {
 	return store.ObjectAbilities{ReadEnd: func(context.Context, []byte, bool) (int, error) { return 0, fs.ErrNotExist }}
-}
-
-func TestWordsOfClassesAndReasons(t *testing.T) {
-	words := map[string]bool{}
-	for c := BadHeader; c <= Limit; c++ {
-		words[c.String()] = true
-	}
-	for r := LengthNotBlocks; r <= NoLength; r++ {
-		words[r.String()] = true
-	}
-	if n := int(Limit) + int(NoLength); len(words) != n || words[""] {
-		t.Errorf("%d words, expected %d", len(words), n)
-	}
-	if a, b := Class(99).String(), Reason(99).String(); a != "Class(99)" || b != "Reason(99)" {
-		t.Error(a, b)
-	}
 }

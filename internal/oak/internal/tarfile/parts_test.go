@@ -148,7 +148,7 @@ func TestWhatPartsSayIsChecked(t *testing.T) {
 		}
 		p := problemsOf(t, mustOpen(t, parts(r, id, brf, gph, c.brfFoot, c.gFoot)))
 		if !slices.ContainsFunc(p, func(p Problem) bool { return p.Class == c.class && strings.Contains(p.What, c.what) }) {
-			t.Errorf("%s: %v, expected %s, %q", name, p, c.class, c.what)
+			t.Errorf("%s: %v, expected %d, %q", name, p, c.class, c.what)
 		}
 	}
 }

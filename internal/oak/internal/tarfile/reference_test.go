@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
 func TestWhatOakWroteIsReadAsOakReadsIt(t *testing.T) {
@@ -95,9 +97,9 @@ func compareSegments(t *testing.T, name string, x *Tar, w expectedTar) {
 		if !e.ID.IsData() || string(buf[:3]) != "0aK" { // of corrupt-segment-magic
 			continue
 		}
-		head, ok := ParseSegmentHead(buf)
+		head, ok := segment.ParseHead(buf)
 		gen := Generation{Gen: s.Gen, Full: s.Full, Compacted: s.Compacted}
-		if !ok || head.Version != s.Version || head.Generation != gen || !slices.Equal(texts(head.Refs), s.Refs) {
+		if !ok || buf[3] != s.Version || head.Generation != gen || !slices.Equal(texts(head.Refs), s.Refs) {
 			t.Errorf("%s: %s: head %v, expected %v", name, e.ID, head, s)
 		}
 	}
@@ -179,10 +181,10 @@ func TestRecoveryIsThatOfOak(t *testing.T) {
 			var buf bytes.Buffer
 			out := NewWriter(&buf, name, nil)
 			for _, f := range found {
-				var head SegmentHead
+				var head segment.Head
 				if f.ID.IsData() {
 					var ok bool
-					if head, ok = ParseSegmentHead(f.Data); !ok {
+					if head, ok = segment.ParseHead(f.Data); !ok {
 						t.Fatal(f.ID)
 					}
 				}

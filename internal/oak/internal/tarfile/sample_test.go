@@ -47,6 +47,14 @@ func randomSegment(r *rand.Rand, id ID, gen Generation, n int, refs ...ID) []byt
 	return b
 }
 
+// Fields of a data segment.
+const (
+	fullAt       = 4
+	generationAt = 10
+	refCountAt   = 14
+	refsAt       = 32
+)
+
 func pack(ids ...ID) (l IDs) {
 	for _, id := range ids {
 		l = append(l, id[:]...)

@@ -10,12 +10,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// ScanOptions of [Scan]. The zero value is for use.
-type ScanOptions struct {
-	// Entry is told of entries that are no segments: graph and such.
-	Entry func(h Header, off int64)
-}
-
 // Found is a segment that a scan came by.
 type Found struct {
 	ID        ID
@@ -60,9 +54,9 @@ const (
 // Behind damage Scan looks at each block until one is the header of a segment again.
 // It tries to mend a damaged header: see mend.go. What was found is reported, with
 // what was skipped; an error is one of the store.
-func Scan(ctx context.Context, obj store.Object, size int64, o ScanOptions, report func(Problem)) iter.Seq2[Found, error] {
+func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem)) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		s := &scan{ctx: ctx, obj: obj, size: size, o: o, report: report, lost: -1, effort: scanEffort*size + scanStart}
+		s := &scan{ctx: ctx, obj: obj, size: size, report: report, lost: -1, effort: scanEffort*size + scanStart}
 		s.buf = make([]byte, 0, min(scanRun+scanWindow, max(size, 0)))
 		for s.at < size {
 			w, err := s.view()
@@ -74,7 +68,10 @@ func Scan(ctx context.Context, obj store.Object, size int64, o ScanOptions, repo
 				return
 			}
 		}
-		s.end()
+		// Zeros are what a file ends with.
+		if s.lost < 0 || !s.blank || s.size-s.lost > trailerLen {
+			s.flush()
+		}
 	}
 }
 
@@ -82,7 +79,6 @@ type scan struct {
 	ctx    context.Context
 	obj    store.Object
 	size   int64
-	o      ScanOptions
 	report func(Problem)
 
 	at   int64  // the next block to look at
@@ -229,9 +225,6 @@ func (s *scan) other(w []byte, h Header) (none Found, no bool) {
 		s.report(Problem{Class: Gap, Off: s.at, Len: BlockSize + h.Size, What: fmt.Sprintf("entry %.100q: it is no part of a store", h.Name)})
 	}
 	s.flush()
-	if s.o.Entry != nil {
-		s.o.Entry(h, s.at)
-	}
 	s.at = min(s.at+BlockSize+h.Size+pad(h.Size), s.size)
 	return none, false
 }
@@ -262,12 +255,4 @@ func (s *scan) flush() {
 		s.report(s.reason)
 	}
 	s.lost = -1
-}
-
-// end reports what was lost at the end of the file. Zeros are what it ends with.
-func (s *scan) end() {
-	if s.lost >= 0 && s.blank && s.size-s.lost <= trailerLen {
-		s.lost = -1
-	}
-	s.flush()
 }

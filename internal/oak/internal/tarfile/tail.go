@@ -59,7 +59,6 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 	return nil
 }
 
-// Len returns how many segments there are.
 func (t *Tail) Len() int { return len(t.known) }
 
 // End returns where the last segment ends: where the tail belongs, or anywhere

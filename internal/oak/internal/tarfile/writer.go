@@ -55,7 +55,6 @@ func (w *Writer) write(b []byte) error {
 	return err
 }
 
-// Size returns how long the tar is so far.
 func (w *Writer) Size() int64 { return w.size }
 
 // Full reports whether a next segment should go into the next tar, as Oak has it: the
