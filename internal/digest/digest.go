@@ -5,6 +5,8 @@
 package digest
 
 import (
+	"crypto/md5"
+	"crypto/sha1"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -12,6 +14,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/minio/crc64nvme"
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
@@ -28,6 +31,12 @@ func New(algo string) hash.Hash {
 		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	case "crc32":
 		return crc32.NewIEEE()
+	case "crc64nvme":
+		return crc64nvme.New()
+	case "md5":
+		return md5.New()
+	case "sha1":
+		return sha1.New()
 	}
 	return nil
 }
@@ -35,7 +44,11 @@ func New(algo string) hash.Hash {
 // Known reports whether New has an algorithm. A hash has kilobytes of state:
 // none is made to find out.
 func Known(algo string) bool {
-	return algo == "blake3" || algo == "sha256" || algo == "crc32c" || algo == "crc32"
+	switch algo {
+	case "blake3", "sha256", "crc32c", "crc32", "crc64nvme", "md5", "sha1":
+		return true
+	}
+	return false
 }
 
 // Of returns the digest of b.

@@ -179,6 +179,11 @@ func (s *Server) newObject(content []byte, part int) *object {
 	}
 	for _, algo := range s.Sums {
 		value, end := sum(algo)
+		if s.Google { // which has no MD5 of what was sent in parts, but the other of the whole
+			if value, end = sumOf(algo, content), ""; algo == "md5" && part > 0 {
+				continue
+			}
+		}
 		o.sums[algo] = base64.StdEncoding.EncodeToString(value) + end
 	}
 	value, end := sum("md5")
