@@ -570,7 +570,7 @@ func TestServerVouchesForWhatItsWriterSaid(t *testing.T) {
 			want = nil
 		}
 		if err != nil || !slices.Equal(sums, want) {
-			t.Errorf("%s: %q, %v", name, sums, err)
+			t.Errorf("%s: %+v, %v", name, sums, err)
 		}
 		o.Close()
 	}
