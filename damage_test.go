@@ -2,11 +2,13 @@ package holdall_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
@@ -108,4 +110,83 @@ func TestEveryDamagedByteIsRefusedInEveryWayToRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// seen is all that an archive tells: what it is, what is in it, and the contents that can
+// be had.
+func seen(t *testing.T, st *storetest.Mem) string {
+	t.Helper()
+	ctx := t.Context()
+	a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{})
+	if err != nil {
+		return "not opened"
+	}
+	defer a.Close()
+	var b strings.Builder
+	about, err := a.About(ctx)
+	fmt.Fprintf(&b, "%s %q %v %v\n", about.Version, about.Facts, about.Volumes, err)
+	for e, err := range a.Entries(ctx) {
+		if err != nil {
+			b.WriteString("broken off\n")
+			break
+		}
+		e.Ref = nil
+		fmt.Fprintf(&b, "%+v\n", e)
+		if !e.Kind.HasContent() || e.Internal {
+			continue
+		}
+		content, err := a.Get(ctx, e.Name, 1<<20)
+		fmt.Fprintf(&b, "%q %v\n", content, err != nil)
+	}
+	return b.String()
+}
+
+// provenKinds are the formats whose archives prove their own indexes, if we wrote them.
+var provenKinds = []string{"caf"}
+
+// Each bit is turned, one at a time: what makes an archive say anything else, a check tells.
+func TestEveryTurnedBitThatIsSeenIsTold(t *testing.T) {
+	testkit.Long(t)
+	for _, k := range provenKinds {
+		t.Run(k, func(t *testing.T) {
+			st := packedAs(t, k, nil, map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 4), "e": ""})
+			want := seen(t, st)
+			bits, changes := 0, 0
+			for _, info := range objectsIn(t, st) {
+				was := st.Get(info)
+				for i := range was {
+					for bit := range 8 {
+						b := bytes.Clone(was)
+						b[i] ^= 1 << bit
+						st.Put(info, b)
+						bits++
+						if seen(t, st) == want {
+							continue
+						}
+						changes++
+						told := false
+						_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) { told = told || p.Severity > format.Note })
+						if err == nil && !told {
+							t.Errorf("bit %d of byte %d of %s is turned: nobody tells\n%s", bit, i, info, seen(t, st))
+						}
+					}
+				}
+				st.Put(info, was)
+			}
+			if changes < bits/2 {
+				t.Errorf("of %d bits %d were seen", bits, changes)
+			}
+		})
+	}
+}
+
+func objectsIn(t *testing.T, st *storetest.Mem) (all []string) {
+	t.Helper()
+	for info, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, info.Name)
+	}
+	return all
 }

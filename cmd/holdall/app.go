@@ -52,6 +52,7 @@ type app struct {
 	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
+	opened  []*holdall.Archive // by the verb
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -97,6 +98,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	switch {
 	case err == nil:
+		if a.doubts() {
+			return exitNo
+		}
 		return exitOK
 	case errors.Is(err, errNo):
 		return exitNo
@@ -197,6 +201,17 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
+// doubts says of archives that were read whose indexes are damaged.
+func (a *app) doubts() (any bool) {
+	for _, in := range a.opened {
+		if p := in.Doubt(); p != nil {
+			a.report(&format.CorruptError{Format: in.Format().Name, Problem: *p})
+			any = true
+		}
+	}
+	return any
+}
+
 // openBare opens an archive for who wants to know of its own index.
 func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	return a.openBy(ctx, address, few, holdall.UseIndex{})
@@ -211,6 +226,9 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	o := a.openOptions()
 	o.FewLookups, o.Index = few, index
 	in, err := a.openIn(ctx, st, name, o)
+	if err == nil {
+		a.opened = append(a.opened, in)
+	}
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
 			if err := ofAFolder(o.Param); err != nil && !a.several {

@@ -449,7 +449,7 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 	case scan != nil || first > last || last >= len(o.content):
 		return "InvalidRange"
 	default:
-		up.parts[n] = s.newObject(bytes.Clone(o.content[first : last+1]), 0)
+		up.parts[n] = s.newObject(bytes.Clone(o.content[first:last+1]), 0)
 		answer(w, "CopyPartResult", "<ETag>"+strings.ReplaceAll(up.parts[n].etag, `"`, "&quot;")+"</ETag>")
 	}
 	return ""
