@@ -76,9 +76,6 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if e.Kind != format.File {
 		return fmt.Errorf("%s: caf keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
-	}
 	if err := w.room(e); err != nil {
 		return err
 	}

@@ -322,9 +322,6 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
-	}
 	t.out.Out, t.out.Err = w, nil
 	err := t.out.Append(appendHeader(nil, name, e.Size))
 	var sum string

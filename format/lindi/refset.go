@@ -3,6 +3,7 @@ package lindi
 import (
 	"encoding/hex"
 	"io/fs"
+	"slices"
 	"strconv"
 
 	"github.com/zeebo/blake3"
@@ -74,14 +75,10 @@ func (s *refset) remove(key string) (freed string, err error) {
 }
 
 func (s *refset) compact() {
-	kept := s.list[:0]
-	for _, e := range s.list {
-		if e.key != nil {
-			s.place[str(e.key)] = len(kept)
-			kept = append(kept, e)
-		}
+	s.list, s.holes = slices.DeleteFunc(s.list, func(e member) bool { return e.key == nil }), 0
+	for i, e := range s.list {
+		s.place[str(e.key)] = i
 	}
-	s.list, s.holes = kept, 0
 }
 
 func (s *refset) rename(from, to string) error {

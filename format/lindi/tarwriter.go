@@ -149,9 +149,6 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 	if err := t.Append(t.head); err != nil {
 		return "", err
 	}
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
-	}
 	sum, err := t.Content(ctx, e, r, t.plain)
 	if err == nil {
 		err = t.zeros(padded(e.Size) - e.Size)
