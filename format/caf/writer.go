@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
@@ -105,10 +106,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	}
 	w.names.add(e.Name)
 	if seen != e.Name {
-		if w.replaced == nil {
-			w.replaced = map[string]bool{}
-		}
-		w.replaced[seen] = true
+		columns.Rare(&w.replaced, seen, true)
 	}
 	w.entries++
 	w.end = w.Pos

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
@@ -212,10 +213,7 @@ func (w *archiveWriter) shortened(name string) string {
 		return name
 	}
 	short := shortBlob(name)
-	if w.short == nil {
-		w.short = map[string]string{}
-	}
-	w.short[name] = short
+	columns.Rare(&w.short, name, short)
 	return short
 }
 
