@@ -98,13 +98,11 @@ func (c *compressor) record(worker int, dst, src []byte) ([]byte, error) {
 	}
 	d.out.Reset()
 	d.w.Reset(&d.out)
-	if _, err := d.w.Write(src); err != nil {
-		return nil, err
+	_, err := d.w.Write(src)
+	if err == nil {
+		err = d.w.Close()
 	}
-	if err := d.w.Close(); err != nil {
-		return nil, err
-	}
-	return append(dst, d.out.Bytes()...), nil
+	return append(dst, d.out.Bytes()...), err
 }
 
 func (c *compressor) close() error {
