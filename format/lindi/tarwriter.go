@@ -210,7 +210,8 @@ func frontAt(at, indexRoom, rfsRoom int64) front {
 
 // entry is what .tar_entry.json says of texts of such lengths.
 func (f front) entry(indexText, rfsText int64) entry {
-	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room, indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
+	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
+		indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
 }
 
 // entryBlocks are the header and content of the entry.
