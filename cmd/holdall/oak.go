@@ -58,8 +58,7 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 	})
 }
 
-// onStore is the work of a verb with a segment store, onTree with the tree of one that
-// the flags say.
+// onStore is the work of a verb with a segment store, onTree with the tree that flags say.
 func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })

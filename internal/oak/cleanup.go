@@ -18,8 +18,7 @@ import (
 )
 
 type CleanupOptions struct {
-	// Retain is how many generations are kept; 0 is 1, as Oak has it offline. A
-	// running Oak keeps 2.
+	// Retain is how many generations are kept; 0 is 1. A running Oak keeps 2.
 	Retain int
 	// Tail says that the last compaction was of the tail only.
 	Tail bool
@@ -105,8 +104,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 
 func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Errorf(msg, args...)} }
 
-// refused reports whether err says that a store is not one to be cleaned up, and not
-// that it could not be read.
+// refused reports whether a store is not one to be cleaned up, though it could be read.
 func refused(err error) bool {
 	_, refused := errors.AsType[*sweep.Refused](err)
 	_, noHead := errors.AsType[*repo.Error](err)

@@ -18,8 +18,7 @@ import (
 // are those of the view tree, with or without a slash before them.
 type Tree struct{ t *treeReader }
 
-// Tree chooses a tree as the view tree does: by the parameters revision, checkpoint
-// and super.
+// Tree chooses a tree by the parameters revision, checkpoint and super.
 func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error) {
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
@@ -93,8 +92,7 @@ type ExportOptions struct {
 	Depth int
 	// NoBinaries leaves out what binaries contain.
 	NoBinaries bool
-	// After is the path of a node that was written, with all that came before it:
-	// the export goes on behind it.
+	// After is the path of a node behind which the export goes on.
 	After string
 	// From is the path of a node with which the export goes on.
 	From string
@@ -105,8 +103,7 @@ type Exported struct {
 	Lost  int64 `json:"lost"` // places where damage took something
 }
 
-// Export writes a node and all below it as lines of JSON: parents before children,
-// in stored order.
+// Export writes a node and all below it as lines of JSON, parents first, in stored order.
 func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOptions) (Exported, error) {
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("after and from: expected one of them: %w", fs.ErrInvalid)

@@ -27,8 +27,7 @@ type treeReader struct {
 	checkpoint string           // that it is of, or empty
 	depth      int
 	datastore  string // or empty
-	// paths is the same for who follows a path: it reads parts of segments, where
-	// that costs less.
+	// paths is the same for who follows a path: it reads parts of segments if that costs less.
 	paths *treeReader
 }
 

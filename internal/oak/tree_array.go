@@ -14,8 +14,7 @@ import (
 // inlineRun is how much of an array is made at once.
 const inlineRun = 64 << 10
 
-// arrayExtents makes the bytes of an array from its beginning, and yields those from
-// off to end.
+// arrayExtents makes the bytes of an array, and yields those from off to end.
 func (t *treeReader) arrayExtents(ctx context.Context, ref arrayRef, off, end int64, yield func(format.Extent, error) bool) error {
 	n, err := t.records.Node(ctx, ref.node)
 	if err != nil {

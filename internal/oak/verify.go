@@ -67,8 +67,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return a.Across(ctx, tell)
 }
 
-// checkSegments checks the segments of several tars at once, and tells what it finds
-// tar by tar.
+// checkSegments checks several tars' segments at once, and tells of them tar by tar.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
 	found := make([][]audit.Problem, a.Len())
 	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }

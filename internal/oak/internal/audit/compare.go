@@ -97,8 +97,7 @@ func sorted(to []tarfile.ID, ids tarfile.IDs) []tarfile.ID {
 
 const maxBlobID = 1 << 20
 
-// binaries compares the ids of binaries that a segment's records have with those that
-// the tar says.
+// binaries compares the ids of binaries in a segment's records with those of the tar.
 func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.Segment) error {
 	said, ok := c.refs[e.ID]
 	var has map[string]bool

@@ -43,8 +43,7 @@ type bits []uint64
 func (b bits) has(i uint32) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 
-// from follows all references from a segment that is there, and tells of those that
-// lead to none.
+// from follows all references from a segment that is there, and tells of those to none.
 func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 	r.ok = true
 	p, _ := r.a.known.find(head)

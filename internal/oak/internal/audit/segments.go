@@ -132,8 +132,7 @@ func (c *segmentsCheck) records(p segment.Problem) {
 	c.t.of(BadRecords, s, c.x.Name, c.e.Pos+max(p.Off, 0), c.e.ID, "%s", what)
 }
 
-// windowLen is read at once: with an entry that begins at its end there is room for
-// the rest of that.
+// windowLen is read at once: an entry that begins at its end fits in behind it.
 const windowLen = 1 << 20
 
 type window struct {

@@ -24,8 +24,7 @@ type Options struct {
 	Shared   int               // how many records are known again; 0 is 4 million, in some 150 MB
 }
 
-// A Copier copies trees. It belongs to one goroutine. After an error it is of no more
-// use.
+// A Copier copies trees, on one goroutine. After an error it is of no more use.
 type Copier struct {
 	from     *segment.Reader
 	to       *segment.Builder
@@ -129,8 +128,7 @@ func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.S
 	}
 }
 
-// Without copies a node and all below it but its child of a name, in whose place is
-// an empty node.
+// Without copies a node and all below it, with an empty node for its child of a name.
 func (c *Copier) Without(ctx context.Context, id segment.RecordID, name string) (segment.RecordID, error) {
 	empty, err := c.to.Node(ctx, segment.NewNode{})
 	if err != nil {
@@ -160,8 +158,7 @@ func below(name string, err error) error {
 	return e
 }
 
-// mostHeld is how many values of a property are held. Of more the records are written
-// one by one.
+// mostHeld is how many values of a property are held. Others are written one by one.
 const mostHeld = 1024
 
 func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {

@@ -62,8 +62,7 @@ func (w *Writer) path(name string) string {
 	return w.dir + "/" + name
 }
 
-// Write adds a segment: behind those that it refers to, or Oak's cleanup might remove
-// these.
+// Write adds a segment, behind those that it refers to: Oak's cleanup needs them first.
 func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 	if w.tar != nil && w.tar.Full(w.o.MaxTar) {
 		if err := w.closeTar(ctx); err != nil {
@@ -105,8 +104,7 @@ func (w *Writer) made(name string, size int64) {
 	w.sum.Bytes += size
 }
 
-// Commit ends the store with a manifest and a journal of the given revisions, the
-// newest last.
+// Commit ends the store with a manifest and a journal, the newest revision last.
 func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, error) {
 	if w.tar == nil || len(journal) == 0 {
 		return w.sum, errors.New("new store: expected segments and a revision, found none")

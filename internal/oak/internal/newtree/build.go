@@ -55,14 +55,12 @@ func (w *build) advance(ctx context.Context) {
 	w.fail(err)
 }
 
-// at reports whether the row is one of what begins with a prefix, which is not all of
-// its key.
+// at reports whether a prefix begins the row's key, and is not all of it.
 func (w *build) at(prefix []byte) bool {
 	return w.more && len(w.row.Key) > len(prefix) && bytes.HasPrefix(w.row.Key, prefix)
 }
 
-// node writes the node of a path, whose rows are next, with all below it. It goes no
-// deeper than paths may be.
+// node writes the node of a path, whose rows are next, with all below it.
 func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	var p gathered
 	known := len(path) == 0 // the root is nobody's folder: it is bare

@@ -6,8 +6,7 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// layout is another one whenever the same input makes other segments than before: so
-// that they get other names.
+// layout changes whenever the same input makes other segments, for other names.
 const layout = "holdall tree 1"
 
 // IDs names segments by what is in them, so that the same input makes the same store

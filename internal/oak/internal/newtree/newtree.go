@@ -25,8 +25,7 @@ type Options struct {
 	Missing []segment.NewProperty
 }
 
-// A Tree is a tree that is being told of. It ends in Close, or in Abort. It belongs to
-// one goroutine.
+// A Tree is being told of, by one goroutine. It ends in Close, or in Abort.
 type Tree struct {
 	b    *segment.Builder
 	o    Options
@@ -140,8 +139,7 @@ type Property struct {
 	Type segment.PropertyType
 }
 
-// Node tells of a node. What is told of one twice counts together; of a property, the
-// last counts.
+// Node tells of a node. Twice counts together; of a property, the last counts.
 func (t *Tree) Node(ctx context.Context, path []string, properties []segment.NewProperty) error {
 	var texts []segment.NewProperty
 	room := mostTexts
@@ -227,8 +225,7 @@ func (t *Tree) Fallback(path []string, properties []segment.NewProperty) error {
 	return t.add(path, rowFallback, nil, appendTexts(nil, properties))
 }
 
-// Bare says that a node of which nobody told a property has none: no fallback, and
-// none of those for what is missing.
+// Bare says that a node of which nobody told a property has none, by no fallback either.
 func (t *Tree) Bare() { t.bare = true }
 
 // appendTexts appends properties that are one text each.
@@ -305,8 +302,7 @@ func (t *Tree) Abort() error {
 	return t.rows.Close()
 }
 
-// Close writes the tree, the root last, and gives back what it holds. It returns how
-// many nodes there are.
+// Close writes the tree, the root last. It returns how many nodes there are.
 func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, err error) {
 	if t.err != nil {
 		return root, 0, t.err

@@ -11,8 +11,7 @@ const (
 	shortArray = 255     // values of an array that is not worth remembering
 )
 
-// own proves what a node has besides its children. It returns an error that is not of
-// damage.
+// own proves what a node has besides its children. An error is not of damage.
 func (p *Prover) own(ctx context.Context, n segment.Node, lost func(property string, e *segment.Error)) error {
 	// What a template has in the place of values was read with it.
 	if len(n.Template().Properties) == 0 {
@@ -35,8 +34,7 @@ func (p *Prover) own(ctx context.Context, n segment.Node, lost func(property str
 	return nil
 }
 
-// property proves the values of a property. Of several that are damaged the first is
-// the error.
+// property proves the values of a property. The first that is damaged is the error.
 func (p *Prover) property(ctx context.Context, prop segment.Property) error {
 	if !prop.Multi {
 		v, err := prop.At(ctx, 0)
@@ -83,8 +81,7 @@ func (p *Prover) value(ctx context.Context, v segment.Value, binary bool) error 
 	return nil
 }
 
-// piece proves that a part of a value can be read. Blocks of data segments have been,
-// when they were found.
+// piece proves a part of a value. Blocks of data segments were proven when found.
 func (p *Prover) piece(ctx context.Context, piece segment.Piece) error {
 	if piece.Segment.IsData() {
 		return nil

@@ -31,8 +31,7 @@ type binaries struct {
 	oldRead bool
 }
 
-// of returns the names that a data segment has, until the next call: as many as there
-// is room for. An error is of the store.
+// of returns a data segment's names, as far as there is room. An error is of the store.
 func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) ([]string, error) {
 	b.names = b.names[:0]
 	g, damage := segment.Parse(id, data)
@@ -59,8 +58,7 @@ func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) ([]string
 	return b.names, nil
 }
 
-// collect goes through the records. One that is damaged costs its name: they are not
-// the whole then.
+// collect goes through the records. One that is damaged costs its name.
 func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool, err error) {
 	room := b.room
 	whole = true
@@ -79,8 +77,7 @@ func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool,
 	return whole, nil
 }
 
-// addOld adds what the binary references of the base say of a segment of which not
-// all names can be found out.
+// addOld adds what the base's binary references say of a segment that is not whole.
 func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
 	if !b.oldRead && b.plan.base != nil {
 		r, err := b.plan.base.Binaries(ctx)
@@ -99,12 +96,10 @@ func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
 	return nil
 }
 
-// held is how many segments are held for names that are elsewhere than in the segment
-// that has them.
+// held is how many segments are held for names that lie in others.
 const held = 4
 
-// segment reads a segment that holds names: one of the plan, or of tars of other
-// numbers.
+// segment reads a segment that holds names, of the plan or of tars of other numbers.
 func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	if k, ok := p.at[id]; ok {
 		var buf []byte

@@ -38,8 +38,7 @@ func (j *judge) segment(n int, crc uint32, proof Proof) Segment {
 	return Segment{ID: j.id, Pos: j.pos, From: int32(j.from), Len: int32(n), CRC: crc, Proof: proof}
 }
 
-// entry judges a segment of n bytes by an index. If it is none, its header may know
-// better how long it is.
+// entry judges a segment of n bytes by an index. Its header may know its length better.
 func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 	off := j.pos - tarfile.BlockSize
 	lost := j.segment(n, 0, Lost)

@@ -72,17 +72,14 @@ const (
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
 
-// A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
-// and no contents.
+// A Plan says what a recovered tar will be: some 100 bytes a segment, and no contents.
 type Plan struct {
 	Action Action
 
-	// Base is which source has the index that decided what belongs to the tar, -1 if
-	// none has.
+	// Base is which source's index decided what belongs to the tar, -1 if none did.
 	Base int
 
-	// Sources are the letters, and behind them the tars of other numbers that have
-	// segments of this plan.
+	// Sources are the letters, then the tars of other numbers with segments of this plan.
 	Sources []Source
 	Letters int
 

@@ -56,8 +56,7 @@ func (c *scanner) judge(j judge, f tarfile.Found) Segment {
 	return j.sort(f.Data, x)
 }
 
-// problem keeps a place for each segment that is named by what is damaged: there may
-// be a copy of it.
+// problem keeps a place for each segment that damage names: there may be a copy of it.
 func (c *scanner) problem(p tarfile.Problem) {
 	c.survey.problem(c.from, p)
 	c.last = p.Off

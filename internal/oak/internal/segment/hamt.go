@@ -121,8 +121,7 @@ func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, err
 	return r.bucket(ctx, id, m.seg, m.level, m.size)
 }
 
-// bucket opens a bucket of a branch that has a level and a size. Levels only go up,
-// so that there is no way round.
+// bucket opens a bucket of a branch. Levels only go up, so that there is no way round.
 func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, size int) (mapRecord, error) {
 	rec, err := r.typed(ctx, id, near, Leaf, Branch, 4, "map")
 	if err != nil {
@@ -216,8 +215,7 @@ func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	}
 }
 
-// A Place is how far a walk of a map has come: behind what it gave last. The zero
-// value is the beginning.
+// A Place is how far a walk of a map has come. The zero value is the beginning.
 type Place struct {
 	begun  bool
 	depth  int // branches on the way

@@ -275,8 +275,7 @@ type blobReader struct {
 	report func(tar string, p tarfile.Problem)
 }
 
-// keptSegments is how many are kept: ids of binaries that are strings of their own are
-// seldom far away.
+// keptSegments is how many are kept: ids that are strings of their own are seldom far away.
 const keptSegments = 16
 
 // segment reads a segment of the newest tar that has it.

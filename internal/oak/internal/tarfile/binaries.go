@@ -46,8 +46,7 @@ func badBinaries(off int64, format string, a ...any) *Error {
 	return &Error{Class: BadBinaries, Offset: off, What: fmt.Sprintf("binary references: "+format, a...)}
 }
 
-// parseBinaries takes b, the content before the footer, for its own. Offsets in
-// the errors are those in b.
+// parseBinaries takes b, the content before the footer. Offsets in errors are in b.
 func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
 	if got := checksum(b); got != f.crc {
 		return nil, badBinaries(0, "checksum %08x, expected %08x", got, f.crc)

@@ -42,8 +42,7 @@ func badGraph(off int64, format string, a ...any) *Error {
 	return &Error{Class: BadGraph, Offset: off, What: fmt.Sprintf("graph: "+format, a...)}
 }
 
-// parseGraph takes b, the content before the footer, for its own. Offsets in the
-// errors are those in b.
+// parseGraph takes b, the content before the footer. Offsets in errors are in b.
 func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	bad := func(off int, format string, a ...any) (*Graph, *Error) {
 		return nil, badGraph(int64(off), format, a...)
@@ -108,15 +107,13 @@ func (g *Graph) All() iter.Seq2[ID, IDs] {
 	}
 }
 
-// A graphBuilder collects lists as they stand in a file. There must be one at most
-// of each key.
+// A graphBuilder collects lists as they stand in a file, at most one of each key.
 type graphBuilder struct {
 	b     []byte
 	lists []uint32
 }
 
-// add keeps a list. An empty one is left out: Oak takes a graph with many of them
-// for damaged.
+// add keeps a list, unless it is empty: Oak takes a graph of many such for damaged.
 func (g *graphBuilder) add(id ID, targets IDs) {
 	if len(targets) == 0 {
 		return

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// A Layout says where the parts of a tar are, headers and zeros included. A part
-// that is not there has no length.
+// A Layout says where a tar's parts are, headers and zeros included. None has no length.
 type Layout struct {
 	Segments, Binaries, Graph, Index, Trailer Span
 }

@@ -15,8 +15,7 @@ import (
 
 const (
 	nameText = idText + 9 // of an id and a checksum
-	// minNameBytes is how many of them have to be what they can be before a block is
-	// taken for a damaged header.
+	// minNameBytes is how many have to be possible for a block to count as a damaged header.
 	minNameBytes = nameText - 3
 )
 
@@ -105,8 +104,7 @@ type mended struct {
 	stored int64 // the checksum, -1 if that is damaged too
 }
 
-// mend reads a damaged header: its name must be whole, or short of one digit that
-// the checksum tells.
+// mend reads a damaged header: its name is whole, or lacks one digit that the checksum tells.
 func mend(b []byte) (mended, bool) {
 	good := 0
 	for i, c := range b[:nameText] {

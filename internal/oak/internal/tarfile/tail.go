@@ -61,8 +61,7 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 
 func (t *Tail) Len() int { return len(t.known) }
 
-// End returns where the last segment ends: where the tail belongs, or anywhere
-// behind that.
+// End returns where the last segment ends: there the tail belongs, or anywhere behind.
 func (t *Tail) End() int64 { return t.end }
 
 // size is how long the tail is at most.
