@@ -74,7 +74,14 @@ func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 				w.damaged()
 				break
 			}
-			p.take(texts, w.row.Key[len(path)+1:])
+			if kind == rowFallback {
+				p.fallback = texts
+			} else {
+				told := binary.BigEndian.Uint64(w.row.Key[len(path)+1:])
+				for _, text := range texts {
+					p.add(text, told)
+				}
+			}
 			w.advance(ctx)
 		default:
 			w.damaged()
@@ -136,17 +143,6 @@ type gathered struct {
 	all      []segment.NewProperty
 	told     []uint64       // when, by place in all
 	places   map[string]int // in all
-}
-
-// take takes texts that were told at a time, or no time: these are the fallback.
-func (g *gathered) take(texts []segment.NewProperty, told []byte) {
-	if len(told) == 0 {
-		g.fallback = texts
-		return
-	}
-	for _, p := range texts {
-		g.add(p, binary.BigEndian.Uint64(told))
-	}
 }
 
 // add adds a property that was told at a time, unless there is a later one.

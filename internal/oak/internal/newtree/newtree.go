@@ -85,14 +85,6 @@ func Record(id segment.RecordID) Value {
 	return Value{binary.BigEndian.AppendUint32(append([]byte{recordForm}, id.Segment[:]...), uint32(id.Number))}
 }
 
-func bulkValue(v segment.Bulk) Value {
-	b := binary.BigEndian.AppendUint64([]byte{bulkForm}, uint64(v.Len))
-	for _, id := range v.Segments {
-		b = append(b, id[:]...)
-	}
-	return Value{b}
-}
-
 // Read takes a value of any length: in memory for one segment. What it has written
 // when r fails belongs to nothing; the tree is as it was.
 func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
@@ -112,7 +104,11 @@ func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
 		if err != nil && from.err == nil && ctx.Err() == nil && !large {
 			t.err = err
 		}
-		return bulkValue(v), err
+		b := binary.BigEndian.AppendUint64([]byte{bulkForm}, uint64(v.Len))
+		for _, id := range v.Segments {
+			b = append(b, id[:]...)
+		}
+		return Value{b}, err
 	case io.EOF, io.ErrUnexpectedEOF:
 		head[0] = textForm
 		return Value{bytes.Clone(head[:1+n])}, nil

@@ -39,10 +39,6 @@ func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error
 	if err := manifest.ReadAt(ctx, b, 0); err != nil {
 		return Properties{}, err
 	}
-	return parseManifest(b)
-}
-
-func parseManifest(b []byte) (Properties, error) {
 	p := Properties{Version: assumedVersion, Assumed: true}
 	all, err := parseProperties(b)
 	if err != nil {

@@ -144,7 +144,17 @@ func (p *Plan) Words() []string {
 		first += ", " + count(c.Bytes, "byte")
 	}
 	lines := []string{first + ": " + p.does()}
-	if from := p.from(); len(from) > 1 {
+	var from []string // how many segments come from which file
+	n := make([]int, len(p.Sources))
+	for _, c := range p.Segments {
+		n[c.From]++
+	}
+	for i, source := range p.Sources {
+		if n[i] > 0 {
+			from = append(from, fmt.Sprintf("%d from %s", n[i], source.Name))
+		}
+	}
+	if len(from) > 1 {
 		lines = append(lines, strings.Join(from, ", "))
 	}
 	say := func(n int64, thing, what string) {
@@ -177,19 +187,6 @@ func (p *Plan) does() string {
 		return "the tar can only be written anew without what is damaged"
 	}
 	return "the tar has to be written anew"
-}
-
-func (p *Plan) from() (words []string) {
-	n := make([]int, len(p.Sources))
-	for _, c := range p.Segments {
-		n[c.From]++
-	}
-	for i, from := range p.Sources {
-		if n[i] > 0 {
-			words = append(words, fmt.Sprintf("%d from %s", n[i], from.Name))
-		}
-	}
-	return words
 }
 
 // count is a number of things, with its thousands apart.

@@ -27,11 +27,12 @@ const (
 	maxName = 1 << 20
 )
 
-// mapShift is by how much the hash is shifted at a level, as Java does it: modulo
-// 32, so that level 6 has the three top bits again, with the sign before them.
-func mapShift(level int) uint { return uint(32-levelBits*(level+1)) & 31 }
-
-func mapIndex(hash uint32, level int) uint { return uint(int32(hash)>>mapShift(level)) & 31 }
+// mapIndex is a bucket's number at a level. Java shifts modulo 32, so that level 6 has the
+// three top bits again, with the sign before them.
+func mapIndex(hash uint32, level int) uint {
+	shift := uint(32-levelBits*(level+1)) & 31
+	return uint(int32(hash)>>shift) & 31
+}
 
 // A Map has the child nodes of a node by name, as record ids.
 type Map struct {

@@ -33,7 +33,11 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 		return Node{}, err
 	}
 	n := Node{r, rec, t}
-	return n, rec.need(0, n.len(), "node")
+	size := n.valuesAt()
+	if len(t.Properties) > 0 {
+		size += recordIDLen
+	}
+	return n, rec.need(0, size, "node")
 }
 
 // TemplateID is that of a node, by its record.
@@ -70,13 +74,6 @@ func (n Node) valuesAt() int {
 		return nodeChildAt
 	}
 	return nodeChildAt + recordIDLen
-}
-
-func (n Node) len() int {
-	if len(n.t.Properties) == 0 {
-		return n.valuesAt()
-	}
-	return n.valuesAt() + recordIDLen
 }
 
 func (n Node) ID() RecordID        { return n.rec.ID() }

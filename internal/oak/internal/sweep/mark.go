@@ -39,7 +39,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	for i := range p.Tars {
 		t := &p.Tars[i]
 		for k, e := range t.Index().All() {
-			if !e.ID.IsData() && !m.bulk.referred(e.ID) {
+			if !e.ID.IsData() && !m.bulk.all && !m.bulk.referred(e.ID) {
 				t.garbage.set(k)
 			}
 		}
@@ -258,5 +258,5 @@ func (b *bulk) refer(targets tarfile.IDs) {
 
 func (b *bulk) referred(id tarfile.ID) bool {
 	i, _ := b.find(id)
-	return b.all || b.refs.has(i)
+	return b.refs.has(i)
 }

@@ -2,8 +2,8 @@ package tarfile
 
 import (
 	"bytes"
-	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"time"
 )
 
@@ -190,14 +190,9 @@ func (m *mended) proves(size int) bool {
 // corrects reports whether crc, in the place of the name's, is one digit away from it
 // and makes the header's checksum right.
 func (m *mended) corrects(crc uint32) bool {
-	differ := 0
-	was, is := fmt.Sprintf("%08x", m.name.CRC), fmt.Sprintf("%08x", crc)
-	for i := range was {
-		if was[i] != is[i] {
-			differ++
-		}
-	}
+	differ := m.name.CRC ^ crc
+	digit := uint32(0xf) << (bits.TrailingZeros32(differ) &^ 3) // the lowest that differs
 	other := *m
 	other.name.CRC = crc
-	return differ == 1 && other.proves(int(m.size))
+	return differ != 0 && differ&^digit == 0 && other.proves(int(m.size))
 }
