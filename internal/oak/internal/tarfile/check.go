@@ -2,7 +2,6 @@ package tarfile
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/bits"
 
@@ -51,30 +50,12 @@ func (x *Index) Check(end int64, report func(Problem)) {
 	}
 }
 
-// CheckEntry reads entry i with its header and reports what is wrong with it: that
-// its checksum does not fit, first of all. buf is used, or a longer slice that is
-// returned. An error is one of the store.
-func (t *Tar) CheckEntry(ctx context.Context, i int, buf []byte, report func(Problem)) ([]byte, error) {
-	e := t.index.At(i)
-	from := e.Pos - BlockSize
-	if from < 0 || e.Len > MaxSegment || e.end() > t.size {
-		e.problemTo(report)(OutOfBounds, e.Pos, int64(e.Len), "index: %d bytes at %d, expected a segment within a file of %d bytes", e.Len, e.Pos, t.size)
-		return buf, nil
-	}
-	buf = grow(buf, int(e.end()-from))
-	if err := t.obj.ReadAt(ctx, buf, from); err != nil {
-		return buf, readError(t.name, from, err)
-	}
-	t.CheckBytes(i, buf, report)
-	return buf, nil
-}
-
 // Whole is where an entry is: its header, the segment, and the zeros behind it.
 func (e Entry) Whole() Span { return Span{e.Pos - BlockSize, e.end() - e.Pos + BlockSize} }
 
-// CheckBytes is CheckEntry for those who have read the entry, the whole of it. It
-// returns whether the segment is what was written, as far as its header says. It
-// allocates nothing for a sound entry.
+// CheckBytes reports what is wrong with entry i, of which b is the whole: that its
+// checksum does not fit, first of all. It returns whether the segment is what was
+// written, as far as its header says. It allocates nothing for a sound entry.
 func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 	e := t.index.At(i)
 	header, data, rest := b[:BlockSize], b[BlockSize:][:e.Len], b[BlockSize+e.Len:]

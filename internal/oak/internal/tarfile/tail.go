@@ -61,9 +61,6 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 
 func (t *Tail) Len() int { return len(t.known) }
 
-// End returns where the last segment ends: there the tail belongs, or anywhere behind.
-func (t *Tail) End() int64 { return t.end }
-
 // size is how long the tail is at most.
 func (t *Tail) size() int64 {
 	return int64(t.binaries.maxSize()) + int64(t.graph.size()) + int64(len(t.entries)+footerLen) + 6*BlockSize + trailerLen
