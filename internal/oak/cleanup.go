@@ -126,7 +126,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		if c.plan.Tars[i].Action != sweep.Rewrite {
 			continue
 		}
-		if _, err := c.plan.Sweep(ctx, r.st, prefix, i, nil); err != nil {
+		if _, err := c.plan.Sweep(ctx, r.st, prefix, i); err != nil {
 			return r.storeFault(err)
 		}
 	}
