@@ -22,8 +22,6 @@ type CleanupOptions struct {
 	Retain int
 	// Tail says that the last compaction was of the tail only.
 	Tail bool
-	// Now is the time that gc.log gets; zero is the present.
-	Now time.Time
 }
 
 // A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
@@ -37,7 +35,6 @@ type Cleanup struct {
 	s    *Store
 	plan *sweep.Plan
 	head repo.Head
-	now  time.Time
 }
 
 type TarCleanup struct {
@@ -56,10 +53,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	if s.r.single {
 		return nil, refuse("a cleanup needs the whole store: what one tar has may be needed by another")
 	}
-	c := &Cleanup{s: s, Notes: []string{}, now: o.Now}
-	if c.now.IsZero() {
-		c.now = time.Now()
-	}
+	c := &Cleanup{s: s, Notes: []string{}}
 	taken := map[string]bool{}
 	for _, t := range s.r.list.Tars {
 		taken[t.Name] = true
@@ -177,7 +171,7 @@ func (c *Cleanup) log(ctx context.Context) error {
 			return err
 		}
 	}
-	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: c.now.UnixMilli(), Root: c.head.Revision})
+	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: time.Now().UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
 	}
