@@ -143,10 +143,7 @@ type exporter struct {
 }
 
 func (x *exporter) node(ctx context.Context, s spot) error {
-	n, err := x.t.node(ctx, s)
-	if err == nil && x.above[s.id] {
-		err = x.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
-	}
+	n, err := x.t.nodeBelow(ctx, s, x.above)
 	if err == nil {
 		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
 			return err
@@ -186,12 +183,11 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 // resume goes on with the node of a path, or behind it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
 	name := nodePath(path)
-	rest, ok := name, name == top.name || top.name == "."
+	rest, ok := name+"/", true
 	if top.name != "." {
-		rest, ok = strings.CutPrefix(name+"/", top.name+"/")
-		rest = strings.TrimSuffix(rest, "/")
+		rest, ok = strings.CutPrefix(rest, top.name+"/")
 	}
-	if rest == "." {
+	if rest = strings.TrimSuffix(rest, "/"); rest == "." {
 		rest = ""
 	}
 	if !ok {
@@ -288,10 +284,7 @@ func (o *objectWriter) write(b []byte) error {
 
 func (o *objectWriter) node(ctx context.Context, s spot) error {
 	b := nodejson.AppendString(append(o.b[:0], `{"path":`...), shownPath(s.name))
-	n, err := o.t.node(ctx, s)
-	if err == nil && o.above[s.id] {
-		err = o.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
-	}
+	n, err := o.t.nodeBelow(ctx, s, o.above)
 	if err != nil {
 		l, ok := o.t.lostAsJSON(err)
 		if !ok {

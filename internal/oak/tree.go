@@ -64,6 +64,15 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	return t.records.Node(ctx, s.id)
 }
 
+// nodeBelow is node for who goes down: what is below itself is damage.
+func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
+	n, err := t.node(ctx, s)
+	if err == nil && above[s.id] {
+		err = t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
+	}
+	return n, err
+}
+
 // nodeEntry is the entry of a node. One that cannot be read has a fault.
 func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error) {
 	e := format.Entry{Name: s.name, Kind: format.Dir}

@@ -333,13 +333,13 @@ func (w *treeWriter) commit(ctx context.Context) (sum newstore.Summary, err erro
 	}
 	w.ids.Input([]byte(w.time.UTC().Format(time.RFC3339Nano)))
 	root, _, err := w.tree.Close(ctx)
+	if err == nil {
+		root, err = newtree.SuperRoot(ctx, w.b, root)
+	}
+	if err == nil {
+		err = w.b.Flush(ctx)
+	}
 	if err != nil {
-		return sum, err
-	}
-	if root, err = newtree.SuperRoot(ctx, w.b, root); err != nil {
-		return sum, err
-	}
-	if err := w.b.Flush(ctx); err != nil {
 		return sum, err
 	}
 	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: root, Millis: max(w.time.UnixMilli(), 0)}); err != nil {

@@ -32,17 +32,18 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 		r.needed = append(r.needed, make(bits, (x.Len()+63)/64))
 	}
 	if ok {
-		if err := a.head(ctx, t, head); err != nil {
-			return err
-		}
-		if err := r.from(ctx, head.Segment); err != nil {
-			return err
+		err = a.head(ctx, t, head)
+		if err == nil {
+			err = r.from(ctx, head.Segment)
 		}
 	}
-	if err := r.garbage(ctx); err != nil {
-		return err
+	if err == nil {
+		err = r.garbage(ctx)
 	}
-	return a.gcLog(ctx, t, r)
+	if err == nil {
+		err = a.gcLog(ctx, t, r)
+	}
+	return err
 }
 
 // journal tells of the journal and returns the head, if there is one.
