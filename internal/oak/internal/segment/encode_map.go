@@ -165,8 +165,10 @@ func (w *mapWriter) look(n int) {
 		if ok && err == nil {
 			err = w.follows(h)
 		}
+		if err != nil {
+			w.b.err = err // it may be about the one that the builder has had, and say more
+		}
 		if w.done = !ok || err != nil; w.done {
-			w.b.fail(err)
 			return
 		}
 		w.last = h
