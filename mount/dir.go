@@ -24,7 +24,6 @@ type handles struct {
 	last uint64
 }
 
-// A handle is a file or a folder that is open.
 type handle interface{ Close() error }
 
 func (hs *handles) add(h handle) uint64 {
@@ -66,13 +65,13 @@ type dir struct {
 }
 
 func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	ctx, n, v, code := f.at(cancel, in.NodeId)
+	ctx, code := f.at(cancel, in.NodeId)
 	if code != fuse.OK {
 		return code
 	}
+	out.Fh = f.handles.add(&dir{n: ctx.n, v: ctx.v})
 	ctx.v = nil // it is the listing's
 	ctx.end()
-	out.Fh = f.handles.add(&dir{n: n, v: v})
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	return fuse.OK
 }
@@ -132,7 +131,6 @@ func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
 	}
 }
 
-// list yields what is in a folder.
 func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, error] {
 	if d.v == nil {
 		return func(yield func(holdall.Entry, error) bool) {
@@ -193,7 +191,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if d.v != nil {
 			f.tell(ctx, d.v, d.n, name, *e, room)
 		} else {
-			f.tellRoot(ctx, d.n, name, room)
+			_ = f.tellRoot(ctx, d.n, name, room) // it is asked for again
 		}
 		return true
 	}
@@ -228,21 +226,6 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		}
 		if !add(name, ino, mode, &e, at+1) {
 			return fuse.OK
-		}
-	}
-}
-
-// tellRoot tells of an archive, which is a folder.
-func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) {
-	for _, t := range f.trees {
-		if v := t.use(); t.Name == name && v != nil {
-			if e, err := v.lookup(ctx, "."); err == nil {
-				f.tell(ctx, v, in, name, e, out)
-			}
-			v.done()
-			return
-		} else if v != nil {
-			v.done()
 		}
 	}
 }

@@ -60,27 +60,21 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	if f.unopened {
 		return fuse.ENOSYS // it is opened all the same, and nobody asks again
 	}
-	ctx, n, v, code := f.at(cancel, in.NodeId)
+	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+		return fuse.EROFS
+	}
+	ctx, e, code := f.about(cancel, in.NodeId, fuse.Status(syscall.EISDIR))
 	if code != fuse.OK {
 		return code
 	}
 	defer ctx.end()
-	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
-		return fuse.EROFS
-	}
-	if v == nil {
-		return fuse.Status(syscall.EISDIR)
-	}
 	var x *file
-	e, err := f.entry(ctx, v, n)
+	err := faultOf(&e)
 	if err == nil {
-		err = faultOf(&e)
-	}
-	if err == nil {
-		x, err = f.newFile(ctx, n, v, e)
+		x, err = f.newFile(ctx, ctx.n, ctx.v, e)
 	}
 	if err != nil {
-		return f.gone(v, n, err)
+		return f.gone(ctx.v, ctx.n, err)
 	}
 	ctx.v = nil // it is the file's
 	out.Fh = f.handles.add(x)
@@ -119,26 +113,20 @@ const worthHandingOn = 64 << 10
 
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	if f.unopened {
-		ctx, n, v, code := f.at(cancel, in.NodeId)
+		ctx, e, code := f.about(cancel, in.NodeId, fuse.Status(syscall.EISDIR))
 		if code != fuse.OK {
 			return nil, code
 		}
 		defer ctx.end()
-		if v == nil {
-			return nil, fuse.Status(syscall.EISDIR)
-		}
-		e, err := f.entry(ctx, v, n)
-		if err == nil {
-			err = faultOf(&e)
-		}
 		var x *file
+		err := faultOf(&e)
 		if err == nil && e.Size > worthAhead {
-			x, err = f.readings.of(ctx, f, n, v, e, int64(in.Offset))
+			x, err = f.readings.of(ctx, f, ctx.n, ctx.v, e, int64(in.Offset))
 		}
 		if err != nil {
-			return nil, f.gone(v, n, err)
+			return nil, f.gone(ctx.v, ctx.n, err)
 		}
-		return f.read(ctx, v, e, x, in, buf)
+		return f.read(ctx, ctx.v, e, x, in, buf)
 	}
 	ctx := f.request(cancel)
 	defer ctx.end()
@@ -386,7 +374,7 @@ func (x *file) sequential(off, n int64) *ahead {
 		x.steps++
 	}
 	x.end = off + n
-	if x.ahead != nil && x.ahead.isClosed() {
+	if x.ahead != nil && x.ahead.ctx.Err() != nil {
 		x.ahead, x.steps = nil, 0
 	}
 	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
@@ -429,17 +417,17 @@ func (as *aheads) drop(a *ahead) {
 // An ahead reads a file front to back before it is asked, by holdall.File, which joins and
 // decodes on several goroutines.
 type ahead struct {
-	v      *version
-	cancel context.CancelFunc
-	done   chan struct{}
+	v     *version
+	ctx   context.Context // ends when it is closed
+	close func()          // waits for that
+	done  chan struct{}
 
 	mu     sync.Mutex
-	blocks []block // one behind the other
-	from   int64   // of the first one
-	end    int64   // of the last one
-	wanted int64   // how far somebody has asked
-	err    error   // behind end
-	closed bool
+	blocks []block       // one behind the other
+	from   int64         // of the first one
+	end    int64         // of the last one
+	wanted int64         // how far somebody has asked
+	err    error         // behind end
 	more   chan struct{} // closed when there is another block
 	room   chan struct{} // has a token when there is room again
 }
@@ -455,15 +443,20 @@ const (
 func newAhead(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	off -= off % 4096
-	a := &ahead{v: v, cancel: cancel, done: make(chan struct{}), from: off, end: off, wanted: off, more: make(chan struct{}), room: make(chan struct{}, 1)}
+	a := &ahead{v: v, ctx: ctx, done: make(chan struct{}), from: off, end: off, wanted: off, more: make(chan struct{}), room: make(chan struct{}, 1)}
 	v.uses.Add(1)
-	go a.run(ctx, e)
+	a.close = sync.OnceFunc(func() {
+		cancel()
+		<-a.done
+		v.done()
+	})
+	go a.run(e)
 	return a
 }
 
-func (a *ahead) run(ctx context.Context, e holdall.Entry) {
+func (a *ahead) run(e holdall.Entry) {
 	defer close(a.done)
-	in, err := a.v.a.OpenEntry(ctx, e)
+	in, err := a.v.a.OpenEntry(a.ctx, e)
 	if err == nil {
 		defer in.Close()
 		_, err = in.Seek(a.end, io.SeekStart)
@@ -481,8 +474,8 @@ func (a *ahead) run(ctx context.Context, e holdall.Entry) {
 		if full {
 			select {
 			case <-a.room:
-			case <-ctx.Done():
-				err = ctx.Err()
+			case <-a.ctx.Done():
+				err = a.ctx.Err()
 			}
 			continue
 		}
@@ -511,7 +504,7 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 	end := off + int64(len(p))
 	for {
 		a.mu.Lock()
-		if a.closed || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
+		if a.ctx.Err() != nil || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
 			a.mu.Unlock()
 			return 0, false
 		}
@@ -540,24 +533,5 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 		case <-ctx.Done():
 			return 0, false
 		}
-	}
-}
-
-func (a *ahead) isClosed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.closed
-}
-
-// close ends it, and waits for that.
-func (a *ahead) close() {
-	a.mu.Lock()
-	was := a.closed
-	a.closed = true
-	a.mu.Unlock()
-	a.cancel()
-	<-a.done
-	if !was {
-		a.v.done()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	iofs "io/fs"
 	"log/slog"
-	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -76,7 +76,6 @@ func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 
 func (t *tree) shownName() string { return store.Redact(t.Archive.Name()) }
 
-// entry returns the entry of a node.
 func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.Entry, error) {
 	if k := n.found.Load(); k != nil && k.v == v {
 		return k.e, nil
@@ -103,7 +102,6 @@ func (v *version) lookup(ctx context.Context, name string) (holdall.Entry, error
 	return e, err
 }
 
-// modeBits are how the system has bits of modes.
 var modeBits = [...]struct {
 	is   iofs.FileMode
 	told uint32
@@ -185,47 +183,49 @@ func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string
 	return n
 }
 
-// at returns the node that is asked about and the version of its archive, which is nil
-// of the folder that has several, and belongs to the request. Without an error that must
-// be ended.
-func (f *filesystem) at(cancel <-chan struct{}, ino uint64) (*request, *node, *version, fuse.Status) {
-	n := f.nodes.get(ino)
-	if n == nil {
-		return nil, nil, nil, fuse.Status(syscall.ESTALE)
-	}
+// at begins a request, which must be ended if there is no error. It uses the version of its
+// node's archive, which is nil of the folder that has several.
+func (f *filesystem) at(cancel <-chan struct{}, ino uint64) (*request, fuse.Status) {
 	r := f.request(cancel)
-	if n.tree != nil {
-		if r.v = n.tree.use(); r.v == nil {
-			return nil, nil, nil, fuse.Status(syscall.ENOTCONN)
+	if r.n = f.nodes.get(ino); r.n == nil {
+		return nil, fuse.Status(syscall.ESTALE)
+	}
+	if r.n.tree != nil {
+		if r.v = r.n.tree.use(); r.v == nil {
+			return nil, fuse.Status(syscall.ENOTCONN)
 		}
 	}
-	return r, n, r.v, fuse.OK
+	return r, fuse.OK
+}
+
+// about begins a request about an entry, as at does. Of the folder that has several archives
+// there is none: its status is given.
+func (f *filesystem) about(cancel <-chan struct{}, ino uint64, folder fuse.Status) (r *request, e holdall.Entry, code fuse.Status) {
+	if r, code = f.at(cancel, ino); code != fuse.OK {
+		return nil, e, code
+	}
+	code = folder
+	if r.v != nil {
+		var err error
+		e, err = f.entry(r, r.v, r.n)
+		code = f.gone(r.v, r.n, err)
+	}
+	if code != fuse.OK {
+		r.end()
+	}
+	return r, e, code
 }
 
 func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	ctx, in, v, code := f.at(cancel, h.NodeId)
+	ctx, code := f.at(cancel, h.NodeId)
 	if code != fuse.OK {
 		return code
 	}
 	defer ctx.end()
+	v, in := ctx.v, ctx.n
 	if v == nil {
-		for _, t := range f.trees {
-			if t.Name == name {
-				v := t.use()
-				if v == nil {
-					return fuse.Status(syscall.ENOTCONN)
-				}
-				defer v.done()
-				e, err := v.lookup(ctx, ".")
-				if err != nil {
-					return f.status(v, ".", err)
-				}
-				f.tell(ctx, v, in, name, e, out)
-				return fuse.OK
-			}
-		}
 		out.SetEntryTimeout(forever)
-		return fuse.OK // of a node 0: there is none
+		return f.tellRoot(ctx, in, name, out)
 	}
 	e, err := f.find(ctx, v, in, name)
 	if code := f.status(v, in.name+"/"+name, err); code == fuse.ENOENT {
@@ -233,6 +233,26 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name strin
 		return fuse.OK
 	} else if code != fuse.OK {
 		return code
+	}
+	f.tell(ctx, v, in, name, e, out)
+	return fuse.OK
+}
+
+// tellRoot tells of an archive, which is a folder: of a node 0, that is of none, if there is
+// none of the name.
+func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) fuse.Status {
+	i := slices.IndexFunc(f.trees, func(t *tree) bool { return t.Name == name })
+	if i < 0 {
+		return fuse.OK
+	}
+	v := f.trees[i].use()
+	if v == nil {
+		return fuse.Status(syscall.ENOTCONN)
+	}
+	defer v.done()
+	e, err := v.lookup(ctx, ".")
+	if err != nil {
+		return f.status(v, ".", err)
 	}
 	f.tell(ctx, v, in, name, e, out)
 	return fuse.OK
@@ -263,21 +283,16 @@ func (f *filesystem) Forget(ino, times uint64) {
 }
 
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	ctx, n, v, code := f.at(cancel, in.NodeId)
+	ctx, e, code := f.about(cancel, in.NodeId, fuse.OK)
 	if code != fuse.OK {
 		return code
 	}
 	defer ctx.end()
-	out.SetTimeout(forever)
-	if v == nil {
+	if out.SetTimeout(forever); ctx.v == nil {
 		f.rootAttr(&out.Attr)
-		return fuse.OK
+	} else {
+		f.attr(ctx.v, &e, ctx.n.ino, &out.Attr)
 	}
-	e, err := f.entry(ctx, v, n)
-	if err != nil {
-		return f.gone(v, n, err)
-	}
-	f.attr(v, &e, n.ino, &out.Attr)
 	return fuse.OK
 }
 
@@ -291,18 +306,11 @@ func (f *filesystem) gone(v *version, n *node, err error) fuse.Status {
 }
 
 func (f *filesystem) Readlink(cancel <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
-	ctx, n, v, code := f.at(cancel, h.NodeId)
+	ctx, e, code := f.about(cancel, h.NodeId, fuse.EINVAL)
 	if code != fuse.OK {
 		return nil, code
 	}
 	defer ctx.end()
-	if v == nil {
-		return nil, fuse.EINVAL
-	}
-	e, err := f.entry(ctx, v, n)
-	if err != nil {
-		return nil, f.gone(v, n, err)
-	}
 	if e.Kind != format.Symlink {
 		return nil, fuse.EINVAL
 	}
@@ -361,6 +369,7 @@ func (q *quiet) say(log *slog.Logger, what string, args ...any) {
 // process that asked was interrupted: any signal does that, also one that the process
 // goes on after, to which an answer in time is no error.
 type request struct {
+	n      *node    // that is asked about
 	v      *version // that it uses
 	cancel <-chan struct{}
 	parent context.Context
@@ -426,12 +435,4 @@ func (r *request) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
-}
-
-// whoMounts is the owner of what has none.
-func whoMounts(o Options) Owner {
-	if o.Owner != nil {
-		return *o.Owner
-	}
-	return Owner{uint32(os.Getuid()), uint32(os.Getgid())}
 }

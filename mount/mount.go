@@ -41,9 +41,13 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	if err != nil {
 		return nil, err
 	}
+	owner := Owner{uint32(os.Getuid()), uint32(os.Getgid())} // of what has none: who mounts
+	if o.Owner != nil {
+		owner = *o.Owner
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &filesystem{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: whoMounts(o), mounted: time.Now(), ctx: ctx,
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: owner, mounted: time.Now(), ctx: ctx,
 		nodes: nodes{m: map[uint64]*node{}}, handles: handles{m: map[uint64]handle{}},
 		readings: readings{after: cmp.Or(o.rest, restAfter)},
 	}
@@ -193,7 +197,6 @@ func (m *Mount) Unmount() (lazily bool, err error) {
 	return false, nil
 }
 
-// detach takes it out of sight.
 func (m *Mount) detach() (lazily bool, err error) {
 	for try := range 10 {
 		if try > 0 {
@@ -230,7 +233,6 @@ func (f *filesystem) changed(v *version) {
 	}
 }
 
-// every is how often an archive is looked at.
 func (f *filesystem) every(t *tree) time.Duration {
 	switch {
 	case f.o.Poll != 0:

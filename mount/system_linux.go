@@ -76,7 +76,6 @@ func unmount(dir string, lazily bool) error {
 	return err
 }
 
-// howToUnmount is what to type.
 func howToUnmount(dir string) string {
 	path, err := helper()
 	if err != nil {

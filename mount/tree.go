@@ -216,18 +216,23 @@ func (ns *nodes) know(t *tree, name string, by link) *node {
 	return n
 }
 
-// at returns the node of an entry, new if need be. Of two names with one number, the one
-// that comes later gets another.
+// at returns the node of an entry, new if need be.
 func (ns *nodes) at(t *tree, name string) *node {
+	ino := ns.numberOf(t, name)
+	n := ns.m[ino]
+	if n == nil {
+		n = &node{tree: t, name: name, ino: ino}
+		ns.m[ino] = n
+	}
+	return n
+}
+
+// numberOf is the number of an entry. Of two names with one number, the one that comes
+// later gets another.
+func (ns *nodes) numberOf(t *tree, name string) uint64 {
 	for ino := t.number(name); ; ino = mix(ino + 1) {
-		n := ns.m[ino]
-		if n == nil {
-			n = &node{tree: t, name: name, ino: ino}
-			ns.m[ino] = n
-			return n
-		}
-		if n.tree == t && n.name == name {
-			return n
+		if n := ns.m[ino]; n == nil || n.tree == t && n.name == name {
+			return ino
 		}
 	}
 }
@@ -287,15 +292,6 @@ func (ns *nodes) all(t *tree) (inos []uint64, names []link) {
 		}
 	}
 	return inos, names
-}
-
-// numberOf is the number of a folder that is known.
-func (ns *nodes) numberOf(t *tree, dir string) uint64 {
-	for ino := t.number(dir); ; ino = mix(ino + 1) {
-		if n := ns.m[ino]; n == nil || n.tree == t && n.name == dir {
-			return ino
-		}
-	}
 }
 
 // folderOf returns the folder that an entry is listed in.

@@ -66,11 +66,7 @@ func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs st
 }
 
 // xattr returns one attribute; ok is false if the entry has none of the name.
-func (f *filesystem) xattr(ctx context.Context, v *version, n *node, attr string) (value string, ok bool, err error) {
-	e, err := f.entry(ctx, v, n)
-	if err != nil {
-		return "", false, err
-	}
+func xattr(ctx context.Context, v *version, e holdall.Entry, attr string) (value string, ok bool, err error) {
 	switch attr {
 	case attrDigest:
 		value = e.Digest.String()
@@ -112,17 +108,14 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr str
 		// So that whoever asks of access lists and labels of one file does not of the others.
 		return 0, fuse.Status(syscall.EOPNOTSUPP)
 	}
-	ctx, n, v, code := f.at(cancel, h.NodeId)
+	ctx, e, code := f.about(cancel, h.NodeId, fuse.ENOATTR)
 	if code != fuse.OK {
 		return 0, code
 	}
 	defer ctx.end()
-	if v == nil {
-		return 0, fuse.ENOATTR
-	}
-	value, ok, err := f.xattr(ctx, v, n, attr)
+	value, ok, err := xattr(ctx, ctx.v, e, attr)
 	if err != nil {
-		return 0, f.gone(v, n, err)
+		return 0, f.gone(ctx.v, ctx.n, err)
 	}
 	if !ok {
 		return 0, fuse.ENOATTR
@@ -131,17 +124,13 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr str
 }
 
 func (f *filesystem) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	ctx, n, v, code := f.at(cancel, h.NodeId)
+	ctx, e, code := f.about(cancel, h.NodeId, fuse.OK)
 	if code != fuse.OK {
 		return 0, code
 	}
 	defer ctx.end()
-	if v == nil {
+	if ctx.v == nil {
 		return 0, fuse.OK
-	}
-	e, err := f.entry(ctx, v, n)
-	if err != nil {
-		return 0, f.gone(v, n, err)
 	}
 	var b strings.Builder
 	list := func(name string) { b.WriteString(name + "\x00") }
@@ -153,7 +142,7 @@ func (f *filesystem) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []
 		list(attrCodec)
 	}
 	for _, attr := range []string{attrName, attrFault} {
-		if _, ok, _ := f.xattr(ctx, v, n, attr); ok {
+		if _, ok, _ := xattr(ctx, ctx.v, e, attr); ok {
 			list(attr)
 		}
 	}

@@ -1,5 +1,7 @@
 package zarr
 
+import "cmp"
+
 // The filters that compute.
 
 // numeric gives the dtype a codec names, which must be one of those kinds.
@@ -17,7 +19,6 @@ func numeric(c Codec, name string, kinds string) (DType, error) {
 	return d, &CodecError{Codec: c.ID, Why: name + " " + s + " is not supported"}
 }
 
-// decodedAndStored gives the dtype and astype of a codec.
 func decodedAndStored(c Codec, kinds string) (decoded, stored DType, err error) {
 	if decoded, err = numeric(c, "dtype", kinds); err != nil || c.Config["astype"] == nil {
 		return decoded, decoded, err
@@ -70,34 +71,27 @@ func convert(to, from DType, out, in []byte) error {
 	return nil
 }
 
-func astypeStage(c Codec) (stage, error) {
-	stored, err := numeric(c, "encode_dtype", "biuf")
-	if err != nil {
-		return stage{}, err
-	}
-	decoded, err := numeric(c, "decode_dtype", "biuf")
+// converting is a stage that converts, unless there is an error.
+func converting(decoded, stored DType, err error) (stage, error) {
 	if err != nil {
 		return stage{}, err
 	}
 	return elementwise(decoded, stored, func(out, in []byte) error { return convert(decoded, stored, out, in) }), nil
 }
 
-func quantizeStage(c Codec) (stage, error) {
-	decoded, stored, err := decodedAndStored(c, "f")
-	if err != nil {
-		return stage{}, err
-	}
-	return elementwise(decoded, stored, func(out, in []byte) error { return convert(decoded, stored, out, in) }), nil
+func astypeStage(c Codec) (stage, error) {
+	stored, err := numeric(c, "encode_dtype", "biuf")
+	decoded, derr := numeric(c, "decode_dtype", "biuf")
+	return converting(decoded, stored, cmp.Or(err, derr))
 }
+
+func quantizeStage(c Codec) (stage, error) { return converting(decodedAndStored(c, "f")) }
 
 // deltaStage sums up differences, in the type that comes out: floats are
 // rounded at each step, whole numbers wrap.
 func deltaStage(c Codec) (stage, error) {
 	decoded, stored, err := decodedAndStored(c, "iuf")
-	if err != nil {
-		return stage{}, err
-	}
-	s := elementwise(decoded, stored, func(out, in []byte) error { return convert(decoded, stored, out, in) })
+	s, err := converting(decoded, stored, err)
 	differences := s.decode
 	s.decode = func(in []byte, most int64) ([]byte, error) {
 		out, err := differences(in, most)
@@ -124,7 +118,7 @@ func deltaStage(c Codec) (stage, error) {
 		}
 		return out, nil
 	}
-	return s, nil
+	return s, err
 }
 
 // scaleStage undoes (v - offset) * scale. NumPy does so in float32 where

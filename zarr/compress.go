@@ -37,7 +37,18 @@ func readBounded(r io.Reader, stored int, most int64) ([]byte, error) {
 	}
 }
 
-var zlibReaders, gzipReaders, zstdReaders sync.Pool
+var (
+	zlibReaders sync.Pool
+	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	zstdReaders = sync.Pool{New: func() any {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			panic(err) // these options are right
+		}
+		return d
+	}}
+)
 
 // withZlib lends a zlib reader of in; setting one up anew costs 40 kB.
 func withZlib(in []byte, fn func(io.Reader) error) error {
@@ -81,10 +92,7 @@ func decodeZlibBlock(dst, src []byte) error {
 // has filled a chunk up.
 func decodeGzip(in []byte, most int64) ([]byte, error) {
 	src := bytes.NewReader(in)
-	z, ok := gzipReaders.Get().(*gzip.Reader)
-	if !ok {
-		z = new(gzip.Reader)
-	}
+	z := gzipReaders.Get().(*gzip.Reader)
 	defer gzipReaders.Put(z)
 	var out []byte
 	for {
@@ -110,20 +118,6 @@ func decodeGzip(in []byte, most int64) ([]byte, error) {
 	}
 }
 
-func withZstd(fn func(*zstd.Decoder) error) error {
-	d, ok := zstdReaders.Get().(*zstd.Decoder)
-	if !ok {
-		var err error
-		d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return err
-		}
-	}
-	defer zstdReaders.Put(d)
-	return fn(d)
-}
-
 // zstdRatio is how many bytes one stored byte can stand for: the smallest block,
 // of four bytes, repeats one 128 KiB long.
 const zstdRatio = 1 << 15
@@ -143,27 +137,26 @@ func decodeZstd(in []byte, most int64) (out []byte, err error) {
 		}
 		size = int64(h.FrameContentSize)
 	}
-	err = withZstd(func(d *zstd.Decoder) error {
-		for {
-			out, err = d.DecodeAll(in, make([]byte, 0, size))
-			// That memory ends too soon looks like damage, too.
-			if err == nil || size >= most {
-				return err
-			}
-			size = min(4*size+512, most)
+	d := zstdReaders.Get().(*zstd.Decoder)
+	defer zstdReaders.Put(d)
+	for {
+		out, err = d.DecodeAll(in, make([]byte, 0, size))
+		// That memory ends too soon looks like damage, too.
+		if err == nil || size >= most {
+			return out, err
 		}
-	})
-	return out, err
+		size = min(4*size+512, most)
+	}
 }
 
 func decodeZstdBlock(dst, src []byte) error {
-	return withZstd(func(d *zstd.Decoder) error {
-		out, err := d.DecodeAll(src, dst[:0])
-		if err == nil && len(out) != len(dst) {
-			err = corrupt("expected %d bytes, found %d", len(dst), len(out))
-		}
-		return err
-	})
+	d := zstdReaders.Get().(*zstd.Decoder)
+	defer zstdReaders.Put(d)
+	out, err := d.DecodeAll(src, dst[:0])
+	if err == nil && len(out) != len(dst) {
+		err = corrupt("expected %d bytes, found %d", len(dst), len(out))
+	}
+	return err
 }
 
 // decodeLZ4 reads what numcodecs writes: the size as a signed 32-bit number, little

@@ -93,7 +93,6 @@ func parseSimple(name string) DType {
 	return d
 }
 
-// bytewise says that the type has no byte order.
 func (d DType) bytewise() bool {
 	return d.Kind == 'S' || d.Kind == 'V' || d.Kind == 'O' || d.Size <= 1 && d.Kind != 'U'
 }

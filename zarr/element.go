@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -13,102 +14,98 @@ import (
 	"unicode/utf8"
 )
 
-// appendText writes an element as WriteText shows it.
-func (d DType) appendText(out, b []byte) ([]byte, error) {
-	switch d.Kind {
-	case 'S', 'U':
-		v, err := d.text(b)
-		if err != nil {
-			return out, err
-		}
-		return appendCell(out, v), nil
-	case 'V':
-		if d.Fields == nil {
-			return hex.AppendEncode(out, b), nil
-		}
-		return d.appendElement(out, b)
-	case 'M', 'm':
-		return appendTime(out, int64(d.whole(b)), d.Kind, d.Unit), nil
-	case 'c':
+// A printer writes elements, until there is an error.
+type printer struct {
+	out []byte
+	err error
+}
+
+// cell writes an element as WriteText shows it.
+func (p *printer) cell(d DType, b []byte) {
+	switch {
+	case d.Kind == 'S' || d.Kind == 'U':
+		p.out = appendCell(p.out, p.str(d, b))
+	case d.Kind == 'V' && d.Fields == nil:
+		p.out = hex.AppendEncode(p.out, b)
+	case d.Kind == 'M' || d.Kind == 'm':
+		p.out = appendTime(p.out, int64(d.whole(b)), d.Kind, d.Unit)
+	case d.Kind == 'c':
 		half := d.half()
-		out = appendFloat(out, half.bits(b), half.Size)
-		at := len(out)
-		out = appendFloat(out, half.bits(b[half.Size:]), half.Size)
-		if out[at] != '-' {
-			out = slices.Insert(out, at, '+')
+		p.out = appendFloat(p.out, half.bits(b), half.Size)
+		at := len(p.out)
+		p.out = appendFloat(p.out, half.bits(b[half.Size:]), half.Size)
+		if p.out[at] != '-' {
+			p.out = slices.Insert(p.out, at, '+')
 		}
-		return append(out, 'j'), nil
+		p.out = append(p.out, 'j')
+	default:
+		p.element(d, b)
 	}
-	return d.appendElement(out, b)
 }
 
 // half is the type of the two parts of a complex number.
 func (d DType) half() DType { return DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2} }
 
-// appendElement writes an element as JSON, but for NaN and the infinities.
-func (d DType) appendElement(out, b []byte) ([]byte, error) {
-	switch d.Kind {
-	case 'b':
-		return strconv.AppendBool(out, b[0] != 0), nil
-	case 'i':
-		return strconv.AppendInt(out, int64(d.whole(b)), 10), nil
-	case 'u':
-		return strconv.AppendUint(out, d.whole(b), 10), nil
-	case 'f':
-		return appendFloat(out, d.bits(b), d.Size), nil
-	case 'c':
+// element writes an element as JSON, but for NaN and the infinities.
+func (p *printer) element(d DType, b []byte) {
+	switch {
+	case d.Kind == 'b':
+		p.out = strconv.AppendBool(p.out, b[0] != 0)
+	case d.Kind == 'i':
+		p.out = strconv.AppendInt(p.out, int64(d.whole(b)), 10)
+	case d.Kind == 'u':
+		p.out = strconv.AppendUint(p.out, d.whole(b), 10)
+	case d.Kind == 'f':
+		p.out = appendFloat(p.out, d.bits(b), d.Size)
+	case d.Kind == 'c':
 		half := d.half()
-		out = appendFloat(append(out, '['), half.bits(b), half.Size)
-		out = appendFloat(append(out, ','), half.bits(b[half.Size:]), half.Size)
-		return append(out, ']'), nil
-	case 'S', 'U':
-		v, err := d.text(b)
-		if err != nil {
-			return out, err
+		p.out = appendFloat(append(p.out, '['), half.bits(b), half.Size)
+		p.out = appendFloat(append(p.out, ','), half.bits(b[half.Size:]), half.Size)
+		p.out = append(p.out, ']')
+	case d.Kind == 'S' || d.Kind == 'U':
+		p.out = appendJSON(p.out, p.str(d, b))
+	case d.Kind == 'M' || d.Kind == 'm':
+		p.out = appendTime(append(p.out, '"'), int64(d.whole(b)), d.Kind, d.Unit)
+		p.out = append(p.out, '"')
+	case d.Fields == nil:
+		p.out = append(hex.AppendEncode(append(p.out, '"'), b), '"')
+	default:
+		p.out = append(p.out, '[')
+		for i, f := range d.Fields {
+			if i > 0 {
+				p.out = append(p.out, ',')
+			}
+			size := f.Count * f.Type.Size
+			p.nested(f.Type, b[:size], f.Shape)
+			b = b[size:]
 		}
-		return appendJSON(out, v), nil
-	case 'M', 'm':
-		out = appendTime(append(out, '"'), int64(d.whole(b)), d.Kind, d.Unit)
-		return append(out, '"'), nil
+		p.out = append(p.out, ']')
 	}
-	if d.Fields == nil {
-		out = hex.AppendEncode(append(out, '"'), b)
-		return append(out, '"'), nil
-	}
-	out = append(out, '[')
-	for i, f := range d.Fields {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		size := f.Count * f.Type.Size
-		var err error
-		if out, err = f.Type.appendNested(out, b[:size], f.Shape); err != nil {
-			return out, err
-		}
-		b = b[size:]
-	}
-	return append(out, ']'), nil
 }
 
-// appendNested writes a field that is an array as lists in lists.
-func (d DType) appendNested(out, b []byte, shape []int64) ([]byte, error) {
+// nested writes a field that is an array as lists in lists.
+func (p *printer) nested(d DType, b []byte, shape []int64) {
 	if len(shape) == 0 {
-		return d.appendElement(out, b)
+		p.element(d, b)
+		return
 	}
-	out = append(out, '[')
+	p.out = append(p.out, '[')
 	if shape[0] > 0 && len(b) > 0 {
 		step := int64(len(b)) / shape[0]
 		for i := range shape[0] {
 			if i > 0 {
-				out = append(out, ',')
+				p.out = append(p.out, ',')
 			}
-			var err error
-			if out, err = d.appendNested(out, b[i*step:(i+1)*step], shape[1:]); err != nil {
-				return out, err
-			}
+			p.nested(d, b[i*step:(i+1)*step], shape[1:])
 		}
 	}
-	return append(out, ']'), nil
+	p.out = append(p.out, ']')
+}
+
+func (p *printer) str(d DType, b []byte) any {
+	v, err := d.text(b)
+	p.err = cmp.Or(p.err, err)
+	return v
 }
 
 // text is a string element, without the zeros that fill it up: a string, or the

@@ -93,8 +93,6 @@ func checksumStage(sum func([]byte) uint32, before bool) func(Codec) (stage, err
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func crc32Castagnoli(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-
 // fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
 // folded after 360 words, before they overflow; an odd byte counts as a high one.
 func fletcher32(b []byte) uint32 {

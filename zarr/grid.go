@@ -67,7 +67,6 @@ func place[T any](r *region, to, from []T, unit int64) {
 	})
 }
 
-// fill repeats one element over a region.
 func fill[T any](r *region, to, element []T) {
 	unit := int64(len(element))
 	r.runs(func(t, _, n, _ int64) {

@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf16"
@@ -15,10 +16,12 @@ import (
 
 const jsonDepth = 200
 
+// A jsonReader goes over in once. At the first fault it is at the end.
 type jsonReader struct {
 	in   []byte
 	at   int
 	room *int64 // bytes that values may still take
+	err  error
 }
 
 // parseJSON reads one value, which must be all of in but for white space.
@@ -28,40 +31,47 @@ func parseJSON(in []byte, room *int64) (any, error) {
 		return nil, corrupt("json: expected UTF-8")
 	}
 	r := &jsonReader{in: in, room: room}
-	v, err := r.value(0)
-	if err != nil {
-		return nil, err
-	}
+	v := r.value(0)
 	if r.space(); r.at != len(in) {
-		return nil, corrupt("json: offset %d: expected the end, found %q", r.at, in[r.at])
+		r.wrong("the end")
 	}
-	return v, nil
+	return v, r.err
 }
 
-func (r *jsonReader) space() {
-	for r.at < len(r.in) {
-		switch r.in[r.at] {
-		case ' ', '\t', '\n', '\r':
-			r.at++
-		default:
-			return
-		}
+func (r *jsonReader) fail(err error) {
+	if r.err == nil {
+		r.err, r.at = err, len(r.in)
 	}
 }
 
-func (r *jsonReader) wrong(expected string) error {
-	if r.at >= len(r.in) {
-		return corrupt("json: offset %d: expected %s, found the end", r.at, expected)
+func (r *jsonReader) wrong(expected string) {
+	found := "the end"
+	if r.at < len(r.in) {
+		found = fmt.Sprintf("%q", r.in[r.at])
 	}
-	return corrupt("json: offset %d: expected %s, found %q", r.at, expected, r.in[r.at])
+	r.fail(corrupt("json: offset %d: expected %s, found %s", r.at, expected, found))
 }
 
 // take accounts for memory about to be used.
-func (r *jsonReader) take(n int) error {
+func (r *jsonReader) take(n int) bool {
 	if *r.room -= int64(n); *r.room < 0 {
-		return &marked{"json: its values take more memory than the limit", ErrLimit}
+		r.fail(&marked{"json: its values take more memory than the limit", ErrLimit})
 	}
-	return nil
+	return r.err == nil
+}
+
+// peek is the next byte, and 0 at the end.
+func (r *jsonReader) peek() byte {
+	if r.at < len(r.in) {
+		return r.in[r.at]
+	}
+	return 0
+}
+
+func (r *jsonReader) space() {
+	for c := r.peek(); c == ' ' || c == '\t' || c == '\n' || c == '\r'; c = r.peek() {
+		r.at++
+	}
 }
 
 func (r *jsonReader) word(w string) bool {
@@ -72,231 +82,189 @@ func (r *jsonReader) word(w string) bool {
 	return false
 }
 
-func (r *jsonReader) value(depth int) (any, error) {
+func (r *jsonReader) value(depth int) any {
 	if depth > jsonDepth {
-		return nil, corrupt("json: offset %d: nested more than %d deep", r.at, jsonDepth)
+		r.fail(corrupt("json: offset %d: nested more than %d deep", r.at, jsonDepth))
 	}
-	r.space()
-	if r.at >= len(r.in) {
-		return nil, r.wrong("a value")
+	if r.space(); r.at < len(r.in) && !r.take(16) {
+		return nil
 	}
-	if err := r.take(16); err != nil {
-		return nil, err
-	}
-	switch c := r.in[r.at]; {
-	case c == '{':
-		return r.object(depth)
-	case c == '[':
-		return r.list(depth)
+	switch c := r.peek(); {
 	case c == '"':
 		return r.str()
 	case c == '-' || '0' <= c && c <= '9':
 		return r.number()
-	}
-	switch {
+	case r.word("{"):
+		return r.object(depth)
+	case r.word("["):
+		return r.list(depth)
 	case r.word("null"):
-		return nil, nil
+		return nil
 	case r.word("true"):
-		return true, nil
+		return true
 	case r.word("false"):
-		return false, nil
+		return false
 	case r.word("NaN"):
-		return json.Number("NaN"), nil
+		return json.Number("NaN")
 	case r.word("Infinity"):
-		return json.Number("Infinity"), nil
+		return json.Number("Infinity")
 	}
-	return nil, r.wrong("a value")
+	r.wrong("a value")
+	return nil
 }
 
-func (r *jsonReader) list(depth int) (any, error) {
-	r.at++
-	if err := r.take(40); err != nil {
-		return nil, err
+// items calls one for each of the items that commas set apart before closing.
+func (r *jsonReader) items(closing string, one func()) {
+	if r.space(); r.word(closing) {
+		return
 	}
+	for r.err == nil {
+		one()
+		if r.space(); r.word(closing) {
+			return
+		}
+		if !r.word(",") {
+			r.wrong("a comma or " + closing)
+		}
+	}
+}
+
+func (r *jsonReader) list(depth int) any {
+	r.take(40)
 	list := []any{}
-	if r.space(); r.word("]") {
-		return list, nil
-	}
-	for {
-		v, err := r.value(depth + 1)
-		if err != nil {
-			return nil, err
+	r.items("]", func() {
+		if v := r.value(depth + 1); r.take(16) { // append doubles
+			list = append(list, v)
 		}
-		if err := r.take(16); err != nil { // append doubles
-			return nil, err
-		}
-		list = append(list, v)
-		if r.space(); r.word("]") {
-			return list, nil
-		}
-		if !r.word(",") {
-			return nil, r.wrong("a comma or ]")
-		}
-	}
+	})
+	return list
 }
 
-func (r *jsonReader) object(depth int) (any, error) {
-	r.at++
-	if err := r.take(48); err != nil {
-		return nil, err
-	}
+func (r *jsonReader) object(depth int) any {
+	r.take(48)
 	m := map[string]any{}
-	if r.space(); r.word("}") {
-		return m, nil
-	}
-	for {
-		if r.space(); r.at >= len(r.in) || r.in[r.at] != '"' {
-			return nil, r.wrong("a name in quotes")
+	r.items("}", func() {
+		if r.space(); r.peek() != '"' {
+			r.wrong("a name in quotes")
+			return
 		}
-		name, err := r.str()
-		if err != nil {
-			return nil, err
-		}
+		name := r.str()
 		if r.space(); !r.word(":") {
-			return nil, r.wrong("a colon")
+			r.wrong("a colon")
 		}
-		v, err := r.value(depth + 1)
-		if err != nil {
-			return nil, err
+		if v := r.value(depth + 1); r.take(64) { // a map's slot, half of them empty
+			m[name] = v // Python, too, keeps the last of two
 		}
-		if err := r.take(64); err != nil { // a map's slot, half of them empty
-			return nil, err
-		}
-		m[name] = v // Python, too, keeps the last of two
-		if r.space(); r.word("}") {
-			return m, nil
-		}
-		if !r.word(",") {
-			return nil, r.wrong("a comma or }")
-		}
-	}
+	})
+	return m
 }
 
-func (r *jsonReader) digits() bool {
+func (r *jsonReader) digits() {
 	from := r.at
-	for r.at < len(r.in) && '0' <= r.in[r.at] && r.in[r.at] <= '9' {
+	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {
 		r.at++
 	}
-	return r.at > from
+	if r.at == from {
+		r.wrong("a digit")
+	}
 }
 
-func (r *jsonReader) number() (any, error) {
+func (r *jsonReader) number() any {
 	from := r.at
 	if r.word("-"); r.word("Infinity") {
-		return json.Number("-Infinity"), nil
+		return json.Number("-Infinity")
 	}
 	first := r.at
-	if !r.digits() {
-		return nil, r.wrong("a digit")
-	}
-	if r.in[first] == '0' && r.at > first+1 {
+	r.digits()
+	if r.err == nil && r.in[first] == '0' && r.at > first+1 {
 		r.at = first + 1
-		return nil, r.wrong("no digit after a leading 0")
+		r.wrong("no digit after a leading 0")
 	}
-	if r.word(".") && !r.digits() {
-		return nil, r.wrong("a digit")
+	if r.word(".") {
+		r.digits()
 	}
 	if r.word("e") || r.word("E") {
 		if !r.word("+") {
 			r.word("-")
 		}
-		if !r.digits() {
-			return nil, r.wrong("a digit")
-		}
+		r.digits()
 	}
-	if err := r.take(24 + r.at - from); err != nil {
-		return nil, err
+	if r.err != nil || !r.take(24+r.at-from) {
+		return nil
 	}
-	return json.Number(r.in[from:r.at]), nil
+	return json.Number(r.in[from:r.at])
 }
 
-func (r *jsonReader) str() (string, error) {
+func (r *jsonReader) str() string {
 	r.at++
 	from := r.at
 	var out []byte
-	for {
+	for r.err == nil {
 		plain := r.at
 		for r.at < len(r.in) && r.in[r.at] != '"' && r.in[r.at] != '\\' && r.in[r.at] >= ' ' {
 			r.at++
 		}
-		if r.at >= len(r.in) {
-			return "", r.wrong("a closing quote")
-		}
-		switch c := r.in[r.at]; {
-		case c == '"':
-			if err := r.take(32 + r.at - from); err != nil {
-				return "", err
+		text := r.in[plain:r.at]
+		switch {
+		case r.at == len(r.in):
+			r.wrong("a closing quote")
+		case r.peek() == '"':
+			if r.take(32 + r.at - from) {
+				r.at++
+				return string(append(out, text...))
 			}
-			out = append(out, r.in[plain:r.at]...)
-			r.at++
-			return string(out), nil
-		case c < ' ':
-			return "", r.wrong("a control character escaped")
-		}
-		out = append(out, r.in[plain:r.at]...)
-		var err error
-		if out, err = r.escape(out); err != nil {
-			return "", err
+		case r.word(`\`):
+			out = r.escape(append(out, text...))
+		default:
+			r.wrong("a control character escaped")
 		}
 	}
+	return ""
 }
 
 var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape reads what begins with a backslash.
-func (r *jsonReader) escape(out []byte) ([]byte, error) {
-	r.at++
-	if r.at >= len(r.in) {
-		return nil, r.wrong("an escape")
-	}
-	if c, ok := escapes[r.in[r.at]]; ok {
+// escape reads what follows a backslash.
+func (r *jsonReader) escape(out []byte) []byte {
+	if c, ok := escapes[r.peek()]; ok {
 		r.at++
-		return append(out, c), nil
+		return append(out, c)
 	}
-	c, err := r.unit()
-	if err != nil {
-		return nil, err
-	}
-	if utf16.IsSurrogate(c) && c < 0xdc00 && r.at+1 < len(r.in) && r.in[r.at] == '\\' && r.in[r.at+1] == 'u' {
-		back := r.at
+	c := r.unit()
+	if back := r.at; utf16.IsSurrogate(c) && c < 0xdc00 && r.at+1 < len(r.in) && r.in[r.at] == '\\' && r.in[r.at+1] == 'u' {
 		r.at++
-		low, err := r.unit()
-		if err != nil {
-			return nil, err
-		}
-		if both := utf16.DecodeRune(c, low); both != utf8.RuneError {
-			return utf8.AppendRune(out, both), nil
+		if both := utf16.DecodeRune(c, r.unit()); both != utf8.RuneError || r.err != nil {
+			return utf8.AppendRune(out, both)
 		}
 		r.at = back
 	}
-	return appendRune(out, c), nil
+	return appendRune(out, c)
 }
 
 // unit reads u and four hexadecimal digits.
-func (r *jsonReader) unit() (rune, error) {
-	if r.at >= len(r.in) || r.in[r.at] != 'u' {
-		return 0, r.wrong("an escape")
-	}
-	r.at++
-	if len(r.in)-r.at < 4 {
+func (r *jsonReader) unit() rune {
+	if !r.word("u") {
+		r.wrong("an escape")
+	} else if len(r.in)-r.at < 4 {
 		r.at = len(r.in)
-		return 0, r.wrong("four hexadecimal digits")
+		r.wrong("four hexadecimal digits")
 	}
 	var c rune
 	for range 4 {
-		d := rune(r.in[r.at])
+		d := rune(r.peek())
 		switch {
 		case '0' <= d && d <= '9':
 			d -= '0'
 		case 'a' <= d|0x20 && d|0x20 <= 'f':
 			d = d | 0x20 - 'a' + 10
 		default:
-			return 0, r.wrong("a hexadecimal digit")
+			r.wrong("a hexadecimal digit")
+			return 0
 		}
 		c = c<<4 | d
 		r.at++
 	}
-	return c, nil
+	return c
 }
 
 // appendRune is utf8.AppendRune that keeps surrogates.

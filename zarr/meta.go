@@ -260,7 +260,6 @@ func (c Codec) String() string {
 	return "blosc(" + strings.Join(words, ",") + ")"
 }
 
-// number gives a whole number of the codec's settings.
 func (c Codec) number(name string, otherwise int64) int64 {
 	if n, ok := asInt(c.Config[name]); ok {
 		return n

@@ -9,9 +9,8 @@ import (
 // perSecond is the number of a unit in a second, as a power of ten.
 var perSecond = map[string]int{"s": 0, "ms": 3, "us": 6, "ns": 9, "ps": 12, "fs": 15, "as": 18}
 
-// seconds is how long the units from a second on are, but for those of the
-// calendar.
-var seconds = map[string]int64{"m": 60, "h": 3600}
+// longUnits are the units from a second on, in seconds, days, months or years.
+var longUnits = map[string]int64{"m": 60, "h": 3600, "D": 1, "W": 7, "M": 1, "Y": 1}
 
 // appendTime writes a moment (M) the way ISO 8601 has it, as fine as its unit,
 // or a span (m) with its unit. A moment that cannot be counted in its unit's parts
@@ -40,14 +39,7 @@ func appendTime(out []byte, v int64, kind byte, unit string) []byte {
 		}
 		return out
 	}
-	length := seconds[name]
-	switch name {
-	case "Y", "M":
-		length = 1
-	case "D", "W":
-		length = map[string]int64{"D": 1, "W": 7}[name]
-	}
-	if n, ok = scaled(n, length); !ok || n > 1<<61 || n < -1<<61 {
+	if n, ok = scaled(n, longUnits[name]); !ok || n > 1<<61 || n < -1<<61 {
 		return fmt.Appendf(out, "%d*%s", v, unit)
 	}
 	switch name {

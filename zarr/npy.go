@@ -3,10 +3,12 @@ package zarr
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // WriteElements writes the elements alone, in C order, as .zarray types them.
@@ -77,19 +79,17 @@ func (a *Array) npyHeader() []byte {
 }
 
 func pyTuple(shape []int64) string {
-	var b strings.Builder
-	b.WriteByte('(')
+	var b []byte
 	for i, n := range shape {
 		if i > 0 {
-			b.WriteString(", ")
+			b = append(b, ", "...)
 		}
-		b.WriteString(strconv.FormatInt(n, 10))
+		b = strconv.AppendInt(b, n, 10)
 	}
 	if len(shape) == 1 {
-		b.WriteByte(',')
+		b = append(b, ',')
 	}
-	b.WriteByte(')')
-	return b.String()
+	return "(" + string(b) + ")"
 }
 
 // pyString is Python's repr of a string.
@@ -98,15 +98,11 @@ func pyString(s string) string {
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		quote = '"'
 	}
-	b := []rune{quote}
-	hex := func(prefix string, c rune, digits int) {
-		h := strconv.FormatInt(int64(c), 16)
-		b = append(b, []rune(prefix+strings.Repeat("0", digits-len(h))+h)...)
-	}
+	b := []byte{byte(quote)}
 	for _, c := range s {
 		switch {
 		case c == quote || c == '\\':
-			b = append(b, '\\', c)
+			b = append(b, '\\', byte(c))
 		case c == '\n':
 			b = append(b, '\\', 'n')
 		case c == '\r':
@@ -114,14 +110,14 @@ func pyString(s string) string {
 		case c == '\t':
 			b = append(b, '\\', 't')
 		case unicode.IsPrint(c):
-			b = append(b, c)
+			b = utf8.AppendRune(b, c)
 		case c < 0x100:
-			hex(`\x`, c, 2)
+			b = fmt.Appendf(b, `\x%02x`, c)
 		case c < 0x10000:
-			hex(`\u`, c, 4)
+			b = fmt.Appendf(b, `\u%04x`, c)
 		default:
-			hex(`\U`, c, 8)
+			b = fmt.Appendf(b, `\U%08x`, c)
 		}
 	}
-	return string(append(b, quote))
+	return string(append(b, byte(quote)))
 }

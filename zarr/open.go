@@ -112,15 +112,15 @@ func follow(ctx context.Context, src Source, name string) (*string, error) {
 
 // absent says what is there in place of an array.
 func absent(ctx context.Context, src Source, at string) error {
-	if _, ok, err := get(ctx, src, path.Join(at, ".zgroup"), metaLimit); err != nil {
-		return err
-	} else if ok {
-		return &fs.PathError{Op: "open array", Path: at, Err: ErrGroup}
-	}
-	if _, ok, err := get(ctx, src, path.Join(at, "zarr.json"), metaLimit); err != nil {
-		return err
-	} else if ok {
-		return &fs.PathError{Op: "open array", Path: at, Err: unsupported("version 3 of Zarr is not supported, only 2")}
+	for _, other := range []struct {
+		key string
+		is  error
+	}{{".zgroup", ErrGroup}, {"zarr.json", unsupported("version 3 of Zarr is not supported, only 2")}} {
+		if _, ok, err := get(ctx, src, path.Join(at, other.key), metaLimit); err != nil {
+			return err
+		} else if ok {
+			return &fs.PathError{Op: "open array", Path: at, Err: other.is}
+		}
 	}
 	return &fs.PathError{Op: "open array", Path: at, Err: fs.ErrNotExist}
 }
@@ -191,7 +191,6 @@ func (a *Array) Compound() []CompoundField {
 	return out
 }
 
-// brief shows a JSON value in an error.
 func brief(v any) string {
 	if v == nil {
 		return "null"

@@ -48,7 +48,7 @@ var builders = map[string]func(Codec) (stage, error){
 
 	"fletcher32": checksumStage(fletcher32, false),
 	"crc32":      checksumStage(crc32.ChecksumIEEE, true),
-	"crc32c":     checksumStage(crc32Castagnoli, false),
+	"crc32c":     checksumStage(func(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }, false),
 	"adler32":    checksumStage(adler32.Checksum, true),
 }
 
@@ -139,7 +139,6 @@ func (m *Meta) chunkBytes(limit int64) (int64, error) {
 	return size, nil
 }
 
-// itemSize is what an element takes in memory.
 func (m *Meta) itemSize() int64 {
 	if m.DType.Kind == 'O' {
 		return 16
@@ -147,7 +146,6 @@ func (m *Meta) itemSize() int64 {
 	return m.DType.Size
 }
 
-// bytes undoes all stages.
 func (p *pipeline) bytes(in []byte) ([]byte, error) {
 	for i, s := range p.stages {
 		var err error

@@ -25,7 +25,6 @@ type slab struct {
 	held   int64  // bytes that the objects take
 }
 
-// A reader makes slabs of an array.
 type reader struct {
 	a             *Array
 	pipe          *pipeline
@@ -57,7 +56,7 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 		if !ok {
 			row = maxSize
 		}
-		return &KeyError{r.name(), overLimit("a row of chunks", row, a.Limit)}
+		return &KeyError{a.name(), overLimit("a row of chunks", row, a.Limit)}
 	}
 	together := min((chunksAhead*r.workers-1)/r.perRow+1, max(1, slabBytes/row), r.grid[0])
 	var s slab
@@ -112,8 +111,6 @@ func (a *Array) name() string {
 	}
 	return a.Path
 }
-
-func (r *reader) name() string { return r.a.name() }
 
 // nothings gives elements that take no bytes: there is nothing to read.
 func (r *reader) nothings(ctx context.Context, fn func(slab) error) error {
@@ -185,25 +182,17 @@ func (r *reader) region(index []int64, first int64) *region {
 }
 
 func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
-	key := path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
 	at := r.region(index, first)
-	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
-	if err != nil {
+	key := r.key(index)
+	raw, ok, err := r.fetch(ctx, key)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !ok && s.values != nil {
+	case !ok && s.values != nil:
 		fill(at, s.values, []any{r.a.Fill})
-		return nil
-	}
-	if !ok {
+	case !ok:
 		fill(at, s.bytes, r.fill)
-		return nil
-	}
-	raw, err := r.pipe.bytes(stored)
-	if err != nil {
-		return &KeyError{key, err}
-	}
-	if s.values != nil {
+	case s.values != nil:
 		objects.Lock()
 		values, err := r.pipe.objects(raw, r.chunks, room)
 		objects.Unlock()
@@ -211,13 +200,29 @@ func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, 
 			return &KeyError{key, err}
 		}
 		place(at, s.values, values, 1)
-		return nil
+	default:
+		place(at, s.bytes, raw, r.unit)
 	}
-	if raw, err = r.whole(raw); err != nil {
-		return &KeyError{key, err}
-	}
-	place(at, s.bytes, raw, r.unit)
 	return nil
+}
+
+func (r *reader) key(index []int64) string {
+	return path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
+}
+
+// fetch reads and decodes a chunk, if it is there.
+func (r *reader) fetch(ctx context.Context, key string) (raw []byte, ok bool, err error) {
+	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	if raw, err = r.pipe.bytes(stored); err == nil && r.a.DType.Kind != 'O' {
+		raw, err = r.whole(raw)
+	}
+	if err != nil {
+		return nil, false, &KeyError{key, err}
+	}
+	return raw, true, nil
 }
 
 // whole checks that a decoded chunk is one, and fills up those that may be short.

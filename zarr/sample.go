@@ -3,7 +3,6 @@ package zarr
 import (
 	"context"
 	"math"
-	"path"
 )
 
 // Numeric reports whether the elements are numbers that [Array.Sample] gives.
@@ -52,7 +51,6 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
 }
 
-// A sampler picks elements out of chunks.
 type sampler struct {
 	r                 *reader
 	from, count, step []int64
@@ -86,23 +84,11 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	r := s.r
-	key := path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
-	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
-	if err != nil {
-		return err
+	raw, _, err := s.r.fetch(ctx, s.r.key(index)) // nil if it is not there
+	if err == nil {
+		s.pick(raw, index, runs, 0, 0, 0)
 	}
-	var raw []byte
-	if ok {
-		if raw, err = r.pipe.bytes(stored); err == nil {
-			raw, err = r.whole(raw)
-		}
-		if err != nil {
-			return &KeyError{key, err}
-		}
-	}
-	s.pick(raw, index, runs, 0, 0, 0)
-	return nil
+	return err
 }
 
 // pick copies the samples of a chunk; without one they are the fill value.
@@ -122,7 +108,6 @@ func (s *sampler) pick(raw []byte, index []int64, runs []run, axis int, to, in i
 	}
 }
 
-// sample reads an element as a float.
 func (d DType) sample(b []byte) float64 {
 	if d.Kind == 'M' || d.Kind == 'm' {
 		v := int64(d.whole(b))

@@ -20,32 +20,32 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 	// Of these object codecs all elements are strings, or byte strings.
 	asStrings := a.DType.Kind == 'O' && len(a.Filters) > 0 && (a.Filters[0].ID == "vlen-utf8" || a.Filters[0].ID == "vlen-bytes")
 	var at int64
-	var b []byte
+	var p printer
 	err := a.slabs(ctx, func(s slab) error {
 		for i := range s.count {
+			p.out = p.out[:0]
 			switch {
 			case at == 0:
 			case plane > 0 && at%plane == 0:
-				b = append(b[:0], "\n\n"...)
+				p.out = append(p.out, "\n\n"...)
 			case at%line == 0:
-				b = append(b[:0], '\n')
+				p.out = append(p.out, '\n')
 			default:
-				b = append(b[:0], '\t')
+				p.out = append(p.out, '\t')
 			}
-			at++
-			var err error
 			switch {
 			case s.values == nil:
-				b, err = a.DType.appendText(b, s.bytes[i*a.DType.Size:(i+1)*a.DType.Size])
+				p.cell(a.DType, s.bytes[i*a.DType.Size:(i+1)*a.DType.Size])
 			case asStrings:
-				b = appendCell(b, s.values[i])
+				p.out = appendCell(p.out, s.values[i])
 			default:
-				b = appendJSON(b, s.values[i])
+				p.out = appendJSON(p.out, s.values[i])
 			}
-			if err != nil {
-				return &KeyError{a.name(), corrupt("element %d: %v", at-1, err)}
+			if p.err != nil {
+				return &KeyError{a.name(), corrupt("element %d: %v", at, p.err)}
 			}
-			if _, err := out.Write(b); err != nil {
+			at++
+			if _, err := out.Write(p.out); err != nil {
 				return err
 			}
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -186,20 +187,20 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	if err != nil {
 		return err
 	}
-	source := &pageSource{set: set, log: log}
-	page := explore.New(source, explore.Options{Log: log, MaxOpen: o.maxOpen})
+	var doors []*entrance
+	near := func() bool { return doors[0].at.IP.IsLoopback() }
+	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: nodes.Of})
 	defer page.Close()
 	// What it tells as it goes on, as that of a check, would otherwise be waited for.
 	defer context.AfterFunc(ctx, func() { page.Close() })()
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
-	doors := []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
+	doors = []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
 	if o.s3 {
 		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
 	}
 	if err := a.listen(ctx, doors, o); err != nil {
 		return err
 	}
-	source.near = doors[0].at.IP.IsLoopback()
 	door := doors[0].url(o, "/")
 	a.sayWhere(door, o)
 	for _, x := range shown {

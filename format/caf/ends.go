@@ -34,12 +34,12 @@ func couldBeInclusive(maxEnd, dataLen int64) bool {
 // believed only where it makes the files tile the data without a gap, and is
 // more than chance: one file alone that ends a byte early proves nothing,
 // unless the index has the trailing commas of the same example.
-func decideEnds(rows []span, dataLen int64, trailingCommas bool) ends {
+func decideEnds(rows []record, dataLen int64, trailingCommas bool) ends {
 	inRange := make([]span, 0, len(rows))
 	full := 0
 	for _, r := range rows {
-		if r.start >= 0 && r.end >= r.start-1 && r.end <= dataLen {
-			inRange = append(inRange, r)
+		if inData(r.span, r.odd, dataLen) != noEndYet {
+			inRange = append(inRange, r.span)
 			if r.end >= r.start {
 				full++
 			}

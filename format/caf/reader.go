@@ -103,6 +103,15 @@ func (r *reader) scanner(ctx context.Context, onRow func(*row) error) *scanner {
 	return scanRange(fetch, r.off, r.off+r.n, r.limits.Depth, onRow)
 }
 
+// scan reads an index, which must be of a version that we know.
+func (r *reader) scan(s *scanner) error {
+	err := s.scan()
+	if f := checkVersion(s.top.version, r.off); err == nil && f != nil && f.class == "version" {
+		err = f
+	}
+	return r.corrupt(err)
+}
+
 // load reads the whole index into memory, once.
 func (r *reader) load(ctx context.Context) (*table, error) {
 	r.mu.Lock()
@@ -117,18 +126,13 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 		}
 		return t.add(row)
 	})
-	if err := s.scan(); err != nil {
-		err = r.corrupt(err)
+	if err := r.scan(s); err != nil {
 		if errors.Is(err, format.ErrCorrupt) || errors.Is(err, errors.ErrUnsupported) {
 			r.loadErr = err // what is wrong stays wrong; a broken connection does not
 		}
 		return nil, err
 	}
 	t.top = s.top
-	if f := checkVersion(t.top.version, r.off); f != nil && f.class == "version" {
-		r.loadErr = r.corrupt(f)
-		return nil, r.loadErr
-	}
 	t.finish(r.said, r.isSaid)
 	r.table, r.index = t, format.NewIndex(t)
 	return t, nil
@@ -194,11 +198,8 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last one counts
 		return t.add(row)
 	})
-	if err := s.scan(); err != nil {
-		return e, false, r.corrupt(err)
-	}
-	if f := checkVersion(s.top.version, r.off); f != nil && f.class == "version" {
-		return e, false, r.corrupt(f)
+	if err := r.scan(s); err != nil {
+		return e, false, err
 	}
 	if len(t.rows) == 0 || !r.isSaid && couldBeInclusive(maxEnd, r.off) {
 		return e, false, nil
@@ -219,11 +220,8 @@ func (r *reader) survey(ctx context.Context) (_ ends, ok bool, _ error) {
 		last = now
 		return nil
 	})
-	if err := s.scan(); err != nil {
-		return 0, false, r.corrupt(err)
-	}
-	if f := checkVersion(s.top.version, r.off); f != nil && f.class == "version" {
-		return 0, false, r.corrupt(f)
+	if err := r.scan(s); err != nil {
+		return 0, false, err
 	}
 	return r.said, ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
 }
@@ -290,8 +288,8 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				return
 			}
 		}
-		for gap := range t.gaps() {
-			if !yield(format.Region{Object: r.name, Off: gap.start, Len: gap.end - gap.start, Use: format.Unknown, Label: "unreferenced"}, nil) {
+		for _, gap := range t.gaps() {
+			if !yield(format.Region{Object: r.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Unknown, Label: "unreferenced"}, nil) {
 				return
 			}
 		}

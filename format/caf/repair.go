@@ -268,14 +268,14 @@ func (m *mender) oddRows() bool {
 // off. It says whether it changed any.
 func (m *mender) cut() bool {
 	t := m.t
-	var keep []int
+	var keep []uint32
 	changed := false
 	for i, r := range t.rows {
 		f := t.rowFault(r)
 		name := format.Escape(t.Name(i))
 		switch {
 		case f == nil:
-			keep = append(keep, i)
+			keep = append(keep, uint32(i))
 			continue
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
 			// The data breaks off within it. One that begins before the end of
@@ -283,7 +283,7 @@ func (m *mender) cut() bool {
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes", name, r.end-t.dataLen, r.end-r.start))
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
-			keep = append(keep, i)
+			keep = append(keep, uint32(i))
 		default:
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: %s", name, f.msg))
 		}
@@ -291,13 +291,7 @@ func (m *mender) cut() bool {
 		m.p.Partial = true
 	}
 	if len(keep) < len(t.rows) {
-		t.pick(func(yield func(int) bool) {
-			for _, i := range keep {
-				if !yield(i) {
-					return
-				}
-			}
-		}, len(keep))
+		t.pick(keep)
 	}
 	return changed
 }
@@ -328,8 +322,8 @@ func (m *mender) explain(named bool) {
 		note("%d rows that later ones replace go; their bytes stay", len(t.shadowed))
 	}
 	unnamed := int64(0)
-	for gap := range t.gaps() {
-		unnamed += gap.end - gap.start
+	for _, gap := range t.gaps() {
+		unnamed += gap.To - gap.From
 	}
 	if m.p.Partial && unnamed > 0 {
 		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data, which stay where they are", unnamed))

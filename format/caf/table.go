@@ -100,13 +100,7 @@ func (t *table) finish(said ends, wasSaid bool) {
 	case wasSaid:
 		t.ends = said
 	case couldBeInclusive(t.maxEnd, t.dataLen):
-		spans := make([]span, 0, len(t.rows))
-		for _, r := range t.rows {
-			if r.odd&unreadable == 0 {
-				spans = append(spans, r.span)
-			}
-		}
-		t.ends = decideEnds(spans, t.dataLen, t.top.trailingCommas > 0)
+		t.ends = decideEnds(t.rows, t.dataLen, t.top.trailingCommas > 0)
 	}
 	if t.ends == inclusive {
 		for i := range t.rows {
@@ -146,15 +140,15 @@ func (t *table) shadow() {
 	if len(dead) == 0 {
 		return
 	}
-	t.pick(func(yield func(int) bool) {
-		for i := range t.rows {
-			if dead[uint32(i)] {
-				t.shadowed = append(t.shadowed, t.rows[i])
-			} else if !yield(i) {
-				return
-			}
+	live := make([]uint32, 0, len(t.rows)-len(dead))
+	for i, r := range t.rows {
+		if dead[uint32(i)] {
+			t.shadowed = append(t.shadowed, r)
+		} else {
+			live = append(live, uint32(i))
 		}
-	}, len(t.rows)-len(dead))
+	}
+	t.pick(live)
 }
 
 func (t *table) sort() {
@@ -163,25 +157,19 @@ func (t *table) sort() {
 		order[i] = uint32(i)
 	}
 	slices.SortStableFunc(order, func(a, b uint32) int { return byPlace(t.rows[a], t.rows[b]) })
-	t.pick(func(yield func(int) bool) {
-		for _, i := range order {
-			if !yield(int(i)) {
-				return
-			}
-		}
-	}, len(order))
+	t.pick(order)
 }
 
-// pick rebuilds the columns from n of their rows, in the order given.
-func (t *table) pick(order func(yield func(int) bool), n int) {
-	rows := make([]record, 0, n)
+// pick rebuilds the columns from some of their rows, in the order given.
+func (t *table) pick(order []uint32) {
+	rows := make([]record, 0, len(order))
 	var digests []byte
 	if len(t.digests) > 0 {
-		digests = make([]byte, 0, n*digestLen)
+		digests = make([]byte, 0, len(order)*digestLen)
 	}
 	var extra map[uint32]string
-	for i := range order {
-		if x, ok := t.extra[uint32(i)]; ok {
+	for _, i := range order {
+		if x, ok := t.extra[i]; ok {
 			if extra == nil {
 				extra = map[uint32]string{}
 			}
@@ -189,7 +177,7 @@ func (t *table) pick(order func(yield func(int) bool), n int) {
 		}
 		rows = append(rows, t.rows[i])
 		if digests != nil {
-			digests = append(digests, t.digests[i*digestLen:(i+1)*digestLen]...)
+			digests = append(digests, t.digests[int(i)*digestLen:][:digestLen]...)
 		}
 	}
 	t.rows, t.digests, t.extra = rows, digests, extra

@@ -3,7 +3,6 @@ package caf
 import (
 	"context"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -150,43 +149,27 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 			furthest = r
 		}
 	}
-	for gap := range t.gaps() {
-		if gap.end == t.dataLen {
-			t.report(report, format.Warning, "tail-gap", gap.start, nil,
-				"%d bytes before the index belong to no file: bytes were put in front, or a writer lost count, and ranges may be off", gap.end-gap.start)
+	for _, gap := range t.gaps() {
+		n := gap.To - gap.From
+		if gap.To == t.dataLen {
+			t.report(report, format.Warning, "tail-gap", gap.From, nil,
+				"%d bytes before the index belong to no file: bytes were put in front, or a writer lost count, and ranges may be off", n)
 			continue
 		}
-		t.report(report, format.Note, "gap", gap.start, nil, "%d bytes belong to no file", gap.end-gap.start)
+		t.report(report, format.Note, "gap", gap.From, nil, "%d bytes belong to no file", n)
 	}
 }
 
-// gaps yields the runs of data that no row covers, replaced rows included.
-func (t *table) gaps() iter.Seq[span] {
-	return func(yield func(span) bool) {
-		var end int64
-		i, j := 0, 0
-		shadowed := t.shadowed
-		for i < len(t.rows) || j < len(shadowed) {
-			var r record
-			if j == len(shadowed) || i < len(t.rows) && t.rows[i].start <= shadowed[j].start {
-				r = t.rows[i]
-				i++
-			} else {
-				r = shadowed[j]
-				j++
+// gaps are the runs of data that no row covers, replaced rows included.
+func (t *table) gaps() []formatkit.Range {
+	var used formatkit.Ranges
+	for _, rows := range [][]record{t.rows, t.shadowed} {
+		for _, r := range rows {
+			if t.rowFault(r) == nil {
+				used.Add(r.start, r.end)
 			}
-			if t.rowFault(r) != nil {
-				continue
-			}
-			if r.start > end && r.end > r.start {
-				if !yield(span{end, r.start}) {
-					return
-				}
-			}
-			end = max(end, r.end)
-		}
-		if end < t.dataLen {
-			yield(span{end, t.dataLen})
 		}
 	}
+	used.Join()
+	return used.Gaps(0, t.dataLen)
 }

@@ -39,14 +39,10 @@ type bundle struct {
 
 	mu     sync.Mutex
 	shards map[uint64]*shard
-	ends   map[uint64]int64 // nil until they are known
-	oddity *dialect
+	odd    *bool // what slashed has found
 }
 
-// dialect is how other writers have their keys; see nameOf.
-type dialect struct{ slashed bool }
-
-// open opens the bundle called name: a folder, or the shard of a bundle that has
+// load opens the bundle called name: a folder, or the shard of a bundle that has
 // its index in there.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
 	root := strings.TrimSuffix(name, "/")
@@ -57,34 +53,30 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 // loadAs opens the bundle that a says which it is.
-func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (*bundle, error) {
+func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (_ *bundle, err error) {
 	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
 	// All that a bundle of one shard and few files needs, or the beginning of it, is
 	// asked for at once: our own indexes always have these names.
-	var found []store.Range
-	for _, r := range sstable.First(a.indexDir()) {
-		found = append(found, store.Range{Name: r.Name, Tail: r.Tail, Len: r.Len})
-	}
-	a.release = formatkit.Fetch(ctx, st, append(found, store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	a.release = formatkit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
 	d, err := openDirectory(ctx, st, a.indexDir(), sstable.Options{MaxLog: min(a.limits.Index, 1<<30)})
 	switch {
 	case err == nil:
 		a.rows = d
 	case err == errNoIndex && a.part == nil:
-		if err := a.openSingle(ctx); err != nil {
-			a.close()
-			return nil, err
-		}
-	default:
-		a.close()
-		return nil, err
+		err = a.openSingle(ctx)
 	}
-	err = a.checkSize(o.Limits.Index)
+	if err == nil {
+		err = a.checkSize(o.Limits.Index)
+	}
 	if err == nil {
 		err = a.configure(ctx)
 	}
 	if err != nil {
-		a.close()
 		return nil, err
 	}
 	return a, nil
@@ -138,11 +130,7 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 			return err == nil, err
 		}
 	}
-	o, err := a.st.Open(ctx, a.name)
-	if err == nil {
-		_, err = o.Info(ctx)
-		err = errors.Join(err, o.Close())
-	}
+	_, err := formatkit.Stat(ctx, a.st, a.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -203,6 +191,7 @@ func (a *bundle) close() error {
 	}
 	a.shards = map[uint64]*shard{}
 	a.release()
+	a.release = func() {}
 	if a.rows != nil {
 		errs = append(errs, a.rows.Close())
 	}
@@ -222,6 +211,8 @@ type shard struct {
 	loaded  bool
 	wrong   *format.CorruptError // why its records cannot be read
 	decode  error                // why its content cannot be
+	last    place                // the record that end is that of
+	end     int64
 }
 
 // place is where a record lies: rows of the index, by uncompressed offset.
@@ -254,7 +245,9 @@ func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
 
 func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) {
 	s := &shard{index: i, name: a.shardName(i)}
-	if s.obj, err = a.st.Open(ctx, s.name); err != nil {
+	var head []byte
+	s.obj, head, s.size, err = formatkit.OpenPart(ctx, a.st, s.name, headerGuess, store.ReadHead)
+	if err != nil {
 		return nil, missingShard(s.name, err)
 	}
 	defer func() {
@@ -262,22 +255,12 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 			s.obj.Close()
 		}
 	}()
-	head := make([]byte, headerGuess)
-	n, err := store.ReadHead(ctx, s.obj, head)
-	if err != nil {
-		return nil, missingShard(s.name, err)
-	}
-	info, err := s.obj.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.size, head = info.Size, head[:n]
 	length, dataOff, ok := parsePrefix(head)
 	switch {
-	case !ok && n < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(n, 4)]):
-		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", n)
+	case !ok && len(head) < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(len(head), 4)]):
+		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", len(head))
 	case !ok:
-		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(n, 4)], shardMagic)
+		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(len(head), 4)], shardMagic)
 	case length > maxHeader || prefixLen+length > dataOff:
 		return nil, fault(badShard, s.name, 4, "a header of %d bytes, and data from %d on", length, dataOff)
 	case dataOff > s.size:
@@ -296,7 +279,8 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 	if s.header.shard != i {
 		return nil, fault(badShard, s.name, prefixLen, "its header says that it is shard %d", s.header.shard)
 	}
-	if s.codec, ok = codecOf(s.header.compression); !ok {
+	method, ok := methods[s.header.compression]
+	if s.codec = method.codec; !ok {
 		s.decode = fault(badMethod, s.name, prefixLen, "records stored by %v", s.header.compression)
 	}
 	return s, nil
@@ -421,48 +405,29 @@ func measure(records []place, end int64) {
 	}
 }
 
-// smallIndex is up to which length an index is read whole to find out where the
-// last record of a shard ends, which nothing but the files in it say.
-const smallIndex = 2 << 20
-
-// endOf returns how long a shard's stream is, if that is known or soon found out. A
-// record whose end is not known can be read, but is not kept.
-func (a *bundle) endOf(ctx context.Context, i uint64) (int64, bool, error) {
+// endOf returns where a shard's stream ends, whose last record is p. No row says that, and
+// files need not go up to there: the last may have been replaced by one of another shard.
+// What is stored says how long the record is, and is not known if that is damaged.
+func (a *bundle) endOf(ctx context.Context, s *shard, p place) (end int64, known bool, err error) {
+	length := methods[s.header.compression].length
+	if p.at < 0 || length == nil {
+		return p.off + p.len, false, nil
+	}
 	a.mu.Lock()
-	ends := a.ends
+	last, end := s.last, s.end
 	a.mu.Unlock()
-	if ends == nil {
-		if !a.isSmall() {
-			return 0, false, nil
-		}
-		var err error
-		if ends, err = a.findEnds(ctx); err != nil {
+	if last != p {
+		scan := recordScan{s: s, length: length, usual: mostStored(int64(max(a.cfg.recordSize, defaultRecord)))}
+		size, _, err := scan.measure(ctx, p.at)
+		if err != nil {
 			return 0, false, err
 		}
+		end = p.off + size
 		a.mu.Lock()
-		a.ends = ends
+		s.last, s.end = p, end
 		a.mu.Unlock()
 	}
-	return ends[i], true, nil
-}
-
-func (a *bundle) isSmall() bool {
-	d, ok := a.rows.(directoryRows)
-	return !ok || d.DB.Size() <= smallIndex
-}
-
-// findEnds reads all rows of files.
-func (a *bundle) findEnds(ctx context.Context) (map[uint64]int64, error) {
-	ends := map[uint64]int64{}
-	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
-		if err != nil {
-			return nil, err
-		}
-		if m, err := parseMeta(row.Value); err == nil && m.size > 0 {
-			ends[m.shard] = max(ends[m.shard], int64(m.offset+m.size))
-		}
-	}
-	return ends, nil
+	return end, end > p.off, nil
 }
 
 var fileTablePrefix = appendVaruint(nil, fileTable)

@@ -33,13 +33,10 @@ const (
 // compressionOf is what --compression says. The format's own default is the one that
 // its reference reads and that makes things smaller.
 func compressionOf(said string) compression {
-	switch said {
-	case "snappy":
-		return snappy
-	case "zstd":
-		return zstd
-	case "none":
-		return none
+	for c, m := range methods {
+		if m.name == said {
+			return c
+		}
 	}
 	return zlib
 }

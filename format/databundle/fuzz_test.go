@@ -119,7 +119,7 @@ func FuzzOpen(f *testing.F) {
 		ctx := t.Context()
 		st := &storetest.Mem{}
 		st.Put("b/shard-00000000", shard)
-		w, err := sstable.NewWriter(st, "b/index", sstable.WriterOptions{})
+		w := sstable.NewWriter(st, "b/index", sstable.WriterOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

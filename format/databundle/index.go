@@ -22,6 +22,14 @@ type rows interface {
 	Close() error
 }
 
+// first returns the first row from one key to before another.
+func first(ctx context.Context, x rows, from, to []byte) (sstable.Row, bool, error) {
+	for row, err := range x.Scan(ctx, from, to) {
+		return row, err == nil, err
+	}
+	return sstable.Row{}, false, nil
+}
+
 // directoryRows is the index in a directory of its own.
 type directoryRows struct{ *sstable.DB }
 
@@ -31,13 +39,46 @@ func (d directoryRows) Get(ctx context.Context, key []byte) ([]byte, bool, error
 }
 
 func (d directoryRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
+	return told(d.DB.Scan(ctx, from, to), nil)
+}
+
+// told yields rows of a directory, changed by do if that is not nil. What is wrong with
+// the directory is in the format's words.
+func told(rows iter.Seq2[sstable.Row, error], do func(*sstable.Row) error) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
-		n := 0
-		for row, err := range d.DB.Scan(ctx, from, to) {
-			if n++; n&0xfff == 0 && err == nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
+		for row, err := range rows {
+			if err = indexError(err); err == nil && do != nil {
+				err = do(&row)
 			}
-			if !yield(row, indexError(err)) || err != nil {
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// together yields rows and others, each of them in order, in the order of their keys. Of
+// two of a key the other is left out.
+func together(rows, others iter.Seq2[sstable.Row, error]) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		next, stop := iter.Pull2(others)
+		defer stop()
+		other, oerr, more := next()
+		for row, err := range rows {
+			for ; err == nil && more && (oerr != nil || bytes.Compare(other.Key, row.Key) <= 0); other, oerr, more = next() {
+				if oerr == nil && bytes.Equal(other.Key, row.Key) {
+					continue
+				}
+				if !yield(other, oerr) || oerr != nil {
+					return
+				}
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for ; more; other, oerr, more = next() {
+			if !yield(other, oerr) || oerr != nil {
 				return
 			}
 		}
@@ -81,16 +122,12 @@ func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Op
 // indexWriter writes the index, and copies of it, from rows in order.
 type indexWriter struct{ all []*sstable.Writer }
 
-func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) (*indexWriter, error) {
+func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) *indexWriter {
 	w := &indexWriter{}
 	for i := range copies + 1 {
-		x, err := sstable.NewWriter(st, below(root, indexName(i)), o)
-		if err != nil {
-			return nil, err
-		}
-		w.all = append(w.all, x)
+		w.all = append(w.all, sstable.NewWriter(st, below(root, indexName(i)), o))
 	}
-	return w, nil
+	return w
 }
 
 func (w *indexWriter) add(ctx context.Context, key, value []byte) error {
@@ -159,7 +196,7 @@ func parseInline(b []byte) (inlineRows, error) {
 	var x inlineRows
 	sorted := true
 	err := eachField(b, func(f field) error {
-		if !f.is(1, wireBytes) {
+		if f.num != 1 || f.wire != wireBytes {
 			return nil
 		}
 		m, err := parseMessage(f.bytes)

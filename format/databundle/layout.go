@@ -22,11 +22,7 @@ func shardName(i uint64) string { return fmt.Sprintf("%s%08d", shardPrefix, i) }
 
 // parseShardName is the opposite of shardName.
 func parseShardName(name string) (uint64, bool) {
-	digits, ok := strings.CutPrefix(name, shardPrefix)
-	if !ok || len(digits) < 8 {
-		return 0, false
-	}
-	i, err := strconv.ParseUint(digits, 10, 64)
+	i, err := strconv.ParseUint(strings.TrimPrefix(name, shardPrefix), 10, 64)
 	return i, err == nil && shardName(i) == name
 }
 
@@ -84,19 +80,16 @@ const (
 	maxRecord = 64 << 20
 )
 
-// codecOf is what decodes the records of a shard.
-func codecOf(c compression) (name string, ok bool) {
-	switch c {
-	case none:
-		return codec.Raw, true
-	case snappy:
-		return codec.SnappyRecord, true
-	case zlib:
-		return codec.ZlibRecord, true
-	case zstd:
-		return codec.ZstdRecord, true
-	}
-	return "", false
+// methods are how records can be stored: what decodes them, and what finds out how long
+// one becomes and how much it takes.
+var methods = map[compression]struct {
+	name, codec string
+	length      func([]byte) (size, stored int, err error)
+}{
+	none:   {"none", codec.Raw, nil},
+	snappy: {"snappy", codec.SnappyRecord, codec.SnappyRecordLen},
+	zlib:   {"zlib", codec.ZlibRecord, codec.ZlibRecordLen},
+	zstd:   {"zstd", codec.ZstdRecord, codec.ZstdRecordLen},
 }
 
 // mostStored is how long n bytes can become: more than that behind a record is
@@ -138,6 +131,16 @@ const (
 	recordLarge  = "record-too-large"
 	badMethod    = "unsupported-compression"
 	slashInName  = "name-slash"
+
+	// These do not keep a bundle from being read.
+	doubleName  = "duplicate-name"
+	fileAsDir   = "name-conflict"
+	lostLink    = "dangling-link"
+	overlapping = "overlap"
+	orphan      = "orphan"
+	oddConfig   = "config-odd"
+	strangeRow  = "unknown-table"
+	badCopy     = "index-copy"
 )
 
 var codes = map[string]format.Code{
@@ -155,6 +158,9 @@ var codes = map[string]format.Code{
 	recordLarge:  format.Limit,
 	badMethod:    format.Unsupported,
 	slashInName:  format.UnsafePath,
+
+	doubleName: format.Duplicate, fileAsDir: format.Overlap, lostLink: format.Dangling, overlapping: format.Overlap,
+	orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex, badCopy: format.BadIndex,
 }
 
 // fault is a CorruptError in the making.

@@ -25,10 +25,8 @@ const (
 	zstd   compression = 8 // an extension
 )
 
-var compressionNames = map[compression]string{none: "none", snappy: "snappy", zlib: "zlib", zstd: "zstd"}
-
 func (c compression) String() string {
-	return cmp.Or(compressionNames[c], "compression "+strconv.FormatUint(uint64(c), 10))
+	return cmp.Or(methods[c].name, "compression "+strconv.FormatUint(uint64(c), 10))
 }
 
 // config is BundleConfig.
@@ -142,11 +140,8 @@ func eachField(b []byte, do func(field) error) error {
 	return nil
 }
 
-// is reports whether f is the field num, of that wire type. A known field of
-// another type is damage, but readers of protobuf pass over it.
-func (f field) is(num uint64, wire byte) bool { return f.num == num && f.wire == wire }
-
-// A message is the fields of one by their numbers: of several of a number the last.
+// A message is the fields of one by their numbers: of several of a number the last. A
+// known field of another type is damage, but readers of protobuf pass over it.
 type message struct {
 	numbers [maxField + 1]uint64
 	there   uint64 // a bit for each number that is there
@@ -180,6 +175,14 @@ func appendNumber(b []byte, num, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v)
 }
 
+// appendNumbers appends fields with numbers in a row, the first of which is num.
+func appendNumbers(b []byte, num uint64, all ...uint64) []byte {
+	for i, v := range all {
+		b = appendNumber(b, num+uint64(i), v)
+	}
+	return b
+}
+
 func appendBool(b []byte, num uint64, v bool) []byte {
 	if v {
 		return appendNumber(b, num, 1)
@@ -208,10 +211,7 @@ func parseConfig(b []byte) (config, error) {
 
 func (c config) append(b []byte) []byte {
 	b = appendText(b, 1, c.version)
-	b = appendNumber(b, 2, c.blockSize)
-	b = appendNumber(b, 3, c.recordSize)
-	b = appendNumber(b, 4, uint64(c.compression))
-	b = appendNumber(b, 5, c.shards)
+	b = appendNumbers(b, 2, c.blockSize, c.recordSize, uint64(c.compression), c.shards)
 	return appendBool(b, 6, c.rawPacked)
 }
 
@@ -223,11 +223,7 @@ func parseHeader(b []byte) (header, error) {
 }
 
 func (h header) append(b []byte) []byte {
-	b = appendNumber(b, 1, h.shard)
-	b = appendNumber(b, 2, h.shards)
-	b = appendNumber(b, 3, h.recordSize)
-	b = appendNumber(b, 4, h.align)
-	b = appendNumber(b, 5, uint64(h.compression))
+	b = appendNumbers(b, 1, h.shard, h.shards, h.recordSize, h.align, uint64(h.compression))
 	if h.hasInline {
 		b = appendMessage(b, 6, h.inline)
 	}
@@ -265,11 +261,7 @@ func (m meta) isLink() bool {
 }
 
 func (m meta) append(b []byte) []byte {
-	b = appendNumber(b, 1, m.kind)
-	b = appendNumber(b, 2, m.shard)
-	b = appendNumber(b, 3, m.offset)
-	b = appendNumber(b, 4, m.size)
-	b = appendNumber(b, 5, uint64(m.crc))
+	b = appendNumbers(b, 1, m.kind, m.shard, m.offset, m.size, uint64(m.crc))
 	if m.hasUser {
 		b = appendMessage(b, 6, appendText(appendText(nil, 1, m.user.url), 2, m.user.value))
 	}
@@ -292,8 +284,7 @@ func parseRecord(b []byte) (record, error) {
 }
 
 func (r record) append(b []byte) []byte {
-	b = appendNumber(b, 1, r.shard)
-	b = appendNumber(b, 2, r.offset)
+	b = appendNumbers(b, 1, r.shard, r.offset)
 	if r.allZeros {
 		return appendNumber(b, 4, 1)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -92,19 +93,15 @@ func (w *writer) commitPart(ctx context.Context) (err error) {
 	if err := w.pad(s, s.out); err != nil {
 		return err
 	}
-	x, err := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
-	if err != nil {
-		return err
-	}
+	x := sstable.NewWriter(w.st, partDir(*w.part), sstable.WriterOptions{BlockSize: partBlock})
 	defer func() { err = errors.Join(err, x.Abort(ctx)) }()
 	add := func(key, value []byte) error { return x.Add(ctx, key, value) }
-	implied := func(row sortedRow) bool { return row.rank == rankImplied }
-	if err := w.eachRow(ctx, implied, add); err != nil {
+	if err := w.eachRow(ctx, add); err != nil {
 		return err
 	}
 	var key []byte
 	for row, err := range lastRows(ctx, w.sorter) {
-		if err == nil && implied(row) {
+		if err == nil && row.rank == rankImplied {
 			key = append(append(key[:0], impliedPrefix...), row.Key[len(fileTablePrefix):]...)
 			err = add(key, row.Value[1:])
 		}
@@ -156,53 +153,47 @@ func missingPart(p format.Part, why string) error {
 	return fmt.Errorf("%s, by %s: %s: %w", partObject(p.Archive, p.Number), partDir(p), why, fs.ErrNotExist)
 }
 
-// openList opens the list of a try, and says how long the shard is that it is of.
+// openList opens the list of a try, and wants the shard that it is of, whose length it
+// returns.
 func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Options) (d directoryRows, stored int64, err error) {
 	if err := checkPart(p); err != nil {
 		return d, 0, err
 	}
 	d, err = openDirectory(ctx, st, partDir(p), o)
 	if err == errNoIndex {
-		return d, 0, missingPart(p, "the list is not whole")
+		err = missingPart(p, "the list is not whole")
 	}
 	if err != nil {
 		return d, 0, err
 	}
-	value, ok, err := d.Get(ctx, partKey)
-	if err == nil && !ok {
-		err = fault(badMetadata, partDir(p), -1, "it has no row that says what it is of")
-	}
-	if err == nil {
-		if stored, err = partLen(value); err != nil {
-			err = fault(badMetadata, partDir(p), -1, "the row that says what it is of: %v", err)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
 		}
-	}
+	}()
+	value, ok, err := d.Get(ctx, partKey)
 	if err != nil {
-		return d, 0, errors.Join(err, d.Close())
+		return d, 0, err
 	}
-	return d, stored, nil
-}
-
-// checkShardOf wants the shard that a list is of.
-func checkShardOf(ctx context.Context, st store.Store, p format.Part, stored int64) error {
-	o, err := st.Open(ctx, partObject(p.Archive, p.Number))
-	if err != nil {
-		return err
+	if !ok {
+		return d, 0, fault(badMetadata, partDir(p), -1, "it has no row that says what it is of")
 	}
-	defer o.Close()
-	info, err := o.Info(ctx)
+	if stored, err = partLen(value); err != nil {
+		return d, 0, fault(badMetadata, partDir(p), -1, "the row that says what it is of: %v", err)
+	}
+	info, err := formatkit.Stat(ctx, st, partObject(p.Archive, p.Number))
 	if err == nil && info.Size != stored {
 		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, that of the list %d", info.Size, stored))
 	}
-	return err
+	return d, stored, err
 }
 
 func openPart(ctx context.Context, st store.Store, p format.Part, o format.OpenOptions) (format.Reader, error) {
-	d, stored, err := openList(ctx, st, p, sstable.Options{})
-	if err != nil {
-		return nil, err
+	d, _, err := openList(ctx, st, p, sstable.Options{})
+	if err == nil {
+		err = d.Close()
 	}
-	if err := errors.Join(checkShardOf(ctx, st, p, stored), d.Close()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	root := strings.TrimSuffix(p.Archive, "/")
@@ -215,7 +206,7 @@ type merger struct {
 	root  string
 	o     options
 	parts []format.Part
-	lists []*sstable.DB
+	lists []directoryRows
 	sum   format.Summary
 }
 
@@ -231,8 +222,8 @@ func mergeParts(ctx context.Context, st store.Store, archive string, parts []for
 		return m.sum, err
 	}
 	defer func() {
-		for _, db := range m.lists {
-			err = errors.Join(err, db.Close())
+		for _, d := range m.lists {
+			err = errors.Join(err, d.Close())
 		}
 	}()
 	for i, p := range parts {
@@ -255,10 +246,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 	if err != nil {
 		return err
 	}
-	m.lists = append(m.lists, d.DB)
-	if err := checkShardOf(ctx, m.st, p, stored); err != nil {
-		return err
-	}
+	m.lists = append(m.lists, d)
 	value, _, err := d.Get(ctx, configKey)
 	if err != nil {
 		return err
@@ -274,11 +262,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 // vacant refuses to replace an index.
 func (m *merger) vacant(ctx context.Context) error {
 	name := below(m.root, currentName)
-	o, err := m.st.Open(ctx, name)
-	if err == nil {
-		_, err = o.Info(ctx)
-		err = errors.Join(err, o.Close())
-	}
+	_, err := formatkit.Stat(ctx, m.st, name)
 	switch {
 	case err == nil:
 		return &fs.PathError{Op: "merge", Path: name, Err: fs.ErrExist}
@@ -293,16 +277,28 @@ func (m *merger) vacant(ctx context.Context) error {
 func (m *merger) write(ctx context.Context) (err error) {
 	stage := store.NewStage(m.st)
 	defer func() { err = errors.Join(err, stage.Discard()) }()
-	x, err := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
-	if err != nil {
+	x := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
+	defer func() { err = errors.Join(err, x.abort(ctx)) }()
+	add := func(rows iter.Seq2[sstable.Row, error]) error {
+		for row, err := range rows {
+			if err == nil {
+				err = x.add(ctx, row.Key, row.Value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := x.add(ctx, configKey, m.o.config(len(m.parts)).append(nil)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.abort(ctx)) }()
-	for row, err := range m.rows(ctx) {
-		if err == nil {
-			err = x.add(ctx, row.Key, row.Value)
-		}
-		if err != nil {
+	if err := add(m.files(ctx)); err != nil {
+		return err
+	}
+	for i, d := range m.lists {
+		from, to := shardKeys(uint64(i))
+		if err := add(d.Scan(ctx, from, to)); err != nil {
 			return err
 		}
 	}
@@ -314,76 +310,24 @@ func (m *merger) write(ctx context.Context) (err error) {
 	return stage.Publish(ctx)
 }
 
-// rows yields those of the index, in order, and counts.
-func (m *merger) rows(ctx context.Context) iter.Seq2[sstable.Row, error] {
-	return func(yield func(sstable.Row, error) bool) {
-		if !yield(sstable.Row{Key: configKey, Value: m.o.config(len(m.parts)).append(nil)}, nil) {
-			return
-		}
-		n := 0
-		for row, err := range m.files(ctx) {
-			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			if !yield(row, indexError(err)) || err != nil {
-				return
-			}
-		}
-		for i, db := range m.lists {
-			from, to := shardKeys(uint64(i))
-			for row, err := range db.Scan(ctx, from, to) {
-				if !yield(row, indexError(err)) || err != nil {
-					return
-				}
-			}
-		}
-	}
-}
-
-// files yields the rows of names. One that is only implied counts where there is no
-// other of its name.
+// files yields the rows of names, and counts them. One that is only implied counts where
+// there is no other of its name.
 func (m *merger) files(ctx context.Context) iter.Seq2[sstable.Row, error] {
-	return func(yield func(sstable.Row, error) bool) {
-		next, stop := iter.Pull2(sstable.Merged(ctx, m.lists, impliedPrefix, after(impliedPrefix)))
-		defer stop()
-		var dir sstable.Row
-		more := true
-		advance := func() (err error) {
-			var row sstable.Row
-			if row, err, more = next(); err == nil && more {
-				dir.Key = append(append(dir.Key[:0], fileTablePrefix...), row.Key[len(impliedPrefix):]...)
-				dir.Value = row.Value
-			}
-			return err
-		}
-		err := advance()
-		for row, rerr := range sstable.Merged(ctx, m.lists, fileTablePrefix, after(fileTablePrefix)) {
-			if err = cmp.Or(err, rerr); err == nil {
-				err = m.count(row)
-			}
-			for err == nil && more && bytes.Compare(dir.Key, row.Key) <= 0 {
-				if !bytes.Equal(dir.Key, row.Key) && !yield(dir, nil) {
-					return
-				}
-				err = advance()
-			}
-			if !yield(row, err) || err != nil {
-				return
-			}
-		}
-		for err == nil && more {
-			if !yield(dir, nil) {
-				return
-			}
-			err = advance()
-		}
-		if err != nil {
-			yield(sstable.Row{}, err)
-		}
+	var lists []*sstable.DB
+	for _, d := range m.lists {
+		lists = append(lists, d.DB)
 	}
+	var key []byte
+	return together(
+		told(sstable.Merged(ctx, lists, fileTablePrefix, after(fileTablePrefix)), m.count),
+		told(sstable.Merged(ctx, lists, impliedPrefix, after(impliedPrefix)), func(row *sstable.Row) error {
+			key = append(append(key[:0], fileTablePrefix...), row.Key[len(impliedPrefix):]...)
+			row.Key = key
+			return nil
+		}))
 }
 
-func (m *merger) count(row sstable.Row) error {
+func (m *merger) count(row *sstable.Row) error {
 	f, err := parseMeta(row.Value)
 	if err == nil && f.kind == regularFile && f.shard >= uint64(len(m.parts)) {
 		err = fmt.Errorf("it lies in shard %d, of %d", f.shard, len(m.parts))

@@ -288,3 +288,39 @@ func TestWhatIsNoSetOfPartsIsNotMerged(t *testing.T) {
 		t.Error("merged after the end")
 	}
 }
+
+// The last file of a shard is replaced by one in the next: no row says how long the
+// record is that it lies in, and what else is there is read nevertheless.
+func TestRecordWhoseLastFileWasReplaced(t *testing.T) {
+	for _, kind := range []string{"none", "snappy", "zlib", "zstd"} {
+		t.Run(kind, func(t *testing.T) {
+			var all []added
+			for _, name := range []string{"a", "b", "c", "z", "d", "z"} {
+				b := prose(10_000 + len(all))
+				all = append(all, added{format.Entry{Name: name, Size: int64(len(b))}, b})
+			}
+			st := &storetest.Mem{}
+			if sum := pack(t, st, all, map[string]string{"compression": kind, "shard-size": "45000"}); sum.Entries != 5 || len(sum.Volumes) < 3 {
+				t.Fatalf("%+v", sum)
+			}
+			a, err := holdall.OpenStore(t.Context(), st, "b", holdall.OpenOptions{Formats: []*format.Format{Format}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			for _, x := range append(all[:3], all[4:]...) {
+				if b, err := a.Get(t.Context(), x.Name, 1<<20); err != nil || !bytes.Equal(b, x.content) {
+					t.Errorf("%s: %d bytes, %v", x.Name, len(b), err)
+				}
+			}
+			v, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+				if p.Severity > format.Note {
+					t.Errorf("%+v", p)
+				}
+			})
+			if err != nil || v.Errors > 0 {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"path"
 	"sort"
 	"strconv"
 	"strings"
@@ -77,27 +78,19 @@ func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) e
 // isBundle reports whether an entry is the bundle itself.
 func isBundle(e format.Entry) bool { return e.Name == "" && e.Kind == format.Dir && e.Fault == nil }
 
-// dialectOf finds out whether directories begin with a slash, as some writers have
-// them. Only what is not found by its own key is looked for by others.
-func (a *bundle) dialectOf(ctx context.Context) (dialect, error) {
+// slashed finds out whether directories begin with a slash, as some writers have
+// them; see nameOf. Only what is not found by its own key is looked for by others.
+func (a *bundle) slashed(ctx context.Context) (bool, error) {
 	a.mu.Lock()
-	known := a.oddity
-	a.mu.Unlock()
-	if known != nil {
-		return *known, nil
+	defer a.mu.Unlock()
+	if a.odd != nil {
+		return *a.odd, nil
 	}
-	var d dialect
-	for _, err := range a.rows.Scan(ctx, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1)) {
-		if err != nil {
-			return d, err
-		}
-		d.slashed = true
-		break
+	_, odd, err := first(ctx, a.rows, append(bytes.Clone(fileTablePrefix), '/', 1), append(bytes.Clone(fileTablePrefix), '/'+1))
+	if err == nil {
+		a.odd = &odd
 	}
-	a.mu.Lock()
-	a.oddity = &d
-	a.mu.Unlock()
-	return d, nil
+	return odd, err
 }
 
 // row finds the row of a name.
@@ -114,14 +107,12 @@ func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool
 	if try(dir+"/", base) || try(dir+"/", base+"\x00\x00") {
 		return row, ok, err
 	}
-	d, err := a.dialectOf(ctx)
-	if err != nil {
+	odd, err := a.slashed(ctx)
+	if err != nil || !odd || dir == "" {
 		return row, false, err
 	}
-	if d.slashed && dir != "" {
-		if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
-			return row, ok, err
-		}
+	if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
+		return row, ok, err
 	}
 	return row, false, nil
 }
@@ -148,21 +139,18 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 // treePrefixes are what keys below a directory begin with: of rows in it, and in
 // what is below it.
 func (a *bundle) treePrefixes(ctx context.Context, dir string) ([][]byte, error) {
-	d, err := a.dialectOf(ctx)
+	odd, err := a.slashed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	whole := func(dir string) []byte { return append(bytes.Clone(fileTablePrefix), escaped(dir)...) }
-	if dir == "." {
-		// The rows of the root have a directory of "/", others begin anyhow.
-		if d.slashed {
-			return [][]byte{whole(""), whole("/")}, nil
-		}
-		return [][]byte{whole("")}, nil
+	// The rows of the root have a directory of "/", others begin anyhow.
+	own := ""
+	if dir != "." {
+		own = dir + "/"
 	}
-	all := [][]byte{whole(dir + "/")}
-	if d.slashed {
-		all = append(all, whole("/"+dir+"/"))
+	all := [][]byte{append(bytes.Clone(fileTablePrefix), escaped(own)...)}
+	if odd {
+		all = append(all, append(bytes.Clone(fileTablePrefix), escaped("/"+own)...))
 	}
 	return all, nil
 }
@@ -211,12 +199,12 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 		}
 		own = dir + "/"
 	}
-	d, err := r.dialectOf(ctx)
+	odd, err := r.slashed(ctx)
 	if err != nil {
 		return err
 	}
 	dirs := []string{own}
-	if d.slashed && dir != "." {
+	if odd && dir != "." {
 		dirs = append(dirs, "/"+own)
 	}
 	shown := map[string]bool{} // directories that have a row
@@ -253,68 +241,52 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 // readSubdirs goes from one directory below prefix to the next, without what is in
 // them.
 func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, tell func(format.Entry) error) error {
-	at, end := prefix, after(prefix)
-	for {
-		var next []byte
-		for row, err := range r.rows.Scan(ctx, at, end) {
-			if err != nil {
-				return err
-			}
-			rest := row.Key[len(prefix):]
-			i := bytes.IndexByte(rest, '/')
-			nul := bytes.Index(rest, []byte{0, 0})
-			if i < 0 || nul >= 0 && nul < i {
-				// A row of the directory itself, which was yielded; or one whose
-				// directory has no slash at its end.
-				if nul == 0 {
-					next = after(append(bytes.Clone(prefix), 0, 0))
-					break
-				}
-				if e := r.entryOf(row); e.Fault != nil {
-					err = tell(e)
-				}
-				if err != nil {
-					return err
-				}
-				next = append(bytes.Clone(row.Key), 0)
-				break
-			}
-			if i == 0 && dir == "." && len(prefix) == len(fileTablePrefix) {
-				// Directories that begin with a slash: the rows of the root, and
-				// those that the other prefix has.
-				next = append(bytes.Clone(prefix), '/'+1)
-				break
-			}
-			first := string(rest[:i])
-			sub := first
-			if dir != "." {
-				sub = dir + "/" + first
-			}
-			if !fs.ValidPath(first) {
-				if err := tell(r.entryOf(row)); err != nil {
-					return err
-				}
-				next = append(bytes.Clone(row.Key), 0)
-				break
-			}
-			if !shown[sub] {
-				shown[sub] = true
-				_, own, err := r.row(ctx, sub)
-				if err == nil && !own {
-					err = tell(format.Entry{Name: sub, Kind: format.Dir})
-				}
-				if err != nil {
-					return err
-				}
-			}
-			next = append(append(bytes.Clone(prefix), rest[:i]...), '/'+1)
-			break
+	end := after(prefix)
+	for at := prefix; at != nil && (end == nil || bytes.Compare(at, end) < 0); {
+		row, ok, err := first(ctx, r.rows, at, end)
+		if !ok || err != nil {
+			return err
 		}
-		if next == nil || end != nil && bytes.Compare(next, end) >= 0 {
-			return nil
+		// behind is the prefix with something behind it.
+		behind := func(rest ...byte) []byte { return append(bytes.Clone(prefix), rest...) }
+		rest := row.Key[len(prefix):]
+		i := bytes.IndexByte(rest, '/')
+		nul := bytes.Index(rest, []byte{0, 0})
+		switch {
+		case nul == 0:
+			// Rows of the directory itself, which were yielded.
+			at = after(behind(0, 0))
+			continue
+		case i < 0 || nul >= 0 && nul < i:
+			// A row whose directory has no slash at its end.
+			if e := r.entryOf(row); e.Fault != nil {
+				err = tell(e)
+			}
+			at = append(bytes.Clone(row.Key), 0)
+		case i == 0 && dir == "." && len(prefix) == len(fileTablePrefix):
+			// Directories that begin with a slash: the rows of the root, and those
+			// that the other prefix has.
+			at = behind('/' + 1)
+		case !fs.ValidPath(string(rest[:i])):
+			err = tell(r.entryOf(row))
+			at = append(bytes.Clone(row.Key), 0)
+		default:
+			at = behind(append(bytes.Clone(rest[:i]), '/'+1)...)
+			sub := path.Join(dir, string(rest[:i]))
+			if shown[sub] {
+				continue
+			}
+			shown[sub] = true
+			var own bool
+			if _, own, err = r.row(ctx, sub); err == nil && !own {
+				err = tell(format.Entry{Name: sub, Kind: format.Dir})
+			}
 		}
-		at = next
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // Can returns what else the reader can do.
@@ -417,12 +389,10 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 		end = places[k+1].off
 	} else {
 		var err error
-		if end, known, err = a.endOf(ctx, s.index); err != nil {
+		if end, known, err = a.endOf(ctx, s, p); err != nil {
 			return format.Extent{}, err
 		}
-		if !known {
-			end = at.off + size // at least
-		}
+		end = max(end, at.off+size) // which is what the row promises
 	}
 	first, last := max(p.off, at.off), min(end, at.off+size)
 	x := format.Extent{At: first - at.off, Size: last - first, Object: s.name, Codec: s.codec, Skip: first - p.off, Unit: end - p.off}

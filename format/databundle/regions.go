@@ -6,53 +6,17 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
-// runs is a set of numbers, as runs that do not touch.
-type runs []struct{ from, to int64 }
-
-// add adds a run. Files come nearly always in order, so that it is the last that
-// grows.
-func (r *runs) add(from, to int64) {
-	if n := len(*r); n > 0 && (*r)[n-1].from <= from && from <= (*r)[n-1].to {
-		(*r)[n-1].to = max((*r)[n-1].to, to)
-		return
-	}
-	*r = append(*r, struct{ from, to int64 }{from, to})
-	if len(*r)&0xffff == 0 {
-		r.join()
-	}
-}
-
-// join sorts what was added, and joins what touches.
-func (r *runs) join() {
-	slices.SortFunc(*r, func(a, b struct{ from, to int64 }) int { return cmp.Compare(a.from, b.from) })
-	kept := (*r)[:0]
-	for _, x := range *r {
-		if n := len(kept); n > 0 && x.from <= kept[n-1].to {
-			kept[n-1].to = max(kept[n-1].to, x.to)
-			continue
-		}
-		kept = append(kept, x)
-	}
-	*r = kept
-}
-
-// touches reports whether a run has anything from from to to. They are joined.
-func (r runs) touches(from, to int64) bool {
-	i := sort.Search(len(r), func(i int) bool { return r[i].to > from })
-	return i < len(r) && r[i].from < to
-}
-
 // used finds out which bytes of each shard's stream are content.
-func (a *bundle) used(ctx context.Context) (map[uint64]*runs, error) {
-	all := map[uint64]*runs{}
+func (a *bundle) used(ctx context.Context) (map[uint64]formatkit.Ranges, error) {
+	all := map[uint64]formatkit.Ranges{}
 	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
 		if err != nil {
 			return nil, err
@@ -62,13 +26,13 @@ func (a *bundle) used(ctx context.Context) (map[uint64]*runs, error) {
 		if !ok || e.Fault != nil || e.Kind != format.File || e.Size == 0 {
 			continue
 		}
-		if all[at.shard] == nil {
-			all[at.shard] = &runs{}
-		}
-		all[at.shard].add(at.off, at.off+e.Size)
+		r := all[at.shard]
+		r.Add(at.off, at.off+e.Size)
+		all[at.shard] = r
 	}
-	for _, r := range all {
-		r.join()
+	for shard, r := range all {
+		r.Join()
+		all[shard] = r
 	}
 	return all, nil
 }
@@ -114,10 +78,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	}
 }
 
-func (a *bundle) shardRegions(ctx context.Context, o object, used *runs) ([]format.Region, error) {
-	if used == nil {
-		used = &runs{}
-	}
+func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Ranges) ([]format.Region, error) {
 	s, err := a.shard(ctx, o.shard)
 	var places []place
 	if err == nil {
@@ -137,56 +98,57 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used *runs) ([]form
 	}
 	put(0, s.dataOff, format.Header, "shard header")
 	if len(places) == 0 {
-		at := s.dataOff
-		for _, x := range *used {
-			if x.to > s.size-s.dataOff {
-				break // files beyond the end cannot be read
-			}
-			put(at, s.dataOff+x.from, format.Padding, "between files")
-			at = s.dataOff + x.to
+		end := s.size - s.dataOff
+		for n := len(used.All); n > 0 && used.All[n-1].To > end; n-- {
+			used.All = used.All[:n-1] // files beyond the end cannot be read
 		}
-		put(at, s.size, format.Padding, "behind the last file")
+		for _, g := range used.Gaps(0, end) {
+			label := "between files"
+			if g.To == end {
+				label = "behind the last file"
+			}
+			put(s.dataOff+g.From, s.dataOff+g.To, format.Padding, label)
+		}
 		return out, nil
 	}
-	covered := runs{}
+	var covered formatkit.Ranges
 	for k, p := range places {
 		if p.at < 0 {
 			continue
 		}
 		from := s.dataOff + p.at
-		covered.add(from, from+p.len)
+		covered.Add(from, from+p.len)
 		end, known := int64(0), true
 		if k+1 < len(places) {
 			end = places[k+1].off
-		} else if end, known, err = a.endOf(ctx, s.index); err != nil {
+		} else if end, known, err = a.endOf(ctx, s, p); err != nil {
 			return nil, err
-		} else if !known {
-			end = p.off + 1
 		}
 		switch {
-		case !used.touches(p.off, max(end, p.off+1)):
+		case !used.Touches(p.off, max(end, p.off+1)):
 			put(from, from+p.len, format.Unknown, "a record of no file")
 		case s.codec == codec.Raw:
-			at := p.off
-			for _, x := range *used {
-				if x.to <= p.off || x.from >= end {
-					continue
+			last := end
+			for _, g := range used.Gaps(p.off, end) {
+				if g.To == end {
+					last = g.From
+					break
 				}
-				put(from+at-p.off, from+max(x.from, p.off)-p.off, format.Padding, "between files")
-				at = min(x.to, end)
+				put(from+g.From-p.off, from+g.To-p.off, format.Padding, "between files")
 			}
-			put(from+at-p.off, from+p.len, format.Padding, "behind a record")
+			put(from+last-p.off, from+p.len, format.Padding, "behind a record")
 		case known && p.len > mostStored(end-p.off):
 			put(from+mostStored(end-p.off), from+p.len, format.Padding, "behind a record")
 		}
 	}
-	covered.join()
-	at := s.dataOff
-	for _, x := range covered {
-		put(at, x.from, format.Unknown, "before the first record")
-		at = max(at, x.to)
+	covered.Join()
+	for _, g := range covered.Gaps(s.dataOff, s.size) {
+		label := "before the first record"
+		if g.To == s.size {
+			label = "of no record"
+		}
+		put(g.From, g.To, format.Unknown, label)
 	}
-	put(at, s.size, format.Unknown, "of no record")
 	slices.SortFunc(out, func(a, b format.Region) int { return cmp.Compare(a.Off, b.Off) })
 	return out, nil
 }
@@ -239,9 +201,7 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 			return nil, indexError(err)
 		}
 		for _, f := range files {
-			if f.Present {
-				all = append(all, object{name: f.Name, size: f.Size})
-			}
+			all = append(all, object{name: f.Name, size: f.Size})
 		}
 	}
 	for i := range max(a.cfg.shards, 1) {

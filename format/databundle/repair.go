@@ -41,19 +41,12 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.replaced(ctx, &plan, objects); err != nil {
 		return plan, err
 	}
-	found := *m
-	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
-		again := newBundle(st, found.name, o)
-		again.cfg, again.single, again.ends = found.cfg, found.single, found.ends
-		x := found
-		x.bundle = again
-		defer again.close()
-		rows, err := m.reopen(ctx) // it was closed with the plan
-		if err != nil {
+	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
+		if m.rows, err = m.reopen(ctx); err != nil { // it was closed with the plan
 			return err
 		}
-		again.rows = rows
-		return x.build(ctx, to, strings.TrimSuffix(name, "/"), objects, inPlace)
+		defer m.close()
+		return m.build(ctx, to, strings.TrimSuffix(name, "/"), objects, inPlace)
 	}
 	return plan, nil
 }
@@ -77,7 +70,7 @@ func (m *mending) inspect(ctx context.Context, st store.Store, name string, o fo
 		return nil, err
 	case damaged:
 		note(damage.Problem)
-		m.bundle = newBundle(st, name, o)
+		m.bundle = &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}, release: func() {}}
 		var ok bool
 		if ok, err = m.hasIndex(ctx); err == nil && !ok {
 			err = damage
@@ -121,12 +114,6 @@ func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []obj
 	return nil
 }
 
-// newBundle is a bundle of which nothing was read.
-func newBundle(st store.Store, name string, o format.OpenOptions) *bundle {
-	a := &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}, release: func() {}}
-	return a
-}
-
 // mending is a bundle as it should be.
 type mending struct {
 	*bundle
@@ -134,6 +121,7 @@ type mending struct {
 	faults, indexFaults int          // that were found
 	bad                 map[int]bool // rows of files, by their number, that are left out
 	headers             map[uint64]bool
+	ends                map[uint64]int64   // up to where content is known in the streams of shards
 	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
 	sums                bool               // empty files have checksums that those of nothing are not
 	rescue              bool               // rows are lost: what no file covers is worth keeping
@@ -194,10 +182,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 		}
 		s.loaded, s.records, s.wrong = true, places, nil
 	}
-	w, err := newIndexWriter(to, root, copies, sstable.WriterOptions{})
-	if err != nil {
-		return err
-	}
+	w := newIndexWriter(to, root, copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, w.abort(ctx)) }()
 	if err := m.writeRows(ctx, w); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 			return err
 		}
 		sound := true
-		if _, err := r.(directoryRows).Check(ctx, func(p sstable.Problem) { sound = sound && !p.Rows }); err != nil {
+		if err := r.(directoryRows).Check(ctx, func(p sstable.Problem) { sound = sound && !p.Rows }); err != nil {
 			return indexError(err)
 		}
 		if m.rows = r; sound && m.configure(ctx) == nil {
@@ -93,10 +93,8 @@ type salvaged struct {
 func (s salvaged) Close() error { return nil }
 
 func (s salvaged) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
-	for row, err := range s.Scan(ctx, key, append(bytes.Clone(key), 0)) {
-		return bytes.Clone(row.Value), err == nil, err
-	}
-	return nil, false, nil
+	row, ok, err := first(ctx, s, key, append(bytes.Clone(key), 0))
+	return bytes.Clone(row.Value), ok, err
 }
 
 func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {

@@ -143,6 +143,20 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 	return all, nil
 }
 
+// findEnds reads all rows of files.
+func (m *mending) findEnds(ctx context.Context) (map[uint64]int64, error) {
+	ends := map[uint64]int64{}
+	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		if f, err := parseMeta(row.Value); err == nil && f.size > 0 {
+			ends[f.shard] = max(ends[f.shard], int64(f.offset+f.size))
+		}
+	}
+	return ends, nil
+}
+
 // survey finds the records of all shards by what is stored, and where the last one
 // ends: rows that could say so are lost.
 func (m *mending) survey(ctx context.Context) error {
@@ -251,8 +265,8 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	b := m.headerOf(i)
 	s.size, s.dataOff = info.Size, int64(len(b))
 	s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])])
-	var known bool
-	if s.codec, known = codecOf(s.header.compression); err != nil || s.dataOff > s.size || !known {
+	method, known := methods[s.header.compression]
+	if s.codec = method.codec; err != nil || s.dataOff > s.size || !known {
 		return nil, s.obj.Close()
 	}
 	if old := m.shards[i]; old != nil {
@@ -278,15 +292,8 @@ func (m *mending) headerOf(i uint64) []byte {
 // Rows are believed about what cannot be found so: records that are all zeros, and
 // those that cannot be decoded.
 func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
-	var length func([]byte) (int, int, error)
-	switch s.header.compression {
-	case zlib:
-		length = codec.ZlibRecordLen
-	case snappy:
-		length = codec.SnappyRecordLen
-	case zstd:
-		length = codec.ZstdRecordLen
-	default:
+	length := methods[s.header.compression].length
+	if length == nil {
 		return nil, 0, nil
 	}
 	end = m.ends[s.index]

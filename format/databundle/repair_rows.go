@@ -5,10 +5,14 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"slices"
 	"sort"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // keptEnds is where in each shard's stream the last file ends that is kept.
@@ -18,12 +22,6 @@ func (k keptEnds) add(m meta) {
 	if m.kind == regularFile && m.size > 0 {
 		k[m.shard] = max(k[m.shard], int64(m.offset+m.size))
 	}
-}
-
-// foundFile is a file in lost+found, whose row the damaged index did not have.
-type foundFile struct {
-	key []byte
-	row meta
 }
 
 // writeRows writes the rows that are kept, and those that are new, in order.
@@ -36,41 +34,20 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 		return err
 	}
 	kept := keptEnds{}
-	addFound := func(before []byte) error {
-		for len(found) > 0 && (before == nil || bytes.Compare(found[0].key, before) < 0) {
-			kept.add(found[0].row)
-			if err := w.add(ctx, found[0].key, found[0].row.append(nil)); err != nil {
-				return err
-			}
-			found = found[1:]
-		}
-		return nil
-	}
-	n := -1
-	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+	for row, err := range together(m.keptRows(ctx), pipe.All(found)) {
 		if err != nil {
 			return err
 		}
-		if n++; m.bad[n] {
-			continue
-		}
-		if err := addFound(row.Key); err != nil {
-			return err
-		}
-		value := row.Value
-		if f, err := parseMeta(value); err == nil {
+		if f, err := parseMeta(row.Value); err == nil {
 			kept.add(f)
 			if m.sums && f.size == 0 && f.crc != 0 {
 				f.crc = 0
-				value = f.append(nil)
+				row.Value = f.append(nil)
 			}
 		}
-		if err := w.add(ctx, row.Key, value); err != nil {
+		if err := w.add(ctx, row.Key, row.Value); err != nil {
 			return err
 		}
-	}
-	if err := addFound(nil); err != nil {
-		return err
 	}
 	shards, err := m.recordShards(ctx)
 	if err != nil {
@@ -82,6 +59,18 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 		}
 	}
 	return nil
+}
+
+// keptRows yields the rows of files that are worth keeping.
+func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
+	return func(yield func(sstable.Row, error) bool) {
+		n := -1
+		for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
+			if n++; (err != nil || !m.bad[n]) && !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 // recordShards are the shards of which there are rows of records.
@@ -142,9 +131,9 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 	return w.add(ctx, appendRecordKey(nil, i, uint64(end)), r.append(nil))
 }
 
-// foundFiles are, where rows are lost, the runs of content that no file covers, in
-// lost+found. What cannot be read parts them.
-func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
+// foundFiles are rows of new files in lost+found: where rows are lost, the runs of
+// content that no file covers. What cannot be read parts them.
+func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	if !m.rescue {
 		return nil, nil
 	}
@@ -152,29 +141,21 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := m.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []foundFile
-	for _, o := range objects {
-		if !o.isShard {
-			continue
+	var out []sstable.Row
+	for s, err := range m.opened(ctx) {
+		var places []place
+		if err == nil {
+			s, places, err = m.recordsOf(ctx, s.index)
 		}
-		s, places, err := m.recordsOf(ctx, o.shard)
 		if err != nil {
 			return nil, err
 		}
 		if s == nil || s.decode != nil {
 			continue
 		}
-		var files runs
-		if used[s.index] != nil {
-			files = *used[s.index]
-		}
-		g := gapReader{recordReader: recordReader{mending: m}, s: s, places: places}
-		for _, gap := range gapsOf(files, m.ends[s.index]) {
-			all, err := g.read(ctx, gap.from, gap.to)
+		r := recordReader{mending: m}
+		for _, gap := range used[s.index].Gaps(0, m.ends[s.index]) {
+			all, err := r.gap(ctx, s.index, places, gap)
 			if err != nil {
 				return nil, err
 			}
@@ -183,7 +164,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, foundFile{appendFileKey(nil, name), f})
+				out = append(out, sstable.Row{Key: appendFileKey(nil, name), Value: f.append(nil)})
 			}
 		}
 	}
@@ -193,10 +174,10 @@ func (m *mending) foundFiles(ctx context.Context) ([]foundFile, error) {
 			return nil, err
 		}
 		if !ok {
-			out = append(out, foundFile{appendFileKey(nil, "lost+found"), meta{kind: directory}})
+			out = append(out, sstable.Row{Key: appendFileKey(nil, "lost+found"), Value: meta{kind: directory}.append(nil)})
 		}
 	}
-	slices.SortFunc(out, func(a, b foundFile) int { return bytes.Compare(a.key, b.key) })
+	slices.SortFunc(out, func(a, b sstable.Row) int { return bytes.Compare(a.Key, b.Key) })
 	return out, nil
 }
 
@@ -209,16 +190,8 @@ func (m *mending) freeName(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// gapReader reads what no file covers.
-type gapReader struct {
-	recordReader
-	s      *shard
-	places []place
-}
-
-// read returns files for what can be read of a gap, but for zeros.
-func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ error) {
-	at := stretch{g.s.index, from}
+// gap returns files for what can be read of bytes that no file covers, but for zeros.
+func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x formatkit.Range) (all []meta, _ error) {
 	var cur meta
 	zeros := true
 	end := func() {
@@ -227,33 +200,24 @@ func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ err
 		}
 		cur, zeros = meta{}, true
 	}
-	k := sort.Search(len(g.places), func(k int) bool { return g.places[k].off > from }) - 1
-	for off := from; off < to; k++ {
-		var x format.Extent
-		var err error
-		next := to
-		if len(g.places) == 0 {
-			x, err = g.s.linear(from, to-from)
-		} else {
-			if k+1 < len(g.places) {
-				next = min(to, g.places[k+1].off)
-			}
-			if next <= off {
-				continue // two records at the same offset
-			}
-			x, err = g.extentOf(ctx, g.s, g.places, k, at, to-from)
+	k := sort.Search(len(places), func(k int) bool { return places[k].off > x.From }) - 1
+	for off := x.From; off < x.To; k++ {
+		next := x.To
+		if k+1 < len(places) {
+			next = min(next, places[k+1].off)
+		}
+		if next <= off {
+			continue // two records at the same offset
 		}
 		if cur.size == 0 {
-			cur = meta{kind: regularFile, shard: g.s.index, offset: uint64(off)}
+			cur = meta{kind: regularFile, shard: shard, offset: uint64(off)}
 		}
 		sum := cur.crc
-		take := func(b []byte) {
+		part := format.Entry{Kind: format.File, Size: next - off, Ref: stretch{shard, off}}
+		err := r.read(ctx, part, func(b []byte) {
 			sum = crc32.Update(sum, castagnoli, b)
 			zeros = zeros && allZeros(b)
-		}
-		if err == nil {
-			err = g.extent(ctx, x, take)
-		}
+		})
 		if broken, ok := err.(*storeError); ok {
 			return nil, broken.error
 		}
@@ -266,20 +230,4 @@ func (g *gapReader) read(ctx context.Context, from, to int64) (all []meta, _ err
 	}
 	end()
 	return all, nil
-}
-
-// gapsOf are the runs up to end that are in none of files.
-func gapsOf(files runs, end int64) (gaps runs) {
-	at := int64(0)
-	add := func(to int64) {
-		if to = min(to, end); to > at {
-			gaps = append(gaps, struct{ from, to int64 }{at, to})
-		}
-	}
-	for _, x := range files {
-		add(x.from)
-		at = max(at, x.to)
-	}
-	add(end)
-	return gaps
 }

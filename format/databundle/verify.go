@@ -18,27 +18,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// More classes, of what does not keep a bundle from being read.
-const (
-	doubleName  = "duplicate-name"
-	fileAsDir   = "name-conflict"
-	lostLink    = "dangling-link"
-	overlapping = "overlap"
-	orphan      = "orphan"
-	oddConfig   = "config-odd"
-	strangeRow  = "unknown-table"
-	badCopy     = "index-copy"
-)
-
-func init() {
-	for class, code := range map[string]format.Code{
-		doubleName: format.Duplicate, fileAsDir: format.Overlap, lostLink: format.Dangling, overlapping: format.Overlap,
-		orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex, badCopy: format.BadIndex,
-	} {
-		codes[class] = code
-	}
-}
-
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if err != nil {
@@ -60,8 +39,8 @@ type check struct {
 
 // stream is what is known of a shard's stream from the rows of its files.
 type stream struct {
-	used runs
-	odd  runs // files that did not come behind what came before them
+	used formatkit.Ranges
+	odd  []formatkit.Range // files that did not come behind what came before them
 	end  int64
 }
 
@@ -77,7 +56,7 @@ func (v *check) say(sev format.Severity, class, volume string, off int64, entry 
 func (v *check) run(ctx context.Context) error {
 	told := map[format.Problem]bool{}
 	if d, ok := v.rows.(directoryRows); ok {
-		_, err := d.Check(ctx, func(p sstable.Problem) {
+		err := d.Check(ctx, func(p sstable.Problem) {
 			c := fault(indexClass(p.Err), p.Err.Object, p.Err.Offset, "%s", p.Err.What)
 			if !p.Rows {
 				c.Severity = format.Warning
@@ -107,7 +86,7 @@ func (v *check) run(ctx context.Context) error {
 
 func (v *check) checkConfig(context.Context) error {
 	c := v.cfg
-	if _, ok := codecOf(c.compression); !ok {
+	if _, ok := methods[c.compression]; !ok {
 		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says %v", c.compression)
 	}
 	if c.recordSize == 0 && c.compression != none {
@@ -243,10 +222,10 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 			v.streams[m.shard] = s
 		}
 		from, to := int64(m.offset), int64(m.offset+m.size)
-		if n := len(s.used); n > 0 && from < s.used[n-1].to {
-			s.odd = append(s.odd, struct{ from, to int64 }{from, to})
+		if all := s.used.All; len(all) > 0 && from < all[len(all)-1].To {
+			s.odd = append(s.odd, formatkit.Range{From: from, To: to})
 		} else {
-			s.used.add(from, to)
+			s.used.Add(from, to)
 		}
 		s.end = max(s.end, to)
 	}
@@ -356,29 +335,30 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 
 // checkOverlaps compares where files lie.
 func (v *check) checkOverlaps(s *shard, files *stream) {
-	slices.SortFunc(files.odd, func(a, b struct{ from, to int64 }) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	slices.SortFunc(files.odd, func(a, b formatkit.Range) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	files.used.join()
+	files.used.Join()
 	overlaps, end := 0, int64(-1)
 	for _, x := range files.odd {
-		if x.from < end || files.used.touches(x.from, x.to) {
+		if x.From < end || files.used.Touches(x.From, x.To) {
 			overlaps++
 		}
-		end = max(end, x.to)
+		end = max(end, x.To)
 	}
 	if overlaps > 0 {
 		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files lie where others do", overlaps)
 	}
-	files.used = append(files.used, files.odd...)
-	files.used.join()
-	holes, lost, at := 0, int64(0), int64(0)
-	for _, x := range files.used {
-		if gap := x.from - at; gap > 0 && !(s.header.compression == none && gap < int64(max(v.cfg.blockSize, 1)) && x.from%int64(max(v.cfg.blockSize, 1)) == 0) {
+	for _, x := range files.odd {
+		files.used.Add(x.From, x.To)
+	}
+	files.used.Join()
+	holes, lost, align := 0, int64(0), int64(max(v.cfg.blockSize, 1))
+	for _, g := range files.used.Gaps(0, files.end) {
+		if n := g.To - g.From; s.header.compression != none || n >= align || g.To%align != 0 {
 			holes++
-			lost += gap
+			lost += n
 		}
-		at = x.to
 	}
 	if holes > 0 {
 		v.say(format.Note, orphan, s.name, -1, nil, "%s of its stream are no file's", fmt.Sprintf("%d bytes in %d places", lost, holes))

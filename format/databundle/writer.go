@@ -11,7 +11,6 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,7 +47,6 @@ type writer struct {
 	lastDir  string
 	links    int // hard links, whose files are known when all rows are sorted
 	seq      uint64
-	rootData []byte // user data of the bundle itself
 	sum      format.Summary
 	err      error // what is written makes no bundle any more
 	ended    bool
@@ -96,6 +94,7 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 	if w.c, err = newCompressor(p.kind, o.Param[paramLevel], p.recordSize, workers); err != nil {
 		return nil, err
 	}
+	w.sorter = w.newSorter()
 	for _, kv := range o.Carry {
 		if kv[0] == carryRoot {
 			url, value, _ := strings.Cut(kv[1], "\n")
@@ -103,10 +102,11 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 			if err != nil {
 				return nil, fmt.Errorf("the bundle's own user data: %w", err)
 			}
-			w.rootData = meta{kind: directory, user: userData{url, b}, hasUser: true}.append(nil)
+			if err := w.addImplied("", meta{kind: directory, user: userData{url, b}, hasUser: true}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	w.sorter = w.newSorter()
 	if p.kind != none {
 		w.parallel = codec.NewParallel(workers, w.c.record, w.take)
 	}
@@ -544,12 +544,9 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 
 // commitIndex writes the index, and its copies.
 func (w *writer) commitIndex(ctx context.Context) (err error) {
-	x, err := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
-	if err != nil {
-		return err
-	}
+	x := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
-	if err := w.eachRow(ctx, nil, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
+	if err := w.eachRow(ctx, func(key, value []byte) error { return x.add(ctx, key, value) }); err != nil {
 		return err
 	}
 	names, n, err := x.commit(ctx)
@@ -562,7 +559,7 @@ func (w *writer) commitIndex(ctx context.Context) (err error) {
 func (w *writer) commitInline(ctx context.Context) error {
 	s := w.shards[0]
 	var table []byte
-	if err := w.eachRow(ctx, nil, func(key, value []byte) error {
+	if err := w.eachRow(ctx, func(key, value []byte) error {
 		row := inlineRows{{Key: key, Value: value}}
 		if table = row.append(table); len(table) > maxHeader-1<<10 {
 			return fmt.Errorf("an inline index of more than %d bytes: use a directory", maxHeader)
@@ -607,13 +604,7 @@ func (w *writer) release(ctx context.Context) error {
 			errs = append(errs, s.scratch.Close())
 		}
 	}
-	for _, name := range w.made {
-		err := store.Remove(ctx, w.st, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), formatkit.Remove(ctx, w.st, w.made))
 }
 
 func (w *writer) Abort() error {

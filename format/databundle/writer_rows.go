@@ -59,12 +59,17 @@ func (w *writer) addDirs(name string) {
 	last := w.lastDir
 	w.lastDir = dir
 	for ; dir != "." && dir != last && !strings.HasPrefix(last, dir+"/"); dir = path.Dir(dir) {
-		key := append(appendFileKey(nil, dir), 0, 0, rankImplied)
-		if err := w.sorter.Add(key, append([]byte{rowPlain}, meta{kind: directory}.append(nil)...)); err != nil {
+		if err := w.addImplied(dir, meta{kind: directory}); err != nil {
 			w.broken(err)
 			return
 		}
 	}
+}
+
+// addImplied adds a row that is not one of an entry: of a directory above one, or of the
+// bundle itself.
+func (w *writer) addImplied(name string, m meta) error {
+	return w.sorter.Add(append(appendFileKey(nil, name), 0, 0, rankImplied), m.append([]byte{rowPlain}))
 }
 
 // metaOf is an entry's row, without where its content lies.
@@ -110,9 +115,9 @@ func metaOf(e format.Entry) (meta, error) {
 	return m, nil
 }
 
-// eachRow calls add for each row of the index, in order, but for those of names that
-// skip, if it is not nil, tells to leave out.
-func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add func(key, value []byte) error) error {
+// eachRow calls add for each row of the index, in order. That of a part has none of
+// directories that are only implied.
+func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
 	shards := len(w.shards)
 	if w.part != nil {
 		shards = 0
@@ -129,19 +134,11 @@ func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add fun
 		defer places.Close()
 		all = resolved(all, places)
 	}
-	rootKey := appendFileKey(nil, "")
-	rootDone := len(w.rootData) == 0
 	for row, err := range all {
 		if err != nil {
 			return err
 		}
-		if !rootDone && bytes.Compare(row.Key, rootKey) > 0 {
-			rootDone = true
-			if err := add(rootKey, w.rootData); err != nil {
-				return err
-			}
-		}
-		if skip != nil && skip(row) {
+		if w.part != nil && row.rank == rankImplied {
 			continue
 		}
 		if row.rank == rankRow {
@@ -155,11 +152,6 @@ func (w *writer) eachRow(ctx context.Context, skip func(sortedRow) bool, add fun
 			}
 		}
 		if err := add(row.Key, row.Value[1:]); err != nil {
-			return err
-		}
-	}
-	if !rootDone {
-		if err := add(rootKey, w.rootData); err != nil {
 			return err
 		}
 	}
@@ -187,15 +179,26 @@ func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
 	return key[:at], key[at+2], key[at+3:]
 }
 
-// lastRows yields of each name the row that counts.
-func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, error] {
-	return func(yield func(sortedRow, error) bool) {
-		var held sortedRow
+// sortedRows yields what is in a sorter, until ctx ends.
+func sortedRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sorter.Row, error] {
+	return func(yield func(sorter.Row, error) bool) {
 		n := 0
 		for row, err := range rows.Sorted() {
 			if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// lastRows yields of each name the row that counts.
+func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, error] {
+	return func(yield func(sortedRow, error) bool) {
+		var held sortedRow
+		for row, err := range sortedRows(ctx, rows) {
 			if err != nil {
 				yield(sortedRow{}, err)
 				return
@@ -226,11 +229,7 @@ func (w *writer) placesOfLinks(ctx context.Context) (_ *sorter.Sorter, err error
 	}()
 	var own []byte
 	var target meta
-	n := 0
-	for row, err := range w.sorter.Sorted() {
-		if n++; err == nil && n&0xfff == 0 && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
+	for row, err := range sortedRows(ctx, w.sorter) {
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package lindi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,25 +130,14 @@ func (m *amender) free(member string) {
 	}
 }
 
-func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
-	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
-	put := func(p []byte) error { b.Write(p); return nil }
-	err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
-	return b.Bytes(), err
-}
-
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
 		return formatkit.NoPlace(e.Name, "is longer than can be believed")
 	}
-	text, err := readAll(ctx, e, r)
+	x, err := readRFS(ctx, e, r)
 	if err != nil {
 		return err
-	}
-	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
-	if err != nil {
-		return formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
 	}
 	*m.refs() = *newRefset(x)
 	m.touched()

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -34,36 +32,33 @@ type tarMedium struct {
 	f    store.Amendment
 	a    *archive
 
-	rows  []row
-	text  [][]byte       // of each row as the index had it; nil for one that is ours to write
-	sums  [][]byte       // digests of rows of ours
+	rows  []tarRow
 	place map[string]int // in rows
 	extra []member
 	set   *refset
 
-	pos     int64 // where the next member goes: all behind it is free
-	ended   bool  // the zeros are there
-	index   slot
-	rfs     slot
+	pos   int64 // where the next member goes: all behind it is free
+	ended bool  // the zeros are there
+	front
 	spare   [2]slot  // for index and lindi.json
 	trash   []run    // headers to be renamed after the next commit: offset, length of content
 	renamed []string // members whose headers have another name yet
 	dirty   bool
 	rfsNew  bool
 	out     formatkit.Appender
-	copyBuf []byte
-	hasher  *blake3.Hasher
 	notes   []string
 	texts   [2][]byte // reused
 }
 
-// A slot is a place for a JSON text.
-type slot struct {
-	o, room int64
-	used    int64 // length of the text that may be in it; room where not known
+// A tarRow is a row that counts, or one without a name.
+type tarRow struct {
+	row
+	text []byte // as the index had it; nil for one that is ours to write
+	said string // digest of one of ours
 }
 
-func (s slot) free() bool { return s.room == 0 }
+// A run is stored bytes.
+type run struct{ off, n int64 }
 
 // ownKey is what we call our list in the index: other tools carry it along.
 const ownKey = `"holdall"`
@@ -88,7 +83,7 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 			f.Close()
 		}
 	}()
-	t := &tarMedium{name: name, f: f, place: map[string]int{}}
+	t := &tarMedium{name: name, f: f, place: map[string]int{}, out: newAppender()}
 	t.a = &archive{st: st, name: name, limits: o.Limits.OrDefault(), obj: asObject{f}, size: f.Size()}
 	if err := t.a.loadTable(ctx, true); err != nil {
 		return nil, err
@@ -130,14 +125,13 @@ func (t *tarMedium) load() error {
 		case rfsName:
 			t.rfs = slot{r.o, r.s, r.s}
 		default:
+			x := tarRow{row: r, text: table.text[r.at : r.at+r.len]}
 			if i, twice := t.place[r.name]; twice {
-				t.rows[i], t.text[i] = r, table.text[r.at:r.at+r.len]
+				t.rows[i] = x
 				continue
 			}
 			t.place[r.name] = len(t.rows)
-			t.rows = append(t.rows, r)
-			t.text = append(t.text, table.text[r.at:r.at+r.len])
-			t.sums = append(t.sums, nil)
+			t.rows = append(t.rows, x)
 		}
 	}
 	for _, m := range table.extra {
@@ -156,16 +150,8 @@ func (t *tarMedium) load() error {
 func (t *tarMedium) ownList(value []byte) {
 	s := &scanner{b: value, depth: 4}
 	_ = s.elements(func() error {
-		var n [2]int64
-		i := 0
-		err := s.elements(func() error {
-			v, err := s.value()
-			if k, ok := whole(v); ok && i < 2 {
-				n[i] = k
-			}
-			i++
-			return err
-		})
+		n, err := s.numbers()
+		n = append(n, 0, 0)
 		t.trash = append(t.trash, run{n[0], n[1]})
 		return err
 	})
@@ -236,7 +222,7 @@ func (t *tarMedium) tail(ctx context.Context) error {
 			}
 			t.notes = append(t.notes, fmt.Sprintf("%s at %d was written and never committed: it is in the trash now", f.row.name, f.o))
 		case !f.odd && nameFault(f.row.name) == "" && f.d == f.o+blockLen && f.row.name != rfsName:
-			t.add(f.row, nil)
+			t.add(f.row, "")
 			t.dirty = true
 			t.notes = append(t.notes, fmt.Sprintf("%s, which another tar has appended, is in the index now", f.row.name))
 		}
@@ -293,12 +279,10 @@ func (t *tarMedium) has(name string) bool {
 }
 
 // add makes a row count, in place of one of that name.
-func (t *tarMedium) add(r row, sum []byte) {
+func (t *tarMedium) add(r row, sum string) {
 	t.drop(r.name)
 	t.place[r.name] = len(t.rows)
-	t.rows = append(t.rows, r)
-	t.text = append(t.text, nil)
-	t.sums = append(t.sums, sum)
+	t.rows = append(t.rows, tarRow{row: r, said: sum})
 	t.dirty = true
 }
 
@@ -317,16 +301,16 @@ func (t *tarMedium) drop(name string) {
 // reader goes by the index, so a header that is late does no harm.
 func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
-	r := t.rows[i]
+	r := &t.rows[i]
 	if r.d != r.o+blockLen {
 		return formatkit.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
-	if t.text[i] != nil {
-		t.sums[i] = []byte(t.a.table.digest(r).Sum)
+	if r.text != nil {
+		r.said = t.a.table.digest(r.row).Sum
 	}
-	t.rows[i].name, t.text[i] = to, nil
+	r.name, r.text = to, nil
 	t.renamed = append(t.renamed, to)
 	t.dirty = true
 	return nil
@@ -338,18 +322,14 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
-	if t.copyBuf == nil {
-		t.copyBuf = make([]byte, 64<<10)
-		t.hasher = blake3.New()
-	}
 	if len(e.Digest.Sum) != digestLen {
 		e.Digest = format.Digest{}
 	}
 	t.out.Out, t.out.Err = w, nil
 	err := t.out.Append(appendHeader(nil, name, e.Size))
-	var known string
+	var sum string
 	if err == nil {
-		known, err = formatkit.CopyDigested(ctx, e, r, t.copyBuf, digestAlgo, t.hasher, t.out.Append)
+		sum, err = t.out.Content(ctx, e, r, false)
 	}
 	if err == nil {
 		err = t.out.Append(zeroBlock[:padded(e.Size)-e.Size])
@@ -357,7 +337,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if ferr := t.out.Flush(); err != nil || ferr != nil {
 		return cmp.Or(err, ferr) // the next member is written over it
 	}
-	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, []byte(known))
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, sum)
 	t.pos = w.at
 	return nil
 }
@@ -424,10 +404,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 			rfsLen = oldRFS.used
 		}
 	}
-	block := appendEntry(make([]byte, 0, commitLen), entry{
-		o: t.index.o, d: t.index.o + blockLen, s: t.index.room,
-		indexText: int64(len(indexText)), rfsAt: t.rfs.o + blockLen, rfsText: rfsLen,
-	})
+	block := appendEntry(make([]byte, 0, commitLen), t.entry(int64(len(indexText)), rfsLen))
 	if err := t.f.WriteAt(ctx, pad(block, commitLen), entryData); err != nil {
 		return 0, nil, err
 	}
@@ -464,7 +441,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 // take returns a place for a text of n bytes: the second one, if it is large
 // enough, or a new one behind all else.
 func (t *tarMedium) take(spare *slot, n int64) slot {
-	if s := *spare; s.room >= n && !s.free() {
+	if s := *spare; s.room >= n && s.room > 0 {
 		*spare = slot{}
 		return s
 	}
@@ -496,49 +473,33 @@ func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte)
 func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	p := append(t.texts[0][:0], '{')
 	for _, m := range t.extra {
-		p = append(append(append(append(p, m.key...), ": "...), m.value...), ", "...)
+		p = append(appendMember(p, m), ", "...)
 	}
 	p = append(p, ownKey+": ["...)
-	p = appendRun(p, run{oldIndex.o, oldIndex.room})
-	p = append(p, ',')
+	second := t.spare[1]
 	if t.rfsNew {
-		p = appendRun(p, run{oldRFS.o, oldRFS.room})
-	} else {
-		p = appendRun(p, run{t.spare[1].o, t.spare[1].room})
+		second = oldRFS
 	}
-	for _, r := range t.trash {
-		p = append(p, ',')
-		p = appendRun(p, r)
+	for i, r := range append([]run{{oldIndex.o, oldIndex.room}, {second.o, second.room}}, t.trash...) {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		p = fmt.Appendf(p, "[%d,%d]", r.off, r.n)
 	}
-	p = append(p, "], "...)
-	p = append(p, indexHead[1:]...)
-	p = appendRow(p, entryName, 0, entryData, entryLen, "")
-	p = append(p, ',')
-	p = appendRow(p, indexName, t.index.o, t.index.o+blockLen, t.index.room, "")
-	p = append(p, ',')
-	p = appendRow(p, rfsName, t.rfs.o, t.rfs.o+blockLen, t.rfs.room, "")
-	for i, r := range t.rows {
-		if r.name == "" {
-			continue
+	p = append(append(p, "], "...), indexHead[1:]...)
+	p = t.appendRows(p)
+	for _, r := range t.rows {
+		switch {
+		case r.name == "":
+		case r.text != nil:
+			p = append(append(p, ",\n"...), r.text...)
+		default:
+			p = appendRow(append(p, ','), r.name, r.o, r.d, r.s, r.said)
 		}
-		p = append(p, ',')
-		if t.text[i] != nil {
-			p = append(append(p, '\n'), t.text[i]...)
-			continue
-		}
-		p = appendRow(p, r.name, r.o, r.d, r.s, string(t.sums[i]))
 	}
 	p = append(p, indexTail...)
 	t.texts[0] = p
 	return p
-}
-
-func appendRun(p []byte, r run) []byte {
-	p = append(p, '[')
-	p = strconv.AppendInt(p, r.off, 10)
-	p = append(p, ',')
-	p = strconv.AppendInt(p, r.n, 10)
-	return append(p, ']')
 }
 
 // forget drops rows that were removed, once there are many.
@@ -546,16 +507,10 @@ func (t *tarMedium) forget() {
 	if len(t.rows) < 2*len(t.place)+64 {
 		return
 	}
-	n := 0
+	t.rows = slices.DeleteFunc(t.rows, func(r tarRow) bool { return r.name == "" })
 	for i, r := range t.rows {
-		if r.name == "" {
-			continue
-		}
-		t.rows[n], t.text[n], t.sums[n] = r, t.text[i], t.sums[i]
-		t.place[r.name] = n
-		n++
+		t.place[r.name] = i
 	}
-	t.rows, t.text, t.sums = t.rows[:n], t.text[:n], t.sums[:n]
 }
 
 // close ends a change that was not committed where it began.

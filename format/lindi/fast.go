@@ -73,70 +73,73 @@ func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
 	if r, ok := ownRowAt(b, i); ok {
 		return r, true
 	}
-	if i >= len(b) || b[i] != '{' {
-		return r, false
-	}
+	q := quick{b: b, i: i}
+	q.want('{')
 	for {
-		i = past(b, i+1)
-		if i+4 >= len(b) || b[i] != '"' {
-			return r, false
-		}
-		key := b[i+1]
-		if b[i+2] == '"' {
-			i += 3
-		} else if key == 'b' && i+8 < len(b) && string(b[i:i+8]) == `"`+digestAlgo+`"` {
-			i += 8
-		} else {
-			return r, false
-		}
-		if i = past(b, i); i >= len(b) || b[i] != ':' {
-			return r, false
-		}
-		i = past(b, i+1)
-		switch key {
-		case 'o', 'd', 's':
-			n, next := digitsAt(b, i)
-			if next == i {
-				return r, false
-			}
-			i = next
-			switch key {
-			case 'o':
-				r.o, r.has = n, r.has|1
-			case 'd':
-				r.d, r.has = n, r.has|2
-			default:
-				r.s, r.has = n, r.has|4
-			}
-		case 'n':
-			end := plainAt(b, i)
-			if end < 0 {
-				return r, false
-			}
-			r.name, r.has = [2]int{i + 1, end - 1}, r.has|8
-			i = end
-		case 'b':
+		from, to := q.text()
+		key := b[from:to]
+		q.want(':')
+		switch string(key) {
+		case "o":
+			r.o, r.has = q.number(), r.has|1
+		case "d":
+			r.d, r.has = q.number(), r.has|2
+		case "s":
+			r.s, r.has = q.number(), r.has|4
+		case "n":
+			from, to = q.text()
+			r.name, r.has = [2]int{from, to}, r.has|8
+		case digestAlgo:
 			// Whether these are digits shows when they are decoded.
-			end := i + 2 + 2*digestLen
-			if end > len(b) || b[i] != '"' || b[end-1] != '"' || !plainSum(b[i+1:end-1]) {
-				return r, false
-			}
-			r.sum = i + 1
-			i = end
+			from, to = q.text()
+			r.sum, q.bad = from, q.bad || to-from != 2*digestLen
 		default:
 			return r, false
 		}
-		if i = past(b, i); i >= len(b) {
+		if q.bad {
 			return r, false
 		}
-		if b[i] == '}' {
-			r.end = i + 1
+		if past(b, q.i) < len(b) && b[past(b, q.i)] == '}' {
+			r.end = past(b, q.i) + 1
 			return r, r.has == 15
 		}
-		if b[i] != ',' {
-			return r, false
-		}
+		q.want(',')
 	}
+}
+
+// A quick goes over plain JSON. Once it has met something else it is bad, and stays
+// where it is.
+type quick struct {
+	b   []byte
+	i   int
+	bad bool
+}
+
+func (q *quick) want(c byte) {
+	if q.i = past(q.b, q.i); q.bad || q.i >= len(q.b) || q.b[q.i] != c {
+		q.bad = true
+		return
+	}
+	q.i++
+}
+
+func (q *quick) number() int64 {
+	q.i = past(q.b, q.i)
+	n, next := digitsAt(q.b, q.i)
+	q.bad = q.bad || next == q.i
+	q.i = next
+	return n
+}
+
+// text returns the range of what is between quotes.
+func (q *quick) text() (from, to int) {
+	q.i = past(q.b, q.i)
+	end := plainAt(q.b, q.i)
+	if q.bad = q.bad || end < 0; q.bad {
+		return 0, 0
+	}
+	from, q.i = q.i+1, end
+	return from, end - 1
 }
 
 // past returns where the next byte is that is no blank.
@@ -182,22 +185,14 @@ func fastRefAt(b []byte, i int) int {
 	if i >= len(b) || b[i] != '[' {
 		return -1
 	}
-	if i = plainAt(b, past(b, i+1)); i < 0 {
+	q := quick{b: b, i: i + 1}
+	q.text()
+	q.want(',')
+	q.number()
+	q.want(',')
+	q.number()
+	if q.want(']'); q.bad {
 		return -1
 	}
-	for range 2 {
-		if i = past(b, i); i >= len(b) || b[i] != ',' {
-			return -1
-		}
-		i = past(b, i+1)
-		_, next := digitsAt(b, i)
-		if next == i {
-			return -1
-		}
-		i = next
-	}
-	if i = past(b, i); i >= len(b) || b[i] != ']' {
-		return -1
-	}
-	return i + 1
+	return q.i
 }

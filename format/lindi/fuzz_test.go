@@ -126,8 +126,9 @@ func FuzzRFS(f *testing.F) {
 		}
 		// A change that touches nothing changes no meaning.
 		again, err := parseRFS(newRefset(x).appendText(nil), 50)
-		if err != nil || again.Len() != k.index().Len() {
-			t.Fatalf("%d keys become %v, %v", k.index().Len(), again, err)
+		index, _ := k.Load(t.Context())
+		if err != nil || again.Len() != index.Len() {
+			t.Fatalf("%d keys become %v, %v", index.Len(), again, err)
 		}
 		for _, r := range x.refs {
 			v := x.value(r)

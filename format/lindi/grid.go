@@ -1,10 +1,76 @@
 package lindi
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 )
+
+// A zarray is what a .zarray says of its array.
+type zarray struct {
+	shape, chunks []int64 // -1 for what is no number
+	separator     byte
+	item          int64 // bytes of one of its numbers, 0 if they are not stored as they are
+	coded         bool  // chunks are compressed, or go through filters
+}
+
+// parseArray reads the text of a .zarray.
+func parseArray(text []byte, depth int) (z zarray, err error) {
+	z.separator = '.'
+	s := &scanner{b: text, depth: depth}
+	err = s.members(func(key []byte) (err error) {
+		switch string(key) {
+		case `"shape"`:
+			z.shape, err = s.numbers()
+			return err
+		case `"chunks"`:
+			z.chunks, err = s.numbers()
+			return err
+		}
+		v, err := s.value()
+		if err != nil {
+			return err
+		}
+		switch string(key) {
+		case `"dimension_separator"`:
+			if string(v) == `"/"` {
+				z.separator = '/'
+			}
+		case `"compressor"`, `"filters"`:
+			z.coded = z.coded || string(v) != "null" && string(bytes.ReplaceAll(v, []byte(" "), nil)) != "[]"
+		case `"dtype"`:
+			if len(v) < 5 || v[0] != '"' {
+				return nil
+			}
+			if t := str(v); strings.ContainsRune("<>|", rune(t[0])) && strings.ContainsRune("iuf", rune(t[1])) {
+				z.item, _ = whole([]byte(t[2:]))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.end()
+	}
+	return z, err
+}
+
+// rawChunk returns how long a chunk is whose numbers are stored as they are; 0 for any
+// other.
+func (z zarray) rawChunk() int64 {
+	if z.coded || z.item <= 0 || z.item > 16 {
+		return 0
+	}
+	n := z.item
+	for _, c := range z.chunks {
+		if c < 0 || c > 0 && n > z.item*math.MaxInt32*1024/c {
+			return 0
+		}
+		n *= c
+	}
+	return n
+}
 
 // A grid is how an array is cut into chunks.
 type grid struct {
@@ -14,55 +80,18 @@ type grid struct {
 
 var errGrid = errors.New("shape and chunks do not fit each other")
 
-// parseGrid reads what a .zarray says of its chunks.
-func parseGrid(zarray []byte, depth int) (g grid, err error) {
-	var shape, chunks []int64
-	g.separator = '.'
-	list := func(s *scanner, to *[]int64) error {
-		*to = nil
-		return s.elements(func() error {
-			v, err := s.value()
-			n, ok := whole(v)
-			if err == nil && !ok {
-				err = errGrid
-			}
-			*to = append(*to, n)
-			return err
-		})
+func (z zarray) grid() (grid, error) {
+	g := grid{separator: z.separator}
+	if len(z.shape) != len(z.chunks) {
+		return g, errGrid
 	}
-	s := &scanner{b: zarray, depth: depth}
-	err = s.members(func(key []byte) error {
-		switch string(key) {
-		case `"shape"`:
-			return list(s, &shape)
-		case `"chunks"`:
-			return list(s, &chunks)
-		case `"dimension_separator"`:
-			v, err := s.value()
-			if string(v) == `"/"` {
-				g.separator = '/'
-			}
-			return err
+	for i, n := range z.shape {
+		c := z.chunks[i]
+		if n < 0 || c < 0 || c == 0 && n != 0 {
+			return g, errGrid
 		}
-		return s.skip()
-	})
-	if err == nil {
-		err = s.end()
-	}
-	if err == nil && len(shape) != len(chunks) {
-		err = errGrid
-	}
-	if err != nil {
-		return g, err
-	}
-	for i, n := range shape {
-		if chunks[i] == 0 {
-			if n != 0 {
-				return g, errGrid
-			}
-			chunks[i] = 1
-		}
-		g.counts = append(g.counts, (n+chunks[i]-1)/chunks[i])
+		c = max(c, 1)
+		g.counts = append(g.counts, (n+c-1)/c)
 	}
 	return g, nil
 }

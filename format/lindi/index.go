@@ -53,6 +53,10 @@ type oddRow struct {
 // A member is one of a JSON object's: key and value, as text.
 type member struct{ key, value []byte }
 
+func appendMember(p []byte, m member) []byte {
+	return append(append(append(p, m.key...), ": "...), m.value...)
+}
+
 func (t *table) Len() int          { return len(t.rows) }
 func (t *table) Name(i int) string { return t.rows[i].name }
 
@@ -231,16 +235,10 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 			e.o, e.d, e.s = r.o, r.d, r.s
 			return err
 		case `"holdall"`:
-			var hint []int64
 			if s.peek() != '[' {
 				return s.skip()
 			}
-			err := s.elements(func() error {
-				v, err := s.value()
-				k, _ := whole(v)
-				hint = append(hint, k)
-				return err
-			})
+			hint, err := s.numbers()
 			if len(hint) == 3 {
 				e.indexText, e.rfsAt, e.rfsText = hint[0], hint[1], hint[2]
 			}
@@ -263,19 +261,8 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 // appendEntry appends the entry's text. It stays within commitLen, so that one
 // sector says all that matters.
 func appendEntry(p []byte, e entry) []byte {
-	p = append(p, `{"holdall": [`...)
-	p = strconv.AppendInt(p, e.indexText, 10)
-	p = append(p, ", "...)
-	p = strconv.AppendInt(p, e.rfsAt, 10)
-	p = append(p, ", "...)
-	p = strconv.AppendInt(p, e.rfsText, 10)
-	p = append(p, `], "index": {"d": `...)
-	p = strconv.AppendInt(p, e.d, 10)
-	p = append(p, `, "n": "`+indexName+`", "o": `...)
-	p = strconv.AppendInt(p, e.o, 10)
-	p = append(p, `, "s": `...)
-	p = strconv.AppendInt(p, e.s, 10)
-	return append(p, "}}"...)
+	return fmt.Appendf(p, `{"holdall": [%d, %d, %d], "index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`,
+		e.indexText, e.rfsAt, e.rfsText, e.d, indexName, e.o, e.s)
 }
 
 // The text of an index of ours: a row a line.

@@ -7,22 +7,23 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"math"
 	"path"
 	"strings"
 	"sync"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // keys is the view of the reference file system: each key is a file.
 type keys struct {
+	formatkit.LateIndex // of the keys: for all that is more than finding one
+
 	a        *archive
-	byKey    *names               // of the refs
-	byName   *names               // of the members of a tar
-	index    func() *format.Index // of the keys: for all that is more than finding one
-	tail     map[string]row       // members behind all that the index knows
+	byKey    *names         // of the refs
+	byName   *names         // of the members of a tar
+	tail     map[string]row // members behind all that the index knows
 	tailOnce sync.Once
 
 	mu     sync.Mutex
@@ -44,21 +45,9 @@ func keysOf(a *archive) *keys {
 	if a.table != nil {
 		k.byName = &names{n: a.table.Len(), name: a.table.Name}
 	}
-	k.index = sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
+	index := sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
+	k.Load = func(context.Context) (*format.Index, error) { return index(), nil }
 	return k
-}
-
-func (k *keys) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
-	return k.index().Entries(ctx)
-}
-
-func (k *keys) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
-	return k.index().ReadDir(ctx, dir)
-}
-
-// ReadDirFrom is ReadDir from a place on.
-func (k *keys) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
-	return k.index().ReadDirFrom(ctx, dir, from)
 }
 
 // keyTable makes an entry of a key when one is asked for.
@@ -191,13 +180,11 @@ func (k *keys) wholeChunk(key string) int64 {
 	}
 	dir = strings.TrimSuffix(dir, "/")
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	whole, known := k.shapes[dir]
-	k.mu.Unlock()
 	if !known {
 		whole = k.chunkLen(dir)
-		k.mu.Lock()
 		k.shapes[dir] = whole
-		k.mu.Unlock()
 	}
 	return whole
 }
@@ -225,58 +212,11 @@ func (k *keys) chunkLen(dir string) int64 {
 	if !ok {
 		return 0
 	}
-	v := k.a.rfs.value(at)
-	if v[0] == '"' {
-		text, err := inline(v)
-		if err != nil {
-			return 0
-		}
-		v = text
-	}
-	return rawChunkLen(v, k.a.limits.Depth)
-}
-
-// rawChunkLen reads a .zarray: the length of a chunk whose numbers are stored as
-// they are, 0 for any other.
-func rawChunkLen(zarray []byte, depth int) int64 {
-	s := &scanner{b: zarray, depth: depth}
-	n, item := int64(1), int64(0)
-	raw := true
-	err := s.members(func(key []byte) error {
-		switch string(key) {
-		case `"compressor"`, `"filters"`:
-			v, err := s.value()
-			if string(v) != "null" && string(bytes.ReplaceAll(v, []byte(" "), nil)) != "[]" {
-				raw = false
-			}
-			return err
-		case `"dtype"`:
-			v, err := s.value()
-			if err != nil || len(v) < 5 || v[0] != '"' {
-				return err
-			}
-			if t := str(v); strings.ContainsRune("<>|", rune(t[0])) && strings.ContainsRune("iuf", rune(t[1])) {
-				item, _ = whole([]byte(t[2:]))
-			}
-			return err
-		case `"chunks"`:
-			return s.elements(func() error {
-				v, err := s.value()
-				c, ok := whole(v)
-				if !ok || c > 0 && n > math.MaxInt32*int64(1024)/c {
-					raw = false
-					return err
-				}
-				n *= c
-				return err
-			})
-		}
-		return s.skip()
-	})
-	if err != nil || !raw || item <= 0 || item > 16 {
+	z, err := parseArray(k.a.rfs.meta(at), k.a.limits.Depth)
+	if err != nil {
 		return 0
 	}
-	return n * item
+	return z.rawChunk()
 }
 
 func join(dir, name string) string {
@@ -304,7 +244,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
 	}
-	e, err := k.index().Lookup(ctx, name)
+	e, err := k.LateIndex.Lookup(ctx, name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
@@ -315,7 +255,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 			break
 		}
 		at = to
-		if e, lerr := k.index().Lookup(ctx, at); lerr == nil {
+		if e, lerr := k.LateIndex.Lookup(ctx, at); lerr == nil {
 			e.Name = name
 			return e, nil
 		}
@@ -347,19 +287,11 @@ func (k *keys) link(dir string) (string, bool) {
 	if !ok || dir == "" {
 		return "", false
 	}
-	v := k.a.rfs.value(at)
-	if !bytes.Contains(v, []byte("_SOFT_LINK")) {
+	if !bytes.Contains(k.a.rfs.value(at), []byte("_SOFT_LINK")) {
 		return "", false
 	}
-	if v[0] == '"' {
-		text, err := inline(v)
-		if err != nil {
-			return "", false
-		}
-		v = text
-	}
 	to := ""
-	s := &scanner{b: v, depth: k.a.limits.Depth}
+	s := &scanner{b: k.a.rfs.meta(at), depth: k.a.limits.Depth}
 	err := s.members(func(key []byte) error {
 		if string(key) != `"_SOFT_LINK"` || s.peek() != '{' {
 			return s.skip()
@@ -424,6 +356,20 @@ func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[
 	}
 }
 
+// used returns what of the tar its keys lead to.
+func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
+	for e, err := range k.Entries(ctx) {
+		if err != nil {
+			return all, err
+		}
+		if p, ok := e.Ref.(place); ok && p.value == nil && !p.external && e.Fault == nil {
+			all.Add(p.off, p.off+p.n)
+		}
+	}
+	all.Join()
+	return all, nil
+}
+
 // Regions of this view are all that is no key's content: the members that no
 // key leads to count as trash.
 func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
@@ -454,8 +400,8 @@ func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				}
 				continue
 			}
-			for _, gap := range used.gaps(r) {
-				if !yield(format.Region{Object: k.a.name, Off: gap.off, Len: gap.n, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
+			for _, gap := range used.Gaps(r.d, r.d+r.s) {
+				if !yield(format.Region{Object: k.a.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
 					return
 				}
 			}
@@ -486,7 +432,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 		v := a.rfs.value(r)
 		if v[0] != '[' {
 			here++
-		} else if t, err := a.rfs.target(v); err == nil && strings.HasPrefix(t.address, "./") {
+		} else if _, _, ok := a.rfs.inside(v); ok {
 			inside++
 		} else {
 			outside++

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // Places that never move, in bytes from the beginning of the tar. Everything
@@ -85,78 +87,29 @@ func parseHeader(b []byte) (h header, ok bool) {
 	if len(b) < blockLen || !bytes.Equal(b[magicAt:magicAt+5], []byte("ustar")) {
 		return h, false
 	}
-	want, ok := octal(b[sumAt:sumEnd])
-	if !ok || want != checksum(b) {
+	want, ok := formatkit.TarOctal(b[sumAt:sumEnd])
+	if !ok || want != formatkit.TarSum(b) {
 		return h, false
 	}
-	size, ok := number(b[sizeAt:sizeEnd])
-	if !ok || size < 0 {
+	size, ok := formatkit.TarNumber(b[sizeAt:sizeEnd])
+	if !ok || size < 0 || size > 1<<62 { // it will be rounded up
 		return h, false
 	}
-	name := text(b[:nameEnd])
+	name := string(formatkit.TarText(b[:nameEnd]))
 	// A GNU header keeps other things where ustar has the prefix.
 	if b[magicAt+5] == 0 {
-		if prefix := text(b[prefixAt:prefixEnd]); prefix != "" {
+		if prefix := string(formatkit.TarText(b[prefixAt:prefixEnd])); prefix != "" {
 			name = prefix + "/" + name
 		}
 	}
 	h = header{name: name, size: size, kind: b[typeAt]}
-	seconds, _ := octal(b[timeAt:timeEnd])
+	seconds, _ := formatkit.TarOctal(b[timeAt:timeEnd])
 	h.ours = b[magicAt+5] == 0 && seconds == 0 && h.kind == '0' &&
 		zero(b[userAt:prefixAt]) && string(b[100:108]) == "0000644\x00"
 	return h, true
 }
 
-// text is a field up to its first NUL.
-func text(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
-}
-
 func zero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
-
-func checksum(b []byte) int64 {
-	var sum int64
-	for i, c := range b[:blockLen] {
-		if i >= sumAt && i < sumEnd {
-			c = ' '
-		}
-		sum += int64(c)
-	}
-	return sum
-}
-
-// octal reads octal digits among spaces and NULs.
-func octal(b []byte) (n int64, ok bool) {
-	b = bytes.Trim(b, " \x00")
-	for _, c := range b {
-		if c < '0' || c > '7' || n > 1<<59 {
-			return 0, false
-		}
-		n = n<<3 | int64(c-'0')
-	}
-	return n, true
-}
-
-// number reads octal digits, or base 256 as GNU tar writes sizes from 8 GiB on.
-func number(b []byte) (int64, bool) {
-	if b[0]&0x80 == 0 {
-		return octal(b)
-	}
-	if b[0] != 0x80 {
-		return 0, false // negative, or beyond 88 bits
-	}
-	var n uint64
-	for _, c := range b[1:] {
-		if n > 1<<54 {
-			return 0, false
-		}
-		n = n<<8 | uint64(c)
-	}
-	return int64(n), true
-}
 
 // splitName puts a name into the name and prefix fields of a header. The
 // reference knows no prefix, but reads members by the index; every tar knows it.
@@ -218,7 +171,7 @@ func appendHeader(p []byte, name string, size int64) []byte {
 }
 
 func putChecksum(b []byte) {
-	sum := checksum(b)
+	sum := formatkit.TarSum(b)
 	putOctal(b[sumAt:sumEnd-2], sum)
 	b[sumEnd-2], b[sumEnd-1] = 0, ' '
 }

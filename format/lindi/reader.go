@@ -50,7 +50,7 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 			referred := (&keys{a: a}).referred()
 			a.table.rows = slices.DeleteFunc(a.table.rows, func(r row) bool { return isOrphan(r.name, referred) })
 		}
-		return &members{Index: format.NewIndex(a.table), a: a}, nil
+		return &members{format.NewIndex(a.table), a, nil}, nil
 	case jsonForm:
 		if err := a.loadRFS(ctx); err != nil {
 			return nil, err
@@ -65,10 +65,27 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 	}
 }
 
-// members is the view of a tar's members.
+// members is the view of a tar's members, whose Ref is their row; or of those of a
+// folder or of a JSON alone, whose Ref is one of files.
 type members struct {
 	*format.Index
-	a *archive
+	a     *archive
+	files []loose // nil of a tar
+}
+
+// A loose member is an object of its own.
+type loose struct {
+	name   string
+	object string
+	size   int64
+}
+
+func newLoose(a *archive, files []loose) *members {
+	entries := make(format.Entries, len(files))
+	for i, f := range files {
+		entries[i] = format.Entry{Name: f.name, Size: f.size, Ref: f}
+	}
+	return &members{format.NewIndex(entries), a, files}
 }
 
 // Can returns what else the reader can do.
@@ -80,8 +97,16 @@ func (r *members) Can() format.Abilities {
 
 // Run returns where a member lies.
 func (r *members) Run(e format.Entry) (format.Extent, bool) {
-	m, ok := e.Ref.(row)
-	return format.Extent{Size: e.Size, Object: r.a.name, Off: m.d, Len: e.Size}, ok && e.Fault == nil && e.Size > 0
+	x := format.Extent{Size: e.Size, Object: r.a.name, Len: e.Size}
+	switch at := e.Ref.(type) {
+	case row:
+		x.Off = at.d
+	case loose:
+		x.Object = at.object
+	default:
+		return x, false
+	}
+	return x, e.Fault == nil && e.Size > 0
 }
 
 func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
@@ -89,6 +114,9 @@ func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Se
 }
 
 func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	if r.a.form != tarForm {
+		return func(func(format.Region, error) bool) {}
+	}
 	return r.a.regions(ctx)
 }
 
@@ -164,9 +192,18 @@ func (a *archive) between(ctx context.Context, from, to int64) iter.Seq2[format.
 
 func (r *members) About(context.Context) (format.About, error) {
 	a := r.a
-	about := format.About{Version: "ustar", Volumes: []string{a.name}, Notes: a.notes}
-	about.IndexBytes = a.table.indexBytes()
-	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
+	about := format.About{Facts: [][2]string{{"form", a.form.String()}}, Notes: a.notes}
+	if a.form != tarForm {
+		about.Version = a.rfs.version()
+		for _, f := range r.files {
+			about.Volumes = append(about.Volumes, f.object)
+			if f.name == rfsName {
+				about.IndexBytes += f.size
+			}
+		}
+		return about, nil
+	}
+	about.Version, about.Volumes, about.IndexBytes = "ustar", []string{a.name}, a.table.indexBytes()
 	if a.table.found {
 		about.Facts = append(about.Facts, [2]string{"index", "not usable: members were found by their headers"})
 	}
@@ -187,28 +224,6 @@ func (t *table) indexBytes() (n int64) {
 }
 
 func (r *members) Close() error { return r.a.close() }
-
-// A loose member is an object of its own.
-type loose struct {
-	name   string
-	object string
-	size   int64
-}
-
-// looseMembers is the view of the members of a folder, or of a JSON alone.
-type looseMembers struct {
-	*format.Index
-	a     *archive
-	files []loose
-}
-
-func newLoose(a *archive, files []loose) *looseMembers {
-	entries := make(format.Entries, len(files))
-	for i, f := range files {
-		entries[i] = format.Entry{Name: f.name, Size: f.size, Ref: i}
-	}
-	return &looseMembers{format.NewIndex(entries), a, files}
-}
 
 // files lists what lies in the folder; where its store cannot, what lindi.json
 // says is there.
@@ -233,13 +248,8 @@ func (a *archive) filesOfRefs(ctx context.Context) ([]loose, error) {
 	files := []loose{{rfsName, a.objectName(), a.size}}
 	place := map[string]int{}
 	for _, r := range a.rfs.refs {
-		v := a.rfs.value(r)
-		if v[0] != '[' {
-			continue
-		}
-		t, err := a.rfs.target(v)
-		name, ok := t.inside()
-		if err != nil || !ok || !fs.ValidPath(name) {
+		name, t, ok := a.rfs.inside(a.rfs.value(r))
+		if !ok || !fs.ValidPath(name) {
 			continue
 		}
 		i, known := place[name]
@@ -252,40 +262,3 @@ func (a *archive) filesOfRefs(ctx context.Context) ([]loose, error) {
 	}
 	return files, nil
 }
-
-// Can returns what else the reader can do.
-func (r *looseMembers) Can() format.Abilities {
-	can := r.Index.Can()
-	can.Run = r.Run
-	return can
-}
-
-// Run returns where a member lies.
-func (r *looseMembers) Run(e format.Entry) (format.Extent, bool) {
-	i, ok := e.Ref.(int)
-	if !ok || i < 0 || i >= len(r.files) || e.Size == 0 {
-		return format.Extent{}, false
-	}
-	return format.Extent{Size: e.Size, Object: r.files[i].object, Len: e.Size}, true
-}
-
-func (r *looseMembers) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("lindi", r.Run, e, n)
-}
-
-func (r *looseMembers) Regions(context.Context) iter.Seq2[format.Region, error] {
-	return func(func(format.Region, error) bool) {}
-}
-
-func (r *looseMembers) About(context.Context) (format.About, error) {
-	about := format.About{Version: r.a.rfs.version(), Facts: [][2]string{{"form", r.a.form.String()}}, Notes: r.a.notes}
-	for _, f := range r.files {
-		about.Volumes = append(about.Volumes, f.object)
-		if f.name == rfsName {
-			about.IndexBytes += f.size
-		}
-	}
-	return about, nil
-}
-
-func (r *looseMembers) Close() error { return r.a.close() }

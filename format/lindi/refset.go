@@ -12,15 +12,12 @@ import (
 // text that it was.
 type refset struct {
 	top   []member
-	list  []entryText
+	list  []member
 	place map[string]int // in list
 	holes int            // removed entries, whose key is nil
 	uses  map[string]int // how many keys lead to a member
 	x     *rfs           // that it was made from, for its templates
 }
-
-// An entryText is a key and its value, as text.
-type entryText struct{ key, value []byte }
 
 func newRefset(x *rfs) *refset {
 	s := &refset{top: x.top, x: x, place: make(map[string]int, len(x.refs)), uses: map[string]int{}}
@@ -30,30 +27,18 @@ func newRefset(x *rfs) *refset {
 	return s
 }
 
-// leads returns the member that a value leads to.
-func (s *refset) leads(value []byte) (string, bool) {
-	if len(value) == 0 || value[0] != '[' {
-		return "", false
-	}
-	t, err := s.x.target(value)
-	if err != nil {
-		return "", false
-	}
-	return t.inside()
-}
-
 func (s *refset) has(key string) bool { _, ok := s.place[key]; return ok }
 
 // put gives a key a value. It returns the member that the key led to before, if
 // nothing leads to it any more.
 func (s *refset) put(key string, value []byte) (freed string) {
-	if name, ok := s.leads(value); ok {
+	if name, _, ok := s.x.inside(value); ok {
 		s.uses[name]++
 	}
 	i, there := s.place[key]
 	if !there {
 		s.place[key] = len(s.list)
-		s.list = append(s.list, entryText{appendQuoted(nil, key), value})
+		s.list = append(s.list, member{appendQuoted(nil, key), value})
 		return ""
 	}
 	freed = s.release(s.list[i].value)
@@ -63,7 +48,7 @@ func (s *refset) put(key string, value []byte) (freed string) {
 
 // release forgets that a key leads somewhere.
 func (s *refset) release(value []byte) (freed string) {
-	name, ok := s.leads(value)
+	name, _, ok := s.x.inside(value)
 	if !ok {
 		return ""
 	}
@@ -81,7 +66,7 @@ func (s *refset) remove(key string) (freed string, err error) {
 	}
 	freed = s.release(s.list[i].value)
 	delete(s.place, key)
-	s.list[i] = entryText{}
+	s.list[i] = member{}
 	if s.holes++; s.holes > 64 && s.holes > len(s.list)/2 {
 		s.compact()
 	}
@@ -120,8 +105,7 @@ func (s *refset) readdress(from, to string) {
 		return
 	}
 	for i, e := range s.list {
-		if name, ok := s.leads(e.value); ok && name == from {
-			t, _ := s.x.target(e.value)
+		if name, t, ok := s.x.inside(e.value); ok && name == from {
 			t.address = "./" + to
 			s.list[i].value = appendRef(nil, t)
 		}
@@ -134,11 +118,7 @@ func (s *refset) readdress(from, to string) {
 func (s *refset) appendText(p []byte) []byte {
 	p = append(p, '{')
 	for _, m := range s.top {
-		p = append(p, "\n "...)
-		p = append(p, m.key...)
-		p = append(p, ": "...)
-		p = append(p, m.value...)
-		p = append(p, ',')
+		p = append(appendMember(append(p, "\n "...), m), ',')
 	}
 	p = append(p, "\n \"refs\": {"...)
 	first := true
@@ -150,10 +130,7 @@ func (s *refset) appendText(p []byte) []byte {
 			p = append(p, ',')
 		}
 		first = false
-		p = append(p, "\n  "...)
-		p = append(p, e.key...)
-		p = append(p, ": "...)
-		p = append(p, e.value...)
+		p = appendMember(append(p, "\n  "...), e)
 	}
 	return append(p, "\n }\n}"...)
 }

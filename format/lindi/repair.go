@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -178,14 +179,9 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 	}
 	missing := map[string]int64{}
 	for _, x := range r.a.rfs.refs {
-		v := r.a.rfs.value(x)
-		if v[0] != '[' {
-			continue
-		}
-		if t, err := r.a.rfs.target(v); err == nil {
-			if name, ok := t.inside(); ok && !known[name] && t.off < 1<<60 && t.n < 1<<60 {
-				missing[name] = max(missing[name], t.off+t.n)
-			}
+		name, t, ok := r.a.rfs.inside(r.a.rfs.value(x))
+		if ok && !known[name] && t.off < 1<<60 && t.n < 1<<60 {
+			missing[name] = max(missing[name], t.off+t.n)
 		}
 	}
 	for _, h := range r.a.table.holes {
@@ -199,7 +195,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 		if err != nil {
 			return nil, err
 		}
-		name := text(b[:min(nameEnd, len(b))])
+		name := string(formatkit.TarText(b[:min(nameEnd, len(b))]))
 		if len(fits) == 1 {
 			name = fits[0]
 		}
@@ -257,16 +253,11 @@ func (r *rebuild) plan() format.Plan {
 		}
 		return t.indexText(f, 0)
 	}
-	f := front{indexAt: frontLen}
-	f.rfsRoom = padded(int64(len(r.rfs)) + 1)
 	// Places have no more digits than these, so the text does not grow.
-	f.indexRoom = padded(int64(len(index(front{1 << 50, 1 << 50, 1 << 50, 1 << 50}, 1<<50))))
-	f.rfsAt = f.indexAt + blockLen + f.indexRoom
-	text := index(f, f.rfsAt+blockLen+f.rfsRoom)
-
-	head := entryBlocks(f, len(text), len(r.rfs))
-	head = append(head, jsonMember(indexName, text, f.indexRoom)...)
-	head = append(head, jsonMember(rfsName, r.rfs, f.rfsRoom)...)
+	room := padded(int64(len(index(frontAt(1<<50, 1<<50, 1<<50), 1<<50))))
+	f := frontAt(frontLen, room, padded(int64(len(r.rfs))+1))
+	text := index(f, f.rfs.end())
+	head := append(f.entryBlocks(text, r.rfs), f.members(text, r.rfs)...)
 	p := format.Plan{Notes: r.notes, Lost: r.lost, Partial: r.partial}
 	at, fill := int64(0), int64(0)
 	for _, m := range r.members {

@@ -206,3 +206,11 @@ func TestRepairDropsOrphansWhenAsked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnArrayWithoutADescriptionIsChecked(t *testing.T) {
+	st := &storetest.Mem{}
+	st.Put("a.lindi.json", []byte(`{"refs": {".zarray": "", "a/.zarray": "base64:", "a/0": "x", "b/.zarray": "{", "b/0": "y"}}`))
+	if all := problems(t, st, "a.lindi.json"); len(all) != 1 || all[0].Entry != "b/.zarray" {
+		t.Errorf("%+v", all)
+	}
+}

@@ -174,6 +174,27 @@ func (x *rfs) target(value []byte) (t target, err error) {
 	return t, err
 }
 
+// inside returns the member that a value leads to, and where in it, if it leads to one.
+func (x *rfs) inside(value []byte) (name string, t target, ok bool) {
+	if len(value) == 0 || value[0] != '[' {
+		return "", t, false
+	}
+	t, err := x.target(value)
+	if err == nil {
+		name, ok = t.inside()
+	}
+	return name, t, ok
+}
+
+// meta returns the JSON text that a value is, or is a string of; nil if it is none.
+func (x *rfs) meta(r ref) []byte {
+	v := x.value(r)
+	if v[0] == '"' {
+		v, _ = inline(v)
+	}
+	return v
+}
+
 const base64Mark = "base64:"
 
 // inline returns the content of a value that is no reference. Objects are given

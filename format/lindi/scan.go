@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // A found is a member as its header has it.
@@ -142,7 +143,7 @@ func (l *longName) add(kind byte, at int64, b []byte) {
 	}
 	switch kind {
 	case 'L':
-		l.name = text(b)
+		l.name = string(formatkit.TarText(b))
 	case 'x':
 		name, size, sized := pax(b)
 		if name != "" {

@@ -9,56 +9,31 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// jsonSink writes lindi.json alone.
-type jsonSink struct {
-	name string
-	out  store.Writer
-	err  error
-}
-
-func newJSONSink(ctx context.Context, st store.Store, name string) (*jsonSink, error) {
-	out, err := store.Create(ctx, st, name)
-	if err != nil {
-		return nil, err
-	}
-	return &jsonSink{name: name, out: out}, nil
-}
-
-func (s *jsonSink) put(_ context.Context, _ string, e format.Entry, _ io.Reader) (string, error) {
-	return "", formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
-}
-
-func (s *jsonSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
-	if _, s.err = s.out.Write(rfs); s.err != nil {
-		return 0, nil, s.err
-	}
-	info, err := s.out.Commit(ctx)
-	s.err = err
-	return info.Size, []string{s.name}, err
-}
-
-func (s *jsonSink) abort() error  { return s.out.Abort() }
-func (s *jsonSink) broken() error { return s.err }
-
-// dirSink writes members as objects below a name, and lindi.json last: an
-// archive without it is none yet.
-type dirSink struct {
+// looseSink writes members as objects below a name, and lindi.json last: an
+// archive without it is none yet. Or it writes lindi.json alone.
+type looseSink struct {
 	st      store.Store
-	name    string
+	dir     string       // with its slash
+	rfs     string       // the object that lindi.json becomes
+	out     store.Writer // of lindi.json alone
+	err     error        // of out
 	stored  int64
 	volumes []string
 	buf     []byte
 }
 
-func (s *dirSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
+func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
+	if s.out != nil {
+		return "", formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
+	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)
 	}
-	if err := putObject(ctx, s.st, s.name+"/"+name, e, r, s.buf); err != nil {
+	if err := putObject(ctx, s.st, s.dir+name, e, r, s.buf); err != nil {
 		return "", err
 	}
 	s.stored += e.Size
-	s.volumes = append(s.volumes, s.name+"/"+name)
+	s.volumes = append(s.volumes, s.dir+name)
 	return "", nil
 }
 
@@ -81,12 +56,22 @@ func putObject(ctx context.Context, st store.Store, name string, e format.Entry,
 	return err
 }
 
-func (s *dirSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
-	if err := formatkit.WriteBytes(ctx, s.st, s.name+"/"+rfsName, rfs); err != nil {
-		return 0, nil, err
+func (s *looseSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
+	sum, volumes := s.stored+int64(len(rfs)), append(s.volumes, s.rfs)
+	if s.out == nil {
+		return sum, volumes, formatkit.WriteBytes(ctx, s.st, s.rfs, rfs)
 	}
-	return s.stored + int64(len(rfs)), append(s.volumes, s.name+"/"+rfsName), nil
+	if _, s.err = s.out.Write(rfs); s.err == nil {
+		_, s.err = s.out.Commit(ctx)
+	}
+	return sum, volumes, s.err
 }
 
-func (s *dirSink) abort() error  { return nil }
-func (s *dirSink) broken() error { return nil }
+func (s *looseSink) abort() error {
+	if s.out == nil {
+		return nil
+	}
+	return s.out.Abort()
+}
+
+func (s *looseSink) broken() error { return s.err }

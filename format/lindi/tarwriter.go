@@ -39,6 +39,10 @@ type tarSink struct {
 	formatkit.Appender // to out, or to what waits
 }
 
+func newAppender() formatkit.Appender {
+	return formatkit.Appender{Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}
+}
+
 // Room for what can be estimated of a text before it is known.
 const (
 	rowRest  = 101 // a row but for its name and numbers, with a digest
@@ -52,7 +56,8 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 		return nil, err
 	}
 	t := &tarSink{name: name, out: out, plain: o.NoDigests,
-		Appender: formatkit.Appender{Out: out, Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}}
+		Appender: newAppender()}
+	t.Out = out
 	can := out.Can()
 	limit := can.PatchLimit
 	t.patch = can.Patch
@@ -190,36 +195,55 @@ func (t *tarSink) finish(ctx context.Context, rfs []byte) (int64, []string, erro
 	return info.Size, []string{t.name}, nil
 }
 
+// A slot is a place for a JSON text.
+type slot struct {
+	o, room int64 // of its header; of the text
+	used    int64 // length of the text that may be in it; room where not known
+}
+
+func (s slot) end() int64 { return s.o + blockLen + s.room }
+
 // front is where the archive's own members lie.
-type front struct {
-	indexAt, indexRoom int64 // of the header; of the content
-	rfsAt, rfsRoom     int64
+type front struct{ index, rfs slot }
+
+// frontAt is a front with lindi.json behind the index, which is at a place.
+func frontAt(at, indexRoom, rfsRoom int64) front {
+	return front{slot{o: at, room: indexRoom}, slot{o: at + blockLen + indexRoom, room: rfsRoom}}
+}
+
+// entry is what .tar_entry.json says of texts of such lengths.
+func (f front) entry(indexText, rfsText int64) entry {
+	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room, indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
+}
+
+// entryBlocks are the header and content of the entry.
+func (f front) entryBlocks(index, rfs []byte) []byte {
+	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
+	return pad(appendEntry(p, f.entry(int64(len(index)), int64(len(rfs)))), frontLen)
+}
+
+// members are index and lindi.json, with their headers, padded.
+func (f front) members(index, rfs []byte) []byte {
+	p := appendHeader(make([]byte, 0, f.rfs.end()-f.index.o), indexName, f.index.room)
+	p = pad(append(p, index...), blockLen+f.index.room)
+	p = appendHeader(p, rfsName, f.rfs.room)
+	return pad(append(p, rfs...), f.rfs.end()-f.index.o)
+}
+
+// appendRows appends the rows of the archive's own members, with which its index begins.
+func (f front) appendRows(p []byte) []byte {
+	p = append(appendRow(p, entryName, 0, entryData, entryLen, ""), ',')
+	p = append(appendRow(p, indexName, f.index.o, f.index.o+blockLen, f.index.room, ""), ',')
+	return appendRow(p, rfsName, f.rfs.o, f.rfs.o+blockLen, f.rfs.room, "")
 }
 
 // indexText is the index over all members, each shifted by so much.
 func (t *tarSink) indexText(f front, shift int64) []byte {
-	p := make([]byte, 0, (len(t.rows)+3)*120)
-	p = append(p, indexHead...)
-	p = appendRow(p, entryName, 0, entryData, entryLen, "")
-	p = append(p, ',')
-	p = appendRow(p, indexName, f.indexAt, f.indexAt+blockLen, f.indexRoom, "")
-	p = append(p, ',')
-	p = appendRow(p, rfsName, f.rfsAt, f.rfsAt+blockLen, f.rfsRoom, "")
+	p := f.appendRows(append(make([]byte, 0, (len(t.rows)+3)*120), indexHead...))
 	for i, m := range t.rows {
-		p = append(p, ',')
-		p = appendRow(p, m.name, m.o+shift, m.d+shift, m.s, t.sums[i])
+		p = appendRow(append(p, ','), m.name, m.o+shift, m.d+shift, m.s, t.sums[i])
 	}
 	return append(p, indexTail...)
-}
-
-// entryBlocks are the header and content of the entry.
-func entryBlocks(f front, indexText, rfsText int) []byte {
-	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
-	p = appendEntry(p, entry{
-		o: f.indexAt, d: f.indexAt + blockLen, s: f.indexRoom,
-		indexText: int64(indexText), rfsAt: f.rfsAt + blockLen, rfsText: int64(rfsText),
-	})
-	return pad(p, frontLen)
 }
 
 // pad fills p with blanks up to n bytes.
@@ -230,50 +254,34 @@ func pad(p []byte, n int64) []byte {
 	return p
 }
 
-// jsonMember is a member with its header, padded to room.
-func jsonMember(name string, text []byte, room int64) []byte {
-	p := appendHeader(make([]byte, 0, blockLen+room), name, room)
-	return pad(append(p, text...), blockLen+room)
-}
-
 // finishPatched fills in the front.
 func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
-	f := front{indexAt: frontLen, indexRoom: t.indexRoom}
-	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, t.rfsRoom
+	f := frontAt(frontLen, t.indexRoom, t.rfsRoom)
 	index := t.indexText(f, 0)
 	if t.indexRoom > 0 && int64(len(index)) <= t.indexRoom && int64(len(rfs)) <= t.rfsRoom {
-		p := entryBlocks(f, len(index), len(rfs))
-		p = append(p, jsonMember(indexName, index, f.indexRoom)...)
-		p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		return t.patch(ctx, p, 0)
+		return t.patch(ctx, append(f.entryBlocks(index, rfs), f.members(index, rfs)...), 0)
 	}
 	// Behind the members then. The room in front is given up.
 	var unused []byte
 	if n := t.frontRoom(); n > 0 {
 		unused = appendHeader(nil, trashName(rfsName, tag(n)), n-blockLen)
 	}
-	f = front{indexAt: t.Pos}
-	f.indexRoom = padded(int64(len(index)) + 64*3) // places are longer behind
-	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, padded(int64(len(rfs))+1)
-	index = t.indexText(f, 0)
-	if int64(len(index)) > f.indexRoom {
-		f.indexRoom = padded(int64(len(index)) + 256)
-		f.rfsAt = f.indexAt + blockLen + f.indexRoom
+	rfsRoom := padded(int64(len(rfs)) + 1)
+	f = frontAt(t.Pos, padded(int64(len(index))+64*3), rfsRoom) // places are longer behind
+	if index = t.indexText(f, 0); int64(len(index)) > f.index.room {
+		f = frontAt(t.Pos, padded(int64(len(index))+256), rfsRoom)
 		index = t.indexText(f, 0)
 	}
-	if err := t.Append(jsonMember(indexName, index, f.indexRoom)); err != nil {
-		return err
-	}
-	if err := t.Append(jsonMember(rfsName, rfs, f.rfsRoom)); err != nil {
+	if err := t.Append(f.members(index, rfs)); err != nil {
 		return err
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return t.patch(ctx, append(entryBlocks(f, len(index), len(rfs)), unused...), 0)
+	return t.patch(ctx, append(f.entryBlocks(index, rfs), unused...), 0)
 }
 
 // finishWaiting writes the front, and behind it what waited.
@@ -282,19 +290,14 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 		return err
 	}
 	n := t.Pos
-	f := front{indexAt: frontLen}
 	// As if all lay as far behind as a tar can be long.
-	f.indexRoom = padded(int64(len(t.indexText(front{math.MaxInt64 / 2, 0, math.MaxInt64 / 2, 0}, 1<<50))))
-	f.rfsAt, f.rfsRoom = f.indexAt+blockLen+f.indexRoom, padded(int64(len(rfs))+1)
-	shift := f.rfsAt + blockLen + f.rfsRoom
-	index := t.indexText(f, shift)
-	p := entryBlocks(f, len(index), len(rfs))
-	p = append(p, jsonMember(indexName, index, f.indexRoom)...)
-	p = append(p, jsonMember(rfsName, rfs, f.rfsRoom)...)
+	room := padded(int64(len(t.indexText(frontAt(math.MaxInt64/2, 0, 0), 1<<50))))
+	f := frontAt(frontLen, room, padded(int64(len(rfs))+1))
+	index := t.indexText(f, f.rfs.end())
 	wait := t.wait
 	t.wait, t.Out = nil, t.out
 	defer wait.Close()
-	if err := t.Append(p); err != nil {
+	if err := t.Append(append(f.entryBlocks(index, rfs), f.members(index, rfs)...)); err != nil {
 		return err
 	}
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {

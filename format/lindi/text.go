@@ -104,6 +104,20 @@ func (s *scanner) elements(each func() error) error {
 	})
 }
 
+// numbers reads an array of whole numbers: -1 for what is none.
+func (s *scanner) numbers() (all []int64, _ error) {
+	err := s.elements(func() error {
+		v, err := s.value()
+		n, ok := whole(v)
+		if !ok {
+			n = -1
+		}
+		all = append(all, n)
+		return err
+	})
+	return all, err
+}
+
 // list goes over what has commas between.
 func (s *scanner) list(open, closing byte, each func() error) error {
 	if err := s.expect(open); err != nil {

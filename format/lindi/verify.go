@@ -180,10 +180,14 @@ func (c *checker) between(ctx context.Context, from, to int64) error {
 			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was written and never committed, or added by another tar")
 		}
 	}
-	if trash > 0 {
-		c.tell(format.Gap, format.Note, from, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
-	}
+	c.trash(from, trash, bytes)
 	return nil
+}
+
+func (c *checker) trash(at int64, n int, bytes int64) {
+	if n > 0 {
+		c.tell(format.Gap, format.Note, at, "", "%s in the trash: %d bytes", many(n, "member"), bytes)
+	}
 }
 
 // ending checks that the tar ends as it should, behind end.
@@ -204,9 +208,7 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was written and never committed, or added by another tar")
 		}
 	}
-	if trash > 0 {
-		c.tell(format.Gap, format.Note, end, "", "%s in the trash: %d bytes", many(trash, "member"), bytes)
-	}
+	c.trash(end, trash, bytes)
 	for _, h := range w.holes {
 		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes behind the last member have no header that can be read", h.n)
 	}
@@ -328,14 +330,8 @@ func (c *checker) orphans(k *keys) error {
 func (k *keys) referred() map[string]bool {
 	names := map[string]bool{}
 	for _, r := range k.a.rfs.refs {
-		v := k.a.rfs.value(r)
-		if v[0] != '[' {
-			continue
-		}
-		if t, err := k.a.rfs.target(v); err == nil {
-			if name, ok := t.inside(); ok {
-				names[name] = true
-			}
+		if name, _, ok := k.a.rfs.inside(k.a.rfs.value(r)); ok {
+			names[name] = true
 		}
 	}
 	return names
@@ -357,18 +353,15 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		v := c.a.rfs.value(r)
-		if v[0] == '"' {
-			text, err := inline(v)
-			if err != nil {
-				continue
-			}
-			v = text
-		}
-		if v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
+		v := c.a.rfs.meta(r)
+		if len(v) == 0 || v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
 			continue
 		}
-		g, err := parseGrid(v, c.a.limits.Depth)
+		z, err := parseArray(v, c.a.limits.Depth)
+		var g grid
+		if err == nil {
+			g, err = z.grid()
+		}
 		if err != nil {
 			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
 			continue

@@ -25,10 +25,6 @@ const (
 	fromJSON                // one entry, a lindi.json under another name
 )
 
-func (in input) String() string {
-	return [...]string{"members", "zarr", "directory", "json"}[in]
-}
-
 // inputOf says what a manifest is of.
 func inputOf(manifest []format.Entry) input {
 	in := fromTree
@@ -98,9 +94,12 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		if w.in == fromTree {
 			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: it is made from a Zarr folder or from an archive's zarr view: %w", name, errors.ErrUnsupported)
 		}
-		w.sink, err = newJSONSink(ctx, st, name)
+		s := &looseSink{st: st, rfs: name}
+		s.out, err = store.Create(ctx, st, name)
+		w.sink = s
 	default:
-		w.sink = &dirSink{st: st, name: strings.TrimRight(name, "/")}
+		dir := strings.TrimRight(name, "/") + "/"
+		w.sink = &looseSink{st: st, dir: dir, rfs: dir + rfsName}
 	}
 	if err != nil {
 		return nil, err
@@ -113,19 +112,14 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 type NamesError struct{ Names []*formatkit.NameError }
 
 func (e *NamesError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d names have no place in a LINDI tar: ", len(e.Names))
-	for i, n := range e.Names {
-		if i == 3 {
-			fmt.Fprintf(&b, "; and %d more", len(e.Names)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(n.Error())
+	var all []string
+	for _, n := range e.Names[:min(3, len(e.Names))] {
+		all = append(all, n.Error())
 	}
-	return b.String()
+	if more := len(e.Names) - 3; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d names have no place in a LINDI tar: %s", len(e.Names), strings.Join(all, "; "))
 }
 
 // checkNames refuses what cannot be written before anything is.
@@ -146,15 +140,11 @@ func (w *archiveWriter) nameFault(e format.Entry) string {
 	switch {
 	case e.Kind != format.File:
 		return ""
-	case w.in == fromZarr:
-		switch {
-		case e.Name == "":
-			return "a key needs a name"
-		case !utf8.ValidString(e.Name):
-			return "lindi.json cannot hold a key that is not UTF-8"
-		}
-		return ""
-	case w.in == fromFolder && w.skipped(e.Name):
+	case w.in == fromZarr && e.Name == "":
+		return "a key needs a name"
+	case w.in == fromZarr && !utf8.ValidString(e.Name):
+		return "lindi.json cannot hold a key that is not UTF-8"
+	case w.in == fromZarr, w.in == fromFolder && w.skipped(e.Name):
 		return ""
 	case w.in == fromFolder && strings.HasPrefix(e.Name, blobDir) && utf8.ValidString(e.Name):
 		return "" // shortened where it must be
@@ -244,12 +234,11 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		if e.Size > maxInline {
 			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}
-		content := bytes.NewBuffer(make([]byte, 0, e.Size))
-		put := func(p []byte) error { content.Write(p); return nil }
-		if err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put); err != nil {
+		content, err := readAll(ctx, e, r)
+		if err != nil {
 			return err
 		}
-		value = appendInline(value, e.Name, content.Bytes())
+		value = appendInline(value, e.Name, content)
 	default:
 		name := w.shortened(blobDir + e.Name)
 		if _, err := w.sink.put(ctx, name, e, r); err != nil {
@@ -276,17 +265,31 @@ func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader)
 	if e.Size > format.DefaultMaxIndex {
 		return formatkit.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
 	}
-	text := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
-	put := func(p []byte) error { text.Write(p); return nil }
-	if err := formatkit.CopyContent(ctx, e, r, make([]byte, 64<<10), nil, put); err != nil {
-		return err
+	x, err := readRFS(ctx, e, r)
+	if err == nil {
+		w.text = x.text
 	}
-	b := bytes.TrimRight(text.Bytes(), " \t\r\n")
-	if _, err := parseRFS(b, format.DefaultMaxDepth); err != nil {
-		return formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+	return err
+}
+
+func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
+	put := func(p []byte) error { b.Write(p); return nil }
+	err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
+	return b.Bytes(), err
+}
+
+// readRFS reads a lindi.json that is an entry.
+func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
+	text, err := readAll(ctx, e, r)
+	if err != nil {
+		return nil, err
 	}
-	w.text = b
-	return nil
+	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
+	if err != nil {
+		return nil, formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+	}
+	return x, nil
 }
 
 // rfsText is what lindi.json will say.
@@ -320,15 +323,7 @@ func (w *archiveWriter) renamed() ([]byte, error) {
 	var out []byte
 	at := 0
 	for _, r := range x.refs {
-		v := x.value(r)
-		if v[0] != '[' {
-			continue
-		}
-		t, err := x.target(v)
-		if err != nil {
-			continue
-		}
-		name, ok := t.inside()
+		name, t, ok := x.inside(x.value(r))
 		if short := w.short[name]; ok && short != "" {
 			out = append(out, w.text[at:r.at]...)
 			t.address = "./" + short

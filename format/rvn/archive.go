@@ -2,6 +2,7 @@ package rvn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,10 @@ type archive struct {
 	notes  []format.Problem // what is wrong as a whole
 }
 
-// span is a range of the object.
 type span struct{ off, len int64 }
 
 func (s span) end() int64 { return s.off + s.len }
 
-// block numbers of archive.block.
 const (
 	metaBlock = iota
 	indexBlock
@@ -74,27 +73,22 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if !bytes.Equal(head[:3], magic[:]) {
 		return nil, a.corrupt(format.BadMagic, "magic", 0, "expected c8 64 32, found % x", head[:3])
 	}
-	a.said = parseHeader(head)
+	var swapped bool
+	a.said, swapped = parseHeader(head)
 	a.h = a.said
-	if a.said.byteSwapped {
-		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written on a machine of the other byte order, which no known reader reads: %d files, version %d", a.said.files, a.said.version)
+	if swapped {
+		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written on a machine of the other byte order, which no known reader reads: %d files, version %d", a.said.Files, a.said.Version)
 		return nil, &format.CorruptError{Format: "rvn", Problem: p, Err: errors.ErrUnsupported}
 	}
 	a.near = st.Can().Near
-	first := a.readBlocks(ctx, head)
-	if first == nil {
-		return a, a.finish(ctx)
+	err = a.readBlocks(ctx, head)
+	if c, _ := errors.AsType[*format.CorruptError](err); c != nil && c.Code != format.Limit {
+		// The header leads nowhere. Frames can be found without it.
+		if other := a.findBlocks(ctx, head); !errors.Is(other, errNoFrame) && !errors.Is(other, format.ErrCorrupt) {
+			err = other
+		}
 	}
-	if !errors.Is(first, format.ErrCorrupt) {
-		return nil, first // of the store
-	}
-	// The header leads nowhere. Frames can be found without it.
-	if c, _ := errors.AsType[*format.CorruptError](first); c == nil || c.Code == format.Limit {
-		return nil, first
-	}
-	if err := a.findBlocks(ctx, head); errors.Is(err, errNoFrame) || errors.Is(err, format.ErrCorrupt) {
-		return nil, first
-	} else if err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return a, a.finish(ctx)
@@ -116,30 +110,25 @@ func (a *archive) corrupt(code format.Code, class string, off int64, msg string,
 func (a *archive) readBlocks(ctx context.Context, head []byte) error {
 	h := a.h
 	if h.contentsOff() > a.size {
-		return a.corrupt(format.Truncated, "prefix", headerLen, "metadata of %d bytes and index of %d reach to %d, the archive has %d", h.metaComp, h.indexComp, h.contentsOff(), a.size)
+		return a.corrupt(format.Truncated, "prefix", headerLen, "metadata of %d bytes and index of %d reach to %d, the archive has %d", h.MetaComp, h.IndexComp, h.contentsOff(), a.size)
 	}
 	prefix, err := a.read(ctx, head, min(h.contentsOff()+maxFrameHeader, a.size))
 	if err != nil {
 		return err
 	}
-	b3 := prefix[h.indexOff():h.contentsOff()]
-	flat, err := a.unpackIndex(b3, h.flatByCounts())
-	if err != nil {
+	if err := a.settle(prefix); err != nil {
 		return err
 	}
-	if err := a.settle(flat); err != nil {
-		return err
-	}
-	a.place(prefix, h.indexOff(), h.contentsOff())
+	a.place(prefix)
 	return nil
 }
 
 // place says where the blocks are, and keeps what is needed of the prefix.
-func (a *archive) place(prefix []byte, indexOff, contentsOff int64) {
-	a.h.metaComp, a.h.indexComp = uint32(indexOff-headerLen), uint32(contentsOff-indexOff)
+func (a *archive) place(prefix []byte) {
+	indexOff, contentsOff := a.h.indexOff(), a.h.contentsOff()
 	a.meta = bytes.Clone(prefix[headerLen:indexOff])
 	a.frame = bytes.Clone(prefix[contentsOff:])
-	contents := span{contentsOff, int64(a.h.arcComp)}
+	contents := span{contentsOff, int64(a.h.ArcComp)}
 	if left := a.size - contentsOff; contents.len > left || contents.len == 0 && a.index.total > 0 {
 		contents.len = left
 	}
@@ -163,11 +152,10 @@ func (a *archive) read(ctx context.Context, head []byte, n int64) ([]byte, error
 // digests and times keep real ones far below.
 const maxRatio = 1000
 
-// unpackIndex decodes block 3, whose length should be want.
-func (a *archive) unpackIndex(b3 []byte, want int64) ([]byte, error) {
-	off := int64(a.h.indexOff())
+func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
+	off := a.h.indexOff()
 	limit := min(a.limits.Index, 1<<20+maxRatio*int64(len(b3)))
-	flat, err := unpack(b3, want, limit)
+	flat, err := unpack(b3, a.h.flatByCounts(), limit)
 	if errors.Is(err, errTooLong) {
 		return nil, a.corrupt(format.Limit, "index-size", off, "%d bytes of index decode to more than the limit of %d", len(b3), limit)
 	}
@@ -204,10 +192,14 @@ func unpack(b []byte, want, limit int64) ([]byte, error) {
 	return flat, err
 }
 
-// settle makes an index of flat. Counts that do not fit its length are tried one
-// by one: if just one change makes sense of it, that is what was meant.
-func (a *archive) settle(flat []byte) error {
-	a.h.indexFlat = uint32(len(flat))
+// settle makes an index of block 3. Counts that do not fit its length are tried
+// one by one: if just one change makes sense of it, that is what was meant.
+func (a *archive) settle(prefix []byte) error {
+	flat, err := a.unpackIndex(prefix[a.h.indexOff():a.h.contentsOff()])
+	if err != nil {
+		return err
+	}
+	a.h.IndexFlat = uint32(len(flat))
 	var paths errPaths
 	if a.h.flatByCounts() == int64(len(flat)) {
 		x, err := parseIndex(a.name, a.h, flat, a.limits.Index)
@@ -226,7 +218,7 @@ func (a *archive) settle(flat []byte) error {
 	}
 	if len(found) != 1 {
 		return a.corrupt(format.BadHeader, "index-counts", 4, "%d groups, %d owners, %d link blocks, %d files and %d name blocks make %d bytes of index, it has %d",
-			a.h.groups, a.h.owners, a.h.linkBlocks, a.h.files, a.h.nameBlocks, a.h.flatByCounts(), len(flat))
+			a.h.Groups, a.h.Owners, a.h.LinkBlocks, a.h.Files, a.h.NameBlocks, a.h.flatByCounts(), len(flat))
 	}
 	a.h, a.index = found[0], index
 	return nil
@@ -244,11 +236,11 @@ func guesses(h header, n int64) []header {
 		set(&g, v)
 		out = append(out, g)
 	}
-	try(int64(h.groups), blockLen, 1<<16-1, func(g *header, v int64) { g.groups = uint16(v) })
-	try(int64(h.owners), blockLen, 1<<16-1, func(g *header, v int64) { g.owners = uint16(v) })
-	try(int64(h.linkBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.linkBlocks = uint32(v) })
-	try(int64(h.files), recordLen, 1<<32-1, func(g *header, v int64) { g.files = uint32(v) })
-	try(int64(h.nameBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.nameBlocks = uint32(v) })
+	try(int64(h.Groups), blockLen, 1<<16-1, func(g *header, v int64) { g.Groups = uint16(v) })
+	try(int64(h.Owners), blockLen, 1<<16-1, func(g *header, v int64) { g.Owners = uint16(v) })
+	try(int64(h.LinkBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.LinkBlocks = uint32(v) })
+	try(int64(h.Files), recordLen, 1<<32-1, func(g *header, v int64) { g.Files = uint32(v) })
+	try(int64(h.NameBlocks), blockLen, 1<<32-1, func(g *header, v int64) { g.NameBlocks = uint32(v) })
 	return out
 }
 
@@ -275,13 +267,11 @@ func (a *archive) findBlocks(ctx context.Context, head []byte) error {
 			return err
 		}
 		a.h = a.said
-		a.h.metaComp, a.h.indexComp = uint32(indexOff-headerLen), uint32(contentsOff-indexOff)
-		flat, err := a.unpackIndex(prefix[indexOff:contentsOff], a.h.flatByCounts())
-		if err != nil || a.settle(flat) != nil || !a.index.plausible() {
-			continue
+		a.h.MetaComp, a.h.IndexComp = uint32(indexOff-headerLen), uint32(contentsOff-indexOff)
+		if a.settle(prefix) == nil && a.index.plausible() {
+			a.place(prefix)
+			return nil
 		}
-		a.place(prefix, indexOff, contentsOff)
-		return nil
 	}
 	return errNoFrame
 }
@@ -301,10 +291,7 @@ func (a *archive) frames(ctx context.Context, off int64, n int) ([]frameSpan, er
 	var out []frameSpan
 	w := window{ctx: ctx, a: a}
 	for off < a.size {
-		b, err := w.at(off, maxFrameHeader)
-		if err != nil {
-			return nil, err
-		}
+		b := w.at(off, maxFrameHeader)
 		if k, ok := skippable(b); ok {
 			end := off + 8 + k
 			if len(out) == 0 {
@@ -316,41 +303,48 @@ func (a *archive) frames(ctx context.Context, off int64, n int) ([]frameSpan, er
 			off = end
 			continue
 		}
-		f, err := parseFrame(b)
-		if err != nil || len(out) == n {
-			return out, nil
+		if _, err := parseFrame(b); err != nil || len(out) == n {
+			break
 		}
-		s := frameSpan{span: span{off: off}}
-		off += int64(f.len)
-		for last := false; !last; {
-			b, err := w.at(off, blockHeaderLen)
-			if err != nil {
-				return nil, err
-			}
-			if len(b) < blockHeaderLen {
-				s.cut = true
-				break
-			}
-			var k int
-			if k, last, err = parseBlock(b); err != nil {
-				s.cut = true
-				break
-			}
-			off += blockHeaderLen + int64(k)
+		_, end, err := walkFrame(off, w.at)
+		s := frameSpan{span: span{off, min(end, a.size) - off}}
+		if s.cut = err != nil || end > a.size; s.cut {
+			s.len = a.size - off
 		}
-		if f.checksum {
-			off += 4
-		}
-		if s.cut = s.cut || off > a.size; s.cut {
-			off = a.size
-		}
-		s.len = off - s.off
 		out = append(out, s)
-		if s.cut {
-			return out, nil
-		}
+		off = s.end()
 	}
-	return out, nil
+	return out, w.err
+}
+
+// walkFrame finds out where the frame at off ends, and where its last block
+// begins, without decoding it. What there is at a place is asked of at.
+func walkFrame(off int64, at func(off int64, n int) []byte) (lastBlock, end int64, err error) {
+	f, err := parseFrame(at(off, maxFrameHeader))
+	if err != nil {
+		return 0, 0, err
+	}
+	off += int64(f.len)
+	for last := false; !last; {
+		n := 0
+		if n, last, err = parseBlock(at(off, blockHeaderLen)); err != nil {
+			return 0, 0, err
+		}
+		lastBlock = off
+		off += blockHeaderLen + int64(n)
+	}
+	if f.checksum {
+		off += 4
+	}
+	return lastBlock, off, nil
+}
+
+// within is what walkFrame asks of bytes.
+func within(b []byte) func(off int64, n int) []byte {
+	return func(off int64, n int) []byte {
+		off = min(off, int64(len(b)))
+		return b[off:min(off+int64(n), int64(len(b)))]
+	}
 }
 
 // window reads small pieces of an object that lie close together.
@@ -359,27 +353,29 @@ type window struct {
 	a   *archive
 	off int64
 	buf []byte
+	err error // of the store: there is nothing more
 }
 
 // at returns n bytes at off, or less at the end of the object.
-func (w *window) at(off int64, n int) ([]byte, error) {
+func (w *window) at(off int64, n int) []byte {
 	n = int(min(int64(n), max(w.a.size-off, 0)))
 	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
 		w.off, w.buf = off, make([]byte, min(4<<10, max(w.a.size-off, 0)))
-		if err := w.a.obj.ReadAt(w.ctx, w.buf, off); err != nil {
-			return nil, err
-		}
+		w.err = cmp.Or(w.err, w.a.obj.ReadAt(w.ctx, w.buf, off))
 	}
-	return w.buf[off-w.off:][:n], nil
+	if w.err != nil {
+		return nil
+	}
+	return w.buf[off-w.off:][:n]
 }
 
 // findTable looks for a section table behind the index, which is at off.
 func (a *archive) findTable(b3 []byte, off int64) {
-	at, err := frameEnd(b3)
+	_, end, err := walkFrame(0, within(b3))
 	if err != nil {
 		return
 	}
-	for len(b3)-at >= 8 {
+	for at := int(end); len(b3)-at >= 8; {
 		n, ok := skippable(b3[at:])
 		if !ok || n > int64(len(b3)-at-8) {
 			return
@@ -416,32 +412,6 @@ func (a *archive) fits(t []section) error {
 	return nil
 }
 
-// frameEnd returns how long the frame is that b begins with.
-func frameEnd(b []byte) (int, error) {
-	f, err := parseFrame(b)
-	if err != nil {
-		return 0, err
-	}
-	at := f.len
-	for last := false; !last; {
-		if len(b)-at < blockHeaderLen {
-			return 0, io.ErrUnexpectedEOF
-		}
-		var n int
-		if n, last, err = parseBlock(b[at:]); err != nil {
-			return 0, err
-		}
-		at += blockHeaderLen + n
-	}
-	if f.checksum {
-		at += 4
-	}
-	if at > len(b) {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return at, nil
-}
-
 // measure finds out how long the contents are where the header cannot be right
 // about it, if that takes no round trips.
 func (a *archive) measure(ctx context.Context) error {
@@ -468,24 +438,24 @@ func (a *archive) finish(ctx context.Context) error {
 		return err
 	}
 	h, s := &a.h, &a.said
-	if a.index.total > 0 || h.arcFlat > 0 {
-		h.arcFlat = uint64(a.index.total)
+	if a.index.total > 0 || h.ArcFlat > 0 {
+		h.ArcFlat = uint64(a.index.total)
 	}
 	if t := a.table.sections; t != nil {
-		h.arcComp = uint32(t[len(t)-1].comp + int64(len(lastBlock)))
+		h.ArcComp = uint32(t[len(t)-1].comp + int64(len(lastBlock)))
 	}
 	wrong := func(off int64, what string, is, should uint64) {
 		if is != should {
 			a.note(format.BadHeader, "header-"+what, format.Error, off, "%s: expected %d, found %d", what, should, is)
 		}
 	}
-	wrong(4, "groups", uint64(s.groups), uint64(h.groups))
-	wrong(6, "owners", uint64(s.owners), uint64(h.owners))
-	wrong(8, "link-blocks", uint64(s.linkBlocks), uint64(h.linkBlocks))
-	wrong(12, "files", uint64(s.files), uint64(h.files))
-	wrong(16, "meta-comp", uint64(s.metaComp), uint64(h.metaComp))
-	wrong(20, "index-comp", uint64(s.indexComp), uint64(h.indexComp))
-	wrong(28, "name-blocks", uint64(s.nameBlocks), uint64(h.nameBlocks))
-	wrong(36, "index-flat", uint64(s.indexFlat), uint64(h.indexFlat))
+	wrong(4, "groups", uint64(s.Groups), uint64(h.Groups))
+	wrong(6, "owners", uint64(s.Owners), uint64(h.Owners))
+	wrong(8, "link-blocks", uint64(s.LinkBlocks), uint64(h.LinkBlocks))
+	wrong(12, "files", uint64(s.Files), uint64(h.Files))
+	wrong(16, "meta-comp", uint64(s.MetaComp), uint64(h.MetaComp))
+	wrong(20, "index-comp", uint64(s.IndexComp), uint64(h.IndexComp))
+	wrong(28, "name-blocks", uint64(s.NameBlocks), uint64(h.NameBlocks))
+	wrong(36, "index-flat", uint64(s.IndexFlat), uint64(h.IndexFlat))
 	return nil
 }

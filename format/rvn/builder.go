@@ -3,9 +3,11 @@ package rvn
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math"
 	"path"
+	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
@@ -89,8 +91,7 @@ func (b *builder) parentOf(e format.Entry) (int, error) {
 func (b *builder) addDir(e format.Entry) error {
 	if i, ok := b.implied[e.Name]; ok { // its contents came first
 		old := record(b.recs[i*recordLen:][:recordLen])
-		at := b.row(e, "", old.parent(), old.dirID())
-		copy(old, at.append(nil))
+		copy(old, b.record(e, "", old.parent(), old.dirID()))
 		delete(b.implied, e.Name)
 		return nil
 	}
@@ -114,43 +115,39 @@ func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	return id, nil
 }
 
-func (b *builder) row(e format.Entry, digest string, parent, id int) row {
-	r := row{digest: digest, parent: parent, id: id, nameLen: len(path.Base(e.Name))}
+func (b *builder) record(e format.Entry, digest string, parent, id int) record {
+	r, o := make(record, recordLen), binary.LittleEndian
+	copy(r, digest)
+	if !e.ModTime.IsZero() {
+		o.PutUint64(r[32:], uint64(e.ModTime.Unix()))
+		o.PutUint32(r[40:], uint32(e.ModTime.Nanosecond()))
+	}
 	owner, _ := b.owners.id(cmp.Or(e.Owner, nobody))
 	group, _ := b.groups.id(cmp.Or(e.Group, nobody))
-	r.owner, r.group = uint8(owner), uint8(group)
-	if !e.ModTime.IsZero() {
-		r.seconds, r.nanos = uint64(e.ModTime.Unix()), uint32(e.ModTime.Nanosecond())
+	r[44], r[45], r[46] = byte(owner), byte(group), byte(slices.Index(kinds[:], e.Kind))
+	if e.Kind == format.File {
+		r[47] = byte(e.Size >> 32)
+		o.PutUint32(r[48:], uint32(e.Size))
 	}
-	r.mode = uint16(formatkit.UnixMode(e.Mode))
-	switch e.Kind {
-	case format.Dir:
-		r.kind = typeDir
-	case format.File:
-		r.kind, r.size = typeFile, e.Size
-	case format.Symlink:
-		r.kind, r.linkLen = typeSymlink, len(e.Link)
-	case format.HardLink:
-		r.kind, r.linkLen = typeHardLink, len(e.Link)
-	case format.Fifo:
-		r.kind = typeFifo
-	}
+	mode := uint16(formatkit.UnixMode(e.Mode))
 	if !e.HasMode {
-		r.mode = map[format.Kind]uint16{format.Dir: 0o755, format.Symlink: 0o777}[e.Kind]
-		if r.mode == 0 {
-			r.mode = 0o644
-		}
+		mode = cmp.Or(map[format.Kind]uint16{format.Dir: 0o755, format.Symlink: 0o777}[e.Kind], 0o644)
 	}
+	o.PutUint16(r[52:], mode)
+	if e.Kind == format.Symlink || e.Kind == format.HardLink {
+		o.PutUint16(r[54:], uint16(len(e.Link)))
+	}
+	o.PutUint16(r[56:], uint16(parent))
+	o.PutUint16(r[58:], uint16(id))
+	r[60] = byte(len(path.Base(e.Name)))
 	return r
 }
 
 func (b *builder) addRecord(e format.Entry, digest string, parent, id int) {
-	r := b.row(e, digest, parent, id)
-	b.recs = r.append(b.recs)
+	r := b.record(e, digest, parent, id)
+	b.recs = append(b.recs, r...)
 	b.tails = append(b.tails, path.Base(e.Name)...)
-	if r.linkLen > 0 {
-		b.links = append(b.links, e.Link...)
-	}
+	b.links = append(b.links, e.Link[:r.linkLen()]...)
 }
 
 // prefix makes header, metadata and index for contents of so many bytes.
@@ -159,7 +156,7 @@ func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	h := header{version: version, metaFlat: uint32(len(text)), arcFlat: uint64(b.flat), arcComp: uint32(comp)}
+	h := header{Magic: magic, Version: version, MetaFlat: uint32(len(text)), ArcFlat: uint64(b.flat), ArcComp: uint32(comp)}
 	metaComp, err := b.c.frame(nil, text)
 	if err != nil {
 		return nil, err
@@ -168,7 +165,7 @@ func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	h.metaComp, h.indexComp = uint32(len(metaComp)), uint32(len(index))
+	h.MetaComp, h.IndexComp = uint32(len(metaComp)), uint32(len(index))
 	return append(append(h.append(nil), metaComp...), index...), nil
 }
 
@@ -182,12 +179,12 @@ func (b *builder) index(h *header, table []section) ([]byte, error) {
 		return nil, errors.New("index: names or link targets are more than 4 GiB")
 	}
 	links, names := pad(b.links), pad(b.tails)
-	h.groups, h.owners, h.files = uint16(len(b.groups.names)), uint16(len(b.owners.names)), uint32(n)
-	h.linkBlocks, h.nameBlocks = uint32(len(links)/blockLen), uint32(len(names)/blockLen)
+	h.Groups, h.Owners, h.Files = uint16(len(b.groups.names)), uint16(len(b.owners.names)), uint32(n)
+	h.LinkBlocks, h.NameBlocks = uint32(len(links)/blockLen), uint32(len(names)/blockLen)
 	if h.flatByCounts() > math.MaxUint32 {
 		return nil, errors.New("index: more than 4 GiB")
 	}
-	h.indexFlat = uint32(h.flatByCounts())
+	h.IndexFlat = uint32(h.flatByCounts())
 	flat := bytes.Join([][]byte{b.groups.append(nil), b.owners.append(nil), links, b.recs, names}, nil)
 	out, err := b.c.frame(nil, flat)
 	if err != nil {

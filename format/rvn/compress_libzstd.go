@@ -76,7 +76,6 @@ func (z *libzstd) close() {
 	}
 }
 
-// codeError is what the library says went wrong.
 func codeError(code C.size_t) error {
 	if C.ZSTD_isError(code) == 0 {
 		return nil
@@ -155,7 +154,6 @@ func (z *libzstd) stream(w io.Writer) (io.WriteCloser, error) {
 	return s, setParameters(c, map[C.ZSTD_cParameter]int{C.ZSTD_c_compressionLevel: z.level, C.ZSTD_c_windowLog: streamWindow})
 }
 
-// libzstdStream writes one frame.
 type libzstdStream struct {
 	w   io.Writer
 	c   *C.ZSTD_CCtx

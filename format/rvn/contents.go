@@ -7,7 +7,6 @@ import (
 	"math/bits"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/format"
 )
 
 // contents writes block 4, into a scratch: the index, which comes first, has the
@@ -20,21 +19,19 @@ type contents interface {
 	back() error
 	// end ends the block.
 	end() error
-	// size is how many bytes the block has, once it has ended.
-	size() int64
 	// sections is the table, nil if there is none.
 	sections() []section
 	close() error
 }
 
-// spool is a scratch that is written from front to back.
+// spool counts what is written, from front to back.
 type spool struct {
-	s format.Scratch
+	w io.Writer
 	n int64
 }
 
 func (s *spool) Write(p []byte) (int, error) {
-	k, err := s.s.Write(p)
+	k, err := s.w.Write(p)
 	s.n += int64(k)
 	if s.n >= 1<<32 {
 		return k, errors.New("contents: more than 4 GiB compressed, which the header has no number for")
@@ -42,9 +39,9 @@ func (s *spool) Write(p []byte) (int, error) {
 	return k, err
 }
 
-// cut takes the spool back to n bytes.
+// cut takes the spool back to n bytes. It is then a scratch that is written to.
 func (s *spool) cut(n int64) error {
-	_, err := s.s.Seek(n, io.SeekStart)
+	_, err := s.w.(io.Seeker).Seek(n, io.SeekStart)
 	s.n = n
 	return err
 }
@@ -74,7 +71,6 @@ func newSectioned(s *spool, c compressor, most, workers int) *sectioned {
 	return x
 }
 
-// take writes a section behind the others.
 func (x *sectioned) take(src, out []byte) error {
 	if len(x.table) == 0 {
 		if _, err := x.spool.Write(frameHeader(windowLog(x.most))); err != nil {
@@ -168,8 +164,6 @@ func (x *sectioned) end() error {
 	return err
 }
 
-func (x *sectioned) size() int64 { return x.spool.n }
-
 // sections leaves out the table where a reader decodes all at once anyway.
 func (x *sectioned) sections() []section {
 	if len(x.table) <= 2 || x.table[len(x.table)-1].flat <= singleCall {
@@ -234,6 +228,5 @@ func (x *solid) end() error {
 	return err
 }
 
-func (x *solid) size() int64         { return x.spool.n }
 func (x *solid) sections() []section { return nil }
 func (x *solid) close() error        { return nil }

@@ -170,7 +170,7 @@ func contentsOf(t testing.TB, b []byte) (*archive, []byte, error) {
 	var out []byte
 	src := a.newSource(t.Context())
 	defer src.close()
-	err = src.copyFile(t.Context(), 0, a.index.total, make([]byte, 64<<10), func(p []byte) error {
+	_, err = src.copyFile(0, a.index.total, func(p []byte) error {
 		out = append(out, p...)
 		return nil
 	})

@@ -49,8 +49,8 @@ func detect(p format.Probe) format.Match {
 	if len(p.Head) < headerLen || !bytes.Equal(p.Head[:3], magic[:]) {
 		return format.No
 	}
-	h := parseHeader(p.Head)
-	if h.flatByCounts() == int64(h.indexFlat) && (p.Size < 0 || h.contentsOff() <= p.Size) {
+	h, _ := parseHeader(p.Head)
+	if h.flatByCounts() == int64(h.IndexFlat) && (p.Size < 0 || h.contentsOff() <= p.Size) {
 		return format.Certain
 	}
 	return format.Likely

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // What zstd frames look like from outside (RFC 8878).
@@ -40,7 +41,6 @@ func skippable(b []byte) (n int64, ok bool) {
 
 var errNoFrame = errors.New("not a zstd frame")
 
-// maxFrameHeader is the longest header of a frame.
 const maxFrameHeader = 18
 
 // frameInfo is what a frame's header says.
@@ -50,7 +50,6 @@ type frameInfo struct {
 	checksum bool
 }
 
-// parseFrame reads the header of a zstd frame.
 func parseFrame(b []byte) (frameInfo, error) {
 	if len(b) < frameHeaderLen-1 || binary.LittleEndian.Uint32(b) != zstdMagic {
 		return frameInfo{}, errNoFrame
@@ -88,6 +87,9 @@ func parseFrame(b []byte) (frameInfo, error) {
 // parseBlock reads the header of a block: how many bytes follow it, and whether
 // it is the frame's last.
 func parseBlock(b []byte) (n int, last bool, err error) {
+	if len(b) < blockHeaderLen {
+		return 0, false, io.ErrUnexpectedEOF
+	}
 	h := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 	n, last = int(h>>3), h&1 != 0
 	switch h >> 1 & 3 {
@@ -126,23 +128,13 @@ func openFrame(frame []byte) ([]byte, error) {
 	if f.checksum {
 		return nil, errors.New("a frame with a checksum is no section")
 	}
-	for at := f.len; ; {
-		if len(frame)-at < blockHeaderLen {
-			return nil, fmt.Errorf("the frame ends within a block at %d", at)
-		}
-		n, last, err := parseBlock(frame[at:])
-		if err != nil {
-			return nil, err
-		}
-		if last {
-			frame[at] &^= 1
-		}
-		at += blockHeaderLen + n
-		if last {
-			if at != len(frame) {
-				return nil, fmt.Errorf("%d bytes behind the frame", len(frame)-at)
-			}
-			return frame[f.len:], nil
-		}
+	last, end, err := walkFrame(0, within(frame))
+	if err != nil {
+		return nil, err
 	}
+	if end != int64(len(frame)) {
+		return nil, fmt.Errorf("the frame of %d bytes ends at %d", len(frame), end)
+	}
+	frame[last] &^= 1
+	return frame[f.len:], nil
 }

@@ -19,12 +19,12 @@ func FuzzHeader(f *testing.F) {
 		if len(b) < headerLen {
 			return
 		}
-		h := parseHeader(b)
-		if h.contentsOff() < headerLen || h.end() < h.contentsOff() || h.flatByCounts() < 0 {
+		h, swapped := parseHeader(b)
+		if h.contentsOff() < headerLen || h.flatByCounts() < 0 {
 			t.Errorf("%+v", h)
 		}
-		if !h.byteSwapped {
-			if again := parseHeader(h.append(nil)); again != h && !again.byteSwapped {
+		if !swapped {
+			if again, _ := parseHeader(h.append(nil)); again != h {
 				t.Errorf("%+v, written and read again %+v", h, again)
 			}
 		}
@@ -39,12 +39,16 @@ func FuzzHeader(f *testing.F) {
 func FuzzIndex(f *testing.F) {
 	for _, name := range fixtures(f, "basic", "links", "names", "dmg-ix", "owners") {
 		a, _, err := contentsOf(f, fixture(f, name))
-		if a != nil && (err == nil || a.index != nil) && len(a.index.flat) < 5000 {
-			f.Add(a.h.groups, a.h.owners, a.h.linkBlocks, a.h.files, a.h.nameBlocks, a.index.flat)
+		if a == nil || err != nil && a.index == nil {
+			continue
+		}
+		x := a.index
+		if flat := bytes.Join([][]byte{x.groups, x.owners, x.links, x.recs, x.names}, nil); len(flat) < 5000 {
+			f.Add(a.h.Groups, a.h.Owners, a.h.LinkBlocks, a.h.Files, a.h.NameBlocks, flat)
 		}
 	}
 	f.Fuzz(func(t *testing.T, groups, owners uint16, links, files, names uint32, flat []byte) {
-		x, err := parseIndex("x", header{groups: groups, owners: owners, linkBlocks: links, files: files, nameBlocks: names}, flat, 1<<20)
+		x, err := parseIndex("x", header{Groups: groups, Owners: owners, LinkBlocks: links, Files: files, NameBlocks: names}, flat, 1<<20)
 		if err != nil {
 			return
 		}
@@ -85,12 +89,12 @@ func FuzzTable(f *testing.F) {
 func FuzzFrames(f *testing.F) {
 	for _, name := range []string{"links", "basic", "ext-multiframe-small"} {
 		b := fixture(f, name)
-		h := parseHeader(b)
+		h, _ := parseHeader(b)
 		f.Add(b[h.contentsOff():])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, err := frameEnd(b); err == nil && n > len(b) {
-			t.Errorf("a frame of %d bytes in %d", n, len(b))
+		if last, end, err := walkFrame(0, within(b)); err == nil && last+blockHeaderLen > min(end, int64(len(b))) {
+			t.Errorf("a frame that ends at %d, with a block at %d, in %d bytes", end, last, len(b))
 		}
 		blocks, err := openFrame(bytes.Clone(b))
 		if err == nil && len(blocks) >= len(b) {

@@ -2,7 +2,9 @@ package rvn
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +16,6 @@ import (
 // kept as it is; entries are made when they are asked for.
 type index struct {
 	volume string
-	flat   []byte
 	groups []byte
 	owners []byte
 	links  []byte
@@ -68,27 +69,25 @@ func parseIndex(volume string, h header, flat []byte, limit int64) (*index, erro
 	if want := h.flatByCounts(); int64(len(flat)) != want {
 		return nil, fmt.Errorf("the header's counts make an index of %d bytes, it has %d", want, len(flat))
 	}
-	x := &index{volume: volume, flat: flat}
+	x := &index{volume: volume, lost: map[int]lostWhy{}, late: map[int]bool{}}
 	rest := flat
 	take := func(n int64) []byte {
 		b := rest[:n:n]
 		rest = rest[n:]
 		return b
 	}
-	x.groups = take(blockLen * int64(h.groups))
-	x.owners = take(blockLen * int64(h.owners))
-	x.links = take(blockLen * int64(h.linkBlocks))
-	x.recs = take(recordLen * int64(h.files))
-	x.names = take(blockLen * int64(h.nameBlocks))
+	x.groups = take(blockLen * int64(h.Groups))
+	x.owners = take(blockLen * int64(h.Owners))
+	x.links = take(blockLen * int64(h.LinkBlocks))
+	x.recs = take(recordLen * int64(h.Files))
+	x.names = take(blockLen * int64(h.NameBlocks))
 	return x, x.resolve(min(limit, 1<<32-1))
 }
 
-// Len returns the number of records.
 func (x *index) Len() int { return len(x.recs) / recordLen }
 
 func (x *index) rec(i int) record { return record(x.recs[i*recordLen:][:recordLen]) }
 
-// Name returns a record's path.
 func (x *index) Name(i int) string { return x.paths[before(x.pathAt, i):x.pathAt[i]] }
 
 func before(ends []uint32, i int) uint32 {
@@ -152,7 +151,7 @@ func (x *index) resolve(limit int64) error {
 			if r.dirID() > 0 {
 				x.lose(i, parentUnknown)
 			} else {
-				x.delay(i)
+				x.late[i] = true
 			}
 		default:
 			dir = at(dirs[parent-1])
@@ -207,27 +206,12 @@ func (x *index) climb(dirs []int32, nameEnd []uint32, parent int) (string, bool)
 		}
 		parent = next
 	}
-	for i, j := 0, len(elems)-1; i < j; i, j = i+1, j-1 {
-		elems[i], elems[j] = elems[j], elems[i]
-	}
+	slices.Reverse(elems)
 	return strings.Join(elems, "/"), true
 }
 
-func (x *index) lose(i int, why lostWhy) {
-	if x.lost == nil {
-		x.lost = map[int]lostWhy{}
-	}
-	if x.lost[i] == 0 {
-		x.lost[i] = why
-	}
-}
-
-func (x *index) delay(i int) {
-	if x.late == nil {
-		x.late = map[int]bool{}
-	}
-	x.late[i] = true
-}
+// lose notes what is wrong first with a record's place.
+func (x *index) lose(i int, why lostWhy) { x.lost[i] = cmp.Or(x.lost[i], why) }
 
 // start returns where in the contents a record's bytes begin.
 func (x *index) start(i int) int64 {
@@ -250,7 +234,6 @@ func person(table []byte, i int) (string, bool) {
 
 var kinds = [typeCount]format.Kind{typeDir: format.Dir, typeFile: format.File, typeSymlink: format.Symlink, typeHardLink: format.HardLink, typeFifo: format.Fifo}
 
-// Entry makes the entry of a record.
 func (x *index) Entry(i int) format.Entry {
 	r := x.rec(i)
 	e := format.Entry{Name: x.Name(i), Size: r.size(), HasMode: true, ModTime: r.time(), Ref: i}
@@ -326,12 +309,7 @@ func (x *index) plausible() bool {
 		r := x.rec(i)
 		if r.kind() >= typeCount || r.nanos() >= 1e9 || r.mode() > 0o7777 || r.nameLen() == 0 ||
 			(r.owner()+1)*blockLen > len(x.owners) || (r.group()+1)*blockLen > len(x.groups) ||
-			(r.kind() == typeDir) != (r.dirID() > 0) {
-			return false
-		}
-	}
-	for i := range x.Len() {
-		if name := x.Name(i); strings.IndexByte(name, 0) >= 0 {
+			(r.kind() == typeDir) != (r.dirID() > 0) || strings.IndexByte(x.Name(i), 0) >= 0 {
 			return false
 		}
 	}

@@ -28,83 +28,49 @@ const (
 
 var magic = [3]byte{200, 100, 50}
 
-// header is block 1.
+// header is block 1, as it is stored.
 type header struct {
-	version     uint8
-	groups      uint16
-	owners      uint16
-	linkBlocks  uint32
-	files       uint32
-	metaComp    uint32
-	indexComp   uint32
-	arcComp     uint32
-	nameBlocks  uint32
-	metaFlat    uint32
-	indexFlat   uint32
-	arcFlat     uint64
-	unused      [4]uint32
-	byteSwapped bool // written on a machine of the other byte order
+	Magic      [3]byte
+	Version    uint8
+	Groups     uint16
+	Owners     uint16
+	LinkBlocks uint32
+	Files      uint32
+	MetaComp   uint32
+	IndexComp  uint32
+	ArcComp    uint32
+	NameBlocks uint32
+	MetaFlat   uint32
+	IndexFlat  uint32
+	ArcFlat    uint64
+	Unused     [4]uint32
 }
 
-// parseHeader reads b, which has headerLen bytes and the magic number.
-func parseHeader(b []byte) header {
-	h := decodeHeader(b, binary.LittleEndian)
-	if h.flatByCounts() != int64(h.indexFlat) {
-		if s := decodeHeader(b, binary.BigEndian); s.flatByCounts() == int64(s.indexFlat) && s.indexFlat != 0 {
-			s.byteSwapped = true
-			return s
-		}
+// parseHeader reads b, which has headerLen bytes, and says whether it was written
+// on a machine of the other byte order.
+func parseHeader(b []byte) (_ header, swapped bool) {
+	var h, s header
+	binary.Decode(b, binary.LittleEndian, &h)
+	binary.Decode(b, binary.BigEndian, &s)
+	if h.flatByCounts() != int64(h.IndexFlat) && s.flatByCounts() == int64(s.IndexFlat) && s.IndexFlat != 0 {
+		return s, true
 	}
-	return h
-}
-
-func decodeHeader(b []byte, o binary.ByteOrder) header {
-	h := header{
-		version:    b[3],
-		groups:     o.Uint16(b[4:]),
-		owners:     o.Uint16(b[6:]),
-		linkBlocks: o.Uint32(b[8:]),
-		files:      o.Uint32(b[12:]),
-		metaComp:   o.Uint32(b[16:]),
-		indexComp:  o.Uint32(b[20:]),
-		arcComp:    o.Uint32(b[24:]),
-		nameBlocks: o.Uint32(b[28:]),
-		metaFlat:   o.Uint32(b[32:]),
-		indexFlat:  o.Uint32(b[36:]),
-		arcFlat:    o.Uint64(b[40:]),
-	}
-	for i := range h.unused {
-		h.unused[i] = o.Uint32(b[48+4*i:])
-	}
-	return h
+	return h, false
 }
 
 func (h header) append(b []byte) []byte {
-	o := binary.LittleEndian
-	b = append(b, magic[:]...)
-	b = append(b, h.version)
-	b = o.AppendUint16(b, h.groups)
-	b = o.AppendUint16(b, h.owners)
-	for _, v := range []uint32{h.linkBlocks, h.files, h.metaComp, h.indexComp, h.arcComp, h.nameBlocks, h.metaFlat, h.indexFlat} {
-		b = o.AppendUint32(b, v)
-	}
-	b = o.AppendUint64(b, h.arcFlat)
-	for _, v := range h.unused {
-		b = o.AppendUint32(b, v)
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, h)
 	return b
 }
 
 // flatByCounts is how long the counts say that the index is.
 func (h header) flatByCounts() int64 {
-	return blockLen*(int64(h.groups)+int64(h.owners)+int64(h.linkBlocks)+int64(h.nameBlocks)) + recordLen*int64(h.files)
+	return blockLen*(int64(h.Groups)+int64(h.Owners)+int64(h.LinkBlocks)+int64(h.NameBlocks)) + recordLen*int64(h.Files)
 }
 
-func (h header) indexOff() int64    { return headerLen + int64(h.metaComp) }
-func (h header) contentsOff() int64 { return h.indexOff() + int64(h.indexComp) }
-func (h header) end() int64         { return h.contentsOff() + int64(h.arcComp) }
+func (h header) indexOff() int64    { return headerLen + int64(h.MetaComp) }
+func (h header) contentsOff() int64 { return h.indexOff() + int64(h.IndexComp) }
 
-// recordType is what a record is of.
 type recordType uint8
 
 const (
@@ -145,37 +111,7 @@ func (r record) size() int64 {
 	return r.sizeField()
 }
 
-// row is what a record is made of.
-type row struct {
-	digest       string
-	seconds      uint64
-	nanos        uint32
-	owner, group uint8
-	kind         recordType
-	size         int64
-	mode         uint16
-	linkLen      int
-	parent, id   int
-	nameLen      int
-}
-
 const maxFileSize = 1<<40 - 1
-
-func (r row) append(b []byte) []byte {
-	o := binary.LittleEndian
-	var digest [32]byte
-	copy(digest[:], r.digest)
-	b = append(b, digest[:]...)
-	b = o.AppendUint64(b, r.seconds)
-	b = o.AppendUint32(b, r.nanos)
-	b = append(b, r.owner, r.group, byte(r.kind), byte(r.size>>32))
-	b = o.AppendUint32(b, uint32(r.size))
-	b = o.AppendUint16(b, r.mode)
-	b = o.AppendUint16(b, uint16(r.linkLen))
-	b = o.AppendUint16(b, uint16(r.parent))
-	b = o.AppendUint16(b, uint16(r.id))
-	return append(b, byte(r.nameLen), 0, 0, 0)
-}
 
 // pad fills b up with zeros to whole blocks.
 func pad(b []byte) []byte { return append(b, make([]byte, -len(b)&(blockLen-1))...) }
@@ -201,7 +137,6 @@ var tableMagic = []byte("RVNSECT\x01")
 // tableFrame is the number of the skippable frame, one of sixteen.
 const tableFrame = 0x184D2A5E
 
-// appendTable appends the skippable frame of a section table.
 func appendTable(b []byte, sections []section) []byte {
 	rows := make([]byte, 0, len(sections)*sectionLen)
 	for _, s := range sections {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Entries of the view meta.
@@ -35,7 +37,7 @@ type metadata struct {
 // metadata decodes block 2. Its error means that the block cannot be decoded;
 // text that is no UCL is still text.
 func (a *archive) metadata() (metadata, error) {
-	text, err := unpack(a.meta, int64(a.h.metaFlat), maxMetaFlat)
+	text, err := unpack(a.meta, int64(a.h.MetaFlat), maxMetaFlat)
 	if err != nil {
 		return metadata{}, err
 	}
@@ -123,8 +125,6 @@ func newMetaReader(a *archive) (format.Reader, error) {
 	return r, nil
 }
 
-func (r *metaReader) Close() error { return r.obj.Close() }
-
 func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		if n <= 0 || off >= e.Size {
@@ -133,7 +133,7 @@ func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) it
 		meta := r.block[metaBlock]
 		x := format.Extent{Size: e.Size, Object: r.name, Off: meta.off, Len: meta.len, Codec: codec.Zstd, Unit: e.Size}
 		if e.Name == metaTree {
-			x = format.Extent{Size: e.Size, Object: r.name, Off: meta.off, Len: meta.len, Codec: codec.Inline, Data: r.json}
+			x.Codec, x.Unit, x.Data = codec.Inline, 0, r.json
 		}
 		yield(x, nil)
 	}
@@ -141,27 +141,16 @@ func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) it
 
 // Regions are all but the metadata, which is content here.
 func (r *metaReader) Regions(context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		regions := r.regions()
-		if c := r.block[contentBlock]; r.index.total > 0 {
-			whole := format.Region{Object: r.name, Off: c.off, Len: min(c.end(), r.size) - c.off, Use: format.Unknown, Label: "contents"}
-			kept := regions[:0]
-			for _, x := range regions {
-				if x.Off < c.off || x.Off >= whole.Off+whole.Len {
-					kept = append(kept, x)
-				}
-			}
-			regions = append(kept, whole)
-		}
-		for _, x := range regions {
-			if x.Off == headerLen && x.Label == "metadata" && r.text.Size > 0 {
-				continue
-			}
-			if x.Len > 0 && !yield(x, nil) {
-				return
-			}
-		}
+	c := r.block[contentBlock]
+	end := c.off
+	if r.index.total > 0 {
+		end = min(c.end(), r.size)
 	}
+	all := slices.DeleteFunc(r.regions(), func(x format.Region) bool {
+		return x.Label == "metadata" && r.text.Size > 0 || c.off <= x.Off && x.Off < end
+	})
+	if end > c.off {
+		all = append(all, format.Region{Object: r.name, Off: c.off, Len: end - c.off, Use: format.Unknown, Label: "contents"})
+	}
+	return pipe.All(all)
 }
-
-func (r *metaReader) About(context.Context) (format.About, error) { return r.about(), nil }

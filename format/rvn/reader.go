@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -40,7 +41,7 @@ type reader struct {
 	*format.Index
 }
 
-func (r *reader) Close() error { return r.obj.Close() }
+func (a *archive) Close() error { return a.obj.Close() }
 
 // Extents of a file are a slice of the one frame, or of each section that it
 // lies in.
@@ -85,7 +86,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 
 // frameSize is how much block 4 becomes, 0 if that is not certain.
 func (r *archive) frameSize() int64 {
-	if r.said.arcFlat == uint64(r.index.total) && r.block[contentBlock].end() <= r.size {
+	if r.said.ArcFlat == uint64(r.index.total) && r.block[contentBlock].end() <= r.size {
 		return r.index.total
 	}
 	return 0
@@ -93,60 +94,49 @@ func (r *archive) frameSize() int64 {
 
 // Regions are the blocks before the contents, and what of block 4 is no content.
 func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		for _, x := range r.regions() {
-			if x.Len > 0 && !yield(x, nil) {
-				return
-			}
-		}
-	}
+	return pipe.All(r.regions())
 }
 
-func (a *archive) regions() []format.Region {
-	region := func(s span, use format.Use, label string) format.Region {
-		return format.Region{Object: a.name, Off: s.off, Len: s.len, Use: use, Label: label}
+func (a *archive) regions() (out []format.Region) {
+	add := func(off, end int64, use format.Use, label string) {
+		if off < end {
+			out = append(out, format.Region{Object: a.name, Off: off, Len: end - off, Use: use, Label: label})
+		}
 	}
-	meta, index, contents := a.block[metaBlock], a.block[indexBlock], a.block[contentBlock]
-	out := []format.Region{region(span{0, headerLen}, format.Header, "header"), region(meta, format.Header, "metadata")}
-	if t := a.table.span; t.len > 0 {
-		out = append(out, region(span{index.off, t.off - index.off}, format.IndexData, "index"),
-			region(t, format.IndexData, "section table"),
-			region(span{t.end(), index.end() - t.end()}, format.IndexData, "index"))
+	index, contents, table := a.block[indexBlock], a.block[contentBlock], a.table.span
+	add(0, headerLen, format.Header, "header")
+	add(headerLen, index.off, format.Header, "metadata")
+	if table.len > 0 {
+		add(index.off, table.off, format.IndexData, "index")
+		add(table.off, table.end(), format.IndexData, "section table")
+		add(table.end(), index.end(), format.IndexData, "index")
 	} else {
-		out = append(out, region(index, format.IndexData, "index"))
+		add(index.off, index.end(), format.IndexData, "index")
 	}
 	end := min(contents.end(), a.size)
 	switch s := a.table.sections; {
 	case s != nil:
-		last := min(contents.off+s[len(s)-1].comp, end)
-		out = append(out, region(span{contents.off, min(s[0].comp, end-contents.off)}, format.Header, "frame header"),
-			region(span{last, end - last}, format.Header, "end of frame"))
+		add(contents.off, min(contents.off+s[0].comp, end), format.Header, "frame header")
+		add(min(contents.off+s[len(s)-1].comp, end), end, format.Header, "end of frame")
 	case a.index.total == 0:
-		out = append(out, region(span{contents.off, end - contents.off}, format.Unknown, "contents of no file"))
+		add(contents.off, end, format.Unknown, "contents of no file")
 	}
-	return append(out, region(span{end, a.size - end}, format.Unknown, "behind the contents"))
+	add(end, a.size, format.Unknown, "behind the contents")
+	return out
 }
 
 // About says what the package says of itself, and what is odd about it.
-func (r *reader) About(context.Context) (format.About, error) { return r.about(), nil }
-
-func (a *archive) about() format.About {
+func (a *archive) About(context.Context) (format.About, error) {
 	about := format.About{
-		Version:    strconv.Itoa(int(a.said.version)),
+		Version:    strconv.Itoa(int(a.said.Version)),
 		IndexBytes: headerLen + a.block[metaBlock].len + a.block[indexBlock].len,
 		Volumes:    []string{a.name},
 		Notes:      a.notes,
 	}
-	fact := func(key, value string) {
-		if value != "" {
-			about.Facts = append(about.Facts, [2]string{key, value})
-		}
-	}
+	fact := func(key, value string) { about.Facts = append(about.Facts, [2]string{key, value}) }
 	m, err := a.metadata()
 	if err == nil {
-		for _, f := range m.facts() {
-			fact(f[0], f[1])
-		}
+		about.Facts = m.facts()
 		about.Carry = [][2]string{{carryMetadata, string(m.text)}}
 	} else {
 		about.Notes = append(about.Notes, a.metaProblem(err))
@@ -157,7 +147,7 @@ func (a *archive) about() format.About {
 	case a.index.total > singleCall:
 		fact("sections", "none: a file is read by decoding all that precede it")
 	}
-	return about
+	return about, nil
 }
 
 func longest(s []section) int64 {

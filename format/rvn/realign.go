@@ -42,7 +42,8 @@ func (m *mending) realign() string {
 		at += k
 	}
 	x.names = pad(names)
-	x.lost, x.late, x.total = nil, nil, 0
+	x.total = 0
+	clear(x.late) // and nothing is lost
 	if err := x.resolve(m.a.limits.Index); err != nil {
 		return ""
 	}

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -51,11 +49,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 // mends reports whether a repair does away with p: not with what is a matter of
 // taste, or of readers other than us.
 func mends(p format.Problem) bool {
-	switch p.Class {
-	case "metadata-ucl", "metadata-size", "size-word":
-		return false
-	}
-	return true
+	return !slices.Contains([]string{"metadata-ucl", "metadata-size", "size-word"}, p.Class)
 }
 
 // A mending is an archive as it should be.
@@ -230,8 +224,6 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 	j := &judgement{bad: map[int]string{}, sums: map[int]string{}}
 	src := a.newSource(ctx)
 	defer src.close()
-	h := blake3.New()
-	buf := make([]byte, 256<<10)
 	for i := range x.Len() {
 		r := x.rec(i)
 		if r.kind() != typeFile {
@@ -241,9 +233,9 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 			j.bad[i] = "its content lies beyond all numbers"
 			continue
 		}
-		h.Reset()
-		if err := src.copyFile(ctx, x.start(i), r.size(), buf, func(p []byte) error { h.Write(p); return nil }); err != nil {
-			if err := ctx.Err(); err != nil {
+		sum, err := src.copyFile(x.start(i), r.size(), func([]byte) error { return nil })
+		if err != nil {
+			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
 			if broken, ok := errors.AsType[*storeError](err); ok {
@@ -252,7 +244,6 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 			j.bad[i] = fmt.Sprintf("its content cannot be decoded: %v", err)
 			continue
 		}
-		sum := string(h.Sum(nil))
 		if !r.hasDigest() {
 			j.sums[i] = sum
 		} else if sum != string(r.digest()) {
@@ -294,8 +285,11 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 	if m.meta == nil {
 		m.readMetadata()
 	}
-	at := int64(0)
+	at, files := int64(0), 0
 	for _, k := range m.keep {
+		if k.e.Kind == format.File {
+			files++
+		}
 		if k.e.Kind == format.File && k.e.Size > 0 {
 			if a.index.start(k.rec) != at {
 				m.rewrite = true
@@ -308,50 +302,39 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 		}
 	}
 	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
-	if !m.rewrite {
-		frames, err := a.frames(ctx, a.block[contentBlock].off, maxFrames)
-		if err != nil {
-			return plan, err
+	contents := a.block[contentBlock]
+	comp, table, edit := int64(0), a.table.sections, format.Edit{Object: a.name, Len: contents.off}
+	if m.rewrite {
+		// How long the contents become is known only when they have been compressed,
+		// and that stands before them: they are compressed twice, rather than kept.
+		count := &spool{w: io.Discard}
+		table, err = m.compress(ctx, count)
+		if lost, ok := errors.AsType[*undecodable](err); ok {
+			// It was once, but damaged blocks do not always decode to the same.
+			m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
+			m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
+				return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
+			})
+			return m.plan(ctx, st)
 		}
-		comp := a.size - a.block[contentBlock].off
-		if n := len(frames); n > 0 {
-			comp = frames[n-1].end() - a.block[contentBlock].off
+		comp, edit.Len = count.n, a.size
+		plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", files))
+	} else {
+		var frames []frameSpan
+		frames, err = a.frames(ctx, contents.off, maxFrames)
+		if n := len(frames); at > 0 && n > 0 {
+			comp = frames[n-1].end() - contents.off
+		} else if at > 0 {
+			comp = a.size - contents.off
 		}
-		if at == 0 {
-			comp = 0
-		}
-		prefix, err := m.b.prefix(m.meta, comp, a.table.sections)
-		if err != nil {
-			return plan, err
-		}
-		plan.Edits = []format.Edit{{Object: a.name, Off: 0, Len: a.block[contentBlock].off, Write: func(w io.Writer) error {
-			_, err := w.Write(prefix)
-			return err
-		}}}
 		plan.Notes = append(plan.Notes, "header, metadata and index are made again")
-		return plan, nil
-	}
-	// How long the contents become is known only when they have been compressed,
-	// and that stands before them: they are compressed twice, rather than kept.
-	count := &counting{}
-	table, err := m.compress(ctx, count)
-	if lost, ok := errors.AsType[*undecodable](err); ok {
-		// It was once, but damaged blocks do not always decode to the same.
-		m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
-		m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
-			return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
-		})
-		return m.plan(ctx, st)
 	}
 	if err != nil {
 		return plan, err
 	}
-	prefix, err := m.b.prefix(m.meta, count.n, table)
-	if err != nil {
-		return plan, err
-	}
-	plan.Edits = []format.Edit{{Object: a.name, Off: 0, Len: a.size, Write: func(w io.Writer) error {
-		if _, err := w.Write(prefix); err != nil {
+	prefix, err := m.b.prefix(m.meta, comp, table)
+	edit.Write = func(w io.Writer) error {
+		if _, err := w.Write(prefix); err != nil || !m.rewrite {
 			return err
 		}
 		var err error
@@ -359,20 +342,11 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 			return err
 		}
 		defer a.obj.Close()
-		_, err = m.compress(ctx, &passing{w: w})
+		_, err = m.compress(ctx, &spool{w: w})
 		return err
-	}}}
-	plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", m.files()))
-	return plan, nil
-}
-
-func (m *mending) files() (n int) {
-	for _, k := range m.keep {
-		if k.e.Kind == format.File {
-			n++
-		}
 	}
-	return n
+	plan.Edits = []format.Edit{edit}
+	return plan, err
 }
 
 func (m *mending) add(k kept) error {
@@ -407,13 +381,11 @@ func (m *mending) readMetadata() {
 }
 
 // compress packs the contents that are kept again, into s.
-func (m *mending) compress(ctx context.Context, s format.Scratch) ([]section, error) {
-	out := newSectioned(&spool{s: s}, m.b.c, defaultSection, 1)
+func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
+	out := newSectioned(s, m.b.c, defaultSection, 1)
 	defer out.close()
 	src := m.a.newSource(ctx)
 	defer src.close()
-	buf := make([]byte, 256<<10)
-	h := blake3.New()
 	for _, k := range m.keep {
 		if k.e.Kind != format.File {
 			continue
@@ -421,13 +393,9 @@ func (m *mending) compress(ctx context.Context, s format.Scratch) ([]section, er
 		if err := out.mark(k.e.Size); err != nil {
 			return nil, err
 		}
-		h.Reset()
-		err := src.copyFile(ctx, m.a.index.start(k.rec), k.e.Size, buf, func(p []byte) error {
-			h.Write(p)
-			return out.write(p)
-		})
+		sum, err := src.copyFile(m.a.index.start(k.rec), k.e.Size, out.write)
 		// Damaged blocks do not always decode to the same: judge again.
-		if err == nil && string(h.Sum(nil)) != k.digest {
+		if err == nil && sum != k.digest {
 			err = errors.New("its content is not what its digest says")
 		}
 		if err != nil {
@@ -448,19 +416,3 @@ type undecodable struct {
 	kept
 	error
 }
-
-// counting is a scratch that only counts; passing one that hands on. Neither
-// goes back: nothing is taken back in a repair.
-type counting struct{ n int64 }
-
-func (c *counting) Write(p []byte) (int, error)    { c.n += int64(len(p)); return len(p), nil }
-func (c *counting) Read([]byte) (int, error)       { return 0, errors.ErrUnsupported }
-func (c *counting) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
-func (c *counting) Close() error                   { return nil }
-
-type passing struct {
-	counting
-	w io.Writer
-}
-
-func (p *passing) Write(b []byte) (int, error) { return p.w.Write(b) }

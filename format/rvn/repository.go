@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -83,16 +84,14 @@ func (r *repository) read(ctx context.Context) error {
 	var text bytes.Buffer
 	src := a.newSource(ctx)
 	defer src.close()
-	h := blake3.New()
-	err := src.copyFile(ctx, a.index.start(row), size, make([]byte, 64<<10), func(p []byte) error {
-		h.Write(p)
+	sum, err := src.copyFile(a.index.start(row), size, func(p []byte) error {
 		text.Write(p)
 		return nil
 	})
 	if broken, ok := errors.AsType[*storeError](err); ok {
 		return broken
 	}
-	if err != nil || string(h.Sum(nil)) != string(a.index.rec(row).digest()) {
+	if err != nil || sum != string(a.index.rec(row).digest()) {
 		return a.corrupt(format.BadChecksum, "catalog", a.block[contentBlock].off, "the catalogue is damaged")
 	}
 	n := 0
@@ -156,16 +155,17 @@ func (r *repository) compare(ctx context.Context) error {
 	for i := range r.entries {
 		e := &r.entries[i]
 		size, ok := there[e.Name]
-		fault := format.Problem{Severity: format.Error, Volume: path.Join(r.name, e.Name), Off: -1, Entry: e.Name, HasEntry: true}
+		fault := format.Problem{Class: "package", Severity: format.Error, Volume: path.Join(r.name, e.Name), Off: -1, Entry: e.Name, HasEntry: true}
+		delete(there, e.Name)
 		switch {
 		case !ok:
-			fault.Code, fault.Class, fault.Message = format.MissingVolume, "package", "the catalogue lists it, and it is not there"
-			e.Fault = &fault
+			fault.Code, fault.Message = format.MissingVolume, "the catalogue lists it, and it is not there"
 		case size != e.Size:
-			fault.Code, fault.Class, fault.Message = format.OutOfBounds, "package", fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
-			e.Fault = &fault
+			fault.Code, fault.Message = format.OutOfBounds, fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
+		default:
+			continue
 		}
-		delete(there, e.Name)
+		e.Fault = &fault
 	}
 	r.surplus = slices.AppendSeq(r.surplus, maps.Keys(there))
 	slices.Sort(r.surplus)
@@ -183,9 +183,7 @@ func (r *repository) Extents(_ context.Context, e format.Entry, off, n int64) it
 }
 
 func (r *repository) Regions(context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		yield(format.Region{Object: r.catalog.name, Len: r.catalog.size, Use: format.IndexData, Label: "catalogue"}, nil)
-	}
+	return pipe.All([]format.Region{{Object: r.catalog.name, Len: r.catalog.size, Use: format.IndexData, Label: "catalogue"}})
 }
 
 func (r *repository) About(context.Context) (format.About, error) {
@@ -222,16 +220,12 @@ func (r *repository) check(ctx context.Context, report func(format.Problem)) err
 // checkSum compares the catalogue with the digest that stands beside it.
 func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) error {
 	name := path.Join(r.name, catalogSum)
+	said, k := make([]byte, 2*len(zeroDigest)), 0
 	obj, err := r.st.Open(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		defer obj.Close()
+		k, err = store.ReadHead(ctx, obj, said)
 	}
-	if err != nil {
-		return err
-	}
-	defer obj.Close()
-	said := make([]byte, 2*len(zeroDigest))
-	k, err := store.ReadHead(ctx, obj, said)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/internal/formatkit"
 )
@@ -20,9 +22,13 @@ type source struct {
 	end   int64         // where r ends, -1 if that is not known
 	fault error         // of a frame that has no sections: all behind is lost
 	in    *formatkit.RangeReader
+	buf   []byte
+	hash  *blake3.Hasher
 }
 
-func (a *archive) newSource(ctx context.Context) *source { return &source{a: a, ctx: ctx} }
+func (a *archive) newSource(ctx context.Context) *source {
+	return &source{a: a, ctx: ctx, buf: make([]byte, 256<<10), hash: blake3.New()}
+}
 
 func (s *source) close() {
 	if s.r != nil {
@@ -32,30 +38,32 @@ func (s *source) close() {
 }
 
 // copyFile hands on n bytes from off on, which is not before what was copied
-// last.
-func (s *source) copyFile(ctx context.Context, off, n int64, buf []byte, write func([]byte) error) error {
+// last, and returns their digest.
+func (s *source) copyFile(off, n int64, write func([]byte) error) (sum string, err error) {
+	s.hash.Reset()
 	for n > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if s.ctx.Err() != nil {
+			return "", context.Cause(s.ctx)
 		}
 		if err := s.seek(off); err != nil {
-			return err
+			return "", err
 		}
-		most := min(n, int64(len(buf)))
+		most := min(n, int64(len(s.buf)))
 		if s.end >= 0 {
 			most = min(most, s.end-s.at)
 		}
-		k, err := io.ReadFull(s.r, buf[:most])
+		k, err := io.ReadFull(s.r, s.buf[:most])
 		s.at += int64(k)
 		if err != nil {
-			return s.fail(err)
+			return "", s.fail(err)
 		}
-		if err := write(buf[:k]); err != nil {
-			return err
+		s.hash.Write(s.buf[:k])
+		if err := write(s.buf[:k]); err != nil {
+			return "", err
 		}
 		off, n = off+int64(k), n-int64(k)
 	}
-	return nil
+	return string(s.hash.Sum(nil)), nil
 }
 
 // fail notes that r is at its end, or broken.

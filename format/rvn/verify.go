@@ -43,18 +43,18 @@ func (a *archive) check(ctx context.Context, report func(format.Problem)) error 
 }
 
 func (a *archive) checkHeader(report func(format.Problem)) {
-	if v := a.said.version; v != version {
+	if v := a.said.Version; v != version {
 		report(a.problem(format.BadHeader, "version", format.Warning, 3, "version %d: read as %d, as the reference does", v, version))
 	}
-	if a.said.unused != [4]uint32{} {
-		report(a.problem(format.BadHeader, "unused", format.Note, 48, "words of the header that mean nothing are %v", a.said.unused))
+	if a.said.Unused != [4]uint32{} {
+		report(a.problem(format.BadHeader, "unused", format.Note, 48, "words of the header that mean nothing are %v", a.said.Unused))
 	}
 	if !isPeople(a.index.owners) || !isPeople(a.index.groups) {
 		report(a.problem(format.BadIndex, "people", format.Warning, a.h.indexOff(), "the names of owners and groups are not padded with zeros, or some are empty"))
 	}
-	if n := a.said.indexComp; a.h.indexFlat > maxStackIndex && n <= singleCall {
+	if n := a.said.IndexComp; a.h.IndexFlat > maxStackIndex && n <= singleCall {
 		report(a.problem(format.Unsupported, "index-stack", format.Warning, a.h.indexOff(),
-			"xrvn cannot read it: %d bytes of index are more than fits its stack, and %d compressed ones make it try", a.h.indexFlat, n))
+			"xrvn cannot read it: %d bytes of index are more than fits its stack, and %d compressed ones make it try", a.h.IndexFlat, n))
 	}
 }
 
@@ -69,8 +69,8 @@ func (a *archive) checkMetadata(report func(format.Problem)) {
 	case m.err != nil && len(m.text) > 0:
 		report(a.problem(format.BadData, "metadata-ucl", format.Warning, headerLen, "the metadata is no UCL: %v", m.err))
 	}
-	if int64(a.said.metaFlat) != int64(len(m.text)) {
-		report(a.problem(format.BadHeader, "header-meta-flat", format.Error, 32, "meta-flat: expected %d, found %d: readers show an error instead of the metadata", len(m.text), a.said.metaFlat))
+	if int64(a.said.MetaFlat) != int64(len(m.text)) {
+		report(a.problem(format.BadHeader, "header-meta-flat", format.Error, 32, "meta-flat: expected %d, found %d: readers show an error instead of the metadata", len(m.text), a.said.MetaFlat))
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *recordCheck) name(i int, r record) {
 	}
 	if row, ok := c.a.byName.Find(name); ok && row != i {
 		c.tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
-	} else if above := c.a.fileAbove(name); above != "" {
+	} else if above := c.a.byName.FileAbove(name); above != "" {
 		c.tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
 	}
 }
@@ -205,14 +205,6 @@ func (c *recordCheck) content(i int, r record) {
 	case typeHardLink:
 		c.link(i)
 	}
-}
-
-// fileAbove finds what is no directory above name.
-func (a *archive) fileAbove(name string) string {
-	if !strings.Contains(name, "/") {
-		return ""
-	}
-	return a.byName.FileAbove(name)
 }
 
 func (c *recordCheck) link(i int) {
@@ -258,7 +250,7 @@ func trailingZeros(b []byte) int {
 // checkContents checks the frame around the contents, without decoding it.
 func (a *archive) checkContents(ctx context.Context, report func(format.Problem)) error {
 	c := a.block[contentBlock]
-	if s := a.said.arcFlat; s != uint64(a.index.total) {
+	if s := a.said.ArcFlat; s != uint64(a.index.total) {
 		report(a.problem(format.BadHeader, "header-arc-flat", format.Error, 40, "arc-flat: the sizes of all files make %d, found %d", a.index.total, s))
 	}
 	if a.index.total == 0 {
@@ -271,9 +263,9 @@ func (a *archive) checkContents(ctx context.Context, report func(format.Problem)
 		end := c.off + t[len(t)-1].comp
 		w := window{ctx: ctx, a: a}
 		if end+int64(len(lastBlock)) <= a.size {
-			b, err := w.at(end, len(lastBlock))
-			if err != nil {
-				return err
+			b := w.at(end, len(lastBlock))
+			if w.err != nil {
+				return w.err
 			}
 			if string(b) != string(lastBlock) {
 				report(a.problem(format.BadData, "frame-end", format.Error, end, "expected the frame's last block, found % x: stock readers fail there", b))
@@ -293,19 +285,19 @@ func (a *archive) checkContents(ctx context.Context, report func(format.Problem)
 	}
 	last := frames[len(frames)-1]
 	if last.cut {
-		if c.end() > a.size || a.said.arcComp == 0 || int64(a.said.arcComp) >= a.size-c.off {
+		if c.end() > a.size || a.said.ArcComp == 0 || int64(a.said.ArcComp) >= a.size-c.off {
 			report(a.problem(format.Truncated, "contents", format.Error, a.size, "the archive ends within the contents, at %d", a.size))
 		} else {
 			report(a.problem(format.BadData, "frame", format.Error, last.off, "the frame at %d does not end within the archive", last.off))
 		}
 		return nil
 	}
-	if stored := last.end() - c.off; int64(a.said.arcComp) != stored {
+	if stored := last.end() - c.off; int64(a.said.ArcComp) != stored {
 		sev := format.Error
-		if fit := int64(a.said.arcComp) > stored && int64(a.said.arcComp) <= a.size-c.off; fit {
+		if fit := int64(a.said.ArcComp) > stored && int64(a.said.ArcComp) <= a.size-c.off; fit {
 			sev = format.Warning
 		}
-		report(a.problem(format.BadHeader, "header-arc-comp", sev, 24, "arc-comp: the contents have %d bytes, found %d", stored, a.said.arcComp))
+		report(a.problem(format.BadHeader, "header-arc-comp", sev, 24, "arc-comp: the contents have %d bytes, found %d", stored, a.said.ArcComp))
 	}
 	if tail := a.size - max(last.end(), min(c.end(), a.size)); tail > 0 {
 		report(a.problem(format.Gap, "trailing", format.Note, a.size-tail, "%d bytes behind the contents belong to no file", tail))

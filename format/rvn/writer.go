@@ -48,6 +48,7 @@ type writer struct {
 	st       store.Store
 	name     string
 	scratch  format.Scratch
+	spool    *spool // over scratch
 	contents contents
 	meta     []ucl.Member
 	targets  map[string]string // digests of the files that hard links lead to, if they are known beforehand
@@ -61,7 +62,10 @@ type writer struct {
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
 	workers := min(max(runtime.GOMAXPROCS(0), 1), 16)
 	w := &writer{builder: newBuilder(), st: st, name: name, targets: map[string]string{}, anyFile: o.Manifest == nil, buf: make([]byte, 128<<10), hash: blake3.New()}
-	most := sectionSize(o.Param[paramSections])
+	most := defaultSection
+	if said := o.Param[paramSections]; said != "" {
+		most, _ = strconv.Atoi(said) // none is 0
+	}
 	if w.c, err = newCompressor(o.Param[paramLevel], workers, max(most, minSection)); err != nil {
 		return nil, err
 	}
@@ -79,22 +83,13 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if w.scratch, err = o.Scratch(); err != nil {
 		return nil, err
 	}
-	s := &spool{s: w.scratch}
+	w.spool = &spool{w: w.scratch}
 	if most == 0 {
-		w.contents = &solid{spool: s, c: w.c}
+		w.contents = &solid{spool: w.spool, c: w.c}
 	} else {
-		w.contents = newSectioned(s, w.c, most, workers)
+		w.contents = newSectioned(w.spool, w.c, most, workers)
 	}
 	return w, nil
-}
-
-// sectionSize is how long sections are; 0 is none.
-func sectionSize(said string) int {
-	if said == "" {
-		return defaultSection
-	}
-	n, _ := strconv.Atoi(said)
-	return n
 }
 
 // packageMetadata is the metadata that the archive will have, but for its
@@ -244,18 +239,15 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if err := checkEntry(e, &w.owners, &w.groups); err != nil {
 		return err
 	}
+	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
+		return formatkit.NoPlace(e.Name, "name: it is there already")
+	}
 	if e.Kind == format.Dir {
-		if w.files[e.Name] {
-			return formatkit.NoPlace(e.Name, "name: it is there already")
-		}
 		err := w.addDir(e)
 		if err == nil {
 			w.sum.Entries++
 		}
 		return err
-	}
-	if _, isDir := w.dirs[e.Name]; isDir || w.files[e.Name] {
-		return formatkit.NoPlace(e.Name, "name: it is there already")
 	}
 	parent, err := w.parentOf(e)
 	if err != nil {
@@ -326,7 +318,7 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if err := w.contents.end(); err != nil {
 		return w.sum, w.broken(err)
 	}
-	prefix, err := w.prefix(w.meta, w.contents.size(), w.contents.sections())
+	prefix, err := w.prefix(w.meta, w.spool.n, w.contents.sections())
 	if err != nil {
 		return w.sum, err
 	}
@@ -341,7 +333,7 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if _, err := w.scratch.Seek(0, io.SeekStart); err != nil {
 		return w.sum, err
 	}
-	n := w.contents.size()
+	n := w.spool.n
 	if err := formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
 		_, err := out.Write(p)
 		return err
@@ -353,19 +345,10 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, err
 	}
 	w.sum.Content, w.sum.Stored, w.sum.Volumes = w.flat, info.Size, []string{w.name}
-	return w.sum, w.release()
+	return w.sum, w.Abort()
 }
 
-func (w *writer) release() error {
-	if w.contents == nil {
-		return nil
-	}
-	err := w.contents.close()
-	w.contents = nil
-	w.c.close()
-	return errors.Join(err, w.scratch.Close())
-}
-
+// Abort gives back what the writer has, once.
 func (w *writer) Abort() error {
 	if w.contents == nil {
 		return nil

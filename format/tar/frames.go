@@ -70,16 +70,22 @@ func (f *frames) Read(p []byte) (int, error) {
 				break
 			}
 		}
-		n, err := f.now.Read(p)
-		f.at += int64(n)
-		if err == io.EOF {
-			err = f.end()
-		}
-		if f.err = err; n > 0 {
+		if n := f.step(p); n > 0 {
 			return n, nil
 		}
 	}
 	return 0, f.err
+}
+
+// step decodes of the frame under way, and ends it where that is its end.
+func (f *frames) step(p []byte) int {
+	n, err := f.now.Read(p)
+	f.at += int64(n)
+	if err == io.EOF {
+		err = f.end()
+	}
+	f.err = err
+	return n
 }
 
 // begin begins the next frame.
@@ -131,12 +137,7 @@ func (f *frames) end() error {
 func (f *frames) drain() error {
 	var buf [32 << 10]byte
 	for f.err == nil && f.now != nil {
-		n, err := f.now.Read(buf[:])
-		f.at += int64(n)
-		if err == io.EOF {
-			err = f.end()
-		}
-		f.err = err
+		f.step(buf[:])
 	}
 	if f.err == io.EOF {
 		return nil

@@ -2,11 +2,12 @@ package tar
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io/fs"
 	"math"
 	"path"
 	"strings"
+
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 const blockSize = 512
@@ -23,10 +24,10 @@ const blockSize = 512
 //	345 atime  357 ctime  386 sparse map  482 it goes on  483 real size; of GNU's
 type block []byte
 
-func (b block) name() []byte  { return text(b[0:100]) }
-func (b block) link() []byte  { return text(b[157:257]) }
-func (b block) owner() []byte { return text(b[265:297]) }
-func (b block) group() []byte { return text(b[297:329]) }
+func (b block) name() []byte  { return formatkit.TarText(b[0:100]) }
+func (b block) link() []byte  { return formatkit.TarText(b[157:257]) }
+func (b block) owner() []byte { return formatkit.TarText(b[265:297]) }
+func (b block) group() []byte { return formatkit.TarText(b[297:329]) }
 
 // Types of members.
 const (
@@ -78,26 +79,13 @@ func (b block) dialect() dialect {
 	return v7
 }
 
-// checked compares the checksum: the sum of all bytes, its own taken for spaces.
-// There were writers that had signed bytes.
+// checked compares the checksum. There were writers that had signed bytes.
 func (b block) checked() bool {
-	want, ok := octal(b[148:156])
+	want, ok := formatkit.TarOctal(b[148:156])
 	if !ok {
 		return false
 	}
-	// Every second byte, and the others: 64 of them each make less than 16 bits hold.
-	const half = 0x00ff00ff00ff00ff
-	var even, odd uint64
-	for p := b[:blockSize]; len(p) >= 16; p = p[16:] {
-		x, y := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
-		even += x&half + y&half
-		odd += x>>8&half + y>>8&half
-	}
-	sums := even + odd
-	sum := int64(sums&0xffff + sums>>16&0xffff + sums>>32&0xffff + sums>>48)
-	for _, c := range b[148:156] {
-		sum += ' ' - int64(c)
-	}
+	sum := formatkit.TarSum(b)
 	if sum == want {
 		return true
 	}
@@ -114,94 +102,25 @@ func (b block) checked() bool {
 func (b block) prefix(d dialect) []byte {
 	switch d {
 	case ustar:
-		return text(b[345:500])
+		return formatkit.TarText(b[345:500])
 	case star:
-		return text(b[345:476])
+		return formatkit.TarText(b[345:476])
 	case gnu:
 		if b[345] == 0 && b[357] == 0 {
 			return nil
 		}
 		// GNU has times there. There is a writer that had a prefix for a while, which is
 		// one if it is no time.
-		_, atime := number(b[345:357])
-		_, ctime := number(b[357:369])
+		_, atime := formatkit.TarNumber(b[345:357])
+		_, ctime := formatkit.TarNumber(b[357:369])
 		if b[345] != 0 && !atime || b[357] != 0 && !ctime {
-			p := text(b[345:500])
+			p := formatkit.TarText(b[345:500])
 			if bytes.IndexFunc(p, func(r rune) bool { return r >= 0x80 }) < 0 {
 				return p
 			}
 		}
 	}
 	return nil
-}
-
-// text is a field up to its NUL.
-func text(b []byte) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		return b[:i]
-	}
-	return b
-}
-
-// number reads a field: octal digits or, if its first bit is set, a number to the
-// base of 256, whose second bit says that it is negative.
-func number(b []byte) (int64, bool) {
-	if b[0]&0x80 == 0 {
-		return octal(b)
-	}
-	var invert byte
-	if b[0]&0x40 != 0 {
-		invert = 0xff
-	}
-	var x uint64
-	for i, c := range b {
-		c ^= invert
-		if i == 0 {
-			c &= 0x7f
-		}
-		if x>>56 > 0 {
-			return 0, false
-		}
-		x = x<<8 | uint64(c)
-	}
-	if x > math.MaxInt64 {
-		return 0, false
-	}
-	if invert != 0 {
-		return ^int64(x), true
-	}
-	return int64(x), true
-}
-
-// octal reads digits among NULs and spaces. Nothing at all is 0.
-func octal(b []byte) (n int64, ok bool) {
-	// Nearly all are digits up to a NUL.
-	for i, c := range b {
-		if d := c - '0'; d <= 7 {
-			n = n<<3 | int64(d)
-		} else if c == 0 && i > 0 {
-			return n, true
-		} else {
-			break
-		}
-	}
-	n = 0
-	for len(b) > 0 && (b[0] == ' ' || b[0] == 0) {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == 0) {
-		b = b[:len(b)-1]
-	}
-	for _, c := range b {
-		if c == 0 {
-			break
-		}
-		if c -= '0'; c > 7 {
-			return 0, false
-		}
-		n = n<<3 | int64(c)
-	}
-	return n, true
 }
 
 // decimal reads a number as pax and sparse maps have it.

@@ -432,15 +432,6 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	for _, p := range r.held.notes {
 		report(p)
 	}
-	for i := range r.held.Len() {
-		e := r.held.Entry(i)
-		if e.Fault != nil {
-			report(*e.Fault)
-		}
-		if p, found := r.held.index.NameProblem(i, e); found {
-			p.Volume = name
-			report(p)
-		}
-	}
+	formatkit.CheckEntries(r.held.index, r.held.Entry, name, report)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // A member is an entry as its headers have it. Its slices are valid until the next.
@@ -47,8 +48,7 @@ func newScanner(src *source) *scanner { return &scanner{src: src} }
 // next reads the next member into m. It says io.EOF behind the last; any other error
 // is about the bytes at head, or the store's.
 func (s *scanner) next() error {
-	s.pax.reset()
-	s.name, s.link = s.name[:0], s.link[:0]
+	s.forget()
 	for {
 		if err := s.pass(); err != nil {
 			return err
@@ -58,9 +58,9 @@ func (s *scanner) next() error {
 			return err
 		}
 		kind := b[156]
-		size, ok := number(b[124:136])
+		size, ok := formatkit.TarNumber(b[124:136])
 		if !ok || size < 0 && hasContent(kind) {
-			return fmt.Errorf("header: %q is no size", text(b[124:136]))
+			return fmt.Errorf("header: %q is no size", formatkit.TarText(b[124:136]))
 		}
 		switch kind {
 		case typePax, typeGlobalPax, typeLongName, typeLongLink:
@@ -76,12 +76,11 @@ func (s *scanner) next() error {
 				err = s.pax.parse(content)
 			case typeGlobalPax:
 				err = s.global.parse(content)
-				s.pax.reset()
-				s.name, s.link = s.name[:0], s.link[:0]
+				s.forget()
 			case typeLongName:
-				s.name = append(s.name[:0], text(content)...)
+				s.name = append(s.name[:0], formatkit.TarText(content)...)
 			case typeLongLink:
-				s.link = append(s.link[:0], text(content)...)
+				s.link = append(s.link[:0], formatkit.TarText(content)...)
 			}
 			if err != nil {
 				return err
@@ -92,9 +91,14 @@ func (s *scanner) next() error {
 		if err != nil || listed {
 			return err
 		}
-		s.pax.reset()
-		s.name, s.link = s.name[:0], s.link[:0]
+		s.forget()
 	}
+}
+
+// forget gives up what stood in front of a header.
+func (s *scanner) forget() {
+	s.pax.reset()
+	s.name, s.link = s.name[:0], s.link[:0]
 }
 
 // pass goes on behind what is stored of the last member. That its padding is missing
@@ -156,9 +160,9 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	name = or(s.name, or(s.pax.path, name))
 	link := or(s.link, or(s.pax.linkpath, b.link()))
 	s.people(b, d)
-	mode, _ := number(b[100:108])
+	mode, _ := formatkit.TarNumber(b[100:108])
 	m.mode = uint16(mode & 0o7777)
-	m.sec, _ = number(b[136:148])
+	m.sec, _ = formatkit.TarNumber(b[136:148])
 	if t := or(s.pax.mtime, s.global.mtime); len(t) > 0 {
 		sec, nsec, ok := paxTime(t)
 		if !ok {
@@ -228,7 +232,7 @@ func (s *scanner) people(b block, d dialect) {
 func appendID(to, record, field []byte) []byte {
 	n, ok := decimal(record)
 	if !ok {
-		n, _ = number(field)
+		n, _ = formatkit.TarNumber(field)
 	}
 	return strconv.AppendInt(to, n, 10)
 }
@@ -257,7 +261,7 @@ func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte
 		return name, nil
 	case kind == typeSparse:
 		ok := false
-		if real, ok = number(b[483:495]); !ok {
+		if real, ok = formatkit.TarNumber(b[483:495]); !ok {
 			err, real = &mapError{errors.New("sparse map: the file's size is no number")}, 0
 		}
 		var failed error

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // A span is where content is that is stored; all else is a hole.
@@ -45,8 +47,8 @@ func (s *sparse) check(size, stored int64) error {
 func (s *scanner) oldMap(b block) (spans []span, err error) {
 	add := func(table []byte) error {
 		for i := 0; i+24 <= len(table) && table[i] != 0; i += 24 {
-			off, ok1 := number(table[i : i+12])
-			n, ok2 := number(table[i+12 : i+24])
+			off, ok1 := formatkit.TarNumber(table[i : i+12])
+			n, ok2 := formatkit.TarNumber(table[i+12 : i+24])
 			if !ok1 || !ok2 {
 				return errors.New("sparse map: a span without a number")
 			}

@@ -73,7 +73,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err error) {
 	if w.err != nil {
 		return w.err
 	}
@@ -96,14 +96,13 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		w.err = err
 		return err
 	}
+	defer func() { w.err = err }() // what is written now is not taken back
 	if content != nil {
 		if _, err := io.CopyBuffer(struct{ io.Writer }{w.t}, content, w.buf); err != nil {
-			w.err = err
 			return err
 		}
 	}
 	if err := w.t.Flush(); err != nil {
-		w.err = err
 		return err
 	}
 	w.names[e.Name] = e.Kind

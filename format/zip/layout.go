@@ -19,6 +19,7 @@ import (
 const (
 	localMagic   = "PK\x03\x04"
 	rowMagic     = "PK\x01\x02"
+	behindMagic  = "PK\x07\x08"
 	endMagic     = "PK\x05\x06"
 	end64Magic   = "PK\x06\x06"
 	locatorMagic = "PK\x06\x07"
@@ -81,10 +82,11 @@ func findEnd(tail []byte) int {
 type end struct {
 	count, size, off uint64
 	long             bool // it may be that the rest is in a longer one
+	comment          string
 }
 
 func parseEnd(b []byte) end {
-	e := end{uint64(binary.LittleEndian.Uint16(b[10:])), uint64(binary.LittleEndian.Uint32(b[12:])), uint64(binary.LittleEndian.Uint32(b[16:])), false}
+	e := end{count: uint64(binary.LittleEndian.Uint16(b[10:])), size: uint64(binary.LittleEndian.Uint32(b[12:])), off: uint64(binary.LittleEndian.Uint32(b[16:]))}
 	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32
 	return e
 }
@@ -285,13 +287,14 @@ func parseLocal(b []byte) (n int64, ok bool) {
 	return localLen + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:])), string(b[:4]) == localMagic
 }
 
-// appendLocal appends the header in front of a content.
+// appendLocal appends the header in front of a content. Where sizes stand behind that, they
+// are long ones, as the field of long sizes says that is here then.
 func (r *row) appendLocal(b []byte) []byte {
 	le := binary.LittleEndian
 	date, clock := dosClock(r.time)
 	version, extra := uint16(20), r.timeExtra()
 	size, packed := uint32(r.size), uint32(r.stored)
-	if r.size >= math.MaxUint32 || r.stored >= math.MaxUint32 {
+	if r.size >= math.MaxUint32 || r.stored >= math.MaxUint32 || r.flags&flagBehind != 0 {
 		version, size, packed = 45, math.MaxUint32, math.MaxUint32
 		extra = le.AppendUint16(le.AppendUint16(extra, extra64), 16)
 		extra = le.AppendUint64(le.AppendUint64(extra, r.size), r.stored)
@@ -375,5 +378,5 @@ func appendEnd(b []byte, e end) []byte {
 	b = le.AppendUint32(append(b, endMagic...), 0)
 	b = le.AppendUint16(le.AppendUint16(b, count), count)
 	b = le.AppendUint32(le.AppendUint32(b, uint32(min(e.size, math.MaxUint32))), uint32(min(e.off, math.MaxUint32)))
-	return le.AppendUint16(b, 0)
+	return append(le.AppendUint16(b, uint16(len(e.comment))), e.comment...)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -29,17 +30,17 @@ type reader struct {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
+	r := &reader{name: name}
+	var tail []byte
+	if r.obj, tail, r.size, err = formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			obj.Close()
+			r.obj.Close()
 		}
 	}()
-	r := &reader{obj: obj, name: name}
-	e, base, err := r.findDirectory(ctx)
+	e, base, err := r.findDirectory(ctx, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -57,21 +58,18 @@ func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *
 	return &format.CorruptError{Format: "zip", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: fmt.Sprintf(msg, args...)}}
 }
 
+// corruptItem is corrupt about an entry.
+func (r *reader) corruptItem(p *item, code format.Code, off int64, msg string, args ...any) *format.CorruptError {
+	c := r.corrupt(code, off, msg, args...)
+	c.Entry, c.HasEntry = r.table.nameOf(p), true
+	return c
+}
+
 // findDirectory finds the directory, and by how much all positions are short: there
 // may be something in front of an archive that its writer knew nothing of.
-func (r *reader) findDirectory(ctx context.Context) (e end, base int64, err error) {
-	tail := make([]byte, format.ProbeSize)
-	n, err := store.ReadTail(ctx, r.obj, tail)
-	if err != nil {
-		return e, 0, err
-	}
-	info, err := r.obj.Info(ctx)
-	if err != nil {
-		return e, 0, err
-	}
-	r.size, tail = info.Size, tail[:n]
+func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base int64, err error) {
 	at := findEnd(tail)
-	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(n) < more {
+	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(len(tail)) < more {
 		tail = make([]byte, more)
 		if err := r.obj.ReadAt(ctx, tail, r.size-more); err != nil {
 			return e, 0, err
@@ -219,7 +217,6 @@ func (r *reader) readLinks(ctx context.Context) error {
 		}
 		err := r.readLink(ctx, i)
 		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = r.table.Name(i), true
 			r.table.fault(i, &c.Problem)
 		} else if err != nil {
 			return err
@@ -231,7 +228,7 @@ func (r *reader) readLinks(ctx context.Context) error {
 func (r *reader) readLink(ctx context.Context, i int) error {
 	p := r.table.items.At(i)
 	if p.stored > maxLink {
-		return r.corrupt(format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
+		return r.corruptItem(p, format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
 	}
 	off, err := r.contentOff(ctx, p)
 	if err != nil {
@@ -249,7 +246,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 			err = errors.Join(err, d.Close())
 		}
 		if err != nil || len(b) > maxLink {
-			return r.corrupt(format.BadData, off, "a link's target cannot be decoded")
+			return r.corruptItem(p, format.BadData, off, "a link's target cannot be decoded")
 		}
 	}
 	r.table.link(i, string(b))
@@ -265,10 +262,10 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	}
 	n, ok := parseLocal(b[:])
 	if !ok {
-		return 0, r.corrupt(format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
+		return 0, r.corruptItem(p, format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
 	}
 	if p.off+n > r.dirOff-p.stored {
-		return 0, r.corrupt(format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
+		return 0, r.corruptItem(p, format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
 	}
 	return p.off + n, nil
 }
@@ -283,9 +280,6 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		}
 		p := r.table.items.At(i)
 		at, err := r.contentOff(ctx, p)
-		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = e.Name, true
-		}
 		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
 		if p.method != stored {
 			x.Unit = e.Size

@@ -48,14 +48,13 @@ type table struct {
 
 func (t *table) Len() int { return t.items.Len() }
 
-func (t *table) Name(i int) string {
-	x := t.items.At(i)
-	return t.names.At(x.name, int(x.nameLen))
-}
+func (t *table) Name(i int) string { return t.nameOf(t.items.At(i)) }
+
+func (t *table) nameOf(x *item) string { return t.names.At(x.name, int(x.nameLen)) }
 
 func (t *table) Entry(i int) format.Entry {
 	x := t.items.At(i)
-	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Mode: x.mode, HasMode: x.flags&hasMode != 0,
+	e := format.Entry{Name: t.nameOf(x), Kind: x.kind, Mode: x.mode, HasMode: x.flags&hasMode != 0,
 		Owner: t.people.At(x.owner), Group: t.people.At(x.group), Ref: i}
 	if x.flags&hasTime != 0 {
 		e.ModTime = time.Unix(x.sec, int64(x.nsec)).UTC()

@@ -16,16 +16,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	defer x.Close()
 	r := x.(*reader)
-	for i := range r.table.Len() {
-		e := r.table.Entry(i)
-		if e.Fault != nil {
-			report(*e.Fault)
-		}
-		if p, found := r.NameProblem(i, e); found {
-			p.Volume = name
-			report(p)
-		}
-	}
+	formatkit.CheckEntries(r.Index, r.table.Entry, name, report)
 	return r.checkPlaces(ctx, report)
 }
 
@@ -37,7 +28,6 @@ func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) e
 		p, name := r.table.items.At(int(i)), r.table.Name(int(i))
 		off, err := r.contentOff(ctx, p)
 		if c, damaged := err.(*format.CorruptError); damaged {
-			c.Entry, c.HasEntry = name, true
 			report(c.Problem)
 			continue
 		}

@@ -81,14 +81,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	if err := w.check(e); err != nil {
 		return err
 	}
-	x := row{name: e.Name, maker: madeByUnix, time: e.ModTime, off: w.at, external: unixMode(e) << 16}
-	if e.Kind == format.Dir {
-		x.name += "/"
-		x.external |= 0x10 // a directory, for those that know no Unix
-	}
-	if utf8.ValidString(e.Name) {
-		x.flags |= flagUTF8
-	}
+	x := newRow(e, w.at)
 	if e.Kind == format.Symlink {
 		r = strings.NewReader(e.Link)
 		e.Size, e.Digest = int64(len(e.Link)), format.Digest{}
@@ -114,6 +107,19 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	}
 	w.row = x.append(w.row[:0])
 	return w.dir.Add(w.row)
+}
+
+// newRow is the row of an entry that begins at off, but for its content.
+func newRow(e format.Entry, off uint64) row {
+	x := row{name: e.Name, maker: madeByUnix, time: e.ModTime, off: off, external: unixMode(e) << 16}
+	if e.Kind == format.Dir {
+		x.name += "/"
+		x.external |= 0x10 // a directory, for those that know no Unix
+	}
+	if utf8.ValidString(e.Name) {
+		x.flags |= flagUTF8
+	}
+	return x
 }
 
 // pack compresses e's content, unless that makes it longer.

@@ -2,6 +2,9 @@ package formatkit
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"slices"
 
 	"github.com/holdall/holdall/store"
 )
@@ -13,6 +16,16 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 		return err
 	})
 	return err
+}
+
+// Stat tells of an object, if it is there.
+func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return store.Info{}, err
+	}
+	info, err := o.Info(ctx)
+	return info, errors.Join(err, o.Close())
 }
 
 // Copy makes an object of another one, with head in place of as many bytes at its
@@ -38,6 +51,19 @@ func Copy(ctx context.Context, to store.Store, name string, st store.Store, from
 		return err
 	})
 	return err
+}
+
+// Remove removes objects, the last first, as far as the store can. One that is not there
+// is none to remove.
+func Remove(ctx context.Context, st store.Store, names []string) error {
+	var errs []error
+	for _, name := range slices.Backward(names) {
+		err := store.Remove(ctx, st, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Fetch reads ahead where st can: behind a network, several requests at once take

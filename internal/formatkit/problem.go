@@ -17,6 +17,20 @@ func Reported(err error, report func(format.Problem)) error {
 	return err
 }
 
+// CheckEntries reports what is wrong with entries of a table, of which x is the index.
+func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, report func(format.Problem)) {
+	for i := range x.Len() {
+		e := entry(i)
+		if e.Fault != nil {
+			report(*e.Fault)
+		}
+		if p, found := x.NameProblem(i, e); found {
+			p.Volume = volume
+			report(p)
+		}
+	}
+}
+
 // Classes are a format's words for what can be wrong, each with the general one.
 type Classes struct {
 	Format string

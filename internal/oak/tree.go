@@ -235,7 +235,7 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 	}
 	for c, err := range t.children(ctx, s) {
 		if err == nil && c.lost == nil && slices.Contains(above, c.id) {
-			c.lost = t.treeFault(badRecord, c.id.Segment, -1, "node %s: expected a new one, found one that it is below", c.id)
+			c.lost = &segment.Error{Class: segment.Corrupt, Segment: c.id.Segment, Record: c.id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}
 		}
 		var e format.Entry
 		if err == nil {

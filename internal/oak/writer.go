@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -393,14 +392,7 @@ func (n *noting) close() error {
 }
 
 func (n *noting) remove(ctx context.Context) error {
-	var errs []error
-	for _, name := range slices.Backward(n.made) {
-		err := store.Remove(ctx, n.Store, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return formatkit.Remove(ctx, n.Store, n.made)
 }
 
 type notingWriter struct {

@@ -114,14 +114,24 @@ func TestEveryFormOfOursReadsTheSame(t *testing.T) {
 // References instead of contents: the reference follows them to our server.
 func TestReferencesLeadToThePublishedTar(t *testing.T) {
 	archive, expect := copyOf(t, "p02_few_blobs.lindi.tar")
-	web := httptest.NewServer(serve.Handler(openFolder(t, filepath.Dir(archive)), serve.Options{Log: slog.New(slog.DiscardHandler)}))
-	defer web.Close()
-	address := web.URL + "/" + filepath.Base(archive)
+	address := served(t, openFolder(t, filepath.Dir(archive))) + "/" + filepath.Base(archive)
 	out := filepath.Join(t.TempDir(), "published.lindi.json")
 	convert(t, archive, "zarr", out, holdall.PackOptions{Refer: address})
 	check(t, out, expect, "--allow-dropped-orphans")
 	convert(t, address, "zarr", out+".lindi.json", holdall.PackOptions{Refer: "here"})
 	check(t, out+".lindi.json", expect, "--allow-dropped-orphans")
+}
+
+// served serves an archive, and returns where.
+func served(t *testing.T, a *holdall.Archive) string {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	set := serve.NewSet(serve.SetOptions{Log: log})
+	t.Cleanup(set.Close)
+	set.Add(serve.Source{Name: "x", Open: func(context.Context, string) (*holdall.Archive, string, error) { return a, "", nil }})
+	web := httptest.NewServer(serve.NewSite(set, serve.SiteOptions{Log: log}))
+	t.Cleanup(web.Close)
+	return web.URL + "/f/x"
 }
 
 func openFolder(t *testing.T, dir string) *holdall.Archive {
@@ -330,9 +340,7 @@ func TestReferenceOpensWhatCrashesLeave(t *testing.T) {
 func TestStockZarrReadsTheServedView(t *testing.T) {
 	for _, name := range []string{"p02_few_blobs.lindi.tar", "p05_rewritten.lindi.tar", "p06_attrs_groups_links.lindi.tar", "p10_codecs.lindi.tar", "p12_reference_lost_chunks.lindi.tar"} {
 		archive, expect := copyOf(t, name)
-		web := httptest.NewServer(serve.Handler(openView(t, archive, "zarr"), serve.Options{Log: slog.New(slog.DiscardHandler)}))
-		out, err := zarrOverHTTP(t, web.URL, expect)
-		web.Close()
+		out, err := zarrOverHTTP(t, served(t, openView(t, archive, "zarr")), expect)
 		if err != nil || strings.Contains(out, "FAIL") || !strings.Contains(out, "OK") {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}

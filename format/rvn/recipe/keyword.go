@@ -33,7 +33,8 @@ type keyword struct {
 	instead    string
 	scripts    map[int]string // by phase
 	messages   [len(occasions)][]string
-	size       int // of scripts and messages in the metadata, about
+	size       int   // of scripts and messages in the metadata, about
+	err        error // what was wrong first while it was read
 }
 
 func (w *whitelist) apply(word string, args []string) {
@@ -149,9 +150,9 @@ func (w *whitelist) readKeyword(word string) (*keyword, error) {
 	}
 	k := &keyword{scripts: map[int]string{}}
 	for _, m := range tree.Members() {
-		known, err := k.set(m.Key, m.Value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s%w", file, m.Key, err)
+		known := k.set(m.Key, m.Value)
+		if k.err != nil {
+			return nil, fmt.Errorf("%s: %s%w", file, m.Key, k.err)
 		}
 		if !known {
 			w.notice(w.line, "keyword %s: %s: ignored: no such key", word, shown(m.Key))
@@ -178,110 +179,96 @@ func (e *valueError) Error() string {
 	return fmt.Sprintf("%s: expected %s, found %s", e.at, e.expected, e.found)
 }
 
-// set takes in what a file says under one key. The reference ignores what is of
-// another kind than it should be.
-func (k *keyword) set(key string, v ucl.Value) (known bool, err error) {
+func (k *keyword) wrong(at, expected, found string) {
+	if k.err == nil {
+		k.err = &valueError{at, expected, found}
+	}
+}
+
+// is wants v to be of a kind. The reference ignores what is of another.
+func (k *keyword) is(kind ucl.Kind, at string, v ucl.Value) {
+	if v.Kind() != kind {
+		k.wrong(at, withArticle(kind), withArticle(v.Kind()))
+	}
+}
+
+func (k *keyword) str(at string, v ucl.Value) string {
+	k.is(ucl.KindString, at, v)
+	s, _ := v.Str()
+	return s
+}
+
+// set takes in what a file says under one key.
+func (k *keyword) set(key string, v ucl.Value) (known bool) {
 	if phase := slices.Index(phases[:], key); phase >= 0 {
-		k.scripts[phase], err = wantString("", v)
-		return true, err
+		k.scripts[phase] = k.str("", v)
+		return true
 	}
 	switch key {
 	case "actions":
-		err = k.setActions(v)
+		k.setActions(v)
 	case "attributes":
-		err = k.setAttributes(v)
+		k.setAttributes(v)
 	case "messages":
-		err = k.setMessages(v)
+		k.setMessages(v)
 	case "deprecated":
-		var ok bool
-		if k.deprecated, ok = v.Bool(); !ok {
-			err = &valueError{"", "a boolean", withArticle(v.Kind())}
-		}
+		k.is(ucl.KindBool, "", v)
+		k.deprecated, _ = v.Bool()
 	case "deprecation_message":
-		k.instead, err = wantString("", v)
+		k.instead = k.str("", v)
 	default:
-		return false, nil
+		return false
 	}
-	return true, err
+	return true
 }
 
-func wantString(at string, v ucl.Value) (string, error) {
-	s, ok := v.Str()
-	if !ok {
-		return "", &valueError{at, "a string", withArticle(v.Kind())}
-	}
-	return s, nil
-}
-
-func (k *keyword) setActions(v ucl.Value) error {
-	if v.Kind() != ucl.KindArray {
-		return &valueError{"", "an array", withArticle(v.Kind())}
-	}
+func (k *keyword) setActions(v ucl.Value) {
+	k.is(ucl.KindArray, "", v)
 	for i, e := range v.Elems() {
 		at := fmt.Sprintf("[%d]", i)
-		action, err := wantString(at, e)
-		if err != nil {
-			return err
-		}
+		action := k.str(at, e)
 		if action != "file" && action != "dir" {
-			return &valueError{at, "file or dir", strconv.Quote(action)}
+			k.wrong(at, "file or dir", strconv.Quote(action))
 		}
 		k.folders = append(k.folders, action == "dir")
 	}
-	return nil
 }
 
-func (k *keyword) setAttributes(v ucl.Value) error {
-	if v.Kind() != ucl.KindObject {
-		return &valueError{"", "an object", withArticle(v.Kind())}
-	}
+func (k *keyword) setAttributes(v ucl.Value) {
+	k.is(ucl.KindObject, "", v)
 	var owner, group, mode string
 	for _, m := range v.Members() {
 		into := map[string]*string{"owner": &owner, "group": &group, "mode": &mode}[m.Key]
 		if into == nil {
-			return &valueError{"", "owner, group and mode", strconv.Quote(m.Key)}
+			k.wrong("", "owner, group and mode", strconv.Quote(m.Key))
+			return
 		}
-		var err error
-		if *into, err = wantString("."+m.Key, m.Value); err != nil {
-			return err
-		}
+		*into = k.str("."+m.Key, m.Value)
 	}
 	var err error
-	if k.attr, err = newAttr(owner, group, mode); err != nil {
-		return fmt.Errorf(": %w", err)
+	if k.attr, err = newAttr(owner, group, mode); err != nil && k.err == nil {
+		k.err = fmt.Errorf(": %w", err)
 	}
-	return nil
 }
 
 // setMessages keeps all messages of an occasion; the reference keeps the last.
-func (k *keyword) setMessages(v ucl.Value) error {
-	if v.Kind() != ucl.KindArray {
-		return &valueError{"", "an array", withArticle(v.Kind())}
-	}
+func (k *keyword) setMessages(v ucl.Value) {
+	k.is(ucl.KindArray, "", v)
 	for i, e := range v.Elems() {
 		at := fmt.Sprintf("[%d]", i)
-		if e.Kind() != ucl.KindObject {
-			return &valueError{at, "an object", withArticle(e.Kind())}
-		}
-		message, err := wantString(at+".message", e.Get("message"))
-		if err != nil {
-			return err
-		}
+		k.is(ucl.KindObject, at, e)
+		message := k.str(at+".message", e.Get("message"))
 		occasion := occasions[0]
 		if t := e.Get("type"); t.Kind() != ucl.KindNull {
-			if occasion, err = wantString(at+".type", t); err != nil {
-				return err
-			}
+			occasion = k.str(at+".type", t)
 		}
 		when := slices.Index(occasions[:], occasion)
 		if when < 0 {
-			return &valueError{at + ".type", strings.Join(occasions[:], ", "), strconv.Quote(occasion)}
-		}
-		if message != "" {
+			k.wrong(at+".type", strings.Join(occasions[:], ", "), strconv.Quote(occasion))
+		} else if message != "" {
 			k.messages[when] = append(k.messages[when], message)
 		}
 	}
-	return nil
 }
 
 func (w *whitelist) scriptValues() (out [len(phases)][]ucl.Value) {

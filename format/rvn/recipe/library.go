@@ -32,12 +32,6 @@ type libraries struct {
 	ofSystem                     map[string]bool // libraries that were looked for there
 }
 
-func (l *libraries) find(ctx context.Context) error {
-	l.ofSystem = map[string]bool{}
-	l.besides = l.besides && l.list != nil
-	return l.folder(ctx, ".")
-}
-
 func (l *libraries) folder(ctx context.Context, dir string) error {
 	if len(dir) > maxPath {
 		l.said.add("%s: not searched for libraries: its name is longer than %d bytes", shown(dir), maxPath)

@@ -91,8 +91,8 @@ func makeOn(ctx context.Context, o Options, system []string) (*Recipe, error) {
 		r.Only, r.Dirs = w.only, w.dirs
 	}
 	if p.named {
-		libs := &libraries{root: root, list: w, besides: p.hasSisters, system: system, said: &said}
-		if err := libs.find(ctx); err != nil {
+		libs := &libraries{root: root, list: w, besides: p.hasSisters, system: system, said: &said, ofSystem: map[string]bool{}}
+		if err := libs.folder(ctx, "."); err != nil {
 			return nil, err
 		}
 		if err := p.add(w, libs, &said); err != nil {

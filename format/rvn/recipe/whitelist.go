@@ -111,7 +111,10 @@ func (w *whitelist) read(ctx context.Context, r io.Reader) error {
 			if err == bufio.ErrBufferFull {
 				w.fault("expected at most %d bytes, found more", maxLine)
 			} else {
-				w.take(strings.Trim(strings.TrimSuffix(string(text), "\n"), " "))
+				text := strings.Trim(strings.TrimSuffix(string(text), "\n"), " ")
+				if err := w.take(text); err != nil {
+					w.fault("%w", err)
+				}
 			}
 		}
 		for err == bufio.ErrBufferFull {
@@ -168,44 +171,7 @@ func (w *whitelist) notice(line int, format string, args ...any) {
 	w.said.add("%s: line %d: %s", w.file, line, fmt.Sprintf(format, args...))
 }
 
-func (w *whitelist) take(text string) {
-	l, err := parseLine(text)
-	if err != nil {
-		w.fault("%w", err)
-		return
-	}
-	switch l.asks {
-	case forFile:
-		err = w.addFile(l.path, l.attr)
-	case forFolder:
-		err = w.addFolder(l.path, l.attr)
-	case forKeyword:
-		w.apply(l.word, l.args)
-	}
-	if err != nil {
-		w.fault("%w", err)
-	}
-}
-
-// A line is one of a whitelist, taken apart.
-type line struct {
-	asks asks
-	path string // of a file or folder
-	attr Attr
-	word string // keyword
-	args []string
-}
-
-type asks int
-
-const (
-	forNothing asks = iota
-	forFile
-	forFolder
-	forKeyword
-)
-
-// parseLine takes a line apart that is:
+// take does what a line asks for, which is:
 //
 //	path                           file
 //	@(owner,group,mode) path       file with attributes
@@ -215,52 +181,52 @@ const (
 //	@comment...                    nothing
 //
 // A path of a file may have spaces; arguments are separated by them.
-func parseLine(text string) (line, error) {
+func (w *whitelist) take(text string) error {
 	if text == "" || strings.HasPrefix(text, "@comment") {
-		return line{}, nil
+		return nil
 	}
 	if text[0] != '@' {
-		return line{asks: forFile, path: text}, nil
+		return w.addFile(text, Attr{})
 	}
 	if attrs, ok := strings.CutPrefix(text, "@("); ok {
 		attrs, name, closed := strings.Cut(attrs, ")")
 		if !closed || !strings.HasPrefix(name, " ") {
-			return line{}, fmt.Errorf("expected @(owner,group,mode) and a path, found %s", shown(text))
+			return fmt.Errorf("expected @(owner,group,mode) and a path, found %s", shown(text))
 		}
 		a, err := parseAttr(attrs)
-		return line{asks: forFile, path: strings.TrimLeft(name, " "), attr: a}, err
+		if err != nil {
+			return err
+		}
+		return w.addFile(strings.TrimLeft(name, " "), a)
 	}
 	word, rest, _ := strings.Cut(text[1:], " ")
-	args := words(rest)
+	args := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' })
 	if word == "" || len(args) == 0 {
-		return line{}, fmt.Errorf("expected @keyword and an argument, found %s", shown(text))
+		return fmt.Errorf("expected @keyword and an argument, found %s", shown(text))
 	}
 	if len(word) > maxWord {
-		return line{}, fmt.Errorf("expected a keyword of at most %d bytes, found %s", maxWord, shown(word))
+		return fmt.Errorf("expected a keyword of at most %d bytes, found %s", maxWord, shown(word))
 	}
 	attrs, withAttrs := strings.CutPrefix(word, "dir(")
 	if word != "dir" && !withAttrs {
-		return line{asks: forKeyword, word: word, args: args}, nil
+		w.apply(word, args)
+		return nil
 	}
-	l := line{asks: forFolder, path: args[0]}
+	var a Attr
 	if withAttrs {
 		attrs, closed := strings.CutSuffix(attrs, ")")
 		if !closed {
-			return line{}, fmt.Errorf("expected @dir(owner,group,mode) and a path, found %s", shown(text))
+			return fmt.Errorf("expected @dir(owner,group,mode) and a path, found %s", shown(text))
 		}
 		var err error
-		if l.attr, err = parseAttr(attrs); err != nil {
-			return line{}, err
+		if a, err = parseAttr(attrs); err != nil {
+			return err
 		}
 	}
 	if len(args) > 1 {
-		return line{}, fmt.Errorf("expected one path after @%s, which can have no spaces, found %s", word, shown(rest))
+		return fmt.Errorf("expected one path after @%s, which can have no spaces, found %s", word, shown(rest))
 	}
-	return l, nil
-}
-
-func words(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' })
+	return w.addFolder(args[0], a)
 }
 
 // parseAttr reads owner,group,mode, each of which may be left out.

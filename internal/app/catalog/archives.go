@@ -133,7 +133,7 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	if !a.Verified.IsZero() {
 		verified = a.Verified.UnixMicro()
 	}
-	a.ID, _, err = one(ctx, s, numberIn, `INSERT INTO archives (address, format, size, version, entries, first, last, added, verified)
+	a.ID, err = one(ctx, s, numberIn, nil, `INSERT INTO archives (address, format, size, version, entries, first, last, added, verified)
 		VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8) RETURNING id`,
 		blob(a.Address), a.Format, a.Size, blob(a.Version), blob(g.first), blob(g.last), a.Added.UnixMicro(), verified)
 	if err == nil {
@@ -150,10 +150,7 @@ const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {addre
 
 // forget removes an archive, and returns it. Its address is locked.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
-	a, found, err := one(ctx, s, (*Archive).columns, archiveAt, blob(address))
-	if err == nil && !found {
-		err = absent(address)
-	}
+	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
 	if err == nil {
 		_, err = s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", a.ID)
 	}
@@ -173,26 +170,17 @@ func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err e
 		}
 	}
 	defer b.close()
-	err = c.db.write(ctx, func(s session) error { return b.stage(ctx, s) }, func(s session) error {
-		done, err = b.publish(ctx, s)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return done, nil
+	return write(ctx, c, func(s session) error { return b.stage(ctx, s) }, func(s session) ([]Added, error) { return b.publish(ctx, s) })
 }
 
 // Remove forgets an archive, and returns what was known of it.
-func (c *Catalog) Remove(ctx context.Context, address string) (a Archive, err error) {
-	err = c.db.write(ctx, nil, func(s session) error {
+func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
+	return write(ctx, c, nil, func(s session) (Archive, error) {
 		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
-			return err
+			return Archive{}, err
 		}
-		a, err = forget(ctx, s, address)
-		return err
+		return forget(ctx, s, address)
 	})
-	return a, err
 }
 
 // Verified records that an archive was found sound.

@@ -274,7 +274,6 @@ func after(prefix string) string {
 	return ""
 }
 
-// absent is the error for what is not in the catalogue.
 func absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
 }

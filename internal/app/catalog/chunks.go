@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -161,7 +160,6 @@ func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
 
 func lost(claim Chunk) error { return fmt.Errorf("%s: %w", format.Escape(claim.Name), ErrLost) }
 
-// noPlan is the error for a plan that is not there.
 func noPlan(id int64) error { return absent(fmt.Sprintf("plan %d", id)) }
 
 // words makes text of what may be none, since not every database keeps all bytes
@@ -192,41 +190,34 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 		slices.SortFunc(all, func(a, b Chunk) int { return cmp.Compare(a.first, b.first) })
 		// Chunks of one listing lie one behind the other, those of later ones among
 		// them: only those that have the path in question are open.
-		var open runs
+		var open []*run // in the order of their heads, of one path the newest first
 		last, any := "", false
 		for len(all) > 0 || len(open) > 0 {
-			for len(all) > 0 && (len(open) == 0 || all[0].first <= open[0].head().Path) {
-				r := &run{chunk: all[0], next: all[0].first}
-				all = all[1:]
-				if more, err := r.fill(ctx, c, pageOf(len(open)+1)); err != nil {
-					yield(Member{}, err)
-					return
-				} else if more {
-					heap.Push(&open, r)
+			var r *run
+			if len(all) > 0 && (len(open) == 0 || all[0].first <= open[0].head().Path) {
+				r, all = &run{chunk: all[0], next: all[0].first}, all[1:]
+			} else {
+				r, open = open[0], open[1:]
+				m := r.head()
+				r.at++
+				if !any || m.Path != last { // else it is of an older chunk
+					if last, any = m.Path, true; !yield(m, nil) {
+						return
+					}
 				}
 			}
-			if len(open) == 0 {
-				continue
+			if r.at == len(r.page) {
+				more, err := r.fill(ctx, c, pageOf(len(open)+1))
+				if err != nil {
+					yield(Member{}, err)
+					return
+				}
+				if !more {
+					continue
+				}
 			}
-			r := open[0]
-			m := r.head()
-			if r.at++; r.at < len(r.page) {
-				heap.Fix(&open, 0)
-			} else if more, err := r.fill(ctx, c, pageOf(len(open))); err != nil {
-				yield(Member{}, err)
-				return
-			} else if more {
-				heap.Fix(&open, 0)
-			} else {
-				heap.Pop(&open)
-			}
-			if any && m.Path == last { // of an older chunk
-				continue
-			}
-			last, any = m.Path, true
-			if !yield(m, nil) {
-				return
-			}
+			at, _ := slices.BinarySearchFunc(open, r, (*run).compare)
+			open = slices.Insert(open, at, r)
 		}
 	}
 }
@@ -241,6 +232,10 @@ type run struct {
 }
 
 func (r *run) head() Member { return r.page[r.at] }
+
+func (r *run) compare(s *run) int {
+	return cmp.Or(strings.Compare(r.head().Path, s.head().Path), cmp.Compare(s.chunk.Number, r.chunk.Number))
+}
 
 // fill reads the next members, and reports whether there are any.
 func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
@@ -259,21 +254,4 @@ func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 		}
 	}
 	return len(r.page) > 0, nil
-}
-
-// runs is a heap: what is on top has the first path, the newest of several.
-type runs []*run
-
-func (r runs) Len() int      { return len(r) }
-func (r runs) Swap(i, k int) { r[i], r[k] = r[k], r[i] }
-func (r runs) Less(i, k int) bool {
-	return cmp.Or(strings.Compare(r[i].head().Path, r[k].head().Path), cmp.Compare(r[k].chunk.Number, r[i].chunk.Number)) < 0
-}
-func (r *runs) Push(x any) { *r = append(*r, x.(*run)) }
-func (r *runs) Pop() any {
-	old := *r
-	x := old[len(old)-1]
-	old[len(old)-1] = nil
-	*r = old[:len(old)-1]
-	return x
 }

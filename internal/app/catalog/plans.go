@@ -79,19 +79,11 @@ func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
 	if p.Settings == nil {
 		p.Settings = []byte{} // as it comes back
 	}
-	err := c.db.write(ctx, nil, func(s session) error {
-		added, any, err := one(ctx, s, (*Plan).columns, "INSERT INTO plans (created, name, format, target, settings) VALUES ({clock}, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING "+planColumns,
+	taken := &fs.PathError{Op: "plan", Path: p.Name, Err: fs.ErrExist}
+	return write(ctx, c, nil, func(s session) (Plan, error) {
+		return one(ctx, s, (*Plan).columns, taken, "INSERT INTO plans (created, name, format, target, settings) VALUES ({clock}, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING "+planColumns,
 			c.db.clock(), p.Name, p.Format, blob(p.Target), p.Settings)
-		if err == nil && !any {
-			err = &fs.PathError{Op: "plan", Path: p.Name, Err: fs.ErrExist}
-		}
-		p = added
-		return err
 	})
-	if err != nil {
-		return Plan{}, err
-	}
-	return p, nil
 }
 
 // Plan returns the plan of a name, or an error that wraps fs.ErrNotExist.
@@ -131,16 +123,14 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (ad
 		}
 		return nil
 	}, func(s session) error {
-		p, any, err := one(ctx, s, (*Plan).columns, "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
-		switch {
-		case err != nil:
-			return err
-		case !any:
-			return noPlan(plan)
-		case p.Cancelled:
-			return fmt.Errorf("plan %d: %w", plan, ErrCancelled)
+		p, err := one(ctx, s, (*Plan).columns, noPlan(plan), "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
+		if p.Cancelled {
+			err = fmt.Errorf("plan %d: %w", plan, ErrCancelled)
 		}
-		next, _, err := one(ctx, s, numberIn, "SELECT coalesce(max(number)+1, 0) FROM chunks WHERE plan = $1", plan)
+		if err != nil {
+			return err
+		}
+		next, err := one(ctx, s, numberIn, nil, "SELECT coalesce(max(number)+1, 0) FROM chunks WHERE plan = $1", plan)
 		if err != nil {
 			return err
 		}
@@ -193,11 +183,9 @@ func (c *Chunk) insert(ctx context.Context, s session, role int, after int64) er
 	if c.ID != 0 {
 		given = c.ID
 	}
-	id, any, err := one(ctx, s, numberIn, `INSERT INTO chunks (id, plan, number, name, role, state, objects, bytes, first, last) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+	taken := &fs.PathError{Op: "chunk", Path: format.Escape(c.Name), Err: fs.ErrExist}
+	id, err := one(ctx, s, numberIn, taken, `INSERT INTO chunks (id, plan, number, name, role, state, objects, bytes, first, last) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		ON CONFLICT DO NOTHING RETURNING id`, given, c.Plan, c.Number, blob(c.Name), role, int(ChunkPlanned), c.Objects, c.Bytes, blob(c.first), blob(c.last))
-	if err == nil && !any {
-		err = &fs.PathError{Op: "chunk", Path: format.Escape(c.Name), Err: fs.ErrExist}
-	}
 	if err == nil && c.ID == 0 {
 		_, err = s.exec(ctx, "INSERT INTO members (chunk, path, origin, size, version) SELECT $1, path, origin, size, version FROM staged_members WHERE row > $2 AND row <= $3 ORDER BY row",
 			id, after, after+c.Objects)
@@ -276,35 +264,23 @@ func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, er
 
 // Claim leases the oldest chunk that is due, or whose lease has ended; ErrNone if
 // there is none. No two claims that hold are of the same chunk.
-func (c *Catalog) Claim(ctx context.Context, r Request) (claimed Chunk, err error) {
-	err = c.db.write(ctx, nil, func(s session) error {
+func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
+	return write(ctx, c, nil, func(s session) (Chunk, error) {
 		// Who claims at the same time goes past the chunk that we have locked.
-		var any bool
-		claimed, any, err = one(ctx, s, (*Chunk).columns, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
+		return one(ctx, s, (*Chunk).columns, ErrNone, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
 			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= {clock} AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
 				AND (role <> $7 OR NOT EXISTS (SELECT 1 FROM chunks WHERE plan = f.plan AND number < f.number AND state <> $8))
 				ORDER BY id LIMIT 1{ FOR UPDATE SKIP LOCKED})
 			RETURNING `+chunkColumns, c.db.clock(), int(ChunkLeased), words(r.Owner), r.Lease.Microseconds(), r.Plan, r.Chunk, roleLast, int(ChunkDone), r.Lapsed)
-		if err == nil && !any {
-			err = ErrNone
-		}
-		return err
 	})
-	if err != nil {
-		return Chunk{}, err
-	}
-	return claimed, nil
 }
 
 // ifClaimed changes the chunk of a claim that holds, and calls then with it. $1 is for the
 // clock, what is given begins at $5.
 func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then func(s session, k Chunk) error, args ...any) error {
 	return c.db.write(ctx, nil, func(s session) error {
-		k, any, err := one(ctx, s, (*Chunk).columns, "UPDATE chunks SET "+sql+" WHERE id = $2 AND fence = $3 AND state = $4 RETURNING "+chunkColumns,
+		k, err := one(ctx, s, (*Chunk).columns, lost(claim), "UPDATE chunks SET "+sql+" WHERE id = $2 AND fence = $3 AND state = $4 RETURNING "+chunkColumns,
 			append([]any{c.db.clock(), claim.ID, claim.Fence, int(ChunkLeased)}, args...)...)
-		if err == nil && !any {
-			err = lost(claim)
-		}
 		if err != nil {
 			return err
 		}
@@ -341,7 +317,7 @@ func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, agai
 //
 // If anything is wrong, nothing is recorded. A claim that was finished already
 // returns what was recorded then: so a Finish whose answer was lost may be tried again.
-func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (done Added, err error) {
+func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (Added, error) {
 	f := &finishing{Catalog: c}
 	defer f.archive.close()
 	if a != nil {
@@ -351,17 +327,9 @@ func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left ite
 		}
 		f.archive.all = []Addition{checked}
 	}
-	err = c.db.write(ctx, func(s session) error { return f.stage(ctx, s, left) }, func(s session) error {
-		done, err = f.finish(ctx, s, claim)
-		return err
-	})
-	if err != nil {
-		return Added{}, err
-	}
-	return done, nil
+	return write(ctx, c, func(s session) error { return f.stage(ctx, s, left) }, func(s session) (Added, error) { return f.finish(ctx, s, claim) })
 }
 
-// finishing is a chunk that is about to be done.
 type finishing struct {
 	*Catalog
 	archive batch // of one, or none
@@ -398,16 +366,13 @@ func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member,
 }
 
 func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Added, err error) {
-	k, any, err := one(ctx, s, (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE id = $1{ FOR UPDATE}", claim.ID)
-	if err == nil && !any {
-		err = lost(claim)
-	}
+	k, err := one(ctx, s, (*Chunk).columns, lost(claim), "SELECT "+chunkColumns+" FROM chunks WHERE id = $1{ FOR UPDATE}", claim.ID)
 	if err != nil {
 		return done, err
 	}
 	finished, err := k.claimed(claim)
 	if finished {
-		done.Archive, _, err = one(ctx, s, (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a WHERE a.id = $1", k.Archive)
+		done.Archive, err = one(ctx, s, (*Archive).columns, nil, "SELECT "+archiveColumns+" FROM archives AS a WHERE a.id = $1", k.Archive)
 	}
 	if err != nil || finished {
 		return done, err
@@ -421,16 +386,16 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	}
 	if len(added) > 0 {
 		done = added[0]
-		if _, others, err := one(ctx, s, numberIn, "SELECT id FROM chunks WHERE archive = $1 AND archive > 0 LIMIT 1", done.Replaced.ID); err != nil {
+		if others, err := rowsOf(ctx, s, numberIn, "SELECT id FROM chunks WHERE archive = $1 AND archive > 0 LIMIT 1", done.Replaced.ID); err != nil {
 			return done, err
-		} else if others {
+		} else if len(others) > 0 {
 			return done, &fs.PathError{Op: "chunk", Path: format.Escape(done.Address), Err: fs.ErrExist}
 		}
 	}
 	if err := account(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
-	k, _, err = one(ctx, s, (*Chunk).columns, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, bytes_done = bytes, problem = '', due = 0
+	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, bytes_done = bytes, problem = '', due = 0
 		WHERE id = $7 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.ID)
 	if err == nil {
 		err = s.finished(ctx, k)
@@ -443,9 +408,9 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	if f.left == 0 {
 		return l, nil
 	}
-	path, found, err := one(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
-	if err == nil && found {
-		err = fmt.Errorf("%s: %s: expected a member of the chunk, found none of that path", format.Escape(k.Name), format.Escape(path))
+	strange, err := rowsOf(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
+	if len(strange) > 0 {
+		err = fmt.Errorf("%s: %s: expected a member of the chunk, found none of that path", format.Escape(k.Name), format.Escape(strange[0]))
 	}
 	// Of several of one path the last one counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
@@ -455,7 +420,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 			FROM `+newest+" WHERE m.chunk = $1 AND {m.path = s.path}", k.ID, int(Packed))
 	}
 	if err == nil {
-		l, _, err = one(ctx, s, (*Left).columns, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3) FROM "+newest,
+		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3) FROM "+newest,
 			int(Vanished), int(Changed), int(SetAside))
 	}
 	return l, err
@@ -490,30 +455,30 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 			return err
 		}
 	}
-	path, found, err := one(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path) LIMIT 1",
+	lacking, err := rowsOf(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path) LIMIT 1",
 		of, int(Packed), a.ID)
 	if err != nil {
 		return err
-	} else if found {
-		return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(k.Name), format.Escape(path))
+	} else if len(lacking) > 0 {
+		return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(k.Name), format.Escape(lacking[0]))
 	}
 	// All that were to be packed are there: if they are as many as there are paths,
 	// there is nothing else.
 	if !apart {
-		if due, _, err = one(ctx, s, numberIn, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
+		if due, err = one(ctx, s, numberIn, nil, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
 			return err
 		}
 	}
 	if due == a.Entries {
 		return nil
 	}
-	path, found, err = one(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
+	strange, err := rowsOf(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
 		of, int(Packed), a.ID)
 	switch {
 	case err != nil:
 		return err
-	case found:
-		return fmt.Errorf("%s: %s: expected %d planned paths in its archive, found %d, and this is none of them", format.Escape(k.Name), format.Escape(path), due, a.Entries)
+	case len(strange) > 0:
+		return fmt.Errorf("%s: %s: expected %d planned paths in its archive, found %d, and this is none of them", format.Escape(k.Name), format.Escape(strange[0]), due, a.Entries)
 	}
 	return fmt.Errorf("%s: expected %d planned paths in its archive, found %d", format.Escape(k.Name), due, a.Entries)
 }
@@ -532,22 +497,21 @@ func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
 }
 
 // setPlan makes a plan cancelled or not, and its chunks of two states those of another.
-func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql string, to, one, other ChunkState) (n int, err error) {
-	err = c.db.write(ctx, nil, func(s session) error {
+func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql string, to, one, other ChunkState) (int, error) {
+	return write(ctx, c, nil, func(s session) (int, error) {
 		changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, cancelled)
 		if err == nil && changed == 0 {
 			err = noPlan(plan)
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		all, err := rowsOf(ctx, s, (*Chunk).columns, "UPDATE chunks SET "+sql+" WHERE plan = $1 AND state IN ($3, $4) RETURNING "+chunkColumns, plan, int(to), int(one), int(other))
-		if n = len(all); err != nil || cancelled {
-			return err
+		if err == nil && !cancelled {
+			err = s.due(ctx, all)
 		}
-		return s.due(ctx, all)
+		return len(all), err
 	})
-	return n, err
 }
 
 // Totals says how far a plan is.

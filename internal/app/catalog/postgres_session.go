@@ -129,8 +129,7 @@ func (s *postgresSession) copy(ctx context.Context, table string, columns []stri
 }
 
 func (s *postgresSession) nextChunk(ctx context.Context) (int64, error) {
-	id, _, err := one(ctx, s, numberIn, "SELECT nextval(pg_get_serial_sequence('chunks', 'id'))")
-	return id, err
+	return one(ctx, s, numberIn, nil, "SELECT nextval(pg_get_serial_sequence('chunks', 'id'))")
 }
 
 func (s *postgresSession) stage(ctx context.Context, a Addition, _ int) (*staging, error) {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -119,13 +120,26 @@ func rowsOf[T any](ctx context.Context, s session, columns func(*T) []any, sql s
 	return found, nil
 }
 
-// one returns the last row that a statement has, and whether it has any.
-func one[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) (x T, any bool, err error) {
+// one returns the last row that a statement has, and none as its error if it has no row.
+func one[T any](ctx context.Context, s session, columns func(*T) []any, none error, sql string, args ...any) (x T, err error) {
 	found, err := rowsOf(ctx, s, columns, sql, args...)
 	if len(found) > 0 {
-		x, any = found[len(found)-1], true
+		return found[len(found)-1], nil
 	}
-	return x, any, err
+	return x, cmp.Or(err, none)
+}
+
+// write returns what do returns in a transaction; see engine.
+func write[T any](ctx context.Context, c *Catalog, prepare func(s session) error, do func(s session) (T, error)) (x T, err error) {
+	err = c.db.write(ctx, prepare, func(s session) (err error) {
+		x, err = do(s)
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return x, nil
 }
 
 // read returns what a query of few rows has.
@@ -139,14 +153,11 @@ func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql st
 
 // readOne returns what a query of one row has, or that there is nothing of that name.
 func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*T) []any, sql string, args ...any) (x T, err error) {
-	found, err := read(ctx, c, columns, sql, args...)
-	if err == nil && len(found) == 0 {
-		err = absent(name)
-	}
-	if err != nil {
-		return x, err
-	}
-	return found[0], nil
+	err = c.db.read(ctx, false, func(s session) error {
+		x, err = one(ctx, s, columns, absent(name), sql, args...)
+		return err
+	})
+	return x, err
 }
 
 // paged yields the rows of a query of many, all as they were when it began. The query

@@ -59,7 +59,6 @@ const (
 	writers = 4
 )
 
-// tokens returns a channel that holds n.
 func tokens(n int) chan struct{} {
 	c := make(chan struct{}, n)
 	for range n {
@@ -214,7 +213,6 @@ func migrate(c *sqlite.Conn, steps []string) error {
 	return err
 }
 
-// connect opens a connection.
 func (db *sqliteDB) connect(settings ...string) (*sqlite.Conn, error) {
 	// Never with OpenCreate: what is not there any more does not come back empty.
 	c, err := sqlite.OpenConn(db.name, sqlite.OpenReadWrite)
@@ -259,7 +257,6 @@ func (db *sqliteDB) release(c *sqlite.Conn) {
 	c.Close()
 }
 
-// take takes a token.
 func (db *sqliteDB) take(ctx context.Context, from chan struct{}) error {
 	select {
 	case _, open := <-from:

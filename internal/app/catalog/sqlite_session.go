@@ -44,7 +44,6 @@ const createStagedMembers = `CREATE TEMP TABLE IF NOT EXISTS staged_members (
 
 const dropStaged = "DROP TABLE IF EXISTS temp.staged_members;"
 
-// A sqliteSession is a connection.
 type sqliteSession struct {
 	db   *sqliteDB
 	conn *sqlite.Conn
@@ -134,7 +133,6 @@ func (s *sqliteSession) bind(stmt *sqlite.Stmt, i int, value any) error {
 	return nil
 }
 
-// scan reads the columns of a row.
 func scan(stmt *sqlite.Stmt, into []any) error {
 	for i, to := range into {
 		switch x := to.(type) {
@@ -171,7 +169,6 @@ func scan(stmt *sqlite.Stmt, into []any) error {
 	return nil
 }
 
-// blobAt returns the bytes of a column.
 func blobAt(s *sqlite.Stmt, col int) string {
 	var b strings.Builder
 	s.ColumnReader(col).WriteTo(&b)

@@ -26,7 +26,6 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// A question is what an answer is made of.
 type question struct {
 	h *Handler
 	w http.ResponseWriter
@@ -34,7 +33,8 @@ type question struct {
 	q url.Values
 
 	asked context.Context // of the request itself, without limits of ours
-	about *shown          // held until it is answered
+	held  []func()        // ends the uses of archives when it is answered
+	seen  []*view         // these archives
 	err   error           // the first thing that was wrong; what is asked for after it is not looked at
 }
 
@@ -139,15 +139,13 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 		defer context.AfterFunc(h.ctx, cancel)()
 		q := &question{h: h, w: w, r: r.WithContext(ctx), q: r.URL.Query(), asked: r.Context()}
 		defer func() {
-			if q.about != nil {
-				h.letGo(q.about)
+			for _, release := range q.held {
+				release()
 			}
 		}()
 		err := f(q)
 		if err = cmp.Or(q.err, err); err != nil {
-			if q.about != nil {
-				h.changed(q.about, err)
-			}
+			h.changed(err, q.seen...)
 			q.fail(err)
 		}
 	}
@@ -238,13 +236,12 @@ func (q *question) view() (v *view) {
 	if q.err == nil && !q.q.Has("a") {
 		q.err = bad("a: expected the name of an archive")
 	}
-	if q.err == nil && q.about == nil {
-		if q.about, q.err = q.h.take(q.ctx(), q.q.Get("a")); q.err == nil {
-			q.w.Header().Set("Holdall-Archive", q.about.id) // another one if it was replaced since
-		}
+	if q.err == nil {
+		v, q.err = q.use(q.q.Get("a"), "", nil)
 	}
 	if q.err == nil {
-		v, q.err = q.h.view(q.ctx(), q.about, q.q.Get("view"))
+		q.w.Header().Set("Holdall-Archive", v.id) // another one if it was replaced since
+		v, q.err = q.inView(v, q.q.Get("view"))
 	}
 	return v
 }
@@ -263,14 +260,17 @@ func (q *question) number(key string, usual, least, most int64) int64 {
 	if s == "" || q.err != nil {
 		return usual
 	}
+	return q.parse(key, s, least, most)
+}
+
+func (q *question) parse(key, s string, least, most int64) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < least || n > most {
+	if q.err == nil && (err != nil || n < least || n > most) {
 		q.err = bad("%s: expected a number from %d to %d, found %q", key, least, most, cut(s, 40))
 	}
 	return n
 }
 
-// word is one of the words that are possible; the first is the usual one.
 func (q *question) word(key string, words ...string) string {
 	s := cmp.Or(q.q.Get(key), words[0])
 	if q.err == nil && !slices.Contains(words, s) {

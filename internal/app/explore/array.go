@@ -7,7 +7,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -51,7 +50,6 @@ func (q *question) opened() (a *zarr.Array) {
 	return a
 }
 
-// arrayJSON is what is known of an array.
 type arrayJSON struct {
 	Path     string          `json:"path"`
 	Shape    []int64         `json:"shape"`
@@ -121,7 +119,6 @@ type windowJSON struct {
 	Cut   bool    `json:"cut,omitempty"`
 }
 
-// numbers are numbers with commas between them.
 func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 	list := slices.Clone(usual)
 	s := q.q.Get(key)
@@ -134,12 +131,7 @@ func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 		return list
 	}
 	for i, w := range words {
-		n, err := strconv.ParseInt(w, 10, 64)
-		if err != nil || n < 0 || n > most[i] {
-			q.err = bad("%s: expected a number from 0 to %d, found %q", key, most[i], cut(w, 40))
-			break
-		}
-		list[i] = n
+		list[i] = q.parse(key, w, 0, most[i])
 	}
 	return list
 }
@@ -200,16 +192,18 @@ func (q *question) arrayData() error {
 		w.Min, w.Max = 0, 0
 	}
 	w.DType = "float64"
-	out := make([]byte, 0, 8*len(values))
+	told := any(values)
 	if d := a.DType; d.Kind == 'f' && d.Size <= 4 || d.Kind != 'f' && d.Size <= 2 {
 		w.DType = "float32"
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
+		narrow := make([]float32, len(values))
+		for i, v := range values {
+			narrow[i] = float32(v)
 		}
-	} else {
-		for _, v := range values {
-			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
-		}
+		told = narrow
+	}
+	out, err := binary.Append(nil, binary.LittleEndian, told)
+	if err != nil {
+		return err
 	}
 	head, err := json.Marshal(w)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -46,8 +46,11 @@ const zarrView = "zarr"
 
 func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	f := v.in.Format()
-	j := archiveJSON{Name: v.of.Name, Address: format.Escape(v.of.Address), Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: usualView(v.of.Archive),
-		Survey: v.survey.json(), Verify: h.verification(v.of.Name).json(), Can: []string{}}
+	j := archiveJSON{Name: v.Name, Format: f.Name, Title: f.Title, Views: f.Views, View: v.name, Usual: v.of.name,
+		Survey: v.survey.json(), Verify: h.verification(v.Name).json(), Can: []string{}}
+	if h.o.Near != nil && h.o.Near() {
+		j.Address = format.Escape(v.Address)
+	}
 	if v.in.Store() == nil {
 		j.Views = nil
 	}
@@ -60,7 +63,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	}
 	if v.isNode() {
 		j.Can = append(j.Can, "node")
-		if v.of.History != nil {
+		if v.History != nil {
 			j.Can = append(j.Can, "history")
 		}
 	}
@@ -72,15 +75,32 @@ const maxListed = 500
 // archives answers with the list of archives. Those that nobody looked at are names only: the
 // page asks for each of them as it shows it.
 func (q *question) archives() error {
-	all, err := q.h.src.Names(q.ctx())
-	if err != nil {
+	all, err := q.h.set.List(q.ctx())
+	if q.ctx().Err() == nil {
+		q.h.cannotList(err)
+	}
+	if err != nil && len(all) == 0 {
 		return err
 	}
 	list := []archiveJSON{}
-	for _, name := range all[:min(len(all), maxListed)] {
-		list = append(list, archiveJSON{Name: name, Can: []string{}, Survey: surveyJSON{}, Verify: q.h.verification(name).json()})
+	for _, x := range all[:min(len(all), maxListed)] {
+		list = append(list, archiveJSON{Name: x.Name, Can: []string{}, Survey: surveyJSON{}, Verify: q.h.verification(x.Name).json()})
 	}
 	return q.json(map[string]any{"archives": list, "total": len(all)})
+}
+
+// cannotList logs why archives cannot be listed, once for as long as it is the same.
+func (h *Handler) cannotList(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if text != h.told && err != nil {
+		h.log.Error("cannot be listed", "error", err)
+	}
+	h.told = text
 }
 
 // soon is how long an answer waits for what a small archive has at once.
@@ -113,7 +133,6 @@ func (q *question) archive() error {
 	return q.json(j)
 }
 
-// extentJSON is where a part of an entry lies.
 type extentJSON struct {
 	Volume string `json:"volume"`
 	Off    int64  `json:"off"`
@@ -122,7 +141,6 @@ type extentJSON struct {
 	Away   bool   `json:"external,omitempty"`
 }
 
-// entryJSON is what is known of an entry.
 type entryJSON struct {
 	Path    string            `json:"path"`
 	Kind    string            `json:"kind"`
@@ -154,14 +172,13 @@ func (q *question) found() (v *view, e holdall.Entry) {
 	return v, e
 }
 
-// entry answers with what is known of an entry.
 func (q *question) entry() error {
 	v, e := q.found()
 	if q.err != nil {
 		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
-		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(validated(e.Name))}
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(strings.ToValidUTF8(e.Name, "x"))}
 	if e.HasMode {
 		j.Mode = e.FileMode().String()
 	}
@@ -196,17 +213,6 @@ func (q *question) entry() error {
 	return q.json(j)
 }
 
-// validated is name with bytes that are not UTF-8 replaced, which may be in a path.
-func validated(name string) string {
-	b := []byte(name)
-	for i, c := range b {
-		if c >= 0x80 {
-			b[i] = 'x'
-		}
-	}
-	return string(b)
-}
-
 const maxContent = 1 << 20
 
 // content answers with some bytes of an entry, whatever it is called: for views and names that
@@ -238,7 +244,6 @@ func (q *question) content() error {
 	return nil
 }
 
-// node answers with what a folder has besides entries.
 func (q *question) node() error {
 	v := q.view()
 	if q.err != nil {
@@ -247,28 +252,17 @@ func (q *question) node() error {
 	if !v.isNode() {
 		return bad("its folders are no nodes")
 	}
-	w := &bounded{most: 4 << 20}
-	if err := v.of.Node(q.ctx(), w, q.path()); err != nil {
+	w := &firstBytes{most: 4 << 20}
+	err := v.Node(q.ctx(), w, q.path())
+	if w.full {
+		return bad("it has more than %d bytes of properties", w.most)
+	}
+	if err != nil {
 		return err
 	}
 	return q.json(json.RawMessage(w.b))
 }
 
-// bounded keeps what is written, up to a limit.
-type bounded struct {
-	b    []byte
-	most int
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if len(w.b)+len(p) > w.most {
-		return 0, bad("it has more than %d bytes of properties", w.most)
-	}
-	w.b = append(w.b, p...)
-	return len(p), nil
-}
-
-// history answers with what revisions did to a node.
 func (q *question) history() error {
 	defer q.busy()()
 	v := q.view()
@@ -276,11 +270,11 @@ func (q *question) history() error {
 	if q.err != nil {
 		return q.err
 	}
-	if v.of.History == nil || !slices.Contains(q.h.describe(q.ctx(), v).Can, "history") {
+	if v.History == nil || !v.isNode() {
 		return bad("this archive has no revisions")
 	}
 	steps := []any{}
-	for s, err := range v.of.History(q.ctx(), q.path(), int(most)) {
+	for s, err := range v.History(q.ctx(), q.path(), int(most)) {
 		if err != nil {
 			return err
 		}

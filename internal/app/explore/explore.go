@@ -15,51 +15,25 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/serve"
 )
 
 //go:embed ui
 var ui embed.FS
 
-// An Archive is one that is shown.
-type Archive struct {
-	// Name is what it is called in addresses of the page, and below /f/.
-	Name string
-	// Address is where it is, for people; without passwords.
-	Address string
-	// Archive is open, in its usual view or the one its user wants.
-	Archive *holdall.Archive
-	// Version stands for its bytes, if that is known: what a check found is kept for as long
-	// as it is the same.
-	Version string
-	// Current, if not nil, says whether it is still what the source has by its name. It is
-	// asked with every question, so it should take no time.
-	Current func(ctx context.Context) bool
-	// Changed, if not nil, is told that reading it found its bytes to be others.
-	Changed func()
-	// Release, if not nil, is called once, when it is not used any more.
-	Release func()
+// An Extra is what archives of some formats have besides entries.
+type Extra struct {
 	// Node, if not nil, writes what a folder has besides entries as an object of JSON:
 	// the properties of a node, by type.
 	Node func(ctx context.Context, w io.Writer, path string) error
 	// History, if not nil, yields what revisions did to a path, the newest first, as
 	// values of which JSON is made; at most so many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
-}
-
-// A Source is where the archives come from that a handler shows.
-type Source interface {
-	// Names lists them. It is asked again now and then: archives may come and go.
-	Names(ctx context.Context) ([]string, error)
-	// Open returns one of them, or an error that wraps fs.ErrNotExist. It is open until it is
-	// released.
-	Open(ctx context.Context, name string) (Archive, error)
 }
 
 // Options are wishes for a handler; the zero value suits most.
@@ -70,10 +44,11 @@ type Options struct {
 	// one may take; 0 is 6 hours.
 	Verifies   int
 	VerifyTime time.Duration
-	// MaxOpen is how many archives are held that nobody asks about; 0 is 32. Idle is how long
-	// one of them is; 0 is five minutes.
-	MaxOpen int
-	Idle    time.Duration
+	// Near, if not nil, says whether only people at this machine see the page: they may
+	// know where archives lie.
+	Near func() bool
+	// Extra, if not nil, returns what an archive has besides entries.
+	Extra func(*holdall.Archive) Extra
 }
 
 // limits of what is held and answered.
@@ -87,7 +62,7 @@ const (
 // A Handler shows archives: the page at /, its parts below /ui/, and what it asks below
 // /api/. It must be closed.
 type Handler struct {
-	src Source
+	set *serve.Set
 	o   Options
 	log *slog.Logger
 	mux *http.ServeMux
@@ -100,45 +75,32 @@ type Handler struct {
 
 	mu      sync.Mutex
 	closed  bool
-	shown   map[string]*shown
-	opens   int64
+	views   map[string]*view // by what stands for the open archive
+	told    string           // what was wrong when archives were listed last
 	folders folderCache
 	verify  verifies
 }
 
 var errClosed = errors.New("the explorer is closed")
 
-// New returns a handler that shows what src has.
-func New(src Source, o Options) *Handler {
+// New returns a handler that shows the archives of a set.
+func New(set *serve.Set, o Options) *Handler {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Verifies = cmp.Or(o.Verifies, 2)
 	o.VerifyTime = cmp.Or(o.VerifyTime, 6*time.Hour)
-	o.MaxOpen = cmp.Or(o.MaxOpen, 32)
-	o.Idle = cmp.Or(o.Idle, 5*time.Minute)
-	h := &Handler{src: src, o: o, log: o.Log, work: make(chan struct{}, maxWork), surveying: make(chan struct{}, maxSurveying), shown: map[string]*shown{}}
+	h := &Handler{set: set, o: o, log: o.Log, work: make(chan struct{}, maxWork), surveying: make(chan struct{}, maxSurveying), views: map[string]*view{}}
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.folders.list = map[folderKey]*folder{}
 	h.verify.of = map[string]*verification{}
 	h.routes()
-	h.wg.Go(h.dropIdle)
 	return h
 }
 
-// Close ends what is under way, waits for it, and releases all archives. It may be called
-// again.
-func (h *Handler) Close() error {
+// Close ends what is under way and waits for it. It may be called again.
+func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
 	h.stop(errClosed)
 	h.wg.Wait()
-	h.mu.Lock()
-	all := slices.Collect(maps.Values(h.shown))
-	clear(h.shown)
-	h.mu.Unlock()
-	var errs []error
-	for _, s := range all {
-		errs = append(errs, s.close())
-	}
-	return errors.Join(errs...)
 }

@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -68,32 +67,36 @@ type site struct {
 	srv *httptest.Server
 }
 
-func serving(t testing.TB, o explore.Options, list ...explore.Archive) *site {
+func serving(t testing.TB, list ...serve.Source) *site {
 	t.Helper()
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	log := slog.New(slog.DiscardHandler)
+	set := serve.NewSet(serve.SetOptions{Log: log})
+	for _, src := range list {
+		set.Add(src)
 	}
-	h := explore.New(source(list), o)
+	return exploring(t, set)
+}
+
+// exploring explores what is in a set.
+func exploring(t testing.TB, set *serve.Set) *site {
+	t.Helper()
+	h := explore.New(set, explore.Options{Log: slog.New(slog.DiscardHandler)})
 	srv := httptest.NewServer(h)
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
+		h.Close()
+		set.Close()
 	})
 	return &site{t, h, srv}
 }
 
-func opened(t testing.TB, st store.Store, name string, f *format.Format) explore.Archive {
-	t.Helper()
-	o := holdall.OpenOptions{Formats: []*format.Format{f}}
-	in, err := holdall.OpenStore(t.Context(), st, name, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close() })
-	return explore.Archive{Name: "x", Archive: in}
+// opened is an archive that is called x.
+func opened(st store.Store, name string, f *format.Format) serve.Source {
+	return serve.Source{Name: "x", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		in, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{f}})
+		return in, "", err
+	}}
 }
 
 func (s *site) get(path string, args ...string) (int, []byte, http.Header) {
@@ -142,7 +145,7 @@ type page struct {
 }
 
 func TestOddNamesAreListedAndRead(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
 	for p := ask[page](s, "/api/ls", "a", "x"); ; p = ask[page](s, "/api/ls", "a", "x") {
 		if !p.Complete {
 			continue
@@ -180,7 +183,7 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 		}
 		add("d/sub/z", "z")
 	})
-	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	s := serving(t, opened(m, "x.caf", caf.Format))
 	for _, dir := range []string{"asc", "desc"} {
 		var last int64 = -1
 		if dir == "desc" {
@@ -224,7 +227,7 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 			add(fmt.Sprintf("all/image_%07d.jpeg", i), "")
 		}
 	})
-	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	s := serving(t, opened(m, "x.caf", caf.Format))
 	ask[page](s, "/api/ls", "a", "x") // what the archive itself needs for names
 	before := testkit.Live()
 	if p := ask[page](s, "/api/ls", "a", "x", "path", "all", "sort", "size", "limit", "10"); p.Total != n {
@@ -238,7 +241,7 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 }
 
 func TestSearchFindsWordsOfAnyCase(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
 	search := func(q string) (hits []string, found float64) {
 		code, b, _ := s.get("/api/search", "a", "x", "q", q)
 		if code != 200 {
@@ -286,7 +289,7 @@ func cells(t *testing.T, b []byte) (head struct {
 
 func TestTheMapAddsUp(t *testing.T) {
 	m := oddArchive(t)
-	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	s := serving(t, opened(m, "x.caf", caf.Format))
 	content := int64(0)
 	for _, c := range odd {
 		content += int64(len(c))
@@ -322,7 +325,7 @@ func TestTheMapAddsUp(t *testing.T) {
 }
 
 func TestTheTreemapAddsUp(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
 	type boxes struct {
 		Bytes, Files, Rest int64
 		Boxes              []row
@@ -363,7 +366,7 @@ func TestDamageIsFoundAndMarked(t *testing.T) {
 	b := bytes.Clone(m.Get("x.caf"))
 	b[bytes.Index(b, []byte(strings.Repeat("3", 5000)))+2500] ^= 1
 	m.Put("x.caf", b)
-	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	s := serving(t, opened(m, "x.caf", caf.Format))
 	if _, last, _ := s.events(); last["state"] != "none" || last["health"] != "unknown" {
 		t.Errorf("before a check: %v", last)
 	}
@@ -403,7 +406,7 @@ func TestDamageIsFoundAndMarked(t *testing.T) {
 }
 
 func TestPagesOfOtherSitesGetNothing(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
 	for _, c := range []struct{ method, path, key, value string }{
 		{"GET", "/api/ls?a=x", "Sec-Fetch-Site", "cross-site"}, {"GET", "/api/search?a=x&q=a", "Sec-Fetch-Site", "same-site"},
 		{"POST", "/api/verify?a=x", "Sec-Fetch-Site", "cross-site"}, {"POST", "/api/verify?a=x", "Origin", "https://evil.example"},
@@ -425,7 +428,7 @@ func TestPagesOfOtherSitesGetNothing(t *testing.T) {
 }
 
 func TestBadQuestionsAreAnsweredInOneLine(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, oddArchive(t), "x.caf", caf.Format))
+	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
 	for _, c := range []struct {
 		path string
 		args []string
@@ -452,7 +455,7 @@ func TestBadQuestionsAreAnsweredInOneLine(t *testing.T) {
 }
 
 func TestThePageIsServedWithItsParts(t *testing.T) {
-	s := serving(t, explore.Options{})
+	s := serving(t)
 	for path, kind := range map[string]string{"/": "text/html", "/ui/app.js": "text/javascript", "/ui/style.css": "text/css", "/ui/icon.svg": "image/svg+xml"} {
 		code, b, head := s.get(path)
 		if code != 200 || !strings.HasPrefix(head.Get("Content-Type"), kind) || len(b) == 0 {
@@ -470,7 +473,7 @@ func TestThePageIsServedWithItsParts(t *testing.T) {
 }
 
 func TestArraysAreSampled(t *testing.T) {
-	s := serving(t, explore.Options{}, opened(t, local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	s := serving(t, opened(local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
 	a := ask[struct {
 		Shape   []int64
 		Numbers bool
@@ -527,7 +530,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 			add(fmt.Sprintf("f%06d", i), "")
 		}
 	})
-	s := serving(t, explore.Options{}, opened(t, m, "x.caf", caf.Format))
+	s := serving(t, opened(m, "x.caf", caf.Format))
 	for i := range 30 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
 		path := []string{"/api/search?a=x&q=9", "/api/ls?a=x&sort=size", "/api/map?a=x", "/api/treemap?a=x"}[i%4]
@@ -546,7 +549,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 
 func FuzzQuestions(f *testing.F) {
 	m := oddArchive(f)
-	s := serving(f, explore.Options{}, opened(f, m, "x.caf", caf.Format))
+	s := serving(f, opened(m, "x.caf", caf.Format))
 	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2"} {
 		path, query, _ := strings.Cut(q, " ")
 		f.Add(path, query)
@@ -563,20 +566,3 @@ func FuzzQuestions(f *testing.F) {
 }
 
 // source is of archives that are open, and stay so.
-type source []explore.Archive
-
-func (l source) Names(context.Context) ([]string, error) {
-	all := make([]string, len(l))
-	for i := range l {
-		all[i] = l[i].Name
-	}
-	return all, nil
-}
-
-func (l source) Open(_ context.Context, name string) (explore.Archive, error) {
-	i := slices.IndexFunc(l, func(a explore.Archive) bool { return a.Name == name })
-	if i < 0 {
-		return explore.Archive{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return l[i], nil
-}

@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +61,6 @@ const (
 	rowCost    = 8 + 8 + 1 + 4
 )
 
-// folderCache keeps folders that were asked for last.
 type folderCache struct {
 	mu    sync.Mutex
 	list  map[folderKey]*folder
@@ -69,6 +69,12 @@ type folderCache struct {
 
 // folder returns the folder of a directory, which somebody reads or has read.
 func (h *Handler) folder(v *view, dir string) *folder {
+	release, reading := v.Hold(), false
+	defer func() {
+		if !reading {
+			release()
+		}
+	}()
 	c := &h.folders
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,13 +86,13 @@ func (h *Handler) folder(v *view, dir string) *folder {
 		c.list[key] = f
 		ctx, cancel := context.WithCancel(h.ctx)
 		f.idle = time.AfterFunc(idleFolder, cancel)
-		h.hold(v.of)
+		reading = true
 		h.wg.Go(func() {
-			defer h.letGo(v.of)
+			defer release()
 			defer cancel()
 			f.read(ctx)
 			if f.err != nil {
-				h.changed(v.of, f.err)
+				h.changed(f.err, v)
 				c.drop(f)
 			}
 		})
@@ -104,15 +110,10 @@ func (c *folderCache) drop(f *folder) {
 	}
 }
 
-// forget forgets the folders of an archive.
-func (c *folderCache) forget(s *shown) {
+func (c *folderCache) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range c.list {
-		if key.v.of == s {
-			delete(c.list, key)
-		}
-	}
+	maps.DeleteFunc(c.list, func(key folderKey, _ *folder) bool { return key.v == v })
 }
 
 // trim forgets what was not asked for longest, while too much is kept.
@@ -145,7 +146,6 @@ func (f *folder) cost() (n int64, ready bool) {
 	return n, f.complete && f.waiting == 0
 }
 
-// read reads the directory.
 func (f *folder) read(ctx context.Context) {
 	prefix := ""
 	if f.key.dir != "." {
@@ -215,20 +215,18 @@ func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) 
 
 // foldersFirst makes the usual order, unless it is the one in which entries came.
 func (f *folder) foldersFirst() {
-	var dirs, files []uint32
-	mixed := false
+	var order, files []uint32
 	for i := range f.names.len() {
 		if f.isDir(i) {
-			mixed = mixed || len(files) > 0
-			dirs = append(dirs, uint32(i))
+			order = append(order, uint32(i))
 		} else {
 			files = append(files, uint32(i))
 		}
 	}
-	f.orders[folderOrder{by: "name"}] = nil
-	if mixed {
-		f.orders[folderOrder{by: "name"}] = append(dirs, files...)
+	if order = append(order, files...); slices.IsSorted(order) {
+		order = nil
 	}
+	f.orders[folderOrder{by: "name"}] = order
 }
 
 // wait waits until f has row upTo, or all, or until a moment has passed and it has
@@ -311,7 +309,6 @@ func (f *folder) order(o folderOrder) []uint32 {
 	return order
 }
 
-// rowJSON is a row of a page.
 type rowJSON struct {
 	Name     string `json:"n"`
 	Kind     string `json:"k,omitempty"` // a file has none
@@ -346,7 +343,6 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON 
 
 const maxPage = 2000
 
-// ls answers with a page of a folder.
 func (q *question) ls() error {
 	v := q.view()
 	offset := q.number("offset", 0, 0, 1<<40)

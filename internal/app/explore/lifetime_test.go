@@ -3,43 +3,30 @@ package explore_test
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
-	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/local"
 )
 
-// A shelf is a source of the archives in a folder. It counts what is open.
+// A shelf is a source of the archives in a folder. It counts what is opened.
 type shelf struct {
-	dir string
-
-	mu     sync.Mutex
-	open   map[string]int
-	opened int
-	stale  bool // what is asked whether it is current says no
-}
-
-func (s *shelf) Names(context.Context) ([]string, error) {
-	all, err := os.ReadDir(s.dir)
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].Name()
-	}
-	return names, err
+	dir    string
+	stale  bool // it is seen that files are replaced
+	opened atomic.Int64
 }
 
 func (s *shelf) mark(name string) string {
@@ -50,40 +37,22 @@ func (s *shelf) mark(name string) string {
 	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
 }
 
-func (s *shelf) Open(ctx context.Context, name string) (explore.Archive, error) {
-	if strings.ContainsAny(name, "/\x00") {
-		return explore.Archive{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
-	if err != nil {
-		return explore.Archive{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opened++
-	s.open[name]++
-	mark := s.mark(name)
-	current := func(context.Context) bool { return s.mark(name) == mark }
-	if !s.stale {
-		current = nil // only reads tell
-	}
-	return explore.Archive{Name: name, Archive: in, Version: mark, Current: current, Release: func() {
-		if err := in.Close(); err != nil {
-			panic(err)
+func (s *shelf) list(context.Context) ([]serve.Source, error) {
+	all, err := os.ReadDir(s.dir)
+	var list []serve.Source
+	for _, x := range all {
+		name := x.Name()
+		src := serve.Source{Name: name, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+			s.opened.Add(1)
+			in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{View: view, Formats: []*format.Format{caf.Format}})
+			return in, s.mark(name), err
+		}}
+		if s.stale { // else only reads tell
+			src.Mark = s.mark(name)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.open[name]--
-	}}, nil
-}
-
-func (s *shelf) count() (open, opened int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.open {
-		open += n
+		list = append(list, src)
 	}
-	return open, s.opened
+	return list, err
 }
 
 // put writes an archive of one file, whole or over what is there.
@@ -103,25 +72,17 @@ func (s *shelf) put(t *testing.T, name, file, content string, whole bool) {
 	}
 }
 
-func shelved(t *testing.T, o explore.Options) (*shelf, *site) {
-	s := &shelf{dir: t.TempDir(), open: map[string]int{}}
+func shelved(t *testing.T, o serve.SetOptions) (*shelf, *site) {
+	s := &shelf{dir: t.TempDir()}
 	o.Log = slog.New(slog.DiscardHandler)
-	h := explore.New(s, o)
-	srv := httptest.NewServer(h)
+	set := serve.NewSet(o)
+	set.AddFolder(serve.Folder{List: s.list, Every: 1})
 	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-		if open, _ := s.count(); open != 0 {
-			t.Errorf("%d archives are still open", open)
-		}
 		if n := descriptors(t, s.dir); n != 0 {
 			t.Errorf("%d descriptors are still open", n)
 		}
 	})
-	return s, &site{t, h, srv}
+	return s, exploring(t, set)
 }
 
 func (s *site) content(name, path string) (int, string, string) {
@@ -130,13 +91,14 @@ func (s *site) content(name, path string) (int, string, string) {
 }
 
 func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
-	src, s := shelved(t, explore.Options{})
+	src, s := shelved(t, serve.SetOptions{})
 	src.stale = true
 	src.put(t, "x.caf", "a", "the old one", true)
 	code, text, was := s.content("x.caf", "a")
 	if code != 200 || text != "the old one" || was == "" {
 		t.Fatal(code, text, was)
 	}
+	each := descriptors(t, src.dir)
 	s.check("x.caf")
 	ask[struct{}](s, "/api/treemap", "a", "x.caf")
 	src.put(t, "x.caf", "a", "and the new one", true)
@@ -150,16 +112,17 @@ func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
 	if a := ask[struct{ Verify struct{ State string } }](s, "/api/archive", "a", "x.caf"); a.Verify.State != "none" {
 		t.Errorf("a check of the old one is told: %+v", a)
 	}
-	if open, opened := src.count(); open != 1 || opened != 2 {
-		t.Errorf("%d are open, %d were opened", open, opened)
+	if n := src.opened.Load(); n != 2 {
+		t.Errorf("%d were opened", n)
 	}
+	testkit.Until(t, "the old one is closed", func() bool { return descriptors(t, src.dir) <= each })
 	if err := os.Remove(filepath.Join(src.dir, "x.caf")); err != nil {
 		t.Fatal(err)
 	}
 	if code, text, _ := s.content("x.caf", "a"); code != 404 {
 		t.Errorf("one that is gone: %d %s", code, text)
 	}
-	testkit.Until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+	testkit.Until(t, "it is released", func() bool { return descriptors(t, src.dir) == 0 })
 }
 
 // check has an archive checked to the end.
@@ -174,11 +137,12 @@ func (s *site) check(name string) {
 }
 
 func TestAReadThatFindsAChangeOpensTheNewOne(t *testing.T) {
-	src, s := shelved(t, explore.Options{})
+	src, s := shelved(t, serve.SetOptions{})
 	src.put(t, "x.caf", "a", strings.Repeat("the old one ", 5000), false)
 	if code, text, _ := s.content("x.caf", "a"); code != 200 || len(text) != 60_000 {
 		t.Fatal(code, text)
 	}
+	each := descriptors(t, src.dir)
 	src.put(t, "x.caf", "a", "short", false)
 	if code, text, _ := s.content("x.caf", "a"); code != http.StatusConflict || !strings.Contains(text, `"changed"`) {
 		t.Errorf("what is changed while it is open: %d %s", code, text)
@@ -186,14 +150,15 @@ func TestAReadThatFindsAChangeOpensTheNewOne(t *testing.T) {
 	if code, text, _ := s.content("x.caf", "a"); code != 200 || text != "short" {
 		t.Errorf("asked again: %d %s", code, text)
 	}
-	if open, opened := src.count(); open != 1 || opened != 2 {
-		t.Errorf("%d are open, %d were opened", open, opened)
+	if n := src.opened.Load(); n != 2 {
+		t.Errorf("%d were opened", n)
 	}
+	testkit.Until(t, "the old one is closed", func() bool { return descriptors(t, src.dir) <= each })
 }
 
 func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 	const n, most = 40, 3
-	src, s := shelved(t, explore.Options{MaxOpen: most})
+	src, s := shelved(t, serve.SetOptions{MaxOpen: most})
 	for i := range n {
 		src.put(t, fmt.Sprintf("%02d.caf", i), "a", fmt.Sprint(i), true)
 	}
@@ -218,20 +183,19 @@ func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 		})
 	}
 	all.Wait()
-	testkit.Until(t, "all but a few are released", func() bool { open, _ := src.count(); return open <= most })
-	testkit.Until(t, "their descriptors are closed", func() bool { return descriptors(t, src.dir) <= most*each })
+	testkit.Until(t, "all but a few are closed", func() bool { return descriptors(t, src.dir) <= most*each })
 	// Checks of what was released are known, since its bytes are the same.
 	s.check("01.caf")
 	for i := 10; i < 10+2*most; i++ {
 		s.content(fmt.Sprintf("%02d.caf", i), "a")
 	}
-	_, opened := src.count()
+	opened := src.opened.Load()
 	if a := ask[struct {
 		Verify struct{ State, Health string }
 	}](s, "/api/archive", "a", "01.caf"); a.Verify.Health != "good" {
 		t.Errorf("its check is %+v", a)
 	}
-	if _, now := src.count(); now != opened+1 {
+	if src.opened.Load() != opened+1 {
 		t.Error("it was not released")
 	}
 }
@@ -254,11 +218,11 @@ func descriptors(t *testing.T, dir string) (n int) {
 }
 
 func TestIdleArchivesAreReleased(t *testing.T) {
-	src, s := shelved(t, explore.Options{Idle: 30 * time.Millisecond})
+	src, s := shelved(t, serve.SetOptions{Idle: 30 * time.Millisecond})
 	src.put(t, "x.caf", "a", "x", true)
 	for range 3 {
 		_, _, was := s.content("x.caf", "a")
-		testkit.Until(t, "it is released", func() bool { open, _ := src.count(); return open == 0 })
+		testkit.Until(t, "it is released", func() bool { return descriptors(t, src.dir) == 0 })
 		if _, _, is := s.content("x.caf", "a"); is != was {
 			t.Errorf("the same bytes are told to be others: %s, then %s", was, is)
 		}
@@ -267,7 +231,7 @@ func TestIdleArchivesAreReleased(t *testing.T) {
 
 // What is replaced while it is checked is not said to be sound, or damaged.
 func TestACheckOfWhatIsReplacedFails(t *testing.T) {
-	src, s := shelved(t, explore.Options{})
+	src, s := shelved(t, serve.SetOptions{})
 	src.stale = true
 	files := func(seed byte) {
 		b := packed(t, func(add func(name, content string)) {

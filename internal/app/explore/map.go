@@ -51,40 +51,26 @@ type spans struct {
 
 const longSpan = 1<<32 - 1
 
+func newSpans() spans {
+	return spans{long: map[int64]int64{}, files: map[int64]uint32{}, sorted: true}
+}
+
 func (s *spans) add(off, n int64, ref uint32) {
-	last := s.off.Len() - 1
-	if last >= 0 {
+	if last := s.off.Len() - 1; last >= 0 {
 		at := *s.off.At(last)
 		if at == off && s.length(last) == n {
-			s.share(off)
+			s.files[off]++
 			return
 		}
-		if at > off {
-			s.sorted = false
-		}
-	} else {
-		s.sorted = true
+		s.sorted = s.sorted && at <= off
 	}
 	s.off.Add(off)
+	s.len.Add(uint32(min(n, longSpan)))
 	if n >= longSpan {
-		if s.long == nil {
-			s.long = map[int64]int64{}
-		}
 		s.long[off] = max(n, s.long[off])
-		s.len.Add(longSpan)
-	} else {
-		s.len.Add(uint32(n))
 	}
 	s.ref.Add(ref)
 	s.most = max(s.most, n)
-}
-
-// share notes that one more entry lies in the run at an address.
-func (s *spans) share(off int64) {
-	if s.files == nil {
-		s.files = map[int64]uint32{}
-	}
-	s.files[off]++
 }
 
 // sort puts spans in the order of their addresses. What several entries share is one run.
@@ -94,7 +80,7 @@ func (s *spans) sort() {
 	}
 	sort.Sort(s)
 	was := *s
-	*s = spans{long: was.long, files: was.files, most: was.most}
+	*s = spans{long: was.long, files: was.files, most: was.most, sorted: true}
 	for i := range was.Len() {
 		s.add(*was.off.At(i), was.length(i), *was.ref.At(i))
 	}
@@ -143,7 +129,7 @@ func (s *spans) within(from, to int64) iter.Seq[int] {
 }
 
 func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
-	m := &spanMap{base: map[string]int{}}
+	m := &spanMap{base: map[string]int{}, content: newSpans(), regions: newSpans()}
 	list, err := in.Volumes(ctx)
 	if err != nil {
 		return nil, err
@@ -200,7 +186,7 @@ func (m *spanMap) addRegion(r format.Region) {
 // its place.
 func (m *spanMap) finish(ctx context.Context, in *holdall.Archive) error {
 	if m.content.Len()+m.regions.Len() > maxSpans {
-		m.content, m.regions = spans{}, spans{}
+		m.content, m.regions = newSpans(), newSpans()
 		return m.draw(ctx, in)
 	}
 	m.content.sort()
@@ -276,7 +262,6 @@ func (p *picture) add(use int, off, end int64, i int) {
 	}
 }
 
-// mark marks where a problem is.
 func (p *picture) mark(off, n int64) {
 	end := off + max(n, 1)
 	if end <= p.from || off >= p.to {
@@ -368,7 +353,6 @@ func (p *picture) bytes(out []byte) []byte {
 	return out
 }
 
-// totals is how many bytes of each use are shown.
 func (p *picture) totals() map[string]int64 {
 	t := map[string]int64{}
 	for u := range uses {
@@ -387,7 +371,10 @@ func (p *picture) totals() map[string]int64 {
 func (q *question) drawn() (v *view, d *surveyed) {
 	v = q.view()
 	if q.err == nil {
-		v, q.err = q.h.mapView(q.ctx(), v)
+		// Some formats show an archive as a whole in another view.
+		if over := v.in.Format().Overview; over != "" && v.in.Store() != nil {
+			v, q.err = q.inView(v, over)
+		}
 	}
 	if q.err == nil {
 		d, q.err = q.h.surveyed(q.ctx(), v)
@@ -398,7 +385,6 @@ func (q *question) drawn() (v *view, d *surveyed) {
 	return v, d
 }
 
-// span is the part of an archive that is asked for.
 func (q *question) span(m *spanMap) (from, to int64) {
 	from = q.number("from", 0, 0, m.size-1)
 	return from, q.number("to", m.size, from+1, m.size)
@@ -418,7 +404,7 @@ func (q *question) byteMap() error {
 		return q.err
 	}
 	p := m.picture(from, to, int(min(cells, to-from)))
-	for _, at := range q.h.marks(v.of.Name, m) {
+	for _, at := range q.h.marks(v.Name, m) {
 		p.mark(at[0], at[1])
 	}
 	shown := m.volumes[:min(len(m.volumes), maxVolumes)]
@@ -501,7 +487,6 @@ func (q *question) mapAt() error {
 	return q.json(map[string]any{"count": count, "spans": list})
 }
 
-// mapOf answers where an entry lies.
 func (q *question) mapOf() error {
 	v, d := q.drawn()
 	if q.err != nil {

@@ -28,7 +28,6 @@ type names struct {
 	bytes  int64 // taken by blocks
 }
 
-// placed is where a block is.
 type placed struct {
 	at  uint64
 	len uint32
@@ -54,13 +53,11 @@ func (l *names) add(name string) {
 
 func (l *names) len() int { return l.n }
 
-// at returns a name.
 func (l *names) at(i int) string {
 	c := l.from(i)
 	return string(c.next())
 }
 
-// A nameCursor goes through names in their order.
 type nameCursor struct {
 	l    *names
 	i    int

@@ -18,7 +18,6 @@ const (
 	searchStep = 8192
 )
 
-// hitJSON is an entry that was found.
 type hitJSON struct {
 	Path string `json:"p"`
 	Kind string `json:"k,omitempty"`
@@ -104,6 +103,7 @@ func (q *question) search() error {
 	}
 	q.w.Header().Set("Content-Type", "application/x-ndjson")
 	out := bufio.NewWriterSize(q.w, 16<<10)
+	lines := json.NewEncoder(out)
 	flush := func() {
 		out.Flush()
 		if f, ok := q.w.(interface{ Flush() }); ok {
@@ -118,8 +118,7 @@ func (q *question) search() error {
 				return err
 			}
 			if time.Since(last) > 150*time.Millisecond {
-				line, _ := json.Marshal(map[string]int64{"seen": seen, "found": found})
-				out.Write(append(line, '\n'))
+				_ = lines.Encode(map[string]int64{"seen": seen, "found": found})
 				flush()
 				last = time.Now()
 			}
@@ -134,9 +133,7 @@ func (q *question) search() error {
 		if kind != format.File {
 			hit.Kind = kind.String()
 		}
-		line, err := json.Marshal(hit)
-		out.Write(append(line, '\n'))
-		return err
+		return lines.Encode(hit)
 	}
 	v.survey.mu.Lock()
 	d := v.survey.data
@@ -166,11 +163,7 @@ func (q *question) search() error {
 		}
 		end["error"] = surveyUnasked
 	}
-	line, err := json.Marshal(end)
-	if err != nil {
-		return err
-	}
-	out.Write(append(line, '\n'))
+	_ = lines.Encode(end) // who is gone gets nothing
 	flush()
 	return nil
 }

@@ -3,6 +3,8 @@ package explore
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,25 +78,22 @@ func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
 		h.startSurvey(v)
 		s := &v.survey
 		s.mu.Lock()
-		data, err, done := s.data, s.err, s.done
+		done := s.done
 		s.used = time.Now()
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		data, err := s.data, s.err
 		s.mu.Unlock()
 		if data != nil {
 			return data, nil
 		}
-		select {
-		case <-done:
-			if err != nil {
-				return nil, err
-			}
-			s.mu.Lock()
-			data, err = s.data, s.err
-			s.mu.Unlock()
-			if data != nil || err != nil {
-				return data, err
-			}
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err != nil {
+			return nil, err
 		}
 	}
 }
@@ -110,12 +109,10 @@ func (h *Handler) startSurvey(v *view) {
 	if s.err != nil && time.Since(s.used) < 5*time.Second {
 		return // it failed just now
 	}
-	if !h.hold(v.of) {
-		return
-	}
+	release := v.Hold()
 	s.state, s.err, s.count, s.done, s.used = "running", nil, counts{}, make(chan struct{}), time.Now()
 	h.wg.Go(func() {
-		defer h.letGo(v.of)
+		defer release()
 		var data *surveyed
 		var err error
 		select {
@@ -125,7 +122,7 @@ func (h *Handler) startSurvey(v *view) {
 		case <-h.ctx.Done():
 			err = errClosed
 		}
-		h.changed(v.of, err)
+		h.changed(err, v)
 		s.mu.Lock()
 		s.data, s.err, s.state, s.used = data, err, "complete", time.Now()
 		if err != nil {
@@ -133,7 +130,7 @@ func (h *Handler) startSurvey(v *view) {
 			if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
 				s.err = corrupt
 			} else if h.ctx.Err() == nil && !errors.Is(err, store.ErrChanged) {
-				h.log.Error("cannot be gone through", "archive", format.Escape(v.of.Name), "error", err)
+				h.log.Error("cannot be gone through", "archive", format.Escape(v.Name), "error", err)
 			}
 		}
 		close(s.done)
@@ -148,7 +145,10 @@ func (h *Handler) trimSurveys(keep *view) {
 		var sum int64
 		var oldest *view
 		var at time.Time
-		for _, v := range h.views() {
+		h.mu.Lock()
+		views := slices.Collect(maps.Values(h.views))
+		h.mu.Unlock()
+		for _, v := range views {
 			v.survey.mu.Lock()
 			if v.survey.data != nil {
 				sum += v.survey.data.cost()
@@ -165,17 +165,6 @@ func (h *Handler) trimSurveys(keep *view) {
 		oldest.survey.data = nil
 		oldest.survey.mu.Unlock()
 	}
-}
-
-func (h *Handler) views() (all []*view) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.shown {
-		for _, v := range s.views {
-			all = append(all, v)
-		}
-	}
-	return all
 }
 
 // makeSurvey goes through v. Of a damaged archive it returns what it found as well.
@@ -267,7 +256,6 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 	return nil
 }
 
-// tell says how far a survey is.
 func (s *survey) tell(c counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,7 +325,6 @@ func (s *survey) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// surveyJSON is what is told of a survey.
 type surveyJSON struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
@@ -355,12 +342,4 @@ func (s *survey) json() surveyJSON {
 		}
 	}
 	return j
-}
-
-// mapView is the view of an archive that is drawn: some show it as a whole in another one.
-func (h *Handler) mapView(ctx context.Context, v *view) (*view, error) {
-	if over := v.in.Format().Overview; over != "" && over != v.name && v.in.Store() != nil {
-		return h.view(ctx, v.of, over)
-	}
-	return v, nil
 }

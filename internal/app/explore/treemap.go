@@ -42,11 +42,9 @@ func (q *question) treemap() error {
 		return err
 	}
 	var total, files int64
-	if id, ok := d.ids[key]; ok {
-		total, files = d.bytes[id], d.files[id]
-	}
 	var boxes []boxJSON
 	if id, ok := d.ids[key]; ok {
+		total, files = d.bytes[id], d.files[id]
 		for k := 1; k < len(d.paths); k++ {
 			if d.parent[k] == id && d.bytes[k] > 0 {
 				boxes = append(boxes, boxJSON{Name: format.Escape(path.Base(d.paths[k])), Dir: true, Bytes: d.bytes[k], Files: d.files[k]})

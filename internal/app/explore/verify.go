@@ -26,10 +26,10 @@ type verifies struct {
 
 // A verification is a check of an archive. It goes on when the page is left.
 type verification struct {
-	cancel  context.CancelCauseFunc
-	meter   holdall.Meter
-	begun   time.Time
-	version string // of the archive
+	cancel context.CancelCauseFunc
+	meter  holdall.Meter
+	begun  time.Time
+	id     string // of the archive
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -42,7 +42,6 @@ type verification struct {
 	ended    time.Time
 }
 
-// problemJSON is a problem for the page.
 type problemJSON struct {
 	Severity string  `json:"severity"`
 	Code     string  `json:"code"`
@@ -69,22 +68,13 @@ var (
 // maxChecks is how many checks are remembered that have ended.
 const maxChecks = 256
 
-// reopened forgets what a check found in other bytes.
-func (c *verifies) reopened(archive, version string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if x := c.of[archive]; x != nil && x.is("complete") && x.version != version {
-		delete(c.of, archive)
-	}
-}
-
 // forget forgets what a check found in an archive that is another now. One that is under way
 // ends, and says why.
-func (c *verifies) forget(archive string) {
+func (c *verifies) forget(archive string, is func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch x := c.of[archive]; {
-	case x == nil || x.is("failed"):
+	case x == nil || !is(x.id) || x.is("failed"):
 	case x.is("running"):
 		x.cancel(errReplaced)
 	default:
@@ -107,7 +97,6 @@ func (c *verifies) trim() {
 	}
 }
 
-// startVerify starts a check of an archive.
 func (q *question) startVerify() error {
 	v := q.view()
 	depth := q.word("depth", "full", "quick")
@@ -117,24 +106,24 @@ func (q *question) startVerify() error {
 	if v.in.IsDir() {
 		return bad("a folder has nothing that it could be checked by")
 	}
-	h := q.h
+	h, v := q.h, v.of
 	h.verify.mu.Lock()
 	defer h.verify.mu.Unlock()
-	if old := h.verify.of[v.of.Name]; old != nil && old.is("running") {
+	if old := h.verify.of[v.Name]; old != nil && old.is("running") {
 		return q.json(old.json())
 	}
 	if h.verify.running >= h.o.Verifies {
 		return busy(fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running))
 	}
 	ctx, cancel := context.WithCancelCause(h.ctx)
-	x := &verification{cancel: cancel, begun: time.Now(), version: v.of.Version, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
+	x := &verification{cancel: cancel, begun: time.Now(), id: v.id, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
 	x.meter.WantTotal = true
-	h.verify.of[v.of.Name] = x
+	h.verify.of[v.Name] = x
 	h.verify.running++
 	h.verify.trim()
-	h.hold(v.of)
+	release := v.Hold()
 	h.wg.Go(func() {
-		defer h.letGo(v.of)
+		defer release()
 		x.run(ctx, h, v)
 		cancel(nil)
 		h.verify.mu.Lock()
@@ -147,15 +136,15 @@ func (q *question) startVerify() error {
 func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	ctx, stop := context.WithTimeoutCause(ctx, h.o.VerifyTime, fmt.Errorf("it took longer than %v", h.o.VerifyTime))
 	defer stop()
-	o := v.of.Archive.Archive.Options()
-	o.View, o.Format = usualView(v.of.Archive), v.in.Format().Name
+	o := v.in.Options()
+	o.View, o.Format = v.name, v.in.Format().Name
 	sum, err := holdall.VerifyStore(ctx, v.in.Store(), v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
 		x.found(ctx, v, p)
 	})
-	if err == nil && v.of.Current != nil && !v.of.Current(ctx) {
+	if err == nil && !v.Current(ctx) {
 		err = store.ErrChanged // what was looked at last may be the new one
 	}
-	h.changed(v.of, err)
+	h.changed(err, v)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sum, x.ended = sum, time.Now()
@@ -176,7 +165,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 		if cause != nil {
 			x.why = cause.Error()
 		}
-		h.log.Error("cannot be verified", "archive", format.Escape(v.of.Name), "error", err)
+		h.log.Error("cannot be verified", "archive", format.Escape(v.Name), "error", err)
 	}
 	x.tell()
 }
@@ -225,7 +214,6 @@ func (x *verification) is(state string) bool {
 	return x.state == state
 }
 
-// verifyJSON is how a check stands.
 type verifyJSON struct {
 	State    string           `json:"state"` // "none": there was none
 	Quick    bool             `json:"quick,omitempty"`
@@ -282,7 +270,7 @@ func (q *question) cancelVerify() error {
 	if q.err != nil {
 		return q.err
 	}
-	if x := q.h.verification(v.of.Name); x != nil {
+	if x := q.h.verification(v.Name); x != nil {
 		x.cancel(errCancelled)
 	}
 	return q.json(map[string]bool{"cancelled": true})
@@ -313,7 +301,7 @@ func (q *question) verifyEvents() error {
 	if q.err != nil {
 		return q.err
 	}
-	x := q.h.verification(v.of.Name)
+	x := q.h.verification(v.Name)
 	head := q.w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("X-Accel-Buffering", "no")
@@ -326,11 +314,12 @@ func (q *question) verifyEvents() error {
 	}
 	told := 0
 	for {
-		j := x.json()
 		var news []problemJSON
+		var changed chan struct{}
+		j := x.json()
 		if x != nil {
 			x.mu.Lock()
-			j, news = x.locked(), x.problems[told:min(len(x.problems), told+500)]
+			j, news, changed = x.locked(), x.problems[told:min(len(x.problems), told+500)], x.changed
 			x.mu.Unlock()
 		}
 		if told += len(news); len(news) > 0 {
@@ -344,12 +333,6 @@ func (q *question) verifyEvents() error {
 			return nil
 		}
 		send("progress", j)
-		x.mu.Lock()
-		changed, running := x.changed, x.state == "running"
-		x.mu.Unlock()
-		if !running {
-			continue
-		}
 		select {
 		case <-changed:
 		case <-time.After(200 * time.Millisecond):

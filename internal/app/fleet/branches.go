@@ -82,7 +82,11 @@ func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[sto
 		f := &forest{can: can, page: page, most: most, first: &twig{}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
-		defer f.discard()
+		defer func() {
+			if f.scratch != nil {
+				f.scratch.Close()
+			}
+		}()
 		defer wg.Wait()
 		defer f.end()
 		defer cancel()
@@ -134,7 +138,6 @@ func (f *forest) take() *twig {
 	return w
 }
 
-// end has those who list end.
 func (f *forest) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,7 +236,6 @@ func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below s
 	return below, below == prefix
 }
 
-// put hands a page over.
 func (f *forest) put(w *twig, page []store.Info) error {
 	if len(page) == 0 {
 		return nil
@@ -254,7 +256,6 @@ func (f *forest) put(w *twig, page []store.Info) error {
 	return nil
 }
 
-// spill writes a page to the file.
 func (f *forest) spill(page []store.Info) (block, error) {
 	if f.scratch == nil {
 		scratch, err := pack.NewScratch()
@@ -304,11 +305,4 @@ func (f *forest) read() (all []store.Info, err error, more bool) {
 		}
 	}
 	return nil, nil, false
-}
-
-// discard removes the file.
-func (f *forest) discard() {
-	if f.scratch != nil {
-		f.scratch.Close()
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -46,30 +47,37 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	if err != nil {
 		return err
 	}
-	switch {
-	case k.Part && j.format.Parts != nil:
-		return w.packPart(ctx, j, k, e, m)
-	case k.Last && j.format.Parts != nil:
+	if k.Last && j.format.Parts != nil {
 		return w.merge(ctx, j, k)
 	}
-	name := j.chunk(k.Number)
+	name, part := j.chunk(k.Number), []*format.Format(nil)
+	adopt := func() error { return w.adopt(ctx, j, k, name, e) }
+	if k.Part && j.format.Parts != nil {
+		s, err := j.seatOf(ctx, w.c, k.Number)
+		if err != nil {
+			return err
+		}
+		p := s.part(k)
+		name, part = j.format.Parts.Object(p.Archive, p.Number), []*format.Format{j.writing(p)}
+		adopt = func() error { return w.adoptPart(ctx, j, k, p, e) }
+	}
 	if err := j.named(k, name); err != nil {
 		return err
 	}
 	if k.Attempts > 1 {
 		// Whoever had it before may have got as far as this.
-		if err := w.adopt(ctx, j, k, name, e); !errors.Is(err, fs.ErrNotExist) {
+		if err := adopt(); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	left, sum, err := w.write(ctx, j, k, name, m, nil)
+	left, sum, err := w.write(ctx, j, k, name, m, part)
 	e.Resent = sum.Resumed
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return w.adopt(ctx, j, k, name, e)
+		return adopt()
 	case err != nil:
 		return err
-	case sum.Entries == 0:
+	case part != nil || sum.Entries == 0:
 		err = w.finish(ctx, k, nil, left)
 	default:
 		err = w.record(ctx, j, k, name, left)
@@ -90,8 +98,8 @@ func (j *job) named(k catalog.Chunk, name string) error {
 }
 
 // write packs the objects of a chunk, and returns those that are not in its archive.
-// part, if it is not nil, writes a part of one: that is there even if it is empty.
-func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, part *format.Format) (left []catalog.Member, sum pack.Summary, err error) {
+// formats has what writes a part of one, if it is one: that is there even if it is empty.
+func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (left []catalog.Member, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
 	judge := func(path string, err error) error {
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
@@ -109,14 +117,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		left = append(left, l)
 		return nil
 	}
-	var formats []*format.Format
-	if part != nil {
-		formats = append(formats, part)
-	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
-		Formats: formats,
-		Format:  j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: part == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
+		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
+		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
 		Confirm: func(ctx context.Context) error { return j.believe(ctx, left) },
 	})
 	if err != nil {
@@ -160,25 +163,25 @@ func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name strin
 // finish has the catalogue know what became of a chunk; s is nil if there is no archive.
 // An answer that was lost may have been a yes, which another try is told.
 func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, left []catalog.Member) error {
-	return w.steady(ctx, func() error {
+	return w.steady(ctx, func(func()) error {
 		var a *catalog.Addition
 		if s != nil {
 			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
 		}
-		_, err := w.c.Finish(ctx, k, a, all(left))
+		_, err := w.c.Finish(ctx, k, a, pipe.All(left))
 		return err
 	})
 }
 
 // steady does something again for as long as the database is away or busy, and the
-// claim holds: what has been packed is worth waiting for.
-func (w *worker) steady(ctx context.Context, do func() error) error {
-	for end := time.Now().Add(patience); ; {
-		err := do()
-		if !passing(err) || ctx.Err() != nil || time.Now().After(end) {
+// claim holds: what has been packed is worth waiting for. What gets on has its time anew.
+func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error {
+	var end time.Time
+	getsOn := func() { end = time.Now().Add(patience) }
+	for getsOn(); ; w.sleep(ctx, w.o.Look) {
+		if err := do(getsOn); !passing(err) || ctx.Err() != nil || time.Now().After(end) {
 			return err
 		}
-		w.sleep(ctx, w.o.Look)
 	}
 }
 
@@ -191,29 +194,25 @@ func passing(err error) bool {
 // back.
 func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
-		last, some := "", false
-		for end := time.Now().Add(patience); ; w.sleep(ctx, w.o.Look) {
-			var failed error
+		last, some, enough := "", false, false
+		err := w.steady(ctx, func(getsOn func()) error {
 			for m, err := range w.c.Members(ctx, k.ID) {
-				if failed = err; err != nil {
-					break
+				if err != nil {
+					return err
 				}
 				if some && m.Path <= last {
 					continue
 				}
 				last, some = m.Path, true
-				if !yield(m, nil) {
-					return
+				if enough = !yield(m, nil); enough {
+					return nil
 				}
-				end = time.Now().Add(patience)
+				getsOn()
 			}
-			if failed == nil {
-				return
-			}
-			if !passing(failed) || ctx.Err() != nil || time.Now().After(end) {
-				yield(catalog.Member{}, failed)
-				return
-			}
+			return nil
+		})
+		if err != nil && !enough {
+			yield(catalog.Member{}, err)
 		}
 	}
 }
@@ -293,7 +292,6 @@ func (j *job) tidy(ctx context.Context, name string) {
 	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return u.Name == name })
 }
 
-// objects yields what a chunk is made of.
 func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {
 	return func(yield func(pack.Object, error) bool) {
 		for m, err := range w.members(ctx, k) {

@@ -103,37 +103,6 @@ func (j *job) readingPart(p format.Part) holdall.OpenOptions {
 	return holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}}
 }
 
-// packPart makes a part, and has the catalogue know that the chunk is done.
-func (w *worker) packPart(ctx context.Context, j *job, k catalog.Chunk, e *Event, m *holdall.Meter) error {
-	s, err := j.seatOf(ctx, w.c, k.Number)
-	if err != nil {
-		return err
-	}
-	p := s.part(k)
-	name := j.format.Parts.Object(p.Archive, p.Number)
-	if err := j.named(k, name); err != nil {
-		return err
-	}
-	if k.Attempts > 1 {
-		if err := w.adoptPart(ctx, j, k, p, e); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	left, sum, err := w.write(ctx, j, k, name, m, j.writing(p))
-	e.Resent = sum.Resumed
-	if errors.Is(err, fs.ErrExist) {
-		return w.adoptPart(ctx, j, k, p, e)
-	}
-	if err == nil {
-		err = w.finish(ctx, k, nil, left)
-	}
-	if err == nil {
-		e.Left, e.Bytes = left, sum.Content
-		j.tidy(ctx, name)
-	}
-	return err
-}
-
 // adoptPart takes over a part that an earlier claim of the chunk made. Its error wraps
 // fs.ErrNotExist if there is none.
 func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p format.Part, e *Event) error {
@@ -142,10 +111,10 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 		return err
 	}
 	fit, err := j.fitting(ctx, p.Archive, p.Number)
-	if err != nil {
-		return err
+	if err == nil {
+		none := fmt.Errorf("%s: it is there, and what the lists of %d tries say is not in it: %w", format.Escape(name), len(fit), fs.ErrExist)
+		p, err = theOne(fit, none, func(p format.Part) (bool, error) { return j.sound(ctx, p) })
 	}
-	p, err = j.sound(ctx, fit)
 	if err != nil {
 		return err
 	}
@@ -194,23 +163,24 @@ func (j *job) fitting(ctx context.Context, archive string, number int) (fit []fo
 	return fit, nil
 }
 
-// sound returns the one whose list says what is in the part. Of several all that is
-// in the part is read.
-func (j *job) sound(ctx context.Context, fit []format.Part) (format.Part, error) {
+// theOne returns the only one of those that fit, or which of several is right.
+func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (format.Part, error) {
 	if len(fit) == 1 {
 		return fit[0], nil
 	}
-	name := j.format.Parts.Object(fit[0].Archive, fit[0].Number)
 	for _, p := range fit {
-		v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
-		if err != nil {
+		if yes, err := is(p); yes || err != nil {
 			return p, err
 		}
-		if v.Errors == 0 {
-			return p, nil
-		}
 	}
-	return format.Part{}, fmt.Errorf("%s: it is there, and what the lists of %d tries say is not in it: %w", format.Escape(name), len(fit), fs.ErrExist)
+	return format.Part{}, none
+}
+
+// sound reports whether all is in a part that its list says: all that is in it is read.
+func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
+	name := j.format.Parts.Object(p.Archive, p.Number)
+	v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
+	return v.Errors == 0, err
 }
 
 // nothingElse wants an archive to have n entries.
@@ -237,16 +207,8 @@ func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive 
 	if err != nil {
 		return format.Part{}, err
 	}
-	if len(fit) == 1 {
-		return fit[0], nil
-	}
-	for _, p := range fit {
-		is, err := w.hasRecorded(ctx, j, k, p)
-		if is || err != nil {
-			return p, err
-		}
-	}
-	return format.Part{}, fmt.Errorf("%s: none of the lists of %d tries has what is recorded", format.Escape(k.Name), len(fit))
+	none := fmt.Errorf("%s: none of the lists of %d tries has what is recorded", format.Escape(k.Name), len(fit))
+	return theOne(fit, none, func(p format.Part) (bool, error) { return w.hasRecorded(ctx, j, k, p) })
 }
 
 func (w *worker) hasRecorded(ctx context.Context, j *job, k catalog.Chunk, p format.Part) (bool, error) {

@@ -352,7 +352,7 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := format.Part{Archive: "set.bundle", Try: k.Fence}
-				if _, _, err := w.write(t.Context(), j, k, "set.bundle/shard-00000000", nil, j.writing(p)); err != nil {
+				if _, _, err := w.write(t.Context(), j, k, "set.bundle/shard-00000000", nil, []*format.Format{j.writing(p)}); err != nil {
 					t.Fatal(err)
 				}
 				if fit, err := j.fitting(t.Context(), "set.bundle", 0); err != nil || len(fit) != 2 || fit[0] != p {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -136,7 +137,6 @@ func (j *job) vacantSeat(ctx context.Context, s seat) error {
 	return err
 }
 
-// A planner cuts a listing into chunks.
 type planner struct {
 	c        *catalog.Catalog
 	j        *job
@@ -200,7 +200,7 @@ func (pl *planner) run(ctx context.Context) error {
 		}
 		next := pl.chunk()
 		if !more {
-			next.Members = all(begun)
+			next.Members = pipe.All(begun)
 			ready = append(ready, next)
 			if members += len(begun); members < batch {
 				continue
@@ -214,16 +214,6 @@ func (pl *planner) run(ctx context.Context) error {
 		}
 		if err := flush(); err != nil {
 			return err
-		}
-	}
-}
-
-func all(members []catalog.Member) iter.Seq2[catalog.Member, error] {
-	return func(yield func(catalog.Member, error) bool) {
-		for _, m := range members {
-			if !yield(m, nil) {
-				return
-			}
 		}
 	}
 }
@@ -269,8 +259,8 @@ func (c *cutter) take(n int) (some []catalog.Member, more bool, err error) {
 // rest yields what was taken, and then the rest of the chunk.
 func (c *cutter) rest(begun []catalog.Member) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
-		for m, err := range all(begun) {
-			if !yield(m, err) {
+		for _, m := range begun {
+			if !yield(m, nil) {
 				return
 			}
 		}

@@ -79,7 +79,6 @@ type job struct {
 	name    string // of the target
 }
 
-// An origin is a source.
 type origin struct {
 	address string
 	prefix  string // of its paths, empty or ending in a slash

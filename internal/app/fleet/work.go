@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,7 +79,6 @@ type Worked struct {
 	Objects, Bytes               int64 // of those done
 }
 
-// A worker packs chunks.
 type worker struct {
 	c    *catalog.Catalog
 	o    WorkOptions
@@ -146,7 +146,6 @@ func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error
 // patience is how long a database may not answer before a worker gives up.
 const patience = 2 * time.Minute
 
-// loop claims chunk after chunk.
 func (w *worker) loop(ctx context.Context, owner string) error {
 	var failing time.Time // since when
 	for ctx.Err() == nil {
@@ -194,36 +193,32 @@ func (w *worker) sleep(ctx context.Context, d time.Duration) {
 // sweep sees to what those left behind who died between the last two things that they
 // had to do. Nothing depends on it.
 func (w *worker) sweep(ctx context.Context) {
-	all, err := w.c.Plans(ctx)
+	plans, err := w.plans(ctx)
 	if err != nil {
 		return
 	}
-	for _, p := range all {
-		if w.plan != 0 && w.plan != p.ID {
-			continue
-		}
+	for _, p := range plans {
 		if j, err := w.job(ctx, p.ID); err == nil {
 			_, _ = j.sweep(ctx, w.c)
 		}
 	}
 }
 
+// plans returns those that are to be worked on.
+func (w *worker) plans(ctx context.Context) ([]catalog.Plan, error) {
+	all, err := w.c.Plans(ctx)
+	return slices.DeleteFunc(all, func(p catalog.Plan) bool { return w.plan != 0 && w.plan != p.ID }), err
+}
+
 // more reports whether there are chunks that are neither done nor given up: others may
 // have them, and die.
 func (w *worker) more(ctx context.Context) (bool, error) {
-	plans := []int64{w.plan}
-	if w.plan == 0 {
-		plans = nil
-		all, err := w.c.Plans(ctx)
-		if err != nil {
-			return false, err
-		}
-		for _, p := range all {
-			plans = append(plans, p.ID)
-		}
+	plans, err := w.plans(ctx)
+	if err != nil {
+		return false, err
 	}
-	for _, id := range plans {
-		t, err := w.c.Totals(ctx, id)
+	for _, p := range plans {
+		t, err := w.c.Totals(ctx, p.ID)
 		if err != nil {
 			return false, err
 		}
@@ -233,7 +228,7 @@ func (w *worker) more(ctx context.Context) (bool, error) {
 		if t.States[catalog.ChunkSetAside].Chunks == 0 {
 			return true, nil
 		}
-		if some, err := w.unblocked(ctx, id); some || err != nil {
+		if some, err := w.unblocked(ctx, p.ID); some || err != nil {
 			return some, err
 		}
 	}
@@ -267,20 +262,19 @@ func (w *worker) job(ctx context.Context, plan int64) (*job, error) {
 	if j := w.jobs[plan]; j != nil {
 		return j, nil
 	}
-	all, err := w.c.Plans(ctx)
+	plans, err := w.plans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range all {
-		if p.ID == plan {
-			j, err := open(ctx, p)
-			if err == nil {
-				w.jobs[plan] = j
-			}
-			return j, err
-		}
+	i := slices.IndexFunc(plans, func(p catalog.Plan) bool { return p.ID == plan })
+	if i < 0 {
+		return nil, fmt.Errorf("plan %d: %w", plan, fs.ErrNotExist)
 	}
-	return nil, fmt.Errorf("plan %d: %w", plan, fs.ErrNotExist)
+	j, err := open(ctx, plans[i])
+	if err == nil {
+		w.jobs[plan] = j
+	}
+	return j, err
 }
 
 func (w *worker) tell(e Event) {
@@ -380,7 +374,6 @@ type claim struct {
 	until time.Time
 }
 
-// claim asks for a chunk.
 func (w *worker) claim(ctx context.Context, r catalog.Request) (claim, error) {
 	asked := time.Now()
 	k, err := w.c.Claim(ctx, r)

@@ -35,8 +35,8 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	}
 	var written time.Time
 	if h.bucket {
-		written = modTime(h.served, e)
-		head.Set("ETag", s3Tag(h.served, e))
+		written = modTime(h.a, e)
+		head.Set("ETag", s3Tag(h.a, e))
 	} else if !h.a.IsDir() { // files of a folder change while it is served
 		written = e.ModTime
 		if tag := h.etag(r.Context(), e); tag != "" {
@@ -73,7 +73,7 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 	if d := e.Digest; len(d.Sum) >= 16 && !strings.ContainsFunc(d.Algo, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
 		return `"` + d.String() + `"`
 	}
-	if h.version == "" {
+	if h.a.Version == "" {
 		return ""
 	}
 	n := 0
@@ -83,7 +83,7 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 			return ""
 		}
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", h.version, e.Name, e.Size))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", h.a.Version, e.Name, e.Size))
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
@@ -245,7 +245,6 @@ func (s *source) decoded() bool {
 	return false
 }
 
-// counter counts what reaches w.
 type counter struct {
 	w io.Writer
 	n int64

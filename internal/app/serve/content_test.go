@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -35,7 +34,7 @@ import (
 func TestRanges(t *testing.T) {
 	size := len(long)
 	for _, f := range []*format.Format{caf.Format, tiny.Format} {
-		s := serving(t, open(t, packed(t, f), "x"), serve.Options{})
+		s := serving(t, open(t, packed(t, f), "x"), options{})
 		for _, tt := range []struct {
 			path, ask string
 			code      int
@@ -76,7 +75,7 @@ func TestRanges(t *testing.T) {
 }
 
 func TestSeveralRangesComeInParts(t *testing.T) {
-	s := serving(t, open(t, packed(t, caf.Format), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	answer, body := get(t, s.url+"/long.bin", "Range", "bytes=0-3,100000-199999,-2")
 	kind, params, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	if answer.StatusCode != 206 || err != nil || kind != "multipart/byteranges" {
@@ -110,11 +109,11 @@ func TestConditions(t *testing.T) {
 	}
 	cafTag := `"` + e.Digest.String() + `"`
 	date, before, after := kept.Format(http.TimeFormat), kept.Add(-time.Second).Format(http.TimeFormat), kept.Add(time.Second).Format(http.TimeFormat)
-	s := serving(t, digested, serve.Options{Version: "v1"})
-	bySize := serving(t, dated, serve.Options{Version: "v1"})
+	s := serving(t, digested, options{Version: "v1"})
+	bySize := serving(t, dated, options{Version: "v1"})
 	answer, _ := get(t, bySize.url+"/hello.txt")
 	tinyTag := answer.Header.Get("ETag")
-	bare := serving(t, dated, serve.Options{})
+	bare := serving(t, dated, options{})
 	for _, tt := range []struct {
 		site    site
 		headers []string
@@ -159,7 +158,7 @@ func TestETagsDiffer(t *testing.T) {
 	a := open(t, packed(t, tiny.Format), "x")
 	seen := map[string]string{}
 	for _, version := range []string{"v1", "v2"} {
-		s := serving(t, a, serve.Options{Version: version})
+		s := serving(t, a, options{Version: version})
 		for name := range contents {
 			answer, _, err := ask(t, "HEAD", s.url+"/"+escape(name))
 			if err != nil {
@@ -197,7 +196,7 @@ func damaged(t *testing.T, name string) *storetest.Mem {
 }
 
 func TestDamageIsNeverAWholeAnswer(t *testing.T) {
-	s := serving(t, open(t, damaged(t, "hello.txt"), "x"), serve.Options{})
+	s := serving(t, open(t, damaged(t, "hello.txt"), "x"), options{})
 	answer, body := get(t, s.url+"/hello.txt")
 	if answer.StatusCode != 500 || !strings.Contains(body, "content is damaged") || answer.Header.Get("ETag") != "" || strings.Contains(body, "hello,") {
 		t.Errorf("%s, %q, %v", answer.Status, body, answer.Header)
@@ -205,7 +204,7 @@ func TestDamageIsNeverAWholeAnswer(t *testing.T) {
 	if !strings.Contains(s.log.String(), "content is damaged") || !strings.Contains(s.log.String(), "path=/hello.txt") {
 		t.Errorf("logged: %s", s.log)
 	}
-	s = serving(t, open(t, damaged(t, "long.bin"), "x"), serve.Options{})
+	s = serving(t, open(t, damaged(t, "long.bin"), "x"), options{})
 	for _, headers := range [][]string{nil, {"Range", "bytes=0-"}} {
 		answer, body, err := ask(t, "GET", s.url+"/long.bin", headers...)
 		if !errors.Is(err, io.ErrUnexpectedEOF) || len(body) >= len(long) || answer.ContentLength != int64(len(long)) {
@@ -219,7 +218,7 @@ func TestDamageIsNeverAWholeAnswer(t *testing.T) {
 
 func TestFaultyEntriesAreErrors(t *testing.T) {
 	st := local.New(filepath.Join("..", "..", "..", "format", "caf", "testdata", "fixtures"))
-	s := serving(t, open(t, st, "r-negative.caf"), serve.Options{})
+	s := serving(t, open(t, st, "r-negative.caf"), options{})
 	for _, method := range []string{"GET", "HEAD"} {
 		answer, body, err := ask(t, method, s.url+"/n")
 		if err != nil || answer.StatusCode != 500 || method == "GET" && !strings.Contains(body, "bytes 50 to 20 are no range") {
@@ -247,7 +246,7 @@ func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		s := serving(t, a, serve.Options{})
+		s := serving(t, a, options{})
 		for e, err := range a.Entries(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -308,7 +307,7 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := packed(t, tiny.Format) // without digests: nothing else would notice
 			st, fail := shaky(t, near{m})
-			s := serving(t, open(t, st, "x"), serve.Options{})
+			s := serving(t, open(t, st, "x"), options{})
 			fail(tt.after, tt.err)
 			var headers []string
 			if tt.ask != "" {
@@ -340,7 +339,7 @@ func TestChangedArchiveIsAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), packed(t, caf.Format).Get("x"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s := serving(t, open(t, st, "x"), serve.Options{})
+	s := serving(t, open(t, st, "x"), options{})
 	if answer, _ := get(t, s.url+"/long.bin"); answer.StatusCode != 200 {
 		t.Fatal(answer.Status)
 	}
@@ -415,7 +414,7 @@ func TestNoMoreIsReadThanAskedFor(t *testing.T) {
 			h := newHuge(far)
 			a := open(t, h, "x")
 			before := h.read // opening looks at the beginning and the end
-			s := serving(t, a, serve.Options{Version: "1"})
+			s := serving(t, a, options{Version: "1"})
 			var headers []string
 			if tt.ask != "" {
 				headers = []string{"Range", tt.ask}
@@ -438,13 +437,13 @@ func TestNobodyReadsForAClientThatLeft(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		h := newHuge(far)
 		ended := make(chan struct{})
-		inner := serve.Handler(open(t, h, "x"), serve.Options{Log: slog.New(slog.DiscardHandler)})
+		inner, _, _, _ := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sourceOf(h, "x", nil))
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer close(ended)
 			inner.ServeHTTP(w, r)
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/big", nil)
+		r, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/f/x/big", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -500,7 +499,7 @@ func TestContentFromElsewhereHasNoETag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	s := serving(t, a, serve.Options{Version: "v1"})
+	s := serving(t, a, options{Version: "v1"})
 	if answer, _, err := ask(t, "HEAD", s.url+"/hello.txt"); err != nil || answer.StatusCode != 200 || answer.Header.Get("ETag") != "" {
 		t.Errorf("%v, %v", answer, err)
 	}
@@ -528,7 +527,7 @@ func TestDecodedContentIsNotDecodedAgainAndAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		s := serving(t, a, serve.Options{})
+		s := serving(t, a, options{})
 		decoded.Store(0)
 		if answer, body := get(t, s.url+"/long.bin", "Range", "bytes=5-2500003"); answer.StatusCode != 206 || body != long[5:2500004] {
 			t.Errorf("%s, %d bytes", answer.Status, len(body))
@@ -556,7 +555,7 @@ func TestFoldersHaveNoValidators(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	s := serving(t, a, serve.Options{Version: "v"})
+	s := serving(t, a, options{Version: "v"})
 	answer, body := get(t, s.url+"/f.txt")
 	if body != "one" || answer.Header.Get("ETag") != "" || answer.Header.Get("Last-Modified") != "" {
 		t.Errorf("%q, %v: it may change at any time", body, answer.Header)

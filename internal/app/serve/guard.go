@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,13 +116,14 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 // A gate lets so many requests in at a time.
 type gate chan struct{}
 
-func newGate(n int) gate { return make(gate, cmp.Or(n, 512)) }
-
-func (g gate) enter() bool {
+// enter reports whether a request may go on, and asks others to come again.
+func (g gate) enter(w http.ResponseWriter, m *meter) bool {
 	select {
 	case g <- struct{}{}:
 		return true
 	default:
+		m.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
 		return false
 	}
 }

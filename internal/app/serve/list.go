@@ -28,7 +28,6 @@ const maxLimit = 10_000
 // htmlPage is how many a page for people has.
 const htmlPage = 1000
 
-// A page is what a request wants of a list.
 type page struct {
 	json  bool
 	limit int    // 0 is all
@@ -93,7 +92,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 	var l listing
 	begin := func() {
 		l = p.listing(w, r)
-		l.title(path.Base(h.a.Name()), strings.Trim(r.URL.Path, "/"))
+		l.title(path.Base(h.a.Archive.Name()), strings.Trim(r.URL.Path, "/"))
 	}
 	n, last, more := 0, "", ""
 	for e, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, from) {
@@ -167,7 +166,6 @@ type jsonListing struct {
 	comma bool
 }
 
-// listed is an entry of a listing for programs.
 type listed struct {
 	Name    string `json:"name"`
 	NameHex string `json:"name_hex,omitempty"` // its bytes, if they are not those of Name

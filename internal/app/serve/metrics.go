@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,7 +16,6 @@ import (
 // buckets are the bounds of the histogram of durations, in seconds.
 var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// meter counts requests.
 type meter struct {
 	inFlight atomic.Int64
 	refused  atomic.Int64
@@ -55,8 +54,7 @@ func (m *meter) count(route string, code int, sent int64, took time.Duration) {
 // write writes all in the text format of Prometheus.
 func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	out := bufio.NewWriter(w)
-	defer out.Flush()
+	out := &bytes.Buffer{}
 	family := func(name, kind, help string) {
 		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 	}
@@ -64,30 +62,23 @@ func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 		family(name, kind, help)
 		fmt.Fprintf(out, "%s %v\n", name, value)
 	}
-	m.mu.Lock()
-	names := slices.Sorted(maps.Keys(m.routes))
-	routes := map[string]routeMeter{}
-	for name, r := range m.routes {
-		c := *r
-		c.codes = maps.Clone(r.codes)
-		routes[name] = c
-	}
-	m.mu.Unlock()
 	family("holdall_build_info", "gauge", "Which holdall this is.")
 	fmt.Fprintf(out, "holdall_build_info{version=%q,go=%q} 1\n", version, runtime.Version())
+	m.mu.Lock()
+	names := slices.Sorted(maps.Keys(m.routes))
 	family("holdall_http_requests_total", "counter", "Requests that were answered, by route and status; 0 is one that was broken off before it had one.")
 	for _, name := range names {
-		for _, code := range slices.Sorted(maps.Keys(routes[name].codes)) {
-			fmt.Fprintf(out, "holdall_http_requests_total{route=%q,code=\"%d\"} %d\n", name, code, routes[name].codes[code])
+		for _, code := range slices.Sorted(maps.Keys(m.routes[name].codes)) {
+			fmt.Fprintf(out, "holdall_http_requests_total{route=%q,code=\"%d\"} %d\n", name, code, m.routes[name].codes[code])
 		}
 	}
 	family("holdall_http_sent_bytes_total", "counter", "Bytes of bodies that were sent, by route.")
 	for _, name := range names {
-		fmt.Fprintf(out, "holdall_http_sent_bytes_total{route=%q} %d\n", name, routes[name].sent)
+		fmt.Fprintf(out, "holdall_http_sent_bytes_total{route=%q} %d\n", name, m.routes[name].sent)
 	}
 	family("holdall_http_request_duration_seconds", "histogram", "How long requests took, until the last byte was sent, by route.")
 	for _, name := range names {
-		r, n := routes[name], int64(0)
+		r, n := m.routes[name], int64(0)
 		for i, bound := range buckets {
 			n += r.took[i]
 			fmt.Fprintf(out, "holdall_http_request_duration_seconds_bucket{route=%q,le=%q} %d\n", name, strconv.FormatFloat(bound, 'g', -1, 64), n)
@@ -97,6 +88,7 @@ func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 		fmt.Fprintf(out, "holdall_http_request_duration_seconds_sum{route=%q} %g\n", name, r.sum)
 		fmt.Fprintf(out, "holdall_http_request_duration_seconds_count{route=%q} %d\n", name, n)
 	}
+	m.mu.Unlock()
 	one("holdall_http_requests_in_flight", "gauge", "Requests that are being answered.", m.inFlight.Load())
 	one("holdall_http_requests_refused_total", "counter", "Requests that were refused because too many were being answered.", m.refused.Load())
 	c, open := set.stats()
@@ -110,4 +102,5 @@ func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 	one("holdall_memory_heap_bytes", "gauge", "Memory in use, indexes and caches of open archives included.", mem.HeapInuse)
 	one("holdall_memory_system_bytes", "gauge", "Memory that was had from the system.", mem.Sys)
 	one("holdall_goroutines", "gauge", "Goroutines.", runtime.NumGoroutine())
+	w.Write(out.Bytes())
 }

@@ -50,7 +50,12 @@ func NewS3(site *Site, o S3Options) *S3 {
 func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.site.answer(w, r, "s3", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "holdall")
-		if !begin3(w, r, s.site.o.CORS) {
+		if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
+			w.Header().Set("Allow", "GET, HEAD")
+			s3Error(w, r, "MethodNotAllowed", "")
+			return
+		}
+		if !begin(w, r, s.site.o.CORS) {
 			return
 		}
 		if s.o.Key.ID != "" {
@@ -59,25 +64,13 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if !s.site.gate.enter() {
-			s.site.meter.refused.Add(1)
-			w.Header().Set("Retry-After", "1")
+		if !s.site.gate.enter(w, &s.site.meter) {
 			s3Error(w, r, "SlowDown", "")
 			return
 		}
 		defer s.site.gate.leave()
 		s.route(w, r)
 	})
-}
-
-func begin3(w http.ResponseWriter, r *http.Request, cors []string) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return begin(w, r, cors)
-	}
-	w.Header().Set("Allow", "GET, HEAD")
-	s3Error(w, r, "MethodNotAllowed", "")
-	return false
 }
 
 // s3Codes are Amazon's words for what is wrong.
@@ -157,21 +150,17 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		s.buckets(w, r)
 		return
 	}
-	a, err := s.site.set.Use(r.Context(), bucket, "")
-	if err != nil {
-		unlessGone(r)
-		if code, text := whyNot(err); code == http.StatusNotFound {
+	h, code, text := s.site.open(r, bucket, "")
+	if h == nil {
+		if code == http.StatusNotFound {
 			s3Error(w, r, "NoSuchBucket", "")
 		} else {
-			s.site.o.Log.Error("cannot be served", "archive", bucket, "error", err)
 			s3Error(w, r, "InternalError", strings.TrimPrefix(text, "500: "))
 		}
 		return
 	}
-	defer a.Release()
+	defer h.a.Release()
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
-	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.site.o.CORS, Log: s.site.o.Log})
-	h.served = a
 	switch {
 	case key != "":
 		s.object(w, r, h, key)
@@ -197,14 +186,10 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
-	all, err := s.site.set.List(r.Context())
-	if err != nil {
-		unlessGone(r)
-		s.site.o.Log.Error("cannot be listed", "error", err)
-		if len(all) == 0 {
-			s3Error(w, r, "InternalError", "")
-			return
-		}
+	all, ok := s.site.archives(r)
+	if !ok {
+		s3Error(w, r, "InternalError", "")
+		return
 	}
 	type bucket struct{ Name, CreationDate string }
 	doc := struct {
@@ -227,7 +212,6 @@ func s3Time(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// object answers a request for what a key stands for.
 func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string) {
 	if !isPath(key) {
 		s3Error(w, r, "NoSuchKey", "")
@@ -296,7 +280,7 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	if e.Digest.Algo == "md5" {
 		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
 	}
-	of := fmt.Sprintf("%s %q %q %d %d", a.once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
+	of := fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
 	switch {
 	case len(e.Digest.Sum) >= 16:
 		of = e.Digest.String()
@@ -469,7 +453,6 @@ type s3Owner struct{ ID, DisplayName string }
 
 type s3Prefix struct{ Prefix string }
 
-// keys answers a request for a list of keys.
 func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
 	k, wrong := parseKeysQuery(q)
 	if wrong != "" {
@@ -525,7 +508,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(f.name)})
 			continue
 		}
-		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.served, f.e)), ETag: s3Tag(h.served, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
+		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.a, f.e)), ETag: s3Tag(h.a, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
 			o.Owner = &s3Owner{"holdall", "holdall"}
 		}

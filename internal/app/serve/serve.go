@@ -4,12 +4,10 @@
 //
 // It is for programs that let browsers and HTTP clients read archives; a
 // program that reads archives itself needs package holdall only. A [Set] has the
-// archives, a [Site] answers by HTTP, an [S3] as a bucket; [Handler] is for one archive
-// and its files alone.
+// archives, a [Site] answers by HTTP, an [S3] as a bucket.
 package serve
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -21,53 +19,17 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Options are wishes for a handler; the zero value suits most.
-type Options struct {
-	// Version stands for the bytes of all the archive's volumes, and for what
-	// else decides what its contents are, such as its view: the same Version is
-	// the same contents. Entries without a digest get their ETag from it, or
-	// none if it is empty.
-	Version string
-	// CORS are the origins whose pages may read the archive; "*" is all of them.
-	CORS []string
-	// Log is told what went wrong on this side; nil is slog.Default().
-	Log *slog.Logger
-}
-
-// Handler shows one archive, read-only. Links are followed within it. A [Site] shows
-// several, and has more to it.
+// A handler answers for one archive, read-only. Links are followed within it.
 //
 // What is asked for whole is compared with the archive's digest, if there is
 // one: up to 1 MiB before the first byte is sent, otherwise on the way, and
 // then the last byte is not sent before it is known to be right. Ranges are
 // sent as they are.
-func Handler(a *holdall.Archive, o Options) http.Handler {
-	o.Log = cmp.Or(o.Log, slog.Default())
-	return newHandler(a, o)
-}
-
-func newHandler(a *holdall.Archive, o Options) *handler {
-	return &handler{
-		a: a, version: o.Version, cors: o.CORS, log: o.Log,
-		hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0,
-	}
-}
-
 type handler struct {
-	a        *holdall.Archive
-	served   *Archive // nil if it is no site's
-	version  string
-	cors     []string
+	a        *Archive
 	log      *slog.Logger
 	hasLinks bool // that could lead to folders
 	bucket   bool // it answers for one
-}
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	secure(w.Header(), allows(h.cors, r.Header.Get("Origin")) != "")
-	if begin(w, r, h.cors) {
-		h.serve(w, r)
-	}
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
@@ -193,8 +155,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (h *handler) tell(r *http.Request, err error) {
-	if h.served != nil && errors.Is(err, store.ErrChanged) {
-		h.served.Stale() // the next request opens what is there now
+	if errors.Is(err, store.ErrChanged) {
+		h.a.Stale() // the next request opens what is there now
 	}
-	h.log.Error("cannot be served", "archive", h.a.Name(), "path", format.Escape(r.URL.Path), "error", err)
+	h.log.Error("cannot be served", "archive", h.a.Archive.Name(), "path", format.Escape(r.URL.Path), "error", err)
 }

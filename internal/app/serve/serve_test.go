@@ -1,10 +1,10 @@
 package serve_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -78,13 +78,18 @@ type site struct {
 	log *testkit.Text
 }
 
-func serving(t *testing.T, a *holdall.Archive, o serve.Options) site {
+// options are of an archive that is served, and of its site.
+type options struct {
+	Version string
+	CORS    []string
+}
+
+func serving(t *testing.T, a *holdall.Archive, o options) site {
 	t.Helper()
-	log := &testkit.Text{}
-	o.Log = slog.New(slog.NewTextHandler(log, nil))
-	srv := httptest.NewServer(serve.Handler(a, o))
-	t.Cleanup(srv.Close)
-	return site{srv.URL, log}
+	_, _, url, log := siteOf(t, serve.SiteOptions{CORS: o.CORS}, serve.SetOptions{}, serve.Source{
+		Name: "x", Open: func(context.Context, string) (*holdall.Archive, string, error) { return a, o.Version, nil },
+	})
+	return site{url + "/f/x", log}
 }
 
 // ask sends a request; headers are KEY, VALUE, ….
@@ -130,7 +135,7 @@ func escape(name string) string {
 
 func TestEveryFileIsServedWhateverItsName(t *testing.T) {
 	for _, f := range []*format.Format{caf.Format, tiny.Format} {
-		s := serving(t, open(t, packed(t, f), "x"), serve.Options{})
+		s := serving(t, open(t, packed(t, f), "x"), options{})
 		for name, want := range contents {
 			answer, body := get(t, s.url+"/"+escape(name), "Accept-Encoding", "gzip")
 			if answer.StatusCode != 200 || body != want || answer.ContentLength != int64(len(want)) {
@@ -157,7 +162,7 @@ func TestEveryFileIsServedWhateverItsName(t *testing.T) {
 }
 
 func TestContentTypeIsThatOfTheExtension(t *testing.T) {
-	s := serving(t, open(t, packed(t, caf.Format), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	for name, want := range map[string]string{
 		"hello.txt": "text/plain; charset=utf-8", "dir/sub/x.json": "application/json", "LOUD.PNG": "image/png",
 		"page.html": "text/html; charset=utf-8", "empty": "application/octet-stream", "both/below": "application/octet-stream", "long.bin": "application/octet-stream",
@@ -176,7 +181,7 @@ func TestContentTypeIsThatOfTheExtension(t *testing.T) {
 func TestWhatIsNotThere(t *testing.T) {
 	more := []holdall.Entry{{Name: "pipe", Kind: format.Fifo}, {Name: "out", Kind: format.Symlink, Link: "../../etc/passwd"},
 		{Name: "root", Kind: format.Symlink, Link: "/hello.txt"}, {Name: "loop", Kind: format.Symlink, Link: "loop"}}
-	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), options{})
 	for _, path := range []string{
 		"/nothing", "/dir/nothing", "/nothing/", "/hello.txt/", "/hello.txt/x", "//hello.txt", "/dir//sub", "/dir/./sub/x.json", "/dir/../hello.txt",
 		"/..", "/%2e%2e/hello.txt", "/../../etc/passwd", "/dir/%2e%2e/hello.txt", "/.", "/pipe", "/out", "/root", "/loop", "/loop/x", "//", "/hello.txt%00", "/raw%ff",
@@ -214,7 +219,7 @@ func TestLinksAreFollowedWithinTheArchive(t *testing.T) {
 		{Name: "to-file.html", Kind: format.Symlink, Link: "hello.txt"}, {Name: "hard", Kind: format.HardLink, Link: "dir/sub/x.json"},
 		{Name: "to-dir", Kind: format.Symlink, Link: "dir"}, {Name: "up/and", Kind: format.Symlink, Link: "../to-dir/sub"}, {Name: "here", Kind: format.Symlink, Link: "."},
 	}
-	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), options{})
 	for path, want := range map[string]string{
 		"/to-file.html": "hello, world", "/hard": "{}", "/to-dir/sub/x.json": "{}", "/up/and/x.json": "{}", "/here/hello.txt": "hello, world",
 	} {
@@ -237,7 +242,7 @@ func TestLinksAreFollowedWithinTheArchive(t *testing.T) {
 
 func TestFoldersAreListed(t *testing.T) {
 	more := []holdall.Entry{{Name: "pipe", Kind: format.Fifo}, {Name: "../evil", Kind: format.File}, {Name: "link", Kind: format.Symlink, Link: "<x>"}}
-	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, tiny.Format, more...), "x"), options{})
 	answer, page := get(t, s.url+"/", "Accept", "text/html,*/*")
 	if answer.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(answer.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src") {
 		t.Error(answer.Header)
@@ -311,7 +316,7 @@ func TestFoldersAreListed(t *testing.T) {
 
 func TestOtherSitesMayReadIfAsked(t *testing.T) {
 	a := open(t, packed(t, caf.Format), "x")
-	shut, wide := serving(t, a, serve.Options{}), serving(t, a, serve.Options{CORS: []string{"*"}})
+	shut, wide := serving(t, a, options{}), serving(t, a, options{CORS: []string{"*"}})
 	for _, path := range []string{"/", "/hello.txt", "/nothing"} {
 		if answer, _ := get(t, shut.url+path, "Origin", "https://example.org"); answer.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", path, answer.Header)
@@ -329,13 +334,14 @@ func TestOtherSitesMayReadIfAsked(t *testing.T) {
 }
 
 func TestOnlyThisMachineByItsOwnName(t *testing.T) {
-	h := serve.LocalOnly(serve.Handler(open(t, packed(t, caf.Format), "x"), serve.Options{}))
+	site, _, _, _ := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sourceOf(packed(t, caf.Format), "x", nil))
+	h := serve.LocalOnly(site)
 	for host, ok := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LocalHost:1": true, "127.0.0.1": true, "127.0.0.1:8080": true, "[::1]": true, "[::1]:8080": true,
 		"evil.example": false, "evil.example:8080": false, "127.0.0.1.evil.example": false, "localhost.evil.example": false, "10.0.0.1": false,
 		"0.0.0.0": false, "": false, "[::]:8080": false, "[fe80::1]": false,
 	} {
-		r := httptest.NewRequest("GET", "/hello.txt", nil)
+		r := httptest.NewRequest("GET", "/f/x/hello.txt", nil)
 		r.Host = host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -351,7 +357,7 @@ func TestOnlyThisMachineByItsOwnName(t *testing.T) {
 
 // Many clients at once, of one archive far away.
 func TestManyClients(t *testing.T) {
-	s := serving(t, open(t, packed(t, caf.Format), "x"), serve.Options{})
+	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

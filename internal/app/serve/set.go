@@ -38,8 +38,7 @@ type Source struct {
 	// changed is opened again.
 	State func(ctx context.Context) string
 	Every time.Duration
-	// Open opens it in a view, and returns what stands for its bytes and the view;
-	// see Options.Version.
+	// Open opens it in a view, and returns its Version.
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
 }
 
@@ -49,10 +48,14 @@ type Archive struct {
 	Name    string // what it is called in paths
 	Address string // where it lies, for people
 	View    string
-	Version string // as Options.Version
 	ModTime time.Time
+	// Version stands for the bytes of all the archive's volumes, and for what
+	// else decides what its contents are, such as its view: the same Version is
+	// the same contents. Entries without a digest get their ETag from it, or
+	// none if it is empty.
+	Version string
+	Once    string // stands for its bytes while it is open
 
-	once string // stands for its bytes while it is open
 	set  *Set
 	o    *opened
 	done sync.Once
@@ -60,6 +63,22 @@ type Archive struct {
 
 // Release ends the use of the archive.
 func (a *Archive) Release() { a.done.Do(func() { a.set.release(a.o) }) }
+
+// Hold is one more use of the archive, which release ends. Who asks for it must use it.
+func (a *Archive) Hold() (release func()) {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	a.o.refs++
+	return sync.OnceFunc(func() { a.set.release(a.o) })
+}
+
+// WhenIdle has forget called once, when the archive is closed or nobody has used it for a
+// while: for what was made of it, and takes memory. It must not ask the Set for anything.
+func (a *Archive) WhenIdle(forget func()) {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	a.o.whenIdle = append(a.o.whenIdle, forget)
+}
 
 // Current reports whether what is served by its name is still this archive.
 func (a *Archive) Current(ctx context.Context) bool {
@@ -146,11 +165,20 @@ type opened struct {
 	last    time.Time
 	retired bool
 
+	whenIdle []func()
+
 	state  string // before it was opened
 	looked time.Time
 }
 
-// setCounts are for the metrics.
+// rest forgets what was made of the archive. mu is held.
+func (o *opened) rest() {
+	for _, forget := range o.whenIdle {
+		forget()
+	}
+	o.whenIdle = nil
+}
+
 type setCounts struct{ opens, failures, hits, closes int64 }
 
 // errKept is how long an archive that could not be opened is not tried again.
@@ -248,7 +276,6 @@ func (s *Set) look(ctx context.Context, most time.Duration) error {
 
 const always = time.Duration(1<<63 - 1)
 
-// isOld reports whether a list of a folder is.
 func (s *Set) isOld() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,12 +293,8 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 	for i, name := range s.names {
 		src := s.known[name]
 		all[i] = Listed{Name: name, Address: src.Address, ModTime: src.ModTime}
-		if o := s.open[openKey{name, src.View}]; o != nil {
-			select {
-			case <-o.ready:
-				all[i].Err = o.err
-			default:
-			}
+		if o := s.open[openKey{name, src.View}]; o != nil && o.isReady() {
+			all[i].Err = o.err
 		}
 	}
 	return all, err
@@ -337,7 +360,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		s.release(o)
 		return nil, o.err
 	}
-	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, once: o.once, set: s, o: o}, nil
+	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
 // lookAgain retires what is open if its source has changed since. It holds mu, but not
@@ -421,6 +444,7 @@ func (s *Set) drop(o *opened) {
 		return
 	}
 	delete(s.all, o)
+	o.rest()
 	if o.a == nil {
 		return
 	}
@@ -458,7 +482,11 @@ func (s *Set) closeIdle() {
 		s.mu.Lock()
 		for _, o := range s.open {
 			// What could not be opened stays, so that lists say so.
-			if o.refs == 0 && o.isReady() && o.err == nil && !o.src.Keep && time.Since(o.last) > s.idle {
+			switch {
+			case o.refs > 0 || !o.isReady() || o.err != nil || time.Since(o.last) <= s.idle:
+			case o.src.Keep:
+				o.rest()
+			default:
 				s.retire(o)
 			}
 		}
@@ -478,7 +506,6 @@ func (s *Set) Close() {
 	clear(s.open)
 }
 
-// stats returns what is for the metrics.
 func (s *Set) stats() (c setCounts, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

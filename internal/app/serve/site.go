@@ -57,7 +57,7 @@ type Site struct {
 // NewSite returns a server of the archives in a set.
 func NewSite(set *Set, o SiteOptions) *Site {
 	o.Log, o.Stall = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Stall, time.Minute)
-	s := &Site{set: set, o: o, gate: newGate(o.MaxRequests)}
+	s := &Site{set: set, o: o, gate: make(gate, cmp.Or(o.MaxRequests, 512))}
 	if o.Token != "" {
 		s.door = newDoor(o.Token, o.TLS)
 	}
@@ -90,7 +90,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.door != nil && !s.door.admits(w, r) {
 			return
 		}
-		s.enter(w, r, func() { s.route(w, r, route, rest) })
+		if !s.gate.enter(w, &s.meter) {
+			http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.gate.leave()
+		s.route(w, r, route, rest)
 	})
 }
 
@@ -121,18 +126,6 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do h
 		do(g, r)
 	}
 	done = true
-}
-
-// enter does something if not too many do.
-func (s *Site) enter(w http.ResponseWriter, _ *http.Request, do func()) {
-	if !s.gate.enter() {
-		s.meter.refused.Add(1)
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
-		return
-	}
-	defer s.gate.leave()
-	do()
 }
 
 func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
@@ -170,33 +163,37 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 // archive answers a request for what is in an archive.
 func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {
 	name, below, slash := strings.Cut(rest, "/")
-	a, err := s.set.Use(r.Context(), name, view)
-	if err != nil {
-		s.cannotOpen(w, r, name, err)
+	h, code, text := s.open(r, name, view)
+	if h == nil {
+		http.Error(w, text, code)
 		return
 	}
-	defer a.Release()
+	defer h.a.Release()
 	if !slash {
 		redirectToDir(w, r)
 		return
 	}
 	inner := *r
 	inner.URL = &url.URL{Path: "/" + below, RawQuery: r.URL.RawQuery}
-	h := newHandler(a.Archive, Options{Version: a.Version, CORS: s.o.CORS, Log: s.o.Log})
-	h.served = a
 	do(h, w, &inner)
 }
 
-// whyNot says why an archive cannot be opened, without names of this machine, and
-// which status that is.
-func whyNot(err error) (code int, text string) {
+// open returns a handler for an archive, which must be released; or why it cannot be
+// opened, without names of this machine, and which status that is. The log has the rest.
+func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, text string) {
+	a, err := s.set.Use(r.Context(), name, view)
+	if err == nil {
+		return &handler{a: a, log: s.o.Log, hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0}, 0, ""
+	}
+	unlessGone(r)
 	if _, ok := errors.AsType[*holdall.ViewError](err); ok {
-		return http.StatusNotFound, "404: the archive has no such view"
+		return nil, http.StatusNotFound, "404: the archive has no such view"
 	}
 	if errors.Is(err, ErrNoArchive) {
-		return http.StatusNotFound, "404: there is no archive of this name"
+		return nil, http.StatusNotFound, "404: there is no archive of this name"
 	}
-	return http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
+	s.o.Log.Error("cannot be served", "archive", name, "error", err)
+	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
 }
 
 // outwardly is what may be told of an error to whoever is served.
@@ -215,30 +212,26 @@ func outwardly(err error) string {
 	return "the server's log says why"
 }
 
-func (s *Site) cannotOpen(w http.ResponseWriter, r *http.Request, name string, err error) {
-	unlessGone(r)
-	code, text := whyNot(err)
-	if code >= 500 {
-		s.o.Log.Error("cannot be served", "archive", name, "error", err)
+// archives returns the archives that can be listed, and whether there is something to say.
+func (s *Site) archives(r *http.Request) ([]Listed, bool) {
+	all, err := s.set.List(r.Context())
+	if err != nil {
+		unlessGone(r)
+		s.o.Log.Error("cannot be listed", "error", err)
 	}
-	http.Error(w, text, code)
+	return all, err == nil || len(all) > 0
 }
 
-// list shows which archives there are.
 func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	p, ok := askedPage(w, r)
 	if !ok {
 		return
 	}
 	p.limit = 0 // there are not so many
-	all, err := s.set.List(r.Context())
-	if err != nil {
-		unlessGone(r)
-		s.o.Log.Error("cannot be listed", "error", err)
-		if len(all) == 0 {
-			http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
-			return
-		}
+	all, ok := s.archives(r)
+	if !ok {
+		http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
+		return
 	}
 	l := p.listing(w, r)
 	in := ""
@@ -256,7 +249,6 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	l.end("")
 }
 
-// plain answers with a line.
 func plain(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte(text))

@@ -643,6 +643,7 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 func TestWhatIsKeptStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opens atomic.Int64
+		idle := 0
 		set := serve.NewSet(serve.SetOptions{MaxOpen: 1, Idle: 4 * time.Minute})
 		defer set.Close()
 		for _, name := range []string{"kept.caf", "other.caf", "kept.caf"} {
@@ -655,8 +656,16 @@ func TestWhatIsKeptStaysOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			a.WhenIdle(func() { idle++ })
+			release := a.Hold()
 			a.Release()
 			time.Sleep(30 * time.Minute)
+			before := idle
+			release()
+			release()
+			if time.Sleep(30 * time.Minute); idle != before+1 {
+				t.Errorf("%s: forgotten %d times while it was held, %d in all", name, before, idle)
+			}
 		}
 		if n := opens.Load(); n != 2 {
 			t.Errorf("opened %d times, expected twice", n)

@@ -25,7 +25,6 @@ var types = map[string]string{
 	".h5": "application/x-hdf5", ".hdf5": "application/x-hdf5", ".nc": "application/x-netcdf", ".parquet": "application/vnd.apache.parquet",
 }
 
-// typeOf returns the content type of a file of that name.
 func typeOf(name string) string {
 	if t, ok := types[strings.ToLower(path.Ext(name))]; ok {
 		return t

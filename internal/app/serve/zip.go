@@ -2,23 +2,19 @@ package serve
 
 import (
 	"bufio"
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"math"
 	"net/http"
 	"path"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/content"
 	names "github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/internal/sorter"
@@ -45,10 +41,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
 		return
 	}
-	name := strings.Trim(path.Base(h.a.Name()), "/")
-	if h.served != nil {
-		name = h.served.Name
-	}
+	name := h.a.Name
 	if dir.Name != "." {
 		name = path.Base(dir.Name)
 	}
@@ -57,52 +50,38 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	z := &zipper{out: bufio.NewWriterSize(w, 64<<10), skip: dir.Name + "/"}
-	if dir.Name == "." {
-		z.skip = ""
-	}
-	err := z.write(r.Context(), h.a)
-	if cerr := z.close(); err == nil {
-		err = cerr
-	}
+	out := &sent{w: w}
+	err := h.sendZip(r.Context(), out, dir)
 	if err != nil {
-		if r.Context().Err() == nil && z.gone == nil {
+		if r.Context().Err() == nil && out.gone == nil {
 			h.tell(r, err)
 		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// A zipper writes a zip from front to back. Its directory goes to scratch when it is
-// long.
-type zipper struct {
-	out     *bufio.Writer
-	at      int64
-	skip    string // what is taken off names
-	dir     []byte
-	scratch sorter.Scratch
-	dirLen  int64
-	count   int64
-	left    int64 // out: names that are no paths
-	gone    error // why the client gets no more
-	buf     []byte
+// sent is an answer that says why the client gets no more.
+type sent struct {
+	w    io.Writer
+	gone error
 }
 
-// heldDir is how much of a directory is in memory.
-const heldDir = 1 << 20
+func (s *sent) Write(p []byte) (n int, err error) {
+	n, s.gone = s.w.Write(p)
+	return n, s.gone
+}
 
-func (z *zipper) Write(p []byte) (int, error) {
-	n, err := z.out.Write(p)
-	z.at += int64(n)
-	if err != nil {
-		z.gone = err
+func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry) (err error) {
+	out := bufio.NewWriterSize(w, 64<<10)
+	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
+	defer func() { err = errors.Join(err, z.Close()) }()
+	above := dir.Name + "/" // what is taken off names
+	if dir.Name == "." {
+		above = ""
 	}
-	return n, err
-}
-
-func (z *zipper) write(ctx context.Context, a *holdall.Archive) error {
+	left := false // out: names that are no paths
 	wanted := func(e holdall.Entry) bool {
-		if !strings.HasPrefix(e.Name, z.skip) || e.Name == z.skip || e.Internal {
+		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal {
 			return false
 		}
 		switch e.Kind {
@@ -111,263 +90,43 @@ func (z *zipper) write(ctx context.Context, a *holdall.Archive) error {
 			return false
 		}
 		if !isPath(e.Name) || len(e.Name) > math.MaxUint16-1 {
-			z.left++
+			left = true
 			return false
 		}
 		return true
 	}
-	src := a.Source()
-	err := src.Sweep(ctx, names.Only(a.Entries(ctx), wanted), true, func(c content.Content, err error) error {
+	a, src := h.a, h.a.Source()
+	err = src.Sweep(ctx, names.Only(a.Entries(ctx), wanted), true, func(c content.Content, err error) error {
 		e := c.Entry
+		name := strings.TrimPrefix(e.Name, above)
 		if err == nil {
 			err = src.Fault(e)
 		}
 		if err == nil && e.Kind == format.HardLink {
 			// What it stands for is sent again: a zip has no links of this kind.
-			name := e.Name
 			if e, err = a.Lookup(ctx, e.Link); err == nil {
 				if err = src.Fault(e); err == nil && !e.Kind.HasContent() {
 					err = fmt.Errorf("%s: is a %s", format.Escape(e.Name), e.Kind)
 				}
 				c = src.Open(ctx, e, 0)
 				defer c.Close()
-				e.Name = name
 			}
 		}
 		if err != nil {
 			return err
 		}
-		return z.add(ctx, e, c.Checked())
+		e.Name, e.Mode = name, e.Mode.Perm()
+		if e.Kind == format.Symlink {
+			e.HasMode = false
+		}
+		return z.Add(ctx, e, c.Checked())
 	})
-	if err == nil {
-		err = z.finish()
-	}
-	return err
-}
-
-const (
-	zipDeferred = 1 << 3
-	zipUTF8     = 1 << 11
-	zipUnix     = 3 << 8
-	stored      = uint16(0)
-	// heldFirst is what is read before its header is sent, which then has all.
-	heldFirst = 1 << 20
-)
-
-func (z *zipper) add(ctx context.Context, e holdall.Entry, content io.Reader) error {
-	name := strings.TrimPrefix(e.Name, z.skip)
-	mode := zipMode(e)
-	size, flags := e.Size, uint16(0)
-	switch e.Kind {
-	case format.Dir:
-		name, size, content = name+"/", 0, strings.NewReader("")
-	case format.Symlink:
-		size, content = int64(len(e.Link)), strings.NewReader(e.Link)
-	}
-	ascii := strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 }) < 0
-	if !ascii && utf8.ValidString(name) {
-		flags |= zipUTF8
-	}
-	var sum uint32
-	var held []byte
-	if size <= heldFirst {
-		if int64(cap(z.buf)) < heldFirst {
-			z.buf = make([]byte, heldFirst)
-		}
-		held = z.buf[:size]
-		if _, err := io.ReadFull(content, held); err != nil {
-			return err
-		}
-		if err := atEnd(content); err != nil {
-			return err
-		}
-		sum = crc32.ChecksumIEEE(held)
-	} else {
-		flags |= zipDeferred
-	}
-	date, clock := zipTime(e.ModTime)
-	begin := z.at
-	extra, size32 := zipTimeExtra(e.ModTime), uint32(size)
-	if flags&zipDeferred != 0 {
-		// With a field of long sizes, so that those behind the content are long, too.
-		extra, size32 = append(fields(nil, uint16(1), uint16(16), uint64(size), uint64(size)), extra...), math.MaxUint32
-	}
-	b := fields(nil, uint32(0x04034b50), uint16(45), flags, stored, clock, date, sum, size32, size32, uint16(len(name)), uint16(len(extra)))
-	if _, err := z.Write(append(append(b, name...), extra...)); err != nil {
+	if err != nil {
 		return err
-	}
-	if flags&zipDeferred == 0 {
-		if _, err := z.Write(held); err != nil {
-			return err
-		}
-	} else {
-		h := crc32.NewIEEE()
-		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(z, h)}, struct{ io.Reader }{io.LimitReader(content, size)}, z.buffer())
-		if err == nil && n < size {
-			err = io.ErrUnexpectedEOF
-		}
-		if err == nil {
-			err = atEnd(content)
-		}
-		if err != nil {
-			return err
-		}
-		sum = h.Sum32()
-		if _, err := z.Write(fields(nil, uint32(0x08074b50), sum, uint64(size), uint64(size))); err != nil {
-			return err
-		}
-	}
-	return z.row(name, flags, clock, date, sum, size, begin, mode, zipTimeExtra(e.ModTime))
-}
-
-// fields appends numbers of a zip, the lowest byte first.
-func fields(b []byte, all ...any) []byte {
-	for _, n := range all {
-		switch n := n.(type) {
-		case uint16:
-			b = binary.LittleEndian.AppendUint16(b, n)
-		case uint32:
-			b = binary.LittleEndian.AppendUint32(b, n)
-		case uint64:
-			b = binary.LittleEndian.AppendUint64(b, n)
-		}
-	}
-	return b
-}
-
-// atEnd reads the end of content, where it is compared with its digest.
-func atEnd(content io.Reader) error {
-	n, err := content.Read(make([]byte, 1))
-	switch {
-	case n > 0:
-		return errors.New("longer than it should be")
-	case err == io.EOF:
-		return nil
-	case err == nil:
-		return io.ErrNoProgress
-	}
-	return err
-}
-
-func (z *zipper) buffer() []byte {
-	if len(z.buf) == 0 {
-		z.buf = make([]byte, heldFirst)
-	}
-	return z.buf[:256<<10]
-}
-
-// row adds an entry to the directory at the end.
-func (z *zipper) row(name string, flags, clock, date uint16, sum uint32, size, begin int64, mode uint32, extra []byte) error {
-	var long []byte
-	short := func(n int64) uint32 {
-		if n >= math.MaxUint32 {
-			long = fields(long, uint64(n))
-			return math.MaxUint32
-		}
-		return uint32(n)
-	}
-	size32 := short(size)
-	packed32 := short(size)
-	begin32 := short(begin)
-	if len(long) > 0 {
-		extra = append(append(fields(nil, uint16(1), uint16(len(long))), long...), extra...)
-	}
-	n := len(z.dir)
-	b := fields(z.dir, uint32(0x02014b50), uint16(zipUnix|45), uint16(45), flags, stored, clock, date, sum, packed32, size32,
-		uint16(len(name)), uint16(len(extra)), uint16(0), uint32(0), mode, begin32) // no comment, one disk, no attributes of its own
-	b = append(append(b, name...), extra...)
-	z.dir = b
-	z.count++
-	z.dirLen += int64(len(b) - n)
-	if len(z.dir) < heldDir {
-		return nil
-	}
-	if z.scratch == nil {
-		var err error
-		if z.scratch, err = sorter.TempFile(); err != nil {
-			return err
-		}
-	}
-	_, err := z.scratch.Write(z.dir)
-	z.dir = z.dir[:0]
-	return err
-}
-
-// finish writes the directory, and where it is.
-func (z *zipper) finish() error {
-	begin := z.at
-	if z.scratch != nil {
-		if _, err := z.scratch.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{z}, struct{ io.Reader }{io.LimitReader(z.scratch, z.dirLen-int64(len(z.dir)))}, z.buffer()); err != nil {
-			return err
-		}
-	}
-	if _, err := z.Write(z.dir); err != nil {
-		return err
-	}
-	var b []byte
-	if z.count >= math.MaxUint16 || z.dirLen >= math.MaxUint32 || begin >= math.MaxUint32 {
-		b = fields(nil, uint32(0x06064b50), uint64(44), uint16(zipUnix|45), uint16(45), uint64(0), uint64(z.count), uint64(z.count), uint64(z.dirLen), uint64(begin))
-		b = fields(b, uint32(0x07064b50), uint32(0), uint64(z.at), uint32(1))
 	}
 	comment := ""
-	if z.left > 0 {
+	if left {
 		comment = "left out: names that are no paths"
 	}
-	n := uint16(min(z.count, math.MaxUint16))
-	b = fields(b, uint32(0x06054b50), uint32(0), n, n, uint32(min(z.dirLen, math.MaxUint32)), uint32(min(begin, math.MaxUint32)), uint16(len(comment)))
-	if _, err := z.Write(append(b, comment...)); err != nil {
-		return err
-	}
-	err := z.out.Flush()
-	z.gone = cmp.Or(z.gone, err)
-	return err
-}
-
-func (z *zipper) close() error {
-	if z.scratch == nil {
-		return nil
-	}
-	return z.scratch.Close()
-}
-
-// zipMode is a mode as Unix has it, where zips keep such.
-func zipMode(e holdall.Entry) uint32 {
-	perm := uint32(0o644)
-	if e.Kind == format.Dir {
-		perm = 0o755
-	}
-	if e.HasMode {
-		perm = uint32(e.Mode.Perm())
-	}
-	switch e.Kind {
-	case format.Dir:
-		return (0o040000|perm)<<16 | 0x10
-	case format.Symlink:
-		return (0o120000 | 0o777) << 16
-	}
-	return (0o100000 | perm) << 16
-}
-
-// zipTime is a time as MS-DOS had it, in UTC.
-func zipTime(t time.Time) (date, clock uint16) {
-	t = t.UTC()
-	if t.Year() < 1980 {
-		return 1<<5 | 1, 0
-	}
-	if t.Year() > 2107 {
-		return 127<<9 | 12<<5 | 31, 23<<11 | 59<<5 | 29
-	}
-	return uint16(t.Year()-1980)<<9 | uint16(t.Month())<<5 | uint16(t.Day()), uint16(t.Hour())<<11 | uint16(t.Minute())<<5 | uint16(t.Second()/2)
-}
-
-// zipTimeExtra is a time to the second, as Unix has it.
-func zipTimeExtra(t time.Time) []byte {
-	s := t.Unix()
-	if t.IsZero() || s < math.MinInt32 || s > math.MaxInt32 {
-		return nil
-	}
-	return fields([]byte{'U', 'T', 5, 0, 1}, uint32(int32(s)))
+	return errors.Join(z.End(comment), out.Flush())
 }

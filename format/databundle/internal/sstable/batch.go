@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sort"
 )
@@ -52,25 +51,20 @@ func (m *mem) search(key []byte) int {
 // The order of the log is the truth in both; so numbers are made to go up, and
 // the later row wins.
 func (m *mem) replay(ctx context.Context, r *logReader) error {
-	for {
-		record, off, err := r.next(ctx)
-		if record == nil || err != nil {
-			return err
-		}
+	for r.next(ctx) {
 		rows, seq := len(m.rows), m.seq
-		if f := m.add(record); f != nil {
-			if f.class == Limit {
-				return f.at(r.w.name, off)
+		if f := m.add(r.record); f != nil {
+			if f.at(r.w.name, r.off); f.Class == Limit {
+				return f
 			}
 			m.rows, m.seq = m.rows[:rows], seq // a batch counts as a whole or not at all
-			if err := r.report(f.at(r.w.name, off)); err != nil {
-				return err
-			}
+			r.err = r.report(f)
 		}
 	}
+	return r.err
 }
 
-func (m *mem) add(record []byte) *fault {
+func (m *mem) add(record []byte) *Error {
 	if len(record) < 12 {
 		return corruptf(-1, "write batch: %d bytes, expected at least 12", len(record))
 	}
@@ -114,8 +108,8 @@ func (m *mem) add(record []byte) *fault {
 
 func (m *mem) memory() int64 { return int64(len(m.records)) + int64(len(m.rows))*memRowLen }
 
-func (m *mem) full() *fault {
-	return &fault{Limit, -1, fmt.Sprintf("log: more than the limit of %d bytes are in no table yet", m.limit)}
+func (m *mem) full() *Error {
+	return faultf(Limit, -1, "log: more than the limit of %d bytes are in no table yet", m.limit)
 }
 
 // sort orders the rows, and keeps the last of each key.
@@ -132,3 +126,20 @@ func (m *mem) sort() {
 	})
 	m.rows = slices.Clip(m.rows)
 }
+
+// A memIter goes through the rows of logs.
+type memIter struct {
+	m *mem
+	i int
+}
+
+func (t *memIter) next(context.Context) (bool, error) {
+	t.i++
+	return t.i < len(t.m.rows), nil
+}
+
+func (t *memIter) at() (key []byte, trailer uint64, val []byte) {
+	return t.m.key(t.i), t.m.rows[t.i].trailer, t.m.val(t.i)
+}
+
+func (t *memIter) close() {}

@@ -2,7 +2,6 @@ package sstable
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/holdall/holdall/store/local"
@@ -15,10 +14,7 @@ const benchRows = 1_000_000
 func written(b *testing.B) *local.Store {
 	st := local.New(b.TempDir())
 	st.NoSync = true
-	w, err := NewWriter(st, "index", WriterOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := NewWriter(st, "index", WriterOptions{})
 	writeFiles(b, w, benchRows)
 	return st
 }
@@ -94,7 +90,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	defer db.Close()
 	for b.Loop() {
-		if _, err := db.Check(b.Context(), func(p Problem) { b.Fatal(p.Err) }); err != nil {
+		if err := db.Check(b.Context(), func(p Problem) { b.Fatal(p.Err) }); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -105,22 +101,18 @@ func BenchmarkWrite(b *testing.B) {
 	for i := range keys {
 		keys[i], vals[i] = fileKey(i/1000, i%1000), fileValue(i/1000, i%1000)
 	}
-	for _, plain := range []bool{false, true} {
-		b.Run(fmt.Sprintf("plain=%v", plain), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				st := &storetest.Mem{}
-				w := newWriter(b, st, WriterOptions{Plain: plain})
-				for i, k := range keys {
-					if err := w.Add(context.Background(), k, vals[i]); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := w.Commit(context.Background()); err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(len(st.Get("index/000004.sst"))), "bytes")
+	b.ReportAllocs()
+	for b.Loop() {
+		st := &storetest.Mem{}
+		w := NewWriter(st, "index", WriterOptions{})
+		for i, k := range keys {
+			if err := w.Add(context.Background(), k, vals[i]); err != nil {
+				b.Fatal(err)
 			}
-		})
+		}
+		if err := w.Commit(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(st.Get("index/000004.sst"))), "bytes")
 	}
 }

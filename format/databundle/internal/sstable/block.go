@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"compress/zlib"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -21,7 +20,7 @@ const (
 )
 
 // checkBlock compares the checksum of a block with its trailer.
-func checkBlock(raw []byte) *fault {
+func checkBlock(raw []byte) *Error {
 	n := len(raw) - blockTrailerLen
 	said, is := binary.LittleEndian.Uint32(raw[n+1:]), masked(crc32.Checksum(raw[:n+1], castagnoli))
 	if said != is {
@@ -32,51 +31,56 @@ func checkBlock(raw []byte) *fault {
 
 // decodeBlock checks a block with its trailer, and appends to dst[:0] what is in
 // it, which takes at most limit bytes. The result never shares memory with raw.
-func decodeBlock(dst, raw []byte, limit int) ([]byte, *fault) {
+func decodeBlock(dst, raw []byte, limit int) ([]byte, *Error) {
 	if f := checkBlock(raw); f != nil {
 		return nil, f
 	}
 	n := len(raw) - blockTrailerLen
-	b := raw[:n]
+	b, size := raw[:n], n
+	var err error
 	switch raw[n] {
 	case storedPlain:
-		if n > limit {
-			return nil, tooLong(n, limit)
+		if size <= limit {
+			dst = append(dst[:0], b...)
 		}
-		return append(dst[:0], b...), nil
 	case storedSnappy:
-		size, err := snappy.DecodedLen(b)
-		if err != nil {
-			return nil, corruptf(0, "block: %v", err)
+		if size, err = snappy.DecodedLen(b); err == nil && size <= limit {
+			dst, err = snappy.Decode(dst[:cap(dst)], b)
 		}
-		if size > limit {
-			return nil, tooLong(size, limit)
-		}
-		dst, err = snappy.Decode(dst[:cap(dst)], b)
-		if err != nil {
-			return nil, corruptf(0, "block: %v", err)
-		}
-		return dst, nil
 	case storedZlib:
-		z, err := zlib.NewReader(bytes.NewReader(b))
-		if err != nil {
-			return nil, corruptf(0, "block: %v", err)
+		if dst, err = inflate(dst[:0], b, limit+1); err == nil {
+			size = len(dst)
 		}
-		w := bytes.NewBuffer(dst[:0])
-		size, err := io.Copy(w, io.LimitReader(z, int64(limit)+1))
-		if err != nil {
-			return nil, corruptf(0, "block: %v", err)
-		}
-		if size > int64(limit) {
-			return nil, tooLong(int(size), limit)
-		}
-		return w.Bytes(), nil
+	default:
+		return nil, unsupportedf(int64(n), "block: compression %d, expected none, snappy or zlib", raw[n])
 	}
-	return nil, unsupportedf(int64(n), "block: compression %d, expected none, snappy or zlib", raw[n])
+	switch {
+	case err != nil:
+		return nil, corruptf(0, "block: %v", err)
+	case size > limit:
+		return nil, faultf(Limit, 0, "block: %d bytes, expected at most %d", size, limit)
+	}
+	return dst, nil
 }
 
-func tooLong(n, limit int) *fault {
-	return &fault{Limit, 0, fmt.Sprintf("block: %d bytes, expected at most %d", n, limit)}
+// inflate appends at most so many bytes of what is in b.
+func inflate(dst, b []byte, most int) ([]byte, error) {
+	z, err := zlib.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	w := bytes.NewBuffer(dst)
+	_, err = io.Copy(w, io.LimitReader(z, int64(most)))
+	return w.Bytes(), err
+}
+
+// readBlock decodes and parses a block with its trailer. Its bytes are in buf, which
+// takes the place of dst.
+func readBlock(dst, raw []byte, limit int, r role) (b block, buf []byte, f *Error) {
+	if buf, f = decodeBlock(dst, raw, limit); f == nil {
+		b, f = parseBlock(buf, r)
+	}
+	return b, buf, f
 }
 
 // A role is what a block is for: it decides what its keys and values must be.
@@ -108,7 +112,7 @@ func (b *block) memory() int64 { return int64(cap(b.entries) + 160) }
 // parseBlock checks every entry of a decoded block: that it lies within the block,
 // that keys ascend, and that restarts are where they are said to be. So whoever
 // goes through the block afterwards meets no errors.
-func parseBlock(b []byte, r role) (block, *fault) {
+func parseBlock(b []byte, r role) (block, *Error) {
 	if len(b) < 4 {
 		return block{}, corruptf(0, "block: %d bytes, expected at least 4", len(b))
 	}
@@ -119,13 +123,13 @@ func parseBlock(b []byte, r role) (block, *fault) {
 	end := len(b) - 4 - 4*int(n)
 	bl := block{entries: b[:end:end], restarts: b[end : len(b)-4]}
 	if f := bl.check(r); f != nil {
-		f.off = -1 // an offset of decoded bytes is no place in the file
+		f.Offset = -1 // an offset of decoded bytes is no place in the file
 		return block{}, f
 	}
 	return bl, nil
 }
 
-func (b *block) check(r role) *fault {
+func (b *block) check(r role) *Error {
 	var keyBuf, spare [128]byte
 	prev, other := keyBuf[:0], spare[:0]
 	restarts := len(b.restarts) / 4
@@ -265,6 +269,11 @@ func (it *blockIter) seek(key []byte) bool {
 		}
 	}
 	return false
+}
+
+// row is the entry of a data block, by its user key.
+func (it *blockIter) row() (key []byte, seq uint64, val []byte) {
+	return userKey(it.key), trailer(it.key), it.val
 }
 
 // handle is the value of an entry of an index.

@@ -39,8 +39,7 @@ func (w *blockBuilder) add(key, value []byte) {
 	w.b = binary.AppendUvarint(w.b, uint64(shared))
 	w.b = binary.AppendUvarint(w.b, uint64(len(key)-shared))
 	w.b = binary.AppendUvarint(w.b, uint64(len(value)))
-	w.b = append(w.b, key[shared:]...)
-	w.b = append(w.b, value...)
+	w.b = append(append(w.b, key[shared:]...), value...)
 	w.last = append(w.last[:shared], key[shared:]...)
 	w.count++
 }
@@ -76,18 +75,13 @@ func (w *blockBuilder) reset() { w.b, w.restarts, w.count = w.b[:0], w.restarts[
 
 // appendBlock appends a block with its trailer, compressed if that saves an eighth:
 // LevelDB's rule.
-func appendBlock(dst, b []byte, compress bool) []byte {
+func appendBlock(dst, b []byte) []byte {
 	at := len(dst)
-	kind := byte(storedPlain)
-	if compress {
-		if dst = appendSnappy(dst, b); len(dst)-at < len(b)-len(b)/8 {
-			kind = storedSnappy
-		}
+	if dst = appendSnappy(dst, b); len(dst)-at < len(b)-len(b)/8 {
+		dst = append(dst, storedSnappy)
+	} else {
+		dst = append(append(dst[:at], b...), storedPlain)
 	}
-	if kind == storedPlain {
-		dst = append(dst[:at], b...)
-	}
-	dst = append(dst, kind)
 	return binary.LittleEndian.AppendUint32(dst, masked(crc32.Checksum(dst[at:], castagnoli)))
 }
 
@@ -133,7 +127,6 @@ func appendSeekTrailer(dst []byte) []byte {
 // to out, from which its user takes it.
 type tableBuilder struct {
 	blockSize int
-	compress  bool
 	out       []byte
 	off       int64 // of what was appended, from the beginning of the table
 
@@ -144,11 +137,6 @@ type tableBuilder struct {
 	sep      []byte
 	place    []byte
 	smallest []byte
-}
-
-func newTableBuilder(blockSize int, compress bool) *tableBuilder {
-	return &tableBuilder{blockSize: blockSize, compress: compress,
-		data: blockBuilder{interval: restartInterval}, index: blockBuilder{interval: 1}}
 }
 
 func (t *tableBuilder) empty() bool { return t.smallest == nil }
@@ -171,7 +159,7 @@ func (t *tableBuilder) add(key, value []byte) {
 }
 
 func (t *tableBuilder) endBlock() {
-	t.pending = t.append(t.data.finish(), t.compress)
+	t.pending = t.append(t.data.finish())
 	t.data.reset()
 }
 
@@ -181,9 +169,9 @@ func (t *tableBuilder) addIndex(sep []byte) {
 	t.index.add(sep, t.place)
 }
 
-func (t *tableBuilder) append(b []byte, compress bool) handle {
+func (t *tableBuilder) append(b []byte) handle {
 	n := len(t.out)
-	t.out = appendBlock(t.out, b, compress)
+	t.out = appendBlock(t.out, b)
 	h := handle{uint64(t.off), uint64(len(t.out) - n - blockTrailerLen)}
 	t.off += int64(len(t.out) - n)
 	return h
@@ -198,8 +186,8 @@ func (t *tableBuilder) finish() (largest []byte) {
 	largest = bytes.Clone(t.data.last)
 	t.addIndex(appendSuccessor(t.sep[:0], largest))
 	meta := blockBuilder{interval: 1}
-	foot := footer{meta: t.append(meta.finish(), false)}
-	foot.index = t.append(t.index.finish(), t.compress)
+	foot := footer{meta: t.append(meta.finish())}
+	foot.index = t.append(t.index.finish())
 	t.out = appendFooter(t.out, foot)
 	t.off += footerLen
 	return largest

@@ -7,14 +7,47 @@ import (
 	"sync"
 )
 
-// A blockCache holds decoded data blocks, the most recently used ones. It may be
-// used in parallel.
-type blockCache struct {
+// An lru holds the values that were used last. Its user sees to its limit.
+type lru[K comparable, V interface{ memory() int64 }] struct {
 	limit int64
-	mu    sync.Mutex
 	held  int64
-	used  list.List // of *cachedBlock, the most recently used in front
-	at    map[blockKey]*list.Element
+	used  list.List // of kept, the most recently used in front
+	at    map[K]*list.Element
+}
+
+type kept[K, V any] struct {
+	k K
+	v V
+}
+
+func (c *lru[K, V]) get(k K) (v V) {
+	if e := c.at[k]; e != nil {
+		c.used.MoveToFront(e)
+		v = e.Value.(*kept[K, V]).v
+	}
+	return v
+}
+
+func (c *lru[K, V]) put(k K, v V) {
+	if c.at == nil {
+		c.at = map[K]*list.Element{}
+	}
+	c.at[k] = c.used.PushFront(&kept[K, V]{k, v})
+	c.held += v.memory()
+}
+
+// pop takes out what was not used for longest.
+func (c *lru[K, V]) pop() V {
+	old := c.used.Remove(c.used.Back()).(*kept[K, V])
+	delete(c.at, old.k)
+	c.held -= old.v.memory()
+	return old.v
+}
+
+// A blockCache holds decoded data blocks. It may be used in parallel.
+type blockCache struct {
+	mu sync.Mutex
+	lru[blockKey, *block]
 }
 
 type blockKey struct {
@@ -22,20 +55,10 @@ type blockKey struct {
 	off uint64
 }
 
-type cachedBlock struct {
-	blockKey
-	b *block
-}
-
 func (c *blockCache) get(t *table, off uint64) *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.at[blockKey{t, off}]
-	if e == nil {
-		return nil
-	}
-	c.used.MoveToFront(e)
-	return e.Value.(*cachedBlock).b
+	return c.lru.get(blockKey{t, off})
 }
 
 func (c *blockCache) put(t *table, off uint64, b *block) {
@@ -45,120 +68,76 @@ func (c *blockCache) put(t *table, off uint64, b *block) {
 	if c.at[k] != nil || b.memory() > c.limit {
 		return
 	}
-	if c.at == nil {
-		c.at = map[blockKey]*list.Element{}
-	}
-	c.at[k] = c.used.PushFront(&cachedBlock{k, b})
-	for c.held += b.memory(); c.held > c.limit; {
-		e := c.used.Back()
-		old := c.used.Remove(e).(*cachedBlock)
-		delete(c.at, old.blockKey)
-		c.held -= old.b.memory()
+	for c.lru.put(k, b); c.held > c.limit; {
+		c.pop()
 	}
 }
 
 // maxOpenTables bounds how many objects, which may be files, are held open.
 const maxOpenTables = 200
 
-// tables holds tables open, the most recently used ones, so that indexes take a
-// bounded amount of memory. It may be used in parallel.
+// tables holds tables open, so that indexes take a bounded amount of memory. It may be
+// used in parallel.
 type tables struct {
-	tableOpener
-	limit  int64
-	mu     sync.Mutex
-	held   int64
-	used   list.List // of *openTable, the most recently used in front
+	mu sync.Mutex
+	lru[*table, *openTable]
 	closed bool
-	at     map[*openTable]*list.Element
 }
 
 // acquire returns a table open for reading, until it is released.
-func (c *tables) acquire(ctx context.Context, t *table) (*openTable, error) {
-	c.mu.Lock()
-	o, err := c.hold(t)
-	c.mu.Unlock()
+func (db *DB) acquire(ctx context.Context, t *table) (*openTable, error) {
+	o, err := db.tables.hold(t, nil)
 	if o != nil || err != nil {
 		return o, err
 	}
-	mine, err := c.load(ctx, t)
-	if err != nil {
+	if o, err = db.load(ctx, t); err != nil {
 		return nil, err
 	}
+	return db.tables.hold(t, o)
+}
+
+// hold returns a table if it is open, or else mine, if there is one.
+func (c *tables) hold(t *table, mine *openTable) (*openTable, error) {
 	c.mu.Lock()
-	o, err = c.hold(t)
-	var evicted []*openTable
-	if o != nil || err != nil {
-		evicted = append(evicted, mine) // somebody else was faster
-	} else {
-		o, evicted = mine, c.insert(mine)
+	defer c.mu.Unlock()
+	o := c.get(t)
+	if mine != nil && (o != nil || c.closed) {
+		mine.obj.Close() // somebody else was faster
 	}
-	c.mu.Unlock()
-	for _, e := range evicted {
-		e.obj.Close()
-	}
-	return o, err
-}
-
-// hold and insert are for those who hold the lock.
-func (c *tables) hold(t *table) (*openTable, error) {
-	if c.closed {
+	switch {
+	case c.closed:
 		return nil, fs.ErrClosed
-	}
-	if t.open == nil {
+	case o == nil && mine == nil:
 		return nil, nil
-	}
-	t.open.refs++
-	c.used.MoveToFront(c.at[t.open])
-	return t.open, nil
-}
-
-// insert returns which tables nobody uses any more.
-func (c *tables) insert(o *openTable) (closable []*openTable) {
-	if c.at == nil {
-		c.at = map[*openTable]*list.Element{}
-	}
-	o.refs = 1
-	o.t.open = o
-	c.at[o] = c.used.PushFront(o)
-	c.held += o.memory()
-	for c.used.Len() > 1 && (c.held > c.limit || c.used.Len() > maxOpenTables) {
-		if old := c.drop(c.used.Back()); old.refs == 0 {
-			closable = append(closable, old)
+	case o == nil:
+		o = mine
+		o.refs++
+		c.put(t, o)
+		for c.used.Len() > 1 && (c.held > c.limit || c.used.Len() > maxOpenTables) {
+			c.pop().release()
 		}
 	}
-	return closable
-}
-
-func (c *tables) drop(e *list.Element) *openTable {
-	o := c.used.Remove(e).(*openTable)
-	delete(c.at, o)
-	c.held -= o.memory()
-	o.t.open, o.gone = nil, true
-	return o
+	o.refs++
+	return o, nil
 }
 
 func (c *tables) release(o *openTable) {
 	c.mu.Lock()
-	o.refs--
-	last := o.gone && o.refs == 0
-	c.mu.Unlock()
-	if last {
-		o.obj.Close()
-	}
+	defer c.mu.Unlock()
+	o.release()
 }
 
 // close closes what nobody uses, and lets the rest be closed by whoever does.
 func (c *tables) close() {
 	c.mu.Lock()
-	c.closed = true
-	var closable []*openTable
-	for c.used.Len() > 0 {
-		if o := c.drop(c.used.Back()); o.refs == 0 {
-			closable = append(closable, o)
-		}
+	defer c.mu.Unlock()
+	for c.closed = true; c.used.Len() > 0; {
+		c.pop().release()
 	}
-	c.mu.Unlock()
-	for _, o := range closable {
+}
+
+func (o *openTable) release() {
+	if o.refs--; o.refs == 0 {
 		o.obj.Close()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/bits"
 )
 
@@ -27,37 +28,36 @@ const (
 	searchRun  = 4 * usualBlock
 )
 
-// next returns the next data block, good until the one after, and where it is.
-func (c *chain) next(ctx context.Context) (b *block, off int64, err error) {
+// next returns the next data block, good until the one after; nil at the end.
+func (c *chain) next(ctx context.Context) (*block, error) {
 	for c.at < c.end {
 		n, err := c.length(ctx)
+		if err == nil && n == 0 {
+			err = c.skip(ctx)
+		}
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if n == 0 {
-			if err := c.skip(ctx); err != nil {
-				return nil, 0, err
-			}
 			continue
 		}
 		raw, err := c.w.at(ctx, c.at, n)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		off := c.at
 		c.at += int64(n)
-		var f *fault
-		var bl block
+		var f *Error
 		if c.buf, f = decodeBlock(c.buf, raw, maxBlock); f != nil {
 			c.report(f.at(c.w.name, off), int64(n))
 			continue
 		}
 		// What is no data block has other keys or is an index.
-		if bl, f = parseBlock(c.buf, roleData); f == nil && !isIndex(&bl, off) {
-			return &bl, off, nil
+		if b, f := parseBlock(c.buf, roleData); f == nil && !isIndex(&b, off) {
+			return &b, nil
 		}
 	}
-	return nil, 0, nil
+	return nil, nil
 }
 
 // length returns the length of the block at c.at, with its trailer; 0 if there is
@@ -102,7 +102,7 @@ func (c *chain) skip(ctx context.Context) error {
 			break
 		}
 	}
-	c.report(&Error{Class: Corrupt, Object: c.w.name, Offset: from, What: "table: no sound block here"}, c.at-from)
+	c.report(corruptf(-1, "table: no sound block here").at(c.w.name, from), c.at-from)
 	return nil
 }
 
@@ -143,9 +143,8 @@ func findBlock(b []byte) int {
 			continue
 		}
 		// Among so many pairs some match by chance; few of those can be decoded.
-		var f *fault
-		decoded, f = decodeBlock(decoded, b[s:i+blockTrailerLen], maxBlock)
-		if f != nil {
+		var f *Error
+		if decoded, f = decodeBlock(decoded, b[s:i+blockTrailerLen], maxBlock); f != nil {
 			continue
 		}
 		if _, f = parseBlock(decoded, roleMeta); f == nil {
@@ -205,10 +204,8 @@ type salvageIter struct {
 	w      *window
 	report func(Problem)
 
-	index *blockIter // of a table that has an index
-	buf   []byte     // decoded, of such a table
-	above []byte     // what the index has for the block before
-	chain *chain     // of one that has none
+	walk  *walk  // of a table that has an index
+	chain *chain // of one that has none
 
 	row  blockIter
 	last []byte // key of the last row
@@ -218,7 +215,7 @@ type salvageIter struct {
 	gap []Problem
 }
 
-func (t *salvageIter) at() (key, val []byte) { return t.row.key, t.row.val }
+func (t *salvageIter) at() (key []byte, trailer uint64, val []byte) { return t.row.row() }
 
 func (t *salvageIter) close() { t.w.close() }
 
@@ -234,11 +231,12 @@ func (t *salvageIter) next(ctx context.Context) (bool, error) {
 			t.last = append(t.last[:0], t.row.key...)
 			return true, nil
 		}
-		more, err := t.nextBlock(ctx)
-		if err != nil || !more {
+		b, err := t.nextBlock(ctx)
+		if b == nil || err != nil {
 			t.closeGap(nil)
 			return false, err
 		}
+		t.row.reset(b)
 	}
 }
 
@@ -254,37 +252,17 @@ func (t *salvageIter) closeGap(to []byte) {
 	t.gap = nil
 }
 
-func (t *salvageIter) nextBlock(ctx context.Context) (bool, error) {
+// nextBlock returns the next block that can be read, nil at the end.
+func (t *salvageIter) nextBlock(ctx context.Context) (*block, error) {
 	if t.chain != nil {
-		b, _, err := t.chain.next(ctx)
-		if b == nil || err != nil {
-			return false, err
-		}
-		t.row.reset(b)
-		return true, nil
+		return t.chain.next(ctx)
 	}
-	for t.index.advance() {
-		h := t.index.handle()
-		raw, err := t.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
-		if err != nil {
-			return false, err
+	for {
+		b, err := t.walk.next(ctx)
+		e, damaged := errors.AsType[*Error](err)
+		if !damaged {
+			return b, err
 		}
-		var f *fault
-		var b block
-		if t.buf, f = decodeBlock(t.buf, raw, maxBlock); f == nil {
-			b, f = parseBlock(t.buf, roleData)
-		}
-		if f == nil {
-			t.above = append(t.above[:0], t.index.key...)
-			t.row.reset(&b)
-			return true, nil
-		}
-		p := Problem{Err: f.at(t.w.name, int64(h.off)), Len: int64(len(raw)), Rows: true, To: bytes.Clone(userKey(t.index.key))}
-		if t.above != nil {
-			p.From = bytes.Clone(userKey(t.above))
-		}
-		t.report(p)
-		t.above = append(t.above[:0], t.index.key...)
+		t.report(t.walk.problem(e))
 	}
-	return false, nil
 }

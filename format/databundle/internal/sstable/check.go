@@ -17,35 +17,25 @@ type Problem struct {
 	From, To []byte
 }
 
-// Counts says what a check went through.
-type Counts struct {
-	Tables, Blocks int
-	Rows           int64 // values, older ones of a key included
-	Deletions      int64
-	LogRows        int64 // the last of each key
-}
-
 // Check reads every block of every table and reports what is wrong, and what was
 // noted when the directory was opened. It goes on behind what it finds; an error
 // is one of the store.
-func (db *DB) Check(ctx context.Context, report func(Problem)) (Counts, error) {
-	c := Counts{LogRows: int64(len(db.mem.rows))}
+func (db *DB) Check(ctx context.Context, report func(Problem)) error {
 	for _, p := range db.notes {
 		report(p)
 	}
 	for _, g := range db.groups {
 		for _, t := range g.tables {
-			c.Tables++
-			if err := db.checkTable(ctx, t, &c, report); err != nil {
-				return c, err
+			if err := db.checkTable(ctx, t, report); err != nil {
+				return err
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
-func (db *DB) checkTable(ctx context.Context, t *table, c *Counts, report func(Problem)) error {
-	o, err := db.tables.load(ctx, t)
+func (db *DB) checkTable(ctx context.Context, t *table, report func(Problem)) error {
+	o, err := db.load(ctx, t)
 	if e, ok := errors.AsType[*Error](err); ok {
 		report(Problem{Err: e, Rows: true, From: userKey(t.smallest), To: userKey(t.largest)})
 		return nil
@@ -54,21 +44,62 @@ func (db *DB) checkTable(ctx context.Context, t *table, c *Counts, report func(P
 		return err
 	}
 	defer o.obj.Close()
-	k := tableCheck{o: o, w: &window{obj: o.obj, name: o.name, size: o.size, ahead: readAhead}, report: report, c: c}
-	if o.whole != nil {
-		k.w.buf = o.whole
-	}
+	w := &window{obj: o.obj, name: o.name, size: o.size, ahead: readAhead, buf: o.whole}
+	k := tableCheck{walk: walk{w: w, index: blockIter{b: &o.index}}, o: o, report: report}
 	return k.run(ctx)
+}
+
+// A walk goes through the data blocks of a table by its index.
+type walk struct {
+	w     *window
+	index blockIter
+	above []byte // what the index has for the block before, nil at the first
+	b     block
+	buf   []byte // decoded
+}
+
+// next returns the next block, good until the one after; nil at the end. An *Error says
+// that it cannot be read, and the next one may be.
+func (k *walk) next(ctx context.Context) (*block, error) {
+	if len(k.index.key) > 0 {
+		k.above = append(k.above[:0], k.index.key...)
+	}
+	if !k.index.advance() {
+		return nil, nil
+	}
+	var err error
+	k.b, err = k.block(ctx, k.index.handle(), maxBlock, roleData)
+	return &k.b, err
+}
+
+// block reads, checks and parses one block.
+func (k *walk) block(ctx context.Context, h handle, limit int, r role) (b block, err error) {
+	raw, err := k.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
+	if err != nil {
+		return block{}, err
+	}
+	var f *Error
+	if b, k.buf, f = readBlock(k.buf, raw, limit, r); f != nil {
+		return block{}, f.at(k.w.name, int64(h.off))
+	}
+	return b, nil
+}
+
+// problem is that the block cannot be read where the index stands.
+func (k *walk) problem(e *Error) Problem {
+	p := Problem{Err: e, Len: int64(k.index.handle().size + blockTrailerLen), Rows: true, To: bytes.Clone(userKey(k.index.key))}
+	if k.above != nil {
+		p.From = bytes.Clone(userKey(k.above))
+	}
+	return p
 }
 
 // A tableCheck goes through one table.
 type tableCheck struct {
+	walk
 	o      *openTable
-	w      *window
 	report func(Problem)
-	c      *Counts
 
-	buf  []byte // decoded
 	last []byte // the last key met
 	rows int64
 	bad  bool // a block could not be read
@@ -76,81 +107,50 @@ type tableCheck struct {
 
 func (k *tableCheck) run(ctx context.Context) error {
 	t := k.o.t
-	var above []byte // what the index has for the block before
-	for index := (blockIter{b: &k.o.index}); index.advance(); {
-		h := index.handle()
-		k.c.Blocks++
-		b, err := k.block(ctx, h, maxBlock, roleData)
-		e, ok := errors.AsType[*Error](err)
+	for b, err := k.next(ctx); b != nil; b, err = k.next(ctx) {
+		e, damaged := errors.AsType[*Error](err)
 		switch {
-		case ok:
+		case damaged:
 			k.bad = true
-			p := Problem{Err: e, Len: int64(h.size + blockTrailerLen), Rows: true, From: userKey(t.smallest), To: bytes.Clone(userKey(index.key))}
-			if above != nil {
-				p.From = bytes.Clone(userKey(above))
+			p := k.problem(e)
+			if k.above == nil {
+				p.From = userKey(t.smallest)
 			}
 			k.report(p)
 		case err != nil:
 			return err
-		default:
-			k.data(h, &b, above, index.key)
+		case b.count > 0:
+			k.data(b)
 		}
-		above = append(above[:0], index.key...)
 	}
 	if !k.bad && !bytes.Equal(k.last, t.largest) {
-		k.disorder(int64(k.o.foot.index.off), "table: the last key is %q, expected %q as the manifest says", clip(k.last), clip(t.largest))
+		k.disorder(k.o.foot.index, "table: the last key is %q, expected %q as the manifest says", clip(k.last), clip(t.largest))
 	}
 	return k.meta(ctx)
 }
 
-// block reads, checks and parses one block. The result is good until the next.
-func (k *tableCheck) block(ctx context.Context, h handle, limit int, r role) (block, error) {
-	raw, err := k.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
-	if err != nil {
-		return block{}, err
-	}
-	var f *fault
-	if k.buf, f = decodeBlock(k.buf, raw, limit); f != nil {
-		return block{}, k.o.fault(f, h.off)
-	}
-	b, f := parseBlock(k.buf, r)
-	if f != nil {
-		return block{}, k.o.fault(f, h.off)
-	}
-	return b, nil
-}
-
-// data checks the rows of a block against the index, which has above for the block
-// before, and upto for this one, and against the manifest.
-func (k *tableCheck) data(h handle, b *block, above, upto []byte) {
-	t := k.o.t
+// data checks the rows of a block against the index and the manifest.
+func (k *tableCheck) data(b *block) {
+	h, t := k.index.handle(), k.o.t
 	row := blockIter{b: b}
-	for i := 0; row.advance(); i++ {
-		k.rows++
-		if byte(trailer(row.key)) == kindDeleted {
-			k.c.Deletions++
-		} else {
-			k.c.Rows++
-		}
-		switch {
-		case i > 0:
-		case above != nil && compareInternal(row.key, above) <= 0:
-			k.disorder(int64(h.off), "block: its first key %q is not above %q, which the index has for the block before", clip(row.key), clip(above))
-		case above == nil && !bytes.Equal(row.key, t.smallest):
-			k.disorder(int64(h.off), "table: the first key is %q, expected %q as the manifest says", clip(row.key), clip(t.smallest))
-		}
+	row.advance()
+	switch {
+	case k.above == nil && !bytes.Equal(row.key, t.smallest):
+		k.disorder(h, "table: the first key is %q, expected %q as the manifest says", clip(row.key), clip(t.smallest))
+	case k.above != nil && compareInternal(row.key, k.above) <= 0:
+		k.disorder(h, "block: its first key %q is not above %q, which the index has for the block before", clip(row.key), clip(k.above))
 	}
-	if b.count == 0 {
-		return
+	for row.advance() {
 	}
+	k.rows += int64(b.count)
 	k.last = append(k.last[:0], row.key...)
-	if compareInternal(k.last, upto) > 0 {
-		k.disorder(int64(h.off), "block: its last key %q is above %q, which the index has", clip(k.last), clip(upto))
+	if compareInternal(k.last, k.index.key) > 0 {
+		k.disorder(h, "block: its last key %q is above %q, which the index has", clip(k.last), clip(k.index.key))
 	}
 }
 
-func (k *tableCheck) disorder(off int64, format string, a ...any) {
-	k.report(Problem{Err: corruptf(-1, format, a...).at(k.o.name, off)})
+func (k *tableCheck) disorder(h handle, format string, a ...any) {
+	k.report(Problem{Err: corruptf(-1, format, a...).at(k.o.name, int64(h.off))})
 }
 
 // propertiesName is the key of the metaindex under which RocksDB and dacha tell
@@ -159,9 +159,10 @@ const propertiesName = "rocksdb.properties"
 
 // meta checks what a table has besides rows, of which nothing depends.
 func (k *tableCheck) meta(ctx context.Context) error {
-	b, err := k.block(ctx, k.o.foot.meta, maxIndex, roleMeta)
+	at := k.o.foot.meta
+	b, err := k.metaBlock(ctx, at)
 	if err != nil {
-		return k.metaProblem(err)
+		return err
 	}
 	type named struct {
 		name string
@@ -171,7 +172,7 @@ func (k *tableCheck) meta(ctx context.Context) error {
 	for it := (blockIter{b: &b}); it.advance(); {
 		f := fields{b: it.val}
 		if h := f.handle(); f.bad || !h.within(uint64(k.o.size-footerLen)) || h.size > maxIndex {
-			k.disorder(int64(k.o.foot.meta.off), "metaindex: %q is at no place of the table", clip(it.key))
+			k.disorder(at, "metaindex: %q is at no place of the table", clip(it.key))
 		} else {
 			blocks = append(blocks, named{string(it.key), h})
 		}
@@ -183,16 +184,13 @@ func (k *tableCheck) meta(ctx context.Context) error {
 				return err
 			}
 			if f := checkBlock(raw); f != nil {
-				k.report(Problem{Err: f.at(k.o.name, int64(n.h.off)), Len: int64(n.h.size + blockTrailerLen)})
+				k.report(Problem{Err: f.at(k.o.name, int64(n.h.off)), Len: int64(len(raw))})
 			}
 			continue
 		}
-		b, err := k.block(ctx, n.h, maxIndex, roleMeta)
+		b, err := k.metaBlock(ctx, n.h)
 		if err != nil {
-			if err = k.metaProblem(err); err != nil {
-				return err
-			}
-			continue
+			return err
 		}
 		for it := (blockIter{b: &b}); it.advance(); {
 			f := fields{b: it.val}
@@ -200,20 +198,20 @@ func (k *tableCheck) meta(ctx context.Context) error {
 				continue
 			}
 			if n := f.number(); !f.bad && !k.bad && n != uint64(k.rows) {
-				k.disorder(int64(k.o.foot.meta.off), "properties: %d rows, expected %d", k.rows, n)
+				k.disorder(at, "properties: %d rows, expected %d", k.rows, n)
 			}
 		}
 	}
 	return nil
 }
 
-// metaProblem reports what is wrong with a block that has no rows; errors of the
-// store are returned.
-func (k *tableCheck) metaProblem(err error) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return err
+// metaBlock reads a block that has no rows. What is wrong with it is reported, and then
+// it has no entries; errors of the store are returned.
+func (k *tableCheck) metaBlock(ctx context.Context, h handle) (block, error) {
+	b, err := k.block(ctx, h, maxIndex, roleMeta)
+	if e, ok := errors.AsType[*Error](err); ok {
+		k.report(Problem{Err: e})
+		err = nil
 	}
-	k.report(Problem{Err: e})
-	return nil
+	return b, err
 }

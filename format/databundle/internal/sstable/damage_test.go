@@ -73,7 +73,7 @@ func TestNoFlippedByteGoesUnnoticed(t *testing.T) {
 					}
 				}
 				if err != nil || strings.HasSuffix(name, ".sst") && i < len(b)-footerLen {
-					if found, _ := checks(t, db); len(found) == 0 {
+					if found := checks(t, db); len(found) == 0 {
 						t.Errorf("%s: bit %d of byte %d: the check finds nothing", name, bit, i)
 					}
 				}
@@ -117,7 +117,7 @@ func TestEveryTruncationIsNoticed(t *testing.T) {
 
 func TestCheckGoesOnBehindWhatItFinds(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 40 << 10}), 10_000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 40 << 10}), 10_000)
 	for _, name := range []string{"index/000004.sst", "index/000006.sst"} {
 		b := st.Get(name)
 		b[1000] ^= 4
@@ -125,9 +125,9 @@ func TestCheckGoesOnBehindWhatItFinds(t *testing.T) {
 		st.Put(name, b)
 	}
 	db := mustOpen(t, st, Options{})
-	found, c := checks(t, db)
-	if len(found) != 4 || c.Rows < 9000 || c.Rows >= 10_000 {
-		t.Errorf("%+v, %d problems: %v", c, len(found), found)
+	found := checks(t, db)
+	if len(found) != 4 {
+		t.Errorf("%d problems: %v", len(found), found)
 	}
 	for _, p := range found {
 		if p.Err.Class != Corrupt || !p.Rows || p.Len < 100 || p.From == nil || bytes.Compare(p.From, p.To) >= 0 {
@@ -156,9 +156,9 @@ func TestCheckComparesTablesWithTheManifest(t *testing.T) {
 		st.Put("index/MANIFEST-000002", appendRecord(nil, opening(3, 5).add(tagAdd, 2, 4, len(b), c.from, c.to)))
 		db := mustOpen(t, st, Options{})
 		_, err := collect(db.Scan(t.Context(), nil, nil))
-		found, counts := checks(t, db)
-		if (err == nil) != c.scans || (len(found) == 0) != (what == "as it is") || counts.Rows != 2 || counts.Deletions != 1 {
-			t.Errorf("%s: scan %v, check %v, %+v", what, err, found, counts)
+		found := checks(t, db)
+		if (err == nil) != c.scans || (len(found) == 0) != (what == "as it is") {
+			t.Errorf("%s: scan %v, check %v", what, err, found)
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
 )
@@ -19,36 +19,27 @@ type Options struct {
 	BlockCache int64 // bytes of decoded blocks that are kept; 0 is 4 MiB
 	IndexCache int64 // bytes of open tables that are kept; 0 is 16 MiB
 	MaxLog     int64 // memory for rows that are only in logs; 0 is 256 MiB
-
-	// Lenient reads on behind damage in logs, and notes it.
-	Lenient bool
 }
 
 const maxMaxLog = 1 << 31 // places in records are u32
 
-func (o Options) orDefault() Options {
-	o.BlockCache = cmp.Or(o.BlockCache, 4<<20)
-	o.IndexCache = cmp.Or(o.IndexCache, 16<<20)
-	o.MaxLog = min(cmp.Or(o.MaxLog, 256<<20), maxMaxLog)
-	return o
-}
+func (o Options) maxLog() int64 { return min(cmp.Or(o.MaxLog, 256<<20), maxMaxLog) }
 
 // A Row is one key and its value.
 type Row struct{ Key, Value []byte }
 
 // A DB is an open directory. Its methods may be called in parallel.
 type DB struct {
-	st      store.Store
-	dir     string
-	v       *version
-	groups  []group
-	tables  tables
-	blocks  blockCache
-	heads   []File // CURRENT and manifest
-	logs    []File
-	mem     mem
-	notes   []Problem
-	lenient bool
+	st     store.Store
+	dir    string
+	v      *version
+	groups []group
+	tables tables
+	blocks blockCache
+	files  []File // but for tables
+	mem    mem
+	notes  []Problem
+	suffix atomic.Int32 // the index of the suffix that the last table was found with
 }
 
 // join names a file of a directory.
@@ -63,40 +54,28 @@ func join(dir, name string) string {
 // is known.
 const headLen = 64 << 10
 
-// A Request is for the beginning or the end of an object.
-type Request struct {
-	Name string
-	Tail bool
-	Len  int
-}
-
 // First returns the requests that Open and the first use of a table make of a
 // directory that Writer wrote, of which the names are always the same. Of any
 // other directory they may find nothing.
-func First(dir string) []Request {
-	return []Request{
-		{join(dir, currentName), false, headLen},
-		{join(dir, manifestName(manifestNumber)), false, headLen},
-		{join(dir, logName(logNumber)), false, headLen},
-		{join(dir, tableName(firstTable, tableSuffixes[0])), true, wholeLen},
+func First(dir string) []store.Range {
+	return []store.Range{
+		{Name: join(dir, currentName), Len: headLen},
+		{Name: join(dir, manifestName(manifestNumber)), Len: headLen},
+		{Name: join(dir, logName(logNumber)), Len: headLen},
+		{Name: join(dir, tableName(firstTable, tableSuffixes[0])), Len: wholeLen, Tail: true},
 	}
 }
 
 // Open reads CURRENT, the manifest and the logs of a directory. Tables are opened
 // when they are needed, so one that is missing or damaged is found later.
 func Open(ctx context.Context, st store.Store, dir string, o Options) (*DB, error) {
-	o = o.orDefault()
-	db := &DB{st: st, dir: dir, lenient: o.Lenient}
-	db.tables.tableOpener.st, db.tables.dir, db.tables.limit = st, dir, o.IndexCache
-	db.blocks.limit = o.BlockCache
-	db.mem.limit = o.MaxLog
-	if err := db.readManifest(ctx); err != nil {
-		return nil, err
+	db := &DB{st: st, dir: dir, mem: mem{limit: o.maxLog()}}
+	db.tables.limit, db.blocks.limit = cmp.Or(o.IndexCache, 16<<20), cmp.Or(o.BlockCache, 4<<20)
+	err := db.readManifest(ctx)
+	if err == nil {
+		err = db.readLogs(ctx)
 	}
-	if err := db.readLogs(ctx); err != nil {
-		return nil, err
-	}
-	return db, nil
+	return db, err
 }
 
 // Close closes the tables. Reads that are under way come to their end.
@@ -128,18 +107,13 @@ func (db *DB) readManifest(ctx context.Context) error {
 		return err
 	}
 	db.v.num, _ = parseNumber(strings.TrimPrefix(name, "MANIFEST-"))
-	db.heads = []File{
-		{Name: w.name, Kind: KindCurrent, Size: w.size, Present: true},
-		{Name: m.name, Kind: KindManifest, Number: db.v.num, Size: m.size, Present: true},
-	}
-	var twice []*table
-	db.groups, twice = db.v.groups()
-	if len(twice) > 0 {
-		return &Error{Class: Corrupt, Object: m.name, Offset: -1, What: fmt.Sprintf("manifest: table %d is at two levels", twice[0].num)}
+	db.files = []File{{w.name, w.size}, {m.name, m.size}}
+	if db.groups, f = db.v.groups(); f != nil {
+		return f.at(m.name, -1)
 	}
 	for _, g := range db.groups {
 		if g.overlaps && g.level > 0 {
-			db.note(&Error{Class: Corrupt, Object: m.name, Offset: -1, What: fmt.Sprintf("manifest: tables of level %d overlap", g.level)})
+			db.note(corruptf(-1, "manifest: tables of level %d overlap", g.level).at(m.name, -1))
 		}
 	}
 	return nil
@@ -149,13 +123,7 @@ func (db *DB) readManifest(ctx context.Context) error {
 // current one on. The manifest does not name those above, so the directory is
 // listed; where it cannot be, or where Writer wrote it, they are none.
 func (db *DB) readLogs(ctx context.Context) error {
-	var nums []uint64
-	if db.v.prevLog != 0 {
-		nums = append(nums, db.v.prevLog)
-	}
-	if db.v.hasLog && db.v.logNum != 0 {
-		nums = append(nums, db.v.logNum)
-	}
+	nums := []uint64{db.v.prevLog, db.v.logNum} // 0 is none
 	if !db.ours() {
 		listed, err := listFiles(ctx, db.st, db.dir)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -169,6 +137,9 @@ func (db *DB) readLogs(ctx context.Context) error {
 	}
 	slices.Sort(nums)
 	for _, num := range slices.Compact(nums) {
+		if num == 0 {
+			continue
+		}
 		if err := db.readLog(ctx, num); err != nil {
 			return err
 		}
@@ -188,8 +159,7 @@ func (db *DB) readLog(ctx context.Context, num uint64) error {
 	w, err := openWindow(ctx, db.st, name, headLen)
 	if errors.Is(err, fs.ErrNotExist) {
 		// A log that nothing was written to may never have been made.
-		db.note(&Error{Class: Missing, Object: name, Offset: -1, What: "log: the manifest names it; it may have been empty"})
-		db.logs = append(db.logs, File{Name: name, Kind: KindLog, Number: num})
+		db.note(faultf(Missing, -1, "log: the manifest names it; it may have been empty").at(name, -1))
 		return nil
 	}
 	if err != nil {
@@ -197,12 +167,12 @@ func (db *DB) readLog(ctx context.Context, num uint64) error {
 	}
 	defer w.close()
 	if w.size > db.mem.limit {
-		return &Error{Class: Limit, Object: name, Offset: -1, What: fmt.Sprintf("log: %d bytes, expected at most %d", w.size, db.mem.limit)}
+		return faultf(Limit, -1, "log: %d bytes, expected at most %d", w.size, db.mem.limit).at(name, -1)
 	}
-	db.logs = append(db.logs, File{Name: name, Kind: KindLog, Number: num, Size: w.size, Present: true})
+	db.files = append(db.files, File{name, w.size})
 	db.mem.records = slices.Grow(db.mem.records, int(w.size))
 	return db.mem.replay(ctx, &logReader{w: w, report: func(e *Error) error {
-		if e.Class != Torn && (e.Class != Corrupt || !db.lenient) {
+		if e.Class != Torn {
 			return e
 		}
 		db.note(e)
@@ -213,7 +183,7 @@ func (db *DB) readLog(ctx context.Context, num uint64) error {
 func (db *DB) note(e *Error) { db.notes = append(db.notes, Problem{Err: e}) }
 
 // Notes returns what was odd and did not keep the directory from being opened: a
-// torn log, a log that is not there, damage in a log read leniently.
+// torn log, a log that is not there, tables that overlap.
 func (db *DB) Notes() []Problem { return slices.Clone(db.notes) }
 
 // listed is a log or table of a directory.
@@ -277,7 +247,12 @@ func (db *DB) findIn(ctx context.Context, g *group, key []byte) (newest hit, err
 		if bytes.Compare(userKey(t.smallest), key) > 0 || bytes.Compare(userKey(t.largest), key) < 0 {
 			continue
 		}
-		h, err := db.findAt(ctx, t, key)
+		o, err := db.acquire(ctx, t)
+		if err != nil {
+			return hit{}, err
+		}
+		h, err := o.find(ctx, &db.blocks, key)
+		db.tables.release(o)
 		if err != nil {
 			return hit{}, err
 		}
@@ -288,86 +263,42 @@ func (db *DB) findIn(ctx context.Context, g *group, key []byte) (newest hit, err
 	return newest, nil
 }
 
-func (db *DB) findAt(ctx context.Context, t *table, key []byte) (hit, error) {
-	o, err := db.tables.acquire(ctx, t)
-	if err != nil {
-		return hit{}, err
-	}
-	defer db.tables.release(o)
-	return o.find(ctx, &db.blocks, key)
-}
-
-// Kind is what a file of the directory is.
-type Kind string
-
-const (
-	KindCurrent  Kind = "current"
-	KindManifest Kind = "manifest"
-	KindLog      Kind = "log"
-	KindTable    Kind = "table"
-)
-
 // A File is one of those that the directory is made of.
 type File struct {
-	Name    string // in the store
-	Kind    Kind
-	Number  uint64
-	Size    int64 // as it is, 0 if it is not there
-	Present bool
-
-	// Of tables, as the manifest says:
-	Level             int
-	Stated            int64 // size
-	Smallest, Largest []byte
+	Name string // in the store
+	Size int64
 }
 
-// Files returns the files that are in use: manifest, logs and tables. It asks the
-// store for each table, or for all at once where it can list.
+// Files returns the files that are in use and there: manifest, logs and tables. It asks
+// the store for each table.
 func (db *DB) Files(ctx context.Context) ([]File, error) {
-	files := slices.Concat(db.heads, db.logs)
-	all, err := listFiles(ctx, db.st, db.dir)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, err
-	}
-	canList := err == nil
-	there := map[uint64]listed{}
-	for _, l := range all {
-		if old, ok := there[l.num]; l.suffix != ".log" && (!ok || old.suffix == ".ldb") {
-			there[l.num] = l
-		}
-	}
+	files := slices.Clone(db.files)
 	for _, g := range db.groups {
 		for _, t := range g.tables {
-			f := File{Kind: KindTable, Number: t.num, Level: t.level, Stated: t.size,
-				Smallest: userKey(t.smallest), Largest: userKey(t.largest)}
-			if l, ok := there[t.num]; ok {
-				f.Name, f.Size, f.Present = l.name, l.size, true
-			} else if canList {
-				f.Name = join(db.dir, tableName(t.num, tableSuffixes[0]))
-			} else if err := db.ask(ctx, &f); err != nil {
+			name, obj, _, size, err := db.object(ctx, t.num, 1)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
-			files = append(files, f)
+			obj.Close()
+			files = append(files, File{name, size})
 		}
 	}
 	return files, nil
 }
 
-// ask finds out whether a table is there by reading its last byte.
-func (db *DB) ask(ctx context.Context, f *File) error {
-	name, obj, _, err := db.tables.object(ctx, f.Number, 1)
-	f.Name = name
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// Size is how long all files of the directory are together, tables by what the
+// manifest says of them.
+func (db *DB) Size() (n int64) {
+	for _, g := range db.groups {
+		for _, t := range g.tables {
+			n += t.size
+		}
 	}
-	if err != nil {
-		return err
+	for _, f := range db.files {
+		n += f.Size
 	}
-	defer obj.Close()
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return err
-	}
-	f.Size, f.Present = info.Size, true
-	return nil
+	return n
 }

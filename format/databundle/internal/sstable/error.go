@@ -25,6 +25,9 @@ func (c Class) String() string { return cmp.Or(classNames[c], fmt.Sprintf("Class
 
 // An Error says which file of the directory breaks the format, where, and how.
 // Errors of the store are returned as they come.
+//
+// What a parser finds has no Object yet, and its Offset is one within what was
+// parsed, or -1; see at.
 type Error struct {
 	Class  Class
 	Object string // the name in the store
@@ -61,31 +64,24 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// A fault is what a parser finds: it knows neither object nor, if off is -1,
-// the place.
-type fault struct {
-	class Class
-	off   int64 // within what was parsed
-	what  string
+func faultf(c Class, off int64, format string, a ...any) *Error {
+	return &Error{Class: c, Offset: off, What: fmt.Sprintf(format, a...)}
 }
 
-func (f *fault) Error() string { return f.what }
+func corruptf(off int64, format string, a ...any) *Error { return faultf(Corrupt, off, format, a...) }
 
-func corruptf(off int64, format string, a ...any) *fault {
-	return &fault{Corrupt, off, fmt.Sprintf(format, a...)}
+func unsupportedf(off int64, format string, a ...any) *Error {
+	return faultf(Unsupported, off, format, a...)
 }
 
-func unsupportedf(off int64, format string, a ...any) *fault {
-	return &fault{Unsupported, off, fmt.Sprintf(format, a...)}
-}
-
-// at gives a fault its object and place.
-func (f *fault) at(object string, base int64) *Error {
-	off := base
-	if f.off > 0 && base >= 0 {
-		off += f.off
+// at gives what a parser found its object and place: base is where in the object
+// what was parsed begins, -1 if that is not known.
+func (e *Error) at(object string, base int64) *Error {
+	if e.Object = object; e.Offset > 0 && base >= 0 {
+		base += e.Offset
 	}
-	return &Error{Class: f.class, Object: object, Offset: off, What: f.what}
+	e.Offset = base
+	return e
 }
 
 // readError makes of an error of the store what it means for the directory: a

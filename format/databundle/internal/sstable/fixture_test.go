@@ -147,20 +147,11 @@ func writeFiles(t testing.TB, w *Writer, n int) {
 	}
 }
 
-func newWriter(t testing.TB, st *storetest.Mem, o WriterOptions) *Writer {
-	t.Helper()
-	w, err := NewWriter(st, "index", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 // write makes a directory of rows.
 func write(t testing.TB, rows []kv, o WriterOptions) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	w := newWriter(t, st, o)
+	w := NewWriter(st, "index", o)
 	for _, r := range rows {
 		if err := w.Add(t.Context(), []byte(r.k), []byte(r.v)); err != nil {
 			t.Fatal(err)
@@ -186,13 +177,12 @@ func same(t testing.TB, got, want []kv) {
 }
 
 // checks returns what Check finds.
-func checks(t testing.TB, db *DB) (all []Problem, c Counts) {
+func checks(t testing.TB, db *DB) (all []Problem) {
 	t.Helper()
-	c, err := db.Check(t.Context(), func(p Problem) { all = append(all, p) })
-	if err != nil {
+	if err := db.Check(t.Context(), func(p Problem) { all = append(all, p) }); err != nil {
 		t.Fatal(err)
 	}
-	return all, c
+	return all
 }
 
 // wants fails unless err is an *Error of a class, and of the named file.

@@ -110,7 +110,7 @@ func (f *fields) handle() handle { return handle{f.number(), f.number()} }
 type footer struct{ meta, index handle }
 
 // parseFooter reads the last footerLen bytes of a table of size bytes.
-func parseFooter(b []byte, size int64) (footer, *fault) {
+func parseFooter(b []byte, size int64) (footer, *Error) {
 	switch m := binary.LittleEndian.Uint64(b[footerLen-8:]); m {
 	case tableMagic:
 	case rocksMagic:
@@ -129,7 +129,7 @@ func parseFooter(b []byte, size int64) (footer, *fault) {
 			foot.index.off, foot.index.size, foot.meta.off, foot.meta.size, room)
 	}
 	if foot.index.size > maxIndex || foot.meta.size > maxIndex {
-		return footer{}, &fault{Limit, 0, fmt.Sprintf("footer: index of %d bytes and metaindex of %d, expected at most %d", foot.index.size, foot.meta.size, maxIndex)}
+		return footer{}, faultf(Limit, 0, "footer: index of %d bytes and metaindex of %d, expected at most %d", foot.index.size, foot.meta.size, maxIndex)
 	}
 	return foot, nil
 }
@@ -181,7 +181,7 @@ func parseNumber(s string) (uint64, bool) {
 }
 
 // parseCurrent returns the name of the manifest.
-func parseCurrent(b []byte) (string, *fault) {
+func parseCurrent(b []byte) (string, *Error) {
 	name, ok := strings.CutSuffix(string(b), "\n")
 	digits, isManifest := strings.CutPrefix(name, "MANIFEST-")
 	if _, isNumber := parseNumber(digits); !ok || !isManifest || !isNumber {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -28,15 +27,12 @@ const maxLevel = 63
 
 // A version is what a manifest comes to: its edits, one after another.
 type version struct {
-	num      uint64 // of the manifest
-	logNum   uint64
-	prevLog  uint64
-	nextFile uint64
-	lastSeq  uint64
-	hasLog   bool
-	hasNext  bool
-	edits    int
-	live     map[place]*table
+	num     uint64 // of the manifest
+	logNum  uint64
+	prevLog uint64
+	hasNext bool
+	edits   int
+	live    map[place]*table
 }
 
 // place is where a table stands: it may change its level.
@@ -44,7 +40,7 @@ type place struct{ level, num uint64 }
 
 // apply adds one edit. What an edit deletes is deleted before it adds anything:
 // LevelDB moves a table to another level that way, within one edit.
-func (v *version) apply(edit []byte) *fault {
+func (v *version) apply(edit []byte) *Error {
 	f := fields{b: edit}
 	var added []*table
 	for len(f.b) > 0 {
@@ -54,11 +50,14 @@ func (v *version) apply(edit []byte) *fault {
 				return unsupportedf(-1, "manifest: comparator %q, expected %q", clip(name), bytewise)
 			}
 		case tagLog:
-			v.logNum, v.hasLog = f.number(), true
+			v.logNum = f.number()
+		case tagPrevLog:
+			v.prevLog = f.number()
 		case tagNextFile:
-			v.nextFile, v.hasNext = f.number(), true
-		case tagLastSeq:
-			v.lastSeq = f.number()
+			f.number()
+			v.hasNext = true
+		case tagLastSeq, tagWaterline:
+			f.number()
 		case tagCompactAt:
 			f.number()
 			f.text()
@@ -86,10 +85,6 @@ func (v *version) apply(edit []byte) *fault {
 			}
 			t.size = int64(size)
 			added = append(added, t)
-		case tagPrevLog:
-			v.prevLog = f.number()
-		case tagWaterline:
-			f.number()
 		default:
 			if !f.bad {
 				return unsupportedf(-1, "manifest: edit %d has tag %d, which none of the known writers has", v.edits, tag)
@@ -110,29 +105,22 @@ func (v *version) apply(edit []byte) *fault {
 // what stood there may have replaced everything before it.
 func readVersion(ctx context.Context, w *window) (*version, error) {
 	if w.size > maxManifest {
-		return nil, &Error{Class: Limit, Object: w.name, Offset: -1, What: fmt.Sprintf("manifest: %d bytes, expected at most %d", w.size, maxManifest)}
+		return nil, faultf(Limit, -1, "manifest: %d bytes, expected at most %d", w.size, maxManifest).at(w.name, -1)
 	}
 	v := &version{live: map[place]*table{}}
 	r := logReader{w: w, report: func(e *Error) error {
 		e.Class = Corrupt
 		return e
 	}}
-	for {
-		edit, off, err := r.next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if edit == nil {
-			break
-		}
-		if f := v.apply(edit); f != nil {
-			return nil, f.at(w.name, off)
+	for r.next(ctx) {
+		if f := v.apply(r.record); f != nil {
+			return nil, f.at(w.name, r.off)
 		}
 	}
-	if !v.hasNext {
-		return nil, &Error{Class: Corrupt, Object: w.name, Offset: -1, What: "manifest: no next file number"}
+	if r.err == nil && !v.hasNext {
+		r.fault(Corrupt, -1, "manifest: no next file number")
 	}
-	return v, nil
+	return v, r.err
 }
 
 // A group is tables that are as old as each other: one level. At level 0 they may
@@ -144,16 +132,15 @@ type group struct {
 }
 
 // groups orders the tables: newer before older groups; within one, the newer table
-// first where they overlap, and else by key. It also returns the tables that have
-// one number at two levels.
-func (v *version) groups() (gs []group, twice []*table) {
+// first where they overlap, and else by key.
+func (v *version) groups() (gs []group, f *Error) {
 	all := slices.SortedFunc(maps.Values(v.live), func(a, b *table) int {
 		return cmp.Or(cmp.Compare(a.level, b.level), compareInternal(a.smallest, b.smallest), cmp.Compare(a.num, b.num))
 	})
 	seen := map[uint64]bool{}
 	for _, t := range all {
 		if seen[t.num] {
-			twice = append(twice, t)
+			return nil, corruptf(-1, "manifest: table %d is at two levels", t.num)
 		}
 		seen[t.num] = true
 		if len(gs) == 0 || gs[len(gs)-1].level != t.level {
@@ -170,5 +157,5 @@ func (v *version) groups() (gs []group, twice []*table) {
 			slices.SortFunc(g.tables, func(a, b *table) int { return cmp.Compare(b.num, a.num) })
 		}
 	}
-	return gs, twice
+	return gs, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 )
 
@@ -18,7 +17,6 @@ const (
 	logBlock       = 32 << 10
 	fragmentHeader = 7
 
-	fragmentZero   = 0
 	fragmentFull   = 1
 	fragmentFirst  = 2
 	fragmentMiddle = 3
@@ -29,126 +27,118 @@ const (
 type logReader struct {
 	w *window
 	// report hears of what is wrong, and decides whether it ends the reading,
-	// by returning it, or is skipped to the next block.
+	// by returning it, or is skipped.
 	report func(*Error) error
 
-	at      int64 // the next fragment
-	long    []byte
-	longAt  int64 // where the record in long begins
-	partial bool  // there is one
+	record []byte // good until the next one
+	off    int64  // where it begins
+	err    error
+
+	at      int64  // the next fragment
+	long    []byte // a record of several fragments
+	partial bool   // long has begun, at longAt
+	longAt  int64
 }
 
-func (r *logReader) fault(c Class, off int64, format string, a ...any) error {
-	return r.report(&Error{Class: c, Object: r.w.name, Offset: off, What: fmt.Sprintf(format, a...)})
-}
-
-// next returns the next record, which is good until the one after, and where it
-// begins; nil at the end.
-func (r *logReader) next(ctx context.Context) (record []byte, off int64, err error) {
-	for r.at < r.w.size {
-		start := r.at - r.at%logBlock
-		block, err := r.w.at(ctx, start, logBlock)
-		if err != nil {
-			return nil, 0, err
-		}
-		at, b := r.at, block[r.at-start:]
-		whole := len(block) == logBlock
-		if len(b) < fragmentHeader {
-			r.at = start + logBlock
-			if !allZero(b) {
-				if whole {
-					err = r.fault(Corrupt, at, "log: %d bytes at the end of a block are not zeros", len(b))
-				} else {
-					err = r.torn(at)
-				}
-			}
-			if err != nil {
-				return nil, 0, err
-			}
+// next goes to the next record. It returns false at the end, and at an error.
+func (r *logReader) next(ctx context.Context) bool {
+	for r.err == nil && r.at < r.w.size {
+		at := r.at
+		b := r.fragment(ctx)
+		if b == nil {
 			continue
 		}
-		n, kind := int(binary.LittleEndian.Uint16(b[4:])), b[6]
-		switch {
-		case kind == fragmentZero && n == 0 && allZero(b):
-			r.at = start + logBlock
-			continue
-		case fragmentHeader+n > len(b):
-			r.at = start + logBlock
-			if whole || r.goesOn(b[1:]) {
-				err = r.drop(at, "log: fragment of %d bytes, expected at most %d", n, len(b)-fragmentHeader)
-			} else {
-				err = r.torn(at)
-			}
-			if err != nil {
-				return nil, 0, err
-			}
-			continue
-		}
-		data := b[fragmentHeader : fragmentHeader+n]
-		if is, said := fragmentSum(b[:fragmentHeader+n]), binary.LittleEndian.Uint32(b); is != said {
-			r.at = start + logBlock
-			if err := r.drop(at, "log: fragment of %d bytes: checksum %08x, expected %08x", n, is, said); err != nil {
-				return nil, 0, err
-			}
-			continue
-		}
-		r.at += int64(fragmentHeader + n)
-		began := r.partial
-		if began && (kind == fragmentFull || kind == fragmentFirst) {
-			r.partial = false
-			// Early LevelDB left empty first fragments at the end of a block.
-			if len(r.long) > 0 {
-				if err := r.fault(Corrupt, r.longAt, "log: a record without an end"); err != nil {
-					return nil, 0, err
-				}
-			}
-		}
+		kind, data, began := b[6], b[fragmentHeader:], r.partial
 		switch kind {
-		case fragmentFull:
-			return data, at, nil
-		case fragmentFirst:
+		case fragmentFull, fragmentFirst:
+			// Early LevelDB left empty first fragments at the end of a block.
+			if r.partial = false; began && len(r.long) > 0 {
+				r.fault(Corrupt, r.longAt, "log: a record without an end")
+			}
+			switch {
+			case r.err != nil:
+				return false
+			case kind == fragmentFull:
+				r.record, r.off = data, at
+				return true
+			}
 			r.long, r.longAt, r.partial = append(r.long[:0], data...), at, true
 		case fragmentMiddle, fragmentLast:
-			if !began {
-				if err := r.fault(Corrupt, at, "log: the middle or end of a record that did not begin"); err != nil {
-					return nil, 0, err
-				}
+			switch {
+			case !began:
+				r.fault(Corrupt, at, "log: the middle or end of a record that did not begin")
 				continue
-			}
-			if len(r.long)+n > maxManifest {
-				return nil, 0, r.fault(Limit, r.longAt, "log: a record of more than %d bytes", maxManifest)
+			case len(r.long)+len(data) > maxManifest:
+				r.fault(Limit, r.longAt, "log: a record of more than %d bytes", maxManifest)
+				return false
 			}
 			r.long = append(r.long, data...)
 			if kind == fragmentLast {
-				r.partial = false
-				return r.long, r.longAt, nil
+				r.record, r.off, r.partial = r.long, r.longAt, false
+				return true
 			}
 		default:
-			if err := r.fault(Corrupt, at, "log: fragment of type %d, expected 1 to 4", kind); err != nil {
-				return nil, 0, err
-			}
+			r.fault(Corrupt, at, "log: fragment of type %d, expected 1 to 4", kind)
 		}
 	}
-	if r.partial {
-		r.partial = false
-		return nil, 0, r.torn(r.longAt)
+	if r.err == nil && r.partial {
+		r.torn(r.longAt)
 	}
-	return nil, 0, nil
+	return false
 }
 
-// drop reports a fragment that cannot be read, and with it forgets the record that
-// it may belong to.
-func (r *logReader) drop(at int64, format string, a ...any) error {
-	r.partial = false
-	return r.fault(Corrupt, at, format, a...)
+// fragment returns the next fragment with its header. Where there is none, or it cannot
+// be read, it returns nil and goes on to the next block.
+func (r *logReader) fragment(ctx context.Context) []byte {
+	at, start := r.at, r.at-r.at%logBlock
+	block, err := r.w.at(ctx, start, logBlock)
+	if err != nil {
+		r.err = err
+		return nil
+	}
+	r.at = start + logBlock
+	b, whole := block[at-start:], len(block) == logBlock
+	if allZero(b) {
+		return nil
+	}
+	if len(b) < fragmentHeader {
+		if whole {
+			r.fault(Corrupt, at, "log: %d bytes at the end of a block are not zeros", len(b))
+		} else {
+			r.torn(at)
+		}
+		return nil
+	}
+	n := int(binary.LittleEndian.Uint16(b[4:]))
+	if fragmentHeader+n > len(b) {
+		if whole || r.goesOn(b[1:]) {
+			r.partial = false
+			r.fault(Corrupt, at, "log: fragment of %d bytes, expected at most %d", n, len(b)-fragmentHeader)
+		} else {
+			r.torn(at)
+		}
+		return nil
+	}
+	b = b[:fragmentHeader+n]
+	if is, said := fragmentSum(b), binary.LittleEndian.Uint32(b); is != said {
+		r.partial = false // it may be of the record that began
+		r.fault(Corrupt, at, "log: fragment of %d bytes: checksum %08x, expected %08x", n, is, said)
+		return nil
+	}
+	r.at = at + int64(len(b))
+	return b
+}
+
+func (r *logReader) fault(c Class, off int64, format string, a ...any) {
+	r.err = r.report(faultf(c, -1, format, a...).at(r.w.name, off))
 }
 
 // torn reports that the log ends within the record that begins at off.
-func (r *logReader) torn(off int64) error {
+func (r *logReader) torn(off int64) {
 	if r.partial {
 		r.partial, off = false, r.longAt
 	}
-	return r.fault(Torn, off, "log: ends within a record, %d bytes of which are there", r.w.size-off)
+	r.fault(Torn, off, "log: ends within a record, %d bytes of which are there", r.w.size-off)
 }
 
 // goesOn reports whether b, the rest of the log, holds a sound fragment: then a

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -24,8 +25,8 @@ import (
 func Salvage(ctx context.Context, st store.Store, dir string, o Options, report func(Problem)) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		s := &salvage{st: st, dir: dir, report: report, at: map[*table]listed{}}
-		s.mem.limit = o.orDefault().MaxLog
-		m := merge{ctx: ctx, open: s.iterate}
+		s.mem.limit = o.maxLog()
+		m := merge{ctx: ctx}
 		defer m.close()
 		files, err := s.find(ctx)
 		if err == nil {
@@ -61,28 +62,18 @@ func (s *salvage) find(ctx context.Context) ([]listed, error) {
 		misses++
 		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
 			name := join(s.dir, tableName(num, suffix))
-			size, err := sizeOf(ctx, s.st, name)
+			info, err := formatkit.Stat(ctx, s.st, name)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, listed{name, num, suffix, size})
+			all = append(all, listed{name, num, suffix, info.Size})
 			misses = 0
 		}
 	}
 	return all, nil
-}
-
-func sizeOf(ctx context.Context, st store.Store, name string) (int64, error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer obj.Close()
-	info, err := obj.Info(ctx)
-	return info.Size, err
 }
 
 // survey replays the logs, and finds out with which key each table begins, so that
@@ -97,7 +88,7 @@ func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
 	}
 	s.mem.sort()
 	if len(s.mem.rows) > 0 {
-		m.add(&stream{order: -1, mem: &s.mem, row: -1})
+		m.add(&stream{order: -1, it: &memIter{&s.mem, -1}})
 	}
 	slices.SortStableFunc(files, func(a, b listed) int { return cmp.Compare(b.num, a.num) })
 	for i, f := range files {
@@ -110,7 +101,7 @@ func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
 		}
 		if t != nil {
 			s.at[t] = f
-			m.add(&stream{order: i, tables: []*table{t}})
+			m.add(&stream{order: i, tables: []*table{t}, open: s.iterate})
 		}
 	}
 	return nil
@@ -176,15 +167,15 @@ func (s *salvage) iterate(t *table, m *merge) (rowIter, error) {
 // openTable begins to go through a table: by its index, or without one, if that
 // is damaged.
 func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report func(Problem)) (*salvageIter, error) {
-	obj, tail, err := readTail(ctx, s.st, f.name, firstRead(f.size))
+	obj, tail, size, err := formatkit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), store.ReadTail)
 	if err != nil {
 		return nil, readError(f.name, -1, err)
 	}
-	w := &window{obj: obj, name: f.name, size: f.size, ahead: max(ahead, searchRun)}
+	w := &window{obj: obj, name: f.name, size: size, ahead: max(ahead, searchRun)}
 	it := &salvageIter{w: w, report: report}
-	o, err := openTail(ctx, obj, f.name, f.size, tail)
+	o, err := openTail(ctx, obj, f.name, size, tail)
 	if err == nil {
-		it.index = &blockIter{b: &o.index}
+		it.walk = &walk{w: w, index: blockIter{b: &o.index}}
 		return it, nil
 	}
 	e, ok := errors.AsType[*Error](err)
@@ -193,7 +184,7 @@ func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report fun
 		return nil, err
 	}
 	report(Problem{Err: e})
-	it.chain = &chain{w: w, end: dataEnd(tail, f.size), report: func(e *Error, n int64) {
+	it.chain = &chain{w: w, end: dataEnd(tail, size), report: func(e *Error, n int64) {
 		it.gap = append(it.gap, Problem{Err: e, Len: n})
 	}}
 	return it, nil

@@ -94,7 +94,7 @@ func smallTables(t testing.TB, o WriterOptions) (*storetest.Mem, []kv) {
 
 func TestSalvageSaysWhichRowsAFlippedByteCost(t *testing.T) {
 	testkit.Serial(t)
-	for _, o := range []WriterOptions{{BlockSize: 300, TableSize: 1500}, {BlockSize: 300, Plain: true}} {
+	for _, o := range []WriterOptions{{BlockSize: 300, TableSize: 1500}, {BlockSize: 300}} {
 		st, want := smallTables(t, o)
 		most := 0
 		for _, name := range names(t, st) {
@@ -124,9 +124,9 @@ func TestSalvageSaysWhichRowsAFlippedByteCost(t *testing.T) {
 
 func TestSalvagesATableWithoutItsIndex(t *testing.T) {
 	testkit.Serial(t)
-	for _, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 200 << 10}} {
+	for _, o := range []WriterOptions{{}, {BlockSize: 200 << 10}} {
 		st := &storetest.Mem{}
-		writeFiles(t, newWriter(t, st, o), 20_000)
+		writeFiles(t, NewWriter(st, "index", o), 20_000)
 		want := mustScan(t, mustOpen(t, st, Options{}))
 		b := st.Get("index/000004.sst")
 		foot, _ := parseFooter(b[len(b)-footerLen:], int64(len(b)))
@@ -170,17 +170,20 @@ func TestFindsABlockInNoise(t *testing.T) {
 		}
 		return b
 	}
-	for range 20 {
-		rows := make([]memTableRow, 1+r.IntN(50))
+	for n := range 20 {
+		rows, value := make([]memTableRow, 1+r.IntN(50)), "v"
 		for i := range rows {
-			rows[i] = memTableRow{fmt.Sprintf("key %03d", i), "v", 1, kindValue}
+			if n%2 == 0 {
+				value = string(noise(200)) // makes a block that is not compressed
+			}
+			rows[i] = memTableRow{fmt.Sprintf("key %03d", i), value, 1, kindValue}
 		}
 		w := blockBuilder{interval: restartInterval}
 		for _, row := range rows {
 			w.add(row.internal(), []byte(row.val))
 		}
 		before := noise(r.IntN(5000))
-		b := appendBlock(bytes.Clone(before), w.finish(), r.IntN(2) == 0)
+		b := appendBlock(bytes.Clone(before), w.finish())
 		if n := blockLength(b[len(before):]); n != len(b)-len(before) {
 			t.Errorf("the block has %d bytes, %d are found", len(b)-len(before), n)
 		}

@@ -12,23 +12,7 @@ import (
 // the beginning and the end. A row is good until the next one. An error is the
 // last thing that comes.
 func (db *DB) Scan(ctx context.Context, from, to []byte) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		m := merge{ctx: ctx, from: from, to: to, open: db.iterate}
-		defer m.close()
-		if len(db.mem.rows) > 0 {
-			m.add(&stream{rank: -1, mem: &db.mem, row: db.mem.search(from) - 1})
-		}
-		for rank, g := range db.groups {
-			if !g.overlaps {
-				m.add(&stream{rank: rank, tables: g.tables})
-				continue
-			}
-			for i, t := range g.tables {
-				m.add(&stream{rank: rank, order: i, tables: []*table{t}})
-			}
-		}
-		m.run(yield)
-	}
+	return Merged(ctx, []*DB{db}, from, to)
 }
 
 // Merged gives the rows of several directories as Scan does those of one. Of the rows
@@ -36,39 +20,34 @@ func (db *DB) Scan(ctx context.Context, from, to []byte) iter.Seq2[Row, error] {
 // and each reads ahead as far as there is memory for all of them.
 func Merged(ctx context.Context, all []*DB, from, to []byte) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		owner := map[*table]*DB{}
 		m := merge{ctx: ctx, from: from, to: to}
-		m.open = func(t *table, m *merge) (rowIter, error) { return owner[t].iterate(t, m) }
 		defer m.close()
 		rank := 0
 		for _, db := range slices.Backward(all) {
 			if len(db.mem.rows) > 0 {
-				m.add(&stream{rank: rank, mem: &db.mem, row: db.mem.search(from) - 1})
-				rank++
+				m.add(&stream{rank: rank, it: &memIter{&db.mem, db.mem.search(from) - 1}})
 			}
 			for _, g := range db.groups {
-				for i, t := range g.tables {
-					owner[t] = db
-					if g.overlaps {
-						m.add(&stream{rank: rank, order: i, tables: []*table{t}})
-					}
-				}
-				if !g.overlaps {
-					m.add(&stream{rank: rank, tables: g.tables})
-				}
 				rank++
+				if !g.overlaps {
+					m.add(&stream{rank: rank, tables: g.tables, open: db.iterate})
+					continue
+				}
+				for i := range g.tables {
+					m.add(&stream{rank: rank, order: i, tables: g.tables[i : i+1], open: db.iterate})
+				}
 			}
+			rank++
 		}
 		m.run(yield)
 	}
 }
 
-// A rowIter goes through the rows of one table in order. Beginning and end of what
-// it can give are its maker's affair.
+// A rowIter goes through the rows of one table, or of logs, in order. Beginning and
+// end of what it can give are its maker's affair.
 type rowIter interface {
 	next(ctx context.Context) (bool, error)
-	// at returns the row, of which the key is an internal one.
-	at() (key, val []byte)
+	at() (key []byte, trailer uint64, val []byte) // of the row; the key is the user's
 	close()
 }
 
@@ -82,12 +61,10 @@ type rowIter interface {
 type merge struct {
 	ctx      context.Context
 	from, to []byte
-	// open begins to go through a table. The first row is that of the first next.
-	open  func(*table, *merge) (rowIter, error)
-	heap  []*stream
-	last  []byte // user key
-	any   bool   // last is one
-	ahead int    // how far each stream reads ahead
+	heap     []*stream
+	last     []byte // user key
+	any      bool   // last is one
+	ahead    int    // how far each stream reads ahead
 }
 
 type stream struct {
@@ -100,11 +77,10 @@ type stream struct {
 	val      []byte
 	expected bool
 
-	mem *mem // or
-	row int
-
-	tables []*table // still to come
 	it     rowIter
+	tables []*table // still to come
+	// open begins to go through a table. The first row is that of the first next.
+	open func(*table, *merge) (rowIter, error)
 }
 
 func (s *stream) before(t *stream) bool {
@@ -128,7 +104,11 @@ func (m *merge) add(s *stream) {
 	for len(s.tables) > 0 && bytes.Compare(userKey(s.tables[0].largest), m.from) < 0 {
 		s.tables = s.tables[1:]
 	}
-	if s.mem != nil && s.step() || s.mem == nil && m.expect(s) {
+	ok := m.expect(s)
+	if s.it != nil {
+		ok, _ = m.advance(s) // in memory
+	}
+	if ok {
 		m.heap = append(m.heap, s)
 	}
 }
@@ -139,8 +119,12 @@ func (m *merge) run(yield func(Row, error) bool) {
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
 		m.sift(i)
 	}
-	for len(m.heap) > 0 {
+	for n := 1; len(m.heap) > 0; n++ {
 		s := m.heap[0]
+		if n&0xfff == 0 && m.ctx.Err() != nil {
+			yield(Row{}, context.Cause(m.ctx))
+			return
+		}
 		if m.to != nil && bytes.Compare(s.key, m.to) >= 0 {
 			return
 		}
@@ -166,11 +150,8 @@ func (m *merge) run(yield func(Row, error) bool) {
 
 // advance goes to the next row of a stream, or to where its next table may begin.
 func (m *merge) advance(s *stream) (ok bool, err error) {
-	if s.mem != nil {
-		return s.step(), nil
-	}
 	if s.expected {
-		if s.it, err = m.open(s.tables[0], m); err != nil {
+		if s.it, err = s.open(s.tables[0], m); err != nil {
 			return false, err
 		}
 		s.tables, s.expected = s.tables[1:], false
@@ -179,22 +160,12 @@ func (m *merge) advance(s *stream) (ok bool, err error) {
 		return false, err
 	}
 	if ok {
-		k, v := s.it.at()
-		s.key, s.trailer, s.val = userKey(k), trailer(k), v
+		s.key, s.trailer, s.val = s.it.at()
 		return true, nil
 	}
 	s.it.close()
 	s.it = nil
 	return m.expect(s), nil
-}
-
-// step goes to the next row of the logs.
-func (s *stream) step() bool {
-	if s.row++; s.row >= len(s.mem.rows) {
-		return false
-	}
-	s.key, s.trailer, s.val = s.mem.key(s.row), s.mem.rows[s.row].trailer, s.mem.val(s.row)
-	return true
 }
 
 // expect lets a stream stand where its next table may begin.
@@ -258,27 +229,27 @@ type tableIter struct {
 	begun bool   // the first row of this block was met
 	first bool   // of the table: nothing was met
 
-	n     int    // blocks met
-	own   block  // memory for blocks that do not go to the cache
-	buf   []byte // stored bytes
-	off   uint64 // of buf
-	grown int    // what the last read asked for
+	n     int   // blocks met
+	own   block // memory for blocks that do not go to the cache
+	w     window
+	grown int // what the last read asked for
 }
 
 // iterate opens a table for a merge.
 func (db *DB) iterate(t *table, m *merge) (rowIter, error) {
-	o, err := db.tables.acquire(m.ctx, t)
+	o, err := db.acquire(m.ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	it := &tableIter{db: db, o: o, from: m.from, to: m.to, ahead: m.ahead, first: true}
+	it := &tableIter{db: db, o: o, from: m.from, to: m.to, ahead: m.ahead, first: true,
+		w: window{obj: o.obj, name: o.name, size: o.size, buf: o.whole}}
 	it.index.reset(&o.index)
 	return it, nil
 }
 
 func (t *tableIter) close() { t.db.tables.release(t.o) }
 
-func (t *tableIter) at() (key, val []byte) { return t.row.key, t.row.val }
+func (t *tableIter) at() (key []byte, trailer uint64, val []byte) { return t.row.row() }
 
 // next goes to the next row, or to the first that is not below t.from.
 func (t *tableIter) next(ctx context.Context) (bool, error) {
@@ -335,7 +306,7 @@ func (t *tableIter) step(ctx context.Context) (bool, error) {
 }
 
 func (t *tableIter) disorder(format string, a ...any) error {
-	return t.o.fault(corruptf(-1, format, a...), t.index.handle().off)
+	return corruptf(-1, format, a...).at(t.o.name, int64(t.index.handle().off))
 }
 
 // load makes the block where the index stands the current one.
@@ -359,22 +330,18 @@ func (t *tableIter) load(ctx context.Context) error {
 	if !keep {
 		dst = t.own.entries
 	}
-	b, f := decodeBlock(dst, raw, maxBlock)
-	var bl block
-	if f == nil {
-		bl, f = parseBlock(b, roleData)
-	}
+	b, buf, f := readBlock(dst, raw, maxBlock, roleData)
 	if f != nil {
-		return t.o.fault(f, h.off)
+		return f.at(t.o.name, int64(h.off))
 	}
 	if keep {
-		kept := bl
+		kept := b
 		t.db.blocks.put(t.o.t, h.off, &kept)
 		t.row.reset(&kept)
 		return nil
 	}
-	t.own = bl
-	t.own.entries = b[:len(bl.entries)]
+	t.own = b
+	t.own.entries = buf[:len(b.entries)]
 	t.row.reset(&t.own)
 	return nil
 }
@@ -382,10 +349,7 @@ func (t *tableIter) load(ctx context.Context) error {
 // stored returns a block with its trailer. It reads as many of the blocks behind it
 // along as lie before the end of the scan, and within a length that grows.
 func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
-	if t.o.whole != nil {
-		return t.o.stored(ctx, h)
-	}
-	if h.off < t.off || h.end() > t.off+uint64(len(t.buf)) {
+	if !t.w.has(int64(h.off), int64(h.end())) {
 		t.grown = min(max(firstRun, 4*t.grown), t.ahead)
 		end := h.end()
 		for p := t.index.clone(); end-h.off < uint64(t.grown); {
@@ -398,15 +362,7 @@ func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
 			}
 			end = next.end()
 		}
-		n := int(end - h.off)
-		if cap(t.buf) < n {
-			t.buf = make([]byte, n)
-		}
-		t.off, t.buf = h.off, t.buf[:n]
-		if err := t.o.obj.ReadAt(ctx, t.buf, int64(h.off)); err != nil {
-			t.buf = t.buf[:0]
-			return nil, readError(t.o.name, int64(h.off), err)
-		}
+		t.w.ahead = int(end - h.off)
 	}
-	return t.buf[h.off-t.off:][:h.end()-h.off], nil
+	return t.w.at(ctx, int64(h.off), int(h.size+blockTrailerLen))
 }

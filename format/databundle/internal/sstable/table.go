@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"sync/atomic"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,8 +25,6 @@ type table struct {
 	level             int
 	size              int64
 	smallest, largest []byte // internal keys
-
-	open *openTable // guarded by tables.mu
 }
 
 // firstRead is how many bytes of the end of a table are read to begin with: all of
@@ -49,64 +46,43 @@ type openTable struct {
 	index block
 	whole []byte // the table, or nil
 
-	refs int  // guarded by tables.mu, as is
-	gone bool // that it is closed when refs is 0
+	refs int // of readers, and of tables, whose mu guards it
 }
 
 func (o *openTable) memory() int64 { return o.index.memory() + int64(len(o.whole)) + 512 }
 
-// fault gives what a parser found in the block at off its place.
-func (o *openTable) fault(f *fault, off uint64) error { return f.at(o.name, int64(off)) }
-
-// A tableOpener opens tables of one directory.
-type tableOpener struct {
-	st  store.Store
-	dir string
-	// suffix is the index of the suffix that the last table was found with.
-	suffix atomic.Int32
-}
-
 // object opens the object of a table and reads its end into a new slice of at
 // most want bytes.
-func (op *tableOpener) object(ctx context.Context, num uint64, want int64) (name string, obj store.Object, tail []byte, err error) {
-	first := int(op.suffix.Load())
+func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, obj store.Object, tail []byte, size int64, err error) {
+	first := int(db.suffix.Load())
 	for i := range tableSuffixes {
 		which := (first + i) % len(tableSuffixes)
-		name = join(op.dir, tableName(num, tableSuffixes[which]))
-		obj, tail, err = readTail(ctx, op.st, name, want)
+		name = join(db.dir, tableName(num, tableSuffixes[which]))
+		obj, tail, size, err = formatkit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
 		if err == nil {
-			op.suffix.Store(int32(which))
-			return name, obj, tail, nil
+			db.suffix.Store(int32(which))
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return name, nil, nil, readError(name, -1, err)
+			return name, obj, tail, size, readError(name, -1, err)
 		}
 	}
-	name = join(op.dir, tableName(num, tableSuffixes[first]))
-	return name, nil, nil, readError(name, -1, err)
-}
-
-func readTail(ctx context.Context, st store.Store, name string, want int64) (store.Object, []byte, error) {
-	obj, err := st.Open(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	tail := make([]byte, want)
-	n, err := store.ReadTail(ctx, obj, tail)
-	if err != nil {
-		obj.Close()
-		return nil, nil, err
-	}
-	return obj, tail[:n], nil
+	name = join(db.dir, tableName(num, tableSuffixes[first]))
+	return name, nil, nil, 0, readError(name, -1, err)
 }
 
 // load opens a table and reads its footer and index.
-func (op *tableOpener) load(ctx context.Context, t *table) (_ *openTable, err error) {
-	name, obj, tail, err := op.object(ctx, t.num, firstRead(t.size))
+func (db *DB) load(ctx context.Context, t *table) (_ *openTable, err error) {
+	name, obj, tail, size, err := db.object(ctx, t.num, firstRead(t.size))
 	if err != nil {
 		return nil, err
 	}
-	o, err := openTail(ctx, obj, name, t.size, tail)
+	if size != t.size {
+		err = corruptf(-1, "table: %d bytes, expected %d as the manifest says", size, t.size).at(name, -1)
+	}
+	var o *openTable
+	if err == nil {
+		o, err = openTail(ctx, obj, name, size, tail)
+	}
 	if err != nil {
 		obj.Close()
 		return nil, err
@@ -115,23 +91,15 @@ func (op *tableOpener) load(ctx context.Context, t *table) (_ *openTable, err er
 	return o, nil
 }
 
-// openTail reads footer and index of a table, whose last bytes are tail, and which
-// should have size bytes; any number if that is negative.
+// openTail reads footer and index of a table of size bytes, the last of which are tail.
 func openTail(ctx context.Context, obj store.Object, name string, size int64, tail []byte) (*openTable, error) {
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return nil, readError(name, -1, err)
-	}
-	if size >= 0 && info.Size != size {
-		return nil, &Error{Class: Corrupt, Object: name, Offset: -1, What: fmt.Sprintf("table: %d bytes, expected %d as the manifest says", info.Size, size)}
-	}
 	if len(tail) < footerLen {
-		return nil, &Error{Class: Corrupt, Object: name, Offset: -1, What: fmt.Sprintf("table: %d bytes, expected at least %d", info.Size, footerLen)}
+		return nil, corruptf(-1, "table: %d bytes, expected at least %d", size, footerLen).at(name, -1)
 	}
-	o := &openTable{name: name, obj: obj, size: info.Size}
+	o := &openTable{name: name, obj: obj, size: size}
 	foot, f := parseFooter(tail[len(tail)-footerLen:], o.size)
 	if f != nil {
-		return nil, o.fault(f, uint64(o.size-footerLen))
+		return nil, f.at(name, o.size-footerLen)
 	}
 	o.foot = foot
 	raw := make([]byte, foot.index.size+blockTrailerLen)
@@ -146,15 +114,11 @@ func openTail(ctx context.Context, obj store.Object, name string, size int64, ta
 	if missing < int64(len(raw)) {
 		copy(raw[missing:], tail[at+missing-from:])
 	}
-	b, f := decodeBlock(nil, raw, maxIndex)
-	if f == nil {
-		o.index, f = parseBlock(b, roleIndex)
-	}
-	if f == nil {
+	if o.index, _, f = readBlock(nil, raw, maxIndex, roleIndex); f == nil {
 		f = o.checkEnd()
 	}
 	if f != nil {
-		return nil, o.fault(f, foot.index.off)
+		return nil, f.at(name, at)
 	}
 	if from == 0 {
 		o.whole = tail
@@ -164,7 +128,7 @@ func openTail(ctx context.Context, obj store.Object, name string, size int64, ta
 
 // checkEnd checks that the blocks of the index end before the footer. That they
 // ascend was checked when it was parsed.
-func (o *openTable) checkEnd() *fault {
+func (o *openTable) checkEnd() *Error {
 	if o.index.count == 0 {
 		return nil
 	}
@@ -183,15 +147,11 @@ func (o *openTable) readBlock(ctx context.Context, h handle) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, f := decodeBlock(nil, raw, maxBlock)
+	b, _, f := readBlock(nil, raw, maxBlock, roleData)
 	if f != nil {
-		return nil, o.fault(f, h.off)
+		return nil, f.at(o.name, int64(h.off))
 	}
-	bl, f := parseBlock(b, roleData)
-	if f != nil {
-		return nil, o.fault(f, h.off)
-	}
-	return &bl, nil
+	return &b, nil
 }
 
 // stored returns a block with its trailer, as it is stored.

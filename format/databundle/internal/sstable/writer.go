@@ -7,11 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 
 	"github.com/zeebo/blake3"
 
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -19,12 +18,10 @@ import (
 type WriterOptions struct {
 	BlockSize int   // from which a data block ends; 0 is 4096
 	TableSize int64 // from which a table ends; 0 is 64 MiB
-	Plain     bool  // blocks are not compressed
 	Once      bool  // CURRENT replaces nothing
 }
 
 const (
-	maxBlockSize = 1 << 20
 	// maxRow leaves room in a block, of which dacha loads 8 MiB, for what else is
 	// in it.
 	maxRow = maxBlock - 64<<10
@@ -43,7 +40,7 @@ type Writer struct {
 	st    store.Store
 	dir   string
 	o     WriterOptions
-	build *tableBuilder
+	build tableBuilder
 	obj   store.Writer // the table that is being written
 
 	last   []byte
@@ -58,17 +55,10 @@ type Writer struct {
 }
 
 // NewWriter begins a directory.
-func NewWriter(st store.Store, dir string, o WriterOptions) (*Writer, error) {
-	o.BlockSize = cmp.Or(o.BlockSize, 4096)
+func NewWriter(st store.Store, dir string, o WriterOptions) *Writer {
 	o.TableSize = cmp.Or(o.TableSize, 64<<20)
-	if o.BlockSize < 0 || o.BlockSize > maxBlockSize {
-		return nil, fmt.Errorf("block size: %d, expected at most %d", o.BlockSize, maxBlockSize)
-	}
-	if o.TableSize < 0 || o.TableSize > 1<<30 {
-		return nil, fmt.Errorf("table size: %d, expected at most %d", o.TableSize, 1<<30)
-	}
-	return &Writer{st: st, dir: dir, o: o, next: firstTable, hash: blake3.New(),
-		build: newTableBuilder(o.BlockSize, !o.Plain)}, nil
+	return &Writer{st: st, dir: dir, o: o, next: firstTable, hash: blake3.New(), build: tableBuilder{
+		blockSize: cmp.Or(o.BlockSize, 4096), data: blockBuilder{interval: restartInterval}, index: blockBuilder{interval: 1}}}
 }
 
 // Add adds a row, whose key must be above that of the row before.
@@ -119,12 +109,8 @@ func (w *Writer) endTable(ctx context.Context) error {
 		return err
 	}
 	w.obj = nil
-	e := binary.AppendUvarint(w.tables, tagAdd)
-	e = binary.AppendUvarint(e, tableLevel)
-	e = binary.AppendUvarint(e, w.next)
-	e = binary.AppendUvarint(e, uint64(w.build.off))
-	e = appendText(e, w.build.smallest)
-	w.tables = appendText(e, largest)
+	w.tables = appendNumbers(w.tables, tagAdd, tableLevel, w.next, uint64(w.build.off))
+	w.tables = appendText(appendText(w.tables, w.build.smallest), largest)
 	w.next++
 	w.build.reset()
 	return nil
@@ -139,6 +125,13 @@ func (w *Writer) commit(ctx context.Context, obj store.Writer, name string) erro
 
 // Files returns the names of what was written, and how long it is together.
 func (w *Writer) Files() (names []string, stored int64) { return w.made, w.stored }
+
+func appendNumbers(b []byte, all ...uint64) []byte {
+	for _, v := range all {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
 
 func appendText(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -164,10 +157,7 @@ func (w *Writer) finish(ctx context.Context) error {
 		}
 	}
 	edit := appendText([]byte{tagComparator}, []byte(bytewise))
-	edit = binary.AppendUvarint(append(edit, tagLog), logNumber)
-	edit = binary.AppendUvarint(append(edit, tagPrevLog), 0)
-	edit = binary.AppendUvarint(append(edit, tagNextFile), w.next)
-	edit = binary.AppendUvarint(append(edit, tagLastSeq), onlySequence)
+	edit = appendNumbers(edit, tagLog, logNumber, tagPrevLog, 0, tagNextFile, w.next, tagLastSeq, onlySequence)
 	edit = append(edit, w.tables...)
 	w.hash.Write(edit)
 	manifest := manifestName(manifestNumber)
@@ -220,16 +210,10 @@ func (w *Writer) Abort(ctx context.Context) error {
 	if w.err == nil {
 		w.err = errors.New("index: aborted")
 	}
-	var errs []error
+	var err error
 	if w.obj != nil {
-		errs = append(errs, w.obj.Abort())
+		err = w.obj.Abort()
 		w.obj = nil
 	}
-	for _, name := range slices.Backward(w.made) {
-		err := store.Remove(ctx, w.st, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, formatkit.Remove(ctx, w.st, w.made))
 }

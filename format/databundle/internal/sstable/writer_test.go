@@ -13,7 +13,7 @@ import (
 
 func TestWritesWhatItReads(t *testing.T) {
 	r := testkit.Rand(t)
-	for _, o := range []WriterOptions{{}, {Plain: true}, {BlockSize: 1}, {BlockSize: 64 << 10, TableSize: 200 << 10}, {TableSize: 1}} {
+	for _, o := range []WriterOptions{{}, {BlockSize: 1}, {BlockSize: 64 << 10, TableSize: 200 << 10}, {TableSize: 1}} {
 		for _, n := range []int{0, 1, 2, 17, 1500} {
 			t.Run(fmt.Sprintf("%+v/%d", o, n), func(t *testing.T) {
 				rows := randomRows(r, n)
@@ -24,9 +24,8 @@ func TestWritesWhatItReads(t *testing.T) {
 						t.Fatalf("%q is %.60q, %v, %v", row.k, v, ok, err)
 					}
 				}
-				found, c := checks(t, db)
-				if len(found) > 0 || c.Rows != int64(len(rows)) {
-					t.Errorf("%+v, problems %v", c, found)
+				if found := checks(t, db); len(found) > 0 {
+					t.Errorf("problems %v", found)
 				}
 			})
 		}
@@ -35,7 +34,7 @@ func TestWritesWhatItReads(t *testing.T) {
 
 func TestWritesTheNamesThatAllReadersKnow(t *testing.T) {
 	st := &storetest.Mem{}
-	writeFiles(t, newWriter(t, st, WriterOptions{TableSize: 64 << 10}), 6000)
+	writeFiles(t, NewWriter(st, "index", WriterOptions{TableSize: 64 << 10}), 6000)
 	want := "index/000003.log index/000004.sst index/000005.sst index/CURRENT index/IDENTITY index/LOCK index/MANIFEST-000002"
 	if got := strings.Join(names(t, st), " "); got != want {
 		t.Errorf("names are %s, expected %s", got, want)
@@ -67,7 +66,7 @@ func TestEqualRowsMakeEqualBytes(t *testing.T) {
 }
 
 func TestRefusesRowsOutOfOrder(t *testing.T) {
-	w := newWriter(t, &storetest.Mem{}, WriterOptions{})
+	w := NewWriter(&storetest.Mem{}, "index", WriterOptions{})
 	for _, c := range []struct {
 		key string
 		ok  bool
@@ -87,16 +86,16 @@ func TestRefusesRowsOutOfOrder(t *testing.T) {
 func TestLargeRowsAreRead(t *testing.T) {
 	testkit.Serial(t)
 	rows := []kv{{"a", "1"}, {"b", strings.Repeat("b", maxRow-1)}, {"c", "2"}, {strings.Repeat("d", maxRow), ""}, {"e", "3"}}
-	db := mustOpen(t, write(t, rows, WriterOptions{BlockSize: maxBlockSize}), Options{})
+	db := mustOpen(t, write(t, rows, WriterOptions{BlockSize: 1 << 20}), Options{})
 	same(t, mustScan(t, db), rows)
-	if found, _ := checks(t, db); len(found) > 0 {
+	if found := checks(t, db); len(found) > 0 {
 		t.Error(found)
 	}
 }
 
 func TestLongKeysEndATableBeforeItsIndexIsLarge(t *testing.T) {
 	st := &storetest.Mem{}
-	w := newWriter(t, st, WriterOptions{})
+	w := NewWriter(st, "index", WriterOptions{})
 	long := strings.Repeat("directory/", 800)
 	for i := range 2000 {
 		if err := w.Add(t.Context(), fmt.Appendf(nil, "%s%06d", long, i*7), []byte("v")); err != nil {
@@ -117,7 +116,7 @@ func TestLongKeysEndATableBeforeItsIndexIsLarge(t *testing.T) {
 
 func TestAbortLeavesNothing(t *testing.T) {
 	st := &storetest.Mem{}
-	w := newWriter(t, st, WriterOptions{TableSize: 1000})
+	w := NewWriter(st, "index", WriterOptions{TableSize: 1000})
 	for i := range 3000 {
 		if err := w.Add(t.Context(), fileKey(0, i), fileValue(0, i)); err != nil {
 			t.Fatal(err)
@@ -141,10 +140,8 @@ func TestAfterAPowerCutThereIsAllOrNothing(t *testing.T) {
 	for steps := 0; ; steps++ {
 		below := &storetest.Mem{}
 		c := storetest.NewCrash(below, steps)
-		w, err := NewWriter(c, "index", WriterOptions{TableSize: 2000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := NewWriter(c, "index", WriterOptions{TableSize: 2000})
+		var err error
 		for i := range 500 {
 			if err = w.Add(t.Context(), fileKey(0, i), fileValue(0, i)); err != nil {
 				break
@@ -185,10 +182,8 @@ func TestErrorsOfTheStoreEndTheWriting(t *testing.T) {
 			}
 			return nth(op, name, off, n)
 		})
-		w, err := NewWriter(storetest.Fault(st, count.Inject), "index", WriterOptions{TableSize: 2000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := NewWriter(storetest.Fault(st, count.Inject), "index", WriterOptions{TableSize: 2000})
+		var err error
 		for i := range 300 {
 			if err = w.Add(t.Context(), fileKey(0, i), fileValue(0, i)); err != nil {
 				break

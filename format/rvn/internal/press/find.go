@@ -38,7 +38,6 @@ func zeros(v uint64) uint {
 	return uint(v >> 7 * 0x0102040810204080 >> 56)
 }
 
-// finder finds matches.
 type finder struct {
 	rows    []row
 	touched uint8
@@ -68,7 +67,6 @@ func slot(rows []row, v uint64) (*row, uint8) {
 	return &rows[h>>(64-24)&uint64(len(rows)-1)], uint8(h >> 24)
 }
 
-// index notes the places before to.
 func (f *finder) index(b []byte, to int) {
 	i := f.next
 	if to-i > 384 {

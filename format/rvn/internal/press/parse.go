@@ -5,7 +5,6 @@ import "math/bits"
 // leastFind is the shortest match that is looked for.
 const leastFind = 4
 
-// match is something to copy.
 type match struct {
 	length, offset int
 	gain           int // in bits, or so: a byte saves 4, if it was not copied

@@ -85,7 +85,6 @@ func (p *prices) countLiterals(b []byte) {
 	}
 }
 
-// set makes prices of what was counted.
 func (p *prices) set() {
 	price(p.literal[:], p.literalCount[:])
 	var code [64]int32
@@ -123,7 +122,6 @@ func price(to []int32, counts []uint32) {
 	}
 }
 
-// literals is the price of a number of literals.
 func (p *prices) literals(n uint32) int32 {
 	if n < uint32(len(p.run)) {
 		return p.run[n]

@@ -62,7 +62,6 @@ func slot7(rows []row, v uint64) (*row, uint8) {
 func hash4(v uint64) uint64 { return v << 32 * scatter >> (64 - fourLog) }
 func hash3(v uint64) uint64 { return v << 40 * scatter >> (64 - threeLog) }
 
-// note puts a place into the tables.
 func (s *seeker) note(b []byte, i int) {
 	v := load64(b, i)
 	r, tag := slot7(s.rows, v)
@@ -71,7 +70,6 @@ func (s *seeker) note(b []byte, i int) {
 	s.three[hash3(v)] = uint32(i)
 }
 
-// index notes the places before to.
 func (s *seeker) index(b []byte, to int) {
 	i := s.next
 	if to-i > 384 {

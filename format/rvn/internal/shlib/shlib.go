@@ -27,37 +27,29 @@ const (
 // a static one or one without section headers has neither. It says false of
 // anything else, and of what is damaged or cannot be read.
 func Names(r io.ReaderAt, size int64) (soname string, needed []string, ok bool) {
-	if size < minSize {
+	f := file{r: r, size: uint64(size), bad: size < minSize}
+	table, count := f.header()
+	for i := uint64(0); i < count && !f.bad; i++ {
+		s := f.section(table, i)
+		if s.Type == uint32(elf.SHT_DYNAMIC) {
+			strs := f.section(table, uint64(s.Link))
+			f.check(uint64(s.Link) < count && strs.Type == uint32(elf.SHT_STRTAB) && f.holds(strs.Off, strs.Size))
+			soname, needed = f.dynamic(s, strs)
+			break
+		}
+	}
+	if f.bad {
 		return "", nil, false
 	}
-	f := file{r: r, size: uint64(size)}
-	table, count, ok := f.header()
-	if !ok {
-		return "", nil, false
-	}
-	for i := range uint64(count) {
-		s, ok := f.section(table, i)
-		if !ok {
-			return "", nil, false
-		}
-		if s.Type != uint32(elf.SHT_DYNAMIC) {
-			continue
-		}
-		if s.Link >= uint32(count) {
-			return "", nil, false
-		}
-		strs, ok := f.section(table, uint64(s.Link))
-		if !ok || strs.Type != uint32(elf.SHT_STRTAB) || !f.holds(strs.Off, strs.Size) {
-			return "", nil, false
-		}
-		return f.dynamic(s, strs)
-	}
-	return "", nil, true
+	return soname, needed, true
 }
 
+// file is read until something is not as it should be. Then it is bad, and all
+// that is read of it is zeros.
 type file struct {
 	r     io.ReaderAt
 	size  uint64
+	bad   bool
 	wide  bool // 64 bits
 	order binary.ByteOrder
 	buf   [maxName + 1]byte
@@ -66,88 +58,71 @@ type file struct {
 	section32 elf.Section32
 }
 
-// header says where the table of sections is, and how many it has: the whole of
-// it lies within the file.
-func (f *file) header() (table uint64, count uint16, ok bool) {
-	ident, ok := f.read(0, elf.EI_NIDENT)
-	if !ok || string(ident[:len(elf.ELFMAG)]) != elf.ELFMAG || ident[elf.EI_VERSION] != byte(elf.EV_CURRENT) {
-		return 0, 0, false
-	}
-	switch elf.Data(ident[elf.EI_DATA]) {
-	case elf.ELFDATA2LSB:
-		f.order = binary.LittleEndian
-	case elf.ELFDATA2MSB:
-		f.order = binary.BigEndian
-	default:
-		return 0, 0, false
-	}
-	var kind, entry, wantEntry uint16
-	switch elf.Class(ident[elf.EI_CLASS]) {
-	case elf.ELFCLASS64:
-		var h elf.Header64
-		ok = f.decode(0, &h)
-		kind, table, entry, count = h.Type, h.Shoff, h.Shentsize, h.Shnum
-		wantEntry, f.wide = uint16(binary.Size(elf.Section64{})), true
-	case elf.ELFCLASS32:
-		var h elf.Header32
-		ok = f.decode(0, &h)
-		kind, table, entry, count = h.Type, uint64(h.Shoff), h.Shentsize, h.Shnum
-		wantEntry = uint16(binary.Size(elf.Section32{}))
-	default:
-		return 0, 0, false
-	}
-	if t := elf.Type(kind); !ok || t != elf.ET_EXEC && t != elf.ET_DYN {
-		return 0, 0, false
-	}
-	if count > 0 && (entry != wantEntry || !f.holds(table, uint64(count)*uint64(entry))) {
-		return 0, 0, false
-	}
-	return table, count, true
+func (f *file) check(ok bool) bool {
+	f.bad = f.bad || !ok
+	return !f.bad
 }
 
-func (f *file) section(table, i uint64) (s elf.Section64, ok bool) {
-	if f.wide {
-		ok = f.decode(table+i*uint64(binary.Size(s)), &f.section64)
-		return f.section64, ok
+// header says where the table of sections is, and how many it has: the whole of
+// it lies within the file.
+func (f *file) header() (table, count uint64) {
+	ident := f.read(0, elf.EI_NIDENT)
+	f.check(string(ident[:len(elf.ELFMAG)]) == elf.ELFMAG && ident[elf.EI_VERSION] == byte(elf.EV_CURRENT))
+	class, data := elf.Class(ident[elf.EI_CLASS]), elf.Data(ident[elf.EI_DATA])
+	f.check(class == elf.ELFCLASS64 || class == elf.ELFCLASS32)
+	f.check(data == elf.ELFDATA2LSB || data == elf.ELFDATA2MSB)
+	f.wide, f.order = class == elf.ELFCLASS64, binary.LittleEndian
+	if data == elf.ELFDATA2MSB {
+		f.order = binary.BigEndian
 	}
-	narrow := &f.section32
-	ok = f.decode(table+i*uint64(binary.Size(narrow)), narrow)
-	return elf.Section64{Type: narrow.Type, Link: narrow.Link, Off: uint64(narrow.Off), Size: uint64(narrow.Size)}, ok
+	var h elf.Header64
+	entry := binary.Size(f.section64)
+	if f.wide {
+		f.decode(0, &h)
+	} else {
+		var n elf.Header32
+		f.decode(0, &n)
+		h = elf.Header64{Type: n.Type, Shoff: uint64(n.Shoff), Shentsize: n.Shentsize, Shnum: n.Shnum}
+		entry = binary.Size(f.section32)
+	}
+	f.check(elf.Type(h.Type) == elf.ET_EXEC || elf.Type(h.Type) == elf.ET_DYN)
+	f.check(h.Shnum == 0 || int(h.Shentsize) == entry && f.holds(h.Shoff, uint64(h.Shnum)*uint64(entry)))
+	return h.Shoff, uint64(h.Shnum)
+}
+
+func (f *file) section(table, i uint64) elf.Section64 {
+	if f.wide {
+		f.decode(table+i*uint64(binary.Size(f.section64)), &f.section64)
+		return f.section64
+	}
+	s := &f.section32
+	f.decode(table+i*uint64(binary.Size(s)), s)
+	return elf.Section64{Type: s.Type, Link: s.Link, Off: uint64(s.Off), Size: uint64(s.Size)}
 }
 
 // dynamic goes through the entries of a dynamic section, whose names are in strs.
-func (f *file) dynamic(s, strs elf.Section64) (soname string, needed []string, ok bool) {
+func (f *file) dynamic(s, strs elf.Section64) (soname string, needed []string) {
 	word := uint64(4)
 	if f.wide {
 		word = 8
 	}
 	entries := s.Size / (2 * word)
-	if !f.holds(s.Off, s.Size) || entries > maxEntries {
-		return "", nil, false
-	}
-	for i := range entries {
-		pair, ok := f.read(s.Off+i*2*word, int(2*word))
-		if !ok {
-			return "", nil, false
-		}
+	f.check(f.holds(s.Off, s.Size) && entries <= maxEntries)
+	for i := uint64(0); i < entries && !f.bad; i++ {
+		pair := f.read(s.Off+i*2*word, int(2*word))
 		switch tag, val := f.word(pair[:word]), f.word(pair[word:]); elf.DynTag(tag) {
 		case elf.DT_NULL:
-			return soname, needed, true
+			return soname, needed
 		case elf.DT_SONAME:
-			if soname, ok = f.name(strs, val); !ok {
-				return "", nil, false
-			}
+			soname = f.name(strs, val)
 		case elf.DT_NEEDED:
-			name, ok := f.name(strs, val)
-			if !ok || len(needed) == maxNeeded {
-				return "", nil, false
-			}
-			if name != "" {
+			name := f.name(strs, val)
+			if f.check(len(needed) < maxNeeded) && name != "" {
 				needed = append(needed, name)
 			}
 		}
 	}
-	return soname, needed, true
+	return soname, needed
 }
 
 func (f *file) word(b []byte) uint64 {
@@ -157,37 +132,33 @@ func (f *file) word(b []byte) uint64 {
 	return uint64(f.order.Uint32(b))
 }
 
-// name returns the string at a place of strs. It says false if its end is not
-// there, or too far.
-func (f *file) name(strs elf.Section64, at uint64) (string, bool) {
-	if at >= strs.Size {
-		return "", false
+// name returns the string at a place of strs. Its end must be there, and not too
+// far.
+func (f *file) name(strs elf.Section64, at uint64) string {
+	if !f.check(at < strs.Size) {
+		return ""
 	}
-	b, ok := f.read(strs.Off+at, int(min(strs.Size-at, maxName+1)))
-	end := bytes.IndexByte(b, 0)
-	if !ok || end < 0 {
-		return "", false
-	}
-	return string(b[:end]), true
+	name, _, ends := bytes.Cut(f.read(strs.Off+at, int(min(strs.Size-at, maxName+1))), []byte{0})
+	f.check(ends)
+	return string(name)
 }
 
 // holds says whether n bytes at off are within the file.
 func (f *file) holds(off, n uint64) bool { return off <= f.size && n <= f.size-off }
 
 // read returns the n bytes at off, at most a name's, until it is called again.
-func (f *file) read(off uint64, n int) ([]byte, bool) {
-	if !f.holds(off, uint64(n)) {
-		return nil, false
+func (f *file) read(off uint64, n int) []byte {
+	b := f.buf[:n]
+	if f.check(f.holds(off, uint64(n))) {
+		got, _ := f.r.ReadAt(b, int64(off)) // io.EOF may come with the last byte
+		f.check(got == n)
 	}
-	got, _ := f.r.ReadAt(f.buf[:n], int64(off)) // io.EOF may come with the last byte
-	return f.buf[:n], got == n
+	if f.bad {
+		clear(b)
+	}
+	return b
 }
 
-func (f *file) decode(off uint64, into any) bool {
-	b, ok := f.read(off, binary.Size(into))
-	if !ok {
-		return false
-	}
-	_, err := binary.Decode(b, f.order, into)
-	return err == nil
+func (f *file) decode(off uint64, into any) {
+	binary.Decode(f.read(off, binary.Size(into)), f.order, into)
 }

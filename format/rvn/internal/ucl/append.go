@@ -37,40 +37,41 @@ func Append(dst []byte, v Value) ([]byte, error) {
 		return dst, &ValueError{Fault: fmt.Sprintf("expected an object, found %s", k)}
 	}
 	e := emitter{buf: dst}
-	if err := e.members(v.Members()); err != nil {
-		return dst, err
+	e.members(v.Members())
+	if e.err != nil {
+		return dst, e.err
 	}
 	return e.buf, nil
 }
 
+// An emitter writes until there is an error.
 type emitter struct {
 	buf   []byte
 	depth int // containers open, the one without braces not counted
 	path  []string
+	err   error
 }
 
-func (e *emitter) members(list []Member) error {
+func (e *emitter) members(list []Member) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i, m := range list {
 		e.path = append(e.path, m.Key)
 		if i > 0 && list[i-1].Key == m.Key {
-			return e.fault("expected each key once, found it again")
+			e.fault("expected each key once, found it again")
 		}
 		e.indent()
-		if err := e.key(m.Key); err != nil {
-			return err
-		}
+		e.key(m.Key)
 		e.buf = append(e.buf, ": "...)
-		if err := e.value(m.Value); err != nil {
-			return err
-		}
+		e.value(m.Value)
 		e.path = e.path[:len(e.path)-1]
 	}
-	return nil
 }
 
-func (e *emitter) value(v Value) error {
+func (e *emitter) value(v Value) {
+	if e.err != nil {
+		return
+	}
 	switch x := v.v.(type) {
 	case bool:
 		e.buf = strconv.AppendBool(e.buf, x)
@@ -78,7 +79,7 @@ func (e *emitter) value(v Value) error {
 		e.buf = strconv.AppendInt(e.buf, x, 10)
 	case float64:
 		if math.IsInf(x, 0) || math.IsNaN(x) {
-			return e.fault("expected a finite number, found %v", x)
+			e.fault("expected a finite number, found %v", x)
 		}
 		e.buf = appendFloat(e.buf, x)
 	case string:
@@ -88,74 +89,64 @@ func (e *emitter) value(v Value) error {
 			e.buf = appendQuoted(e.buf, x)
 		}
 	case []Value:
-		return e.container('[', ']', func() error {
+		e.container('[', ']', func() {
 			for _, elem := range x {
 				e.indent()
-				if err := e.value(elem); err != nil {
-					return err
-				}
+				e.value(elem)
 			}
-			return nil
 		})
 	case []Member:
-		return e.container('{', '}', func() error { return e.members(x) })
+		e.container('{', '}', func() { e.members(x) })
 	default:
 		e.buf = append(e.buf, "null"...)
 	}
 	e.buf = append(e.buf, '\n')
-	return nil
 }
 
-func (e *emitter) container(open, closing byte, inside func() error) error {
+func (e *emitter) container(open, closing byte, inside func()) {
 	if e.depth++; e.depth >= MaxDepth {
-		return e.fault("expected at most %d arrays and objects within each other, found more", MaxDepth)
+		e.fault("expected at most %d arrays and objects within each other, found more", MaxDepth)
 	}
 	e.buf = append(e.buf, open, '\n')
-	if err := inside(); err != nil {
-		return err
-	}
+	inside()
 	e.depth--
 	e.indent()
-	e.buf = append(e.buf, closing, '\n')
-	return nil
+	e.buf = append(e.buf, closing)
 }
 
 func (e *emitter) indent() {
 	e.buf = append(e.buf, bytes.Repeat([]byte("  "), e.depth)...)
 }
 
-func (e *emitter) key(key string) error {
+func (e *emitter) key(key string) {
 	if key == "" {
-		return e.fault("expected a key, found none")
+		e.fault("expected a key, found none")
 	}
-	bare := key[0] != '-'
+	bare := !strings.HasPrefix(key, "-")
 	for i := range len(key) {
 		switch c := key[i]; {
 		case c < 0x20 || c == 0x7f:
-			return e.fault("expected a key without control bytes, found 0x%02x", c)
+			e.fault("expected a key without control bytes, found 0x%02x", c)
 		case !isDigit(c) && !isLetter(c) && c != '_' && c != '-':
 			bare = false
 		}
 	}
 	if bare {
 		e.buf = append(e.buf, key...)
-		return nil
+		return
 	}
+	// A single quote needs no escape, but gets one from the reference.
 	e.buf = append(e.buf, '"')
-	for i := range len(key) {
-		switch c := key[i]; c {
-		case '\'', '"', '\\': // the first needs no escape, but gets one from the reference
-			e.buf = append(e.buf, '\\', c)
-		default:
-			e.buf = append(e.buf, c)
-		}
-	}
+	e.buf = append(e.buf, keyEscapes.Replace(key)...)
 	e.buf = append(e.buf, '"')
-	return nil
 }
 
-func (e *emitter) fault(format string, args ...any) error {
-	return &ValueError{slices.Clone(e.path), fmt.Sprintf(format, args...)}
+var keyEscapes = strings.NewReplacer(`'`, `\'`, `"`, `\"`, `\`, `\\`)
+
+func (e *emitter) fault(format string, args ...any) {
+	if e.err == nil {
+		e.err = &ValueError{slices.Clone(e.path), fmt.Sprintf(format, args...)}
+	}
 }
 
 // fitsHeredoc says whether s is text of several lines that reads back as it is

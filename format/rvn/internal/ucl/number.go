@@ -7,29 +7,33 @@ import (
 	"strings"
 )
 
-// What a suffix multiplies by. Multiples keep an integer one; those of bytes make
-// one, and cut a fraction off before they multiply, as libucl does; times are
-// floats, in seconds.
-var (
-	multiples = map[string]int64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
-	bytesIn   = map[string]int64{"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
-	secondsIn = map[string]float64{"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-)
+// A suffix says what a number is multiplied by. Multiples keep an integer one;
+// those of bytes make one, and cut a fraction off before they multiply, as libucl
+// does; times are floats, in seconds.
+type suffix struct {
+	by          int64
+	bytes, time bool
+}
+
+var suffixes = map[string]suffix{
+	"": {by: 1}, "k": {by: 1e3}, "m": {by: 1e6}, "g": {by: 1e9},
+	"kb": {by: 1 << 10, bytes: true}, "mb": {by: 1 << 20, bytes: true}, "gb": {by: 1 << 30, bytes: true},
+	"ms": {time: true}, // which divides by 1000
+	"s":  {by: 1, time: true}, "min": {by: 60, time: true}, "h": {by: 3600, time: true}, "d": {by: 86400, time: true},
+	"w": {by: 7 * 86400, time: true}, "y": {by: 365 * 86400, time: true},
+}
 
 var errRange = errors.New("out of range")
 
 // number reads a number. It says false of what is none, such as the floats that
 // the reference writes, 2.-5, and errRange of what is too large.
 func number(word string) (Value, bool, error) {
-	form, digits, suffix := splitNumber(word)
-	if form == notNumber || len(suffix) > len("min") {
+	form, digits, rest := splitNumber(word)
+	if form == notNumber || len(rest) > len("min") {
 		return Value{}, false, nil
 	}
-	suffix = strings.ToLower(suffix)
-	multiple, isMultiple := multiples[suffix]
-	size, isBytes := bytesIn[suffix]
-	seconds, isTime := secondsIn[suffix]
-	if !isMultiple && !isBytes && !isTime && suffix != "ms" {
+	s, known := suffixes[strings.ToLower(rest)]
+	if !known {
 		return Value{}, false, nil
 	}
 
@@ -42,46 +46,31 @@ func number(word string) (Value, bool, error) {
 	case decimal:
 		i, err = strconv.ParseInt(digits, 10, 64)
 	case fractional:
-		f, err = strconv.ParseFloat(digits, 64)
-	}
-	if err != nil {
-		return Value{}, false, errRange
-	}
-
-	switch {
-	case isBytes:
-		if form == fractional {
-			if math.Abs(f) >= 1<<62 {
-				return Value{}, false, errRange
-			}
-			i = int64(f)
+		if f, err = strconv.ParseFloat(digits, 64); s.bytes && math.Abs(f) >= 1<<62 {
+			err = errRange
 		}
-		return product(i, size)
-	case isMultiple && form != fractional:
-		return product(i, multiple)
+		i = int64(f)
 	}
-	if form != fractional {
+	switch {
+	case err != nil:
+		return Value{}, false, errRange
+	case s.bytes || !s.time && form != fractional:
+		if i > math.MaxInt64/s.by || i < math.MinInt64/s.by {
+			return Value{}, false, errRange
+		}
+		return Int(i * s.by), true, nil
+	case form != fractional:
 		f = float64(i)
 	}
-	switch {
-	case suffix == "ms":
+	if s.by == 0 {
 		f /= 1000
-	case isTime:
-		f *= seconds
-	default:
-		f *= float64(multiple)
+	} else {
+		f *= float64(s.by)
 	}
 	if math.IsInf(f, 0) {
 		return Value{}, false, errRange
 	}
 	return Float(f), true, nil
-}
-
-func product(i, by int64) (Value, bool, error) {
-	if i > math.MaxInt64/by || i < math.MinInt64/by {
-		return Value{}, false, errRange
-	}
-	return Int(i * by), true, nil
 }
 
 type numberForm int

@@ -100,17 +100,11 @@ func (v Value) Get(path ...string) Value {
 	return v
 }
 
-// Str returns v if it is a string.
-func (v Value) Str() (string, bool) { s, ok := v.v.(string); return s, ok }
-
-// Int returns v if it is an integer.
-func (v Value) Int() (int64, bool) { i, ok := v.v.(int64); return i, ok }
-
-// Float returns v if it is a float.
+// Str, Int, Float and Bool return v if it is such a value.
+func (v Value) Str() (string, bool)    { s, ok := v.v.(string); return s, ok }
+func (v Value) Int() (int64, bool)     { i, ok := v.v.(int64); return i, ok }
 func (v Value) Float() (float64, bool) { f, ok := v.v.(float64); return f, ok }
-
-// Bool returns v if it is a boolean.
-func (v Value) Bool() (b, ok bool) { b, ok = v.v.(bool); return b, ok }
+func (v Value) Bool() (b, ok bool)     { b, ok = v.v.(bool); return b, ok }
 
 // Strings returns an array of nothing but strings; a string alone is an array of
 // one, as it is wherever UCL wants a list.

@@ -10,21 +10,22 @@ import (
 	"io"
 	"iter"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/oak"
 )
 
-// Add gives a what only its format has; of most that is nothing.
-func Add(a explore.Archive) explore.Archive {
-	if a.Archive.Format().Name != "oak" {
-		return a
+// Of returns what only the format of an archive has; of most that is nothing.
+func Of(a *holdall.Archive) (x explore.Extra) {
+	if a.Format().Name != "oak" {
+		return x
 	}
-	o := a.Archive.Options()
+	o := a.Options()
 	open := func(ctx context.Context) (*oak.Store, error) {
-		return oak.OpenStore(ctx, a.Archive.Store(), a.Archive.Name(), format.OpenOptions{Limits: o.Limits})
+		return oak.OpenStore(ctx, a.Store(), a.Name(), format.OpenOptions{Limits: o.Limits})
 	}
-	a.Node = func(ctx context.Context, w io.Writer, path string) (err error) {
+	x.Node = func(ctx context.Context, w io.Writer, path string) (err error) {
 		s, err := open(ctx)
 		if err != nil {
 			return err
@@ -37,7 +38,7 @@ func Add(a explore.Archive) explore.Archive {
 		_, err = t.WriteJSON(ctx, w, rooted(path), 0)
 		return err
 	}
-	a.History = func(ctx context.Context, path string, most int) iter.Seq2[any, error] {
+	x.History = func(ctx context.Context, path string, most int) iter.Seq2[any, error] {
 		return func(yield func(any, error) bool) {
 			s, err := open(ctx)
 			if err != nil {
@@ -52,7 +53,7 @@ func Add(a explore.Archive) explore.Archive {
 			}
 		}
 	}
-	return a
+	return x
 }
 
 // rooted is a path as a store knows it.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit"
@@ -23,7 +22,7 @@ func TestANodeHasPropertiesAndRevisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	a := nodes.Add(explore.Archive{Name: "x", Archive: in})
+	a := nodes.Of(in)
 	for path, child := range map[string]string{".": "types", "types": "all"} {
 		var b bytes.Buffer
 		if err := a.Node(t.Context(), &b, path); err != nil {
@@ -61,7 +60,7 @@ func TestOtherFormatsGetNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if a := nodes.Add(explore.Archive{Archive: in}); a.Node != nil || a.History != nil {
+	if a := nodes.Of(in); a.Node != nil || a.History != nil {
 		t.Error("a folder has nodes")
 	}
 }

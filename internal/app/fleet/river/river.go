@@ -30,10 +30,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// kind is what our jobs are called.
 const kind = "holdall_chunk"
 
-// arguments are what a job says.
 type arguments struct {
 	Chunk int64 `json:"chunk"`
 	// Fence is that of the claim before: so no two jobs of a chunk look the same.
@@ -163,7 +161,6 @@ func (q *Queue) Finished(ctx context.Context, tx pgx.Tx, k catalog.Chunk) error 
 	return err
 }
 
-// A doer does what jobs say.
 type doer struct {
 	river.WorkerDefaults[arguments]
 	work func(ctx context.Context, chunk int64) (again time.Duration, err error)

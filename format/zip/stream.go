@@ -1,0 +1,92 @@
+package zip
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+)
+
+// A Stream writes an archive to whoever waits for it: from front to back, each file as
+// soon as it is read, and none compressed. It is for servers; programs that write
+// archives have package holdall.
+type Stream struct {
+	out   io.Writer
+	at    uint64
+	count uint64
+	dir   formatkit.Spill
+	held  bytes.Buffer
+	buf   []byte
+	row   []byte
+}
+
+// NewStream returns a stream to out. What it must remember goes to a scratch, if that is
+// much. It must be closed.
+func NewStream(out io.Writer, scratch func() (format.Scratch, error)) *Stream {
+	return &Stream{out: out, dir: formatkit.Spill{Scratch: scratch, Most: 1 << 20}, buf: make([]byte, 256<<10)}
+}
+
+// Add writes an entry, which is a file, a folder or a symlink, whatever it is called. Short
+// content is read to its end before any of it is written.
+func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) error {
+	switch e.Kind {
+	case format.Dir:
+		e.Size, content = 0, strings.NewReader("")
+	case format.Symlink:
+		e.Size, content = int64(len(e.Link)), strings.NewReader(e.Link)
+	}
+	x := newRow(e, s.at)
+	x.size, x.stored = uint64(e.Size), uint64(e.Size)
+	sum := crc32.NewIEEE()
+	s.held.Reset()
+	behind := e.Size > heldContent
+	if behind {
+		x.flags |= flagBehind
+	} else {
+		if err := formatkit.CopyContent(ctx, e, content, s.buf, sum, func(p []byte) error { s.held.Write(p); return nil }); err != nil {
+			return err
+		}
+		x.crc = sum.Sum32()
+	}
+	if err := s.write(append(x.appendLocal(nil), s.held.Bytes()...)); err != nil {
+		return err
+	}
+	if behind {
+		if err := formatkit.CopyContent(ctx, e, content, s.buf, sum, s.write); err != nil {
+			return err
+		}
+		x.crc = sum.Sum32()
+		le := binary.LittleEndian
+		b := le.AppendUint32([]byte(behindMagic), x.crc)
+		if err := s.write(le.AppendUint64(le.AppendUint64(b, x.stored), x.size)); err != nil {
+			return err
+		}
+	}
+	s.count++
+	s.row = x.append(s.row[:0])
+	return s.dir.Add(s.row)
+}
+
+func (s *Stream) write(p []byte) error {
+	n, err := s.out.Write(p)
+	s.at += uint64(n)
+	return err
+}
+
+// End writes the directory, and a comment for people. Nothing may be added any more.
+func (s *Stream) End(comment string) error {
+	off := s.at
+	err := s.dir.Each(s.write)
+	if err == nil {
+		err = s.write(appendEnd(nil, end{count: s.count, size: uint64(s.dir.N), off: off, comment: comment}))
+	}
+	return err
+}
+
+// Close gives the scratch back.
+func (s *Stream) Close() error { return s.dir.Close() }

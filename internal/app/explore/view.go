@@ -1,0 +1,119 @@
+package explore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/store"
+)
+
+// A view is an archive in one of the ways to look at it, and what was found out about it.
+// It is forgotten when nobody has asked about the archive for a while. What asks, reads a
+// folder, surveys or verifies holds the archive.
+type view struct {
+	*serve.Archive
+	Extra
+	in   *holdall.Archive
+	of   *view  // the archive in its usual view
+	name string // of the view
+	id   string // tells the archive from others that were open by its name
+
+	survey survey
+}
+
+var errMany = busy("too many archives are looked at: expected to wait for some of them")
+
+// use holds an archive in a view until q is answered; of is the same in its usual one.
+func (q *question) use(name, asked string, of *view) (*view, error) {
+	a, err := q.h.set.Use(q.ctx(), name, asked)
+	if err != nil {
+		return nil, err
+	}
+	q.held = append(q.held, a.Release)
+	v, err := q.h.viewOf(a, of)
+	if err == nil {
+		q.seen = append(q.seen, v)
+	}
+	return v, err
+}
+
+// viewOf returns what is known of an archive that is held.
+func (h *Handler) viewOf(a *serve.Archive, of *view) (*view, error) {
+	h.mu.Lock()
+	v := h.views[a.Once]
+	if v != nil || len(h.views) >= maxInUse { // what nobody holds is never so much
+		h.mu.Unlock()
+		if v == nil {
+			return nil, errMany
+		}
+		return v, nil
+	}
+	v = &view{Archive: a, in: a.Archive, of: of, name: usualView(a.Archive), id: a.Once}
+	if a.Version != "" {
+		sum := sha256.Sum256([]byte(a.Version))
+		v.id = hex.EncodeToString(sum[:8])
+	}
+	if v.of == nil {
+		v.of = v
+		if h.o.Extra != nil {
+			v.Extra = h.o.Extra(v.in)
+		}
+	}
+	h.views[a.Once] = v
+	h.mu.Unlock()
+	a.WhenIdle(func() {
+		h.mu.Lock()
+		delete(h.views, a.Once)
+		h.mu.Unlock()
+		h.folders.forget(v)
+	})
+	if v.of == v {
+		h.verify.forget(a.Name, func(checked string) bool { return checked != v.id })
+	}
+	return v, nil
+}
+
+// inView returns the archive of v in another view; "" is the one that it is served in.
+func (q *question) inView(v *view, name string) (*view, error) {
+	v = v.of
+	if name == "" || name == v.name {
+		return v, nil
+	}
+	if f := v.in.Format(); v.in.Store() == nil || !slices.Contains(f.Views, name) {
+		return nil, &holdall.ViewError{Format: f.Name, View: name, Has: f.Views}
+	}
+	return q.use(v.Name, name, v)
+}
+
+// changed has an archive opened again that a read found changed, if err says so.
+func (h *Handler) changed(err error, seen ...*view) {
+	if !errors.Is(err, store.ErrChanged) {
+		return
+	}
+	for _, v := range seen {
+		v.Stale()
+		v.of.Stale()
+		h.verify.forget(v.Name, func(checked string) bool { return checked == v.of.id })
+	}
+}
+
+// usualView is the name of the view that an archive is open in.
+func usualView(in *holdall.Archive) string {
+	if view := in.Options().View; view != "" {
+		return view
+	}
+	if v := in.Format().Views; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// isNode reports whether an archive's folders may have more than entries.
+func (v *view) isNode() bool {
+	return v.Node != nil && v.in.Format().Keeps&format.KeepsProperties != 0
+}

@@ -1,0 +1,68 @@
+package formatkit
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// A Range is the bytes from one place to before another.
+type Range struct{ From, To int64 }
+
+// Ranges are some bytes of many, added in any order, some of them again and again: so
+// they are joined now and then. Once they are they are in order and do not touch.
+type Ranges struct {
+	All    []Range
+	joined int // how many were left then
+}
+
+// Add adds bytes. They nearly always come in order, so that it is the last range that
+// grows.
+func (r *Ranges) Add(from, to int64) {
+	if n := len(r.All); n > 0 && r.All[n-1].From <= from && from <= r.All[n-1].To {
+		r.All[n-1].To = max(r.All[n-1].To, to)
+		return
+	}
+	if from >= to {
+		return
+	}
+	if r.All = append(r.All, Range{from, to}); len(r.All) > 2*r.joined+1024 {
+		r.Join()
+	}
+}
+
+// Join sorts the ranges, and joins those that touch.
+func (r *Ranges) Join() {
+	slices.SortFunc(r.All, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	kept := r.All[:0]
+	for _, x := range r.All {
+		if n := len(kept); n > 0 && x.From <= kept[n-1].To {
+			kept[n-1].To = max(kept[n-1].To, x.To)
+			continue
+		}
+		kept = append(kept, x)
+	}
+	r.All, r.joined = kept, len(kept)
+}
+
+// first is the first range that ends behind a place.
+func (r Ranges) first(at int64) int {
+	return sort.Search(len(r.All), func(i int) bool { return r.All[i].To > at })
+}
+
+// Touches reports whether joined ranges have any of the bytes.
+func (r Ranges) Touches(from, to int64) bool {
+	i := r.first(from)
+	return i < len(r.All) && r.All[i].From < to
+}
+
+// Gaps are those of the bytes that no range has of joined ones.
+func (r Ranges) Gaps(from, to int64) []Range {
+	var gaps Ranges
+	for i := r.first(from); i < len(r.All) && r.All[i].From < to; i++ {
+		gaps.Add(from, r.All[i].From)
+		from = r.All[i].To
+	}
+	gaps.Add(from, to)
+	return gaps.All
+}
