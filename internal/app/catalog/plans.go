@@ -159,22 +159,16 @@ func (c *Chunk) list(ctx context.Context, s session, members iter.Seq2[Member, e
 	if c.ID == 0 {
 		table = "staged_members"
 	}
-	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, func(yield func(error) bool) {
-		for next, err := range members {
-			m = next
-			if err == nil {
-				if c.Objects == 0 {
-					c.first = m.Path
-				}
-				c.last = m.Path
-				c.Objects++
-				c.Bytes += m.Size
-			}
-			if !yield(err) {
-				return
-			}
+	rows := given(members, &m, func() error {
+		if c.Objects == 0 {
+			c.first = m.Path
 		}
+		c.last = m.Path
+		c.Objects++
+		c.Bytes += m.Size
+		return nil
 	})
+	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, rows)
 }
 
 // insert adds a chunk whose members were taken in after others.
@@ -339,23 +333,16 @@ type finishing struct {
 // stage takes in what became of members, and the archive.
 func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member, error]) error {
 	var m Member
+	rows := given(left, &m, func() error {
+		if m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0 {
+			return fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
+		}
+		m.Note = words(m.Note)
+		f.left++
+		return nil
+	})
 	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note"},
-		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, func(yield func(error) bool) {
-			if left == nil {
-				return
-			}
-			for next, err := range left {
-				m = next
-				if err == nil && (m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0) {
-					err = fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
-				}
-				m.Note = words(m.Note)
-				f.left++
-				if !yield(err) {
-					return
-				}
-			}
-		})
+		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, rows)
 	if err == nil {
 		err = f.archive.stage(ctx, s)
 	}
