@@ -238,8 +238,8 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			if broken, ok := errors.AsType[*storeError](err); ok {
-				return nil, broken
+			if src.broken != nil {
+				return nil, src.broken
 			}
 			j.bad[i] = fmt.Sprintf("its content cannot be decoded: %v", err)
 			continue
@@ -255,11 +255,10 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 	if x.total == 0 {
 		return j, nil
 	}
-	ends, err := src.ends()
-	if err != nil {
-		return nil, err
+	m.rewrite = !src.ends() || m.rewrite
+	if src.broken != nil {
+		return nil, src.broken
 	}
-	m.rewrite = m.rewrite || !ends
 	frames, err := a.frames(ctx, a.block[contentBlock].off, 2)
 	switch {
 	case err != nil:
@@ -399,8 +398,8 @@ func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 			err = errors.New("its content is not what its digest says")
 		}
 		if err != nil {
-			if broken, ok := errors.AsType[*storeError](err); ok || ctx.Err() != nil {
-				return nil, cmp.Or(context.Cause(ctx), error(broken))
+			if src.broken != nil || ctx.Err() != nil {
+				return nil, cmp.Or(context.Cause(ctx), src.broken)
 			}
 			return nil, &undecodable{k, err}
 		}
