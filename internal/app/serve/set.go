@@ -344,6 +344,8 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 			return nil, context.Cause(s.ctx)
 		}
 		o = &opened{key: key, src: src, ready: make(chan struct{})}
+		// Others of its views are what somebody looked at.
+		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView)
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()
