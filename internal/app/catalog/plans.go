@@ -101,7 +101,7 @@ func (c *Catalog) Plans(ctx context.Context) ([]Plan, error) {
 
 // AddChunks adds chunks to a plan, all or none. Their numbers go on from the
 // plan's last.
-func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (added []Chunk, err error) {
+func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]Chunk, error) {
 	for i, n := range all {
 		switch {
 		case n.Name == "":
@@ -110,45 +110,42 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (ad
 			return nil, fmt.Errorf("%s: expected a part, or the last: found both", format.Escape(n.Name))
 		}
 	}
-	err = c.db.write(ctx, func(s session) error {
+	var added []Chunk
+	return write(ctx, c, func(s session) (err error) {
 		for _, n := range all {
 			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last}
-			if k.ID, err = s.nextChunk(ctx); err != nil {
-				return err
+			if k.ID, err = s.nextChunk(ctx); err == nil {
+				err = k.list(ctx, s, n.checked)
 			}
-			if err := k.list(ctx, s, n.checked); err != nil {
+			if err != nil {
 				return err
 			}
 			added = append(added, k)
 		}
 		return nil
-	}, func(s session) error {
+	}, func(s session) ([]Chunk, error) {
 		p, err := one(ctx, s, (*Plan).columns, noPlan(plan), "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
 		if p.Cancelled {
 			err = fmt.Errorf("plan %d: %w", plan, ErrCancelled)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		next, err := one(ctx, s, numberIn, nil, "SELECT coalesce(max(number)+1, 0) FROM chunks WHERE plan = $1", plan)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		listed := int64(0)
 		for i := range added {
 			k := &added[i]
 			k.Number = int(next) + i
 			if err := k.insert(ctx, s, all[i].role(), listed); err != nil {
-				return err
+				return nil, err
 			}
 			listed += k.Objects
 		}
-		return s.due(ctx, added)
+		return added, s.due(ctx, added)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return added, nil
 }
 
 // list takes the members of a new chunk in: where their chunk has an ID, which nobody
