@@ -158,7 +158,7 @@ func (f *filesystem) rootAttr(a *fuse.Attr) {
 
 // tell fills in what the system is told of an entry that it found as name in a folder.
 // From then on it knows the node.
-func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string, e holdall.Entry, out *fuse.EntryOut) *node {
+func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string, e holdall.Entry, out *fuse.EntryOut) {
 	by := link{}
 	several := false
 	if e.Kind == format.HardLink {
@@ -180,7 +180,6 @@ func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string
 	out.NodeId, out.Ino = n.ino, n.ino
 	out.SetEntryTimeout(forever)
 	out.SetAttrTimeout(forever)
-	return n
 }
 
 // at begins a request, which must be ended if there is no error. It uses the version of its

@@ -162,19 +162,15 @@ func target(dir string, nonEmpty bool) (string, error) {
 			}
 		}
 	}
-	if errors.Is(err, syscall.ENOTCONN) {
+	switch {
+	case errors.Is(err, syscall.ENOTCONN):
 		return "", fmt.Errorf("%s %w: %s clears it", dir, ErrStale, howToUnmount(dir))
-	}
-	if errors.Is(err, iofs.ErrNotExist) {
+	case errors.Is(err, iofs.ErrNotExist):
 		return "", fmt.Errorf("%s: expected a folder to mount at, found nothing", dir)
-	}
-	if err != nil {
-		return "", err
-	}
-	if !info.IsDir() {
+	case err == nil && !info.IsDir():
 		return "", fmt.Errorf("%s: expected a folder to mount at, found a file", dir)
 	}
-	return abs, nil
+	return abs, err
 }
 
 // Done is closed when nothing is mounted any more, whoever ended it.

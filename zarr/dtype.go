@@ -66,7 +66,8 @@ func parseSimple(name string) DType {
 	if kind == 'M' || kind == 'm' {
 		num, unit, bracket := strings.Cut(rest, "[")
 		unit, closed := strings.CutSuffix(unit, "]")
-		if bracket != closed || bracket && !knownUnit(unit) {
+		count, word := splitUnit(unit)
+		if bracket != closed || bracket && (count < 1 || !slices.Contains(dateUnits, word)) {
 			return d
 		}
 		rest, d.Unit = num, unit
@@ -95,11 +96,6 @@ func parseSimple(name string) DType {
 
 func (d DType) bytewise() bool {
 	return d.Kind == 'S' || d.Kind == 'V' || d.Kind == 'O' || d.Size <= 1 && d.Kind != 'U'
-}
-
-func knownUnit(unit string) bool {
-	count, name := splitUnit(unit)
-	return count >= 1 && slices.Contains(dateUnits, name)
 }
 
 // splitUnit takes "25s" apart; the count is 0 if it is none.
@@ -149,13 +145,10 @@ func parseFields(list []any, depth int) (DType, error) {
 			return DType{Name: d.Name}, nil
 		}
 		n, ok := multiply(f.Count, f.Type.Size)
-		if ok {
-			n, ok = n+d.Size, n <= maxItem
-		}
-		if !ok || n > maxItem {
+		if !ok || n > maxItem-d.Size {
 			return d, corrupt("dtype: its elements are larger than %d bytes", maxItem)
 		}
-		d.Size = n
+		d.Size += n
 		d.Fields = append(d.Fields, f)
 	}
 	return d, nil

@@ -85,16 +85,11 @@ func (d DType) encodeWhole(out []byte, v any) bool {
 		d.putBits(out, uint64(i))
 		return true
 	}
-	f, err := strconv.ParseFloat(string(n), 64) // such as 3.0
-	return err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 && d.asNumber().putNumber(out, f)
-}
-
-// asNumber is the type of what moments and spans are counted in.
-func (d DType) asNumber() DType {
 	if d.Kind != 'u' {
-		d.Kind = 'i'
+		d.Kind = 'i' // as moments and spans are counted
 	}
-	return d
+	f, err := strconv.ParseFloat(string(n), 64) // such as 3.0
+	return err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 && d.putNumber(out, f)
 }
 
 func (d DType) encodeFloat(out []byte, v any) bool {

@@ -21,43 +21,30 @@ func shuffleStage(c Codec) (stage, error) {
 	}}, nil
 }
 
-// identityStage is for codecs that lose something on writing and nothing on
-// reading.
-func identityStage(Codec) (stage, error) {
-	return stage{bound: same, decode: func(in []byte, _ int64) ([]byte, error) { return in, nil }}, nil
+// identity is for codecs that lose something on writing and nothing on reading.
+func identity(in []byte, _ int64) ([]byte, error) { return in, nil }
+
+// unpackBits reads bools put eight to a byte, the first one highest. A byte before
+// them says how many bits of the last are none.
+func unpackBits(in []byte, most int64) ([]byte, error) {
+	if len(in) == 0 || in[0] > 7 || len(in) == 1 && in[0] > 0 {
+		return nil, corrupt("expected a count of unused bits from 0 to 7 and the bits")
+	}
+	n := 8*(len(in)-1) - int(in[0])
+	if int64(n) > most {
+		return nil, corrupt("expected at most %d bits, found %d", most, n)
+	}
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = in[1+i/8] >> (7 - i%8) & 1
+	}
+	return out, nil
 }
 
-// packbitsStage reads bools put eight to a byte, the first one highest. A byte
-// before them says how many bits of the last are none.
-func packbitsStage(Codec) (stage, error) {
-	return stage{
-		bound: func(n int64) int64 { return n/8 + 2 },
-		decode: func(in []byte, most int64) ([]byte, error) {
-			if len(in) == 0 || in[0] > 7 || len(in) == 1 && in[0] > 0 {
-				return nil, corrupt("expected a count of unused bits from 0 to 7 and the bits")
-			}
-			n := 8*(len(in)-1) - int(in[0])
-			if int64(n) > most {
-				return nil, corrupt("expected at most %d bits, found %d", most, n)
-			}
-			out := make([]byte, n)
-			for i := range out {
-				out[i] = in[1+i/8] >> (7 - i%8) & 1
-			}
-			return out, nil
-		},
-	}, nil
-}
-
-func base64Stage(Codec) (stage, error) {
-	return stage{
-		bound: func(n int64) int64 { return addSize(n, n/3+4) },
-		decode: func(in []byte, _ int64) ([]byte, error) {
-			out := make([]byte, base64.StdEncoding.DecodedLen(len(in)))
-			n, err := base64.StdEncoding.Decode(out, in)
-			return out[:n], err
-		},
-	}, nil
+func decodeBase64(in []byte, _ int64) ([]byte, error) {
+	out := make([]byte, base64.StdEncoding.DecodedLen(len(in)))
+	n, err := base64.StdEncoding.Decode(out, in)
+	return out[:n], err
 }
 
 // checksumStage is for the codecs that add four bytes, little endian, to what they guard:

@@ -49,20 +49,25 @@ type expectation struct {
 	Compound  [][]any `json:"compound_dtype"`
 }
 
-func TestReadsTheArraysOfLindiArchives(t *testing.T) {
-	const dir = "../format/lindi/testdata"
-	notes, err := filepath.Glob(dir + "/p*.expect.json")
-	if err != nil || len(notes) < 13 {
-		t.Fatalf("%d fixtures, %v", len(notes), err)
-	}
-	// The placeholder host of the fixtures stands for their folder.
+const lindiData = "../format/lindi/testdata"
+
+// The placeholder host of the fixtures stands for their folder.
+func init() {
 	store.Register("https", func(_ context.Context, address string) (store.Store, string, error) {
 		name, ok := strings.CutPrefix(address, "https://data.holdall.invalid/")
 		if !ok {
 			return nil, "", errors.New(address + ": not the fixtures' host")
 		}
-		return local.New(dir), name, nil
+		return local.New(lindiData), name, nil
 	})
+}
+
+func TestReadsTheArraysOfLindiArchives(t *testing.T) {
+	const dir = lindiData
+	notes, err := filepath.Glob(dir + "/p*.expect.json")
+	if err != nil || len(notes) < 13 {
+		t.Fatalf("%d fixtures, %v", len(notes), err)
+	}
 	read := 0
 	for _, note := range notes {
 		raw, err := os.ReadFile(note)

@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
@@ -39,12 +40,14 @@ func lzmaStage(c Codec) (stage, error) {
 	case lzmaAlone:
 		s.decode = decodeLZMA
 	case lzmaRaw:
-		filters, _ := c.Config["filters"].([]any)
-		if len(filters) != 1 || filterID(filters[0]) != lzma2Filter {
+		var filter map[string]any
+		if filters, _ := c.Config["filters"].([]any); len(filters) == 1 {
+			filter, _ = filters[0].(map[string]any)
+		}
+		if id, _ := asInt(filter["id"]); id != lzma2Filter {
 			return s, &CodecError{Codec: c.ID, Why: "of raw data, only LZMA2 alone is supported"}
 		}
-		o, _ := filters[0].(map[string]any)
-		dict, ok := asInt(o["dict_size"])
+		dict, ok := asInt(filter["dict_size"])
 		if !ok {
 			dict = lzmaPresetDict
 		}
@@ -55,12 +58,6 @@ func lzmaStage(c Codec) (stage, error) {
 		return s, corrupt("format: expected 0 to 3, found %d", f)
 	}
 	return s, nil
-}
-
-func filterID(v any) int64 {
-	o, _ := v.(map[string]any)
-	id, _ := asInt(o["id"])
-	return id
 }
 
 // window is the dictionary a decoder needs: what the data ask for, but no match
@@ -153,26 +150,27 @@ func xzDictionary(head []byte) (int64, error) {
 		return 0, damaged
 	}
 	flags, r := body[1], bytes.NewReader(body[2:])
+	var fault error
+	next := func() uint64 {
+		n, err := binary.ReadUvarint(r)
+		fault = cmp.Or(fault, err)
+		return n
+	}
 	for _, has := range []byte{0x40, 0x80} {
-		if flags&has == 0 {
-			continue
-		}
-		if _, err := binary.ReadUvarint(r); err != nil {
-			return 0, damaged
+		if flags&has != 0 {
+			next()
 		}
 	}
-	if id, err := binary.ReadUvarint(r); err != nil || flags&3 != 0 || id != lzma2Filter {
+	if fault != nil {
+		return 0, damaged
+	}
+	if id := next(); fault != nil || flags&3 != 0 || id != lzma2Filter {
 		return 0, unsupported("xz filters other than LZMA2 are not supported")
 	}
-	if n, err := binary.ReadUvarint(r); err != nil || n != 1 {
-		return 0, damaged
-	}
+	settings := next()
 	size, err := r.ReadByte()
-	if err != nil {
-		return 0, damaged
-	}
-	dict, err := lzma.DecodeDictCap(size)
-	if err != nil {
+	dict, derr := lzma.DecodeDictCap(size)
+	if cmp.Or(fault, err, derr) != nil || settings != 1 {
 		return 0, damaged
 	}
 	return dict, nil

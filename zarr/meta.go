@@ -70,17 +70,14 @@ func ParseMeta(zarray []byte) (*Meta, error) {
 	if m.DType, err = parseDType(o["dtype"], 0); err != nil {
 		return nil, err
 	}
-	switch o["order"] {
-	case "C", "F":
-		m.Order = o["order"].(string)[0]
-	default:
+	order, _ := o["order"].(string)
+	if order != "C" && order != "F" {
 		return nil, corrupt(`order: expected "C" or "F", found %s`, brief(o["order"]))
 	}
-	switch s := o["dimension_separator"]; s {
-	case nil:
-	case ".", "/":
+	m.Order = order[0]
+	if s := o["dimension_separator"]; s == "." || s == "/" {
 		m.Separator = s.(string)
-	default:
+	} else if s != nil {
 		return nil, corrupt(`dimension_separator: expected "." or "/", found %s`, brief(s))
 	}
 	if m.Compressor, err = parseCodec(o["compressor"]); err != nil {

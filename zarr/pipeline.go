@@ -29,12 +29,12 @@ type pipeline struct {
 // builders make stages of what .zarray says of a codec; only what is built in
 // the init of this package is ever in it.
 var builders = map[string]func(Codec) (stage, error){
-	"blosc": fixedStage(decodeBlosc),
-	"zlib":  fixedStage(decodeZlib),
-	"gzip":  fixedStage(decodeGzip),
-	"zstd":  fixedStage(decodeZstd),
-	"lz4":   fixedStage(decodeLZ4),
-	"bz2":   fixedStage(decodeBzip2),
+	"blosc": fixed(compressedBound, decodeBlosc),
+	"zlib":  fixed(compressedBound, decodeZlib),
+	"gzip":  fixed(compressedBound, decodeGzip),
+	"zstd":  fixed(compressedBound, decodeZstd),
+	"lz4":   fixed(compressedBound, decodeLZ4),
+	"bz2":   fixed(compressedBound, decodeBzip2),
 	"lzma":  lzmaStage,
 
 	"shuffle":          shuffleStage,
@@ -42,9 +42,9 @@ var builders = map[string]func(Codec) (stage, error){
 	"astype":           astypeStage,
 	"quantize":         quantizeStage,
 	"fixedscaleoffset": scaleStage,
-	"bitround":         identityStage,
-	"packbits":         packbitsStage,
-	"base64":           base64Stage,
+	"bitround":         fixed(same, identity),
+	"packbits":         fixed(func(n int64) int64 { return n/8 + 2 }, unpackBits),
+	"base64":           fixed(func(n int64) int64 { return addSize(n, n/3+4) }, decodeBase64),
 
 	"fletcher32": checksumStage(fletcher32, false),
 	"crc32":      checksumStage(crc32.ChecksumIEEE, true),
@@ -59,9 +59,9 @@ var objectBuilders = map[string]func(in []byte, shape []int64, room *int64) ([]a
 	"vlen-bytes": decodeVlenBytes,
 }
 
-// fixedStage is for compressors, whose settings are of no concern to a reader.
-func fixedStage(decode func(in []byte, most int64) ([]byte, error)) func(Codec) (stage, error) {
-	return func(Codec) (stage, error) { return stage{bound: compressedBound, decode: decode}, nil }
+// fixed is for codecs whose settings are of no concern to a reader.
+func fixed(bound func(n int64) int64, decode func(in []byte, most int64) ([]byte, error)) func(Codec) (stage, error) {
+	return func(Codec) (stage, error) { return stage{bound: bound, decode: decode}, nil }
 }
 
 // compressedBound is generous: compressors store what they cannot shorten with

@@ -58,8 +58,7 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 	})
 }
 
-// onStore is the work of a verb with a segment store, onTree with the tree of one that
-// the flags say.
+// onStore is the work of a verb with a segment store, onTree with the tree that flags say.
 func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })
@@ -125,21 +124,20 @@ func (a *app) printSegment(s oak.SegmentInfo) {
 	for _, p := range s.Problems {
 		line("problem", "%s", printable(p))
 	}
-	if len(s.References) > 0 {
-		fmt.Fprintf(a.out, "\nrefers to\n")
+	head := func(n int, words string) {
+		if n > 0 {
+			fmt.Fprintf(a.out, "\n%s\n", words)
+		}
 	}
+	head(len(s.References), "refers to")
 	for _, r := range s.References {
 		fmt.Fprintf(a.out, "%6d  %s  %-5s %s\n", r.Number, r.ID, r.Kind, cmp.Or(r.Tar, notThere))
 	}
-	if len(s.Types) > 0 {
-		fmt.Fprintf(a.out, "\nrecords\n")
-	}
+	head(len(s.Types), "records")
 	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
 		fmt.Fprintf(a.out, "%6d  %s\n", s.Types[t], t)
 	}
-	if len(s.Records) > 0 {
-		fmt.Fprintf(a.out, "\nnumber  position  type\n")
-	}
+	head(len(s.Records), "number  position  type")
 	for _, r := range s.Records {
 		fmt.Fprintf(a.out, "%6d  %8d  %s\n", r.Number, r.Position, r.Type)
 	}

@@ -94,8 +94,7 @@ func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) e
 	})
 }
 
-// isSpecial reports whether there is something of that name which is written to, and
-// not replaced: a device, a pipe.
+// isSpecial reports whether a file is written to and not replaced: a device, a pipe.
 func isSpecial(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.Mode().IsRegular()

@@ -351,7 +351,7 @@ func TestRepairSearchesWithinBounds(t *testing.T) {
 	}
 	defer obj.Close()
 	m := &mender{ctx: t.Context(), obj: obj, name: "x.caf", size: int64(len(b)), limits: format.Limits{}.OrDefault()}
-	if _, err := m.plan(); err != nil {
+	if _, err := m.plan(b[len(b)-footerLen:]); err != nil {
 		t.Fatal(err)
 	}
 	if m.searched == 0 || m.searched > maxSearch {

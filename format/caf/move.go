@@ -3,10 +3,12 @@ package caf
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // Files can lie further back than their rows say: something was put in front of
@@ -101,21 +103,9 @@ func (m *mender) right(s span, want string) (bool, error) {
 	}
 	m.budget -= s.end - s.start
 	h := blake3.New()
-	buf := make([]byte, min(s.end-s.start, 1<<20))
-	for off := s.start; off < s.end; {
-		if m.ctx.Err() != nil {
-			return false, context.Cause(m.ctx)
-		}
-		p := buf[:min(int64(len(buf)), s.end-off)]
-		if err := m.fetch(p, off); err != nil {
-			return false, err
-		}
-		h.Write(p)
-		off += int64(len(p))
-	}
-	var sum [digestLen]byte
-	h.Sum(sum[:0])
-	return string(sum[:]) == want, nil
+	r := formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: s.start, End: s.end}
+	_, err := io.CopyBuffer(struct{ io.Writer }{h}, &r, make([]byte, max(1, min(s.end-s.start, 1<<20))))
+	return string(h.Sum(nil)) == want, err
 }
 
 // allRight reports whether every file that has a digest has it right after a

@@ -161,13 +161,13 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 		stream := r.once && r.table == nil
 		r.mu.Unlock()
 		if stream {
-			ends, ok, err := r.survey(ctx)
+			ok, err := r.survey(ctx)
 			if err != nil {
 				yield(format.Entry{}, err)
 				return
 			}
 			if ok {
-				r.stream(ctx, ends, yield)
+				r.stream(ctx, yield)
 				return
 			}
 		}
@@ -214,9 +214,9 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 }
 
 // survey goes through the index and keeps nothing, to say whether its rows can be
-// yielded as they come, and how their ends are meant. They cannot where they are not
-// in stored order, or where only all of them together tell about the ends.
-func (r *reader) survey(ctx context.Context) (_ ends, ok bool, _ error) {
+// yielded as they come. They cannot where they are not in stored order, or where only
+// all of them together tell how their ends are meant.
+func (r *reader) survey(ctx context.Context) (ok bool, _ error) {
 	maxEnd, last, ordered := int64(noEndYet), span{-1 << 63, 0}, true
 	s := r.scanner(ctx, func(row *row) error {
 		now := span{row.start, row.end}
@@ -226,15 +226,15 @@ func (r *reader) survey(ctx context.Context) (_ ends, ok bool, _ error) {
 		return nil
 	})
 	if err := r.scan(s); err != nil {
-		return 0, false, err
+		return false, err
 	}
-	return r.said, ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
+	return ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
 }
 
 // stream yields the rows as they come.
-func (r *reader) stream(ctx context.Context, e ends, yield func(format.Entry, error) bool) {
+func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) bool) {
 	enough := errors.New("enough")
-	t := &table{volume: r.name, dataLen: r.off, ends: e, rows: make([]record, 1)}
+	t := &table{volume: r.name, dataLen: r.off, ends: r.said, rows: make([]record, 1)}
 	n := 0
 	s := r.scanner(ctx, func(row *row) error {
 		if n++; n&0xfff == 0 && ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,17 +27,13 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	said, isSaid := endsOf(o.Param["ends"])
-	obj, err := st.Open(ctx, name)
+	obj, tail, size, err := formatkit.OpenPart(ctx, st, name, footerLen, store.ReadTail)
 	if err != nil {
 		return format.Plan{}, err
 	}
 	defer obj.Close()
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return format.Plan{}, err
-	}
-	m := &mender{ctx: ctx, obj: obj, name: name, size: info.Size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid, budget: 8*info.Size + 64<<20}
-	return m.plan()
+	m := &mender{ctx: ctx, obj: obj, name: name, size: size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid, budget: 8*size + 64<<20}
+	return m.plan(tail)
 }
 
 // mender is the state of one repair.
@@ -61,8 +58,8 @@ type mender struct {
 
 func (m *mender) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
 
-func (m *mender) plan() (format.Plan, error) {
-	named, err := m.namedIndex()
+func (m *mender) plan(tail []byte) (format.Plan, error) {
+	named, err := m.namedIndex(tail)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -110,11 +107,7 @@ func (t *table) ambiguousError() error {
 
 // namedIndex takes the index where the footer says it is. False means that
 // there is none, or that it is not whole.
-func (m *mender) namedIndex() (bool, error) {
-	tail := make([]byte, min(footerLen, m.size))
-	if err := m.fetch(tail, m.size-int64(len(tail))); err != nil {
-		return false, err
-	}
+func (m *mender) namedIndex(tail []byte) (bool, error) {
 	off, n, f := parseFooter(tail, m.size)
 	if f != nil || n > m.limits.Index {
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 )
 
 // span is where a file's content lies, as the index has it or, once ends are
@@ -53,10 +54,7 @@ func (t *table) add(r *row) error {
 		t.digests = append(t.digests, make([]byte, digestLen)...)
 	}
 	if r.extra != nil {
-		if t.extra == nil {
-			t.extra = map[uint32]string{}
-		}
-		t.extra[uint32(len(t.rows))] = string(r.extra)
+		columns.Rare(&t.extra, uint32(len(t.rows)), string(r.extra))
 	}
 	t.rows = append(t.rows, rec)
 	t.maxEnd = max(t.maxEnd, inData(rec.span, rec.odd, t.dataLen))
@@ -170,10 +168,7 @@ func (t *table) pick(order []uint32) {
 	var extra map[uint32]string
 	for _, i := range order {
 		if x, ok := t.extra[i]; ok {
-			if extra == nil {
-				extra = map[uint32]string{}
-			}
-			extra[uint32(len(rows))] = x
+			columns.Rare(&extra, uint32(len(rows)), x)
 		}
 		rows = append(rows, t.rows[i])
 		if digests != nil {

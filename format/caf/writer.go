@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
@@ -76,9 +77,6 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if e.Kind != format.File {
 		return fmt.Errorf("%s: caf keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
-	}
 	if err := w.room(e); err != nil {
 		return err
 	}
@@ -108,10 +106,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	}
 	w.names.add(e.Name)
 	if seen != e.Name {
-		if w.replaced == nil {
-			w.replaced = map[string]bool{}
-		}
-		w.replaced[seen] = true
+		columns.Rare(&w.replaced, seen, true)
 	}
 	w.entries++
 	w.end = w.Pos

@@ -3,6 +3,7 @@ package databundle
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -25,11 +26,6 @@ type deflater struct {
 	out bytes.Buffer
 }
 
-const (
-	defaultZlib = 6
-	defaultZstd = 3
-)
-
 // compressionOf is what --compression says. The format's own default is the one that
 // its reference reads and that makes things smaller.
 func compressionOf(said string) compression {
@@ -41,41 +37,21 @@ func compressionOf(said string) compression {
 	return zlib
 }
 
-func newCompressor(kind compression, level string, recordSize, workers int) (*compressor, error) {
-	c := &compressor{kind: kind}
-	switch kind {
-	case zlib:
-		n, err := parseLevel(level, defaultZlib, 9)
-		if err != nil {
-			return nil, err
-		}
-		c.level, c.zlib = n, make([]*deflater, workers)
-	case zstd:
-		n, err := parseLevel(level, defaultZstd, 22)
-		if err != nil {
-			return nil, err
-		}
-		c.level = n
-		// Frames of one segment say how long they become, the shortest too.
-		if c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(n)), zst.WithEncoderConcurrency(workers), zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true), zst.WithWindowSize(recordWindow(recordSize))); err != nil {
-			return nil, err
-		}
-	default:
-		if level != "" {
-			return nil, fmt.Errorf("level %q: %v has no levels", level, kind)
-		}
+func newCompressor(kind compression, level string, recordSize, workers int) (_ *compressor, err error) {
+	c := &compressor{kind: kind, zlib: make([]*deflater, workers)}
+	if m := methods[kind]; m.levels > 0 {
+		c.level, err = parseLevel(level, m.usual, m.levels)
+	} else if level != "" {
+		err = fmt.Errorf("level %q: %v has no levels", level, kind)
 	}
-	return c, nil
-}
-
-// recordWindow is a window of zstd's that a record fits in: a longer one only takes
-// memory.
-func recordWindow(recordSize int) int {
-	w := zst.MinWindowSize
-	for w < recordSize {
-		w <<= 1
+	if err == nil && kind == zstd {
+		// Frames of one segment say how long they become, the shortest too. A window
+		// that is longer than a record would only take memory.
+		window := max(zst.MinWindowSize, 1<<bits.Len(uint(recordSize-1)))
+		c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(c.level)), zst.WithEncoderConcurrency(workers),
+			zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true), zst.WithWindowSize(window))
 	}
-	return w
+	return c, err
 }
 
 // parseLevel reads --level: a number, or one of the words for it.
@@ -122,13 +98,11 @@ func (c *compressor) record(worker int, dst, src []byte) ([]byte, error) {
 	}
 	d.out.Reset()
 	d.w.Reset(&d.out)
-	if _, err := d.w.Write(src); err != nil {
-		return nil, err
+	_, err := d.w.Write(src)
+	if err == nil {
+		err = d.w.Close()
 	}
-	if err := d.w.Close(); err != nil {
-		return nil, err
-	}
-	return append(dst, d.out.Bytes()...), nil
+	return append(dst, d.out.Bytes()...), err
 }
 
 func (c *compressor) close() error {

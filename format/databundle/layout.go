@@ -80,16 +80,17 @@ const (
 	maxRecord = 64 << 20
 )
 
-// methods are how records can be stored: what decodes them, and what finds out how long
-// one becomes and how much it takes.
+// methods are how records can be stored: what decodes them, what finds out how long one
+// becomes and how much it takes, and which levels there are.
 var methods = map[compression]struct {
-	name, codec string
-	length      func([]byte) (size, stored int, err error)
+	name, codec   string
+	length        func([]byte) (size, stored int, err error)
+	usual, levels int
 }{
-	none:   {"none", codec.Raw, nil},
-	snappy: {"snappy", codec.SnappyRecord, codec.SnappyRecordLen},
-	zlib:   {"zlib", codec.ZlibRecord, codec.ZlibRecordLen},
-	zstd:   {"zstd", codec.ZstdRecord, codec.ZstdRecordLen},
+	none:   {"none", codec.Raw, nil, 0, 0},
+	snappy: {"snappy", codec.SnappyRecord, codec.SnappyRecordLen, 0, 0},
+	zlib:   {"zlib", codec.ZlibRecord, codec.ZlibRecordLen, 6, 9},
+	zstd:   {"zstd", codec.ZstdRecord, codec.ZstdRecordLen, 3, 22},
 }
 
 // mostStored is how long n bytes can become: more than that behind a record is

@@ -95,24 +95,22 @@ func (a *bundle) slashed(ctx context.Context) (bool, error) {
 
 // row finds the row of a name.
 func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool, err error) {
-	try := func(dir, base string) bool {
-		if got, okay := nameOf(dir, base); !okay || got != name {
-			return false
-		}
-		row.Key = append(appendBytes(bytes.Clone(fileTablePrefix), dir), base...)
-		row.Value, ok, err = a.rows.Get(ctx, row.Key)
-		return ok || err != nil
-	}
 	dir, base := splitName(name)
-	if try(dir+"/", base) || try(dir+"/", base+"\x00\x00") {
-		return row, ok, err
-	}
-	odd, err := a.slashed(ctx)
-	if err != nil || !odd || dir == "" {
-		return row, false, err
-	}
-	if try("/"+dir+"/", base) || try("/"+dir+"/", base+"\x00\x00") {
-		return row, ok, err
+	for _, front := range [...]string{"", "/"} {
+		if front != "" {
+			if odd, err := a.slashed(ctx); err != nil || !odd || dir == "" {
+				return row, false, err
+			}
+		}
+		for _, end := range [...]string{"", "\x00\x00"} {
+			if got, okay := nameOf(front+dir+"/", base+end); !okay || got != name {
+				continue
+			}
+			row.Key = append(appendBytes(bytes.Clone(fileTablePrefix), front+dir+"/"), base+end...)
+			if row.Value, ok, err = a.rows.Get(ctx, row.Key); ok || err != nil {
+				return row, ok, err
+			}
+		}
 	}
 	return row, false, nil
 }
@@ -184,7 +182,6 @@ func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 }
 
 func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry) error) error {
-	own := "/"
 	if dir != "." {
 		e, err := r.Lookup(ctx, dir)
 		if err == nil && e.Kind != format.Dir {
@@ -197,19 +194,18 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 		if err != nil {
 			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
-		own = dir + "/"
 	}
-	odd, err := r.slashed(ctx)
+	prefixes, err := r.treePrefixes(ctx, dir)
 	if err != nil {
 		return err
 	}
-	dirs := []string{own}
-	if odd && dir != "." {
-		dirs = append(dirs, "/"+own)
+	own := prefixes
+	if dir == "." {
+		own = [][]byte{append(bytes.Clone(fileTablePrefix), '/')}
 	}
 	shown := map[string]bool{} // directories that have a row
-	for _, name := range dirs {
-		prefix := appendBytes(bytes.Clone(fileTablePrefix), name)
+	for _, prefix := range own {
+		prefix := append(bytes.Clone(prefix), 0, 0)
 		for row, err := range r.rows.Scan(ctx, prefix, after(prefix)) {
 			if err != nil {
 				return err
@@ -225,10 +221,6 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 				return err
 			}
 		}
-	}
-	prefixes, err := r.treePrefixes(ctx, dir)
-	if err != nil {
-		return err
 	}
 	for _, prefix := range prefixes {
 		if err := r.readSubdirs(ctx, dir, prefix, shown, tell); err != nil {

@@ -70,7 +70,8 @@ func (m *mending) inspect(ctx context.Context, st store.Store, name string, o fo
 		return nil, err
 	case damaged:
 		note(damage.Problem)
-		m.bundle = &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(), shards: map[uint64]*shard{}, release: func() {}}
+		m.bundle = &bundle{st: st, name: name, root: strings.TrimSuffix(name, "/"), limits: o.Limits.OrDefault(),
+			shards: map[uint64]*shard{}, release: func() {}}
 		var ok bool
 		if ok, err = m.hasIndex(ctx); err == nil && !ok {
 			err = damage

@@ -51,23 +51,22 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 		r.Close()
 		m.rows = nil
 	}
-	first := true
-	m.reopen = func(context.Context) (rows, error) { return salvaged{st: m.st, dir: below(m.root, indexDir)}, nil }
-	m.rows = salvaged{st: m.st, dir: below(m.root, indexDir), report: func(p sstable.Problem) {
-		if !first || !p.Rows {
-			return
+	left := salvaged{m.st, below(m.root, indexDir), func(p sstable.Problem) {
+		if p.Rows {
+			m.rescue = true
+			m.lose("rows of the index: %v", p.Err)
 		}
-		m.rescue = true
-		m.lose("rows of the index: %v", p.Err)
 	}}
 	any := false
-	for _, err := range m.rows.Scan(ctx, nil, nil) {
+	for _, err := range left.Scan(ctx, nil, nil) {
 		if err != nil {
 			return err
 		}
 		any = true
 	}
-	first = false
+	left.report = func(sstable.Problem) {} // it was told
+	m.rows = left
+	m.reopen = func(context.Context) (rows, error) { return left, nil }
 	if !any {
 		if damage != nil {
 			return damage
@@ -98,12 +97,8 @@ func (s salvaged) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
 }
 
 func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error] {
-	report := s.report
-	if report == nil {
-		report = func(sstable.Problem) {}
-	}
 	return func(yield func(sstable.Row, error) bool) {
-		for row, err := range sstable.Salvage(ctx, s.st, s.dir, sstable.Options{}, report) {
+		for row, err := range sstable.Salvage(ctx, s.st, s.dir, sstable.Options{}, s.report) {
 			if err != nil {
 				yield(row, indexError(err))
 				return

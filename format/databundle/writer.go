@@ -338,9 +338,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 
 // addFile appends a file's content, and notes where it lies.
 func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *meta) error {
-	if len(e.Digest.Sum) != 4 {
-		e.Digest = format.Digest{}
-	}
 	var sum string
 	var err error
 	switch {

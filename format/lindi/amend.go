@@ -47,8 +47,6 @@ type medium interface {
 	put(ctx context.Context, name string, e format.Entry, r io.Reader) error
 	drop(member string)
 	rename(from, to string) error
-	// touched says that refs were changed.
-	touched()
 	// members reports whether there is room for any.
 	members() bool
 	commit(ctx context.Context) (stored int64, notes []string, err error)
@@ -119,7 +117,6 @@ func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error
 		value = appendRef(nil, target{"./" + name, 0, e.Size})
 	}
 	m.free(m.refs().put(e.Name, value))
-	m.touched()
 	return nil
 }
 
@@ -140,7 +137,7 @@ func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error
 		return err
 	}
 	*m.refs() = *newRefset(x)
-	m.touched()
+	m.refs().changed = true
 	return nil
 }
 
@@ -154,7 +151,6 @@ func (m *amender) Remove(_ context.Context, name string) error {
 			return err
 		}
 		m.free(freed)
-		m.touched()
 		m.sum.Removed++
 		return nil
 	}
@@ -190,7 +186,6 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 		if err := m.refs().rename(from, to); err != nil {
 			return err
 		}
-		m.touched()
 		m.sum.Renamed++
 		return nil
 	}
@@ -209,10 +204,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	if err := m.rename(from, to); err != nil {
 		return err
 	}
-	if m.refs().uses[from] > 0 {
-		m.refs().readdress(from, to)
-		m.touched()
-	}
+	m.refs().readdress(from, to)
 	m.sum.Renamed++
 	return nil
 }

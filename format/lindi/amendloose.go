@@ -59,7 +59,6 @@ func amendLoose(ctx context.Context, st store.Store, name string, o format.OpenO
 
 func (m *looseMedium) refs() *refset { return m.set }
 func (m *looseMedium) members() bool { return m.a.form == dirForm }
-func (m *looseMedium) touched()      { m.dirty = true }
 
 func (m *looseMedium) has(name string) bool {
 	_, ok := m.sizes[name]
@@ -107,7 +106,7 @@ func (m *looseMedium) rename(from, to string) error {
 // commit makes members appear, then lindi.json, and then removes what it does
 // not speak of any more: at each moment all that it speaks of is there.
 func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
-	if !m.dirty {
+	if !m.dirty && !m.set.changed {
 		return m.stored(0), nil, nil
 	}
 	for _, mv := range m.moved {
@@ -127,7 +126,7 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 			return 0, nil, err
 		}
 	}
-	m.gone, m.moved, m.dirty = nil, nil, false
+	m.gone, m.moved, m.dirty, m.set.changed = nil, nil, false, false
 	return m.stored(int64(len(text))), nil, nil
 }
 

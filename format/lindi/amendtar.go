@@ -44,7 +44,6 @@ type tarMedium struct {
 	trash   []run    // headers to be renamed after the next commit: offset, length of content
 	renamed []string // members whose headers have another name yet
 	dirty   bool
-	rfsNew  bool
 	out     formatkit.Appender
 	notes   []string
 	texts   [2][]byte // reused
@@ -271,7 +270,6 @@ func (t *tarMedium) members() bool { return true }
 // A name is free as soon as nothing counts that has it: what had it lies
 // elsewhere.
 func (t *tarMedium) taken(name string) bool { return t.has(name) }
-func (t *tarMedium) touched()               { t.rfsNew, t.dirty = true, true }
 
 func (t *tarMedium) has(name string) bool {
 	_, ok := t.place[name]
@@ -322,9 +320,6 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
-	}
 	t.out.Out, t.out.Err = w, nil
 	err := t.out.Append(appendHeader(nil, name, e.Size))
 	var sum string
@@ -359,7 +354,7 @@ func (w *behind) Write(p []byte) (int, error) {
 func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	notes := t.notes
 	t.notes = nil
-	if !t.dirty {
+	if !t.dirty && !t.set.changed {
 		if !t.ended {
 			if err := t.end(ctx); err != nil {
 				return 0, nil, err
@@ -369,7 +364,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	}
 	oldIndex, oldRFS := t.index, t.rfs
 	var rfsText []byte
-	if t.rfsNew {
+	if t.set.changed {
 		rfsText = t.set.appendText(t.texts[1][:0])
 		t.texts[1] = rfsText
 		t.rfs = t.take(&t.spare[1], int64(len(rfsText)))
@@ -383,7 +378,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	if int64(len(indexText)) > t.index.room {
 		return 0, nil, fmt.Errorf("%s: an index of %d bytes does not fit its place of %d", t.name, len(indexText), t.index.room)
 	}
-	if t.rfsNew {
+	if t.set.changed {
 		if err := t.fill(ctx, rfsName, &t.rfs, rfsText); err != nil {
 			return 0, nil, err
 		}
@@ -398,7 +393,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 		return 0, nil, err
 	}
 	rfsLen := int64(len(rfsText))
-	if !t.rfsNew {
+	if !t.set.changed {
 		rfsLen = int64(len(t.a.rfs.text))
 		if oldRFS.used < oldRFS.room {
 			rfsLen = oldRFS.used
@@ -414,7 +409,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	// It counts. What follows only tells other tars.
 	t.spare[0] = oldIndex
 	gone := append(t.trash, run{oldIndex.o, oldIndex.room})
-	if t.rfsNew {
+	if t.set.changed {
 		t.spare[1] = oldRFS
 		gone = append(gone, run{oldRFS.o, oldRFS.room})
 	}
@@ -433,7 +428,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 		}
 	}
 	t.renamed = t.renamed[:0]
-	t.trash, t.dirty, t.rfsNew = t.trash[:0], false, false
+	t.trash, t.dirty, t.set.changed = t.trash[:0], false, false
 	t.forget()
 	return t.f.Size(), notes, nil
 }
@@ -477,7 +472,7 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	}
 	p = append(p, ownKey+": ["...)
 	second := t.spare[1]
-	if t.rfsNew {
+	if t.set.changed {
 		second = oldRFS
 	}
 	for i, r := range append([]run{{oldIndex.o, oldIndex.room}, {second.o, second.room}}, t.trash...) {

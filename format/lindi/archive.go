@@ -207,12 +207,10 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 	if a.st.Can().Near && room <= 4*firstFetch {
 		hint = room
 	}
-	n := min(room, max(hint, firstFetch))
+	n := hint
 	if hint <= 0 || hint > room {
 		// What the reference has just placed fills at most a quarter.
 		n = min(room, max(room/4, firstFetch))
-	} else if hint < room {
-		n = hint
 	}
 	for {
 		b, err := a.read(ctx, off, n)

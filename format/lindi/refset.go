@@ -3,6 +3,7 @@ package lindi
 import (
 	"encoding/hex"
 	"io/fs"
+	"slices"
 	"strconv"
 
 	"github.com/zeebo/blake3"
@@ -17,6 +18,8 @@ type refset struct {
 	holes int            // removed entries, whose key is nil
 	uses  map[string]int // how many keys lead to a member
 	x     *rfs           // that it was made from, for its templates
+
+	changed bool // since it was made, or committed
 }
 
 func newRefset(x *rfs) *refset {
@@ -24,6 +27,7 @@ func newRefset(x *rfs) *refset {
 	for _, r := range x.refs {
 		s.put(r.key, x.value(r))
 	}
+	s.changed = false
 	return s
 }
 
@@ -32,6 +36,7 @@ func (s *refset) has(key string) bool { _, ok := s.place[key]; return ok }
 // put gives a key a value. It returns the member that the key led to before, if
 // nothing leads to it any more.
 func (s *refset) put(key string, value []byte) (freed string) {
+	s.changed = true
 	if name, _, ok := s.x.inside(value); ok {
 		s.uses[name]++
 	}
@@ -64,7 +69,7 @@ func (s *refset) remove(key string) (freed string, err error) {
 	if !ok {
 		return "", &fs.PathError{Op: "remove", Path: key, Err: fs.ErrNotExist}
 	}
-	freed = s.release(s.list[i].value)
+	freed, s.changed = s.release(s.list[i].value), true
 	delete(s.place, key)
 	s.list[i] = member{}
 	if s.holes++; s.holes > 64 && s.holes > len(s.list)/2 {
@@ -74,14 +79,10 @@ func (s *refset) remove(key string) (freed string, err error) {
 }
 
 func (s *refset) compact() {
-	kept := s.list[:0]
-	for _, e := range s.list {
-		if e.key != nil {
-			s.place[str(e.key)] = len(kept)
-			kept = append(kept, e)
-		}
+	s.list, s.holes = slices.DeleteFunc(s.list, func(e member) bool { return e.key == nil }), 0
+	for i, e := range s.list {
+		s.place[str(e.key)] = i
 	}
-	s.list, s.holes = kept, 0
 }
 
 func (s *refset) rename(from, to string) error {
@@ -92,6 +93,7 @@ func (s *refset) rename(from, to string) error {
 	if s.has(to) {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
 	}
+	s.changed = true
 	delete(s.place, from)
 	s.place[to] = i
 	s.list[i].key = appendQuoted(nil, to)
@@ -104,6 +106,7 @@ func (s *refset) readdress(from, to string) {
 	if n == 0 {
 		return
 	}
+	s.changed = true
 	for i, e := range s.list {
 		if name, t, ok := s.x.inside(e.value); ok && name == from {
 			t.address = "./" + to

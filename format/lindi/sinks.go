@@ -22,19 +22,19 @@ type looseSink struct {
 	buf     []byte
 }
 
-func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
+func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if s.out != nil {
-		return "", formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
+		return formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
 	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)
 	}
 	if err := putObject(ctx, s.st, s.dir+name, e, r, s.buf); err != nil {
-		return "", err
+		return err
 	}
 	s.stored += e.Size
 	s.volumes = append(s.volumes, s.dir+name)
-	return "", nil
+	return nil
 }
 
 // putObject writes content as an object of its own.

@@ -137,20 +137,17 @@ func (t *tarSink) zeros(n int64) error {
 	return t.Err
 }
 
-func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) (string, error) {
+func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if t.Err != nil {
-		return "", t.Err
+		return t.Err
 	}
 	if e.Size > maxSize {
-		return "", formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
+		return formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)
 	if err := t.Append(t.head); err != nil {
-		return "", err
-	}
-	if len(e.Digest.Sum) != digestLen {
-		e.Digest = format.Digest{}
+		return err
 	}
 	sum, err := t.Content(ctx, e, r, t.plain)
 	if err == nil {
@@ -161,11 +158,11 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		if t.Err == nil && !t.TakeBack(start) {
 			t.Err = fmt.Errorf("%s: a member failed halfway, and this store cannot take it back: %w", t.name, err)
 		}
-		return "", err
+		return err
 	}
 	t.rows = append(t.rows, row{name: name, o: start, d: start + blockLen, s: e.Size})
 	t.sums = append(t.sums, sum)
-	return sum, nil
+	return nil
 }
 
 // finish writes lindi.json, the index, the entry and the end.
@@ -213,7 +210,8 @@ func frontAt(at, indexRoom, rfsRoom int64) front {
 
 // entry is what .tar_entry.json says of texts of such lengths.
 func (f front) entry(indexText, rfsText int64) entry {
-	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room, indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
+	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
+		indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
 }
 
 // entryBlocks are the header and content of the entry.

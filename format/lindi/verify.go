@@ -278,7 +278,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive are led to: whether they are there was not checked", many(outside, "place"))
 	}
 	if a.form == tarForm {
-		return c.orphans(k)
+		c.orphans(k)
 	}
 	return nil
 }
@@ -293,26 +293,20 @@ func (a *archive) place(r ref) int64 {
 
 // file checks that a file of a folder is there, and long enough.
 func (c *checker) file(ctx context.Context, r ref, p place) error {
-	o, err := c.a.st.Open(ctx, p.object)
-	if err == nil {
-		defer o.Close()
-		var info store.Info
-		if info, err = o.Info(ctx); err == nil {
-			if p.off+p.n > info.Size {
-				c.lost(format.OutOfBounds, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
-			}
-			return nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := formatkit.Stat(ctx, c.a.st, p.object)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		c.lost(format.Dangling, c.a.place(r), r.key, "it leads to %s, which is not there", p.object)
-		return nil
+	case err != nil:
+		return err
+	case p.off+p.n > info.Size:
+		c.lost(format.OutOfBounds, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
 	}
-	return err
+	return nil
 }
 
 // orphans counts blobs that no key leads to.
-func (c *checker) orphans(k *keys) error {
+func (c *checker) orphans(k *keys) {
 	referred := k.referred()
 	n, bytes := 0, int64(0)
 	for _, r := range c.a.table.rows {
@@ -323,7 +317,6 @@ func (c *checker) orphans(k *keys) error {
 	if n > 0 {
 		c.tell(format.Gap, format.Note, -1, "", "%s, %d bytes, that no key leads to: what was rewritten or deleted leaves them", many(n, "blob"), bytes)
 	}
-	return nil
 }
 
 // referred returns the members that keys lead to.

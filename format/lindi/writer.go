@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
@@ -46,8 +47,8 @@ func inputOf(manifest []format.Entry) input {
 
 // A blobSink is where members are written.
 type blobSink interface {
-	// put writes one member and returns its digest, "" if it makes none.
-	put(ctx context.Context, name string, e format.Entry, r io.Reader) (sum string, err error)
+	// put writes one member.
+	put(ctx context.Context, name string, e format.Entry, r io.Reader) error
 	// finish writes the text of lindi.json, and what else makes an archive.
 	finish(ctx context.Context, rfs []byte) (stored int64, volumes []string, err error)
 	abort() error
@@ -194,7 +195,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		// A tree that was not known to have one when it was begun.
 		err = w.addRFS(ctx, e, r)
 	default:
-		_, err = w.sink.put(ctx, w.shortened(e.Name), e, r)
+		err = w.sink.put(ctx, w.shortened(e.Name), e, r)
 	}
 	if err != nil {
 		return err
@@ -212,10 +213,7 @@ func (w *archiveWriter) shortened(name string) string {
 		return name
 	}
 	short := shortBlob(name)
-	if w.short == nil {
-		w.short = map[string]string{}
-	}
-	w.short[name] = short
+	columns.Rare(&w.short, name, short)
 	return short
 }
 
@@ -241,7 +239,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendInline(value, e.Name, content)
 	default:
 		name := w.shortened(blobDir + e.Name)
-		if _, err := w.sink.put(ctx, name, e, r); err != nil {
+		if err := w.sink.put(ctx, name, e, r); err != nil {
 			return err
 		}
 		value = appendRef(value, target{"./" + name, 0, e.Size})

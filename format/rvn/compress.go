@@ -1,6 +1,7 @@
 package rvn
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -49,10 +50,7 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 	if c, err := newLibzstd(level, workers, most); c != nil || err != nil {
 		return c, err
 	}
-	level = strings.ToLower(level)
-	if level == "" {
-		level = usual
-	}
+	level = cmp.Or(strings.ToLower(level), usual)
 	l, ok := levels[level]
 	if !ok {
 		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best%s", level, libzstdAdvice)

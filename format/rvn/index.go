@@ -236,10 +236,7 @@ var kinds = [typeCount]format.Kind{typeDir: format.Dir, typeFile: format.File, t
 
 func (x *index) Entry(i int) format.Entry {
 	r := x.rec(i)
-	e := format.Entry{Name: x.Name(i), Size: r.size(), HasMode: true, ModTime: r.time(), Ref: i}
-	if p := x.fault(i, r); p != nil {
-		e.Fault = p
-	}
+	e := format.Entry{Name: x.Name(i), Size: r.size(), HasMode: true, ModTime: r.time(), Fault: x.fault(i, r), Ref: i}
 	if k := r.kind(); k < typeCount {
 		e.Kind = kinds[k]
 	}

@@ -26,7 +26,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer a.obj.Close()
-	m := &mending{a: a, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
+	m := &mending{a: a, bad: map[int]string{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
 	wrong := 0
 	err = a.check(ctx, func(p format.Problem) {
 		if p.Severity > format.Note && mends(p) {
@@ -61,6 +61,8 @@ type mending struct {
 	names   map[string]bool // taken
 	plain   map[string]bool // paths of what is no directory
 	dirs    map[string]bool // and of directories
+	bad     map[int]string  // why the content of a record is not whole
+	sums    map[int]string  // of files that have no digest
 	notes   []string
 	lost    []string
 	rewrite bool // the contents too
@@ -95,8 +97,7 @@ func (m *mending) gather(ctx context.Context) error {
 	if names := m.realign(); names != "" {
 		m.note("%s", names)
 	}
-	whole, err := m.judge(ctx)
-	if err != nil {
+	if err := m.judge(ctx); err != nil {
 		return err
 	}
 	m.reserve()
@@ -118,13 +119,13 @@ func (m *mending) gather(ctx context.Context) error {
 		case e.Kind == format.HardLink:
 			links = append(links, k)
 			continue
-		case x.rec(i).kind() == typeFile && whole.bad[i] != "":
-			m.lose("%s: %s", format.Escape(e.Name), whole.bad[i])
+		case x.rec(i).kind() == typeFile && m.bad[i] != "":
+			m.lose("%s: %s", format.Escape(e.Name), m.bad[i])
 			m.rewrite = m.rewrite || x.rec(i).size() > 0
 			gone[e.Name] = true
 			continue
 		case e.Kind == format.File:
-			k.digest = cmp.Or(whole.sums[i], string(x.rec(i).digest()))
+			k.digest = cmp.Or(m.sums[i], string(x.rec(i).digest()))
 		}
 		m.keepIt(k)
 	}
@@ -212,16 +213,9 @@ func (m *mending) place(k *kept) {
 	}
 }
 
-// judgement says of each regular file whether its content is whole.
-type judgement struct {
-	bad  map[int]string // why not
-	sums map[int]string // of files that have no digest
-}
-
-// judge decodes all contents.
-func (m *mending) judge(ctx context.Context) (*judgement, error) {
+// judge decodes all contents, and finds out which files are whole.
+func (m *mending) judge(ctx context.Context) error {
 	a, x := m.a, m.a.index
-	j := &judgement{bad: map[int]string{}, sums: map[int]string{}}
 	src := a.newSource(ctx)
 	defer src.close()
 	for i := range x.Len() {
@@ -230,47 +224,42 @@ func (m *mending) judge(ctx context.Context) (*judgement, error) {
 			continue
 		}
 		if i >= x.end {
-			j.bad[i] = "its content lies beyond all numbers"
+			m.bad[i] = "its content lies beyond all numbers"
 			continue
 		}
 		sum, err := src.copyFile(x.start(i), r.size(), func([]byte) error { return nil })
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			if broken, ok := errors.AsType[*storeError](err); ok {
-				return nil, broken
-			}
-			j.bad[i] = fmt.Sprintf("its content cannot be decoded: %v", err)
-			continue
+		if broken := cmp.Or(context.Cause(ctx), src.broken); broken != nil {
+			return broken
 		}
-		if !r.hasDigest() {
-			j.sums[i] = sum
-		} else if sum != string(r.digest()) {
-			j.bad[i] = "its content is not what its digest says"
+		switch {
+		case err != nil:
+			m.bad[i] = fmt.Sprintf("its content cannot be decoded: %v", err)
+		case !r.hasDigest():
+			m.sums[i] = sum
+		case sum != string(r.digest()):
+			m.bad[i] = "its content is not what its digest says"
 		}
 	}
 	// What comes behind the last file, more contents or damage, makes readers
 	// fail that decode all at once.
 	if x.total == 0 {
-		return j, nil
+		return nil
 	}
-	ends, err := src.ends()
-	if err != nil {
-		return nil, err
+	m.rewrite = !src.ends() || m.rewrite
+	if src.broken != nil {
+		return src.broken
 	}
-	m.rewrite = m.rewrite || !ends
 	frames, err := a.frames(ctx, a.block[contentBlock].off, 2)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case len(frames) == 0 || frames[0].cut:
 		m.rewrite = true
 	case x.total > singleCall && len(frames) > 1 && frames[1].off < a.block[contentBlock].end():
 		m.rewrite = true
 		m.note("the contents become one frame: xrvn reads only the first")
 	}
-	return j, nil
+	return nil
 }
 
 // plan writes all down.
@@ -398,10 +387,10 @@ func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 		if err == nil && sum != k.digest {
 			err = errors.New("its content is not what its digest says")
 		}
+		if broken := cmp.Or(context.Cause(ctx), src.broken); broken != nil {
+			return nil, broken
+		}
 		if err != nil {
-			if broken, ok := errors.AsType[*storeError](err); ok || ctx.Err() != nil {
-				return nil, cmp.Or(context.Cause(ctx), error(broken))
-			}
 			return nil, &undecodable{k, err}
 		}
 	}

@@ -50,7 +50,7 @@ type repository struct {
 // orRepository opens what is no archive as a repository, if it is one; not is
 // why it is none.
 func orRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions, not error) (*repository, error) {
-	if errors.Is(not, format.ErrCorrupt) || ctx.Err() != nil {
+	if _, isOne := errors.AsType[*format.CorruptError](not); isOne || ctx.Err() != nil {
 		return nil, not
 	}
 	a, err := load(ctx, st, path.Join(name, catalogArchive), o)
@@ -88,8 +88,8 @@ func (r *repository) read(ctx context.Context) error {
 		text.Write(p)
 		return nil
 	})
-	if broken, ok := errors.AsType[*storeError](err); ok {
-		return broken
+	if src.broken != nil {
+		return src.broken
 	}
 	if err != nil || sum != string(a.index.rec(row).digest()) {
 		return a.corrupt(format.BadChecksum, "catalog", a.block[contentBlock].off, "the catalogue is damaged")

@@ -1,6 +1,7 @@
 package rvn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,11 @@ type source struct {
 	r     io.ReadCloser // one frame, or one section
 	end   int64         // where r ends, -1 if that is not known
 	fault error         // of a frame that has no sections: all behind is lost
-	in    *formatkit.RangeReader
-	buf   []byte
-	hash  *blake3.Hasher
+
+	broken error // of the store: nothing that the archive can be blamed for
+	in     *formatkit.RangeReader
+	buf    []byte
+	hash   *blake3.Hasher
 }
 
 func (a *archive) newSource(ctx context.Context) *source {
@@ -68,9 +71,7 @@ func (s *source) copyFile(off, n int64, write func([]byte) error) (sum string, e
 
 // fail notes that r is at its end, or broken.
 func (s *source) fail(err error) error {
-	if s.in.Err != nil {
-		err = &storeError{s.in.Err}
-	}
+	s.broken = cmp.Or(s.broken, s.in.Err)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("it ends at %d", s.at)
 	}
@@ -137,29 +138,16 @@ func (s *source) open(off int64) error {
 
 // ends reports whether a frame without sections ends where the last file does,
 // and is whole to its end.
-func (s *source) ends() (bool, error) {
+func (s *source) ends() bool {
 	if s.a.table.sections != nil {
-		return true, nil
+		return true
 	}
-	err := s.seek(s.a.index.total)
-	if err == nil {
-		var b [1]byte
-		_, err = io.ReadFull(s.r, b[:])
-		if err == io.EOF {
-			return true, nil
-		}
-		if err != nil {
-			err = s.fail(err)
-		}
+	if s.seek(s.a.index.total) != nil {
+		return false
 	}
-	if broken, ok := errors.AsType[*storeError](err); ok {
-		return false, broken
+	_, err := io.ReadFull(s.r, make([]byte, 1))
+	if err != nil && err != io.EOF {
+		_ = s.fail(err)
 	}
-	return false, nil
+	return err == io.EOF
 }
-
-// storeError is one of the store, and so nothing that the archive can be blamed
-// for.
-type storeError struct{ error }
-
-func (e *storeError) Unwrap() error { return e.error }

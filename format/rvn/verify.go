@@ -2,7 +2,6 @@ package rvn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,9 +12,6 @@ import (
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
-	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt {
-		return formatkit.Reported(err, report)
-	}
 	if err != nil {
 		r, err := orRepository(ctx, st, name, o, err)
 		if err != nil {

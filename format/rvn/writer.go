@@ -169,9 +169,6 @@ func checkManifest(entries []format.Entry) error {
 			}
 		}
 	}
-	if len(errs) == 1 {
-		return errs[0]
-	}
 	return errors.Join(errs...)
 }
 

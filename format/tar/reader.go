@@ -231,10 +231,8 @@ func (r *reader) Close() error { return r.obj.Close() }
 func (c *contents) cutShort(last *member) {
 	i := c.Len() - 1
 	c.rows.At(i).flags = hasFault
-	if c.faults == nil {
-		c.faults = map[int]*format.Problem{}
-	}
-	c.faults[i] = &format.Problem{Code: format.Truncated, Severity: format.Error, Off: -1, Message: fmt.Sprintf("not all of its %d bytes are there", last.stored)}
+	columns.Rare(&c.faults, i, &format.Problem{Code: format.Truncated, Severity: format.Error, Off: -1,
+		Message: fmt.Sprintf("not all of its %d bytes are there", last.stored)})
 }
 
 // A streamed place is where content of a compressed archive lies of which nothing is

@@ -57,17 +57,11 @@ func (t *table) add(m *member) {
 	t.both = append(append(t.both[:0], m.name...), m.link...)
 	x.name = t.names.Add(t.both)
 	if m.fault != nil {
-		if t.faults == nil {
-			t.faults = map[int]*format.Problem{}
-		}
-		t.faults[i] = m.fault
+		columns.Rare(&t.faults, i, m.fault)
 		x.flags |= hasFault
 	}
 	if m.sparse != nil {
-		if t.sparse == nil {
-			t.sparse = map[int]*sparse{}
-		}
-		t.sparse[i] = m.sparse
+		columns.Rare(&t.sparse, i, m.sparse)
 		x.flags |= hasSparse
 	}
 	t.rows.Add(x)

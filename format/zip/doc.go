@@ -4,7 +4,8 @@
 // It is registered by package format/all; programs that only want archives need
 // package holdall. It is no sixth format to pack into, though it has an index: each
 // file is compressed by itself, and what its index says is said again in front of
-// each file, where nobody can find it without reading there.
+// each file, where nobody can find it without reading there. For servers there is a
+// [Stream].
 //
 //	"PK\3\4"  name, sizes, crc32 ┐ for each entry; sizes may stand behind the
 //	…         content            ┘ content instead ("PK\7\8")

@@ -26,7 +26,6 @@ type reader struct {
 	name   string
 	size   int64
 	dirOff int64
-	dirLen int64
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
@@ -108,7 +107,7 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 
 // readDirectory reads the rows of the directory.
 func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) error {
-	r.dirOff, r.dirLen = int64(e.off)+base, int64(e.size)
+	r.dirOff = int64(e.off) + base
 	if base > 0 && e.count > 0 {
 		// What is in front, or behind, may be known to the writer after all.
 		var b [4]byte
@@ -125,7 +124,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	}
 	room := make([]byte, 256<<10) // more than the longest row
 	buf := room[:0]
-	off, end := r.dirOff, r.dirOff+r.dirLen
+	off, end := r.dirOff, r.dirOff+int64(e.size)
 	next := off // to be read
 	for off < end {
 		x, n, err := parseRow(buf)

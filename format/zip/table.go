@@ -71,18 +71,12 @@ func (t *table) Entry(i int) format.Entry {
 }
 
 func (t *table) fault(i int, p *format.Problem) {
-	if t.faults == nil {
-		t.faults = map[int]*format.Problem{}
-	}
-	t.faults[i] = p
+	columns.Rare(&t.faults, i, p)
 	t.items.At(i).flags |= isRare
 }
 
 func (t *table) link(i int, to string) {
-	if t.links == nil {
-		t.links = map[int]string{}
-	}
-	t.links[i] = to
+	columns.Rare(&t.links, i, to)
 	t.items.At(i).flags |= isRare
 }
 

@@ -98,3 +98,11 @@ func (w *Words) At(id uint32) string { return w.list[id] }
 
 // Len returns how many words there are.
 func (w *Words) Len() int { return len(w.list) }
+
+// Rare sets what few rows have, in a map that is made for the first of them.
+func Rare[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
+}

@@ -72,8 +72,11 @@ func (a *Appender) Flush() error {
 // Content appends e's content and returns its digest: the one that e has, or that r can
 // tell, or else a new one. Plain contents have none.
 func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, plain bool) (string, error) {
+	if a.hasher == nil {
+		a.hasher = a.NewHash()
+	}
 	known := ""
-	if e.Digest.Algo == a.Algo && !plain {
+	if e.Digest.Algo == a.Algo && len(e.Digest.Sum) == a.hasher.Size() && !plain {
 		known = e.Digest.Sum
 	}
 	if s, ok := r.(*format.Section); ok && (plain || known != "" || s.Sum != nil) {
@@ -87,7 +90,7 @@ func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, pla
 		return d.Sum, err
 	}
 	if a.buf == nil {
-		a.buf, a.hasher = make([]byte, 64<<10), a.NewHash()
+		a.buf = make([]byte, 64<<10)
 	}
 	if plain {
 		return "", CopyContent(ctx, e, r, a.buf, nil, a.Append)

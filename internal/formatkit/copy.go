@@ -46,7 +46,7 @@ func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, s
 // if it is of that name, the one that r knows, "" if it is of another, or what h makes.
 func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
 	itself, knows := r.(Digester)
-	given := e.Digest.Algo == algo
+	given := e.Digest.Algo == algo && len(e.Digest.Sum) == h.Size()
 	var sum hash.Hash
 	if !knows && !given {
 		h.Reset()

@@ -25,8 +25,7 @@ type Blob struct {
 	Uses   int64  `json:"uses"`   // by values of nodes; what trees share counts once
 	Path   string `json:"path"`   // of the first property that has it
 	Object string `json:"object,omitempty"`
-	// Problem says why the data store cannot give it: empty if it can, or was not
-	// asked.
+	// Problem says why the data store cannot give it: empty if it can, or was not asked.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -164,8 +163,7 @@ func (l *blobList) used(b Blob) error {
 	return l.tell(b)
 }
 
-// unusedBefore tells of what the data store has before an object, or to its end, and
-// passes that object.
+// unusedBefore tells of what the data store has up to an object, or to its end.
 func (l *blobList) unusedBefore(object string) error {
 	for l.stored != nil {
 		if l.next.Object == "" {
@@ -185,8 +183,7 @@ func (l *blobList) unusedBefore(object string) error {
 	return nil
 }
 
-// advance goes to the next blob that the data store has. Other files, as of uploads
-// that are under way, are none.
+// advance goes to the next blob that the data store has. Uploads under way are none.
 func (l *blobList) advance() (more bool, err error) {
 	for {
 		info, err, there := l.stored()

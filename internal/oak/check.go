@@ -26,8 +26,7 @@ type CheckOptions struct {
 	Checkpoints []string // names, or AllCheckpoints
 	Paths       []string // of nodes, as the tree shows them; none is the root
 	Binaries    bool     // read the content of binaries, too, but for external ones
-	// Last is how many revisions are looked at; 0 is as many as it takes to find a
-	// good one.
+	// Last is how many revisions are looked at; 0 is until one is good.
 	Last int
 	// Workers is how many goroutines read; 0 is one for each core.
 	Workers int
@@ -357,8 +356,7 @@ func (s *Store) trees(binaries bool, workers int) trees {
 	})}
 }
 
-// down goes from a node to a child, and to a child of that. It is damage if it cannot
-// be known whether there is one.
+// down goes to a child, and to a child of that. It is damage if nobody knows of one.
 func (t trees) down(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, lost *segment.Error, err error) {
 	id, missing, err := t.records.Down(ctx, id, names...)
 	return id, err == nil && missing == "", damaged(err), unlessDamaged(err)
@@ -422,8 +420,7 @@ func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(chec
 // mostNames is how many checkpoints may be checked.
 const mostNames = 10_000
 
-// checkpoints are the names of the checkpoints of a super root, and what is lost of
-// them.
+// checkpoints are the names of a super root's checkpoints, and what is lost of them.
 func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names []string, lost *segment.Error, err error) {
 	id, ok, lost, err := t.down(ctx, super, checkpointsName)
 	if err != nil || lost != nil || !ok {
@@ -447,8 +444,7 @@ func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names [
 	return names, lost, nil
 }
 
-// provable has the segments of a store. Whatever is wrong with one that is there is
-// damage of it.
+// provable has the segments of a store. What is wrong with one that is there is damage.
 type provable struct{ *parsed }
 
 func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {

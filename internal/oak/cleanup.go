@@ -18,13 +18,10 @@ import (
 )
 
 type CleanupOptions struct {
-	// Retain is how many generations are kept; 0 is 1, as Oak has it offline. A
-	// running Oak keeps 2.
+	// Retain is how many generations are kept; 0 is 1. A running Oak keeps 2.
 	Retain int
 	// Tail says that the last compaction was of the tail only.
 	Tail bool
-	// Now is the time that gc.log gets; zero is the present.
-	Now time.Time
 }
 
 // A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
@@ -38,7 +35,6 @@ type Cleanup struct {
 	s    *Store
 	plan *sweep.Plan
 	head repo.Head
-	now  time.Time
 }
 
 type TarCleanup struct {
@@ -57,10 +53,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	if s.r.single {
 		return nil, refuse("a cleanup needs the whole store: what one tar has may be needed by another")
 	}
-	c := &Cleanup{s: s, Notes: []string{}, now: o.Now}
-	if c.now.IsZero() {
-		c.now = time.Now()
-	}
+	c := &Cleanup{s: s, Notes: []string{}}
 	taken := map[string]bool{}
 	for _, t := range s.r.list.Tars {
 		taken[t.Name] = true
@@ -105,8 +98,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 
 func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Errorf(msg, args...)} }
 
-// refused reports whether err says that a store is not one to be cleaned up, and not
-// that it could not be read.
+// refused reports whether a store is not one to be cleaned up, though it could be read.
 func refused(err error) bool {
 	_, refused := errors.AsType[*sweep.Refused](err)
 	_, noHead := errors.AsType[*repo.Error](err)
@@ -128,7 +120,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		if c.plan.Tars[i].Action != sweep.Rewrite {
 			continue
 		}
-		if _, err := c.plan.Sweep(ctx, r.st, prefix, i, nil); err != nil {
+		if _, err := c.plan.Sweep(ctx, r.st, prefix, i); err != nil {
 			return r.storeFault(err)
 		}
 	}
@@ -179,7 +171,7 @@ func (c *Cleanup) log(ctx context.Context) error {
 			return err
 		}
 	}
-	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: c.now.UnixMilli(), Root: c.head.Revision})
+	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: time.Now().UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
 	}

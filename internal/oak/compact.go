@@ -18,8 +18,7 @@ import (
 
 // CompactOptions are the wishes for a compaction. The zero value is for use.
 type CompactOptions struct {
-	// History is how many revisions before the head are kept, too; -1 is all that
-	// are there.
+	// History is how many revisions before the head are kept, too; -1 is all.
 	History int
 	// NoCheckpoints leaves out the checkpoints.
 	NoCheckpoints bool
@@ -106,8 +105,7 @@ type compaction struct {
 	tell   func(segment.Finished) error
 }
 
-// run copies the revisions. Segments are written, and their checksums made, while the
-// next are being read.
+// run copies the revisions. Segments are written while the next are being read.
 func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
 	segments := pipe.Told(func(tell func(segment.Finished) error) (err error) {
 		j.tell = tell

@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A Tree is the tree of nodes of one revision of a Store, or of a checkpoint. Paths
 // are those of the view tree, with or without a slash before them.
 type Tree struct{ t *treeReader }
 
-// Tree chooses a tree as the view tree does: by the parameters revision, checkpoint
-// and super.
+// Tree chooses a tree by the parameters revision, checkpoint and super.
 func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error) {
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
@@ -93,8 +94,7 @@ type ExportOptions struct {
 	Depth int
 	// NoBinaries leaves out what binaries contain.
 	NoBinaries bool
-	// After is the path of a node that was written, with all that came before it:
-	// the export goes on behind it.
+	// After is the path of a node behind which the export goes on.
 	After string
 	// From is the path of a node with which the export goes on.
 	From string
@@ -105,8 +105,7 @@ type Exported struct {
 	Lost  int64 `json:"lost"` // places where damage took something
 }
 
-// Export writes a node and all below it as lines of JSON: parents before children,
-// in stored order.
+// Export writes a node and all below it as lines of JSON, parents first, in stored order.
 func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOptions) (Exported, error) {
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("after and from: expected one of them: %w", fs.ErrInvalid)
@@ -144,10 +143,7 @@ type exporter struct {
 }
 
 func (x *exporter) node(ctx context.Context, s spot) error {
-	n, err := x.t.node(ctx, s)
-	if err == nil && x.above[s.id] {
-		err = x.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
-	}
+	n, err := x.t.nodeBelow(ctx, s, x.above)
 	if err == nil {
 		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
 			return err
@@ -187,12 +183,11 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 // resume goes on with the node of a path, or behind it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
 	name := nodePath(path)
-	rest, ok := name, name == top.name || top.name == "."
+	rest, ok := name+"/", true
 	if top.name != "." {
-		rest, ok = strings.CutPrefix(name+"/", top.name+"/")
-		rest = strings.TrimSuffix(rest, "/")
+		rest, ok = strings.CutPrefix(rest, top.name+"/")
 	}
-	if rest == "." {
+	if rest = strings.TrimSuffix(rest, "/"); rest == "." {
 		rest = ""
 	}
 	if !ok {
@@ -289,10 +284,7 @@ func (o *objectWriter) write(b []byte) error {
 
 func (o *objectWriter) node(ctx context.Context, s spot) error {
 	b := nodejson.AppendString(append(o.b[:0], `{"path":`...), shownPath(s.name))
-	n, err := o.t.node(ctx, s)
-	if err == nil && o.above[s.id] {
-		err = o.t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
-	}
+	n, err := o.t.nodeBelow(ctx, s, o.above)
 	if err != nil {
 		l, ok := o.t.lostAsJSON(err)
 		if !ok {
@@ -342,4 +334,98 @@ func (o *objectWriter) children(ctx context.Context, s spot) error {
 		}
 	}
 	return nil
+}
+
+// A crowd writes nodes as JSON, several at once, in the order in which they are told.
+type crowd struct {
+	records *segment.Reader
+	how     nodejson.Options
+	to      io.Writer
+	lost    int64
+}
+
+// told is a node that is to be written, or is lost.
+type told struct {
+	path string
+	id   segment.RecordID
+	lost *nodejson.Lost
+}
+
+// A handful of nodes is encoded by one goroutine, ahead of its turn as far as
+// exportPiece bytes go. The nodes after those are written when it is its turn.
+type handful struct {
+	nodes []told
+	b     []byte
+	lost  int64
+	err   error
+}
+
+const (
+	exportHandful = 64
+	exportPiece   = 1 << 20
+)
+
+func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) error) error {
+	hands := pipe.Told(func(tell func(*handful) error) error {
+		h := &handful{}
+		err := walk(func(n told) error {
+			if h.nodes = append(h.nodes, n); len(h.nodes) < exportHandful {
+				return nil
+			}
+			full := h
+			h = &handful{}
+			return tell(full)
+		})
+		if err != nil {
+			return err
+		}
+		return tell(h)
+	})
+	return pipe.Ordered(ctx, hands, runtime.GOMAXPROCS(0),
+		func(ctx context.Context, h *handful) { h.err = c.encode(ctx, h, h) },
+		func(h *handful) error {
+			if h.err != nil && !errors.Is(h.err, errAhead) {
+				return h.err
+			}
+			if _, err := c.to.Write(h.b); err != nil {
+				return err
+			}
+			err := c.encode(ctx, h, c.to)
+			c.lost += h.lost
+			return err
+		}, func(*handful) {})
+}
+
+// encode writes nodes of a handful, and drops those that are written.
+func (c *crowd) encode(ctx context.Context, h *handful, to io.Writer) error {
+	enc, before := nodejson.NewEncoder(to, c.how), h.lost
+	for ; len(h.nodes) > 0; h.nodes = h.nodes[1:] {
+		size, t := len(h.b), h.nodes[0]
+		var err error
+		if t.lost != nil {
+			err = enc.LostNode(t.path, *t.lost)
+		} else {
+			var n segment.Node
+			if n, err = c.records.Node(ctx, t.id); err == nil {
+				err = enc.Node(ctx, t.path, n)
+			}
+		}
+		if err != nil {
+			h.b = h.b[:size]
+			return err
+		}
+		h.lost = before + enc.Lost()
+	}
+	return nil
+}
+
+var errAhead = errors.New("too much ahead of its turn")
+
+// Write takes what is encoded ahead.
+func (h *handful) Write(b []byte) (int, error) {
+	if len(h.b)+len(b) > exportPiece {
+		return 0, errAhead
+	}
+	h.b = append(h.b, b...)
+	return len(b), nil
 }

@@ -33,8 +33,7 @@ var Format = &format.Format{
 	Repair:   repair,
 }
 
-// detect knows a store by the names in its folder, and a tar by its name and an entry
-// of a segment, or an index.
+// detect knows a store by names in its folder, a tar by its name, an entry or an index.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		tars := slices.ContainsFunc(p.Names, isTar)

@@ -110,8 +110,7 @@ func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 	return nil
 }
 
-// endNode takes those properties that may have several values, which are all known by
-// now.
+// endNode takes the properties with several values, which are all known by now.
 func (in *importer) endNode() error {
 	for _, name := range slices.Sorted(maps.Keys(in.has)) {
 		p := in.has[name]

@@ -279,7 +279,15 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
-	about := format.About{Version: "segment tars", Notes: r.about()}
+	about := format.About{Version: "segment tars"}
+	// What was odd about the tars and did not keep them from being read.
+	for _, t := range slices.Backward(r.tars) {
+		if t.none != nil {
+			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
+			c.Severity = format.Warning
+			about.Notes = append(about.Notes, c.Problem)
+		}
+	}
 	if err := r.beside(ctx); err != nil {
 		return about, err
 	}
@@ -398,16 +406,4 @@ func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, 
 		}
 	}
 	return nil
-}
-
-// about is what was odd about the tars and did not keep them from being read.
-func (r *repository) about() (all []format.Problem) {
-	for _, t := range slices.Backward(r.tars) {
-		if t.none != nil {
-			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
-			c.Severity = format.Warning
-			all = append(all, c.Problem)
-		}
-	}
-	return all
 }

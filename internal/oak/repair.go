@@ -225,8 +225,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	return nil
 }
 
-// noRoot says why a revision leads to no root, unless its segment is damaged: then it
-// may be mended.
+// noRoot says why a revision leads to no root, unless its segment may be mended.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
 	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, r, rootName)
 	lost := damaged(err)
@@ -321,8 +320,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 	return rescue.Write(ctx, to, out, &p)
 }
 
-// backupName is what the reference would call a backup of a tar: the first such name
-// that there is not.
+// backupName is the first free name that the reference would give a backup of a tar.
 func (m *mending) backupName(ctx context.Context, tar string) (string, error) {
 	for i := 1; ; i++ {
 		name := tar + ".bak"

@@ -47,8 +47,7 @@ type segmentTar struct {
 // fetchedAhead is how many tails are asked for at once.
 const fetchedAhead = 32
 
-// openRepository opens the store in a folder, or a single tar, and knows all files of
-// it.
+// openRepository opens the store in a folder, or a single tar, and knows all its files.
 func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*repository, error) {
 	r, err := openSegments(ctx, st, name, o)
 	if err != nil {
@@ -156,8 +155,7 @@ func (r *repository) openTars(ctx context.Context) error {
 // tailGuess is what is read of a tar's end at first.
 const tailGuess = 64 << 10
 
-// openNumber opens the newest letter with a sound index, or, if there is none, scans
-// all of them.
+// openNumber opens the newest letter with a sound index, or else scans all of them.
 func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err error) {
 	var opened []*segmentTar // which r does not have yet
 	defer func() {
@@ -242,8 +240,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 	return nil, tarfile.Entry{}, false
 }
 
-// head is the revision that reading begins with. The error is a *repo.Error if there
-// is none.
+// head is the revision that reading begins with. A *repo.Error says that there is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
 		return repo.Head{}, repo.NoHead("there is no journal")

@@ -8,8 +8,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A SizeNode says where the bytes of a tree are. What nodes share counts once, where
-// it is met first.
+// A SizeNode says where a tree's bytes are. What nodes share counts where it is met first.
 type SizeNode struct {
 	Path     string      `json:"path"`
 	Nodes    int64       `json:"nodes"`

@@ -67,8 +67,7 @@ func (p *parsed) keep(s *segment.Segment) {
 	}
 }
 
-// count counts what is in memory of a segment by now, and forgets others if that is
-// too much.
+// count counts what is in memory of a segment by now, and forgets others if need be.
 func (p *parsed) count(k *kept) {
 	now := k.Held()
 	p.bytes += now - k.bytes

@@ -27,8 +27,7 @@ type treeReader struct {
 	checkpoint string           // that it is of, or empty
 	depth      int
 	datastore  string // or empty
-	// paths is the same for who follows a path: it reads parts of segments, where
-	// that costs less.
+	// paths is the same for who follows a path: it reads parts of segments if that costs less.
 	paths *treeReader
 }
 
@@ -63,6 +62,15 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 		return segment.Node{}, t.treeFault(treeLimit, s.id.Segment, -1, "path: expected at most %d bytes, found %d", mostPath, len(s.name))
 	}
 	return t.records.Node(ctx, s.id)
+}
+
+// nodeBelow is node for who goes down: what is below itself is damage.
+func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
+	n, err := t.node(ctx, s)
+	if err == nil && above[s.id] {
+		err = t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
+	}
+	return n, err
 }
 
 // nodeEntry is the entry of a node. One that cannot be read has a fault.
@@ -238,6 +246,77 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 		}
 		if err == nil && on && e.Fault == nil {
 			err = t.walk(ctx, c, above, true, tell)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordSet is a set of records: a bit for each, in pages, since a damaged segment can
+// have numbers that are far apart.
+type recordSet map[recordPage][pageWords]uint64
+
+type recordPage struct {
+	segment segment.ID
+	n       int32
+}
+
+const pageWords = 8
+
+// add adds a record. It returns false if that was there.
+func (s recordSet) add(id segment.RecordID) bool {
+	at := recordPage{id.Segment, id.Number / (64 * pageWords)}
+	page := s[at]
+	word, bit := &page[id.Number/64%pageWords], uint64(1)<<(id.Number%64)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	s[at] = page
+	return true
+}
+
+// A walker goes through trees, and to each node once, by the first path that leads to
+// it: trees of one store share most of what they have.
+type walker struct {
+	t     *treeReader
+	seen  recordSet
+	visit func(context.Context, spot, segment.Node) error
+	lost  int64
+}
+
+// all goes through the tree that is shown, and then, if that is the content of a
+// revision, through what else the revision has: paths of that begin with superName.
+func (w *walker) all(ctx context.Context) error {
+	w.seen = recordSet{}
+	if err := w.walk(ctx, spot{name: ".", id: w.t.top}); err != nil || w.t.checkpoint != "" || w.t.top == w.t.super {
+		return err
+	}
+	return w.walk(ctx, spot{name: superName, id: w.t.super, depth: 1})
+}
+
+const superName = "%super"
+
+func (w *walker) walk(ctx context.Context, s spot) error {
+	n, err := w.t.node(ctx, s)
+	if err != nil {
+		w.lost++
+		return w.t.unlessDamage(err)
+	}
+	if !w.seen.add(s.id) {
+		return nil
+	}
+	if err := w.visit(ctx, s, n); err != nil {
+		return err
+	}
+	for c, err := range w.t.children(ctx, s) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = w.walk(ctx, c)
 		}
 		if err != nil {
 			return err

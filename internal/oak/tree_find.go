@@ -13,8 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A target is what a path leads to: a node; or a property of it, or one of the values
-// of that.
+// A target is what a path leads to: a node, a property of it, or one of the values of that.
 type target struct {
 	spot     // of the node
 	name     string
@@ -70,12 +69,10 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 	return target{spot: at, name: at.name}, nil
 }
 
-// mostMisnamed is of how many children misnamed looks at each: names that are not
-// there are asked for all the time.
+// mostMisnamed bounds what misnamed looks at: names that are not there are asked for often.
 const mostMisnamed = 1024
 
-// misnamed finds a child whose name is damaged, and so is not where its hash says. It
-// is listed by that name.
+// misnamed finds a child by a damaged name, which is not where its hash says, but listed.
 func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
 	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
 		return segment.RecordID{}, false, t.unlessDamage(err)
@@ -141,8 +138,7 @@ func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target,
 	return x, nil
 }
 
-// property finds a property of a name, even if its values cannot be found: then lost
-// says why.
+// property finds a property, even if its values cannot be found: then lost says why.
 func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
 	p, ok, err = n.Property(ctx, name)
 	if err == nil || t.damage(err) == nil {
@@ -174,14 +170,12 @@ func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, err
 	return t.binaryEntry(ctx, x.name, v, err)
 }
 
-// ReadDir yields the properties of a node, then its children; of a property that is a
-// directory its values.
+// ReadDir yields a node's properties, then its children; or the values of a property.
 func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return t.listed(ctx, dir, false)
 }
 
-// EntriesBelow goes down from a node, or yields the values of a property that is a
-// directory.
+// EntriesBelow goes down from a node, or yields the values of a property.
 func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return t.listed(ctx, dir, true)
 }

@@ -33,8 +33,7 @@ type treeName struct {
 	lost     int    // number of a lost child, else 0
 }
 
-// readTreeName is the inverse of writeTreeName, and of the marks. It accepts no other
-// way to write a name than theirs.
+// readTreeName is the inverse of writeTreeName, and of the marks, and accepts nothing else.
 func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	if digits, ok := strings.CutPrefix(elem, lostMark); ok {
 		n.lost, ok = readIndex(digits)
@@ -54,8 +53,7 @@ func readIndex(s string) (int, bool) {
 	return i, err == nil && i >= 0 && strconv.Itoa(i) == s
 }
 
-// writeTreeName makes an element of a path of a name. At the top it is the beginning
-// of the path.
+// writeTreeName makes an element of a path of a name, at the top the first one.
 func writeTreeName(name string, top bool) string {
 	switch name {
 	case "":
@@ -99,8 +97,7 @@ func escapeName(name string, top bool) string {
 	return b.String()
 }
 
-// readEscape reads the digits behind a % that stand for a byte which names are written
-// without.
+// readEscape reads the digits behind a % that stand for a byte which names are without.
 func readEscape(s string) (c byte, ok bool) {
 	if len(s) < 2 || strings.Trim(s[:2], "0123456789ABCDEF") != "" {
 		return 0, false

@@ -15,8 +15,7 @@ import (
 
 // What chooses the tree that is shown.
 const (
-	// revisionParam is UUID:NUMBER, or a time: then the newest revision that is
-	// not after it.
+	// revisionParam is UUID:NUMBER, or a time: the newest revision not after it.
 	revisionParam = "revision"
 	// checkpointParam is the name of one.
 	checkpointParam = "checkpoint"
@@ -94,8 +93,7 @@ func (t *treeReader) down(ctx context.Context, names ...string) error {
 	return t.corrupt(err, "")
 }
 
-// revision finds the line of the journal that says what is shown; by default the one
-// that Oak would begin with.
+// revision finds the line of the journal to be shown; by default that of Oak's head.
 func (t *treeReader) revision(ctx context.Context, said string) (repo.Entry, error) {
 	if said != "" {
 		if rev, err := repo.ParseRevision(said); err == nil {
@@ -198,8 +196,7 @@ func (r *repository) corrupt(err error, entry string) error {
 	return &about
 }
 
-// lost notes that an entry cannot be read, because of damage. It returns errors that
-// are of something else.
+// lost notes that damage hides an entry. It returns errors that are of something else.
 func (t *treeReader) lost(e *format.Entry, err error) error {
 	err = t.corrupt(err, e.Name)
 	c, ok := err.(*format.CorruptError)

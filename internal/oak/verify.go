@@ -47,28 +47,21 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	tell := func(p audit.Problem) { report(r.problemOf(p)) }
 	if !r.single {
-		if err := a.Directory(ctx, tell); err != nil {
-			return err
-		}
+		err = a.Directory(ctx, tell)
 	}
-	for i := range a.Len() {
-		if err := a.Tail(ctx, i, tell); err != nil {
-			return err
-		}
+	for i := 0; i < a.Len() && err == nil; i++ {
+		err = a.Tail(ctx, i, tell)
 	}
-	if !o.Quick {
-		if err := checkSegments(ctx, a, tell); err != nil {
-			return err
-		}
+	if err == nil && !o.Quick {
+		err = checkSegments(ctx, a, tell)
 	}
-	if r.single {
-		return nil
+	if err == nil && !r.single {
+		err = a.Across(ctx, tell)
 	}
-	return a.Across(ctx, tell)
+	return err
 }
 
-// checkSegments checks the segments of several tars at once, and tells what it finds
-// tar by tar.
+// checkSegments checks several tars' segments at once, and tells of them tar by tar.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
 	found := make([][]audit.Problem, a.Len())
 	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }

@@ -230,8 +230,7 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	return w.tree.Set(path, p, v)
 }
 
-// value is the value of a single property, or of one of several binaries. What a data
-// store has stays there.
+// value is a single property's, or of several binaries. What a data store has stays there.
 func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtree.Value, error) {
 	if id, ok := e.Attr[blobAttr]; ok && len(id) <= mostBlobID {
 		return newtree.External(id), nil
@@ -333,13 +332,13 @@ func (w *treeWriter) commit(ctx context.Context) (sum newstore.Summary, err erro
 	}
 	w.ids.Input([]byte(w.time.UTC().Format(time.RFC3339Nano)))
 	root, _, err := w.tree.Close(ctx)
+	if err == nil {
+		root, err = newtree.SuperRoot(ctx, w.b, root)
+	}
+	if err == nil {
+		err = w.b.Flush(ctx)
+	}
 	if err != nil {
-		return sum, err
-	}
-	if root, err = newtree.SuperRoot(ctx, w.b, root); err != nil {
-		return sum, err
-	}
-	if err := w.b.Flush(ctx); err != nil {
 		return sum, err
 	}
 	if sum, err = w.files.Commit(ctx, repo.Entry{Revision: root, Millis: max(w.time.UnixMilli(), 0)}); err != nil {
@@ -407,8 +406,7 @@ func (w notingWriter) Commit(ctx context.Context) (store.Info, error) {
 	return w.Writer.Commit(ctx)
 }
 
-// mimeTypes by extension. The table of a machine would make other stores on another
-// one.
+// mimeTypes by extension. A machine's own table would make other stores elsewhere.
 var mimeTypes = map[string]string{
 	".avif": "image/avif", ".bmp": "image/bmp", ".css": "text/css", ".csv": "text/csv", ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 	".gif": "image/gif", ".gz": "application/gzip", ".htm": "text/html", ".html": "text/html", ".ico": "image/vnd.microsoft.icon", ".jar": "application/java-archive",

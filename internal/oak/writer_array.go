@@ -52,8 +52,7 @@ func (a *arrayReader) fail(expected string, found byte) {
 	}
 }
 
-// next goes to the next string. It returns false at the end, which must be that of the
-// content.
+// next goes to the next string; false is the end, which must be that of the content.
 func (a *arrayReader) next() bool {
 	first := !a.begun
 	if first {

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -180,9 +181,7 @@ func (e *valueError) Error() string {
 }
 
 func (k *keyword) wrong(at, expected, found string) {
-	if k.err == nil {
-		k.err = &valueError{at, expected, found}
-	}
+	k.err = cmp.Or(k.err, error(&valueError{at, expected, found}))
 }
 
 // is wants v to be of a kind. The reference ignores what is of another.
@@ -246,8 +245,8 @@ func (k *keyword) setAttributes(v ucl.Value) {
 		*into = k.str("."+m.Key, m.Value)
 	}
 	var err error
-	if k.attr, err = newAttr(owner, group, mode); err != nil && k.err == nil {
-		k.err = fmt.Errorf(": %w", err)
+	if k.attr, err = newAttr(owner, group, mode); err != nil {
+		k.err = cmp.Or(k.err, fmt.Errorf(": %w", err))
 	}
 }
 

@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,11 +88,8 @@ func readWhitelist(ctx context.Context, root *os.Root, o Options, prefix string,
 }
 
 func newWhitelist(file string, root *os.Root, prefix, keywords string, said *notices) *whitelist {
-	if keywords == "" {
-		keywords = DefaultKeywords
-	}
 	return &whitelist{
-		file: file, root: root, prefix: prefix, keywords: keywords, said: said,
+		file: file, root: root, prefix: prefix, keywords: cmp.Or(keywords, DefaultKeywords), said: said,
 		only: map[string]Attr{}, dirs: map[string]Attr{},
 		where: map[string]int{}, packed: map[string]bool{}, at: map[string]int{},
 		known: map[string]*keyword{},

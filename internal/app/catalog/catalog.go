@@ -191,21 +191,15 @@ func Create(ctx context.Context, address string) error {
 // date, one of a newer is refused.
 func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	o.Wait = cmp.Or(o.Wait, time.Minute)
-	kind, rest := scheme(address)
-	if kind != "sqlite" {
-		return opened(openPostgres(ctx, address, o))
+	var db engine
+	var err error
+	if kind, rest := scheme(address); kind != "sqlite" {
+		db, err = openPostgres(ctx, address, o)
+	} else if rest, err = file(rest); err == nil && o.Queue != nil {
+		err = fmt.Errorf("%s: a queue in an SQLite file: %w", rest, errors.ErrUnsupported)
+	} else if err == nil {
+		db, err = openFile(ctx, rest, o)
 	}
-	name, err := file(rest)
-	if err == nil && o.Queue != nil {
-		err = fmt.Errorf("%s: a queue in an SQLite file: %w", name, errors.ErrUnsupported)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return opened(openFile(ctx, name, o))
-}
-
-func opened(db engine, err error) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}

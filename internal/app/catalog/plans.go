@@ -101,7 +101,7 @@ func (c *Catalog) Plans(ctx context.Context) ([]Plan, error) {
 
 // AddChunks adds chunks to a plan, all or none. Their numbers go on from the
 // plan's last.
-func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (added []Chunk, err error) {
+func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]Chunk, error) {
 	for i, n := range all {
 		switch {
 		case n.Name == "":
@@ -110,45 +110,42 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) (ad
 			return nil, fmt.Errorf("%s: expected a part, or the last: found both", format.Escape(n.Name))
 		}
 	}
-	err = c.db.write(ctx, func(s session) error {
+	var added []Chunk
+	return write(ctx, c, func(s session) (err error) {
 		for _, n := range all {
 			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last}
-			if k.ID, err = s.nextChunk(ctx); err != nil {
-				return err
+			if k.ID, err = s.nextChunk(ctx); err == nil {
+				err = k.list(ctx, s, n.checked)
 			}
-			if err := k.list(ctx, s, n.checked); err != nil {
+			if err != nil {
 				return err
 			}
 			added = append(added, k)
 		}
 		return nil
-	}, func(s session) error {
+	}, func(s session) ([]Chunk, error) {
 		p, err := one(ctx, s, (*Plan).columns, noPlan(plan), "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
 		if p.Cancelled {
 			err = fmt.Errorf("plan %d: %w", plan, ErrCancelled)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		next, err := one(ctx, s, numberIn, nil, "SELECT coalesce(max(number)+1, 0) FROM chunks WHERE plan = $1", plan)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		listed := int64(0)
 		for i := range added {
 			k := &added[i]
 			k.Number = int(next) + i
 			if err := k.insert(ctx, s, all[i].role(), listed); err != nil {
-				return err
+				return nil, err
 			}
 			listed += k.Objects
 		}
-		return s.due(ctx, added)
+		return added, s.due(ctx, added)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return added, nil
 }
 
 // list takes the members of a new chunk in: where their chunk has an ID, which nobody
@@ -159,22 +156,16 @@ func (c *Chunk) list(ctx context.Context, s session, members iter.Seq2[Member, e
 	if c.ID == 0 {
 		table = "staged_members"
 	}
-	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, func(yield func(error) bool) {
-		for next, err := range members {
-			m = next
-			if err == nil {
-				if c.Objects == 0 {
-					c.first = m.Path
-				}
-				c.last = m.Path
-				c.Objects++
-				c.Bytes += m.Size
-			}
-			if !yield(err) {
-				return
-			}
+	rows := given(members, &m, func() error {
+		if c.Objects == 0 {
+			c.first = m.Path
 		}
+		c.last = m.Path
+		c.Objects++
+		c.Bytes += m.Size
+		return nil
 	})
+	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, rows)
 }
 
 // insert adds a chunk whose members were taken in after others.
@@ -339,23 +330,16 @@ type finishing struct {
 // stage takes in what became of members, and the archive.
 func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member, error]) error {
 	var m Member
+	rows := given(left, &m, func() error {
+		if m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0 {
+			return fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
+		}
+		m.Note = words(m.Note)
+		f.left++
+		return nil
+	})
 	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note"},
-		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, func(yield func(error) bool) {
-			if left == nil {
-				return
-			}
-			for next, err := range left {
-				m = next
-				if err == nil && (m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0) {
-					err = fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
-				}
-				m.Note = words(m.Note)
-				f.left++
-				if !yield(err) {
-					return
-				}
-			}
-		})
+		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, rows)
 	if err == nil {
 		err = f.archive.stage(ctx, s)
 	}

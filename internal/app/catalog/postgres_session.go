@@ -138,23 +138,16 @@ func (s *postgresSession) stage(ctx context.Context, a Addition, _ int) (*stagin
 	var kind int
 	var offset pgtype.Int8
 	var digest []byte
-	err := s.copy(ctx, "staged", []string{"row", "size", "offset", "kind", "path", "digest"}, []any{&s.staged, &l.Size, &offset, &kind, (*blob)(&l.Path), &digest}, func(yield func(error) bool) {
-		for next, err := range a.Rows {
-			l = next
-			if err == nil {
-				s.staged++
-				g.count(l.Path)
-			}
-			kind, offset, digest = int(l.Kind), pgtype.Int8{Int64: l.Off, Valid: l.Raw}, digest[:0]
-			if digest = append(append(append(digest, l.Digest.Algo...), ':'), l.Digest.Sum...); l.Digest.Algo == "" {
-				digest = nil
-			}
-			if !yield(err) {
-				return
-			}
+	rows := given(a.Rows, &l, func() error {
+		s.staged++
+		g.count(l.Path)
+		kind, offset, digest = int(l.Kind), pgtype.Int8{Int64: l.Off, Valid: l.Raw}, digest[:0]
+		if digest = append(append(append(digest, l.Digest.Algo...), ':'), l.Digest.Sum...); l.Digest.Algo == "" {
+			digest = nil
 		}
+		return nil
 	})
-	return g, err
+	return g, s.copy(ctx, "staged", []string{"row", "size", "offset", "kind", "path", "digest"}, []any{&s.staged, &l.Size, &offset, &kind, (*blob)(&l.Path), &digest}, rows)
 }
 
 func (s *postgresSession) publish(ctx context.Context, archive int64, g *staging) (int64, error) {

@@ -142,6 +142,23 @@ func write[T any](ctx context.Context, c *Catalog, prepare func(s session) error
 	return x, nil
 }
 
+// given yields what a session's copy wants of rows: each is put into row, and taken in.
+func given[T any](all iter.Seq2[T, error], row *T, take func() error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		if all == nil {
+			return
+		}
+		for next, err := range all {
+			if *row = next; err == nil {
+				err = take()
+			}
+			if !yield(err) {
+				return
+			}
+		}
+	}
+}
+
 // read returns what a query of few rows has.
 func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql string, args ...any) (found []T, err error) {
 	err = c.db.read(ctx, false, func(s session) error {

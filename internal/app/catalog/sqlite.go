@@ -384,10 +384,7 @@ func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() erro
 			return failed(db.name, "lock", err)
 		}
 	}
-	if err := do(); err != nil {
-		return db.settle(c, failed(db.name, "write", err))
-	}
-	return db.settle(c, nil)
+	return db.settle(c, failed(db.name, "write", do()))
 }
 
 // settle ends a transaction: it commits where there was no error, else it takes

@@ -316,11 +316,10 @@ func (s *survey) wait(ctx context.Context, most time.Duration) {
 	if !runs {
 		return
 	}
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	select {
 	case <-done:
-	case <-timer.C:
 	case <-ctx.Done():
 	}
 }

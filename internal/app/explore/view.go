@@ -45,37 +45,44 @@ func (q *question) use(name, asked string, of *view) (*view, error) {
 // viewOf returns what is known of an archive that is held.
 func (h *Handler) viewOf(a *serve.Archive, of *view) (*view, error) {
 	h.mu.Lock()
-	v := h.views[a.Once]
-	if v != nil || len(h.views) >= maxInUse { // what nobody holds is never so much
-		h.mu.Unlock()
-		if v == nil {
-			return nil, errMany
-		}
+	v, known := h.views[a.Once]
+	many := !known && len(h.views) >= maxInUse // what nobody holds is never so much
+	if !known && !many {
+		v = h.newView(a, of)
+		h.views[a.Once] = v
+	}
+	h.mu.Unlock()
+	if many {
+		return nil, errMany
+	}
+	if known {
 		return v, nil
 	}
-	v = &view{Archive: a, in: a.Archive, of: of, name: usualView(a.Archive), id: a.Once}
-	if a.Version != "" {
-		sum := sha256.Sum256([]byte(a.Version))
-		v.id = hex.EncodeToString(sum[:8])
-	}
-	if v.of == nil {
-		v.of = v
-		if h.o.Extra != nil {
-			v.Extra = h.o.Extra(v.in)
-		}
-	}
-	h.views[a.Once] = v
-	h.mu.Unlock()
 	a.WhenIdle(func() {
 		h.mu.Lock()
 		delete(h.views, a.Once)
 		h.mu.Unlock()
 		h.folders.forget(v)
 	})
-	if v.of == v {
+	if of == nil {
 		h.verify.forget(a.Name, func(checked string) bool { return checked != v.id })
 	}
 	return v, nil
+}
+
+func (h *Handler) newView(a *serve.Archive, of *view) *view {
+	v := &view{Archive: a, in: a.Archive, of: of, name: usualView(a.Archive), id: a.Once}
+	if a.Version != "" {
+		sum := sha256.Sum256([]byte(a.Version))
+		v.id = hex.EncodeToString(sum[:8])
+	}
+	if of == nil {
+		v.of = v
+		if h.o.Extra != nil {
+			v.Extra = h.o.Extra(v.in)
+		}
+	}
+	return v
 }
 
 // inView returns the archive of v in another view; "" is the one that it is served in.

@@ -182,12 +182,9 @@ func (w *worker) loop(ctx context.Context, owner string) error {
 func (w *worker) later() time.Duration { return w.o.Look/2 + rand.N(w.o.Look) }
 
 func (w *worker) sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // sweep sees to what those left behind who died between the last two things that they

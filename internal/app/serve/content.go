@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,9 +124,7 @@ func (s *source) Seek(offset int64, whence int) (int64, error) {
 func (s *source) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 }
 
 func (s *source) failed() error {
@@ -144,11 +143,7 @@ type answer struct {
 	gone     error // why the client gets no more
 }
 
-func (a *answer) WriteHeader(code int) {
-	if a.code == 0 {
-		a.code = code
-	}
-}
+func (a *answer) WriteHeader(code int) { a.code = cmp.Or(a.code, code) }
 
 func (a *answer) release() {
 	if a.released {
@@ -166,9 +161,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 	a.release()
 	n, err := a.ResponseWriter.Write(p)
-	if err != nil && a.gone == nil {
-		a.gone = err
-	}
+	a.gone = cmp.Or(a.gone, err)
 	return n, err
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,9 +37,7 @@ func (g *guarded) WriteHeader(code int) {
 }
 
 func (g *guarded) Write(p []byte) (n int, err error) {
-	if g.code == 0 {
-		g.code = http.StatusOK
-	}
+	g.code = cmp.Or(g.code, http.StatusOK)
 	for {
 		g.extend()
 		k, err := g.ResponseWriter.Write(p[:min(len(p), piece)])

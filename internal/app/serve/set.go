@@ -303,21 +303,23 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 // ErrNoArchive means that none of the name is served.
 var ErrNoArchive = fmt.Errorf("there is no archive of this name: %w", fs.ErrNotExist)
 
+func (s *Set) source(name string) (src Source, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src, ok = s.known[name]
+	return src, ok
+}
+
 // Use opens an archive in a view, "" for its usual one, unless it is open.
 func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
-	s.mu.Lock()
-	src, ok := s.known[name]
-	s.mu.Unlock()
+	src, ok := s.source(name)
 	if !ok || s.isOld() {
 		most := always
 		if !ok {
 			most = time.Second // it may have come since
 		}
 		err := s.look(ctx, most)
-		s.mu.Lock()
-		src, ok = s.known[name]
-		s.mu.Unlock()
-		if !ok && err != nil {
+		if src, ok = s.source(name); !ok && err != nil {
 			return nil, err
 		}
 	}
@@ -342,6 +344,8 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 			return nil, context.Cause(s.ctx)
 		}
 		o = &opened{key: key, src: src, ready: make(chan struct{})}
+		// Others of its views are what somebody looked at.
+		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView)
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()

@@ -147,7 +147,7 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 	case route == "f":
 		s.archive(w, r, rest, "", (*handler).serve)
 	case route == "z":
-		s.archive(w, r, rest, "zarr", (*handler).serve)
+		s.archive(w, r, rest, zarrView, (*handler).serve)
 	case route == "zip" && rest != "":
 		s.archive(w, r, rest, "", (*handler).zip)
 	case route == "metrics" && rest == "":
@@ -159,6 +159,9 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 		http.Error(w, "404: there is nothing here; archives are below /f/", http.StatusNotFound)
 	}
 }
+
+// zarrView is the view below /z/.
+const zarrView = "zarr"
 
 // archive answers a request for what is in an archive.
 func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {

@@ -642,8 +642,7 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 
 func TestWhatIsKeptStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var opens atomic.Int64
-		idle := 0
+		var opens, idle atomic.Int64
 		set := serve.NewSet(serve.SetOptions{MaxOpen: 1, Idle: 4 * time.Minute})
 		defer set.Close()
 		for _, name := range []string{"kept.caf", "other.caf", "kept.caf"} {
@@ -656,15 +655,15 @@ func TestWhatIsKeptStaysOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.WhenIdle(func() { idle++ })
+			a.WhenIdle(func() { idle.Add(1) })
 			release := a.Hold()
 			a.Release()
 			time.Sleep(30 * time.Minute)
-			before := idle
+			before := idle.Load()
 			release()
 			release()
-			if time.Sleep(30 * time.Minute); idle != before+1 {
-				t.Errorf("%s: forgotten %d times while it was held, %d in all", name, before, idle)
+			if time.Sleep(30 * time.Minute); idle.Load() != before+1 {
+				t.Errorf("%s: forgotten %d times while it was held, %d in all", name, before, idle.Load())
 			}
 		}
 		if n := opens.Load(); n != 2 {

@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,11 +13,10 @@ import (
 // what follows. Where none is known to begin, because the one before is damaged,
 // all pairs of a beginning and an end are tried, see [findBlock].
 type chain struct {
-	w      *window
-	at     int64 // where the next block should begin
-	end    int64 // where there are no more
-	report func(*Error, int64)
-	buf    []byte // decoded
+	w   *window
+	at  int64  // where the next block should begin
+	end int64  // where there are no more
+	buf []byte // decoded
 }
 
 const (
@@ -28,29 +26,21 @@ const (
 	searchRun  = 4 * usualBlock
 )
 
-// next returns the next data block, good until the one after; nil at the end.
+// next returns the next data block, good until the one after; nil at the end. An *Error
+// says that something cannot be read, and what is behind it may be.
 func (c *chain) next(ctx context.Context) (*block, error) {
 	for c.at < c.end {
-		n, err := c.length(ctx)
-		if err == nil && n == 0 {
+		raw, err := c.stored(ctx)
+		off := c.at
+		if c.at += int64(len(raw)); err == nil && len(raw) == 0 {
 			err = c.skip(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 {
-			continue
-		}
-		raw, err := c.w.at(ctx, c.at, n)
-		if err != nil {
-			return nil, err
-		}
-		off := c.at
-		c.at += int64(n)
 		var f *Error
 		if c.buf, f = decodeBlock(c.buf, raw, maxBlock); f != nil {
-			c.report(f.at(c.w.name, off), int64(n))
-			continue
+			return nil, f.at(c.w.name, off)
 		}
 		// What is no data block has other keys or is an index.
 		if b, f := parseBlock(c.buf, roleData); f == nil && !isIndex(&b, off) {
@@ -60,19 +50,19 @@ func (c *chain) next(ctx context.Context) (*block, error) {
 	return nil, nil
 }
 
-// length returns the length of the block at c.at, with its trailer; 0 if there is
-// no sound one.
-func (c *chain) length(ctx context.Context) (int, error) {
+// stored returns the block at c.at with its trailer; nothing if there is no sound one.
+func (c *chain) stored(ctx context.Context) ([]byte, error) {
 	for _, far := range [...]int{usualBlock, maxBlock} {
 		b, err := c.w.at(ctx, c.at, far+blockTrailerLen)
 		if err != nil {
-			return 0, err
+			c.at = c.end // it would be met again
+			return nil, err
 		}
 		if n := blockLength(b); n > 0 || len(b) < far+blockTrailerLen {
-			return n, nil
+			return b[:n], nil
 		}
 	}
-	return 0, nil
+	return nil, nil
 }
 
 // blockLength returns the length of the block that b begins with, with its trailer,
@@ -88,7 +78,7 @@ func blockLength(b []byte) int {
 	return 0
 }
 
-// skip goes on to where a sound block begins, or to the end.
+// skip goes on to where a sound block begins, or to the end, and says that it did.
 func (c *chain) skip(ctx context.Context) error {
 	from := c.at
 	c.at = c.end
@@ -102,8 +92,7 @@ func (c *chain) skip(ctx context.Context) error {
 			break
 		}
 	}
-	c.report(corruptf(-1, "table: no sound block here").at(c.w.name, from), c.at-from)
-	return nil
+	return corruptf(-1, "table: no sound block here").at(c.w.name, from)
 }
 
 // findBlock returns where in b the sound block begins that ends first, or -1. It
@@ -204,15 +193,11 @@ type salvageIter struct {
 	w      *window
 	report func(Problem)
 
-	walk  *walk  // of a table that has an index
-	chain *chain // of one that has none
-
+	blocks interface { // a walk, or the chain of a table that has no index
+		next(context.Context) (*block, error)
+	}
 	row  blockIter
 	last []byte // key of the last row
-
-	// gap is what the chain met since the last row: the keys before and behind it
-	// are those that it lost.
-	gap []Problem
 }
 
 func (t *salvageIter) at() (key []byte, trailer uint64, val []byte) { return t.row.row() }
@@ -227,42 +212,17 @@ func (t *salvageIter) next(ctx context.Context) (bool, error) {
 			if t.last != nil && compareInternal(t.row.key, t.last) <= 0 {
 				continue
 			}
-			t.closeGap(userKey(t.row.key))
 			t.last = append(t.last[:0], t.row.key...)
 			return true, nil
 		}
-		b, err := t.nextBlock(ctx)
+		b, err := t.blocks.next(ctx)
+		if e, damaged := errors.AsType[*Error](err); damaged {
+			t.report(Problem{e, true})
+			continue
+		}
 		if b == nil || err != nil {
-			t.closeGap(nil)
 			return false, err
 		}
 		t.row.reset(b)
-	}
-}
-
-// closeGap reports the problems met since the last row, now that the next is known.
-func (t *salvageIter) closeGap(to []byte) {
-	for _, p := range t.gap {
-		p.Rows, p.To = true, bytes.Clone(to)
-		if t.last != nil {
-			p.From = bytes.Clone(userKey(t.last))
-		}
-		t.report(p)
-	}
-	t.gap = nil
-}
-
-// nextBlock returns the next block that can be read, nil at the end.
-func (t *salvageIter) nextBlock(ctx context.Context) (*block, error) {
-	if t.chain != nil {
-		return t.chain.next(ctx)
-	}
-	for {
-		b, err := t.walk.next(ctx)
-		e, damaged := errors.AsType[*Error](err)
-		if !damaged {
-			return b, err
-		}
-		t.report(t.walk.problem(e))
 	}
 }

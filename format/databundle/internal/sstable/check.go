@@ -8,13 +8,8 @@ import (
 
 // A Problem is one thing that [DB.Check] or [Salvage] found.
 type Problem struct {
-	Err *Error
-	Len int64 // of the bytes that are of no use, 0 if that is not known
-
-	// Rows says that rows may be lost. Their keys lie between From and To, which
-	// are included; nil is not known.
-	Rows     bool
-	From, To []byte
+	Err  *Error
+	Rows bool // rows may be lost
 }
 
 // Check reads every block of every table and reports what is wrong, and what was
@@ -37,7 +32,7 @@ func (db *DB) Check(ctx context.Context, report func(Problem)) error {
 func (db *DB) checkTable(ctx context.Context, t *table, report func(Problem)) error {
 	o, err := db.load(ctx, t)
 	if e, ok := errors.AsType[*Error](err); ok {
-		report(Problem{Err: e, Rows: true, From: userKey(t.smallest), To: userKey(t.largest)})
+		report(Problem{e, true})
 		return nil
 	}
 	if err != nil {
@@ -85,15 +80,6 @@ func (k *walk) block(ctx context.Context, h handle, limit int, r role) (b block,
 	return b, nil
 }
 
-// problem is that the block cannot be read where the index stands.
-func (k *walk) problem(e *Error) Problem {
-	p := Problem{Err: e, Len: int64(k.index.handle().size + blockTrailerLen), Rows: true, To: bytes.Clone(userKey(k.index.key))}
-	if k.above != nil {
-		p.From = bytes.Clone(userKey(k.above))
-	}
-	return p
-}
-
 // A tableCheck goes through one table.
 type tableCheck struct {
 	walk
@@ -112,11 +98,7 @@ func (k *tableCheck) run(ctx context.Context) error {
 		switch {
 		case damaged:
 			k.bad = true
-			p := k.problem(e)
-			if k.above == nil {
-				p.From = userKey(t.smallest)
-			}
-			k.report(p)
+			k.report(Problem{e, true})
 		case err != nil:
 			return err
 		case b.count > 0:
@@ -184,7 +166,7 @@ func (k *tableCheck) meta(ctx context.Context) error {
 				return err
 			}
 			if f := checkBlock(raw); f != nil {
-				k.report(Problem{Err: f.at(k.o.name, int64(n.h.off)), Len: int64(len(raw))})
+				k.report(Problem{Err: f.at(k.o.name, int64(n.h.off))})
 			}
 			continue
 		}

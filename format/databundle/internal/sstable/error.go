@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,6 @@ const (
 	Limit                        // more than may be believed or held in memory
 	Torn                         // a log that ends within a record: its writer was cut off
 )
-
-var classNames = map[Class]string{Corrupt: "corrupt", Unsupported: "unsupported", Missing: "missing", Limit: "limit", Torn: "torn"}
-
-func (c Class) String() string { return cmp.Or(classNames[c], fmt.Sprintf("Class(%d)", uint8(c))) }
 
 // An Error says which file of the directory breaks the format, where, and how.
 // Errors of the store are returned as they come.

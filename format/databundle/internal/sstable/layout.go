@@ -158,17 +158,12 @@ func tableName(num uint64, suffix string) string { return fmt.Sprintf("%06d%s", 
 
 // parseName splits the name of a log or table into its number and suffix.
 func parseName(name string) (num uint64, suffix string, ok bool) {
-	dot := strings.IndexByte(name, '.')
-	if dot < 0 {
+	digits, ext, _ := strings.Cut(name, ".")
+	if ext != "log" && ext != "sst" && ext != "ldb" {
 		return 0, "", false
 	}
-	switch suffix = name[dot:]; suffix {
-	case ".log", ".sst", ".ldb":
-	default:
-		return 0, "", false
-	}
-	num, ok = parseNumber(name[:dot])
-	return num, suffix, ok
+	num, ok = parseNumber(digits)
+	return num, "." + ext, ok
 }
 
 // parseNumber takes digits only: no sign, no underscore.

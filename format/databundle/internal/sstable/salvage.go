@@ -14,8 +14,7 @@ import (
 
 // Salvage gives, in order, all rows of a directory that can be had without CURRENT
 // and without a manifest: those of all tables and logs that are there, of each key
-// the one with the highest sequence number. What cannot be read is reported, with
-// the keys between which rows are lost where that is known.
+// the one with the highest sequence number. What cannot be read is reported.
 //
 // There may be more rows than the directory had: a table that was to be deleted
 // still has rows of which the deletion was compacted away.
@@ -175,7 +174,7 @@ func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report fun
 	it := &salvageIter{w: w, report: report}
 	o, err := openTail(ctx, obj, f.name, size, tail)
 	if err == nil {
-		it.walk = &walk{w: w, index: blockIter{b: &o.index}}
+		it.blocks = &walk{w: w, index: blockIter{b: &o.index}}
 		return it, nil
 	}
 	e, ok := errors.AsType[*Error](err)
@@ -184,9 +183,7 @@ func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report fun
 		return nil, err
 	}
 	report(Problem{Err: e})
-	it.chain = &chain{w: w, end: dataEnd(tail, size), report: func(e *Error, n int64) {
-		it.gap = append(it.gap, Problem{Err: e, Len: n})
-	}}
+	it.blocks = &chain{w: w, end: dataEnd(tail, size)}
 	return it, nil
 }
 

@@ -271,9 +271,7 @@ func (b *objectBuilder) add(m Member) {
 }
 
 // fault says that something else was expected at the present place.
-func (p *parser) fault(expected string, args ...any) *SyntaxError {
-	return p.faultAt(p.pos, expected, args...)
-}
+func (p *parser) fault(expected string, args ...any) { p.faultAt(p.pos, expected, args...) }
 
 func (p *parser) faultAt(pos int, expected string, args ...any) *SyntaxError {
 	line, col := p.lineCol(pos)

@@ -23,8 +23,7 @@ type Source struct {
 	File func(ctx context.Context, name string) (store.Object, error)
 }
 
-// An Audit looks at a repository. Its units may run in parallel, except Across, which
-// comes after all others.
+// An Audit looks at a repository. Its units may run in parallel, but Across comes last.
 type Audit struct {
 	src     Source
 	tars    []*unit   // that count, newest first
@@ -46,8 +45,7 @@ type unit struct {
 	wrongGraph bool // by Segments
 }
 
-// Open opens all tars and gathers what their indexes say. An error is one of the
-// source.
+// Open opens all tars and gathers what their indexes say. An error is of the source.
 func Open(ctx context.Context, src Source) (*Audit, error) {
 	a := &Audit{src: src}
 	for _, letters := range src.Listing.Numbers() {

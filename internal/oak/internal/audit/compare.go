@@ -58,20 +58,14 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 		_, ok := slices.BinarySearchFunc(ids, id, tarfile.ID.Compare)
 		return ok
 	}
-	var lost, more []tarfile.ID
+	lost := slices.DeleteFunc(slices.Clone(c.in), func(id tarfile.ID) bool {
+		_, ok := c.a.known.find(id)
+		return !ok || has(c.out, id)
+	})
+	more := slices.DeleteFunc(slices.Clone(c.out), func(id tarfile.ID) bool { return has(c.in, id) })
 	severity := Warning
-	for _, id := range c.in {
-		if _, ok := c.a.known.find(id); ok && !has(c.out, id) {
-			lost = append(lost, id)
-			if !id.IsData() {
-				severity = Error
-			}
-		}
-	}
-	for _, id := range c.out {
-		if !has(c.in, id) {
-			more = append(more, id)
-		}
+	if slices.ContainsFunc(lost, func(id tarfile.ID) bool { return !id.IsData() }) {
+		severity = Error
 	}
 	var what []string
 	if len(lost) > 0 {
@@ -97,8 +91,7 @@ func sorted(to []tarfile.ID, ids tarfile.IDs) []tarfile.ID {
 
 const maxBlobID = 1 << 20
 
-// binaries compares the ids of binaries that a segment's records have with those that
-// the tar says.
+// binaries compares the ids of binaries in a segment's records with those of the tar.
 func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.Segment) error {
 	said, ok := c.refs[e.ID]
 	var has map[string]bool

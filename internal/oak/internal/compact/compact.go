@@ -21,11 +21,9 @@ import (
 type Options struct {
 	Depth    int               // how deep a tree may be; 0 is 1000
 	Progress func(nodes int64) // if not nil, is told of nodes that have been written
-	Shared   int               // how many records are known again; 0 is 4 million, in some 150 MB
 }
 
-// A Copier copies trees. It belongs to one goroutine. After an error it is of no more
-// use.
+// A Copier copies trees, on one goroutine. After an error it is of no more use.
 type Copier struct {
 	from     *segment.Reader
 	to       *segment.Builder
@@ -46,10 +44,7 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	if o.Depth == 0 {
 		o.Depth = 1000
 	}
-	if o.Shared == 0 {
-		o.Shared = 4 << 20
-	}
-	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: o.Shared, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
+	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
 func (c *Copier) Nodes() int64 { return c.nodes }
@@ -129,8 +124,7 @@ func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.S
 	}
 }
 
-// Without copies a node and all below it but its child of a name, in whose place is
-// an empty node.
+// Without copies a node and all below it, with an empty node for its child of a name.
 func (c *Copier) Without(ctx context.Context, id segment.RecordID, name string) (segment.RecordID, error) {
 	empty, err := c.to.Node(ctx, segment.NewNode{})
 	if err != nil {
@@ -160,8 +154,7 @@ func below(name string, err error) error {
 	return e
 }
 
-// mostHeld is how many values of a property are held. Of more the records are written
-// one by one.
+// mostHeld is how many values of a property are held. Others are written one by one.
 const mostHeld = 1024
 
 func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
@@ -262,6 +255,9 @@ func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) it
 		}
 	}
 }
+
+// mostKnown is how many records are known again, in some 150 MB.
+const mostKnown = 4 << 20
 
 // known remembers what has become of records, by the segments that they were in. Over
 // its limit it forgets the segments that it met first: what they share with others is

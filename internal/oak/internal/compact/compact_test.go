@@ -128,12 +128,15 @@ func shown(t *testing.T, in segments, id segment.RecordID) (lines []string) {
 func TestACopyHoldsTheSame(t *testing.T) {
 	from, root := sample(t)
 	want := shown(t, from, root)
-	for _, o := range []Options{{}, {Shared: 1}, {Shared: 100}} {
-		to, id, c := copied(t, from, o, func(c *Copier) (segment.RecordID, error) { return c.Node(t.Context(), root) })
+	for _, limit := range []int{mostKnown, 1, 100} {
+		to, id, c := copied(t, from, Options{}, func(c *Copier) (segment.RecordID, error) {
+			c.known.limit = limit
+			return c.Node(t.Context(), root)
+		})
 		if got := shown(t, to, id); !slices.Equal(got, want) {
-			t.Errorf("%+v: %d values, expected %d, or they differ", o, len(got), len(want))
+			t.Errorf("%d: %d values, expected %d, or they differ", limit, len(got), len(want))
 		}
-		if o.Shared == 0 && c.Nodes() != 2002 {
+		if limit == mostKnown && c.Nodes() != 2002 {
 			t.Errorf("%d nodes, expected 2002: what is shared is written once", c.Nodes())
 		}
 	}

@@ -7,7 +7,6 @@ package newstore
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/holdall/holdall/internal/formatkit"
@@ -32,7 +31,7 @@ type Summary struct {
 // A Writer writes one store. It ends in Commit or Abort. It belongs to one goroutine.
 type Writer struct {
 	st  store.Store
-	dir string
+	dir repo.Listing // for names in the folder
 	o   Options
 
 	out store.Writer // of the open tar, or nil
@@ -49,21 +48,10 @@ func New(st store.Store, dir string, o Options) *Writer {
 	if o.MaxTar == 0 {
 		o.MaxTar = 256 << 20
 	}
-	if o.Time == nil {
-		o.Time = time.Now
-	}
-	return &Writer{st: st, dir: strings.TrimSuffix(dir, "/"), o: o}
+	return &Writer{st: st, dir: repo.Listing{Dir: repo.Dir(dir)}, o: o}
 }
 
-func (w *Writer) path(name string) string {
-	if w.dir == "" || w.dir == "." {
-		return name
-	}
-	return w.dir + "/" + name
-}
-
-// Write adds a segment: behind those that it refers to, or Oak's cleanup might remove
-// these.
+// Write adds a segment, behind those that it refers to: Oak's cleanup needs them first.
 func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 	if w.tar != nil && w.tar.Full(w.o.MaxTar) {
 		if err := w.closeTar(ctx); err != nil {
@@ -73,7 +61,7 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 	if w.tar == nil {
 		name := tarfile.Name(w.n, 'a')
 		var err error
-		if w.out, err = store.Create(ctx, w.st, w.path(name)); err != nil {
+		if w.out, err = store.Create(ctx, w.st, w.dir.Path(name)); err != nil {
 			return err
 		}
 		w.n++
@@ -101,12 +89,11 @@ func (w *Writer) closeTar(ctx context.Context) error {
 }
 
 func (w *Writer) made(name string, size int64) {
-	w.sum.Files = append(w.sum.Files, w.path(name))
+	w.sum.Files = append(w.sum.Files, w.dir.Path(name))
 	w.sum.Bytes += size
 }
 
-// Commit ends the store with a manifest and a journal of the given revisions, the
-// newest last.
+// Commit ends the store with a manifest and a journal, the newest revision last.
 func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, error) {
 	if w.tar == nil || len(journal) == 0 {
 		return w.sum, errors.New("new store: expected segments and a revision, found none")
@@ -125,7 +112,7 @@ func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, er
 }
 
 func (w *Writer) file(ctx context.Context, name string, content []byte) error {
-	err := formatkit.WriteBytes(ctx, w.st, w.path(name), content)
+	err := formatkit.WriteBytes(ctx, w.st, w.dir.Path(name), content)
 	if err == nil {
 		w.made(name, int64(len(content)))
 	}

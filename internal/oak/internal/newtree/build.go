@@ -55,14 +55,12 @@ func (w *build) advance(ctx context.Context) {
 	w.fail(err)
 }
 
-// at reports whether the row is one of what begins with a prefix, which is not all of
-// its key.
+// at reports whether a prefix begins the row's key, and is not all of it.
 func (w *build) at(prefix []byte) bool {
 	return w.more && len(w.row.Key) > len(prefix) && bytes.HasPrefix(w.row.Key, prefix)
 }
 
-// node writes the node of a path, whose rows are next, with all below it. It goes no
-// deeper than paths may be.
+// node writes the node of a path, whose rows are next, with all below it.
 func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	var p gathered
 	known := len(path) == 0 // the root is nobody's folder: it is bare
@@ -76,7 +74,14 @@ func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 				w.damaged()
 				break
 			}
-			p.take(texts, w.row.Key[len(path)+1:])
+			if kind == rowFallback {
+				p.fallback = texts
+			} else {
+				told := binary.BigEndian.Uint64(w.row.Key[len(path)+1:])
+				for _, text := range texts {
+					p.add(text, told)
+				}
+			}
 			w.advance(ctx)
 		default:
 			w.damaged()
@@ -138,17 +143,6 @@ type gathered struct {
 	all      []segment.NewProperty
 	told     []uint64       // when, by place in all
 	places   map[string]int // in all
-}
-
-// take takes texts that were told at a time, or no time: these are the fallback.
-func (g *gathered) take(texts []segment.NewProperty, told []byte) {
-	if len(told) == 0 {
-		g.fallback = texts
-		return
-	}
-	for _, p := range texts {
-		g.add(p, binary.BigEndian.Uint64(told))
-	}
 }
 
 // add adds a property that was told at a time, unless there is a later one.

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/sorter"
 )
@@ -25,8 +27,7 @@ type Options struct {
 	Missing []segment.NewProperty
 }
 
-// A Tree is a tree that is being told of. It ends in Close, or in Abort. It belongs to
-// one goroutine.
+// A Tree is being told of, by one goroutine. It ends in Close, or in Abort.
 type Tree struct {
 	b    *segment.Builder
 	o    Options
@@ -86,14 +87,6 @@ func Record(id segment.RecordID) Value {
 	return Value{binary.BigEndian.AppendUint32(append([]byte{recordForm}, id.Segment[:]...), uint32(id.Number))}
 }
 
-func bulkValue(v segment.Bulk) Value {
-	b := binary.BigEndian.AppendUint64([]byte{bulkForm}, uint64(v.Len))
-	for _, id := range v.Segments {
-		b = append(b, id[:]...)
-	}
-	return Value{b}
-}
-
 // Read takes a value of any length: in memory for one segment. What it has written
 // when r fails belongs to nothing; the tree is as it was.
 func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
@@ -113,7 +106,11 @@ func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
 		if err != nil && from.err == nil && ctx.Err() == nil && !large {
 			t.err = err
 		}
-		return bulkValue(v), err
+		b := binary.BigEndian.AppendUint64([]byte{bulkForm}, uint64(v.Len))
+		for _, id := range v.Segments {
+			b = append(b, id[:]...)
+		}
+		return Value{b}, err
 	case io.EOF, io.ErrUnexpectedEOF:
 		head[0] = textForm
 		return Value{bytes.Clone(head[:1+n])}, nil
@@ -140,8 +137,7 @@ type Property struct {
 	Type segment.PropertyType
 }
 
-// Node tells of a node. What is told of one twice counts together; of a property, the
-// last counts.
+// Node tells of a node. Twice counts together; of a property, the last counts.
 func (t *Tree) Node(ctx context.Context, path []string, properties []segment.NewProperty) error {
 	var texts []segment.NewProperty
 	room := mostTexts
@@ -227,8 +223,7 @@ func (t *Tree) Fallback(path []string, properties []segment.NewProperty) error {
 	return t.add(path, rowFallback, nil, appendTexts(nil, properties))
 }
 
-// Bare says that a node of which nobody told a property has none: no fallback, and
-// none of those for what is missing.
+// Bare says that a node of which nobody told a property has none, by no fallback either.
 func (t *Tree) Bare() { t.bare = true }
 
 // appendTexts appends properties that are one text each.
@@ -305,8 +300,7 @@ func (t *Tree) Abort() error {
 	return t.rows.Close()
 }
 
-// Close writes the tree, the root last, and gives back what it holds. It returns how
-// many nodes there are.
+// Close writes the tree, the root last. It returns how many nodes there are.
 func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, err error) {
 	if t.err != nil {
 		return root, 0, t.err
@@ -329,4 +323,50 @@ func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID) (
 		return segment.RecordID{}, err
 	}
 	return b.Node(ctx, segment.NewNode{Children: []segment.Child{{Name: "root", Node: root}, {Name: "checkpoints", Node: checkpoints}}})
+}
+
+// layout changes whenever the same input makes other segments, for other names.
+const layout = "holdall tree 1"
+
+// IDs names segments by what is in them, so that the same input makes the same store
+// and another one no segment of the same name. A data segment's content is not known
+// when it needs a name, but all that the tree is made of is known before the first
+// of them is begun.
+type IDs struct {
+	input *blake3.Hasher
+	made  uint64
+}
+
+// NewIDs returns names for one store.
+func NewIDs() *IDs {
+	s := &IDs{input: blake3.New()}
+	s.Input([]byte(layout))
+	return s
+}
+
+// Input adds to what names depend on.
+func (s *IDs) Input(parts ...[]byte) {
+	var n [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		s.input.Write(n[:])
+		s.input.Write(p)
+	}
+}
+
+// Data names a data segment: it is a BuilderOptions.NewID.
+func (s *IDs) Data() [16]byte { return s.name(s.input.Sum(nil)) }
+
+// Bulk names a bulk segment: it is a BuilderOptions.BulkID.
+func (s *IDs) Bulk(content []byte) [16]byte {
+	sum := blake3.Sum256(content)
+	s.Input(sum[:])
+	return s.name(sum[:])
+}
+
+// name differs each time: two segments of one content have two names.
+func (s *IDs) name(of []byte) [16]byte {
+	s.made++
+	sum := blake3.Sum256(binary.BigEndian.AppendUint64(of, s.made))
+	return [16]byte(sum[:])
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// maxLine is how long a line can be: what an Encoder puts into one, and names of a
-// megabyte besides.
+// maxLine is how long a line can be: what an Encoder puts into one, and a megabyte of names.
 const maxLine = 16 << 20
 
 // An Error says which line is no part of an export, and why.
@@ -76,8 +75,7 @@ const (
 	ContentItem                     // the content of a value that follows
 )
 
-// An Item is a part of an export. After a node come its long arrays and long contents
-// in the order in which it has them.
+// An Item is a part of an export. Behind a node come its long arrays and contents, in order.
 type Item struct {
 	Kind       ItemKind
 	Path       string // as it is written
@@ -115,8 +113,7 @@ type due struct {
 
 func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next Item; io.EOF is the end. What was not read of a content is
-// passed over.
+// Next returns the next Item, at the end io.EOF. It passes over unread content.
 func (d *Decoder) Next() (Item, error) {
 	if c := d.content; d.err == nil && c != nil {
 		for c.err == nil && c.off < c.due.length {
@@ -212,8 +209,7 @@ type content struct {
 	err  error
 }
 
-// Read reads the content as it is stored. A part that is lost is a *Lost, behind which
-// reading may go on.
+// Read reads the content as it is stored. A lost part is a *Lost, and reading may go on.
 func (c *content) Read(p []byte) (int, error) {
 	for c.left == "" {
 		switch {
@@ -312,8 +308,7 @@ func (d *Decoder) parse() (l line, err error) {
 	return l, nil
 }
 
-// paired reports whether the surrogates that are escaped are in pairs: others mean
-// nothing in UTF-8.
+// paired reports whether escaped surrogates are in pairs: others mean nothing in UTF-8.
 func paired(b []byte) bool {
 	want := false // a low one
 	for {

@@ -40,8 +40,7 @@ type Options struct {
 	Limit int
 }
 
-// An Encoder writes nodes, each with the lines that follow it. It is not for parallel
-// use.
+// An Encoder writes nodes with the lines that follow them. It is not for parallel use.
 type Encoder struct {
 	w    io.Writer
 	o    Options
@@ -107,8 +106,7 @@ func (e *Encoder) LostNode(path string, l Lost) error {
 	return e.err
 }
 
-// AppendProperties appends the properties of a node as an object. What would be longer
-// than a line is left out.
+// AppendProperties appends a node's properties as an object, but for what is too long.
 func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) (_ []byte, lost int64, _ error) {
 	e := Encoder{o: o, form: object, b: append(b, '{')}
 	start := len(e.b)
@@ -124,8 +122,7 @@ func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) 
 	return append(e.b, '}'), e.lost, e.err
 }
 
-// AppendProperty appends one property as an object, without its name. What would be
-// longer than a line is left out.
+// AppendProperty appends a property as an object without its name, if it is not too long.
 func AppendProperty(ctx context.Context, b []byte, p segment.Property, lost error, o Options) ([]byte, int64, error) {
 	e := Encoder{o: o, form: object, b: b, most: len(b) + cmp.Or(o.Limit, lineBytes)}
 	e.body(ctx, p, lost)
@@ -237,8 +234,7 @@ func (e *Encoder) array(ctx context.Context, p segment.Property) {
 	}
 }
 
-// some appends values from number from until the line reaches a length, at least one.
-// It returns up to which value it came.
+// some appends values, at least one, until the line has a length, and returns up to which.
 func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int) (i int) {
 	for i = from; e.err == nil && i < p.Len() && i < from+arrayValues && (i == from || len(e.b) < limit); i++ {
 		if i > from {
@@ -389,8 +385,7 @@ func (e *Encoder) pieces(ctx context.Context, r rest) {
 	}
 }
 
-// wholeRunes reports whether what was read is UTF-8, without a rune that is cut at its
-// end.
+// wholeRunes reports whether what was read is UTF-8, and leaves out a rune cut at its end.
 func (e *Encoder) wholeRunes(last bool) bool {
 	b := e.text
 	for cut := 0; !last && cut < utf8.UTFMax-1 && len(b) > 1; cut++ {

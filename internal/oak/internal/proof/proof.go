@@ -29,11 +29,6 @@ type Options struct {
 	Name func(name string, first bool) string
 }
 
-const (
-	usualDepth  = 1000
-	usualMemory = 64 << 20
-)
-
 // A Prover proves trees of one store. It is not for parallel use.
 type Prover struct {
 	r     *segment.Reader
@@ -47,8 +42,8 @@ type Prover struct {
 
 // New returns a Prover for the store of r.
 func New(r *segment.Reader, o Options) *Prover {
-	o.Depth = cmp.Or(o.Depth, usualDepth)
-	o.Memory = cmp.Or(o.Memory, usualMemory)
+	o.Depth = cmp.Or(o.Depth, 1000)
+	o.Memory = cmp.Or(o.Memory, 64<<20)
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if o.Name == nil {
 		o.Name = func(name string, _ bool) string { return name }

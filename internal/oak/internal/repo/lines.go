@@ -55,8 +55,7 @@ type reverse struct {
 	err  error
 }
 
-// before returns what the window has before end, a window further down if that is
-// nothing.
+// before returns what the window has before end; if that is nothing, a window further down.
 func (r *reverse) before(end int64) []byte {
 	if end <= r.off && end > 0 && r.err == nil {
 		n := min(int64(cap(r.b)), end)

@@ -39,10 +39,6 @@ func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error
 	if err := manifest.ReadAt(ctx, b, 0); err != nil {
 		return Properties{}, err
 	}
-	return parseManifest(b)
-}
-
-func parseManifest(b []byte) (Properties, error) {
 	p := Properties{Version: assumedVersion, Assumed: true}
 	all, err := parseProperties(b)
 	if err != nil {
@@ -59,8 +55,7 @@ func parseManifest(b []byte) (Properties, error) {
 
 const blanks = " \t\f"
 
-// parseProperties reads what java.util.Properties reads. Of two lines with one key
-// the last counts.
+// parseProperties reads what java.util.Properties reads: of two with one key the last.
 func parseProperties(b []byte) (map[string]string, error) {
 	all := map[string]string{}
 	for at := 0; at < len(b); {
@@ -104,8 +99,7 @@ func logicalLine(b []byte) (string, int) {
 	}
 }
 
-// splitProperty divides a line at the first blank, equals sign or colon that has no
-// backslash before it.
+// splitProperty divides a line at the first blank, = or : without a backslash before it.
 func splitProperty(text string) (key, value string) {
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\\' {

@@ -126,7 +126,7 @@ func TestGCLogLinesHaveFiveToSevenFields(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte("#Sat\nstore.version=2\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := parseManifest(b); err != nil {
+		if _, err := ReadManifest(t.Context(), object(t, b)); err != nil {
 			if _, ok := errors.AsType[*Error](err); !ok {
 				t.Error(err)
 			}

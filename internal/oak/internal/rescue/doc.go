@@ -23,7 +23,6 @@
 // open if there is nothing in the tar.
 //
 // The code goes by these steps: survey.go visits the letters, judge.go says what a
-// segment is worth that an index names, scan.go what one is that a scan found;
-// plan.go is what that comes to; write.go writes, and binaries.go finds the names of
-// binaries for it.
+// segment is worth that an index names or a scan found; plan.go is what that comes to;
+// write.go writes, with the names of binaries.
 package rescue

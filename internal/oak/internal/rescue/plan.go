@@ -72,17 +72,14 @@ const (
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
 
-// A Plan says what a recovered tar will be. It holds some 100 bytes for each segment
-// and no contents.
+// A Plan says what a recovered tar will be: some 100 bytes a segment, and no contents.
 type Plan struct {
 	Action Action
 
-	// Base is which source has the index that decided what belongs to the tar, -1 if
-	// none has.
+	// Base is which source's index decided what belongs to the tar, -1 if none did.
 	Base int
 
-	// Sources are the letters, and behind them the tars of other numbers that have
-	// segments of this plan.
+	// Sources are the letters, then the tars of other numbers with segments of this plan.
 	Sources []Source
 	Letters int
 
@@ -147,7 +144,17 @@ func (p *Plan) Words() []string {
 		first += ", " + count(c.Bytes, "byte")
 	}
 	lines := []string{first + ": " + p.does()}
-	if from := p.from(); len(from) > 1 {
+	var from []string // how many segments come from which file
+	n := make([]int, len(p.Sources))
+	for _, c := range p.Segments {
+		n[c.From]++
+	}
+	for i, source := range p.Sources {
+		if n[i] > 0 {
+			from = append(from, fmt.Sprintf("%d from %s", n[i], source.Name))
+		}
+	}
+	if len(from) > 1 {
 		lines = append(lines, strings.Join(from, ", "))
 	}
 	say := func(n int64, thing, what string) {
@@ -180,19 +187,6 @@ func (p *Plan) does() string {
 		return "the tar can only be written anew without what is damaged"
 	}
 	return "the tar has to be written anew"
-}
-
-func (p *Plan) from() (words []string) {
-	n := make([]int, len(p.Sources))
-	for _, c := range p.Segments {
-		n[c.From]++
-	}
-	for i, from := range p.Sources {
-		if n[i] > 0 {
-			words = append(words, fmt.Sprintf("%d from %s", n[i], from.Name))
-		}
-	}
-	return words
 }
 
 // count is a number of things, with its thousands apart.

@@ -232,8 +232,7 @@ func (s *survey) conclude() {
 	}
 }
 
-// keep finds out how much of one source the new tar begins with, and returns of how
-// many segments that is.
+// keep finds how much of one source the tar begins with, and how many segments that is.
 func (p *Plan) keep() int {
 	for k, c := range p.Segments {
 		if k == 0 {
@@ -269,8 +268,7 @@ func (s *survey) tell(c Segment) {
 	s.report(e)
 }
 
-// read reads n bytes at off into the survey's buffer; ok is false where there are
-// none.
+// read reads n bytes at off into the survey's buffer; ok is false if there are none.
 func (s *survey) read(ctx context.Context, i int, off, n int64) (b []byte, ok bool, err error) {
 	if off < 0 {
 		return nil, false, nil

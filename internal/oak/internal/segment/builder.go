@@ -8,8 +8,7 @@ import (
 	"fmt"
 )
 
-// A Finished is a segment that is ready to be stored. Data and the slices are the
-// receiver's.
+// A Finished is a segment to be stored. Data and the slices are the receiver's.
 type Finished struct {
 	ID         ID
 	Data       []byte
@@ -163,8 +162,7 @@ func (b *Builder) put(ctx context.Context, t Type, d *draft) RecordID {
 	return RecordID{}
 }
 
-// ref makes sure that the table of references has id. It reports whether it had
-// not.
+// ref makes sure that the table of references has id, and reports whether it had not.
 func (b *Builder) ref(id ID) bool {
 	if _, ok := b.refsAt[id]; ok {
 		return false

@@ -200,8 +200,7 @@ func (c *checker) record(i int) {
 	c.slots = e.slots
 }
 
-// node adds to a node what its template says, or what the room says if the
-// template is elsewhere.
+// node adds to a node what its template says, or else what there is room for.
 func (c *checker) node(rec Record, e extent, end int) extent {
 	id, err := rec.id(nodeTemplateAt)
 	if err != nil {

@@ -76,8 +76,7 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err 
 	return d, nil
 }
 
-// nodeExtent adds to a node what its template says; if that is not known, what
-// there is room for.
+// nodeExtent adds to a node what its template says, or else what there is room for.
 func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) (extent, error) {
 	id, err := rec.TemplateID()
 	if err == nil {

@@ -130,8 +130,7 @@ func (v Bulk) blocks(yield func(RecordID, error) bool) {
 	}
 }
 
-// longText writes a long string: what fills no bulk segment lies beside the other
-// records.
+// longText writes a long string: what fills no bulk segment lies among the records.
 func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
 	full := len(s) / MaxSize * MaxSize
 	v, err := b.Bulk(ctx, strings.NewReader(s[:full]))
@@ -167,8 +166,7 @@ func (b *Builder) External(ctx context.Context, blobID string) (RecordID, error)
 	return b.done(id)
 }
 
-// A listWriter writes a list from the bottom: each level keeps fewer ids than a
-// bucket has.
+// A listWriter writes a list from the bottom: a level keeps less than a bucket of ids.
 type listWriter struct {
 	b      *Builder
 	n      int
@@ -219,8 +217,7 @@ func (b *Builder) list(ctx context.Context, ids []RecordID) RecordID {
 	return w.close(ctx)
 }
 
-// listOf writes a list of more than there may be memory for, and returns how long it
-// is.
+// listOf writes a list of any length, which it returns.
 func (b *Builder) listOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (list RecordID, n int, err error) {
 	w := listWriter{b: b}
 	for id, err := range ids {

@@ -63,8 +63,7 @@ func appendUnit(b []byte, u rune) []byte {
 	return append(b, 0xE0|byte(u>>12), 0x80|byte(u>>6)&0x3F, 0x80|byte(u)&0x3F)
 }
 
-// CutMapKey returns the name of the key that b begins with, and what is behind it. It
-// returns false if there is none.
+// CutMapKey returns the name of the key that b begins with, if any, and what is behind it.
 func CutMapKey(b []byte) (name string, rest []byte, ok bool) {
 	if len(b) < 4 {
 		return "", b, false
@@ -91,8 +90,7 @@ func CutMapKey(b []byte) (name string, rest []byte, ok bool) {
 	return "", b, false
 }
 
-// WrittenChildren are the children of a node that is to be written. The zero value
-// is none.
+// WrittenChildren are the children of a node to be written. The zero value is none.
 type WrittenChildren struct {
 	n   int
 	one Child    // if n is 1
@@ -167,8 +165,10 @@ func (w *mapWriter) look(n int) {
 		if ok && err == nil {
 			err = w.follows(h)
 		}
+		if err != nil {
+			w.b.err = err // it may be about the one that the builder has had, and say more
+		}
 		if w.done = !ok || err != nil; w.done {
-			w.b.fail(err)
 			return
 		}
 		w.last = h
@@ -194,8 +194,7 @@ func (w *mapWriter) follows(h hashedChild) error {
 	return nil
 }
 
-// inBucket returns how many of the next children share a bucket of a level with the
-// first, counting to most.
+// inBucket counts, to most, which of the next children share a level's bucket with the first.
 func (w *mapWriter) inBucket(level, most int) (n int) {
 	for ; n < most; n++ {
 		w.look(n + 1)

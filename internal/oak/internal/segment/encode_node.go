@@ -107,8 +107,7 @@ type templateDraft struct {
 	properties []NewProperty
 }
 
-// newTemplate returns a node's template, and its properties in their order
-// without those that are in the template.
+// newTemplate returns a node's template, and in order the properties that are not in that.
 func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err error) {
 	var mixins []string
 	for _, p := range n.Properties {

@@ -17,8 +17,7 @@ const (
 
 func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit") }
 
-// Word is what a value of an enumeration is called: names has one for each, and
-// nothing for those that mean nothing.
+// Word is what a value of an enumeration is called: names has "" for what means nothing.
 func Word[T ~uint8](of string, v T, names ...string) string {
 	if int(v) < len(names) && names[v] != "" {
 		return names[v]
@@ -63,8 +62,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// sourceError makes of what a source says about a segment what it means for the
-// record that was to be read there.
+// sourceError makes of a source's error what it means for the record to be read.
 func sourceError(id RecordID, err error) error {
 	if e, _ := errors.AsType[*Error](err); e == nil && errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {

@@ -27,11 +27,12 @@ const (
 	maxName = 1 << 20
 )
 
-// mapShift is by how much the hash is shifted at a level, as Java does it: modulo
-// 32, so that level 6 has the three top bits again, with the sign before them.
-func mapShift(level int) uint { return uint(32-levelBits*(level+1)) & 31 }
-
-func mapIndex(hash uint32, level int) uint { return uint(int32(hash)>>mapShift(level)) & 31 }
+// mapIndex is a bucket's number at a level. Java shifts modulo 32, so that level 6 has the
+// three top bits again, with the sign before them.
+func mapIndex(hash uint32, level int) uint {
+	shift := uint(32-levelBits*(level+1)) & 31
+	return uint(int32(hash)>>shift) & 31
+}
 
 // A Map has the child nodes of a node by name, as record ids.
 type Map struct {
@@ -121,8 +122,7 @@ func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, err
 	return r.bucket(ctx, id, m.seg, m.level, m.size)
 }
 
-// bucket opens a bucket of a branch that has a level and a size. Levels only go up,
-// so that there is no way round.
+// bucket opens a bucket of a branch. Levels only go up, so that there is no way round.
 func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, size int) (mapRecord, error) {
 	rec, err := r.typed(ctx, id, near, Leaf, Branch, 4, "map")
 	if err != nil {
@@ -216,8 +216,7 @@ func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	}
 }
 
-// A Place is how far a walk of a map has come: behind what it gave last. The zero
-// value is the beginning.
+// A Place is how far a walk of a map has come. The zero value is the beginning.
 type Place struct {
 	begun  bool
 	depth  int // branches on the way

@@ -30,8 +30,7 @@ func (id ID) AppendText(b []byte) []byte {
 // IsData reports whether id names a segment of records.
 func (id ID) IsData() bool { return id[8]>>4 == 0xA }
 
-// IsBulk reports whether id names a segment of bare bytes. What is neither data
-// nor bulk is read as bare bytes too.
+// IsBulk reports whether id names bare bytes, as what is neither data nor bulk is read, too.
 func (id ID) IsBulk() bool { return id[8]>>4 == 0xB }
 
 // Compare orders ids as the index of a tar does: as two signed numbers of 64 bits.

@@ -41,8 +41,7 @@ func (l List) At(ctx context.Context, i int) (RecordID, error) {
 	return id, err
 }
 
-// descend finds element i, the bucket that holds its id, and the index of that
-// bucket's first element.
+// descend finds element i, the bucket that has its id, and the index of that one's first.
 func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first int, err error) {
 	id, near, n := l.id, l.near, l.n
 	for n > 1 {

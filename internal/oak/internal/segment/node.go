@@ -33,7 +33,11 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 		return Node{}, err
 	}
 	n := Node{r, rec, t}
-	return n, rec.need(0, n.len(), "node")
+	size := n.valuesAt()
+	if len(t.Properties) > 0 {
+		size += recordIDLen
+	}
+	return n, rec.need(0, size, "node")
 }
 
 // TemplateID is that of a node, by its record.
@@ -72,18 +76,10 @@ func (n Node) valuesAt() int {
 	return nodeChildAt + recordIDLen
 }
 
-func (n Node) len() int {
-	if len(n.t.Properties) == 0 {
-		return n.valuesAt()
-	}
-	return n.valuesAt() + recordIDLen
-}
-
 func (n Node) ID() RecordID        { return n.rec.ID() }
 func (n Node) Template() *Template { return n.t } // not to be changed
 
-// StableID returns the record id that the node had before it was compacted. Two
-// nodes of one stable id are equal.
+// StableID returns the id from before compactions. Two nodes of one stable id are equal.
 func (n Node) StableID(ctx context.Context) (RecordID, error) {
 	id, err := n.rec.id(0)
 	if err != nil || id == n.rec.ID() {
@@ -265,8 +261,7 @@ func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
 // lists them. The mixins of a template are in none: they have the zero id.
 func (p Property) ID() RecordID { return p.one }
 
-// Len returns how many values the property has, 1 if they cannot be found: an
-// error is in their place.
+// Len returns how many values there are, 1 if they cannot be found: that is an error.
 func (p Property) Len() int {
 	switch {
 	case !p.Multi, p.lost != nil:
@@ -306,8 +301,7 @@ func (p Property) value(ctx context.Context, id RecordID) (Value, error) {
 	return v, err
 }
 
-// Values goes through the values. One that cannot be read is an error in its
-// place; those after it follow.
+// Values goes through the values. One that cannot be read is an error in its place.
 func (p Property) Values(ctx context.Context) iter.Seq2[Value, error] {
 	return func(yield func(Value, error) bool) {
 		if !p.Multi || p.ids != nil || p.lost != nil {

@@ -116,8 +116,7 @@ func (r Record) expect(a, b Type, n int, what string) error {
 	return r.errorf(Corrupt, 0, "record: expected a %s or a %s, found a %s", a, b, r.typ)
 }
 
-// A Reader decodes records of a Source. It may be used in parallel if the
-// source may.
+// A Reader decodes records of a Source. It may be used in parallel if that may.
 type Reader struct {
 	src       Source
 	templates templateCache
@@ -126,8 +125,7 @@ type Reader struct {
 
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
-// segment asks the source, unless the segment has been used just now: what refers to
-// it comes in crowds, and in parallel.
+// segment asks the source, unless the segment was used just now, as by crowds in parallel.
 func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 	slot := &r.recent[int(id[len(id)-1])%len(r.recent)]
 	if s := slot.Load(); s != nil && s.id == id {

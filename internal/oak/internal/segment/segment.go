@@ -91,8 +91,7 @@ const (
 	scattered              // as no writer leaves them
 )
 
-// A Segment is the bytes of a segment, and what its header says. It never
-// changes.
+// A Segment is the bytes of a segment, and what its header says. It never changes.
 type Segment struct {
 	id      ID
 	b       []byte // all of it, or the beginning: see sparse
@@ -323,8 +322,7 @@ func bulkPos(id RecordID, size int) (int, error) {
 	return int(pos), nil
 }
 
-// place is where in the segment the record of a row begins, or what is wrong
-// with the row.
+// place is where the record of a row begins in the segment, or what is wrong with the row.
 func (s *Segment) place(row Row) (pos int, what string) {
 	at := int64(s.size) - (MaxSize - int64(row.Offset))
 	switch first := int64(s.table + rowLen*s.records); {
@@ -353,8 +351,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 	return end, nil
 }
 
-// Info is what record 0 says about the segment's making. Nothing but journal
-// recovery needs it.
+// Info is what record 0 says about the segment's making, for journal recovery.
 type Info struct {
 	Writer string `json:"wid"`
 	Number int64  `json:"sno"`

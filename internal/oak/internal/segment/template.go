@@ -67,8 +67,7 @@ type Template struct {
 	HasMixins bool // jcr:mixinTypes, which may be empty
 	Rule      ChildRule
 	Child     string // the name, if there is one child
-	// Properties is in the reference's order: by Java hash of the name, then
-	// name, then type.
+	// Properties is in the reference's order: by Java hash of the name, name, type.
 	Properties []PropertyName
 
 	bytes int // of all names
@@ -245,8 +244,7 @@ func (rec Record) propertyType(off int) (typ PropertyType, multi bool, err error
 	return PropertyType(n), v < 0, nil
 }
 
-// A templateCache keeps templates, since many nodes in a row share few. When it
-// is full it begins anew.
+// A templateCache keeps templates, which many nodes share. When full it begins anew.
 type templateCache struct {
 	mu    sync.RWMutex
 	byID  map[RecordID]*Template

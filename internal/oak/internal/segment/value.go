@@ -36,8 +36,7 @@ const (
 	externalRef = 0xF0 // before the id of a string
 )
 
-// valueHead is the beginning of a value: n bytes of content at off, or the id of
-// a list of blocks or a string there.
+// valueHead is a value's beginning: n bytes at off, or the id of blocks or a string there.
 type valueHead struct {
 	kind Kind
 	n    int64
@@ -115,8 +114,7 @@ func (v Value) ID() RecordID   { return v.rec.ID() }
 func (v Value) Kind() Kind     { return v.h.kind }
 func (v Value) External() bool { return v.h.kind >= External } // its content is in another store
 
-// Len returns the content's length in bytes, -1 if it is external: nothing in a
-// segment tells that.
+// Len returns the content's length in bytes, -1 if it is external, which nothing tells.
 func (v Value) Len() int64 {
 	if v.External() {
 		return -1

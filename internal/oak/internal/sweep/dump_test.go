@@ -117,7 +117,7 @@ func TestCleanupLeavesWhatOakLeaves(t *testing.T) {
 			t.Fatal("nothing is expected")
 		}
 		dir := filepath.Join(unpack(t, "cleanup-pending"), "segmentstore")
-		s := cleanup(t, dir, Options{Retain: retain}, nil)
+		s := cleanup(t, dir, Options{Retain: retain})
 		if len(s.problems) > 0 {
 			t.Error(s.problems)
 		}

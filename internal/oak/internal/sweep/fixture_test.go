@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -108,7 +107,7 @@ type swept struct {
 }
 
 // cleanup does what a command does: it marks, writes, and removes what is old.
-func cleanup(t testing.TB, dir string, o Options, mtime func() time.Time) (s swept) {
+func cleanup(t testing.TB, dir string, o Options) (s swept) {
 	t.Helper()
 	st := local.New(dir)
 	tars, others := openTars(t, st)
@@ -125,7 +124,7 @@ func cleanup(t testing.TB, dir string, o Options, mtime func() time.Time) (s swe
 	old := others
 	for i, x := range s.plan.Tars {
 		if x.Action == Rewrite {
-			info, err := s.plan.Sweep(t.Context(), st, "", i, mtime)
+			info, err := s.plan.Sweep(t.Context(), st, "", i)
 			if err != nil {
 				t.Fatal(err)
 			}

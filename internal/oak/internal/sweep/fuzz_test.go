@@ -235,7 +235,7 @@ func FuzzDamage(f *testing.F) {
 			if x.Action != Rewrite {
 				continue
 			}
-			if _, err := p.Sweep(t.Context(), st, "", i, nil); err != nil {
+			if _, err := p.Sweep(t.Context(), st, "", i); err != nil {
 				if o, err := st.Open(t.Context(), x.NewName); err == nil {
 					if _, err := o.Info(t.Context()); err == nil {
 						t.Error(x.NewName, "is there in spite of an error")

@@ -72,7 +72,7 @@ func TestLogsOfStores(t *testing.T) {
 		{"compacted-offline", true}, // by a program that writes no line
 	} {
 		dir := filepath.Join(unpack(t, c.name), "segmentstore")
-		s := cleanup(t, dir, Options{}, nil)
+		s := cleanup(t, dir, Options{})
 		var old []byte
 		if exists(filepath.Join(dir, "gc.log")) {
 			old = storetest.Get(t, storeOf(dir), "gc.log")

@@ -39,7 +39,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	for i := range p.Tars {
 		t := &p.Tars[i]
 		for k, e := range t.Index().All() {
-			if !e.ID.IsData() && !m.bulk.referred(e.ID) {
+			if !e.ID.IsData() && !m.bulk.all && !m.bulk.referred(e.ID) {
 				t.garbage.set(k)
 			}
 		}
@@ -48,8 +48,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	return p, nil
 }
 
-// Refused says why a store is not cleaned up; any other error of [Mark] is one of a
-// tar, or of the store that it is in.
+// Refused says why a store is not cleaned up; other errors of [Mark] are of tar or store.
 type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }
@@ -98,8 +97,7 @@ type marker struct {
 	buf   []byte
 }
 
-// data marks the data segments of a tar that are garbage, from the last to the
-// first, and what the others refer to.
+// data marks, from the last to the first, garbage data segments, and what others refer to.
 func (m *marker) data(ctx context.Context, t *TarPlan) error {
 	graph, err := t.Tar.Graph(ctx)
 	if t.GraphDamage, err = damage(err); err != nil {
@@ -131,8 +129,7 @@ func (m *marker) data(ctx context.Context, t *TarPlan) error {
 	return nil
 }
 
-// damage takes apart an error of a tar's part: what is of the file, and what is of
-// the store.
+// damage takes apart an error of a tar's part: what is of the file, and of the store.
 func damage(err error) (*tarfile.Error, error) {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
 		return e, nil
@@ -214,8 +211,7 @@ func (t *TarPlan) decide(o Options) {
 
 func (t *TarPlan) sound() bool { return t.GraphDamage == nil && t.BinariesDamage == nil }
 
-// bulk has the ids of all segments that are no data segments, and whether something
-// refers to them.
+// bulk has the ids of all segments of no records, and whether something refers to them.
 type bulk struct {
 	ids  []tarfile.ID
 	refs bitmap
@@ -262,5 +258,5 @@ func (b *bulk) refer(targets tarfile.IDs) {
 
 func (b *bulk) referred(id tarfile.ID) bool {
 	i, _ := b.find(id)
-	return b.all || b.refs.has(i)
+	return b.refs.has(i)
 }

@@ -59,7 +59,7 @@ func hollowTar(t testing.TB, r *rand.Rand, number, n int, gen tarfile.Generation
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &hollow{tail.End() + int64(len(b)), b}
+	o := &hollow{int64(n)*1024 + int64(len(b)), b}
 	x, err := tarfile.Open(t.Context(), o, name, tarfile.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,7 @@ type Tar struct {
 	*tarfile.Tar
 }
 
-// A Head is where the newest revision is: the segment, and what the index has for
-// its generation.
+// A Head is the segment of the newest revision, and its generation by the index.
 type Head struct {
 	Segment tarfile.ID
 	tarfile.Generation
@@ -89,8 +88,7 @@ type TarPlan struct {
 	garbage bitmap
 }
 
-// IsGarbage reports whether entry i of the index is garbage, which is still there
-// if the tar is kept.
+// IsGarbage reports whether entry i is garbage, which a tar that is kept still has.
 func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.has(i) }
 
 // Keeps reports whether some tar has a segment as one that is not garbage.

@@ -51,7 +51,7 @@ func wantSame(t *testing.T, p oaktest.Place, retain int) (s swept, ours string) 
 	t.Helper()
 	oak := oaktest.Well(t, p.With("cleanup", p.Store, strconv.Itoa(retain), "--no-segments", "--no-ids")...)
 	ours = copyDir(t, p.Store)
-	s = cleanup(t, ours, Options{Retain: retain}, nil)
+	s = cleanup(t, ours, Options{Retain: retain})
 	got := saidOf(t, ours)
 	compare(t, got, tarsOf(t, oak))
 	compare(t, describe(t, openDir(t, ours)), got)
@@ -167,7 +167,7 @@ func TestOakTakesTarsThatAreMadeAnew(t *testing.T) {
 		}
 		p := fixture(t, name)
 		harmAll(t, p.Store, crcField)
-		cleanup(t, p.Store, Options{}, nil)
+		cleanup(t, p.Store, Options{})
 		p.Verify(t)
 		oaktest.Well(t, "check", p.Store)
 		oaktest.Well(t, p.With("survive", p.Store)...)
@@ -178,7 +178,7 @@ func TestOakTakesWhatWasMended(t *testing.T) {
 	for _, name := range []string{"corrupt-gph", "corrupt-brf"} {
 		for _, retain := range []int{1, 2} {
 			p := fixture(t, name)
-			s := cleanup(t, p.Store, Options{Retain: retain}, nil)
+			s := cleanup(t, p.Store, Options{Retain: retain})
 			rewritten := slices.ContainsFunc(s.plan.Tars, func(x TarPlan) bool { return x.Action == Rewrite && (x.GraphDamage != nil || x.BinariesDamage != nil) })
 			if !rewritten || len(s.problems) > 0 {
 				t.Errorf("%s: mended %t, %v", name, rewritten, s.problems)

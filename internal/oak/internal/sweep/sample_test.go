@@ -180,7 +180,7 @@ func at(g, f int32, compacted bool) tarfile.Generation {
 func sweepAll(ctx context.Context, p *Plan, st store.Store) error {
 	for i := range p.Tars {
 		if p.Tars[i].Action == Rewrite {
-			if _, err := p.Sweep(ctx, st, "", i, nil); err != nil {
+			if _, err := p.Sweep(ctx, st, "", i); err != nil {
 				return err
 			}
 		}

@@ -20,11 +20,10 @@ import (
 //
 // Entries are copied as they are, with the times in their headers, and what stands
 // behind the segments has the youngest of them: what is written depends on nothing
-// else. With mtime that is asked for the time of each header instead; Oak has the time
-// of writing there.
+// else. Oak has the time of writing there.
 //
 // All tars of the plan must still be open. An error leaves everything as it was.
-func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int, mtime func() time.Time) (store.Info, error) {
+func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) (store.Info, error) {
 	t := &p.Tars[i]
 	if t.Action != Rewrite {
 		return store.Info{}, fmt.Errorf("%s: %s, expected a tar to rewrite", t.Name, t.Action)
@@ -33,7 +32,7 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int, 
 	if err := free(ctx, st, name); err != nil {
 		return store.Info{}, err
 	}
-	w := writer{p: p, t: t, mtime: mtime}
+	w := writer{p: p, t: t}
 	info, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		w.out = out
 		return w.write(ctx)
@@ -64,10 +63,9 @@ func free(ctx context.Context, st store.Store, name string) error {
 }
 
 type writer struct {
-	p     *Plan
-	t     *TarPlan
-	out   store.Writer
-	mtime func() time.Time
+	p   *Plan
+	t   *TarPlan
+	out store.Writer
 
 	graph    *tarfile.Graph                 // nil if it is to be read from the segments
 	refs     int64                          // bytes of what was read so
@@ -146,27 +144,20 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	}
 	n, named := tarfile.ParseEntryName(h.Name)
 	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID && n.HasCRC
-	if sound && w.mtime == nil {
+	if sound {
 		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
-	if !sound {
-		// The name's checksum may be what is damaged.
-		if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
-			return err
-		}
-		n.CRC = crc32.ChecksumIEEE(w.buf)
-		w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true,
-			What: "header: damaged; the entry gets another one, with the checksum that the segment has now"})
+	// The name's checksum may be what is damaged.
+	if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
+		return err
 	}
-	at := h.ModTime
-	if w.mtime != nil {
-		at = w.mtime()
-	}
+	w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true,
+		What: "header: damaged; the entry gets another one, with the checksum that the segment has now"})
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%s.%08x", e.ID, n.CRC)
-	if _, err := w.out.Write(tarfile.AppendHeader(nil, name, int64(e.Len), at)); err != nil {
+	name := fmt.Sprintf("%s.%08x", e.ID, crc32.ChecksumIEEE(w.buf))
+	if _, err := w.out.Write(tarfile.AppendHeader(nil, name, int64(e.Len), h.ModTime)); err != nil {
 		return err
 	}
 	return w.copy(ctx, tarfile.Span{Off: old, Len: room - tarfile.BlockSize})
@@ -229,11 +220,7 @@ func (w *writer) end(ctx context.Context) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	mtime := w.mtime
-	if mtime == nil {
-		mtime = func() time.Time { return w.youngest }
-	}
-	b, err := w.tail.Append(nil, w.t.NewName, mtime)
+	b, err := w.tail.Append(nil, w.t.NewName, func() time.Time { return w.youngest })
 	if err != nil {
 		return err
 	}
@@ -275,8 +262,7 @@ type blobReader struct {
 	report func(tar string, p tarfile.Problem)
 }
 
-// keptSegments is how many are kept: ids of binaries that are strings of their own are
-// seldom far away.
+// keptSegments is how many are kept: ids that are strings of their own are seldom far away.
 const keptSegments = 16
 
 // segment reads a segment of the newest tar that has it.

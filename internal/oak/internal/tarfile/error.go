@@ -86,8 +86,7 @@ func (e *NoIndex) Error() string {
 	return fmt.Sprintf("%s at %d: %s", e.Object, e.Offset, e.What)
 }
 
-// readError makes of an error of the store what it means: an object that has become
-// shorter is damaged.
+// readError makes of a store's error what it means: a shorter object is damaged.
 func readError(object string, off int64, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Class: Truncated, Object: object, Offset: off, What: "the file ends here", Err: err}

@@ -2,8 +2,8 @@ package tarfile
 
 import (
 	"bytes"
-	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"time"
 )
 
@@ -15,8 +15,7 @@ import (
 
 const (
 	nameText = idText + 9 // of an id and a checksum
-	// minNameBytes is how many of them have to be what they can be before a block is
-	// taken for a damaged header.
+	// minNameBytes is how many have to be possible for a block to count as a damaged header.
 	minNameBytes = nameText - 3
 )
 
@@ -105,8 +104,7 @@ type mended struct {
 	stored int64 // the checksum, -1 if that is damaged too
 }
 
-// mend reads a damaged header: its name must be whole, or short of one digit that
-// the checksum tells.
+// mend reads a damaged header: its name is whole, or lacks one digit that the checksum tells.
 func mend(b []byte) (mended, bool) {
 	good := 0
 	for i, c := range b[:nameText] {
@@ -192,14 +190,40 @@ func (m *mended) proves(size int) bool {
 // corrects reports whether crc, in the place of the name's, is one digit away from it
 // and makes the header's checksum right.
 func (m *mended) corrects(crc uint32) bool {
-	differ := 0
-	was, is := fmt.Sprintf("%08x", m.name.CRC), fmt.Sprintf("%08x", crc)
-	for i := range was {
-		if was[i] != is[i] {
-			differ++
-		}
-	}
+	differ := m.name.CRC ^ crc
+	digit := uint32(0xf) << (bits.TrailingZeros32(differ) &^ 3) // the lowest that differs
 	other := *m
 	other.name.CRC = crc
-	return differ == 1 && other.proves(int(m.size))
+	return differ != 0 && differ&^digit == 0 && other.proves(int(m.size))
+}
+
+// unshift has, for the highest byte of an entry of crc32.IEEETable, its number.
+var unshift = func() (t [256]byte) {
+	for i, v := range crc32.IEEETable {
+		t[v>>24] = byte(i)
+	}
+	return t
+}()
+
+// FindFlip looks for the one bit that has to be turned in b for its checksum to be
+// crc: what b[off]^mask would undo. Of other damage one in some thousands looks as
+// if it were of one bit.
+//
+// The checksum is linear: what two checksums differ by depends on where the bytes
+// differ alone. So the difference is taken back, byte by byte from the end, until
+// it is that of a byte just added.
+func FindFlip(b []byte, crc uint32) (off int, mask byte, ok bool) {
+	c := checksum(b) ^ crc
+	if c == 0 {
+		return 0, 0, false
+	}
+	for i := len(b) - 1; i >= 0; i-- {
+		k := unshift[c>>24]
+		v := c ^ crc32.IEEETable[k]
+		if v == 0 && bits.OnesCount8(k) == 1 {
+			return i, k, true
+		}
+		c = v<<8 | uint32(k)
+	}
+	return 0, 0, false
 }

@@ -32,8 +32,7 @@ func ParseName(name string) (number int, letter byte, ok bool) {
 // tarName has five digits, or more of which the first is not 0.
 var tarName = regexp.MustCompile(`^data([0-9]{5}|[1-9][0-9]{5,})([a-z]?)\.tar$`)
 
-// Name makes the name of a tar. It panics if there is none: numbers are of 31 bits
-// and letters a to z.
+// Name makes the name of a tar. It panics beyond 31 bits, and letters a to z.
 func Name(number int, letter byte) string {
 	if number < 0 || number > math.MaxInt32 || letter < 'a' || letter > 'z' {
 		panic(fmt.Sprintf("tarfile: no name for number %d, letter %q", number, letter))
@@ -48,8 +47,7 @@ type EntryName struct {
 	HasCRC bool   // names without one were written long ago
 }
 
-// ParseEntryName reads "<uuid>", "<uuid>.<crc>", and both with more behind another
-// dot, which says nothing.
+// ParseEntryName reads "<uuid>", "<uuid>.<crc>", and both with anything behind a dot.
 func ParseEntryName(name string) (EntryName, bool) {
 	if len(name) < idText {
 		return EntryName{}, false

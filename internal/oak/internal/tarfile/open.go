@@ -134,16 +134,14 @@ type Span struct{ Off, Len int64 }
 
 func (s Span) end() int64 { return s.Off + s.Len }
 
-// window reads from the end of a file towards its beginning: what is asked for
-// comes with what is before it.
+// window reads a file from its end: what is asked for comes with what is before it.
 type window struct {
 	t   *Tar
 	b   []byte
 	off int64
 }
 
-// tailRun is how much of what is before a footer comes with it: most graphs are
-// about that long.
+// tailRun is how much comes with a footer: most graphs are about that long.
 const tailRun = 64 << 10
 
 func (w *window) at(ctx context.Context, off, n int64) ([]byte, error) {
@@ -177,8 +175,7 @@ func (w *window) locate(ctx context.Context, end int64, check func(footer, int64
 	return part{Span{end - n, n}, f}, nil
 }
 
-// content reads what is before the footer of a part. It is a copy if the window is
-// much longer.
+// content reads what is before a part's footer: a copy if the window is much longer.
 func (w *window) content(ctx context.Context, p part) ([]byte, error) {
 	n := int64(p.f.size) - footerLen
 	if n > w.t.o.MaxPart {
@@ -231,8 +228,7 @@ func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	return read(ctx, w, end, checkBinaries, parseBinaries)
 }
 
-// Graph reads the graph. An [*Error] says that there is none that Oak would take:
-// its cleanup fails over such a tar.
+// Graph reads the graph. An [*Error] says that Oak would take none: its cleanup fails.
 func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
 	g, _, err := (&window{t: t}).graph(ctx)
 	return g, err

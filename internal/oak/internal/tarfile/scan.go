@@ -95,8 +95,7 @@ type scan struct {
 	doubtful int64
 }
 
-// view returns the bytes at s.at: a whole entry and the header behind it, unless
-// the file ends before that.
+// view returns the bytes at s.at: a whole entry and the next header, or to the end.
 func (s *scan) view() ([]byte, error) {
 	want := min(scanWindow, s.size-s.at)
 	if have := s.base + int64(len(s.buf)); s.at+want > have {
@@ -114,8 +113,7 @@ func (s *scan) view() ([]byte, error) {
 	return s.buf[s.at-s.base:][:want], nil
 }
 
-// step looks at one block and goes on: behind the entry that it is the header of, or
-// to the next block.
+// step looks at a block, and goes on behind its entry, or to the next block.
 func (s *scan) step(w []byte) (Found, bool) {
 	if len(w) < BlockSize {
 		return s.skip(w, Problem{Class: Truncated, What: "file: it ends within a block"})

@@ -2,9 +2,99 @@ package tarfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
+
+// A Tail makes what stands behind the segments of a tar. It is for itself where the
+// segments are there already: a tar that was not closed needs no more.
+//
+// It holds in memory what it will write.
+type Tail struct {
+	entries  []byte
+	graph    graphBuilder
+	binaries binariesBuilder
+	known    map[ID]struct{}
+	end      int64 // where it can begin
+}
+
+// Add adds a segment: for a data segment, what is in its reference table and the ids
+// of the binaries that its records name. Segments may come in any order.
+func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("segment %s: %s", e.ID, fmt.Sprintf(format, a...))
+	}
+	switch {
+	case e.Len < 1 || e.Len > MaxSegment:
+		return bad("%d bytes, expected 1 to %d", e.Len, MaxSegment)
+	case e.Pos < BlockSize || e.Pos%BlockSize != 0:
+		return bad("position %d, expected a multiple of %d and no less", e.Pos, BlockSize)
+	case e.Generation.Gen < 0 || e.Generation.Full < 0:
+		return bad("generation %s", e.Generation)
+	case len(refs)%len(ID{}) != 0:
+		return bad("references: %d bytes, expected a multiple of %d", len(refs), len(ID{}))
+	case !e.ID.IsData() && (len(refs) > 0 || len(binaries) > 0):
+		return bad("references of a segment that is no data segment")
+	case !e.ID.IsData() && e.Generation != Generation{}:
+		return bad("generation %s of a segment that is no data segment", e.Generation)
+	}
+	if _, twice := t.known[e.ID]; twice {
+		return bad("it is there already")
+	}
+	end := max(t.end, e.end())
+	more := t.size() + entryV2 + nodeLen + int64(len(refs)) + generationV2 + segmentRefsLen
+	for _, b := range binaries {
+		more += 4 + int64(len(b))
+	}
+	if end > maxLen-more {
+		return bad("the tar would be longer than %d bytes", int64(maxLen))
+	}
+	if t.known == nil {
+		t.known = map[ID]struct{}{}
+	}
+	t.known[e.ID] = struct{}{}
+	t.end = end
+	t.entries = appendEntry(t.entries, e)
+	t.graph.add(e.ID, refs)
+	t.binaries.add(e.ID, e.Generation, binaries)
+	return nil
+}
+
+func (t *Tail) Len() int { return len(t.known) }
+
+// size is how long the tail is at most.
+func (t *Tail) size() int64 {
+	return int64(t.binaries.maxSize()) + int64(t.graph.size()) + int64(len(t.entries)+footerLen) + 6*BlockSize + trailerLen
+}
+
+// Append appends the tail of the tar of the given name. A tar without segments can
+// have none. mtime is asked once for each of three headers.
+func (t *Tail) Append(b []byte, name string, mtime func() time.Time) ([]byte, error) {
+	if t.Len() == 0 {
+		return b, fmt.Errorf("%s: no segments, expected at least one", name)
+	}
+	if len(name)+len(".idx") > nameLen {
+		return b, fmt.Errorf("%s: a name of %d bytes, expected at most %d", name, len(name), nameLen-len(".idx"))
+	}
+	var content []byte
+	for _, p := range []struct {
+		suffix string
+		append func([]byte) []byte
+	}{
+		{".brf", t.binaries.append},
+		{".gph", t.graph.append},
+		{".idx", func(b []byte) []byte { return appendIndex(b, t.entries) }},
+	} {
+		content = p.append(content[:0])
+		n := len(content) + pad(len(content))
+		b = AppendHeader(b, name+p.suffix, int64(n), mtime())
+		b = append(b, zeros[:n-len(content)]...)
+		b = append(b, content...)
+	}
+	b = append(b, zeros[:]...)
+	return append(b, zeros[:]...), nil
+}
 
 // A Writer writes a tar from front to back: segments as they come, and at last what
 // stands behind them, which it holds until then. What it writes depends on what is

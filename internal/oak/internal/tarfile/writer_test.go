@@ -121,7 +121,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		again, err := tail.Append(slices.Clone(b[:tail.End()]), "data00000a.tar", someTime)
+		again, err := tail.Append(slices.Clone(b[:tail.end]), "data00000a.tar", someTime)
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("another tail: %v", err)
 		}
