@@ -142,7 +142,7 @@ func seen(t *testing.T, st *storetest.Mem) string {
 }
 
 // provenKinds are the formats whose archives prove their own indexes, if we wrote them.
-var provenKinds = []string{"caf", "rvn"}
+var provenKinds = []string{"caf", "rvn", "lindi"}
 
 // Each bit is turned, one at a time: what makes an archive say anything else, a check tells.
 func TestEveryTurnedBitThatIsSeenIsTold(t *testing.T) {
