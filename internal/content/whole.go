@@ -38,87 +38,85 @@ func (s *Source) Compares(e Entry) (parts, whole bool) {
 	return parts, parts || !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
-// compared are the contents that were compared, by what they are and where they lie: what
-// is wrong with long ones, and keys of those that were right. A new key takes the place of
-// an old one where there is no room, so that of a few files it costs once, and of millions
-// what it must.
+// compared are the contents that were compared: what is wrong with long ones, and which
+// were right. Of those it forgets some where there are more than a million.
 type compared struct {
 	seed  maphash.Seed
 	right atomic.Pointer[[]atomic.Uint64]
 
 	mu    sync.Mutex
 	many  int // in right
-	wrong map[uint64]error
+	wrong map[mark]error
 	any   atomic.Bool // is wrong
 }
 
 const (
-	fewRight  = 1 << 12
+	fewRight  = 1 << 16 // 512 KiB
 	mostRight = 1 << 20 // 8 MiB
 	rightWays = 4       // places that a key may have
 )
 
-// key is what a content is known by, never 0: what it should be and where it lies. Of one
-// that is not in one run the name stands for where the rest of it lies.
-func (s *Source) key(ctx context.Context, e *Entry) uint64 {
-	h := maphash.String(s.compared.seed, e.Digest.Sum)
+// A mark is what a content is known by: where it lies, and what it should be besides.
+// Both are found out beside each other, as neither is in the processor's cache.
+type mark struct {
+	place uint64
+	what  uint64 // never 0
+}
+
+// markOf is e's mark. Of one that is not in one run the name stands for where the rest of
+// it lies.
+func (s *Source) markOf(ctx context.Context, e *Entry) mark {
 	x, ok := s.run(*e)
 	if !ok {
 		x, _ = s.first(ctx, *e, 0, e.Size)
+	}
+	h := maphash.String(s.compared.seed, e.Digest.Sum)
+	if !ok {
 		h = bits.RotateLeft64(h, 21) ^ maphash.String(s.compared.seed, e.Name)
 	}
-	if len(x.Object) > 0 && x.Object != s.Name {
+	if x.Object != s.Name {
 		h = bits.RotateLeft64(h, 21) ^ maphash.String(s.compared.seed, x.Object)
 	}
 	const odd = 0x9e3779b97f4a7c15
-	return (h^uint64(x.Off)*odd^uint64(x.Skip))*odd | 1
+	place := uint64(x.Off)*odd + uint64(x.Skip)*(odd>>1|1)
+	return mark{place >> 32, (h ^ place) | 1}
 }
 
-// wasRight reports whether the content of a key was found right.
-func (c *compared) wasRight(key uint64) bool {
+// wasRight reports whether a content was found right.
+func (c *compared) wasRight(m mark) bool {
 	all := c.right.Load()
 	if all == nil {
 		return false
 	}
 	for i := range uint64(rightWays) {
-		if (*all)[(key>>20+i)&uint64(len(*all)-1)].Load() == key {
+		if (*all)[(m.place+i)&uint64(len(*all)-1)].Load() == m.what {
 			return true
 		}
 	}
 	return false
 }
 
-// remember notes that the content of a key was right; mu must be held.
-func (c *compared) remember(key uint64) {
+// remember notes that a content was right; mu must be held. Where there is no room for
+// it, it takes the place of another.
+func (c *compared) remember(m mark) {
 	all := c.right.Load()
-	switch {
-	case all == nil:
+	if all == nil || c.many > len(*all)/2 && len(*all) < mostRight {
+		// What was there is compared once more when it is read again.
 		t := make([]atomic.Uint64, fewRight)
-		all = &t
-		c.right.Store(all)
-	case c.many > len(*all)/2 && len(*all) < mostRight:
-		t := make([]atomic.Uint64, 4*len(*all))
-		c.many = 0
-		for i := range *all {
-			if k := (*all)[i].Load(); k != 0 {
-				c.put(t, k)
-			}
+		if all != nil {
+			t = make([]atomic.Uint64, mostRight)
 		}
-		all = &t
+		all, c.many = &t, 0
 		c.right.Store(all)
 	}
-	c.put(*all, key)
-}
-
-func (c *compared) put(all []atomic.Uint64, key uint64) {
+	c.many++
 	for i := range uint64(rightWays) {
-		if p := &all[(key>>20+i)&uint64(len(all)-1)]; p.Load() == 0 || p.Load() == key {
-			p.Store(key)
-			c.many++
+		p := &(*all)[(m.place+i)&uint64(len(*all)-1)]
+		if was := p.Load(); was == 0 || was == m.what || i == rightWays-1 {
+			p.Store(m.what)
 			return
 		}
 	}
-	all[(key>>20+key%rightWays)&uint64(len(all)-1)].Store(key)
 }
 
 // Known reports whether e's content was compared before, and what was wrong.
@@ -127,8 +125,8 @@ func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	if c.right.Load() == nil && !c.any.Load() || s.Checking.None || !digest.Known(e.Digest.Algo) {
 		return false, nil
 	}
-	key := s.key(ctx, &e)
-	if c.wasRight(key) {
+	m := s.markOf(ctx, &e)
+	if c.wasRight(m) {
 		return true, nil
 	}
 	if !c.any.Load() {
@@ -136,7 +134,7 @@ func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.wrong[key]
+	err := c.wrong[m]
 	return err != nil, err
 }
 
@@ -151,17 +149,17 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 			return wrong // a second try may find it right
 		}
 	}
-	c, key := &s.compared, s.key(ctx, &e)
+	c, m := &s.compared, s.markOf(ctx, &e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if wrong == nil {
-		c.remember(key)
+		c.remember(m)
 		return nil
 	}
 	if c.wrong == nil || len(c.wrong) >= fewRight {
-		c.wrong = map[uint64]error{}
+		c.wrong = map[mark]error{}
 	}
-	c.wrong[key] = wrong
+	c.wrong[m] = wrong
 	c.any.Store(true)
 	return wrong
 }
