@@ -22,7 +22,7 @@ type ExtractOptions struct {
 	OutsideLinks bool `json:"outside_links,omitempty"`
 	// NoVerify skips the comparison with recorded digests.
 	NoVerify bool `json:"no_verify,omitempty"`
-	// Max bounds what is believed of an archive before it may fill a disk; zero means
+	// Max limits what an archive may write, so that it cannot fill a disk. Zero means
 	// the usual limit, a negative number none.
 	Max struct {
 		Entries int64 `json:"entries,omitempty"` // usually 20 million

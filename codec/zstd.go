@@ -213,9 +213,9 @@ func decodeBlocks(r io.Reader) (io.ReadCloser, error) {
 	return decodeZstd(&blockReader{r: r, next: blocksHeader})
 }
 
-// blockReader reads the blocks of a frame behind what it has of its header. It follows
-// theirs, and so reads nothing behind the last one. Of a part of a frame, a last block
-// among them would end the frame, and what is behind it could be another.
+// blockReader reads a frame's header, which it has already, and then the frame's blocks.
+// Each block says how long it is, so nothing is read beyond the last one. In a part of a
+// frame no block may be marked as the last: that would end the frame early.
 type blockReader struct {
 	r      io.Reader
 	next   []byte // to be read before anything else

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
@@ -342,6 +343,7 @@ type crowd struct {
 	how     nodejson.Options
 	to      io.Writer
 	lost    int64
+	spare   sync.Pool // of *handful that were written: their room is used again
 }
 
 // told is a node that is to be written, or is lost.
@@ -367,13 +369,13 @@ const (
 
 func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) error) error {
 	hands := pipe.Told(func(tell func(*handful) error) error {
-		h := &handful{}
+		h := c.next()
 		err := walk(func(n told) error {
 			if h.nodes = append(h.nodes, n); len(h.nodes) < exportHandful {
 				return nil
 			}
 			full := h
-			h = &handful{}
+			h = c.next()
 			return tell(full)
 		})
 		if err != nil {
@@ -392,8 +394,19 @@ func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) erro
 			}
 			err := c.encode(ctx, h, c.to)
 			c.lost += h.lost
+			c.spare.Put(h)
 			return err
 		}, func(*handful) {})
+}
+
+// next returns a handful of no nodes yet.
+func (c *crowd) next() *handful {
+	h, _ := c.spare.Get().(*handful)
+	if h == nil {
+		return &handful{}
+	}
+	*h = handful{nodes: make([]told, 0, exportHandful), b: h.b[:0]}
+	return h
 }
 
 // encode writes nodes of a handful, and drops those that are written.

@@ -257,7 +257,7 @@ func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, er
 // there is none. No two claims that hold are of the same chunk.
 func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
 	return write(ctx, c, nil, func(s session) (Chunk, error) {
-		// Who claims at the same time goes past the chunk that we have locked.
+		// Another worker that claims at the same time skips the chunk that is locked here.
 		return one(ctx, s, (*Chunk).columns, ErrNone, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
 			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= {clock} AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
 				AND (role <> $7 OR NOT EXISTS (SELECT 1 FROM chunks WHERE plan = f.plan AND number < f.number AND state <> $8))
@@ -324,7 +324,7 @@ func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left ite
 type finishing struct {
 	*Catalog
 	archive batch // of one, or none
-	left    int64 // members that are said to be left, or of another version
+	left    int64 // members that the caller reports as left out, or as changed
 }
 
 // stage takes in what became of members, and the archive.

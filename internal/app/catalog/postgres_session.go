@@ -16,13 +16,13 @@ import (
 // that a queue of jobs in the same PostgreSQL database always agrees with them. An error
 // takes everything back.
 type Queue interface {
-	// Open is told of the connections of a catalogue that is opened to be written,
-	// before anything else. The queue may use them as long as the catalogue is open, and
-	// make tables of its own where their search path leads, among the catalogue's.
+	// Open is called first when a catalogue is opened for writing, and gets its
+	// connections. The queue may use them while the catalogue is open, and may create
+	// its own tables in the same schema.
 	Open(ctx context.Context, pool *pgxpool.Pool) error
-	// Enqueue is told of chunks that are due, now or at their NotBefore.
+	// Enqueue is called with chunks that are due now, or at their NotBefore.
 	Enqueue(ctx context.Context, tx pgx.Tx, chunks []Chunk) error
-	// Finished is told of a chunk that is done.
+	// Finished is called with a chunk that is done.
 	Finished(ctx context.Context, tx pgx.Tx, c Chunk) error
 }
 

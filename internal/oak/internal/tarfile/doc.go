@@ -22,7 +22,7 @@
 // a [*NoIndex], and [Scan] finds what is there. Readers of Oak stop at the first
 // damaged size, and take what has a wrong checksum in its header; Scan does neither.
 //
-// The code goes by these things: name.go, header.go, index.go and parts.go are the bytes;
+// The code goes by these things: name.go, header.go, index.go, graph.go and binaries.go are the bytes;
 // open.go reads a sound tar, check.go looks for what is wrong with it, scan.go and mend.go
 // read one that is not sound; writer.go writes.
 package tarfile
