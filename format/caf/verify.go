@@ -64,9 +64,7 @@ func (t *table) notes(report func(format.Problem)) {
 
 // doubt says that an index is not what its digest says it is.
 func doubt(volume string, off int64) format.Problem {
-	p := (&fault{"index-digest", off, "the index is damaged: its digest is of something else, so what it says may be wrong"}).problem(volume)
-	p.Code = format.BadChecksum
-	return p
+	return (&fault{"index-digest", off, "the index is damaged: its digest is of something else, so what it says may be wrong"}).problem(volume)
 }
 
 // checkRows reports rows that cannot be read, that are replaced by later ones,
