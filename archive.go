@@ -57,6 +57,12 @@ type OpenOptions struct {
 	Index UseIndex `json:"index"`
 	// once says that all entries are wanted, one after the other, and no more.
 	once bool
+	// NoVerify has content read without comparing it with digests.
+	NoVerify bool `json:"no_verify,omitempty"`
+	// CompareWhole is up to which size a file is read whole and compared with its digest
+	// when any of it is read; 0 is 1 MiB, and a negative one is none. That it was right is
+	// remembered, so it is done once.
+	CompareWhole int64 `json:"compare_whole,omitempty"`
 	// CacheBytes bounds what is kept in memory of a remote archive; 0 is 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
@@ -97,6 +103,7 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	st = cache.Far(st, o.CacheBytes)
 	a := &Archive{src: content.New(st, name, o.External), asked: o}
+	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	// Held from the start, so that what recognising fetches is there for reading.
 	// A folder has none; its format will find what lies in it.
 	if _, err := a.src.Object(ctx, name); err != nil && namesBelow(ctx, st, name) == nil {
@@ -310,10 +317,26 @@ func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) 
 func (a *Archive) StoredSize(ctx context.Context) (int64, error) { return a.src.StoredSize(ctx) }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then returns io.EOF. Nothing is checked against e's digest; by an index
-// that has digests of pieces, each piece is, before any byte of it is in p.
+// end, and then returns io.EOF. What [Archive.Compares] says is compared with digests
+// before any byte of it is in p.
 func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	return a.src.ReadAt(ctx, e, p, off)
+}
+
+// Compares says what of e's content is compared with a digest before it is handed on: any
+// part of it, or only all of it, read from its beginning to its end. The last read of that
+// then returns a [*DigestError] if it is damaged. Nothing is known of content that has no
+// digest, or none that holdall knows.
+func (a *Archive) Compares(e Entry) (parts, whole bool) { return a.src.Compares(e) }
+
+// Doubt returns what is wrong with the archive's index as a whole, as far as it was read,
+// nil if nothing is known: that it is not what its own digest says. Names and places that
+// it has may be wrong then.
+func (a *Archive) Doubt() *Problem {
+	if doubt := a.src.Reader.Can().Doubt; doubt != nil {
+		return doubt()
+	}
+	return nil
 }
 
 // Contents calls each, one by one and in stored order, with the content of every
@@ -327,7 +350,7 @@ func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each fu
 // a list, or [Archive.Shuffled]. What lies together is fetched together, as far as
 // it comes together.
 func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
-	return a.src.Sweep(ctx, entries, true, func(c content.Content, err error) error { return each(c.Entry, c, err) })
+	return a.src.Sweep(ctx, entries, true, func(c content.Content, err error) error { return each(c.Entry, c.Checked(), err) })
 }
 
 // Close ends the use of the archive: reads fail from then on.

@@ -17,7 +17,7 @@ import (
 
 // A File is one entry open for reading. ReadAt may be called in parallel; the
 // others belong to one goroutine. Reads go on under the context that it was
-// opened with.
+// opened with. They compare what [Archive.Compares] says.
 type File struct {
 	a      *Archive
 	e      Entry
@@ -80,7 +80,7 @@ func (f *File) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if f.seq == nil {
-		f.seq = f.a.src.Open(f.ctx, f.e, f.off)
+		f.seq = f.a.src.ReadFrom(f.ctx, f.e, f.off)
 	}
 	n, err := f.seq.Read(p)
 	f.off += int64(n)

@@ -54,6 +54,9 @@ type PackOptions struct {
 	Resume bool `json:"resume,omitempty"`
 	// Param has values of the format's own Params.
 	Param map[string]string `json:"param,omitempty"`
+	// NoVerify does not compare what is read of buckets with the checksums that they
+	// have. Otherwise what does not match is read once more, and then left out.
+	NoVerify bool `json:"no_verify,omitempty"`
 
 	// OnError is told of each entry that could not be packed; the others are.
 	// Without it the first one ends the pack.
@@ -100,7 +103,7 @@ func (o PackOptions) inner() pack.Options {
 	return pack.Options{
 		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
-		Once: o.Once, Resume: o.Resume, Param: o.Param, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
+		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}
 }
 

@@ -253,3 +253,96 @@ func objectsOf(st store.Store, listed iter.Seq2[store.Info, error]) iter.Seq2[pa
 		}
 	}
 }
+
+// A byte of three objects in sixty is not what the service vouches for: they are left out
+// and named, the others are packed, whatever kind of checksum it has.
+func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
+	for _, k := range []struct {
+		name      string
+		sums      []string
+		encrypts  bool
+		google    bool
+		noVerify  bool
+		unnoticed bool
+	}{
+		{name: "md5"}, {name: "crc32", sums: []string{"crc32"}, encrypts: true}, {name: "crc32c", sums: []string{"crc32c"}, encrypts: true},
+		{name: "sha1", sums: []string{"sha1"}, encrypts: true}, {name: "sha256", sums: []string{"sha256"}}, {name: "crc64nvme", sums: []string{"crc64nvme", "crc32"}},
+		{name: "google", sums: []string{"crc32c"}, google: true}, {name: "google md5", sums: []string{"crc32c", "md5"}, google: true},
+		{name: "encrypted, without sums", encrypts: true, unnoticed: true}, {name: "not compared", noVerify: true, unnoticed: true},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			s, source, target := buckets(t)
+			if k.google {
+				s3test.Setenv(t, "")
+				s = s3test.New("source", "target")
+				s.Google, s.Public = true, true
+				srv := httptest.NewServer(s)
+				t.Cleanup(srv.Close)
+				for name, st := range map[string]**bucket.Store{"source": &source, "target": &target} {
+					var err error
+					if *st, err = bucket.New(name, "", bucket.Options{Endpoint: srv.URL, Client: srv.Client(), Google: true, Anonymous: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s.Sums, s.Encrypts = k.sums, k.encrypts
+			rotten := []string{"07", "33", "parts"}
+			for i := range 58 {
+				s.Put("source", fmt.Sprintf("%02d", i), numbered(1000*i+1, i))
+			}
+			s.PutParts("source", "parts", numbered(13<<20, 90), 5<<20)
+			s.PutParts("source", "sound parts", numbered(11<<20+1, 91), 5<<20)
+			for i, name := range rotten {
+				s.Rot("source", name, 4000*i)
+			}
+			var left []string
+			o := pack.Options{Formats: objectFormats, NoVerify: k.noVerify, OnError: func(name string, err error) {
+				if _, ok := errors.AsType[*pack.SumError](err); !ok || !strings.Contains(err.Error(), "read twice") {
+					t.Errorf("%s: %v", name, err)
+				}
+				left = append(left, name)
+			}}
+			sum, err := pack.Objects(t.Context(), &storetest.Mem{}, "x.caf", objectsOf(source, source.List(t.Context(), "")), o)
+			slices.Sort(left)
+			if k.unnoticed {
+				rotten = nil
+			}
+			if err != nil || !slices.Equal(left, rotten) || sum.Entries != int64(60-len(rotten)) || sum.Failed != int64(len(rotten)) {
+				t.Errorf("left out %q; %+v, %v", left, sum, err)
+			}
+		})
+	}
+}
+
+// What was wrong once is read again, and may be right then.
+func TestDamageOnTheWayIsReadAgain(t *testing.T) {
+	s, source, _ := buckets(t)
+	want := map[string][]byte{"short": numbered(100_000, 1), "long": numbered(9<<20, 2)}
+	s.Put("source", "short", want["short"])
+	s.PutParts("source", "long", want["long"], 5<<20)
+	var short, long atomic.Int32
+	s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodGet && r.URL.Path == "/source/short" && short.Add(1) <= 2:
+			s.Rot("source", "short", 70_000)
+		case r.Method == http.MethodGet && r.URL.Path == "/source/long" && strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") && long.Add(1) <= 2:
+			s.Rot("source", "long", 70_000)
+		}
+		return false
+	}
+	to := &storetest.Mem{}
+	sum, err := pack.Objects(t.Context(), to, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats})
+	if err != nil || sum.Entries != 2 || short.Load() != 2 || long.Load() != 2 {
+		t.Fatalf("%+v, %v; read %d and %d times", sum, err, short.Load(), long.Load())
+	}
+	a, err := holdall.OpenStore(t.Context(), to, "x.caf", holdall.OpenOptions{Formats: objectFormats})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for name, content := range want {
+		if b, err := a.Get(t.Context(), name, 1<<30); err != nil || !bytes.Equal(b, content) {
+			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+		}
+	}
+}

@@ -58,6 +58,7 @@ func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptio
 		return p, p.from(ctx, o)
 	}
 	st = cache.Far(st, o.CacheBytes)
+	o.NoVerify = false
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
 	f := formatOf(a, o.OpenOptions, err)
 	if a != nil {

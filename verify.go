@@ -77,6 +77,7 @@ func (c *check) tell(p Problem) {
 }
 
 func (c *check) run(ctx context.Context, st store.Store, name string) error {
+	c.o.NoVerify = false
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
 		// Whoever opens it without an index hears of errors.

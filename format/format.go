@@ -182,6 +182,10 @@ type Abilities struct {
 	// that only other names imply, that and a slash. A file that others lie below is such
 	// a directory, too.
 	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
+
+	// Doubt returns what is wrong with the index as a whole, as far as it was read: it is
+	// not what its own digest says. What it has is read all the same.
+	Doubt func() *Problem
 }
 
 // About describes an archive as a whole.

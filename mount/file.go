@@ -4,6 +4,7 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -26,22 +27,27 @@ type file struct {
 	run  bool // its content is a run in a file of this machine
 	slow bool // reading ahead is of use
 
+	long bool // it is compared with its digest while it is read, if it is read from its beginning
+
 	mu     sync.Mutex
 	end    int64 // of what was read last
 	steps  int   // how many reads came one after the other
+	first  int64 // where the first of them began
 	asked  int64 // how far the disk was asked
 	ahead  *ahead
+	along  *along
 	closed bool
 	used   time.Time // last; of readings
 }
 
 // newFile takes a use of v over if it succeeds.
 func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
-	fd, _, run, err := v.a.Source().File(ctx, e)
-	if err != nil {
-		return nil, err
+	_, _, run, err := v.a.Source().File(ctx, e)
+	if _, damaged := errors.AsType[*holdall.DigestError](err); err != nil && !damaged {
+		return nil, err // what is damaged is told of when it is read
 	}
-	x := &file{f: f, n: n, v: v, e: e, run: run && fd != nil}
+	parts, whole := v.a.Compares(e)
+	x := &file{f: f, n: n, v: v, e: e, run: run, long: whole && !parts}
 	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
 	return x, nil
 }
@@ -96,12 +102,15 @@ func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse
 // Close ends what is read ahead.
 func (x *file) Close() error {
 	x.mu.Lock()
-	a := x.ahead
-	x.ahead, x.closed = nil, true
+	a, along := x.ahead, x.along
+	x.ahead, x.along, x.closed = nil, nil, true
 	x.mu.Unlock()
 	if a != nil {
 		x.f.aheads.drop(a)
 		a.close()
+	}
+	if along != nil {
+		along.close()
 	}
 	x.v.done()
 	return nil
@@ -152,28 +161,40 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 	if n <= 0 {
 		return fuse.ReadResultData(nil), fuse.OK
 	}
+	r, err := f.content(ctx, v, e, x, off, buf[:n])
+	if err == nil || err == io.EOF {
+		err = x.compare(ctx, off, off+n)
+	}
+	if err != nil {
+		return nil, f.status(v, e.Name, err)
+	}
+	return r, fuse.OK
+}
+
+// content is what is read from off on, as yet compared with nothing where it is a part of a
+// long file.
+func (f *filesystem) content(ctx context.Context, v *version, e holdall.Entry, x *file, off int64, p []byte) (fuse.ReadResult, error) {
+	n := int64(len(p))
+	from, ahead := x.next(off, n)
 	if n >= worthHandingOn && canSplice && (x == nil || x.run) {
 		fd, at, ok, err := v.a.Source().File(ctx, e)
 		if err != nil {
-			return nil, f.status(v, e.Name, err)
+			return nil, err
 		}
 		if ok {
-			if from, n := x.next(off, n); n > 0 {
-				willNeed(fd, at+from, n)
+			if ahead > 0 {
+				willNeed(fd, at+from, ahead)
 			}
-			return fuse.ReadResultFd(fd.Fd(), at+off, int(n)), fuse.OK
+			return fuse.ReadResultFd(fd.Fd(), at+off, len(p)), nil
 		}
 	}
 	if a := x.sequential(off, n); a != nil {
-		if got, ok := a.read(ctx, buf[:n], off); ok {
-			return filled(buf[:got]), fuse.OK
+		if got, ok := a.read(ctx, p, off); ok {
+			return filled(p[:got]), nil
 		}
 	}
-	got, err := v.a.ReadAt(ctx, e, buf[:n], off)
-	if err != nil && err != io.EOF {
-		return nil, f.status(v, e.Name, err)
-	}
-	return filled(buf[:got]), fuse.OK
+	got, err := v.a.ReadAt(ctx, e, p, off)
+	return filled(p[:got]), err
 }
 
 // filled is an answer that is in memory. As a list of pieces it is written as it is; as
@@ -201,7 +222,10 @@ const (
 // of returns the sequence that a read of a file belongs to, or a new one. It may be closed
 // before it is used.
 func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, e holdall.Entry, off int64) (*file, error) {
-	if x := rs.find(n, off); x != nil {
+	rs.mu.Lock()
+	x := rs.find(n, off)
+	rs.mu.Unlock()
+	if x != nil {
 		return x, nil
 	}
 	v.uses.Add(1)
@@ -210,10 +234,13 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 		v.done()
 		return nil, err
 	}
-	x.end, x.used = off, time.Now()
+	x.end, x.first, x.used = off, off, time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	// Another may have come meanwhile that this read is near to: they are two then.
+	if other := rs.find(n, off); other != nil { // it has come meanwhile
+		v.done()
+		return other, nil
+	}
 	if rs.all = append(rs.all, x); len(rs.all) > mostReadings {
 		rs.close(0)
 	}
@@ -224,10 +251,8 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 }
 
 // find returns the sequence that a read goes on with, or the one that it takes the place
-// of where a file has as many as it may have; nil if there is neither.
+// of where a file has as many as it may have; nil if there is neither. mu must be held.
 func (rs *readings) find(n *node, off int64) *file {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	at, oldest, many := -1, -1, 0
 	for i, x := range rs.all {
 		if x.n != n {
@@ -331,15 +356,15 @@ func (x *file) isNear(off int64) bool {
 // from the disk already, if reads are in sequence: the system's own guess is spoilt by
 // several reads at once.
 func (x *file) next(off, n int64) (from, size int64) {
-	if x == nil {
+	if x == nil || !x.run {
 		return 0, 0
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.near(off) {
-		x.steps, x.asked = 0, 0
+		x.steps, x.asked, x.first = 0, 0, off
 	} else {
-		x.steps++
+		x.steps, x.first = x.steps+1, min(x.first, off) // several may be under way, in any order
 	}
 	x.end = max(x.end, off+n)
 	if x.steps == 0 {
@@ -364,20 +389,26 @@ func (x *file) sequential(off, n int64) *ahead {
 		return nil
 	}
 	if !x.near(off) {
-		x.steps = 0
+		x.steps, x.first = 0, off
 		if x.ahead != nil {
 			x.f.aheads.drop(x.ahead)
 			x.f.aheads.ending.Go(x.ahead.close)
 			x.ahead = nil
 		}
-	} else if off >= x.end-n {
-		x.steps++
+	} else {
+		x.first = min(x.first, off)
+		if off >= x.end-n {
+			x.steps++
+		}
 	}
 	x.end = off + n
 	if x.ahead != nil && x.ahead.ctx.Err() != nil {
 		x.ahead, x.steps = nil, 0
 	}
 	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
+		if x.long && x.first == 0 && off <= aheadWindow {
+			off = 0 // what is read from the beginning is compared with its digest
+		}
 		x.ahead = x.f.aheads.begin(x.f.ctx, x.v, x.e, off)
 	}
 	return x.ahead

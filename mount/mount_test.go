@@ -976,3 +976,83 @@ func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
 		}
 	}
 }
+
+// What is damaged is EIO: small files at their first read, long ones at the end of
+// reading them, and from then on.
+func TestDamageIsAnError(t *testing.T) {
+	bothWays(t, func(t *testing.T, o mount.Options) {
+		for _, k := range []string{"caf", "rvn", "databundle", "zip"} {
+			t.Run(k, func(t *testing.T) {
+				rnd := testkit.Rand(t)
+				files := map[string]string{}
+				for name, n := range map[string]int{"small": 5000, "middle": 200_000, "long": 3 << 20, "sound": 2 << 20} {
+					b := make([]byte, n)
+					for i := range b {
+						b[i] = byte(rnd.Uint32())
+					}
+					files[name] = string(b)
+				}
+				p := filepath.Join(t.TempDir(), "x."+k)
+				src := testkit.Tree(t, t.TempDir(), files)
+				if _, err := holdall.Pack(t.Context(), p, []string{src}, holdall.PackOptions{Format: k}); err != nil {
+					t.Fatal(err)
+				}
+				damage(t, p, "small", "middle", "long")
+				dir := mounted(t, o, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
+				refused := 0
+				for range 2 {
+					for name, want := range files {
+						b, err := os.ReadFile(filepath.Join(dir, name))
+						switch {
+						case name == "sound" && (err != nil || string(b) != want):
+							t.Errorf("%s: %d bytes, %v", name, len(b), err)
+						case err == nil && string(b) == want && (k == "rvn" || k == "databundle"):
+							// The damage is in another file of its block.
+						case name != "sound" && !errors.Is(err, syscall.EIO):
+							t.Errorf("%s: %d bytes, %v", name, len(b), err)
+						case name == "small" && len(b) > 0:
+							t.Errorf("%s: %d bytes before the error", name, len(b))
+						case name != "sound":
+							refused++
+						}
+					}
+				}
+				if refused < 2 {
+					t.Error("no damage was met")
+				}
+			})
+		}
+	})
+}
+
+// damage changes a bit in the middle of what is stored of each file.
+func damage(t *testing.T, p string, names ...string) {
+	t.Helper()
+	a := open(t, p, holdall.OpenOptions{})
+	defer a.Close()
+	for _, name := range names {
+		e, err := a.Lookup(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last format.Extent
+		for x, err := range a.Extents(t.Context(), e) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = x; x.At+x.Size > e.Size/2 {
+				break
+			}
+		}
+		f, err := os.OpenFile(filepath.Join(filepath.Dir(p), last.Object), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, at := make([]byte, 1), last.Off+last.Len/2
+		_, err = f.ReadAt(b, at)
+		b[0] ^= 4
+		if _, werr := f.WriteAt(b, at); errors.Join(err, werr, f.Close()) != nil {
+			t.Fatal(err, werr)
+		}
+	}
+}

@@ -136,6 +136,19 @@ type ObjectAbilities struct {
 
 	// Inner is the object that this one is a view of, byte for byte.
 	Inner Object
+
+	// Sums returns the checksums that the service vouches for, none if it knows none.
+	// What is known is what came with a read; where that is not enough it asks once.
+	Sums func(ctx context.Context) ([]Sum, error)
+}
+
+// A Sum is a checksum of an object's bytes.
+type Sum struct {
+	Algo  string // "sha256", "sha1", "md5", "crc64nvme", "crc32c" or "crc32"
+	Value string // its bytes
+	// Part is how long the parts are, but for the last, where Value is the checksum of
+	// the checksums of parts; 0 is that of the whole.
+	Part int64
 }
 
 // A Writer writes one object from front to back. Nothing is visible under the

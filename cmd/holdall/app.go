@@ -40,6 +40,8 @@ type app struct {
 	external []string
 	index    string // of an archive, to use
 	maxIndex sizeFlag
+	noVerify bool
+	whole    sizeFlag          // see OpenOptions.CompareWhole
 	params   map[string]string // of formats, by their flags
 	several  bool              // archives, some of which the parameters may be for
 
@@ -50,6 +52,7 @@ type app struct {
 	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
+	opened  []*holdall.Archive // by the verb
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -95,6 +98,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	switch {
 	case err == nil:
+		if a.doubts() {
+			return exitNo
+		}
 		return exitOK
 	case errors.Is(err, errNo):
 		return exitNo
@@ -117,7 +123,7 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate)}
+	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole)}
 }
 
 // written are the wishes for an archive that the verb has written: those of the flags
@@ -195,6 +201,17 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
+// doubts says of archives that were read whose indexes are damaged.
+func (a *app) doubts() (any bool) {
+	for _, in := range a.opened {
+		if p := in.Doubt(); p != nil {
+			a.report(&format.CorruptError{Format: in.Format().Name, Problem: *p})
+			any = true
+		}
+	}
+	return any
+}
+
 // openBare opens an archive for who wants to know of its own index.
 func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	return a.openBy(ctx, address, few, holdall.UseIndex{})
@@ -209,6 +226,9 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	o := a.openOptions()
 	o.FewLookups, o.Index = few, index
 	in, err := a.openIn(ctx, st, name, o)
+	if err == nil {
+		a.opened = append(a.opened, in)
+	}
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
 			if err := ofAFolder(o.Param); err != nil && !a.several {
@@ -341,6 +361,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
+	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
+	f.Var(&a.whole, "compare-whole", "largest file that is read and compared whole when a part of it is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -125,6 +125,9 @@ func catRange(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.E
 		// What is asked for and no more: reading ahead would fetch beyond it.
 		b := make([]byte, n)
 		if k, err := in.ReadAt(ctx, e, b, off); int64(k) < n {
+			if k == 0 {
+				return err
+			}
 			return fmt.Errorf("%d of %d bytes: %w", k, n, err)
 		}
 		_, err := w.Write(b)

@@ -58,7 +58,7 @@ func (a *app) openFound(ctx context.Context, x catalog.Archive, files []catalog.
 		return nil, err
 	}
 	if raw {
-		return openLocated(ctx, st, name, x, files)
+		return openLocated(ctx, st, name, x, files, a.noVerify)
 	}
 	o := a.openOptions()
 	o.Format = cmp.Or(o.Format, x.Format)

@@ -16,7 +16,7 @@ import (
 
 // openLocated opens an archive as if it had the given files only, whose content is
 // where a catalogue says. Nothing of the archive's own index is read.
-func openLocated(ctx context.Context, st store.Store, name string, in catalog.Archive, files []catalog.Location) (*holdall.Archive, error) {
+func openLocated(ctx context.Context, st store.Store, name string, in catalog.Archive, files []catalog.Location, noVerify bool) (*holdall.Archive, error) {
 	entries := make(format.Entries, len(files))
 	for i, l := range files {
 		entries[i] = format.Entry{Name: l.Path, Kind: l.Kind, Size: l.Size, Digest: l.Digest, Ref: l.Off}
@@ -27,7 +27,7 @@ func openLocated(ctx context.Context, st store.Store, name string, in catalog.Ar
 			return &locatedReader{Index: format.NewIndex(entries), name: name}, nil
 		},
 	}
-	return holdall.OpenStore(ctx, &pinned{Store: st, name: name, in: in}, name, holdall.OpenOptions{Format: in.Format, Formats: []*format.Format{located}})
+	return holdall.OpenStore(ctx, &pinned{Store: st, name: name, in: in}, name, holdall.OpenOptions{Format: in.Format, Formats: []*format.Format{located}, NoVerify: noVerify})
 }
 
 // locatedReader reads files that are one run of an archive's bytes each.

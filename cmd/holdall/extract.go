@@ -54,5 +54,4 @@ func extractFlags(fs *pflag.FlagSet, dir *string, o *holdall.ExtractOptions) {
 	fs.StringVarP(dir, "directory", "C", ".", "where to, made if it is not there")
 	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
 	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
-	fs.BoolVar(&o.NoVerify, "no-verify", false, "do not compare with recorded digests")
 }

@@ -54,7 +54,7 @@ func (p *packing) register(cmd *cobra.Command) {
 // options completes the options of the library by what flags say. The format is not nil.
 func (p *packing) options(a *app, f *format.Format) error {
 	p.o.Format, p.o.ChunkSize, p.o.ChunkMax = a.format, int64(p.chunkSize), int64(p.chunkMax)
-	p.o.Meter, p.o.OnError, p.o.Param = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate)
+	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate), a.noVerify
 	if f.DateEpoch && p.timestamp == "" {
 		p.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
 	}

@@ -114,7 +114,9 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"cat", web.URL + "/x.caf", "b/wanted"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=100000-100005"}},
 		{[]string{"cat", "-f", "caf", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=100000-100005"}},
 		{[]string{"cat", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=0-65535", "GET /x bytes=100000-100005"}},
-		{[]string{"cat", "--range", "10-20", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=10-19"}},
+		// All of a file is compared, for a part of it, unless it is long or that is not wanted.
+		{[]string{"cat", "--range", "10-20", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-99999"}},
+		{[]string{"cat", "--range", "10-20", "--no-verify", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=10-19"}},
 		{[]string{"ls", "-R", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		// All contents in one: neighbours are joined.

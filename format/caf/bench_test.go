@@ -30,8 +30,7 @@ var million = sync.OnceValue(func() map[string]store.Store {
 			}
 			b = appendRow(b, fmt.Sprintf("shard-%03d/object-%07d.json", i/1000, i), int64(i)<<10, int64(i+1)<<10, digest, "")
 		}
-		b = append(b, tailOfIndex...)
-		b = appendFooter(b, int64(len(b)))
+		b = ended(b, plain)
 		name := "digests"
 		if plain {
 			name = "plain"

@@ -3,9 +3,12 @@ package caf
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/zeebo/blake3"
 )
 
 const (
@@ -54,7 +57,7 @@ func appendFooter(b []byte, indexLen int64) []byte {
 func appendHead(b []byte, extra string, plain bool) []byte {
 	b = append(b, `{"format_version":"`+version+`"`...)
 	if !plain {
-		b = append(b, `,"writer":"`+writer+`"`...)
+		b = append(b, `,"writer":"`+writer+`","`+promiseKey+`":"`+promised+`"`...)
 	}
 	if extra != "" {
 		b = append(append(b, ','), extra...)
@@ -62,7 +65,58 @@ func appendHead(b []byte, extra string, plain bool) []byte {
 	return append(b, `,"files":{`...)
 }
 
-const tailOfIndex = "}}"
+// An index of ours ends with a digest of all that is before, which it announces in its
+// head: so neither can be damaged unseen. Other readers ignore both.
+const (
+	tailOfIndex = "}}"
+	promiseKey  = "index_digest"
+	promised    = "blake3"
+	sumKey      = "index_blake3"
+
+	// provenTail is how long the end of such an index is.
+	provenTail = len(`},"":""}`) + len(sumKey) + 2*digestLen
+)
+
+// indexText writes the text of an index.
+type indexText struct {
+	put  func([]byte) error
+	hash *blake3.Hasher // nil if it is plain
+	n    int64
+}
+
+func newIndexText(plain bool, put func([]byte) error) *indexText {
+	x := &indexText{put: put}
+	if !plain {
+		x.hash = blake3.New()
+	}
+	return x
+}
+
+// add writes what comes next.
+func (x *indexText) add(b []byte) error {
+	if x.hash != nil {
+		x.hash.Write(b)
+	}
+	x.n += int64(len(b))
+	return x.put(b)
+}
+
+// end writes what is behind the rows, and the footer.
+func (x *indexText) end() error {
+	tail := []byte(tailOfIndex)
+	if x.hash != nil {
+		tail = append(tail[:1], ',')
+		x.hash.Write(tail)
+		tail = fmt.Appendf(tail, `"%s":"%x"}`, sumKey, x.hash.Sum(nil))
+	}
+	x.n += int64(len(tail))
+	if x.n > maxIndexLen {
+		return errIndexLen
+	}
+	return x.put(appendFooter(tail, x.n))
+}
+
+var errIndexLen = errors.New("the index would be longer than a footer can say")
 
 // maxRowRest is how long a row is at most besides its name: quotes, comma and
 // braces, two keys with numbers of 19 digits, and the digest.

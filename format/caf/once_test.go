@@ -1,6 +1,7 @@
 package caf
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -23,8 +24,7 @@ func hundreds(n int, shuffled bool) *sparse {
 		}
 		b = appendRow(b, fmt.Sprintf("object-%07d", at), at*100, at*100+100, fmt.Sprintf("%032d", at), `"mime":"x"`)
 	}
-	b = append(b, tailOfIndex...)
-	b = appendFooter(b, int64(len(b)))
+	b = ended(b, false)
 	return &sparse{size: int64(n)*100 + int64(len(b)), end: b}
 }
 
@@ -105,4 +105,16 @@ func BenchmarkOnce(b *testing.B) {
 			r.Close()
 		}
 	})
+}
+
+// ended is an index with its end and the footer.
+func ended(b []byte, plain bool) (whole []byte) {
+	text := newIndexText(plain, func(b []byte) error {
+		whole = append(whole, b...)
+		return nil
+	})
+	if err := errors.Join(text.add(b), text.end()); err != nil {
+		panic(err)
+	}
+	return whole
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -35,6 +36,7 @@ type reader struct {
 	formatkit.LateIndex
 	index   *format.Index
 	loadErr error
+	doubted atomic.Bool
 }
 
 // searchedIndex is the length from which FewLookups makes a difference.
@@ -108,6 +110,9 @@ func (r *reader) scan(s *scanner) error {
 	err := s.scan()
 	if f := checkVersion(s.top.version, r.off); err == nil && f != nil && f.class == "version" {
 		err = f
+	}
+	if s.top.unproven {
+		r.doubted.Store(true)
 	}
 	return r.corrupt(err)
 }
@@ -262,6 +267,13 @@ func (t *table) only(row *row) {
 func (r *reader) Can() format.Abilities {
 	can := r.LateIndex.Can()
 	can.Run = r.Run
+	can.Doubt = func() *format.Problem {
+		if !r.doubted.Load() {
+			return nil
+		}
+		p := doubt(r.name, r.off)
+		return &p
+	}
 	return can
 }
 

@@ -77,7 +77,7 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 	if m.t.ends == ambiguous {
 		return format.Plan{}, m.t.ambiguousError()
 	}
-	changed := !named || m.t.top.trailingCommas > 0 || m.t.top.duplicateKeys > 0 || m.t.ends == inclusive || len(m.t.shadowed) > 0 || m.oddRows()
+	changed := !named || m.t.top.unproven || m.t.top.trailingCommas > 0 || m.t.top.duplicateKeys > 0 || m.t.ends == inclusive || len(m.t.shadowed) > 0 || m.oddRows()
 	moved, err := m.move()
 	if err != nil {
 		return format.Plan{}, err
@@ -308,6 +308,9 @@ func (m *mender) explain(named bool) {
 	if t.ends == inclusive {
 		note("end_byte becomes exclusive in all rows")
 	}
+	if t.top.unproven {
+		note("the index is not what its digest says: names and places are taken as they are")
+	}
 	if t.top.trailingCommas > 0 {
 		note("%d trailing commas go", t.top.trailingCommas)
 	}
@@ -336,25 +339,28 @@ func (t *table) lastEnd() int64 {
 // writeIndex writes index and footer, in the strict form.
 func (t *table) writeIndex(w io.Writer) error {
 	plain := len(t.digests) == 0 && t.top.writer != writer
+	text := newIndexText(plain, func(b []byte) error {
+		_, err := w.Write(b)
+		return err
+	})
 	b := appendHead(nil, string(t.top.extra), plain)
-	n := int64(0)
 	for i, r := range t.rows {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendRow(b, t.Name(i), r.start, r.end, t.digest(i), t.extra[uint32(i)])
 		if len(b) >= 64<<10 {
-			if _, err := w.Write(b); err != nil {
+			if err := text.add(b); err != nil {
 				return err
 			}
-			n += int64(len(b))
 			b = b[:0]
 		}
 	}
-	b = append(b, tailOfIndex...)
-	if n += int64(len(b)); n > maxIndexLen {
-		return fmt.Errorf("%s: the index would be longer than a footer can say", t.volume)
+	if err := text.add(b); err != nil {
+		return err
 	}
-	_, err := w.Write(appendFooter(b, n))
-	return err
+	if err := text.end(); err != nil {
+		return fmt.Errorf("%s: %w", t.volume, err)
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+
+	"github.com/zeebo/blake3"
 )
 
 // A row is one file as the index has it. Its slices are valid until the next.
@@ -46,6 +48,9 @@ type topLevel struct {
 	duplicateKeys    int
 	duplicateKeyOff  int64
 	trailingCommaOff int64
+	promised         bool   // a digest of the index, at its end
+	sum              []byte // which that is
+	unproven         bool   // the index is not what it should be by its digest
 }
 
 // A scanner reads an index as a stream: in blocks, in one pass, in memory that
@@ -68,6 +73,10 @@ type scanner struct {
 	digest   [digestLen]byte
 	keyFrom  int // where the current key begins in buf; moves with the buffer; -1 if none
 
+	from   int64          // where it begins
+	hash   *blake3.Hasher // of its text, from there on; nil if it has no digest
+	hashed int64          // the offset up to where
+
 	err   error // the first thing that is wrong: from then on nothing is read
 	onRow func(*row) error
 	// salvage takes what can be taken: an index that breaks off or is damaged
@@ -85,13 +94,13 @@ const (
 
 // scanBytes returns a scanner over an index that is in memory, found at off.
 func scanBytes(b []byte, off int64, maxDepth int, onRow func(*row) error) *scanner {
-	return &scanner{buf: b, base: off, end: off + int64(len(b)), maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
+	return &scanner{from: off, hashed: off, buf: b, base: off, end: off + int64(len(b)), maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
 }
 
 // scanRange returns a scanner over [off, end) of what fetch reads.
 func scanRange(fetch func(p []byte, off int64) error, off, end int64, maxDepth int, onRow func(*row) error) *scanner {
 	block := int(min(scanBlock, max(end-off, 2)))
-	return &scanner{fetch: fetch, buf: make([]byte, 0, block), block: block, base: off, end: end, maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
+	return &scanner{from: off, hashed: off, fetch: fetch, buf: make([]byte, 0, block), block: block, base: off, end: end, maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
 }
 
 // more reads the next block behind what is kept. It returns io.EOF at the end.
@@ -105,6 +114,7 @@ func (s *scanner) more() error {
 		keep = s.keyFrom
 	}
 	if keep > 0 {
+		s.hashTo(keep)
 		n := copy(s.buf, s.buf[keep:])
 		s.buf = s.buf[:n]
 		s.base += int64(keep)
@@ -130,6 +140,14 @@ func (s *scanner) more() error {
 	}
 	s.buf = s.buf[:len(s.buf)+int(n)]
 	return nil
+}
+
+// hashTo hashes what is before a place in the buffer, if that is wanted.
+func (s *scanner) hashTo(r int) {
+	if s.hash != nil && s.base+int64(r) > s.hashed {
+		s.hash.Write(s.buf[s.hashed-s.base : r])
+		s.hashed = s.base + int64(r)
+	}
 }
 
 // at is the current offset in the object.
@@ -211,6 +229,7 @@ func (s *scanner) scan() error {
 		return s.err
 	}
 	s.done = s.at()
+	s.top.unproven = s.top.promised != (s.top.sum != nil) || s.hash != nil && !bytes.Equal(s.top.sum, s.hash.Sum(nil))
 	if !s.salvage {
 		s.nothingMore()
 	}
@@ -264,8 +283,18 @@ func (s *scanner) topMember(key string, again bool) {
 		if v, _ := s.str(); s.err == nil {
 			s.top.writer = string(v)
 		}
+	case key == promiseKey && c == '"':
+		v, _ := s.str()
+		if s.top.promised = string(v) == promised; s.base == s.from {
+			s.hash = blake3.New()
+		}
+	case key == sumKey && c == '"':
+		s.hashTo(s.keyFrom)
+		v, _ := s.str()
+		s.top.sum, _ = hex.DecodeString(string(v))
+		s.top.sum = append([]byte{}, s.top.sum...) // not nil: there is something
 	default:
-		if s.skipValue(2); s.err == nil && !again && key != "writer" {
+		if s.skipValue(2); s.err == nil && !again && key != "writer" && key != promiseKey && key != sumKey {
 			s.top.extra = s.appendMember(s.top.extra)
 		}
 	}
@@ -420,6 +449,12 @@ func (s *scanner) resync() bool {
 			if i >= 0 {
 				s.r += i + 2
 				s.keyFrom = -1
+				for len(s.buf)-s.r < len(sumKey)+1 && s.more() == nil {
+				}
+				if bytes.HasPrefix(s.buf[s.r+1:], []byte(sumKey)) { // the rows have ended
+					s.endOfSalvage()
+					return false
+				}
 				s.damaged = append(s.damaged, *f)
 				s.err = nil
 				return true

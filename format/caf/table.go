@@ -258,7 +258,7 @@ func (t *table) rowFault(r record) *fault {
 // codes gives the general word for each of the format's own.
 var codes = map[string]format.Code{
 	"too-short": format.Truncated, "no-index": format.MissingIndex, "index-size": format.BadIndex,
-	"index-json": format.BadIndex, "index-depth": format.Limit, "index-shape": format.BadIndex,
+	"index-json": format.BadIndex, "index-digest": format.BadChecksum, "index-depth": format.Limit, "index-shape": format.BadIndex,
 	"version": format.Unsupported, "unknown-minor-version": format.Unsupported,
 	"range-negative": format.OutOfBounds, "range-beyond": format.OutOfBounds, "range-overflow": format.OutOfBounds,
 	"range-missing": format.BadIndex, "range-type": format.BadIndex, "ambiguous-ends": format.BadIndex,

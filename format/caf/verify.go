@@ -51,12 +51,20 @@ func (t *table) notes(report func(format.Problem)) {
 		t.report(report, format.Error, "ambiguous-ends", t.dataLen, nil,
 			"the last file ends one byte before the index: whether end_byte is inclusive cannot be told; --caf-ends=inclusive or exclusive says it")
 	}
+	if t.top.unproven {
+		report(doubt(t.volume, t.dataLen))
+	}
 	if n := t.top.trailingCommas; n > 0 {
 		t.report(report, format.Warning, "trailing-comma", t.top.trailingCommaOff, nil, "%d trailing commas in the index: other readers refuse it", n)
 	}
 	if n := t.top.duplicateKeys; n > 0 {
 		t.report(report, format.Warning, "duplicate-key", t.top.duplicateKeyOff, nil, "%d keys come twice in one object of the index: the last counts", n)
 	}
+}
+
+// doubt says that an index is not what its digest says it is.
+func doubt(volume string, off int64) format.Problem {
+	return (&fault{"index-digest", off, "the index is damaged: its digest is of something else, so what it says may be wrong"}).problem(volume)
 }
 
 // checkRows reports rows that cannot be read, that are replaced by later ones,

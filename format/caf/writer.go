@@ -118,11 +118,11 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 func (w *archiveWriter) room(e format.Entry) error {
 	// The longest that this row can get: names of bytes that all need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]))
-	index := w.headLen + w.rows.N + rowLen + int64(len(tailOfIndex))
+	index := w.headLen + w.rows.N + rowLen + int64(provenTail)
 	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
 		// It is close: measure.
 		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr]))) + 1
-		index = w.headLen + w.rows.N + rowLen + int64(len(tailOfIndex))
+		index = w.headLen + w.rows.N + rowLen + int64(provenTail)
 	}
 	whole := w.Pos + e.Size + index + footerLen
 	chunked := w.max > 0
@@ -168,14 +168,13 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		}
 	}
 	content := w.Pos
-	head := appendHead(nil, w.extra, w.plain)
-	err := w.Append(head)
+	text := newIndexText(w.plain, w.Append)
+	err := text.add(appendHead(nil, w.extra, w.plain))
 	if err == nil {
-		err = w.rows.Each(w.Append)
+		err = w.rows.Each(text.add)
 	}
-	indexLen := int64(len(head)) + w.rows.N + int64(len(tailOfIndex))
 	if err == nil {
-		err = w.Append(appendFooter([]byte(tailOfIndex), indexLen))
+		err = text.end()
 	}
 	if err == nil {
 		err = w.Flush()

@@ -145,7 +145,8 @@ func TestWriterMakesExactlyTheseBytes(t *testing.T) {
 	}
 	sum := blake3.Sum256([]byte("hello"))
 	got = archiveOf(t, format.CreateOptions{}, input{"a", []byte("hello")})
-	full := fmt.Sprintf(`{"format_version":"1.0","writer":"holdall","files":{"a":{"start_byte":0,"end_byte":5,"blake3":"%x"}}}`, sum)
+	full := fmt.Sprintf(`{"format_version":"1.0","writer":"holdall","index_digest":"blake3","files":{"a":{"start_byte":0,"end_byte":5,"blake3":"%x"}},`, sum)
+	full += fmt.Sprintf(`"index_blake3":"%x"}`, blake3.Sum256([]byte(full)))
 	if want := "hello" + full + string(appendFooter(nil, int64(len(full)))); string(got) != want {
 		t.Errorf("expected %q\nfound    %q", want, got)
 	}

@@ -392,14 +392,13 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	if err := t.f.Sync(ctx); err != nil {
 		return 0, nil, err
 	}
-	rfsLen := int64(len(rfsText))
 	if !t.set.changed {
-		rfsLen = int64(len(t.a.rfs.text))
+		rfsText = t.a.rfs.text
 		if oldRFS.used < oldRFS.room {
-			rfsLen = oldRFS.used
+			rfsText = rfsText[:min(oldRFS.used, int64(len(rfsText)))]
 		}
 	}
-	block := appendEntry(make([]byte, 0, commitLen), t.entry(int64(len(indexText)), rfsLen))
+	block := appendEntry(make([]byte, 0, commitLen), t.entry(indexText, rfsText))
 	if err := t.f.WriteAt(ctx, pad(block, commitLen), entryData); err != nil {
 		return 0, nil, err
 	}

@@ -49,6 +49,7 @@ type archive struct {
 	entry  entry
 	table  *table
 	notes  []format.Problem // what was not as it should be, and got round
+	doubt  *format.Problem  // the first of them that is about all of index or lindi.json
 	rfs    *rfs
 	rfsRow row // where in the tar the rfs was
 }
@@ -277,7 +278,9 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	}
 	var t *table
 	err = a.text(ctx, e.d, e.s, e.indexText, func(text []byte) (err error) {
-		t, err = parseIndex(text, a.limits.Depth)
+		if t, err = parseIndex(text, a.limits.Depth); err == nil && !isRight(text, e.indexText, indexHead, e.indexSum) {
+			a.doubted(e.d, indexName)
+		}
 		return err
 	})
 	if _, ok := errors.AsType[*textError](err); ok {
@@ -300,6 +303,17 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	}
 	return t, nil, nil
 }
+
+// doubted notes that a text is not what its digest says. What it has counts all the same.
+func (a *archive) doubted(off int64, what string) {
+	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: its digest is of something else, so what it says may be wrong", what)
+	if a.doubt == nil {
+		a.doubt = &p
+	}
+	a.notes = append(a.notes, p)
+}
+
+func (a *archive) doubts() *format.Problem { return a.doubt }
 
 // fetchTogether asks for the index and lindi.json at once, where the entry says
 // that they lie close together.
@@ -377,7 +391,9 @@ func (a *archive) readRFS(ctx context.Context) error {
 		a.size, room, hint = info.Size, info.Size, info.Size
 	}
 	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
-		a.rfs, err = parseRFS(text, a.limits.Depth)
+		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm && a.entry.rfsAt == off && !isRight(text, a.entry.rfsText, ourRFS, a.entry.rfsSum) {
+			a.doubted(off, rfsName)
+		}
 		return err
 	})
 	if err != nil {

@@ -1,10 +1,13 @@
 package lindi
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 	"unsafe"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 )
@@ -218,6 +221,9 @@ type entry struct {
 	// lindi.json are, and where the latter lies. They may be stale, and only
 	// say what to fetch together.
 	indexText, rfsAt, rfsText int64
+	// BLAKE3 of the two texts, "" where there is none. They are believed of texts that
+	// are laid out as ours are: the reference writes both anew, in its own way.
+	indexSum, rfsSum string
 }
 
 // parseEntry reads the text of .tar_entry.json.
@@ -233,6 +239,15 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 			r, ok, err := s.row()
 			said = ok && r.name == indexName
 			e.o, e.d, e.s = r.o, r.d, r.s
+			return err
+		case sumsKey:
+			if s.peek() != '[' {
+				return s.skip()
+			}
+			sums, err := s.sums()
+			if err == nil && len(sums) == 2 {
+				e.indexSum, e.rfsSum = sums[0], sums[1]
+			}
 			return err
 		case `"holdall"`:
 			if s.peek() != '[' {
@@ -261,8 +276,35 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 // appendEntry appends the entry's text. It stays within commitLen, so that one
 // sector says all that matters.
 func appendEntry(p []byte, e entry) []byte {
-	return fmt.Appendf(p, `{"holdall": [%d, %d, %d], "index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`,
-		e.indexText, e.rfsAt, e.rfsText, e.d, indexName, e.o, e.s)
+	p = fmt.Appendf(p, `{"holdall": [%d, %d, %d], `, e.indexText, e.rfsAt, e.rfsText)
+	if e.indexSum+e.rfsSum != "" {
+		p = fmt.Appendf(p, `%s: ["%x", "%x"], `, sumsKey, e.indexSum, e.rfsSum)
+	}
+	return fmt.Appendf(p, `"index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`, e.d, indexName, e.o, e.s)
+}
+
+// sumsKey is what the entry calls the digests of the texts.
+const sumsKey = `"holdall_blake3"`
+
+// How the texts of ours begin, and those of the reference do not.
+const ourRFS = "{\n \""
+
+// sumOf is the digest of a text of ours, "" of any other.
+func sumOf(text []byte, begins string) string {
+	if !bytes.HasPrefix(text, []byte(begins)) {
+		return ""
+	}
+	sum := blake3.Sum256(text)
+	return string(sum[:])
+}
+
+// isRight reports whether a text, of which the first n bytes count, is what its digest
+// says; one without a digest, or one that somebody else has written, is.
+func isRight(text []byte, n int64, begins, sum string) bool {
+	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
+		return true
+	}
+	return sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum
 }
 
 // The text of an index of ours: a row a line.

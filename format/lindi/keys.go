@@ -315,7 +315,7 @@ func (k *keys) link(dir string) (string, bool) {
 
 // Can returns what else the reader can do.
 func (k *keys) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom}
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts}
 }
 
 // Run returns where the whole of a key's content lies, if it is one run of an

@@ -91,7 +91,7 @@ func newLoose(a *archive, files []loose) *members {
 // Can returns what else the reader can do.
 func (r *members) Can() format.Abilities {
 	can := r.Index.Can()
-	can.Run = r.Run
+	can.Run, can.Doubt = r.Run, r.a.doubts
 	return can
 }
 

@@ -208,16 +208,17 @@ func frontAt(at, indexRoom, rfsRoom int64) front {
 	return front{slot{o: at, room: indexRoom}, slot{o: at + blockLen + indexRoom, room: rfsRoom}}
 }
 
-// entry is what .tar_entry.json says of texts of such lengths.
-func (f front) entry(indexText, rfsText int64) entry {
+// entry is what .tar_entry.json says of such texts.
+func (f front) entry(index, rfs []byte) entry {
 	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
-		indexText: indexText, rfsAt: f.rfs.o + blockLen, rfsText: rfsText}
+		indexText: int64(len(index)), rfsAt: f.rfs.o + blockLen, rfsText: int64(len(rfs)),
+		indexSum: sumOf(index, indexHead), rfsSum: sumOf(rfs, ourRFS)}
 }
 
 // entryBlocks are the header and content of the entry.
 func (f front) entryBlocks(index, rfs []byte) []byte {
 	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
-	return pad(appendEntry(p, f.entry(int64(len(index)), int64(len(rfs)))), frontLen)
+	return pad(appendEntry(p, f.entry(index, rfs)), frontLen)
 }
 
 // members are index and lindi.json, with their headers, padded.

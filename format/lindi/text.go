@@ -2,6 +2,7 @@ package lindi
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
@@ -113,6 +114,20 @@ func (s *scanner) numbers() (all []int64, _ error) {
 			n = -1
 		}
 		all = append(all, n)
+		return err
+	})
+	return all, err
+}
+
+// sums reads a list of digests; what is none is "".
+func (s *scanner) sums() (all []string, _ error) {
+	err := s.elements(func() error {
+		v, err := s.value()
+		b, herr := hex.DecodeString(string(bytes.Trim(v, `"`)))
+		if herr != nil || len(b) != digestLen {
+			b = nil
+		}
+		all = append(all, string(b))
 		return err
 	})
 	return all, err

@@ -1,6 +1,7 @@
 package lindi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -82,6 +83,9 @@ func (c *checker) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.padding(ctx); err != nil {
+		return err
+	}
 	k, err := newKeys(ctx, a)
 	if err != nil {
 		return err
@@ -90,6 +94,27 @@ func (c *checker) check(ctx context.Context) error {
 		return err
 	}
 	return c.arrays(ctx, k)
+}
+
+// padding looks at what is behind the text of lindi.json, which nobody reads.
+func (c *checker) padding(ctx context.Context) error {
+	a := c.a
+	if a.form != tarForm || a.entry.rfsAt != a.rfsRow.d {
+		return nil
+	}
+	buf := make([]byte, 64<<10)
+	for off, end := a.rfsRow.d+a.entry.rfsText, a.rfsRow.end(); off < end; {
+		p := buf[:min(int64(len(buf)), end-off)]
+		if err := a.obj.ReadAt(ctx, p, off); err != nil {
+			return err
+		}
+		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 && a.entry.rfsSum != "" {
+			c.mend(format.BadIndex, format.Warning, off+int64(i), rfsName, "behind its text there is something else than blanks")
+			break
+		}
+		off += int64(len(p))
+	}
+	return nil
 }
 
 // rows compares the index with the headers, and looks at what lies between.

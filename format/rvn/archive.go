@@ -34,6 +34,7 @@ type archive struct {
 	index  *index
 	byName *format.Index
 	notes  []format.Problem // what is wrong as a whole
+	doubt  *format.Problem  // that of them which is about all of the index
 }
 
 type span struct{ off, len int64 }
@@ -158,6 +159,13 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	flat, err := unpack(b3, a.h.flatByCounts(), limit)
 	if errors.Is(err, errTooLong) {
 		return nil, a.corrupt(format.Limit, "index-size", off, "%d bytes of index decode to more than the limit of %d", len(b3), limit)
+	}
+	if errors.Is(err, codec.ErrChecksum) && int64(len(flat)) == a.h.flatByCounts() {
+		// What it says may be wrong, and is had all the same.
+		p := a.problem(format.BadChecksum, "index-checksum", format.Error, off, "the index is damaged: its checksum is of something else, so what it says may be wrong")
+		a.doubt = &p
+		a.notes = append(a.notes, p)
+		return flat, nil
 	}
 	if err != nil {
 		return nil, a.corrupt(format.BadIndex, "index-zstd", off, "the index of %d bytes cannot be decoded: %v", len(b3), err)

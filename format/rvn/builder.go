@@ -165,6 +165,7 @@ func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	metaComp = withChecksum(metaComp, text)
 	h.MetaComp, h.IndexComp = uint32(len(metaComp)), uint32(len(index))
 	return append(append(h.append(nil), metaComp...), index...), nil
 }
@@ -190,6 +191,7 @@ func (b *builder) index(h *header, table []section) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	out = withChecksum(out, flat)
 	if table != nil {
 		out = appendTable(out, table)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // What zstd frames look like from outside (RFC 8878).
@@ -82,6 +84,13 @@ func parseFrame(b []byte) (frameInfo, error) {
 	}
 	f.len += size
 	return f, nil
+}
+
+// withChecksum gives a frame that has none the checksum of its content: of contents there
+// are digests, of metadata and index nothing else tells that they are right.
+func withChecksum(frame, content []byte) []byte {
+	frame[4] |= 4
+	return binary.LittleEndian.AppendUint32(frame, uint32(xxhash.Sum64(content)))
 }
 
 // parseBlock reads the header of a block: how many bytes follow it, and whether

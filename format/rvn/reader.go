@@ -43,6 +43,13 @@ type reader struct {
 
 func (a *archive) Close() error { return a.obj.Close() }
 
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Doubt = func() *format.Problem { return r.doubt }
+	return can
+}
+
 // Extents of a file are a slice of the one frame, or of each section that it
 // lies in.
 func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {

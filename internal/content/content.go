@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
@@ -26,12 +25,14 @@ type Content struct {
 	// compared with the entry's digest then: that was done with what the digests of
 	// pieces are of.
 	vouched bool
+	trusted bool           // it is compared with nothing
+	search  *digest.Search // for the bit that is wrong
 }
 
 // Vouched reports whether each byte that is read of c was proven before.
 func (c Content) Vouched() bool { return c.vouched }
 
-// Read reads content, compared with nothing unless it is vouched for.
+// Read reads content, compared with nothing unless it is vouched for: see Checked.
 func (c Content) Read(p []byte) (int, error) { return c.r.Read(p) }
 
 // Close ends what the read has under way.
@@ -44,25 +45,31 @@ func (c Content) Close() error {
 
 // Trusted returns c so that CopyTo and Whole compare it with no digest.
 func (c Content) Trusted() Content {
-	c.vouched = true
+	c.trusted = true
 	return c
 }
 
-// Checked returns c as a reader that ends with a *digest.Error instead of io.EOF if
-// the content does not match the digest of its entry.
+// Checked returns c as a reader that compares what it reads: small content before any
+// of it is read; the last Read of other content returns a *digest.Error if it does not
+// match the digest of its entry, and no bytes.
 func (c Content) Checked() io.Reader {
-	if c.vouched {
+	if c.vouched || c.trusted {
 		return c.r
 	}
-	return digest.NewChecked(c.r, c.Entry)
+	if c.Entry.Size <= Small {
+		return &wholeReader{size: c.Entry.Size, load: func(p []byte) error {
+			return c.WithSmall(func(b []byte) error {
+				copy(p, b)
+				return nil
+			})
+		}}
+	}
+	return digest.NewChecked(c.r, c.Entry, nil)
 }
 
 // Small is the longest content that is held in memory and compared before a byte is
 // handed on; longer content is compared on the way, and the error comes at its end.
 const Small = 1 << 20
-
-// spares are buffers for small contents, of *[]byte.
-var spares = sync.Pool{New: func() any { return new([]byte) }}
 
 // inMemory returns content that lies in memory already.
 func (c Content) inMemory() ([]byte, bool) {
@@ -87,18 +94,15 @@ func (g *grab) Write(p []byte) (int, error) {
 func (c Content) WithSmall(do func([]byte) error) error {
 	b, ok := c.inMemory()
 	if !ok {
-		spare := spares.Get().(*[]byte)
+		spare := spareOf(c.Entry.Size)
 		defer spares.Put(spare)
-		if int64(cap(*spare)) < c.Entry.Size {
-			*spare = make([]byte, c.Entry.Size)
-		}
-		b = (*spare)[:c.Entry.Size]
+		b = *spare
 		if _, err := io.ReadFull(c.r, b); err != nil {
 			return err
 		}
 	}
-	if !c.vouched {
-		if err := digest.Check(c.Entry, b); err != nil {
+	if !c.vouched && !c.trusted {
+		if err := digest.Check(c.Entry, b, c.search); err != nil {
 			return err
 		}
 	}
@@ -125,7 +129,7 @@ func (c Content) CopyTo(ctx context.Context, w io.Writer, m *meter.Meter) error 
 		return p.copyTo(ctx, w, m)
 	}
 	algo := e.Digest.Algo
-	if c.vouched || !digest.Known(algo) {
+	if c.vouched || c.trusted || !digest.Known(algo) {
 		algo = ""
 	}
 	sink := &counting{ctx, w, m}
@@ -182,7 +186,12 @@ func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
 	}
 	r := s.engine.NewReaderAt(ctx, s.Reader.Extents(ctx, e, off, e.Size-off), off, e.Size)
-	return Content{Entry: e, r: &named{r, e}}
+	return s.stored(e, &named{r, e})
+}
+
+// stored is content as it is stored.
+func (s *Source) stored(e Entry, r io.Reader) Content {
+	return Content{Entry: e, r: r, trusted: s.Checking.None, search: &s.search}
 }
 
 // named says in its errors of which entry they are.
@@ -198,27 +207,25 @@ func (n *named) Read(p []byte) (int, error) {
 
 // Copy copies all of e's content to w, as Content.CopyTo does.
 func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
-	if _, ok := s.run(e); ok && e.Size <= Small && !s.proves(e) {
-		// Nothing is to be read ahead.
-		return Content{Entry: e, r: &runReader{s, ctx, e, 0}}.CopyTo(ctx, w, nil)
+	if e.Size <= Small && s.comparesWhole(e) && !s.proves(e) {
+		b := spareOf(e.Size)
+		defer spares.Put(b)
+		if err := s.readWhole(ctx, e, *b, 0); err != nil {
+			return readError(e, err)
+		}
+		_, err := w.Write(*b)
+		return err
 	}
 	c := s.Open(ctx, e, 0)
 	defer c.Close()
+	known, err := s.Known(ctx, e)
+	if err != nil {
+		return err
+	}
+	if known {
+		c = c.Trusted()
+	}
 	return c.CopyTo(ctx, w, nil)
-}
-
-// runReader reads short content that lies in one run.
-type runReader struct {
-	s   *Source
-	ctx context.Context
-	e   Entry
-	off int64
-}
-
-func (r *runReader) Read(p []byte) (int, error) {
-	n, err := r.s.ReadAt(r.ctx, r.e, p, r.off)
-	r.off += int64(n)
-	return n, err
 }
 
 // Each is called for each entry of a sweep with its content, or with the error that kept
@@ -252,7 +259,7 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 			}
 		}
 	}, ordered, func(it engine.Item, r io.Reader, err error) error {
-		return each(Content{Entry: it.Entry, r: r}, err)
+		return each(s.stored(it.Entry, r), err)
 	})
 }
 

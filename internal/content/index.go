@@ -89,6 +89,11 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if head, err = kept.Build(ctx, w, metered{s.Reader, o.Meter}, s.Name, head, build); err != nil {
 		return sum, err
 	}
+	if doubt := s.Reader.Can().Doubt; doubt != nil {
+		if p := doubt(); p != nil { // an index that is sound would hide it
+			return sum, &format.CorruptError{Format: s.Format.Name, Problem: *p}
+		}
+	}
 	// What was read while the archive changed is of no version.
 	now, err := kept.Bind(ctx, s.Store, s.Name)
 	if err == nil {
@@ -184,7 +189,7 @@ func (d *digester) content(c Content) error {
 		if e.Size <= d.o.Chunk && e.Digest.Algo == "blake3" && e.Digest.Sum == string(sum[:]) {
 			return nil // it is the piece's
 		}
-		return digest.Check(e, b)
+		return d.s.check(e, b)
 	}
 	algo := e.Digest.Algo
 	if !digest.Known(algo) {

@@ -3,8 +3,10 @@ package content
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/internal/cache"
 	"github.com/holdall/holdall/internal/outside"
@@ -14,7 +16,8 @@ import (
 // objects keeps the objects of an archive open as long as it is, and those that
 // it leads to outside.
 type objects struct {
-	rule outside.Rule
+	rule  outside.Rule
+	stale atomic.Pointer[error] // why nothing is read any more
 
 	mu sync.RWMutex
 	m  map[objectKey]store.Object // nil once closed
@@ -34,6 +37,9 @@ func newObjects(st store.Store, name string, external []string) *objects {
 const maxOpen = 256
 
 func (x *objects) open(ctx context.Context, name string, external bool) (store.Object, error) {
+	if err := x.stale.Load(); err != nil {
+		return nil, *err
+	}
 	key := objectKey{name, external}
 	x.mu.RLock()
 	o := x.m[key]
@@ -75,6 +81,26 @@ func (x *objects) held(do func(store.Object) error) error {
 	defer x.mu.RUnlock()
 	for _, o := range x.m {
 		if err := do(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed returns an error that is store.ErrChanged if one of the archive's own objects
+// that are open is another one by now. From then on none is read.
+func (x *objects) changed(ctx context.Context) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for key, o := range x.m {
+		was, err := o.Info(ctx)
+		if err != nil || key.external {
+			continue
+		}
+		now, err := briefly{x.rule.Store, key.name}.Info(ctx)
+		if err == nil && (now.Size != was.Size || now.Version != was.Version || !now.ModTime.Equal(was.ModTime)) {
+			err := fmt.Errorf("%s: %w", key.name, store.ErrChanged)
+			x.stale.Store(&err)
 			return err
 		}
 	}

@@ -61,7 +61,8 @@ func (e *ProofLostError) Unwrap() error { return e.Err }
 func saysWhich(err error) bool {
 	_, bad := errors.AsType[*ProofError](err)
 	_, lost := errors.AsType[*ProofLostError](err)
-	return bad || lost
+	_, wrong := errors.AsType[*digest.Error](err)
+	return bad || lost || wrong
 }
 
 // A prover compares pieces of content with their digests in an index.
@@ -83,7 +84,7 @@ const mostProven = 4 << 20
 
 // proves reports whether e's content is compared with digests of pieces.
 func (s *Source) proves(e Entry) bool {
-	return s.proof != nil && kept.Pieces(&e, s.proof.x.Chunk) > 0
+	return s.proof != nil && !s.Checking.None && kept.Pieces(&e, s.proof.x.Chunk) > 0
 }
 
 // sums returns the digests of n pieces of e from one of them on.

@@ -10,6 +10,7 @@ package content
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"iter"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/engine"
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/listing"
@@ -40,18 +42,23 @@ type Source struct {
 	// Loose is how many bytes a folder of files has, that is looked at as an archive; such
 	// a one has no objects of its own.
 	Loose int64
+	// Checking is set before anything is read.
+	Checking Checking
 
 	runs    func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	engine  *engine.Engine
 	objects *objects
 	proof   *prover // nil if no index has digests of pieces
+	search  digest.Search
+
+	compared compared
 }
 
 // New returns the source of what is called name in st, which may lead to what
 // external allows: see outside.Rule. What reads it is to be set by Read before anything
 // is read.
 func New(st store.Store, name string, external []string) *Source {
-	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external)}
+	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external), compared: compared{seed: maphash.MakeSeed()}}
 	limits := engine.Far
 	if st.Can().Near {
 		limits = engine.Near
@@ -182,8 +189,9 @@ func (s *Source) Coded(ctx context.Context, e Entry) bool {
 }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then returns io.EOF. It compares them with the digests of pieces that an
-// index has, and with nothing else.
+// end, and then returns io.EOF. They are compared before: with the digests of pieces that
+// an index has, or with that of the whole content, if that is short. Compares says whether
+// they are.
 func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
@@ -196,15 +204,29 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 	}
 	n := int(max(min(int64(len(p)), e.Size-off), 0))
 	done, err := n, error(nil)
-	if s.proves(e) {
+	switch {
+	case s.proves(e):
 		done, err = s.readProven(ctx, e, p[:n], off)
-	} else if err = s.readStored(ctx, e, p[:n], off); err != nil {
-		done = 0
+	case s.comparesWhole(e):
+		done, err = all(n, s.readWhole(ctx, e, p[:n], off))
+	default:
+		if _, err = s.Known(ctx, e); err == nil {
+			err = s.readStored(ctx, e, p[:n], off)
+		}
+		done, err = all(n, err)
 	}
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
 	return done, readError(e, err)
+}
+
+// all is n of what was read unless there is an error.
+func all(n int, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // readError says of which entry an error is, unless it does already.
@@ -238,9 +260,9 @@ func (s *Source) run(e Entry) (Extent, bool) {
 
 // File returns the file of this machine in which all of e's content lies as it is,
 // and where, so that the system can hand it on by itself. It reports false where
-// there is no such file, or where content is proven when it is read. The file belongs
-// to the source and may have more bytes in it than it had; nothing checks what is read
-// from it. Whoever reads on for long asks again.
+// there is no such file, or where content is compared piece by piece. What is short is
+// compared first. The file belongs to the source and may have more bytes in it than it
+// had. Whoever reads on for long asks again.
 func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
 	if !run || s.proves(e) {
@@ -254,7 +276,9 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	if file == nil {
 		return nil, 0, false, nil
 	}
-	f, err = file(ctx)
+	if f, err = file(ctx); err == nil {
+		err = s.touch(ctx, e)
+	}
 	return f, x.Off, err == nil, err
 }
 
@@ -332,7 +356,7 @@ func (s *Source) Proof() *kept.Index {
 func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed)
 	o.Read(s.Format, s.Reader)
-	o.proof = s.proof
+	o.proof, o.Checking = s.proof, s.Checking
 	return o
 }
 

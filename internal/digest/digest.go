@@ -5,12 +5,16 @@
 package digest
 
 import (
+	"crypto/md5"
+	"crypto/sha1"
 	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
+	"sync/atomic"
 
+	"github.com/minio/crc64nvme"
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
@@ -27,6 +31,12 @@ func New(algo string) hash.Hash {
 		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	case "crc32":
 		return crc32.NewIEEE()
+	case "crc64nvme":
+		return crc64nvme.New()
+	case "md5":
+		return md5.New()
+	case "sha1":
+		return sha1.New()
 	}
 	return nil
 }
@@ -34,7 +44,11 @@ func New(algo string) hash.Hash {
 // Known reports whether New has an algorithm. A hash has kilobytes of state:
 // none is made to find out.
 func Known(algo string) bool {
-	return algo == "blake3" || algo == "sha256" || algo == "crc32c" || algo == "crc32"
+	switch algo {
+	case "blake3", "sha256", "crc32c", "crc32", "crc64nvme", "md5", "sha1":
+		return true
+	}
+	return false
 }
 
 // Of returns the digest of b.
@@ -80,15 +94,25 @@ func (e *Error) What() string {
 // Unwrap says that it is damage.
 func (e *Error) Unwrap() error { return format.ErrCorrupt }
 
-// flipLimit is the longest content in which a single wrong bit is looked for:
-// trying them all costs the square of the length, here a fifth of a second.
-const flipLimit = 4 << 10
+// A Search looks for the one bit of contents that is wrong. What it may cost in all is
+// bounded: trying all bits of a content takes the square of its length.
+type Search struct{ spent atomic.Int64 }
 
-// flippedBit finds the one bit of content that makes its digest right.
-func flippedBit(content []byte, want format.Digest) int64 {
-	if len(content) > flipLimit {
+const (
+	// flipLimit is the longest content that is searched, in a tenth of a second.
+	flipLimit = 4 << 10
+	// searchLimit is how many bytes one Search hashes in all, in about a second.
+	searchLimit = 1 << 30
+)
+
+// bit finds the one bit of content that makes its digest right, -1 if there is none or
+// there are means no more.
+func (s *Search) bit(content []byte, want format.Digest) int64 {
+	n := int64(len(content))
+	if s == nil || n > flipLimit || s.spent.Load() > searchLimit {
 		return -1
 	}
+	s.spent.Add(n * n * 8)
 	for i := range content {
 		for bit := range 8 {
 			content[i] ^= 1 << bit
@@ -103,7 +127,7 @@ func flippedBit(content []byte, want format.Digest) int64 {
 }
 
 // Check compares whole content with e's digest, if it has one.
-func Check(e format.Entry, b []byte) error {
+func Check(e format.Entry, b []byte, s *Search) error {
 	if e.Digest.Algo == "" {
 		return nil
 	}
@@ -111,7 +135,7 @@ func Check(e format.Entry, b []byte) error {
 	if !ok || got == e.Digest {
 		return nil
 	}
-	return &Error{Entry: e.Name, Want: e.Digest, Got: got, Bit: flippedBit(b, e.Digest)}
+	return &Error{Entry: e.Name, Want: e.Digest, Got: got, Bit: s.bit(b, e.Digest)}
 }
 
 // Compare compares the digest that was found with e's.
@@ -127,32 +151,52 @@ type Reader struct {
 	r    io.Reader
 	algo string
 	h    hash.Hash
-	want *format.Entry
 }
 
 // NewReader returns a Reader that knows the digest of r when r has ended. The
 // algorithm must be Known.
-func NewReader(r io.Reader, algo string) *Reader { return &Reader{r: r, algo: algo, h: New(algo)} }
-
-// NewChecked returns r, the content of e from its beginning, so that it ends with
-// an *Error instead of io.EOF if the content does not match e's digest.
-func NewChecked(r io.Reader, e format.Entry) io.Reader {
-	if !Known(e.Digest.Algo) {
-		return r
-	}
-	return &Reader{r: r, algo: e.Digest.Algo, h: New(e.Digest.Algo), want: &e}
-}
+func NewReader(r io.Reader, algo string) *Reader { return &Reader{r, algo, New(algo)} }
 
 func (r *Reader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.h.Write(p[:n])
-	if err == io.EOF && r.want != nil {
-		if derr := Compare(*r.want, r.Sum()); derr != nil {
-			err = derr
-		}
-	}
 	return n, err
 }
 
 // Sum returns the digest of what was read so far.
 func (r *Reader) Sum() format.Digest { return sumOf(r.algo, r.h) }
+
+// NewChecked returns r, the content of e from its beginning. If that does not match e's
+// digest, the last Read returns an *Error and no bytes; or what done, if it is not nil,
+// makes of it.
+func NewChecked(r io.Reader, e format.Entry, done func(wrong error) error) io.Reader {
+	if !Known(e.Digest.Algo) {
+		return r
+	}
+	return &checked{NewReader(r, e.Digest.Algo), e, done, e.Size, nil}
+}
+
+type checked struct {
+	*Reader
+	e    format.Entry
+	done func(wrong error) error
+	left int64
+	err  error
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.Reader.Read(p)
+	if c.left -= int64(n); c.left == 0 || err == io.EOF && c.left > 0 {
+		c.err = Compare(c.e, c.Sum())
+		if c.done != nil {
+			c.err = c.done(c.err)
+		}
+		if c.err != nil {
+			return 0, c.err
+		}
+	}
+	return n, err
+}

@@ -159,7 +159,7 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 		jobs = farJobs
 	}
 	q := newPieces(ctx, jobs, p.digests())
-	q.lenient, q.stale = p.o.Lenient, p.o.Stale
+	q.lenient, q.stale, q.trusting = p.o.Lenient, p.o.Stale, p.o.NoVerify
 	defer q.stop()
 	q.start(listed)
 	for c := range q.ready {
@@ -274,8 +274,26 @@ func (it item) entry() format.Entry {
 	return e
 }
 
-// addObject writes the object whose first piece is c.
+// addObject writes the object whose first piece is c. If that is not what its service says
+// it is, it is read once more.
 func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
+	err := p.tryObject(ctx, q, c)
+	if wrong, ok := errors.AsType[*SumError](err); !ok || wrong.again {
+		return err
+	}
+	again := newPieces(ctx, q.jobs, q.algo)
+	again.lenient, again.stale, again.again = q.lenient, q.stale, true
+	defer again.stop()
+	again.start(func(yield func(item, error) bool) { yield(c.of.item, nil) })
+	first, ok := <-again.ready
+	if !ok {
+		return again.failed()
+	}
+	<-first.done
+	return p.tryObject(ctx, again, first)
+}
+
+func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	e := c.of.item.entry()
 	r := &pieceReader{q: q, cur: c, algo: q.algo}
 	defer r.drain()
@@ -286,6 +304,9 @@ func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
 	case err == nil:
 		if c.last {
 			e.Digest = c.digest
+		} else if c.of.has {
+			r.sum = newWitness(e.Name, c.of.sum, e.Size)
+			r.sum.again = q.again
 		}
 		failed := p.sum.Failed
 		r.meter = p.o.Meter
@@ -334,6 +355,8 @@ type opened struct {
 	once sync.Once
 	o    store.Object
 	err  error
+	sum  store.Sum // that its service vouches for; known with the first piece
+	has  bool
 }
 
 func (o *opened) open(ctx context.Context) (store.Object, error) {
@@ -362,6 +385,8 @@ type pieces struct {
 	jobs           int
 	algo           string
 	lenient, stale bool // as Options has them
+	trusting       bool // nothing is compared with what services vouch for
+	again          bool // what was wrong is read once more
 	ready          chan *piece
 	room           room
 	wg             sync.WaitGroup
@@ -465,12 +490,37 @@ func (q *pieces) read(c *piece) {
 		if o, err = c.of.open(q.ctx); err == nil {
 			err = o.ReadAt(q.ctx, c.buf, c.off)
 		}
+		if err == nil && c.off == 0 && !q.trusting {
+			err = q.compare(c, o)
+		}
 	} else if q.stale {
 		err = c.of.stillEmpty(q.ctx)
 	}
 	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
 		c.digest, _ = digest.Of(q.algo, c.buf)
 	}
+}
+
+// compare compares an object of one piece with what its service vouches for. What is not
+// right is read once more. Of others it finds out what that is.
+func (q *pieces) compare(c *piece, o store.Object) (err error) {
+	of := c.of
+	if of.sum, of.has, err = sumOf(q.ctx, o); err != nil || !of.has || !c.last {
+		return err
+	}
+	check := func() error {
+		w := newWitness(of.name, of.sum, of.info.Size)
+		w.again = true
+		w.Write(c.buf)
+		return w.wrong()
+	}
+	if check() == nil {
+		return nil
+	}
+	if err := o.ReadAt(q.ctx, c.buf, 0); err != nil {
+		return err
+	}
+	return check()
 }
 
 // done gives back what a piece holds. Pieces of an object are done in order.
@@ -560,6 +610,7 @@ type pieceReader struct {
 	end   bool // the last piece was taken to its end
 	algo  string
 	hash  hash.Hash
+	sum   *witness // of an object of several pieces whose service vouches for it
 	meter *meter.Meter
 }
 
@@ -574,6 +625,11 @@ func (r *pieceReader) next() error {
 	r.meter.Add(0, int64(r.pos))
 	if r.cur.last {
 		r.end = true
+		if r.sum != nil {
+			if r.err = r.sum.wrong(); r.err != nil {
+				return r.err
+			}
+		}
 		return io.EOF
 	}
 	r.q.done(r.cur)
@@ -608,7 +664,7 @@ func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
 	for r.err == nil && !r.end {
 		if rest := r.cur.buf[r.pos:]; len(rest) > 0 {
 			var wg sync.WaitGroup
-			if r.algo != "" && !(r.cur.last && r.cur.off == 0) {
+			if r.hashes() {
 				wg.Go(func() { r.goOn(rest) })
 			}
 			k, err := w.Write(rest)
@@ -626,9 +682,21 @@ func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
 	return n, r.err
 }
 
+// hashes reports whether what is read is hashed on the way: an object of one piece was
+// before.
+func (r *pieceReader) hashes() bool {
+	return (r.algo != "" || r.sum != nil) && !(r.cur.last && r.cur.off == 0)
+}
+
 // goOn goes on with the digest of an object of several pieces.
 func (r *pieceReader) goOn(p []byte) {
-	if r.algo == "" || r.cur.last && r.cur.off == 0 {
+	if !r.hashes() {
+		return
+	}
+	if r.sum != nil {
+		r.sum.Write(p)
+	}
+	if r.algo == "" {
 		return
 	}
 	if r.hash == nil {

@@ -40,6 +40,7 @@ type Options struct {
 	Refer               string
 	Once, Resume        bool
 	Param               map[string]string
+	NoVerify            bool
 	OnError             func(name string, err error)
 	Meter               *meter.Meter
 	Formats             []*format.Format
@@ -335,6 +336,9 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	if err != nil {
 		if ctx.Err() != nil || !p.entryFault(err, content) {
 			return err
+		}
+		if wrong, ok := errors.AsType[*SumError](err); ok && !wrong.again {
+			return err // it is read once more
 		}
 		return p.fail(e.Name, err)
 	}

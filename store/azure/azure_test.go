@@ -549,3 +549,29 @@ func TestBlocksOfTheLargestObjectAreFewEnough(t *testing.T) {
 		t.Errorf("ids of lengths %v, %v", ids, err)
 	}
 }
+
+// What a blob's writer said that it is comes with the first read, of a range, too.
+func TestServerVouchesForWhatItsWriterSaid(t *testing.T) {
+	d := &double{}
+	st := serve(t, d, "")
+	for name, said := range map[string]string{"said": "XUFAKrxLKna5cZ2REBfFkg==", "unsaid": "", "nonsense": "XUFAKg=="} {
+		d.set(name, []byte("hello"), "")
+		d.blobs[name].md5 = said
+		o, err := st.Open(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.ReadAt(t.Context(), make([]byte, 2), 1); err != nil {
+			t.Fatal(err)
+		}
+		sums, err := o.Can().Sums(t.Context())
+		want := []store.Sum{{Algo: "md5", Value: "\x5d\x41\x40\x2a\xbc\x4b\x2a\x76\xb9\x71\x9d\x91\x10\x17\xc5\x92"}}
+		if name != "said" {
+			want = nil
+		}
+		if err != nil || !slices.Equal(sums, want) {
+			t.Errorf("%s: %+v, %v", name, sums, err)
+		}
+		o.Close()
+	}
+}

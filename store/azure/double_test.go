@@ -45,6 +45,7 @@ type blob struct {
 	mod     time.Time
 	meta    string
 	blocks  map[string][]byte // that it is made of
+	md5     string            // that its writer said
 }
 
 func serve(t *testing.T, d *double, prefix string) *Store {
@@ -74,7 +75,7 @@ func quiet(t *testing.T) {
 
 func (d *double) set(name string, content []byte, meta string) string {
 	d.last++
-	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil}
+	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil, ""}
 	d.blobs[name] = b
 	return b.etag
 }
@@ -140,6 +141,9 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("ETag", b.etag)
 		w.Header().Set("X-Ms-Meta-Holdallwriter", b.meta)
+		if b.md5 != "" {
+			w.Header().Set("X-Ms-Blob-Content-Md5", b.md5)
+		}
 		http.ServeContent(w, r, "", b.mod, bytes.NewReader(b.content))
 	}
 }

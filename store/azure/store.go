@@ -138,7 +138,7 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 	if prefix != "" {
 		below = st.address(prefix)
 	}
-	st.web = web.New(below, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: signed.explain})
+	st.web = web.New(below, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: signed.explain, Sums: sumsOf})
 	return st, nil
 }
 
@@ -333,7 +333,24 @@ func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 	return resp.Header, nil
 }
 
-func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
+func (o *object) Can() store.ObjectAbilities {
+	can := o.Object.Can()
+	can.ReadEnd = o.readEnd
+	return can
+}
+
+// sumsOf is the MD5 that whoever wrote a blob may have said that it has. What an answer of
+// a range has under the usual name would be that of the range.
+func sumsOf(resp *http.Response) []store.Sum {
+	text := resp.Header.Get("X-Ms-Blob-Content-Md5")
+	if text == "" && resp.StatusCode == http.StatusOK {
+		text = resp.Header.Get("Content-Md5")
+	}
+	if sum, ok := far.Sum("md5", text, false); ok && sum.Part == 0 {
+		return []store.Sum{sum}
+	}
+	return nil
+}
 
 // readEnd learns the size before it reads the end: the server knows no ranges from there.
 func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {

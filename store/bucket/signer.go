@@ -186,6 +186,9 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 	if s.where.google != nil {
 		return r, s.where.google.sign(r, time.Now())
 	}
+	if req.Method == http.MethodGet || req.Method == http.MethodHead {
+		r.Header.Set("X-Amz-Checksum-Mode", "ENABLED") // or they are not told
+	}
 	v, err := s.keys(req.Context())
 	if err != nil {
 		return nil, err

@@ -76,10 +76,12 @@ type Store struct {
 	where  place
 	signed *signer
 	web    *web.Store
+	base   *url.URL // what it is below
 	client *minio.Core
 	sure   atomic.Bool // the bucket's region was asked for
 
-	part int // size of the first parts
+	part  int // size of the first parts
+	tries int // of a request
 
 	noCopies atomic.Bool // the server has shown that it does not copy parts
 }
@@ -136,14 +138,15 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 		client = *o.Client
 	}
 	tries := cmp.Or(max(0, o.Tries), far.DefaultTries)
-	st := &Store{bucket: bucket, prefix: prefix, where: where, part: firstPart}
+	st := &Store{bucket: bucket, prefix: prefix, where: where, part: firstPart, tries: tries}
 	st.noCopies.Store(where.google != nil)
 	st.signed = &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), where: where, creds: creds}
 	st.signed.region.Store(&where.region)
 	client.Transport = st.signed
 	base := where.base(bucket)
 	base.Path += prefix
-	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain})
+	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf})
+	st.base = base
 
 	style := minio.BucketLookupDNS
 	if where.pathStyle {

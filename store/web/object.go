@@ -25,6 +25,7 @@ type object struct {
 	kept   atomic.Pointer[url.URL] // where url redirects to, once that has answered
 	closed atomic.Bool
 	ver    version
+	sums   atomic.Pointer[[]store.Sum] // that came with the first answer
 }
 
 // usable says why no request can be sent, nil if one can.
@@ -69,7 +70,18 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.fail("read", off, int64(len(p)), err)
 }
 
-func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
+func (o *object) Can() store.ObjectAbilities {
+	can := store.ObjectAbilities{ReadEnd: o.readEnd}
+	if o.st.sums != nil {
+		can.Sums = func(context.Context) ([]store.Sum, error) {
+			if known := o.sums.Load(); known != nil {
+				return *known, nil
+			}
+			return nil, nil
+		}
+	}
+	return can
+}
 
 // readEnd reads the beginning, and learns the size, with one request; so it does of the
 // end, if the server understands a request for the last bytes. Else it takes two or three.
@@ -159,6 +171,10 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	}
 	if err := o.ver.agree(got.size, resp.Header, true); err != nil {
 		return 0, err
+	}
+	if o.st.sums != nil && o.sums.Load() == nil {
+		sums := o.st.sums(resp)
+		o.sums.Store(&sums)
 	}
 	if r == exactly && got.size >= 0 && off+want.n > got.size {
 		return 0, io.ErrUnexpectedEOF

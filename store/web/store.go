@@ -52,6 +52,10 @@ type Options struct {
 	// answer that may pass by itself.
 	Explain func(*http.Response) error
 
+	// Sums may tell from an answer, whose body is not read, which checksums the
+	// server has of the object.
+	Sums func(*http.Response) []store.Sum
+
 	// Parallel is how many idle connections to a host are kept, 16 by
 	// default. It is of no effect with a Client.
 	Parallel int
@@ -70,6 +74,7 @@ type Store struct {
 	tries  int
 	log    *slog.Logger
 	why    func(*http.Response) error
+	sums   func(*http.Response) []store.Sum
 	jitter func(time.Duration) time.Duration
 
 	// exact is the address that At was given, byte for byte: how it is
@@ -133,6 +138,7 @@ func New(base *url.URL, o Options) *Store {
 		tries:  cmp.Or(max(0, o.Tries), far.DefaultTries),
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		why:    o.Explain,
+		sums:   o.Sums,
 		jitter: far.Jitter,
 	}
 	b.User, b.Fragment, b.RawFragment = nil, "", ""

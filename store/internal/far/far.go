@@ -4,7 +4,10 @@
 package far
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -187,6 +190,27 @@ func Quoted(etag string) string {
 	return `"` + etag + `"`
 }
 
+// Sum is a checksum as headers have it, in base64 where it is not in hexadecimal digits:
+// that of the sums of n parts if it ends in -n. The length of the parts is not known; Part
+// is their number then, below 0.
+func Sum(algo, value string, hexadecimal bool) (sum store.Sum, ok bool) {
+	value, parts, several := strings.Cut(strings.Trim(value, `"`), "-")
+	decode := base64.StdEncoding.DecodeString
+	if hexadecimal {
+		decode = hex.DecodeString
+	}
+	b, err := decode(value)
+	n := 0
+	if several {
+		var nerr error
+		if n, nerr = strconv.Atoi(parts); n < 1 {
+			err = cmp.Or(nerr, fs.ErrInvalid)
+		}
+	}
+	length := map[string]int{"sha256": 32, "sha1": 20, "md5": 16, "crc64nvme": 8, "crc32c": 4, "crc32": 4}[algo]
+	return store.Sum{Algo: algo, Value: string(b), Part: -int64(n)}, err == nil && len(b) == length
+}
+
 // Listed yields by their names the objects that a server lists by their keys, which begin
 // with below and then a prefix. The server is not believed: one that repeats itself would
 // be listed for ever, and one that answers for another prefix would have its objects taken
@@ -239,8 +263,10 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.Named(o.Object.ReadAt(ctx, p, off))
 }
 
-// Can says that the object reads its ends.
-func (o *Object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.ReadEnd} }
+// Can says that the object reads its ends, and what its server vouches for.
+func (o *Object) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.Object.Can().Sums}
+}
 
 // ReadEnd is that of the object, with its address.
 func (o *Object) ReadEnd(ctx context.Context, p []byte, tail bool) (int, error) {

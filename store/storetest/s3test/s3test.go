@@ -9,11 +9,14 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"crypto/md5"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/xml"
 	"fmt"
+	"hash/crc32"
+	"hash/crc64"
 	"io"
 	"maps"
 	"net/http"
@@ -65,6 +68,13 @@ type Server struct {
 	// Clock is the server's; the real one if nil.
 	Clock func() time.Time
 
+	// Sums are the algorithms of the checksums that objects get: "crc32c", "sha256" and
+	// what else S3 has. Those of objects in parts are of the parts' own.
+	Sums []string
+
+	// Encrypts has the server keep objects by keys of its own: ETags are no sums then.
+	Encrypts bool
+
 	// Page is how many keys a listing has at most; 1000 if 0.
 	Page int
 
@@ -79,6 +89,8 @@ type object struct {
 	content []byte
 	etag    string
 	mod     time.Time
+	sums    map[string]string // by algorithm, as headers have them
+	part    int               // length of the parts, of one that has some
 }
 
 type upload struct {
@@ -100,7 +112,7 @@ func New(buckets ...string) *Server {
 func (s *Server) Put(bucket, key string, content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buckets[bucket][key] = newObject(bytes.Clone(content))
+	s.buckets[bucket][key] = s.newObject(bytes.Clone(content), 0)
 }
 
 // Remove takes a key away, by no request.
@@ -137,8 +149,71 @@ func (s *Server) Took() []string {
 	return reqs
 }
 
-func newObject(content []byte) *object {
-	return &object{content, fmt.Sprintf(`"%x"`, md5.Sum(content)), time.Now()}
+// PutParts is Put of an object that was sent in parts of a length.
+func (s *Server) PutParts(bucket, key string, content []byte, part int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets[bucket][key] = s.newObject(bytes.Clone(content), part)
+}
+
+// Rot changes a byte of an object, and nothing else that is known of it.
+func (s *Server) Rot(bucket, key string, at int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets[bucket][key].content[at] ^= 0x10
+}
+
+// newObject makes an object of content, in parts of a length if that is not 0.
+func (s *Server) newObject(content []byte, part int) *object {
+	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part}
+	all := slices.Collect(slices.Chunk(content, max(1, cmp.Or(part, len(content)))))
+	sum := func(algo string) (value []byte, end string) {
+		if part == 0 {
+			return sumOf(algo, content), ""
+		}
+		var sums []byte
+		for _, b := range all {
+			sums = append(sums, sumOf(algo, b)...)
+		}
+		return sumOf(algo, sums), fmt.Sprintf("-%d", len(all))
+	}
+	for _, algo := range s.Sums {
+		value, end := sum(algo)
+		if s.Google { // which has no MD5 of what was sent in parts, but the other of the whole
+			if value, end = sumOf(algo, content), ""; algo == "md5" && part > 0 {
+				continue
+			}
+		}
+		o.sums[algo] = base64.StdEncoding.EncodeToString(value) + end
+	}
+	value, end := sum("md5")
+	o.etag = fmt.Sprintf(`"%x%s"`, value, end)
+	switch {
+	case s.Encrypts:
+		s.last++
+		o.etag = fmt.Sprintf(`"%032x%s"`, s.last, end)
+	case s.Google && part > 0:
+		o.etag = s.joinedTag([16]byte{}, 0)
+	}
+	return o
+}
+
+func sumOf(algo string, b []byte) []byte {
+	h := md5.New()
+	switch algo {
+	case "sha256":
+		h = sha256.New()
+	case "sha1":
+		h = sha1.New()
+	case "crc32":
+		h = crc32.NewIEEE()
+	case "crc32c":
+		h = crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	case "crc64nvme":
+		h = crc64.New(crc64.MakeTable(0x9a6c9329ac4bc9b5))
+	}
+	h.Write(b)
+	return h.Sum(nil)
 }
 
 // Refuse answers as S3 does when it says no.
@@ -220,7 +295,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 	case key == "":
 		return "NotImplemented"
 	case !q.Has("uploadId") && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		return get(w, r, objs[key])
+		return s.get(w, r, objs[key])
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		s.last++
 		id := fmt.Sprintf("upload %d+/", s.last)
@@ -232,7 +307,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 		if s.notOnce(r, objs[key] != nil) {
 			return "PreconditionFailed"
 		}
-		objs[key] = newObject(body)
+		objs[key] = s.newObject(body, 0)
 		w.Header().Set("ETag", objs[key].etag)
 	case r.Method == http.MethodDelete:
 		delete(objs, key)
@@ -249,7 +324,7 @@ func answer(w http.ResponseWriter, name, inner string) {
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</%s>`, name, inner, name)
 }
 
-func get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
+func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
 	if o == nil {
 		return "NoSuchKey"
 	}
@@ -261,7 +336,25 @@ func get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
 	if r.Header.Get("Range") != "" && len(o.content) == 0 {
 		return "InvalidRange"
 	}
-	http.ServeContent(w, r, "", o.mod, bytes.NewReader(o.content))
+	content := o.content
+	if o.part > 0 && r.URL.Query().Get("partNumber") == "1" {
+		content = content[:min(o.part, len(content))]
+	}
+	if s.Encrypts {
+		w.Header().Set("X-Amz-Server-Side-Encryption", "aws:kms")
+	}
+	var hashes []string
+	for algo, value := range o.sums {
+		if s.Google {
+			hashes = append(hashes, algo+"="+value)
+		} else if r.Header.Get("X-Amz-Checksum-Mode") == "ENABLED" {
+			w.Header().Set("X-Amz-Checksum-"+algo, value)
+		}
+	}
+	if len(hashes) > 0 {
+		w.Header().Set("X-Goog-Hash", strings.Join(hashes, ","))
+	}
+	http.ServeContent(w, r, "", o.mod, bytes.NewReader(content))
 	return ""
 }
 
@@ -280,7 +373,7 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 		if from := r.Header.Get("X-Amz-Copy-Source"); from != "" {
 			return s.copy(w, r, up, n, from)
 		}
-		up.parts[n] = newObject(body)
+		up.parts[n] = s.newObject(body, 0)
 		w.Header().Set("ETag", up.parts[n].etag)
 	case http.MethodGet:
 		marker, _ := strconv.Atoi(q.Get("part-number-marker")) // none is 0
@@ -330,7 +423,7 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 			sum := md5.Sum(o.content)
 			sums = append(sums, sum[:]...)
 		}
-		o := newObject(content)
+		o := s.newObject(content, 0)
 		o.etag = s.joinedTag(md5.Sum(sums), len(list.Part))
 		s.buckets[bucket][key] = o
 		delete(s.uploads, id)
@@ -356,7 +449,7 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 	case scan != nil || first > last || last >= len(o.content):
 		return "InvalidRange"
 	default:
-		up.parts[n] = newObject(bytes.Clone(o.content[first : last+1]))
+		up.parts[n] = s.newObject(bytes.Clone(o.content[first:last+1]), 0)
 		answer(w, "CopyPartResult", "<ETag>"+strings.ReplaceAll(up.parts[n].etag, `"`, "&quot;")+"</ETag>")
 	}
 	return ""

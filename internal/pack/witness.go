@@ -1,0 +1,115 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"slices"
+	"sync"
+
+	md5simd "github.com/minio/md5-simd"
+
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/store"
+)
+
+// A witness compares what is read of an object, from its beginning, with a checksum that
+// the object's service vouches for. It is for one goroutine.
+type witness struct {
+	name  string
+	want  store.Sum
+	hash  hash.Hash
+	left  int64  // of the part
+	parts []byte // sums of the parts before
+	again bool   // it was read before, and was wrong
+}
+
+// A SumError means that what was read of an object is not what its service says that it
+// is.
+type SumError struct {
+	Name  string
+	Want  store.Sum
+	Got   string
+	again bool
+}
+
+func (e *SumError) Error() string {
+	of := ""
+	if e.Want.Part > 0 {
+		of = " of the sums of its parts"
+	}
+	return fmt.Sprintf("it was read twice, and is not what its service says it is: expected %s %x%s, found %x", e.Want.Algo, e.Want.Value, of, e.Got)
+}
+
+// sumFor is the checksum to compare with: the first that there is a hash for.
+func sumFor(sums []store.Sum) (store.Sum, bool) {
+	i := slices.IndexFunc(sums, func(s store.Sum) bool { return s.Part >= 0 && digest.Known(s.Algo) })
+	if i < 0 {
+		return store.Sum{}, false
+	}
+	return sums[i], true
+}
+
+// sumOf finds out what the service of an object vouches for, once something was read.
+func sumOf(ctx context.Context, o store.Object) (store.Sum, bool, error) {
+	sums := o.Can().Sums
+	if sums == nil {
+		return store.Sum{}, false, nil
+	}
+	all, err := sums(ctx)
+	sum, ok := sumFor(all)
+	return sum, ok, err
+}
+
+// manyMD5 computes the MD5 sums of several contents side by side.
+var manyMD5 = sync.OnceValue(md5simd.NewServer)
+
+// worthMany is from which length on that is faster.
+const worthMany = 64 << 10
+
+// newWitness is of an object whose length is n.
+func newWitness(name string, want store.Sum, n int64) *witness {
+	w := &witness{name: name, want: want, left: want.Part}
+	if want.Algo == "md5" && n >= worthMany && n <= pieceSize {
+		w.hash = manyMD5().NewHash()
+	} else {
+		w.hash = digest.New(want.Algo)
+	}
+	return w
+}
+
+func (w *witness) Write(p []byte) (int, error) {
+	n := len(p)
+	for w.want.Part > 0 && int64(len(p)) >= w.left {
+		w.hash.Write(p[:w.left])
+		p = p[w.left:]
+		w.endPart()
+	}
+	w.left -= int64(len(p))
+	w.hash.Write(p)
+	return n, nil
+}
+
+func (w *witness) endPart() {
+	w.parts = w.hash.Sum(w.parts)
+	w.hash.Reset()
+	w.left = w.want.Part
+}
+
+// wrong returns a *SumError if what was written is not what it should be.
+func (w *witness) wrong() error {
+	if w.want.Part > 0 {
+		if w.left < w.want.Part {
+			w.endPart()
+		}
+		w.hash.Write(w.parts)
+	}
+	got := string(w.hash.Sum(nil))
+	if h, ok := w.hash.(md5simd.Hasher); ok {
+		h.Close()
+	}
+	if got == w.want.Value {
+		return nil
+	}
+	return &SumError{w.name, w.want, got, w.again}
+}

@@ -1,0 +1,145 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
+)
+
+// sumsOf returns the checksums that an answer about an object has, the one to prefer
+// first. The length of parts is not known there.
+func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
+	add := func(algo, text string, hexadecimal bool) {
+		if sum, ok := far.Sum(algo, text, hexadecimal); ok {
+			all = append(all, sum)
+		}
+	}
+	h := resp.Header
+	if st.where.google != nil {
+		for _, line := range h.Values("X-Goog-Hash") {
+			for part := range strings.SplitSeq(line, ",") {
+				algo, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+				add(algo, value, false)
+			}
+		}
+		slices.SortFunc(all, func(a, b store.Sum) int { return strings.Compare(b.Algo, a.Algo) }) // md5, crc32c
+		return all
+	}
+	// An answer of a range may have the checksums of a part.
+	if resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range")) {
+		for _, algo := range []string{"sha256", "sha1", "crc64nvme"} {
+			add(algo, h.Get("X-Amz-Checksum-"+algo), false)
+		}
+	}
+	// With keys of its own the service has other ETags than sums.
+	kept := h.Get("X-Amz-Server-Side-Encryption")
+	if !strings.HasPrefix(kept, "aws:") && h.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") == "" {
+		add("md5", h.Get("ETag"), true)
+	}
+	if resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range")) {
+		for _, algo := range []string{"crc32c", "crc32"} {
+			add(algo, h.Get("X-Amz-Checksum-"+algo), false)
+		}
+	}
+	return all
+}
+
+// isWhole reports whether a range is all there is.
+func isWhole(contentRange string) bool {
+	var first, last, size int64
+	n, _ := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &first, &last, &size)
+	return n == 3 && first == 0 && last == size-1
+}
+
+// Can adds what the service vouches for.
+func (o *object) Can() store.ObjectAbilities {
+	can := o.Object.Can()
+	can.Sums = o.sums
+	return can
+}
+
+// sums are those that came with a read. Of an object that was sent in parts, or whose
+// answers had none, the header is asked for, and that of the first part, whose length the
+// others have, too.
+func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
+	sums, err := o.Object.Can().Sums(ctx)
+	if err != nil || slices.ContainsFunc(sums, func(s store.Sum) bool { return s.Part == 0 }) {
+		return slices.DeleteFunc(slices.Clone(sums), func(s store.Sum) bool { return s.Part != 0 }), err
+	}
+	if o.st.where.google != nil {
+		return nil, nil
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := o.head(ctx, info.Version, "")
+	if err != nil {
+		return nil, err
+	}
+	sums = o.st.sumsOf(resp)
+	whole := slices.DeleteFunc(slices.Clone(sums), func(s store.Sum) bool { return s.Part != 0 })
+	if len(whole) > 0 || len(sums) == 0 {
+		return whole, nil
+	}
+	if resp, err = o.head(ctx, info.Version, "partNumber=1"); err != nil {
+		return nil, err
+	}
+	var known []store.Sum
+	for _, s := range sums {
+		if part := resp.ContentLength; part > 0 && (info.Size+part-1)/part == -s.Part {
+			s.Part = part
+			known = append(known, s)
+		}
+	}
+	return known, nil
+}
+
+// head asks for the header of a version of the object.
+func (o *object) head(ctx context.Context, version, query string) (*http.Response, error) {
+	u := far.Below(o.st.base, o.Name)
+	u.RawQuery = query
+	again := far.Retrier{Tries: o.st.tries, Jitter: far.Jitter}
+	for {
+		resp, err := o.headOnce(ctx, u.String(), version)
+		if err == nil {
+			return resp, nil
+		}
+		if err = again.Again(ctx, err, 0); err != nil {
+			return nil, o.st.fail("head", o.Name, err)
+		}
+	}
+}
+
+func (o *object) headOnce(ctx context.Context, address, version string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	if version != "" {
+		req.Header.Set("If-Match", version)
+	}
+	resp, err := (&http.Client{Transport: o.st.signed}).Do(req)
+	if err != nil {
+		return nil, &far.Passing{Err: far.Dropped(far.Unaddressed(err))}
+	}
+	_ = resp.Body.Close() // there is none
+	switch code := resp.StatusCode; {
+	case code == http.StatusOK, code == http.StatusPartialContent:
+		return resp, nil
+	case code == http.StatusPreconditionFailed:
+		return nil, store.ErrChanged
+	case code == http.StatusNotFound:
+		return nil, fs.ErrNotExist
+	case far.MayPass(code):
+		return nil, &far.Passing{Err: errors.New(resp.Status), After: far.RetryAfter(resp.Header)}
+	}
+	return nil, errors.New(resp.Status)
+}
