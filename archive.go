@@ -323,11 +323,13 @@ func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int
 	return a.src.ReadAt(ctx, e, p, off)
 }
 
-// Compares says what of e's content is compared with a digest before it is handed on: any
-// part of it, or only all of it, read from its beginning to its end. The last read of that
-// then returns a [*DigestError] if it is damaged. Nothing is known of content that has no
-// digest, or none that holdall knows.
-func (a *Archive) Compares(e Entry) (parts, whole bool) { return a.src.Compares(e) }
+// Compares says what of e's content is compared with a digest or checksums before it is
+// handed on: any part of it, or only all of it, read from its beginning to its end. The
+// last read of that then returns a [*DigestError] if it is damaged. Of other content
+// nobody can tell.
+func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
+	return a.src.Compares(ctx, e)
+}
 
 // Doubt returns what is wrong with the archive's index as a whole, as far as it was read,
 // nil if nothing is known: that it is not what its own digest says. Names and places that

@@ -195,3 +195,103 @@ func objectsIn(t *testing.T, st *storetest.Mem) (all []string) {
 	}
 	return all
 }
+
+// What shows that contents are right is counted.
+func TestVerifySaysWhatProved(t *testing.T) {
+	files := map[string]string{"a": "alpha", "b": strings.Repeat("beta", 400), "e": ""}
+	for _, k := range []struct {
+		format string
+		o      holdall.PackOptions
+		want   holdall.Verified
+	}{
+		{"caf", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Digest: 3}}},
+		{"caf", holdall.PackOptions{Plain: true}, holdall.Verified{Unproven: 3}},
+		{"rvn", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Digest: 3}}},
+		{"databundle", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Checksum: 3}}},
+		{"zip", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Checksum: 3}}},
+		{"oak", holdall.PackOptions{}, holdall.Verified{Unproven: 0}},
+	} {
+		st := &storetest.Mem{}
+		k.o.Format = k.format
+		if _, err := holdall.PackStore(t.Context(), st, "x", []string{tree(t, files)}, k.o); err != nil {
+			t.Fatal(err)
+		}
+		got, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) { t.Error(p) })
+		if k.format == "oak" {
+			k.want.Proven.Checksum = got.Proven.Checksum // of properties, too
+			if got.Proven.Checksum < 3 {
+				t.Errorf("%s: %+v", k.format, got)
+			}
+		}
+		if err != nil || got.Proven != k.want.Proven || got.Unproven != k.want.Unproven {
+			t.Errorf("%s: %+v, %v", k.format, got, err)
+		}
+	}
+}
+
+// A range of a long file is refused where the part that it is stored in has a checksum;
+// of another only the end of a read of all of it tells. Both say so.
+func TestRangesOfLongFiles(t *testing.T) {
+	rnd := testkit.Rand(t)
+	text := make([]byte, 3<<20)
+	for i := range text {
+		text[i] = "abcdefgh"[rnd.IntN(8)]
+	}
+	for _, k := range []struct {
+		format string
+		param  map[string]string
+		parts  bool
+	}{
+		{"databundle", map[string]string{"compression": "zlib"}, true},
+		{"databundle", map[string]string{"compression": "none"}, false},
+		{"caf", nil, false}, {"lindi", nil, false}, {"rvn", nil, false}, {"zip", nil, false},
+	} {
+		ctx := t.Context()
+		st := packedAs(t, k.format, k.param, map[string]string{"long": string(text)})
+		for range 20 {
+			a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			e, err := a.Lookup(ctx, "long")
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, whole := a.Compares(ctx, e)
+			if parts != k.parts || !whole {
+				t.Errorf("%s %v: it compares %v, %v", k.format, k.param, parts, whole)
+			}
+			var all []format.Extent
+			for x, err := range a.Extents(ctx, e) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, x)
+			}
+			x := all[rnd.IntN(len(all))]
+			at := x.Off + rnd.Int64N(x.Len)
+			was := st.Get(x.Object)
+			b := bytes.Clone(was)
+			b[at] ^= 1 << rnd.IntN(8)
+			st.Put(x.Object, b)
+			if parts {
+				readInEveryWay(t, a, e, string(text), rnd)
+				p := make([]byte, 1000)
+				for off := int64(0); off < e.Size-1000; off += 50000 {
+					if _, err := a.ReadAt(ctx, e, p, off); err == nil && !bytes.Equal(p, text[off:off+1000]) {
+						t.Fatalf("%s: byte %d: wrong bytes at %d", k.format, at, off)
+					}
+				}
+			}
+			if got, err := fs.ReadFile(a.FS(ctx), "long"); err == nil && !bytes.Equal(got, text) {
+				t.Fatalf("%s: byte %d: ReadFile gives wrong bytes", k.format, at)
+			}
+			var sink bytes.Buffer
+			if err := a.WriteContent(ctx, &sink, e); err == nil && !bytes.Equal(sink.Bytes(), text) {
+				t.Fatalf("%s: byte %d: WriteContent gives wrong bytes", k.format, at)
+			}
+			st.Put(x.Object, was)
+		}
+	}
+}

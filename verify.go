@@ -29,12 +29,20 @@ type VerifyOptions struct {
 type Verified struct {
 	Format   string `json:"format"`
 	Entries  int64  `json:"entries"`
-	Bytes    int64  `json:"bytes"` // content read and compared
+	Bytes    int64  `json:"bytes"` // content that was right
 	Errors   int64  `json:"errors"`
 	Warnings int64  `json:"warnings"`
-	// Unproven counts files whose content nothing vouches for: the archive
-	// records no digest of them.
+	// Proven counts the files whose content was found right.
+	Proven Proven `json:"proven"`
+	// Unproven counts files whose content nothing vouches for.
 	Unproven int64 `json:"unproven"`
+}
+
+// Proven counts files by what shows that their content is right.
+type Proven struct {
+	Digest   int64 `json:"digest"`   // of all of it, or of its pieces
+	Checksum int64 `json:"checksum"` // a CRC or the like, of all of it or of parts of it
+	Decoding int64 `json:"decoding"` // it can be decoded, and has the right length
 }
 
 // Verify checks the archive at an address and reports all that is wrong with it; report
@@ -152,16 +160,18 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		if src.Format.ReadsAll {
 			if !o.Quick {
 				c.sum.Bytes += e.Size
+				c.sum.Proven.Checksum++
 			}
 			return false
 		}
-		proven := digest.Known(e.Digest.Algo)
-		if !proven {
+		by := proofOf(ctx, src, e)
+		if by == byNothing {
 			c.sum.Unproven++
 		}
-		return !o.Quick && (proven || src.Coded(ctx, e))
+		return !o.Quick && by != byNothing
 	})
 	var read atomic.Int64
+	var proven [byNothing]atomic.Int64
 	found := make(chan Problem, 16)
 	done := make(chan struct{})
 	go func() {
@@ -186,13 +196,44 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			return nil
 		}
 		read.Add(e.Size)
+		proven[proofOf(ctx, src, e)].Add(1)
 		o.Meter.Add(1, 0)
 		return nil
 	})
 	close(found)
 	<-done
 	c.sum.Bytes += read.Load()
+	c.sum.Proven.Digest += proven[byDigest].Load()
+	c.sum.Proven.Checksum += proven[byChecksum].Load()
+	c.sum.Proven.Decoding += proven[byDecoding].Load()
 	return err
+}
+
+// A proof is what shows that content is right.
+type proof int
+
+const (
+	byDigest proof = iota
+	byChecksum
+	byDecoding
+	byNothing
+)
+
+// proofOf returns what shows that e's content is right, if it can be read.
+func proofOf(ctx context.Context, src *content.Source, e Entry) proof {
+	switch {
+	case digest.IsChecksum(e.Digest.Algo):
+		return byChecksum
+	case digest.Known(e.Digest.Algo):
+		return byDigest
+	}
+	switch coded, _, summed := src.Coded(ctx, e); {
+	case summed:
+		return byChecksum
+	case coded:
+		return byDecoding
+	}
+	return byNothing
 }
 
 // byIndex is contents by the digests of an index.
@@ -201,9 +242,16 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 		if err != nil {
 			return err
 		}
-		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Proof().Chunk) == 0 && !digest.Known(e.Digest.Algo) {
-			c.sum.Unproven++ // it is empty
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Proof().Chunk) == 0 {
+			if digest.Known(e.Digest.Algo) { // it is empty
+				c.sum.Proven.Digest++
+			} else {
+				c.sum.Unproven++
+			}
 		}
 	}
-	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) { c.sum.Bytes += e.Size })
+	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) {
+		c.sum.Bytes += e.Size
+		c.sum.Proven.Digest++
+	})
 }

@@ -13,7 +13,7 @@ import (
 const Gzip = "gzip"
 
 func init() {
-	Register(Codec{Name: Gzip, Decode: decodeGzip, Append: appendBy(decodeGzip, nil), DecodeFrom: decodeGzipFrom, Points: gzipPoints})
+	Register(Codec{Name: Gzip, Sums: true, Decode: decodeGzip, Append: appendBy(decodeGzip, nil), DecodeFrom: decodeGzipFrom, Points: gzipPoints})
 }
 
 var (

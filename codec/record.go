@@ -22,7 +22,7 @@ const (
 )
 
 func init() {
-	Register(Codec{Name: ZlibRecord, Decode: inflaters.open, Append: appendBy(inflaters.open, inflateZlib)})
+	Register(Codec{Name: ZlibRecord, Sums: true, Decode: inflaters.open, Append: appendBy(inflaters.open, inflateZlib)})
 	Register(Codec{Name: SnappyRecord, Decode: decodeWith(snappyLen, appendSnappy), Append: appendSnappy})
 	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord, AppendFront: appendZstdFront})
 }

@@ -46,7 +46,7 @@ func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall
 	if _, damaged := errors.AsType[*holdall.DigestError](err); err != nil && !damaged {
 		return nil, err // what is damaged is told of when it is read
 	}
-	parts, whole := v.a.Compares(e)
+	parts, whole := v.a.Compares(ctx, e)
 	x := &file{f: f, n: n, v: v, e: e, run: run, long: whole && !parts}
 	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
 	return x, nil

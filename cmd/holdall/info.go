@@ -25,6 +25,8 @@ type infoJSON struct {
 	Dirs        int64             `json:"dirs"`
 	Unreadable  int64             `json:"unreadable,omitempty"`
 	Digests     int64             `json:"digests"`
+	Unproven    int64             `json:"unproven,omitempty"`        // files that nothing vouches for
+	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when all of one is read
 	Bytes       int64             `json:"bytes"`
 	StoredBytes int64             `json:"stored_bytes"`
 	IndexBytes  int64             `json:"index_bytes"`
@@ -36,8 +38,6 @@ type infoJSON struct {
 
 	facts [][2]string
 	notes []holdall.Problem
-	// checked says that contents have checksums that verify goes by.
-	checked bool
 }
 
 func (a *app) infoCommand() *cobra.Command {
@@ -123,7 +123,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		return nil, err
 	}
 	i := &infoJSON{Format: in.Format().Name, Title: in.Format().Title, Views: in.Format().Views, Version: about.Version,
-		IndexBytes: about.IndexBytes, Volumes: about.Volumes, notes: about.Notes, checked: in.Format().ReadsAll, Facts: map[string]string{}}
+		IndexBytes: about.IndexBytes, Volumes: about.Volumes, notes: about.Notes, Facts: map[string]string{}}
 	if i.StoredBytes, err = in.StoredSize(ctx); err != nil {
 		return nil, err
 	}
@@ -142,6 +142,14 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		case e.Kind.HasContent():
 			i.Files++
 			i.Bytes += e.Size
+			parts, whole := in.Compares(ctx, e)
+			switch {
+			case in.Format().ReadsAll: // its checksums are not of entries
+			case !whole:
+				i.Unproven++
+			case !parts:
+				i.Ranges++
+			}
 		}
 		if e.Fault != nil {
 			i.Unreadable++
@@ -193,8 +201,11 @@ func (a *app) printInfo(i *infoJSON) {
 	for _, f := range i.facts {
 		line(f[0], "%s", format.Escape(f[1]))
 	}
-	if i.Digests < i.Files && !i.checked {
-		line("unproven", "%s without a digest", count(i.Files-i.Digests, "file"))
+	if i.Unproven > 0 {
+		line("unproven", "%s", count(i.Unproven, "file"))
+	}
+	if i.Ranges > 0 {
+		line("unproven", "ranges of %s", count(i.Ranges, "file"))
 	}
 	if i.Unreadable > 0 {
 		line("unreadable", "%s", count(i.Unreadable, "entry"))

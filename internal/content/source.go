@@ -178,14 +178,22 @@ func (s *Source) Fault(e Entry) error {
 	return &format.CorruptError{Format: s.Format.Name, Problem: *e.Fault}
 }
 
-// Coded reports whether reading e's content takes more than copying bytes.
-func (s *Source) Coded(ctx context.Context, e Entry) bool {
+// Coded reports whether reading e's content takes more than copying bytes, and whether all
+// of it is compared with checksums of its parts then: before any byte of a part is handed
+// on, or while a part is read.
+func (s *Source) Coded(ctx context.Context, e Entry) (coded, before, summed bool) {
+	before, summed = true, true
 	for x, err := range s.Extents(ctx, e) {
-		if err != nil || x.Codec != codec.Raw && x.Codec != codec.Inline && x.Codec != codec.Zero {
-			return true
+		if err != nil {
+			return true, false, false
 		}
+		if x.Codec != codec.Zero {
+			first, sums := engine.Summed(x)
+			before, summed = before && first, summed && sums
+		}
+		coded = coded || x.Codec != codec.Raw && x.Codec != codec.Inline && x.Codec != codec.Zero
 	}
-	return false
+	return coded, coded && before, coded && summed
 }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the

@@ -33,9 +33,20 @@ func (s *Source) comparesWhole(e Entry) bool {
 
 // Compares says what of e's content is compared before it is handed on: any part of it, or
 // only all of it, read from its beginning to its end.
-func (s *Source) Compares(e Entry) (parts, whole bool) {
-	parts = s.proves(e) || s.comparesWhole(e)
-	return parts, parts || !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
+func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
+	parts = s.proves(e) || s.comparesWhole(e) || e.Size == 0
+	whole = parts || s.comparesEnd(e)
+	if !parts && e.Kind.HasContent() {
+		_, before, summed := s.Coded(ctx, e)
+		parts, whole = before, whole || summed
+	}
+	return parts, whole
+}
+
+// comparesEnd reports whether e's content is compared with its digest when all of it is
+// read.
+func (s *Source) comparesEnd(e Entry) bool {
+	return !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
 // compared are the contents that were compared: what is wrong with long ones, and which
@@ -219,10 +230,9 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 // compared on the way if it is read from its beginning, and its last Read returns what is
 // wrong.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
-	_, compares := s.Compares(e)
 	known, wrong := s.Known(ctx, e)
 	switch {
-	case !compares || s.proves(e) || known && wrong == nil:
+	case !s.comparesEnd(e) || s.proves(e) || known && wrong == nil:
 		return s.Open(ctx, e, off)
 	case known:
 		return &wholeReader{err: wrong}

@@ -12,6 +12,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync/atomic"
 
 	"github.com/minio/crc64nvme"
@@ -50,6 +51,9 @@ func Known(algo string) bool {
 	}
 	return false
 }
+
+// IsChecksum reports whether an algorithm finds chance damage alone, and no forgery.
+func IsChecksum(algo string) bool { return strings.HasPrefix(algo, "crc") }
 
 // Of returns the digest of b.
 func Of(algo string, b []byte) (format.Digest, bool) {

@@ -63,6 +63,13 @@ func inUnit(e format.Extent) bool {
 	return 0 < e.Unit && e.Unit <= maxUnit && e.Len <= maxStored
 }
 
+// Summed reports whether content of e is compared with a checksum of its unit: before any
+// of it is handed on, or when its unit was read to its end.
+func Summed(e format.Extent) (before, summed bool) {
+	c, ok := codec.Lookup(e.Codec)
+	return ok && c.Sums && inUnit(e), ok && c.Sums
+}
+
 func newUnit(k unitKey) *unit { return &unit{key: k, want: k.size, done: make(chan struct{})} }
 
 // has reports whether a unit that has landed has its first n bytes, or never will.
