@@ -334,12 +334,7 @@ func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 // Doubt returns what is wrong with the archive's index as a whole, as far as it was read,
 // nil if nothing is known: that it is not what its own digest says. Names and places that
 // it has may be wrong then.
-func (a *Archive) Doubt() *Problem {
-	if doubt := a.src.Reader.Can().Doubt; doubt != nil {
-		return doubt()
-	}
-	return nil
-}
+func (a *Archive) Doubt() error { return a.src.Doubt() }
 
 // Contents calls each, one by one and in stored order, with the content of every
 // entry that is wanted, or with the error that keeps it from being read. Many

@@ -52,7 +52,8 @@ type app struct {
 	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
-	opened  []*holdall.Archive // by the verb
+	opened  []*holdall.Archive // by the verb, not yet asked for doubts
+	doubted bool               // one of them has a damaged index
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -96,12 +97,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 	for _, f := range a.cleanup {
 		f()
 	}
+	doubts := a.doubts()
 	switch {
-	case err == nil:
-		if a.doubts() {
-			return exitNo
-		}
+	case err == nil && !doubts:
 		return exitOK
+	case err == nil:
+		return exitNo
 	case errors.Is(err, errNo):
 		return exitNo
 	case errors.Is(err, errSaid):
@@ -194,6 +195,7 @@ func (a *app) spool(ctx context.Context, name string) (string, error) {
 func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.openBy(ctx, address, few, a.useIndex())
 	if err == nil {
+		a.opened = append(a.opened, in)
 		if s := in.Index(); s.Ignored != "" {
 			a.warn("%s: not used: %v", s.Ignored, s.Why)
 		}
@@ -201,20 +203,28 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
-// doubts says of archives that were read whose indexes are damaged.
-func (a *app) doubts() (any bool) {
+// doubts says of archives that were read since it was called whose indexes are damaged, and
+// reports whether there was any yet.
+func (a *app) doubts() bool {
+	defer func(was string) { a.address = was }(a.address)
+	a.address = "" // what is wrong is said with its place
 	for _, in := range a.opened {
-		if p := in.Doubt(); p != nil {
-			a.report(&format.CorruptError{Format: in.Format().Name, Problem: *p})
-			any = true
+		if err := in.Doubt(); err != nil {
+			a.report(err)
+			a.doubted = true
 		}
 	}
-	return any
+	a.opened = nil
+	return a.doubted
 }
 
 // openBare opens an archive for who wants to know of its own index.
 func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
-	return a.openBy(ctx, address, few, holdall.UseIndex{})
+	in, err := a.openBy(ctx, address, few, holdall.UseIndex{})
+	if err == nil {
+		a.opened = append(a.opened, in)
+	}
+	return in, err
 }
 
 func (a *app) openBy(ctx context.Context, address string, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
@@ -226,9 +236,6 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	o := a.openOptions()
 	o.FewLookups, o.Index = few, index
 	in, err := a.openIn(ctx, st, name, o)
-	if err == nil {
-		a.opened = append(a.opened, in)
-	}
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" {
 		if info, serr := os.Stat(address); serr == nil && info.IsDir() {
 			if err := ofAFolder(o.Param); err != nil && !a.several {

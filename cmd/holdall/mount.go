@@ -178,6 +178,7 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 		if t.Archive, err = a.open(ctx, address, false); err != nil {
 			return trees, err
 		}
+		a.doubts() // now, not at the end
 		t.Name = freeName(archiveName(address), taken)
 		// The next start is not to take as long. Whoever looks now does not wait.
 		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }

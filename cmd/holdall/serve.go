@@ -385,8 +385,8 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		if s := in.Index(); s.Ignored != "" {
 			a.warn("%s: not used: %v", s.Ignored, s.Why)
 		}
-		if p := in.Doubt(); p != nil {
-			a.warn("%s: %s", address, p.Message)
+		if err := in.Doubt(); err != nil {
+			a.warn("%s: %v", address, err)
 		}
 		// What was the same before and after is what was opened. Of an archive that
 		// is more than this one object it says too little.

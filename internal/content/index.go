@@ -89,10 +89,8 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if head, err = kept.Build(ctx, w, metered{s.Reader, o.Meter}, s.Name, head, build); err != nil {
 		return sum, err
 	}
-	if doubt := s.Reader.Can().Doubt; doubt != nil {
-		if p := doubt(); p != nil { // an index that is sound would hide it
-			return sum, &format.CorruptError{Format: s.Format.Name, Problem: *p}
-		}
+	if err := s.Doubt(); err != nil { // an index that is sound would hide it
+		return sum, err
 	}
 	// What was read while the archive changed is of no version.
 	now, err := kept.Bind(ctx, s.Store, s.Name)

@@ -178,6 +178,16 @@ func (s *Source) Fault(e Entry) error {
 	return &format.CorruptError{Format: s.Format.Name, Problem: *e.Fault}
 }
 
+// Doubt returns what is wrong with the index as a whole, as far as it was read.
+func (s *Source) Doubt() error {
+	if doubt := s.Reader.Can().Doubt; doubt != nil {
+		if p := doubt(); p != nil {
+			return &format.CorruptError{Format: s.Format.Name, Problem: *p}
+		}
+	}
+	return nil
+}
+
 // Coded reports whether reading e's content takes more than copying bytes, and whether all
 // of it is compared with checksums of its parts then: before any byte of a part is handed
 // on, or while a part is read.

@@ -113,6 +113,10 @@ func (s Survey) Rows(ctx context.Context, m *holdall.Meter) iter.Seq2[catalog.Lo
 			}
 			m.Add(1, 0)
 		}
+		if err := s.In.Doubt(); err != nil { // names in it may be wrong
+			yield(catalog.Location{}, err)
+			return
+		}
 		size, version, err := s.version(ctx)
 		if err == nil && (size != s.Size || version != s.Version) {
 			err = fmt.Errorf("%s: %w", store.Redact(s.Address), store.ErrChanged)
