@@ -12,6 +12,7 @@ import (
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/zarr"
 )
 
 // checkedKinds are the formats whose archives say what their contents are, and how they
@@ -100,6 +101,9 @@ func TestEveryDamagedByteIsRefusedInEveryWayToRead(t *testing.T) {
 					if err == nil && string(got) != want {
 						t.Fatalf("byte %d of %s: ReadFile of %s gives %q", at, object, name, got)
 					}
+					if got, err = a.Get(t.Context(), name, 1000); err == nil && string(got) != want {
+						t.Fatalf("byte %d of %s: Get of %s gives %q", at, object, name, got)
+					}
 				}
 				if places++; refused {
 					caught++
@@ -109,6 +113,68 @@ func TestEveryDamagedByteIsRefusedInEveryWayToRead(t *testing.T) {
 				t.Errorf("of %d damages %d were refused", places, caught)
 			}
 		})
+	}
+}
+
+// Each byte of the chunks of a Zarr array is changed, one at a time: neither its keys nor
+// what is decoded of it is wrong with success.
+func TestEveryDamagedChunkIsRefused(t *testing.T) {
+	ctx, rnd := t.Context(), testkit.Rand(t)
+	keys := map[string]string{
+		".zgroup":   `{"zarr_format": 2}`,
+		"x/.zarray": `{"zarr_format": 2, "shape": [40], "chunks": [20], "dtype": "<u2", "compressor": null, "fill_value": 0, "order": "C", "filters": null}`,
+		"x/.zattrs": `{}`, "x/0": string(testkit.Noise(rnd, 40)), "x/1": string(testkit.Noise(rnd, 40)),
+	}
+	st := packedAs(t, "lindi", nil, keys)
+	open := func() (*holdall.Archive, error) {
+		return holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{View: "zarr"})
+	}
+	decoded := func(a *holdall.Archive) (string, error) {
+		array, err := zarr.Open(ctx, a, "x")
+		if err != nil {
+			return "", err
+		}
+		var b bytes.Buffer
+		err = array.WriteNPY(ctx, &b)
+		return b.String(), err
+	}
+	sound, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sound.Close()
+	want, err := decoded(sound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	storedBytes(t, sound, st, func(object string, at int64) {
+		was := st.Get(object)
+		b := bytes.Clone(was)
+		b[at] ^= 1 << rnd.IntN(8)
+		st.Put(object, b)
+		defer st.Put(object, was)
+		a, err := open()
+		if err != nil {
+			refused++
+			return
+		}
+		defer a.Close()
+		for name, want := range keys {
+			if got, err := a.Get(ctx, name, 1000); err == nil && string(got) != want && a.Doubt() == nil {
+				t.Fatalf("byte %d: %s is %q", at, name, got)
+			}
+		}
+		got, err := decoded(a)
+		if err == nil && got != want && a.Doubt() == nil {
+			t.Fatalf("byte %d: decoded wrong", at)
+		}
+		if err != nil {
+			refused++
+		}
+	})
+	if refused < 80 {
+		t.Errorf("%d damages were refused", refused)
 	}
 }
 
