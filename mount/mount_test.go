@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -1023,6 +1024,86 @@ func TestDamageIsAnError(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Each byte of content is changed, in an archive of its own: no file has a wrong byte in it.
+func TestEveryDamagedByteIsAnError(t *testing.T) {
+	bothWays(t, func(t *testing.T, o mount.Options) {
+		rnd := testkit.Rand(t)
+		files := map[string]string{"a": "alpha", "b": strings.Repeat("beta", 8), "c": "gamma" + strings.Repeat("\x00\x01\x02", 8)}
+		src := testkit.Tree(t, t.TempDir(), files)
+		var trees []mount.Tree
+		for _, k := range []string{"caf", "lindi", "rvn", "zip"} {
+			p := filepath.Join(t.TempDir(), "x."+k)
+			if _, err := holdall.Pack(t.Context(), p, []string{src}, holdall.PackOptions{Format: k}); err != nil {
+				t.Fatal(err)
+			}
+			was, err := os.ReadFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := range contentOf(t, p) {
+				b := bytes.Clone(was)
+				b[at] ^= 1 << rnd.IntN(8)
+				st := &storetest.Mem{}
+				st.Put("x", b)
+				a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{Format: k})
+				if err != nil {
+					t.Fatal(err)
+				}
+				trees = append(trees, mount.Tree{Archive: a, Name: fmt.Sprintf("%s-%d", k, at)})
+			}
+		}
+		dir := mounted(t, o, trees...)
+		refused := 0
+		for _, tree := range trees {
+			for name, want := range files {
+				p := filepath.Join(dir, tree.Name, name)
+				f, err := os.Open(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				part := make([]byte, 3)
+				if _, err := f.ReadAt(part, 2); err != nil {
+					refused++
+				} else if string(part) != want[2:5] {
+					t.Errorf("%s: a part is %q", p, part)
+				}
+				f.Close()
+				if b, err := os.ReadFile(p); err != nil {
+					refused++
+				} else if string(b) != want {
+					t.Errorf("%s: %q", p, b)
+				}
+			}
+		}
+		if refused < 2*len(trees) {
+			t.Errorf("of %d archives %d reads were refused", len(trees), refused)
+		}
+	})
+}
+
+// contentOf yields the places of an archive where it stores content, each once.
+func contentOf(t *testing.T, p string) map[int64]bool {
+	t.Helper()
+	a := open(t, p, holdall.OpenOptions{})
+	defer a.Close()
+	all := map[int64]bool{}
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for x, err := range a.Extents(t.Context(), e) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := range x.Len {
+				all[x.Off+at] = all[x.Off+at] || !e.Internal
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(_ int64, content bool) bool { return !content })
+	return all
 }
 
 // damage changes a bit in the middle of what is stored of each file.
