@@ -223,6 +223,7 @@ type verifyJSON struct {
 	Bytes    int64            `json:"bytes"`
 	Of       int64            `json:"of_entries,omitempty"`
 	OfBytes  int64            `json:"of_bytes,omitempty"`
+	Proven   holdall.Proven   `json:"proven"`
 	Unproven int64            `json:"unproven,omitempty"`
 	Counts   map[string]int64 `json:"counts,omitempty"`
 	Why      string           `json:"why,omitempty"`
@@ -246,7 +247,7 @@ func (x *verification) locked() verifyJSON {
 	if x.state == "running" {
 		end = time.Now()
 	} else if x.state == "complete" {
-		j.Entries, j.Bytes, j.Unproven = x.sum.Entries, x.sum.Bytes, x.sum.Unproven
+		j.Entries, j.Bytes, j.Proven, j.Unproven = x.sum.Entries, x.sum.Bytes, x.sum.Proven, x.sum.Unproven
 		j.Health = "good"
 	}
 	if x.counts["warning"] > 0 {

@@ -47,11 +47,13 @@ export class Check {
     if (f === undefined) this.bar.removeAttribute('value'); else this.bar.value = f;
     this.badge.replaceChildren(v.state === 'none' ? '' : health(v));
     const found = ['error', 'warning', 'note'].filter(k => v.counts?.[k]).map(k => count(v.counts[k], k)).join(', ');
+    const by = { ...v.proven, nothing: v.unproven };
+    const proven = Object.keys(by).filter(k => by[k]).map(k => `${k}: ${count(by[k], 'file')}`).join(', ');
     const looked = `${count(v.entries, 'entry', 'entries')}, ${size(v.bytes)}`;
     this.told.textContent = {
       none: 'It has not been checked since this server was started.',
       running: `${looked}${v.of_bytes ? ' of ' + size(v.of_bytes) : ''} so far` + (found ? ': ' + found : ''),
-      complete: `${found || 'Nothing is wrong'}. ${looked} compared in ${duration(v.seconds)}${v.quick ? ', the structure only' : ''}${v.unproven ? `; ${count(v.unproven, 'file has', 'files have')} no digest` : ''}.`,
+      complete: `${found || 'Nothing is wrong'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', the structure only' : proven && `; proven by ${proven}`}.`,
       cancelled: `Cancelled after ${duration(v.seconds)}${found ? ': ' + found : ''}.`,
       failed: 'It could not be finished: ' + v.why,
     }[v.state];
