@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,8 @@ back.
 
 A chunk that fails is tried again, later each time; after --tries it is set
 aside. So is an object that cannot be read, while the others of its chunk are
-packed. The exit code is 1 if anything was set aside.`,
+packed. One that is not what its bucket's checksum says is left out as damaged.
+The exit code is 1 if anything was set aside or damaged.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -181,7 +183,7 @@ packed. The exit code is 1 if anything was set aside.`,
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
 			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
-				o.Feed = feed
+				o.Feed, o.NoVerify = feed, a.noVerify
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
 					if err != nil {
@@ -216,7 +218,7 @@ func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOpt
 	o.Meter = &holdall.Meter{}
 	aside := false
 	o.Tell = func(e fleet.Event) {
-		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside })
+		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside || m.Outcome == catalog.Damaged })
 		a.tellWork(e)
 	}
 	stop := a.showProgress(o.Meter, "packed")
@@ -239,6 +241,7 @@ type eventJSON struct {
 	Vanished int64   `json:"vanished,omitempty"`
 	Changed  int64   `json:"changed,omitempty"`
 	SetAside int64   `json:"set_aside,omitempty"`
+	Damaged  int64   `json:"damaged,omitempty"`
 	Problem  string  `json:"problem,omitempty"`
 }
 
@@ -254,6 +257,8 @@ func (a *app) tellWork(e fleet.Event) {
 			j.Vanished++
 		case catalog.Changed:
 			j.Changed++
+		case catalog.Damaged:
+			j.Damaged++
 		default:
 			j.SetAside++
 		}
@@ -270,7 +275,7 @@ func (a *app) tellWork(e fleet.Event) {
 		a.warn("%s: %s: %s", j.Chunk, e.What, j.Problem)
 	case fleet.Done:
 		for _, m := range e.Left {
-			a.warn("%s: %s: %s", j.Chunk, format.Escape(m.Path), m.Outcome)
+			a.warn("%s: %s", j.Chunk, leftLine(m))
 		}
 		switch {
 		case a.quiet:
@@ -284,15 +289,17 @@ func (a *app) tellWork(e fleet.Event) {
 
 func (a *app) fleetStatusCommand() *cobra.Command {
 	var watch time.Duration
+	var left bool
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Say how far plans are",
 		Long: `Says how far plans are, all of them or those named: chunks and objects by what
 became of them, who is at work, how fast, and how long the rest takes at that
-rate.`,
+rate; with which checksums of its bucket what is packed was compared, and what
+was damaged there. --left names all that is not packed, and says why.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
-				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
+				if err := a.fleetStatus(ctx, c, names, left); err != nil || watch <= 0 {
 					return err
 				}
 				select {
@@ -304,10 +311,11 @@ rate.`,
 		}),
 	}
 	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
+	cmd.Flags().BoolVar(&left, "left", false, "name each object that was left out")
 	return cmd
 }
 
-func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
+func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string, left bool) error {
 	var plans []catalog.Plan
 	err := all(names, func(name string) error {
 		p, err := a.planNamed(ctx, c, name)
@@ -326,11 +334,20 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 		if err == nil {
 			a.tell(statusAsJSON(s), func() {
 				fmt.Fprint(a.out, gap)
-				a.tellStatus(s)
+				a.tellStatus(s, left)
 			})
 			gap = "\n"
 		}
-		return err
+		if err != nil || !left {
+			return err
+		}
+		for m, err := range c.LeftOut(ctx, p.ID, false) {
+			if err != nil {
+				return err
+			}
+			a.tell(leftAsJSON(p, m), func() { fmt.Fprintf(a.out, "  %s\n", leftLine(m)) })
+		}
+		return nil
 	})
 }
 
@@ -357,7 +374,46 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 	return p, err
 }
 
-func (a *app) tellStatus(s fleet.Status) {
+// leftLine says of an object why it is not packed.
+func leftLine(m catalog.Member) string {
+	line := format.Escape(m.Path) + ": " + m.Outcome.String()
+	if m.Note != "" {
+		line += ": " + printable(m.Note)
+	}
+	return line
+}
+
+type leftJSON struct {
+	Plan    string `json:"plan"`
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Outcome string `json:"outcome"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func leftAsJSON(p catalog.Plan, m catalog.Member) leftJSON {
+	path, hex := shown(m.Path)
+	return leftJSON{p.Name, path, hex, under(m.Outcome.String()), m.Note}
+}
+
+func under(s string) string { return strings.ReplaceAll(s, " ", "_") }
+
+// provenBy says with which checksums so many objects were compared.
+func provenBy(by map[string]int64) string {
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(by)) {
+		if kind != "none" && kind != "unknown" {
+			all = append(all, fmt.Sprintf("by %s: %d", strings.ReplaceAll(kind, "_", " "), by[kind]))
+		}
+	}
+	all = append(all, fmt.Sprintf("by nothing: %d", by["none"]))
+	if n := by["unknown"]; n > 0 {
+		all = append(all, fmt.Sprintf("unknown: %d", n))
+	}
+	return "proven " + strings.Join(all, ", ")
+}
+
+func (a *app) tellStatus(s fleet.Status, left bool) {
 	state := ""
 	if s.Plan.Cancelled {
 		state = ", cancelled"
@@ -371,9 +427,17 @@ func (a *app) tellStatus(s fleet.Status) {
 		}
 	}
 	w.Flush()
-	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside} {
+	if len(s.Proven) > 0 {
+		fmt.Fprintln(a.out, provenBy(s.Proven))
+	}
+	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged} {
 		if n := s.Outcomes[o]; n > 0 {
 			fmt.Fprintf(a.out, "%s: %s\n", o, count(n, "object"))
+		}
+	}
+	if !left { // else they come with the others
+		for _, m := range s.Damaged {
+			fmt.Fprintf(a.out, "  %s\n", leftLine(m))
 		}
 	}
 	if len(s.Running) > 0 {
@@ -426,6 +490,8 @@ type statusJSON struct {
 	Cancelled bool                 `json:"cancelled,omitempty"`
 	Chunks    map[string]tallyJSON `json:"chunks"`
 	Objects   map[string]int64     `json:"objects"`
+	Proven    map[string]int64     `json:"proven"`
+	Damaged   []leftJSON           `json:"damaged"`
 	Rate      float64              `json:"rate"`
 	Left      float64              `json:"seconds_left,omitempty"`
 	Running   []chunkJSON          `json:"running"`
@@ -434,13 +500,15 @@ type statusJSON struct {
 
 func statusAsJSON(s fleet.Status) statusJSON {
 	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
-		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
-	under := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
+		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
 	for i, t := range s.States {
 		j.Chunks[under(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
 	}
 	for i, n := range s.Outcomes {
 		j.Objects[under(catalog.Outcome(i).String())] = n
+	}
+	for _, m := range s.Damaged {
+		j.Damaged = append(j.Damaged, leftAsJSON(s.Plan, m))
 	}
 	list := func(all []catalog.Chunk, to *[]chunkJSON) {
 		for _, k := range all {

@@ -33,6 +33,9 @@ type Member struct {
 	Version string // as it was listed; any bytes
 	Outcome Outcome
 	Note    string // says why, for people
+	// Proof is with what it was compared when it was packed; empty is what the first of
+	// Chunk.Proven says.
+	Proof string
 }
 
 // An Outcome is what became of a member.
@@ -44,12 +47,13 @@ const (
 	Vanished         // it was not there any more
 	Changed          // it was another than was planned, and is not packed
 	SetAside         // it could not be read
+	Damaged          // what was read is not what its service says that it is
 	outcomes
 )
 
 func (o Outcome) String() string {
 	if o < outcomes {
-		return [...]string{"pending", "packed", "vanished", "changed", "set aside"}[o]
+		return [...]string{"pending", "packed", "vanished", "changed", "set aside", "damaged"}[o]
 	}
 	return fmt.Sprintf("outcome %d", uint8(o))
 }
@@ -106,15 +110,18 @@ type Chunk struct {
 	Finished   time.Time
 	BytesDone  int64
 	Problem    string // what Release was told last
-	Archive    int64  // Archive.ID, 0 before it is recorded
+	// Proven counts the members that were packed by what they were compared with, the
+	// most frequent first: "md5:57 none:2".
+	Proven  string
+	Archive int64 // Archive.ID, 0 before it is recorded
 
 	first, last string // paths
 }
 
 // Left counts the members of a chunk that were not packed.
-type Left struct{ Vanished, Changed, SetAside int64 }
+type Left struct{ Vanished, Changed, SetAside, Damaged int64 }
 
-func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside }
+func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside + l.Damaged }
 
 // A Request says what to claim.
 type Request struct {
@@ -244,7 +251,7 @@ func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 		return false, nil
 	}
 	r.done = true
-	for m, err := range c.members(ctx, r.chunk.ID, r.next) {
+	for m, err := range c.members(ctx, r.chunk.ID, r.next, "") {
 		if err != nil {
 			return false, err
 		}
@@ -254,4 +261,38 @@ func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 		}
 	}
 	return len(r.page) > 0, nil
+}
+
+// LeftOut yields the members of a plan that were not packed, or only those that were
+// Damaged, chunk by chunk. One that a later chunk has is not among them.
+func (c *Catalog) LeftOut(ctx context.Context, plan int64, damaged bool) iter.Seq2[Member, error] {
+	and := fmt.Sprintf(" AND m.outcome > %d", Packed)
+	if damaged {
+		and = fmt.Sprintf(" AND m.outcome = %d", Damaged)
+	}
+	return func(yield func(Member, error) bool) {
+		all, err := read(ctx, c, (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $1 ORDER BY number", plan)
+		if err != nil {
+			yield(Member{}, err)
+			return
+		}
+		for i, k := range all {
+			if k.Left.Damaged == 0 && (damaged || k.Left.sum() == 0) {
+				continue
+			}
+			for m, err := range c.members(ctx, k.ID, "", and) {
+				later := false
+				for _, l := range all[i+1:] {
+					if err == nil && !later && l.Objects > 0 && l.first <= m.Path && m.Path <= l.last {
+						var found []int64
+						found, err = read(ctx, c, numberIn, "SELECT m.chunk FROM members AS m WHERE m.chunk = $1 AND {m.path = $2}", l.ID, blob(m.Path))
+						later = len(found) > 0
+					}
+				}
+				if !later && !yield(m, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }

@@ -16,7 +16,7 @@ import (
 const (
 	planColumns  = "id, name, format, target, settings, created, cancelled"
 	chunkColumns = `id, plan, number, name, role, state, objects, bytes, first, last, vanished, changed, set_aside,
-		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures`
+		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures, damaged, proven`
 )
 
 // columns says where planColumns go.
@@ -28,7 +28,7 @@ func (p *Plan) columns() []any {
 func (c *Chunk) columns() []any {
 	return []any{&c.ID, &c.Plan, &c.Number, (*blob)(&c.Name), (*role)(c), &c.State, &c.Objects, &c.Bytes, (*blob)(&c.first), (*blob)(&c.last),
 		&c.Left.Vanished, &c.Left.Changed, &c.Left.SetAside, &c.Attempts, &c.Owner, &c.Fence, (*due)(c), (*moment)(&c.Started), (*moment)(&c.Finished),
-		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures}
+		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures, &c.Left.Damaged, &c.Proven}
 }
 
 // What chunks.role says.
@@ -218,15 +218,16 @@ func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error
 	return paged(ctx, c, (*Chunk).columns, func(k Chunk) any { return k.Number + 1 }, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $3 AND number >= $1 ORDER BY number LIMIT CAST($2 AS bigint)", 0, plan)
 }
 
-// members yields those of a chunk with paths from one on.
-func (c *Catalog) members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error] {
+// members yields those of a chunk with paths from one on, of which and, if it is not empty,
+// holds, too.
+func (c *Catalog) members(ctx context.Context, chunk int64, from, and string) iter.Seq2[Member, error] {
 	return paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
-		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, '')
-		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
+		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
+		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1}`+and+` ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
 }
 
 func (m *Member) columns() []any {
-	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note}
+	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
 }
 
 // Members yields the members of a chunk, in byte order.
@@ -334,12 +335,12 @@ func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member,
 		if m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0 {
 			return fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
 		}
-		m.Note = words(m.Note)
+		m.Note, m.Proof = words(m.Note), words(m.Proof)
 		f.left++
 		return nil
 	})
-	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note"},
-		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, rows)
+	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note", "proof"},
+		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note, &m.Proof}, rows)
 	if err == nil {
 		err = f.archive.stage(ctx, s)
 	}
@@ -379,8 +380,8 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	if err := account(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
-	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, bytes_done = bytes, problem = '', due = 0
-		WHERE id = $7 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.ID)
+	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, damaged = $7, proven = $8, bytes_done = bytes, problem = '', due = 0
+		WHERE id = $9 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.Left.Damaged, words(claim.Proven), k.ID)
 	if err == nil {
 		err = s.finished(ctx, k)
 	}
@@ -399,18 +400,20 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	// Of several of one path the last one counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
 	if err == nil {
-		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''),
+		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''), proof = nullif(s.proof, ''),
 				size = CASE s.outcome WHEN $2 THEN s.size ELSE m.size END, version = CASE s.outcome WHEN $2 THEN s.version ELSE m.version END
 			FROM `+newest+" WHERE m.chunk = $1 AND {m.path = s.path}", k.ID, int(Packed))
 	}
 	if err == nil {
-		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3) FROM "+newest,
-			int(Vanished), int(Changed), int(SetAside))
+		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3), count(*) FILTER (WHERE outcome = $4) FROM "+newest,
+			int(Vanished), int(Changed), int(SetAside), int(Damaged))
 	}
 	return l, err
 }
 
-func (l *Left) columns() []any { return []any{&l.Vanished, &l.Changed, &l.SetAside} }
+func (l *Left) columns() []any {
+	return []any{&l.Vanished, &l.Changed, &l.SetAside, &l.Damaged}
+}
 
 // account compares what was to be packed with what an archive has: neither may have
 // more than the other. The last chunk accounts for the parts before it, too.
@@ -509,7 +512,7 @@ func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) 
 	all, err := read(ctx, c, func(s *sums) []any {
 		return append([]any{&s.state, &s.Chunks, &s.Objects, &s.Bytes, &s.done}, s.Left.columns()...)
 	}, `SELECT state, count(*), CAST(sum(objects) AS bigint), CAST(sum(bytes) AS bigint), CAST(sum(bytes_done) AS bigint),
-			CAST(sum(vanished) AS bigint), CAST(sum(changed) AS bigint), CAST(sum(set_aside) AS bigint) FROM chunks WHERE plan = $1 GROUP BY state`, plan)
+			CAST(sum(vanished) AS bigint), CAST(sum(changed) AS bigint), CAST(sum(set_aside) AS bigint), CAST(sum(damaged) AS bigint) FROM chunks WHERE plan = $1 GROUP BY state`, plan)
 	for _, s := range all {
 		if s.state >= chunkStates {
 			continue
@@ -520,6 +523,7 @@ func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) 
 			t.Outcomes[Vanished] += s.Vanished
 			t.Outcomes[Changed] += s.Changed
 			t.Outcomes[SetAside] += s.SetAside
+			t.Outcomes[Damaged] += s.Damaged
 			continue
 		}
 		t.Outcomes[Pending] += s.Objects
