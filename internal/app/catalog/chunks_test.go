@@ -355,6 +355,15 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 		if got, err := c.Newest(t.Context(), "a"); err != nil || got.In != done.Archive {
 			t.Errorf("%+v, %v", got, err)
 		}
+		// Its worker may not know yet that it is finished.
+		if err := c.Renew(t.Context(), k, time.Hour, 7); err != nil {
+			t.Error(err)
+		}
+		older := k
+		older.Fence--
+		if err := c.Renew(t.Context(), older, time.Hour, 7); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
 		in := gather(t, c.Members(t.Context(), k.ID))
 		if got := outcomesOf(in); !slices.Equal(got, []string{"a packed", "b vanished", "c changed", "d set aside", "e packed"}) {
 			t.Errorf("%q", got)

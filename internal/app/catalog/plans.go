@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -281,9 +282,16 @@ func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then f
 }
 
 // Renew makes a claim last for lease from now, and records how far its chunk is.
-// A claim whose lease has ended can be renewed as long as nobody else has it.
+// A claim whose lease has ended can be renewed as long as nobody else has it. One that was
+// finished is not lost: its worker may not have been told yet.
 func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
-	return c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+	err := c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+	if errors.Is(err, ErrLost) {
+		if k, rerr := c.Chunk(ctx, claim.ID); rerr == nil {
+			_, err = k.claimed(claim)
+		}
+	}
+	return err
 }
 
 // Release gives a claim back: the chunk is due again after a while, or is set aside.
