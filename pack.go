@@ -95,7 +95,7 @@ type Summary struct {
 	Kept int64 `json:"kept,omitempty"`
 	// Proven counts the objects of buckets that were packed by the checksum of the
 	// bucket that they were compared with, "md5", "crc32c", "sha256_of_parts": those
-	// of "none" were not compared, and those of "size" are empty.
+	// of "nothing" were not compared, and those of "size" are empty.
 	Proven map[string]int64 `json:"proven,omitempty"`
 }
 

@@ -275,7 +275,7 @@ func (a *app) tellWork(e fleet.Event) {
 		a.warn("%s: %s: %s", j.Chunk, e.What, j.Problem)
 	case fleet.Done:
 		for _, m := range e.Left {
-			a.warn("%s: %s", j.Chunk, leftLine(m))
+			a.warn("%s: %s: %s%s", j.Chunk, format.Escape(m.Path), m.Outcome, ifAny(": %s", m.Note))
 		}
 		switch {
 		case a.quiet:
@@ -289,17 +289,16 @@ func (a *app) tellWork(e fleet.Event) {
 
 func (a *app) fleetStatusCommand() *cobra.Command {
 	var watch time.Duration
-	var left bool
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Say how far plans are",
 		Long: `Says how far plans are, all of them or those named: chunks and objects by what
 became of them, who is at work, how fast, and how long the rest takes at that
-rate; with which checksums of its bucket what is packed was compared, and what
-was damaged there. --left names all that is not packed, and says why.`,
+rate; by which checksums of its bucket what is packed was proven, and what was
+damaged there.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
-				if err := a.fleetStatus(ctx, c, names, left); err != nil || watch <= 0 {
+				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
 					return err
 				}
 				select {
@@ -311,11 +310,10 @@ was damaged there. --left names all that is not packed, and says why.`,
 		}),
 	}
 	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
-	cmd.Flags().BoolVar(&left, "left", false, "name each object that was left out")
 	return cmd
 }
 
-func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string, left bool) error {
+func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
 	var plans []catalog.Plan
 	err := all(names, func(name string) error {
 		p, err := a.planNamed(ctx, c, name)
@@ -334,20 +332,11 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 		if err == nil {
 			a.tell(statusAsJSON(s), func() {
 				fmt.Fprint(a.out, gap)
-				a.tellStatus(s, left)
+				a.tellStatus(s)
 			})
 			gap = "\n"
 		}
-		if err != nil || !left {
-			return err
-		}
-		for m, err := range c.LeftOut(ctx, p.ID, false) {
-			if err != nil {
-				return err
-			}
-			a.tell(leftAsJSON(p, m), func() { fmt.Fprintf(a.out, "  %s\n", leftLine(m)) })
-		}
-		return nil
+		return err
 	})
 }
 
@@ -374,46 +363,22 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 	return p, err
 }
 
-// leftLine says of an object why it is not packed.
-func leftLine(m catalog.Member) string {
-	line := format.Escape(m.Path) + ": " + m.Outcome.String()
-	if m.Note != "" {
-		line += ": " + printable(m.Note)
-	}
-	return line
-}
-
 type leftJSON struct {
-	Plan    string `json:"plan"`
 	Path    string `json:"path"`
 	PathHex string `json:"path_hex,omitempty"`
-	Outcome string `json:"outcome"`
-	Problem string `json:"problem,omitempty"`
+	Problem string `json:"problem"`
 }
 
-func leftAsJSON(p catalog.Plan, m catalog.Member) leftJSON {
-	path, hex := shown(m.Path)
-	return leftJSON{p.Name, path, hex, under(m.Outcome.String()), m.Note}
-}
-
-func under(s string) string { return strings.ReplaceAll(s, " ", "_") }
-
-// provenBy says with which checksums so many objects were compared.
+// provenBy says by which checksums so many objects were proven.
 func provenBy(by map[string]int64) string {
 	var all []string
 	for _, kind := range slices.Sorted(maps.Keys(by)) {
-		if kind != "none" && kind != "unknown" {
-			all = append(all, fmt.Sprintf("by %s: %d", strings.ReplaceAll(kind, "_", " "), by[kind]))
-		}
+		all = append(all, fmt.Sprintf("%s: %d", strings.ReplaceAll(kind, "_", " "), by[kind]))
 	}
-	all = append(all, fmt.Sprintf("by nothing: %d", by["none"]))
-	if n := by["unknown"]; n > 0 {
-		all = append(all, fmt.Sprintf("unknown: %d", n))
-	}
-	return "proven " + strings.Join(all, ", ")
+	return "proven by " + strings.Join(all, ", ")
 }
 
-func (a *app) tellStatus(s fleet.Status, left bool) {
+func (a *app) tellStatus(s fleet.Status) {
 	state := ""
 	if s.Plan.Cancelled {
 		state = ", cancelled"
@@ -435,10 +400,8 @@ func (a *app) tellStatus(s fleet.Status, left bool) {
 			fmt.Fprintf(a.out, "%s: %s\n", o, count(n, "object"))
 		}
 	}
-	if !left { // else they come with the others
-		for _, m := range s.Damaged {
-			fmt.Fprintf(a.out, "  %s\n", leftLine(m))
-		}
+	for _, m := range s.Damaged {
+		fmt.Fprintf(a.out, "  %s: %s\n", format.Escape(m.Path), m.Note)
 	}
 	if len(s.Running) > 0 {
 		left := ""
@@ -501,6 +464,7 @@ type statusJSON struct {
 func statusAsJSON(s fleet.Status) statusJSON {
 	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
 		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
+	under := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
 	for i, t := range s.States {
 		j.Chunks[under(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
 	}
@@ -508,7 +472,8 @@ func statusAsJSON(s fleet.Status) statusJSON {
 		j.Objects[under(catalog.Outcome(i).String())] = n
 	}
 	for _, m := range s.Damaged {
-		j.Damaged = append(j.Damaged, leftAsJSON(s.Plan, m))
+		path, hex := shown(m.Path)
+		j.Damaged = append(j.Damaged, leftJSON{path, hex, m.Note})
 	}
 	list := func(all []catalog.Chunk, to *[]chunkJSON) {
 		for _, k := range all {

@@ -308,15 +308,13 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 			r.sum = newWitness(e.Name, c.of.sum, e.Size)
 			r.sum.again = q.again
 		}
-		failed, added := p.sum.Failed, p.added
+		added := p.added
 		r.meter = p.o.Meter
 		if err := p.add(ctx, e, r); err != nil {
 			return err
 		}
-		if p.sum.Failed == failed {
+		if p.added > added {
 			p.unread = 0
-		}
-		if p.added > added && !c.of.dir {
 			p.proven(c.of)
 		}
 		return nil
@@ -334,8 +332,10 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 
 // proven takes note of an object that was packed.
 func (p *packer) proven(of *opened) {
-	by := "none"
+	by := "nothing"
 	switch {
+	case of.dir:
+		return
 	case of.has && of.sum.Part > 0:
 		by = of.sum.Algo + "_of_parts"
 	case of.has:
@@ -344,7 +344,7 @@ func (p *packer) proven(of *opened) {
 		by = "size"
 	}
 	if p.sum.Proven == nil {
-		p.sum.Proven = map[string]int64{}
+		p.sum.Proven = map[string]int64{"nothing": 0}
 	}
 	p.sum.Proven[by]++
 	if p.o.Proven != nil {

@@ -111,7 +111,7 @@ type Chunk struct {
 	BytesDone  int64
 	Problem    string // what Release was told last
 	// Proven counts the members that were packed by what they were compared with, the
-	// most frequent first: "md5:57 none:2".
+	// most frequent first: "md5:57 nothing:2".
 	Proven  string
 	Archive int64 // Archive.ID, 0 before it is recorded
 
@@ -251,7 +251,7 @@ func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 		return false, nil
 	}
 	r.done = true
-	for m, err := range c.members(ctx, r.chunk.ID, r.next, "") {
+	for m, err := range c.members(ctx, r.chunk.ID, r.next) {
 		if err != nil {
 			return false, err
 		}
@@ -261,38 +261,4 @@ func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 		}
 	}
 	return len(r.page) > 0, nil
-}
-
-// LeftOut yields the members of a plan that were not packed, or only those that were
-// Damaged, chunk by chunk. One that a later chunk has is not among them.
-func (c *Catalog) LeftOut(ctx context.Context, plan int64, damaged bool) iter.Seq2[Member, error] {
-	and := fmt.Sprintf(" AND m.outcome > %d", Packed)
-	if damaged {
-		and = fmt.Sprintf(" AND m.outcome = %d", Damaged)
-	}
-	return func(yield func(Member, error) bool) {
-		all, err := read(ctx, c, (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $1 ORDER BY number", plan)
-		if err != nil {
-			yield(Member{}, err)
-			return
-		}
-		for i, k := range all {
-			if k.Left.Damaged == 0 && (damaged || k.Left.sum() == 0) {
-				continue
-			}
-			for m, err := range c.members(ctx, k.ID, "", and) {
-				later := false
-				for _, l := range all[i+1:] {
-					if err == nil && !later && l.Objects > 0 && l.first <= m.Path && m.Path <= l.last {
-						var found []int64
-						found, err = read(ctx, c, numberIn, "SELECT m.chunk FROM members AS m WHERE m.chunk = $1 AND {m.path = $2}", l.ID, blob(m.Path))
-						later = len(found) > 0
-					}
-				}
-				if !later && !yield(m, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
 }

@@ -219,16 +219,25 @@ func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error
 	return paged(ctx, c, (*Chunk).columns, func(k Chunk) any { return k.Number + 1 }, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $3 AND number >= $1 ORDER BY number LIMIT CAST($2 AS bigint)", 0, plan)
 }
 
-// members yields those of a chunk with paths from one on, of which and, if it is not empty,
-// holds, too.
-func (c *Catalog) members(ctx context.Context, chunk int64, from, and string) iter.Seq2[Member, error] {
+// members yields those of a chunk with paths from one on.
+func (c *Catalog) members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error] {
 	return paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
 		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
-		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1}`+and+` ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
+		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
 }
 
 func (m *Member) columns() []any {
 	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
+}
+
+// Damaged returns the first n members of a plan that were damaged, but for those that a
+// later chunk has.
+func (c *Catalog) Damaged(ctx context.Context, plan int64, n int) ([]Member, error) {
+	return read(ctx, c, (*Member).columns, `SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), ''
+		FROM chunks AS k JOIN members AS m ON m.chunk = k.id WHERE k.plan = $1 AND k.damaged > 0 AND m.outcome = $2
+			AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
+				WHERE l.plan = $1 AND l.number > k.number AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
+		ORDER BY k.number, {m.path} LIMIT CAST($3 AS bigint)`, plan, int(Damaged), n)
 }
 
 // Members yields the members of a chunk, in byte order.

@@ -123,8 +123,8 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 			case err != nil:
 			case len(left) > 0 && left[0].Path == x.Path:
 				x, left = left[0], left[1:]
-			case len(proofs) == 0:
-				err = fmt.Errorf("%s: expected %d members, found more", format.Escape(x.Path), len(m.left)+len(m.proofs))
+			case len(proofs) == 0: // it is in no archive, which is found out
+				continue
 			default:
 				x.Outcome, x.Proof, proofs = catalog.Packed, m.kinds[proofs[0]], proofs[1:]
 				if x.Proof == most {

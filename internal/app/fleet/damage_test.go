@@ -12,13 +12,10 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// left are the paths that a plan could not pack, and what became of them.
-func (s *site) left(p Planned, damaged bool) (left []string) {
+// left are the paths that were damaged, and are not planned again.
+func (s *site) left(p Planned) (left []string) {
 	s.T.Helper()
-	for m, err := range s.C.LeftOut(s.T.Context(), p.Plan.ID, damaged) {
-		if err != nil {
-			s.T.Fatal(err)
-		}
+	for _, m := range s.status(p).Damaged {
 		left = append(left, m.Path+" "+m.Outcome.String())
 	}
 	return left
@@ -46,16 +43,16 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 		by        map[string]int64 // of what is packed
 		unnoticed bool
 	}{
-		{name: "md5", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1}},
-		{name: "md5 of shards", format: "databundle", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1}},
-		{name: "md5 on postgres", postgres: true, by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1}},
-		{name: "crc32", sums: []string{"crc32"}, encrypts: true, by: map[string]int64{"crc32": 55, "crc32_of_parts": 1, "size": 1}},
-		{name: "crc32c", sums: []string{"crc32c"}, encrypts: true, by: map[string]int64{"crc32c": 55, "crc32c_of_parts": 1, "size": 1}},
-		{name: "sha1", sums: []string{"sha1"}, encrypts: true, by: map[string]int64{"sha1": 55, "sha1_of_parts": 1, "size": 1}},
-		{name: "sha256", sums: []string{"sha256"}, by: map[string]int64{"sha256": 55, "sha256_of_parts": 1, "size": 1}},
-		{name: "crc64nvme", sums: []string{"crc64nvme", "crc32"}, by: map[string]int64{"crc64nvme": 55, "crc64nvme_of_parts": 1, "size": 1}},
-		{name: "encrypted, without sums", encrypts: true, unnoticed: true, by: map[string]int64{"none": 59, "size": 1}},
-		{name: "not compared", noVerify: true, unnoticed: true, by: map[string]int64{"none": 59, "size": 1}},
+		{name: "md5", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "md5 of shards", format: "databundle", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "md5 on postgres", postgres: true, by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc32", sums: []string{"crc32"}, encrypts: true, by: map[string]int64{"crc32": 55, "crc32_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc32c", sums: []string{"crc32c"}, encrypts: true, by: map[string]int64{"crc32c": 55, "crc32c_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "sha1", sums: []string{"sha1"}, encrypts: true, by: map[string]int64{"sha1": 55, "sha1_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "sha256", sums: []string{"sha256"}, by: map[string]int64{"sha256": 55, "sha256_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc64nvme", sums: []string{"crc64nvme", "crc32"}, by: map[string]int64{"crc64nvme": 55, "crc64nvme_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "encrypted, without sums", encrypts: true, unnoticed: true, by: map[string]int64{"nothing": 59, "size": 1}},
+		{name: "not compared", noVerify: true, unnoticed: true, by: map[string]int64{"nothing": 59, "size": 1}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			db := filepath.Join(t.TempDir(), "catalog.db")
@@ -111,7 +108,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if n := len(st.Damaged); n != 3 || st.Outcomes[catalog.Damaged] != 3 || st.Outcomes[catalog.Packed] != 57 || st.Damaged[0].Note == "" {
 				t.Errorf("%+v", st)
 			}
-			if left := s.left(p, true); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
+			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
 				t.Errorf("left %q", left)
 			}
 			for m, err := range s.C.Planned(t.Context(), p.Plan.ID) {
@@ -139,7 +136,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if sum := s.work(WorkOptions{}); sum.Objects != 0 || sum.Failed != 0 {
 				t.Errorf("worked again %+v", sum)
 			}
-			if left := s.left(p, false); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
+			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
 				t.Errorf("left again %q", left)
 			}
 			rot()
@@ -150,7 +147,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if sum := s.work(WorkOptions{}); sum.Objects != 3 || sum.Failed != 0 {
 				t.Errorf("worked when sound %+v", sum)
 			}
-			if left := s.left(p, false); left != nil {
+			if left := s.left(p); left != nil {
 				t.Errorf("left in the end %q", left)
 			}
 			s.Check()
@@ -171,7 +168,7 @@ func TestProofsAreRecordedOfEachObject(t *testing.T) {
 			case i%7 == 0:
 				by, n = "size", 0
 			case i%3 == 0:
-				s.S3.Encrypts, by = true, "none"
+				s.S3.Encrypts, by = true, "nothing"
 			case i%5 == 0:
 				s.S3.Encrypts, s.S3.Sums, by = true, []string{"crc32c"}, "crc32c"
 			}
@@ -243,7 +240,7 @@ func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
 			t.Errorf("%+v, %v", m, err)
 		}
 	}
-	if left := s.left(p, true); !slices.Equal(left, []string{name + " damaged"}) {
+	if left := s.left(p); !slices.Equal(left, []string{name + " damaged"}) {
 		t.Errorf("left %q", left)
 	}
 	s.Want[name] = was

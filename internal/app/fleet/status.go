@@ -23,10 +23,10 @@ type Status struct {
 	// last time and those that were set aside.
 	Running, Problems []catalog.Chunk
 	// Proven counts the objects that were packed by what they were compared with, as
-	// holdall.Summary has it; it is not known of those of "unknown".
+	// holdall.Summary does; it is not known of those of "unknown".
 	Proven map[string]int64
-	// Damaged are the first hundred that were damaged at the source, but for those
-	// that were planned again.
+	// Damaged are the first thousand that were damaged at the source and are not
+	// planned again.
 	Damaged []catalog.Member
 }
 
@@ -60,13 +60,8 @@ func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, 
 	if unknown > 0 {
 		s.Proven["unknown"] = unknown
 	}
-	for m, err := range c.LeftOut(ctx, p.ID, true) {
-		if err != nil {
-			return s, err
-		}
-		if s.Damaged = append(s.Damaged, m); len(s.Damaged) == 100 {
-			break
-		}
+	if s.Damaged, err = c.Damaged(ctx, p.ID, 1000); err != nil {
+		return s, err
 	}
 	rest := s.States[catalog.ChunkPlanned].Bytes + s.States[catalog.ChunkLeased].Bytes - s.BytesDone
 	if s.Rate >= 1 {
