@@ -93,6 +93,10 @@ type Summary struct {
 	Lost []string `json:"lost,omitempty"`
 	// Kept is what waits in the store for a pack that resumes: only after an error.
 	Kept int64 `json:"kept,omitempty"`
+	// Proven counts the objects of buckets that were packed by the checksum of the
+	// bucket that they were compared with, "md5", "crc32c", "sha256_of_parts": those
+	// of "nothing" were not compared, and those of "size" are empty.
+	Proven map[string]int64 `json:"proven,omitempty"`
 }
 
 func (o PackOptions) inner() pack.Options {

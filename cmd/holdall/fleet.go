@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,8 @@ back.
 
 A chunk that fails is tried again, later each time; after --tries it is set
 aside. So is an object that cannot be read, while the others of its chunk are
-packed. The exit code is 1 if anything was set aside.`,
+packed. One that is not what its bucket's checksum says is left out as damaged.
+The exit code is 1 if anything was set aside or damaged.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -181,7 +183,7 @@ packed. The exit code is 1 if anything was set aside.`,
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
 			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
-				o.Feed = feed
+				o.Feed, o.NoVerify = feed, a.noVerify
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
 					if err != nil {
@@ -216,7 +218,7 @@ func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOpt
 	o.Meter = &holdall.Meter{}
 	aside := false
 	o.Tell = func(e fleet.Event) {
-		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside })
+		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside || m.Outcome == catalog.Damaged })
 		a.tellWork(e)
 	}
 	stop := a.showProgress(o.Meter, "packed")
@@ -239,6 +241,7 @@ type eventJSON struct {
 	Vanished int64   `json:"vanished,omitempty"`
 	Changed  int64   `json:"changed,omitempty"`
 	SetAside int64   `json:"set_aside,omitempty"`
+	Damaged  int64   `json:"damaged,omitempty"`
 	Problem  string  `json:"problem,omitempty"`
 }
 
@@ -254,6 +257,8 @@ func (a *app) tellWork(e fleet.Event) {
 			j.Vanished++
 		case catalog.Changed:
 			j.Changed++
+		case catalog.Damaged:
+			j.Damaged++
 		default:
 			j.SetAside++
 		}
@@ -270,7 +275,7 @@ func (a *app) tellWork(e fleet.Event) {
 		a.warn("%s: %s: %s", j.Chunk, e.What, j.Problem)
 	case fleet.Done:
 		for _, m := range e.Left {
-			a.warn("%s: %s: %s", j.Chunk, format.Escape(m.Path), m.Outcome)
+			a.warn("%s: %s: %s%s", j.Chunk, format.Escape(m.Path), m.Outcome, ifAny(": %s", m.Note))
 		}
 		switch {
 		case a.quiet:
@@ -289,7 +294,8 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 		Short: "Say how far plans are",
 		Long: `Says how far plans are, all of them or those named: chunks and objects by what
 became of them, who is at work, how fast, and how long the rest takes at that
-rate.`,
+rate; by which checksums of its bucket what is packed was proven, and what was
+damaged there.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
@@ -357,6 +363,21 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 	return p, err
 }
 
+type leftJSON struct {
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Problem string `json:"problem"`
+}
+
+// provenBy says by which checksums so many objects were proven.
+func provenBy(by map[string]int64) string {
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, fmt.Sprintf("%s: %d", strings.ReplaceAll(kind, "_", " "), by[kind]))
+	}
+	return "proven by " + strings.Join(all, ", ")
+}
+
 func (a *app) tellStatus(s fleet.Status) {
 	state := ""
 	if s.Plan.Cancelled {
@@ -371,10 +392,16 @@ func (a *app) tellStatus(s fleet.Status) {
 		}
 	}
 	w.Flush()
-	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside} {
+	if len(s.Proven) > 0 {
+		fmt.Fprintln(a.out, provenBy(s.Proven))
+	}
+	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged} {
 		if n := s.Outcomes[o]; n > 0 {
 			fmt.Fprintf(a.out, "%s: %s\n", o, count(n, "object"))
 		}
+	}
+	for _, m := range s.Damaged {
+		fmt.Fprintf(a.out, "  %s: %s\n", format.Escape(m.Path), m.Note)
 	}
 	if len(s.Running) > 0 {
 		left := ""
@@ -426,6 +453,8 @@ type statusJSON struct {
 	Cancelled bool                 `json:"cancelled,omitempty"`
 	Chunks    map[string]tallyJSON `json:"chunks"`
 	Objects   map[string]int64     `json:"objects"`
+	Proven    map[string]int64     `json:"proven"`
+	Damaged   []leftJSON           `json:"damaged"`
 	Rate      float64              `json:"rate"`
 	Left      float64              `json:"seconds_left,omitempty"`
 	Running   []chunkJSON          `json:"running"`
@@ -434,13 +463,17 @@ type statusJSON struct {
 
 func statusAsJSON(s fleet.Status) statusJSON {
 	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
-		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
+		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
 	under := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
 	for i, t := range s.States {
 		j.Chunks[under(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
 	}
 	for i, n := range s.Outcomes {
 		j.Objects[under(catalog.Outcome(i).String())] = n
+	}
+	for _, m := range s.Damaged {
+		path, hex := shown(m.Path)
+		j.Damaged = append(j.Damaged, leftJSON{path, hex, m.Note})
 	}
 	list := func(all []catalog.Chunk, to *[]chunkJSON) {
 		for _, k := range all {

@@ -115,6 +115,8 @@ func TestScripts(t *testing.T) {
 			"oak":    unpackOak,
 			"pg":     newDatabase,
 			"upload": upload,
+			"rot":    rot,
+			"remove": remove,
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
@@ -169,6 +171,16 @@ func upload(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return err
 	}))
+}
+
+// rot KEY: changes a byte of an object, and not the checksum that the bucket has of it.
+func rot(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Value(bucketKey{}).(*s3test.Server).Rot("bucket", args[0], 7)
+}
+
+// remove KEY: removes an object.
+func remove(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Value(bucketKey{}).(*s3test.Server).Remove("bucket", args[0])
 }
 
 // oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.

@@ -308,13 +308,14 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 			r.sum = newWitness(e.Name, c.of.sum, e.Size)
 			r.sum.again = q.again
 		}
-		failed := p.sum.Failed
+		added := p.added
 		r.meter = p.o.Meter
 		if err := p.add(ctx, e, r); err != nil {
 			return err
 		}
-		if p.sum.Failed == failed {
+		if p.added > added {
 			p.unread = 0
+			p.proven(c.of)
 		}
 		return nil
 	case store.Temporary(err) && !p.o.Lenient:
@@ -327,6 +328,28 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 		return fmt.Errorf("more than %d objects could not be read, one after the other: %w", maxUnread, err)
 	}
 	return p.fail(p.o.Prefix+e.Name, err)
+}
+
+// proven takes note of an object that was packed.
+func (p *packer) proven(of *opened) {
+	by := "nothing"
+	switch {
+	case of.dir:
+		return
+	case of.has && of.sum.Part > 0:
+		by = of.sum.Algo + "_of_parts"
+	case of.has:
+		by = of.sum.Algo
+	case of.info.Size == 0:
+		by = "size"
+	}
+	if p.sum.Proven == nil {
+		p.sum.Proven = map[string]int64{"nothing": 0}
+	}
+	p.sum.Proven[by]++
+	if p.o.Proven != nil {
+		p.o.Proven(of.name, by)
+	}
 }
 
 // doubtful reports whether that an object could not be read may be the fault of its
@@ -364,7 +387,8 @@ func (o *opened) open(ctx context.Context) (store.Object, error) {
 	return o.o, o.err
 }
 
-// stillEmpty says why an object is not the empty one that it was.
+// stillEmpty says why an object is not empty any more. Its version is not compared: not
+// every answer about an empty object has one.
 func (o *opened) stillEmpty(ctx context.Context) error {
 	is, err := o.st.Open(ctx, o.info.Name)
 	if err != nil {
@@ -372,7 +396,7 @@ func (o *opened) stillEmpty(ctx context.Context) error {
 	}
 	defer is.Close()
 	now, err := is.Info(ctx)
-	if err == nil && (now.Size != 0 || now.Version != o.info.Version) {
+	if err == nil && now.Size != 0 {
 		err = &store.Error{Op: "open", Name: o.info.Name, Off: -1, Err: store.ErrChanged}
 	}
 	return err

@@ -58,6 +58,9 @@ type Options struct {
 	Confirm func(ctx context.Context) error
 	// Judge, if it is not nil, is asked instead of OnError: its error ends the pack.
 	Judge func(name string, err error) error
+	// Proven, if it is not nil, is told of each object that is packed with what it was
+	// compared, as Summary.Proven has it, in the order of the archive.
+	Proven func(name, by string)
 }
 
 // Attr is what an entry gets instead of what it has; empty is what it has.
@@ -77,6 +80,7 @@ type Summary struct {
 	Resumed int64
 	Lost    []string
 	Kept    int64
+	Proven  map[string]int64
 }
 
 const defaultChunkMax = 32 << 30

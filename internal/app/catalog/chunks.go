@@ -33,6 +33,9 @@ type Member struct {
 	Version string // as it was listed; any bytes
 	Outcome Outcome
 	Note    string // says why, for people
+	// Proof is with what it was compared when it was packed; empty is what the first of
+	// Chunk.Proven says.
+	Proof string
 }
 
 // An Outcome is what became of a member.
@@ -44,12 +47,13 @@ const (
 	Vanished         // it was not there any more
 	Changed          // it was another than was planned, and is not packed
 	SetAside         // it could not be read
+	Damaged          // what was read is not what its service says that it is
 	outcomes
 )
 
 func (o Outcome) String() string {
 	if o < outcomes {
-		return [...]string{"pending", "packed", "vanished", "changed", "set aside"}[o]
+		return [...]string{"pending", "packed", "vanished", "changed", "set aside", "damaged"}[o]
 	}
 	return fmt.Sprintf("outcome %d", uint8(o))
 }
@@ -106,15 +110,18 @@ type Chunk struct {
 	Finished   time.Time
 	BytesDone  int64
 	Problem    string // what Release was told last
-	Archive    int64  // Archive.ID, 0 before it is recorded
+	// Proven counts the members that were packed by what they were compared with, the
+	// most frequent first: "md5:57 nothing:2".
+	Proven  string
+	Archive int64 // Archive.ID, 0 before it is recorded
 
 	first, last string // paths
 }
 
 // Left counts the members of a chunk that were not packed.
-type Left struct{ Vanished, Changed, SetAside int64 }
+type Left struct{ Vanished, Changed, SetAside, Damaged int64 }
 
-func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside }
+func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside + l.Damaged }
 
 // A Request says what to claim.
 type Request struct {

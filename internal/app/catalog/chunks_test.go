@@ -355,6 +355,15 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 		if got, err := c.Newest(t.Context(), "a"); err != nil || got.In != done.Archive {
 			t.Errorf("%+v, %v", got, err)
 		}
+		// Its worker may not know yet that it is finished.
+		if err := c.Renew(t.Context(), k, time.Hour, 7); err != nil {
+			t.Error(err)
+		}
+		older := k
+		older.Fence--
+		if err := c.Renew(t.Context(), older, time.Hour, 7); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
 		in := gather(t, c.Members(t.Context(), k.ID))
 		if got := outcomesOf(in); !slices.Equal(got, []string{"a packed", "b vanished", "c changed", "d set aside", "e packed"}) {
 			t.Errorf("%q", got)
@@ -363,7 +372,7 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 			t.Errorf("%+v", in)
 		}
 		now := gather(t, c.Chunks(t.Context(), p.ID))[0]
-		if now.State != ChunkDone || now.Archive != done.ID || now.Left != (Left{1, 1, 1}) || now.Finished.IsZero() || now.BytesDone != 50 {
+		if now.State != ChunkDone || now.Archive != done.ID || now.Left != (Left{1, 1, 1, 0}) || now.Finished.IsZero() || now.BytesDone != 50 {
 			t.Errorf("%+v", now)
 		}
 		// What another chunk became is not replaced.
@@ -522,6 +531,110 @@ func TestManyClaimAndEachChunkIsDoneOnce(t *testing.T) {
 		}
 		if n := len(collect(t, c.Below(t.Context(), ""))); n != 2*chunks {
 			t.Errorf("%d paths", n)
+		}
+		sound(t, c)
+	})
+}
+
+func damaged(t testing.TB, c *Catalog, p Plan) []Member {
+	t.Helper()
+	all, err := c.Damaged(t.Context(), p.ID, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, address string) {
+		p := newPlan(t, c, "a")
+		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b", "c", "d", "e")}, NewChunk{Name: "1", Members: members("f", "g")}, NewChunk{Name: "2", Members: members("h")})
+		k := claim(t, c, Request{})
+		k.Proven = "md5:2 crc32c_of_parts:1"
+		if _, err := c.Finish(t.Context(), k, into(k, "a", "b", "e"), these(Member{Path: "b", Outcome: Packed, Size: 10, Version: "v", Proof: "crc32c_of_parts"},
+			Member{Path: "c", Outcome: Damaged, Note: "expected md5 00"}, Member{Path: "d", Outcome: Vanished})); err != nil {
+			t.Fatal(err)
+		}
+		k = claim(t, c, Request{})
+		if _, err := c.Finish(t.Context(), k, into(k, "f"), these(Member{Path: "g", Outcome: Damaged})); err != nil {
+			t.Fatal(err)
+		}
+		in := gather(t, c.Members(t.Context(), 1))
+		if in[0].Proof != "" || in[1].Proof != "crc32c_of_parts" || in[2].Note != "expected md5 00" {
+			t.Errorf("%+v", in)
+		}
+		all := gather(t, c.Chunks(t.Context(), p.ID))
+		if all[0].Proven != "md5:2 crc32c_of_parts:1" || all[1].Proven != "" || all[0].Left != (Left{Vanished: 1, Damaged: 1}) {
+			t.Errorf("%+v", all)
+		}
+		got, err := c.Totals(t.Context(), p.ID)
+		if want := [outcomes]int64{Pending: 1, Packed: 4, Vanished: 1, Damaged: 2}; err != nil || got.Outcomes != want {
+			t.Errorf("%+v, %v", got.Outcomes, err)
+		}
+		if got := outcomesOf(damaged(t, c, p)); !slices.Equal(got, []string{"c damaged", "g damaged"}) {
+			t.Errorf("%q", got)
+		}
+		if few, err := c.Damaged(t.Context(), p.ID, 1); err != nil || len(few) != 1 || few[0].Path != "c" || few[0].Note != "expected md5 00" {
+			t.Errorf("%+v, %v", few, err)
+		}
+		// What is planned again is not left out any more, whatever becomes of it.
+		addChunks(t, c, p, NewChunk{Name: "3", Members: members("bb", "c", "k")})
+		if got := outcomesOf(damaged(t, c, p)); !slices.Equal(got, []string{"g damaged"}) {
+			t.Errorf("%q", got)
+		}
+		claim(t, c, Request{})
+		k = claim(t, c, Request{})
+		if _, err := c.Finish(t.Context(), k, into(k, "bb", "k"), these(Member{Path: "c", Outcome: Damaged, Note: "again"})); err != nil {
+			t.Fatal(err)
+		}
+		left := damaged(t, c, p)
+		if got := outcomesOf(left); !slices.Equal(got, []string{"g damaged", "c damaged"}) || left[1].Note != "again" {
+			t.Errorf("%+v", left)
+		}
+		sound(t, c)
+	})
+}
+
+// Plans of catalogues before there was damage are worked on as they are.
+func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, address string) {
+		p := newPlan(t, c, "a")
+		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b")}, NewChunk{Name: "1", Members: members("c", "d")})
+		k := claim(t, c, Request{})
+		if _, err := c.Finish(t.Context(), k, into(k, "a"), these(Member{Path: "b", Outcome: SetAside})); err != nil {
+			t.Fatal(err)
+		}
+		k = claim(t, c, Request{})
+		// That is what the first version with plans had.
+		if err := c.db.write(t.Context(), nil, func(s session) error {
+			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof"} {
+				if _, err := s.exec(t.Context(), sql); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if kind, rest := scheme(address); kind == "sqlite" {
+			setVersion(t, rest, 3)
+		} else {
+			must(t, past(t, address), "UPDATE holdall.catalogue SET holdall_schema = 1")
+		}
+		if _, err := Open(t.Context(), address, Options{ReadOnly: true}); err == nil {
+			t.Error("an older schema was opened for reading only")
+		}
+		c = open(t, address)
+		if done := gather(t, c.Chunks(t.Context(), p.ID))[0]; done.Left != (Left{SetAside: 1}) || done.Proven != "" {
+			t.Errorf("%+v", done)
+		}
+		k.Proven = "nothing:1"
+		if _, err := c.Finish(t.Context(), k, into(k, "c"), these(Member{Path: "d", Outcome: Damaged})); err != nil {
+			t.Fatal(err)
+		}
+		if got := outcomesOf(damaged(t, c, p)); !slices.Equal(got, []string{"d damaged"}) {
+			t.Errorf("%q", got)
 		}
 		sound(t, c)
 	})

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -16,7 +17,7 @@ import (
 const (
 	planColumns  = "id, name, format, target, settings, created, cancelled"
 	chunkColumns = `id, plan, number, name, role, state, objects, bytes, first, last, vanished, changed, set_aside,
-		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures`
+		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures, damaged, proven`
 )
 
 // columns says where planColumns go.
@@ -28,7 +29,7 @@ func (p *Plan) columns() []any {
 func (c *Chunk) columns() []any {
 	return []any{&c.ID, &c.Plan, &c.Number, (*blob)(&c.Name), (*role)(c), &c.State, &c.Objects, &c.Bytes, (*blob)(&c.first), (*blob)(&c.last),
 		&c.Left.Vanished, &c.Left.Changed, &c.Left.SetAside, &c.Attempts, &c.Owner, &c.Fence, (*due)(c), (*moment)(&c.Started), (*moment)(&c.Finished),
-		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures}
+		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures, &c.Left.Damaged, &c.Proven}
 }
 
 // What chunks.role says.
@@ -221,12 +222,22 @@ func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error
 // members yields those of a chunk with paths from one on.
 func (c *Catalog) members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error] {
 	return paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
-		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, '')
+		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
 		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
 }
 
 func (m *Member) columns() []any {
-	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note}
+	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
+}
+
+// Damaged returns the first n members of a plan that were damaged, but for those that a
+// later chunk has.
+func (c *Catalog) Damaged(ctx context.Context, plan int64, n int) ([]Member, error) {
+	return read(ctx, c, (*Member).columns, `SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), ''
+		FROM chunks AS k JOIN members AS m ON m.chunk = k.id WHERE k.plan = $1 AND k.damaged > 0 AND m.outcome = $2
+			AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
+				WHERE l.plan = $1 AND l.number > k.number AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
+		ORDER BY k.number, {m.path} LIMIT CAST($3 AS bigint)`, plan, int(Damaged), n)
 }
 
 // Members yields the members of a chunk, in byte order.
@@ -280,9 +291,16 @@ func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then f
 }
 
 // Renew makes a claim last for lease from now, and records how far its chunk is.
-// A claim whose lease has ended can be renewed as long as nobody else has it.
+// A claim whose lease has ended can be renewed as long as nobody else has it. One that was
+// finished is not lost: its worker may not have been told yet.
 func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
-	return c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+	err := c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+	if errors.Is(err, ErrLost) {
+		if k, rerr := c.Chunk(ctx, claim.ID); rerr == nil {
+			_, err = k.claimed(claim)
+		}
+	}
+	return err
 }
 
 // Release gives a claim back: the chunk is due again after a while, or is set aside.
@@ -334,12 +352,12 @@ func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member,
 		if m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0 {
 			return fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
 		}
-		m.Note = words(m.Note)
+		m.Note, m.Proof = words(m.Note), words(m.Proof)
 		f.left++
 		return nil
 	})
-	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note"},
-		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note}, rows)
+	err := s.copy(ctx, "staged_members", []string{"row", "size", "outcome", "path", "version", "note", "proof"},
+		[]any{&f.left, &m.Size, &m.Outcome, (*blob)(&m.Path), (*blob)(&m.Version), &m.Note, &m.Proof}, rows)
 	if err == nil {
 		err = f.archive.stage(ctx, s)
 	}
@@ -379,8 +397,8 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	if err := account(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
-	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, bytes_done = bytes, problem = '', due = 0
-		WHERE id = $7 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.ID)
+	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, damaged = $7, proven = $8, bytes_done = bytes, problem = '', due = 0
+		WHERE id = $9 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.Left.Damaged, words(claim.Proven), k.ID)
 	if err == nil {
 		err = s.finished(ctx, k)
 	}
@@ -399,18 +417,20 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	// Of several of one path the last one counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
 	if err == nil {
-		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''),
+		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''), proof = nullif(s.proof, ''),
 				size = CASE s.outcome WHEN $2 THEN s.size ELSE m.size END, version = CASE s.outcome WHEN $2 THEN s.version ELSE m.version END
 			FROM `+newest+" WHERE m.chunk = $1 AND {m.path = s.path}", k.ID, int(Packed))
 	}
 	if err == nil {
-		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3) FROM "+newest,
-			int(Vanished), int(Changed), int(SetAside))
+		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3), count(*) FILTER (WHERE outcome = $4) FROM "+newest,
+			int(Vanished), int(Changed), int(SetAside), int(Damaged))
 	}
 	return l, err
 }
 
-func (l *Left) columns() []any { return []any{&l.Vanished, &l.Changed, &l.SetAside} }
+func (l *Left) columns() []any {
+	return []any{&l.Vanished, &l.Changed, &l.SetAside, &l.Damaged}
+}
 
 // account compares what was to be packed with what an archive has: neither may have
 // more than the other. The last chunk accounts for the parts before it, too.
@@ -509,7 +529,7 @@ func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) 
 	all, err := read(ctx, c, func(s *sums) []any {
 		return append([]any{&s.state, &s.Chunks, &s.Objects, &s.Bytes, &s.done}, s.Left.columns()...)
 	}, `SELECT state, count(*), CAST(sum(objects) AS bigint), CAST(sum(bytes) AS bigint), CAST(sum(bytes_done) AS bigint),
-			CAST(sum(vanished) AS bigint), CAST(sum(changed) AS bigint), CAST(sum(set_aside) AS bigint) FROM chunks WHERE plan = $1 GROUP BY state`, plan)
+			CAST(sum(vanished) AS bigint), CAST(sum(changed) AS bigint), CAST(sum(set_aside) AS bigint), CAST(sum(damaged) AS bigint) FROM chunks WHERE plan = $1 GROUP BY state`, plan)
 	for _, s := range all {
 		if s.state >= chunkStates {
 			continue
@@ -520,6 +540,7 @@ func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) 
 			t.Outcomes[Vanished] += s.Vanished
 			t.Outcomes[Changed] += s.Changed
 			t.Outcomes[SetAside] += s.SetAside
+			t.Outcomes[Damaged] += s.Damaged
 			continue
 		}
 		t.Outcomes[Pending] += s.Objects

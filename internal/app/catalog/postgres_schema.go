@@ -101,4 +101,8 @@ CREATE TABLE members (
 	note    text
 );
 CREATE INDEX members_path ON members (chunk, substring(path, 1, 1024));
+`, `
+-- What most members of a chunk were compared with is said by the chunk.
+ALTER TABLE chunks ADD COLUMN damaged bigint NOT NULL DEFAULT 0, ADD COLUMN proven text NOT NULL DEFAULT '';
+ALTER TABLE members ADD COLUMN proof text;
 `}

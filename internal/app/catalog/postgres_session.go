@@ -55,7 +55,7 @@ const createStaged = `SET LOCAL client_min_messages = warning;
 CREATE TEMP TABLE IF NOT EXISTS staged (
 	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS staged_members (
-	row bigint NOT NULL, size bigint NOT NULL, outcome smallint NOT NULL, path bytea NOT NULL, version bytea NOT NULL, note text NOT NULL) ON COMMIT DELETE ROWS`
+	row bigint NOT NULL, size bigint NOT NULL, outcome smallint NOT NULL, path bytea NOT NULL, version bytea NOT NULL, note text NOT NULL, proof text NOT NULL) ON COMMIT DELETE ROWS`
 
 // A postgresSession is a connection, in a transaction if it writes.
 type postgresSession struct {

@@ -86,4 +86,9 @@ CREATE TABLE members (
 	note    TEXT,
 	PRIMARY KEY (chunk, path)
 ) WITHOUT ROWID, STRICT;
+`, `
+-- What most members of a chunk were compared with is said by the chunk.
+ALTER TABLE chunks ADD COLUMN damaged INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chunks ADD COLUMN proven TEXT NOT NULL DEFAULT '';
+ALTER TABLE members ADD COLUMN proof TEXT;
 `}

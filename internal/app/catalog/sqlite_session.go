@@ -40,7 +40,7 @@ var inSQLite = &dialect{
 // Members wait in a table of the connection's own: what was listed
 // of a chunk, or what became of its members.
 const createStagedMembers = `CREATE TEMP TABLE IF NOT EXISTS staged_members (
-	row INTEGER PRIMARY KEY, chunk INTEGER, path BLOB NOT NULL, origin INTEGER, size INTEGER NOT NULL, version BLOB NOT NULL, outcome INTEGER, note TEXT)`
+	row INTEGER PRIMARY KEY, chunk INTEGER, path BLOB NOT NULL, origin INTEGER, size INTEGER NOT NULL, version BLOB NOT NULL, outcome INTEGER, note TEXT, proof TEXT)`
 
 const dropStaged = "DROP TABLE IF EXISTS temp.staged_members;"
 

@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -70,7 +72,7 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 			return err
 		}
 	}
-	left, sum, err := w.write(ctx, j, k, name, m, part)
+	made, sum, err := w.write(ctx, j, k, name, m, part)
 	e.Resent = sum.Resumed
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -78,12 +80,12 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	case err != nil:
 		return err
 	case part != nil || sum.Entries == 0:
-		err = w.finish(ctx, k, nil, left)
+		err = w.finish(ctx, k, nil, made)
 	default:
-		err = w.record(ctx, j, k, name, left)
+		err = w.record(ctx, j, k, name, made)
 	}
 	if err == nil {
-		e.Left, e.Bytes = left, sum.Content
+		e.Left, e.Bytes = made.left, sum.Content
 		j.tidy(ctx, name)
 	}
 	return err
@@ -97,36 +99,97 @@ func (j *job) named(k catalog.Chunk, name string) error {
 	return nil
 }
 
-// write packs the objects of a chunk, and returns those that are not in its archive.
+// made is what became of a chunk's members.
+type made struct {
+	left   []catalog.Member // that are not in its archive, in byte order
+	proven string           // as Chunk.Proven
+	// proofs has for each of the others, in byte order, with which of kinds it was
+	// compared: a byte, since they may be millions.
+	kinds  []string
+	proofs []byte
+}
+
+// all yields what the catalogue is to be told of a chunk's members: which are not packed,
+// and which were compared with something else than most.
+func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Member, error] {
+	if len(m.kinds) < 2 {
+		return pipe.All(m.left)
+	}
+	most, _, _ := strings.Cut(m.proven, ":")
+	return func(yield func(catalog.Member, error) bool) {
+		left, proofs := m.left, m.proofs
+		for x, err := range members {
+			switch {
+			case err != nil:
+			case len(left) > 0 && left[0].Path == x.Path:
+				x, left = left[0], left[1:]
+			case len(proofs) == 0: // it is in no archive, which is found out
+				continue
+			default:
+				x.Outcome, x.Proof, proofs = catalog.Packed, m.kinds[proofs[0]], proofs[1:]
+				if x.Proof == most {
+					continue
+				}
+			}
+			if !yield(x, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// counted writes counts as Chunk.Proven has them.
+func counted(proven map[string]int64) string {
+	kinds := slices.SortedFunc(maps.Keys(proven), func(a, b string) int {
+		return cmp.Or(cmp.Compare(proven[b], proven[a]), strings.Compare(a, b))
+	})
+	for i, by := range kinds {
+		kinds[i] = fmt.Sprintf("%s:%d", by, proven[by])
+	}
+	return strings.Join(kinds, " ")
+}
+
+// write packs the objects of a chunk, and returns what became of them.
 // formats has what writes a part of one, if it is one: that is there even if it is empty.
-func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (left []catalog.Member, sum pack.Summary, err error) {
+func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (done made, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
 	judge := func(path string, err error) error {
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
 		_, refused := errors.AsType[entryError](err)
+		_, wrong := errors.AsType[*pack.SumError](err)
 		switch {
 		case errors.Is(err, store.ErrChanged):
 			l.Outcome = catalog.Changed
 		case errors.Is(err, fs.ErrNotExist):
 			l.Outcome = catalog.Vanished
+		case wrong:
+			l.Outcome = catalog.Damaged
 		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
 			// What the format has no place for it never has, and what cannot be asked
 			// for, as a key with a "..", never can be.
 			return &poisonError{path, err}
 		}
-		left = append(left, l)
+		done.left = append(done.left, l)
 		return nil
+	}
+	proven := func(_, by string) {
+		i := slices.Index(done.kinds, by)
+		if i < 0 {
+			i, done.kinds = len(done.kinds), append(done.kinds, by)
+		}
+		done.proofs = append(done.proofs, byte(i))
 	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Meter: m,
-		Confirm: func(ctx context.Context) error { return j.believe(ctx, left) },
+		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Meter: m,
+		Confirm: func(ctx context.Context) error { return j.believe(ctx, done.left) },
 	})
 	if err != nil {
-		return nil, sum, err
+		return made{}, sum, err
 	}
-	slices.SortFunc(left, func(a, b catalog.Member) int { return strings.Compare(a.Path, b.Path) })
-	return left, sum, nil
+	slices.SortFunc(done.left, func(a, b catalog.Member) int { return strings.Compare(a.Path, b.Path) })
+	done.proven = counted(sum.Proven)
+	return done, sum, nil
 }
 
 // originOf is the number of the source that a path is from.
@@ -139,7 +202,7 @@ func (j *job) originOf(path string) int {
 func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	asked := map[int]bool{}
 	for _, l := range left {
-		if l.Outcome == catalog.Changed || asked[l.Origin] {
+		if l.Outcome == catalog.Changed || l.Outcome == catalog.Damaged || asked[l.Origin] {
 			continue
 		}
 		asked[l.Origin] = true
@@ -151,24 +214,25 @@ func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 }
 
 // record has the catalogue know the archive as it is, and that the chunk is done.
-func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, left []catalog.Member) error {
+func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, done made) error {
 	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
 	if err != nil {
 		return err
 	}
 	defer s.In.Close()
-	return w.finish(ctx, k, &s, left)
+	return w.finish(ctx, k, &s, done)
 }
 
 // finish has the catalogue know what became of a chunk; s is nil if there is no archive.
 // An answer that was lost may have been a yes, which another try is told.
-func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, left []catalog.Member) error {
+func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, done made) error {
+	k.Proven = done.proven
 	return w.steady(ctx, func(func()) error {
 		var a *catalog.Addition
 		if s != nil {
 			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
 		}
-		_, err := w.c.Finish(ctx, k, a, pipe.All(left))
+		_, err := w.c.Finish(ctx, k, a, done.all(w.members(ctx, k)))
 		return err
 	})
 }
@@ -236,7 +300,7 @@ func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name str
 		err = nothingElse(ctx, k, in, k.Objects-int64(len(left)))
 	}
 	if err == nil {
-		err = w.finish(ctx, k, s, left)
+		err = w.finish(ctx, k, s, made{left: left})
 	}
 	if err == nil {
 		e.Left, e.Bytes = left, bytes

@@ -267,9 +267,9 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	gone := "data/000/00000"
 	s.S3.Remove("from", gone)
 	delete(s.Want, gone)
-	left, _, err := w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
-	if err != nil || len(left) != 1 || left[0].Path != gone {
-		t.Fatalf("left %v, %v", left, err)
+	done, _, err := w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
+	if err != nil || len(done.left) != 1 || done.left[0].Path != gone {
+		t.Fatalf("left %v, %v", done.left, err)
 	}
 	before := s.S3.Get("out", j.chunk(k.Number))
 	sum := s.work(WorkOptions{})
@@ -284,7 +284,7 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 		t.Errorf("outcomes %v", o)
 	}
 	// The dead one wakes up.
-	if err := w.record(t.Context(), j, k, j.chunk(k.Number), left); !errors.Is(err, catalog.ErrLost) {
+	if err := w.record(t.Context(), j, k, j.chunk(k.Number), done); !errors.Is(err, catalog.ErrLost) {
 		t.Errorf("a claim that was lost: %v", err)
 	}
 	if err := w.adopt(t.Context(), j, k, j.chunk(k.Number), &Event{}); !errors.Is(err, catalog.ErrLost) {

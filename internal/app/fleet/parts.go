@@ -257,7 +257,7 @@ func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 		return err
 	}
 	// Whoever merged it, what is recorded is compared with what was planned.
-	if err := w.record(ctx, j, k, s.name, nil); err != nil {
+	if err := w.record(ctx, j, k, s.name, made{}); err != nil {
 		return err
 	}
 	j.clear(ctx, s.name)

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,19 +22,31 @@ type Status struct {
 	// Running are the chunks that somebody has, and Problems those that failed the
 	// last time and those that were set aside.
 	Running, Problems []catalog.Chunk
+	// Proven counts the objects that were packed by what they were compared with, as
+	// holdall.Summary does; it is not known of those of "unknown".
+	Proven map[string]int64
+	// Damaged are the first thousand that were damaged at the source and are not
+	// planned again.
+	Damaged []catalog.Member
 }
 
 // StatusOf returns how far a plan is.
 func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, error) {
-	s := Status{Plan: p}
+	s := Status{Plan: p, Proven: map[string]int64{}}
 	var err error
 	if s.Totals, err = c.Totals(ctx, p.ID); err != nil {
 		return s, err
 	}
-	now := time.Now()
+	now, unknown := time.Now(), s.Outcomes[catalog.Packed]
 	for k, err := range c.Chunks(ctx, p.ID) {
 		if err != nil {
 			return s, err
+		}
+		for by := range strings.FieldsSeq(k.Proven) {
+			by, n, _ := strings.Cut(by, ":")
+			objects, _ := strconv.ParseInt(n, 10, 64)
+			s.Proven[by] += objects
+			unknown -= objects
 		}
 		if k.State == catalog.ChunkLeased && k.LeaseUntil.After(now) {
 			s.Running = append(s.Running, k)
@@ -43,6 +56,12 @@ func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, 
 		} else if k.Problem != "" && k.State != catalog.ChunkDone {
 			s.Problems = append(s.Problems, k)
 		}
+	}
+	if unknown > 0 {
+		s.Proven["unknown"] = unknown
+	}
+	if s.Damaged, err = c.Damaged(ctx, p.ID, 1000); err != nil {
+		return s, err
 	}
 	rest := s.States[catalog.ChunkPlanned].Bytes + s.States[catalog.ChunkLeased].Bytes - s.BytesDone
 	if s.Rate >= 1 {

@@ -48,6 +48,8 @@ type WorkOptions struct {
 	Tell func(Event)
 	// Meter counts what is packed.
 	Meter *holdall.Meter
+	// NoVerify does not compare what is read with the checksums of its service.
+	NoVerify bool
 }
 
 // An Event is what became of a chunk that was claimed.

@@ -72,7 +72,7 @@ type Server struct {
 	// what else S3 has. Those of objects in parts are of the parts' own.
 	Sums []string
 
-	// Encrypts has the server keep objects by keys of its own: ETags are no sums then.
+	// Encrypts has the server keep new objects by keys of its own: ETags are no sums then.
 	Encrypts bool
 
 	// Page is how many keys a listing has at most; 1000 if 0.
@@ -86,11 +86,12 @@ type Server struct {
 }
 
 type object struct {
-	content []byte
-	etag    string
-	mod     time.Time
-	sums    map[string]string // by algorithm, as headers have them
-	part    int               // length of the parts, of one that has some
+	content   []byte
+	etag      string
+	mod       time.Time
+	sums      map[string]string // by algorithm, as headers have them
+	part      int               // length of the parts, of one that has some
+	encrypted bool
 }
 
 type upload struct {
@@ -165,7 +166,7 @@ func (s *Server) Rot(bucket, key string, at int) {
 
 // newObject makes an object of content, in parts of a length if that is not 0.
 func (s *Server) newObject(content []byte, part int) *object {
-	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part}
+	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts}
 	all := slices.Collect(slices.Chunk(content, max(1, cmp.Or(part, len(content)))))
 	sum := func(algo string) (value []byte, end string) {
 		if part == 0 {
@@ -340,7 +341,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 	if o.part > 0 && r.URL.Query().Get("partNumber") == "1" {
 		content = content[:min(o.part, len(content))]
 	}
-	if s.Encrypts {
+	if o.encrypted {
 		w.Header().Set("X-Amz-Server-Side-Encryption", "aws:kms")
 	}
 	var hashes []string

@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
+)
+
+// left are the paths that were damaged, and are not planned again.
+func (s *site) left(p Planned) (left []string) {
+	s.T.Helper()
+	for _, m := range s.status(p).Damaged {
+		left = append(left, m.Path+" "+m.Outcome.String())
+	}
+	return left
+}
+
+func (s *site) status(p Planned) Status {
+	s.T.Helper()
+	st, err := StatusOf(s.T.Context(), s.C, p.Plan)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return st
+}
+
+// A byte of three objects in sixty is not what the service vouches for: the others are
+// packed, these are named, and nothing says that they are packed until they are.
+func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
+	for _, k := range []struct {
+		name      string
+		sums      []string
+		encrypts  bool
+		noVerify  bool
+		postgres  bool
+		format    string
+		by        map[string]int64 // of what is packed
+		unnoticed bool
+	}{
+		{name: "md5", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "md5 of shards", format: "databundle", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "md5 on postgres", postgres: true, by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc32", sums: []string{"crc32"}, encrypts: true, by: map[string]int64{"crc32": 55, "crc32_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc32c", sums: []string{"crc32c"}, encrypts: true, by: map[string]int64{"crc32c": 55, "crc32c_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "sha1", sums: []string{"sha1"}, encrypts: true, by: map[string]int64{"sha1": 55, "sha1_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "sha256", sums: []string{"sha256"}, by: map[string]int64{"sha256": 55, "sha256_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "crc64nvme", sums: []string{"crc64nvme", "crc32"}, by: map[string]int64{"crc64nvme": 55, "crc64nvme_of_parts": 1, "size": 1, "nothing": 0}},
+		{name: "encrypted, without sums", encrypts: true, unnoticed: true, by: map[string]int64{"nothing": 59, "size": 1}},
+		{name: "not compared", noVerify: true, unnoticed: true, by: map[string]int64{"nothing": 59, "size": 1}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "catalog.db")
+			if k.postgres {
+				db = pgtest.Database(t)
+			}
+			s := newSiteOn(t, db)
+			s.S3.Sums, s.S3.Encrypts = k.sums, k.encrypts
+			for i := range 57 {
+				s.put(fmt.Sprintf("%02d", i), 1000*i+1)
+			}
+			s.put("empty", 0)
+			for i, name := range []string{"parts", "sound parts"} {
+				s.Want[name] = []byte(strings.Repeat(fmt.Sprintf("%08d", i), 11<<17))
+				s.S3.PutParts("from", name, s.Want[name], 5<<20)
+			}
+			rotten := map[string][]byte{"07": s.Want["07"], "33": s.Want["33"], "parts": s.Want["parts"]}
+			rot := func() { // the second time it takes that back
+				for name := range rotten {
+					s.S3.Rot("from", name, 4000)
+				}
+			}
+			rot()
+			spec := spec
+			spec.ChunkSize = 10 << 20
+			if k.format != "" {
+				spec.Format, spec.Target = k.format, "s3://out/set.bundle"
+			}
+			p := s.plan(spec)
+			var told []string
+			sum := s.work(WorkOptions{Workers: 2, NoVerify: k.noVerify, Tell: func(e Event) {
+				for _, m := range e.Left {
+					if m.Outcome != catalog.Damaged || !strings.Contains(m.Note, "read twice") {
+						t.Errorf("%+v", m)
+					}
+					told = append(told, m.Path)
+				}
+			}})
+			st := s.status(p)
+			if !maps.Equal(st.Proven, k.by) {
+				t.Errorf("proven %v, want %v", st.Proven, k.by)
+			}
+			if k.unnoticed {
+				if sum.Objects != 60 || len(told) != 0 || st.Outcomes[catalog.Damaged] != 0 {
+					t.Errorf("worked %+v, left %q", sum, told)
+				}
+				return
+			}
+			slices.Sort(told)
+			if sum.Objects != 57 || sum.Failed != 0 || sum.SetAside != 0 || !slices.Equal(told, []string{"07", "33", "parts"}) {
+				t.Errorf("worked %+v, left %q", sum, told)
+			}
+			if n := len(st.Damaged); n != 3 || st.Outcomes[catalog.Damaged] != 3 || st.Outcomes[catalog.Packed] != 57 || st.Damaged[0].Note == "" {
+				t.Errorf("%+v", st)
+			}
+			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
+				t.Errorf("left %q", left)
+			}
+			for m, err := range s.C.Planned(t.Context(), p.Plan.ID) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := catalog.Packed
+				if rotten[m.Path] != nil {
+					want = catalog.Damaged
+				}
+				if m.Outcome != want {
+					t.Errorf("%s: %v", m.Path, m.Outcome)
+				}
+			}
+			for name := range rotten {
+				delete(s.Want, name)
+			}
+			s.Check() // what was left out is nowhere
+
+			// Planned again as they are, they are left out again; once they are as they
+			// were, they are packed.
+			if p := s.plan(spec); p.Objects != 3 {
+				t.Errorf("planned again %+v", p)
+			}
+			if sum := s.work(WorkOptions{}); sum.Objects != 0 || sum.Failed != 0 {
+				t.Errorf("worked again %+v", sum)
+			}
+			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
+				t.Errorf("left again %q", left)
+			}
+			rot()
+			maps.Copy(s.Want, rotten)
+			if p := s.plan(spec); p.Objects != 3 {
+				t.Errorf("planned when sound %+v", p)
+			}
+			if sum := s.work(WorkOptions{}); sum.Objects != 3 || sum.Failed != 0 {
+				t.Errorf("worked when sound %+v", sum)
+			}
+			if left := s.left(p); left != nil {
+				t.Errorf("left in the end %q", left)
+			}
+			s.Check()
+		})
+	}
+}
+
+// What most objects of a chunk were compared with is said by the chunk, and by each of
+// the others.
+func TestProofsAreRecordedOfEachObject(t *testing.T) {
+	for _, db := range []func() string{func() string { return filepath.Join(t.TempDir(), "catalog.db") }, func() string { return pgtest.Database(t) }} {
+		s := newSiteOn(t, db())
+		want := map[string]string{}
+		for i := range 300 {
+			name, by := fmt.Sprintf("%03d", i), "md5"
+			n := 100
+			switch {
+			case i%7 == 0:
+				by, n = "size", 0
+			case i%3 == 0:
+				s.S3.Encrypts, by = true, "nothing"
+			case i%5 == 0:
+				s.S3.Encrypts, s.S3.Sums, by = true, []string{"crc32c"}, "crc32c"
+			}
+			s.put(name, n)
+			s.S3.Encrypts, s.S3.Sums = false, nil
+			want[name] = by
+		}
+		gone, rotten := "013", "014"
+		s.put(rotten, 200)
+		spec := spec
+		spec.ChunkSize = 12_000
+		p := s.plan(spec)
+		s.S3.Remove("from", gone)
+		s.S3.Rot("from", rotten, 100)
+		s.work(WorkOptions{Workers: 2})
+		delete(s.Want, gone)
+		delete(s.Want, rotten)
+		s.Check()
+		all, sum := map[string]int64{}, map[string]int64{}
+		for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			most, _, _ := strings.Cut(k.Proven, ":")
+			for m, err := range s.C.Members(t.Context(), k.ID) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Path == gone || m.Path == rotten {
+					if m.Proof != "" || m.Outcome == catalog.Packed {
+						t.Errorf("%+v", m)
+					}
+					continue
+				}
+				if m.Proof == most {
+					t.Errorf("%s says %s as its chunk does", m.Path, most)
+				} else if m.Proof == "" {
+					m.Proof = most
+				}
+				if all[m.Proof]++; m.Outcome != catalog.Packed || m.Proof != want[m.Path] {
+					t.Errorf("%+v, want it by %s", m, want[m.Path])
+				}
+				sum[want[m.Path]]++
+			}
+		}
+		if st := s.status(p); p.Chunks < 2 || len(all) != 4 || !maps.Equal(all, sum) || !maps.Equal(st.Proven, all) {
+			t.Errorf("%v, %v of %v", st.Proven, all, sum)
+		}
+	}
+}
+
+// An object that is packed in an older version is not taken for packed when the newer
+// one is damaged.
+func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
+	s := newSite(t)
+	s.some(10, 400)
+	p := s.plan(spec)
+	s.work(WorkOptions{})
+	const name = "data/003/00003"
+	was := s.Want[name]
+	s.put(name, 500)
+	s.S3.Rot("from", name, 7)
+	s.plan(spec)
+	if sum := s.work(WorkOptions{}); sum.Objects != 0 || sum.Done != 1 {
+		t.Errorf("worked %+v", sum)
+	}
+	for m, err := range s.C.Planned(t.Context(), p.Plan.ID) {
+		if err != nil || (m.Outcome == catalog.Packed) != (m.Path != name) {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+	if left := s.left(p); !slices.Equal(left, []string{name + " damaged"}) {
+		t.Errorf("left %q", left)
+	}
+	s.Want[name] = was
+	s.Check()
+}
+
+// What an earlier claim packed and did not record was compared with nobody knows what.
+func TestProofsOfAnEarlierClaimAreNotKnown(t *testing.T) {
+	s := newSite(t)
+	s.some(30, 3000)
+	p := s.plan(spec)
+	k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{c: s.C, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
+	j, err := w.job(t.Context(), k.Plan)
+	if err == nil {
+		_, _, err = w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.work(WorkOptions{})
+	s.Check()
+	if st := s.status(p); !maps.Equal(st.Proven, map[string]int64{"unknown": 30}) {
+		t.Errorf("%v", st.Proven)
+	}
+}
