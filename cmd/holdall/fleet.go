@@ -369,13 +369,16 @@ type leftJSON struct {
 	Problem string `json:"problem"`
 }
 
-// provenBy says by which checksums so many objects were proven.
+// provenBy says how many were proven by what, as the end of a line: ", proven by md5: 57".
 func provenBy(by map[string]int64) string {
 	var all []string
 	for _, kind := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, fmt.Sprintf("%s: %d", strings.ReplaceAll(kind, "_", " "), by[kind]))
+		all = append(all, fmt.Sprintf("%s: %s", strings.ReplaceAll(kind, "_", " "), thousands(by[kind])))
 	}
-	return "proven by " + strings.Join(all, ", ")
+	if all == nil {
+		return ""
+	}
+	return ", proven by " + strings.Join(all, ", ")
 }
 
 func (a *app) tellStatus(s fleet.Status) {
@@ -392,8 +395,8 @@ func (a *app) tellStatus(s fleet.Status) {
 		}
 	}
 	w.Flush()
-	if len(s.Proven) > 0 {
-		fmt.Fprintln(a.out, provenBy(s.Proven))
+	if by := provenBy(s.Proven); by != "" {
+		fmt.Fprintln(a.out, by[len(", "):])
 	}
 	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged} {
 		if n := s.Outcomes[o]; n > 0 {

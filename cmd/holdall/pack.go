@@ -337,9 +337,7 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	if sum.Copied > 0 {
 		what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
 	}
-	if sum.Proven != nil {
-		what += ", " + provenBy(sum.Proven)
-	}
+	what += provenBy(sum.Proven)
 	fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
 }
 

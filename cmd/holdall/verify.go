@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,25 +111,13 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		found = append(found, count(sum.Warnings, "warning"))
 	}
 	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), "sound"), count(sum.Entries, "entry"))
-	if by := provenBy(sum); by != "" && !quick {
-		line += fmt.Sprintf(", %s; proven by %s", a.humanSize(sum.Bytes), by)
+	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
+	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
+	if !quick {
+		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	fmt.Fprintln(a.out, line)
 	return sum, nil
-}
-
-// provenBy says how many files were proven by what: "digest: 3 files, nothing: 1 file".
-func provenBy(sum holdall.Verified) string {
-	var all []string
-	for _, x := range []struct {
-		by string
-		n  int64
-	}{{"digest", sum.Proven.Digest}, {"checksum", sum.Proven.Checksum}, {"decoding", sum.Proven.Decoding}, {"nothing", sum.Unproven}} {
-		if x.n > 0 {
-			all = append(all, fmt.Sprintf("%s: %s", x.by, count(x.n, "file")))
-		}
-	}
-	return strings.Join(all, ", ")
 }
 
 // healedJSON says what a repair from another copy did.

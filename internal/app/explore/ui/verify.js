@@ -48,7 +48,7 @@ export class Check {
     this.badge.replaceChildren(v.state === 'none' ? '' : health(v));
     const found = ['error', 'warning', 'note'].filter(k => v.counts?.[k]).map(k => count(v.counts[k], k)).join(', ');
     const by = { ...v.proven, nothing: v.unproven };
-    const proven = Object.keys(by).filter(k => by[k]).map(k => `${k}: ${count(by[k], 'file')}`).join(', ');
+    const proven = Object.keys(by).filter(k => by[k]).map(k => `${k}: ${num(by[k])}`).join(', ');
     const looked = `${count(v.entries, 'entry', 'entries')}, ${size(v.bytes)}`;
     this.told.textContent = {
       none: 'It has not been checked since this server was started.',
