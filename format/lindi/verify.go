@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
 )
 
 // A checker looks at an archive's structure.
@@ -22,13 +25,14 @@ type checker struct {
 	// mends counts findings that a rebuilt archive would not have.
 	mends int
 	left  []format.Problem // errors that it would have, too
+	stat  func(ctx context.Context, address string) (store.Info, error)
 }
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := openArchive(ctx, st, name, o)
 	if err == nil {
 		defer a.close()
-		c := &checker{a: a, report: report}
+		c := &checker{a: a, report: report, stat: o.Stat}
 		err = c.check(ctx)
 	}
 	return formatkit.Reported(err, report)
@@ -99,7 +103,7 @@ func (c *checker) check(ctx context.Context) error {
 // padding looks at what is behind the text of lindi.json, which nobody reads.
 func (c *checker) padding(ctx context.Context) error {
 	a := c.a
-	if a.form != tarForm || a.entry.rfsAt != a.rfsRow.d {
+	if !a.rfsSummed {
 		return nil
 	}
 	buf := make([]byte, 64<<10)
@@ -108,7 +112,7 @@ func (c *checker) padding(ctx context.Context) error {
 		if err := a.obj.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
-		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 && a.entry.rfsSum != "" {
+		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 {
 			c.mend(format.BadIndex, format.Warning, off+int64(i), rfsName, "behind its text there is something else than blanks")
 			break
 		}
@@ -258,7 +262,8 @@ func many(n int, what string) string {
 func (c *checker) keys(ctx context.Context, k *keys) error {
 	a := c.a
 	seen := map[string]bool{}
-	outside, short := 0, 0
+	outside := map[string]*source{}
+	short := 0
 	for _, r := range a.rfs.refs {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -282,8 +287,12 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 		switch {
 		case ok && p.external:
-			outside++
-		case ok && a.form == dirForm && p.value == nil:
+			if outside[p.object] == nil {
+				outside[p.object] = &source{address: p.object, at: a.place(r)}
+			}
+			s := outside[p.object]
+			s.refs, s.end = s.refs+1, max(s.end, p.off+p.n)
+		case ok && a.form != tarForm && p.value == nil:
 			if err := c.file(ctx, r, p); err != nil {
 				return err
 			}
@@ -299,11 +308,58 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 	if short > 0 {
 		c.tell(format.Gap, format.Note, -1, "", "%s are short, and read with zeros behind them", many(short, "chunk"))
 	}
-	if outside > 0 {
-		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive are led to: whether they are there was not checked", many(outside, "place"))
+	if err := c.outside(ctx, slices.SortedFunc(maps.Values(outside), func(x, y *source) int { return cmp.Compare(x.at, y.at) })); err != nil {
+		return err
 	}
 	if a.form == tarForm {
 		c.orphans(k)
+	}
+	return nil
+}
+
+// A source is an object outside of the archive that keys lead to.
+type source struct {
+	address string
+	at      int64 // where the first key is written
+	refs    int
+	end     int64 // of what keys lead to
+	is      store.Info
+	err     error
+}
+
+// outside asks each source, a few at once, whether it is there and long enough.
+func (c *checker) outside(ctx context.Context, all []*source) error {
+	err := pipe.Each(ctx, pipe.All(all), min(16, len(all)), func(ctx context.Context, s *source) error {
+		if s.err = errors.ErrUnsupported; c.stat != nil {
+			s.is, s.err = c.stat(ctx, s.address)
+		}
+		return context.Cause(ctx)
+	})
+	unasked, there := 0, 0
+	for _, s := range all {
+		tell := func(code format.Code, sev format.Severity, msg string, args ...any) {
+			c.tell(code, sev, s.at, "", "%s, with %s to it, "+msg, append([]any{store.Redact(s.address), many(s.refs, "reference")}, args...)...)
+		}
+		switch {
+		case err != nil:
+			return err
+		case errors.Is(s.err, errors.ErrUnsupported):
+			unasked += s.refs
+		case errors.Is(s.err, fs.ErrNotExist):
+			tell(format.Dangling, format.Error, "is not there")
+		case s.err != nil:
+			tell(format.Dangling, format.Warning, "could not be asked: %v", s.err)
+		case s.end > s.is.Size:
+			tell(format.OutOfBounds, format.Error, "has %d bytes, and is referred to up to byte %d", s.is.Size, s.end)
+		default:
+			there += s.refs
+		}
+	}
+	if unasked > 0 {
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: whether they lead to something was not checked", many(unasked, "reference"))
+	}
+	if there > 0 {
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: nothing proves the content there", many(there, "reference"))
 	}
 	return nil
 }
@@ -375,16 +431,15 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 		if len(v) == 0 || v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
 			continue
 		}
-		z, err := parseArray(v, c.a.limits.Depth)
-		var g grid
+		m, err := zarr.ParseMeta(v)
 		if err == nil {
-			g, err = z.grid()
+			_, err = m.Prover(mostBytes)
 		}
-		if err != nil {
+		if errors.Is(err, zarr.ErrCorrupt) {
 			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
-			continue
+		} else if m != nil {
+			c.chunks(k, strings.TrimSuffix(dir, "/"), m)
 		}
-		c.chunks(k, strings.TrimSuffix(dir, "/"), g)
 	}
 	return nil
 }
@@ -393,15 +448,19 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 // an array with much of its fill value. But where the first ones are there, the
 // last of these is short, and all others are missing, the reference most likely
 // lost them: its writes stop at the first chunk of fewer than 1000 bytes.
-func (c *checker) chunks(k *keys, dir string, g grid) {
+func (c *checker) chunks(k *keys, dir string, m *zarr.Meta) {
 	const most = 1 << 20 // an array of more chunks than that is looked at no further
-	n := g.chunks()
+	grid, n := m.Grid(), m.NumChunks()
 	if n <= 1 || n > most {
 		return
 	}
 	present, prefix, lastShort := int64(0), true, false
 	for i := range n {
-		at, ok := k.find(join(dir, g.key(i)))
+		index, rest := make([]int64, len(grid)), i
+		for d := len(grid) - 1; d >= 0; d-- {
+			index[d], rest = rest%grid[d], rest/grid[d]
+		}
+		at, ok := k.find(join(dir, m.ChunkKey(index...)))
 		if !ok {
 			continue
 		}
