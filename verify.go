@@ -189,7 +189,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		switch {
 		case err != nil:
 		case decode != nil:
-			proof, err = decode(in, func(p Problem) { found <- p })
+			proof, err = decode(ctx, in, func(p Problem) { found <- p })
 			o.Meter.Add(0, e.Size)
 		default:
 			err = in.CopyTo(ctx, io.Discard, o.Meter)

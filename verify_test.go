@@ -370,7 +370,8 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 			refs[fmt.Sprintf("%s/%d", name, i)] = []any{web.URL + "/" + name, 50 * i / 2, 50 + end}
 		}
 	}
-	refs["near/0"], refs["near/1"] = []any{"beside.bin", 0, 10}, []any{"none.bin", 0, 10}
+	refs["near/0"], refs["near/1"] = []any{"beside.bin", 0, 10}, []any{"./beside.bin", 0, 10}
+	refs["near/2"], refs["near/3"] = []any{"none.bin", 0, 10}, []any{"./none.bin", 0, 10}
 	text, err := json.Marshal(map[string]any{"refs": refs})
 	if err != nil {
 		t.Fatal(err)
@@ -385,7 +386,7 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	gone := "error dangling none.bin, with 1 reference to it, is not there"
+	gone := "error dangling none.bin, with 2 references to it, is not there"
 	for _, test := range []struct {
 		name  string
 		o     holdall.VerifyOptions
@@ -394,16 +395,16 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 		asked int
 	}{
 		{"quick", holdall.VerifyOptions{Quick: true, OpenOptions: holdall.OpenOptions{External: []string{"any"}}}, nil,
-			[]string{"note dangling 14 references outside of the archive: whether they lead to something was not checked"}, 0},
+			[]string{"note dangling 16 references outside of the archive: whether they lead to something was not checked"}, 0},
 		{"its own folder", holdall.VerifyOptions{}, []string{gone}, []string{
-			"note dangling 1 reference outside of the archive: nothing proves the content there",
-			"note dangling 12 references outside of the archive: whether they lead to something was not checked"}, 0},
+			"note dangling 12 references outside of the archive: whether they lead to something was not checked",
+			"note dangling 2 references outside of the archive: nothing proves the content there"}, 0},
 		{"the web", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{External: []string{web.URL}}}, []string{
-			"error dangling none.bin, with 1 reference to it, is not there",
+			"error dangling none.bin, with 2 references to it, is not there",
 			"error dangling web/gone, with 3 references to it, is not there",
 			"error out-of-bounds web/short, with 3 references to it, has 100 bytes, and is referred to up to byte 101",
 			"warning dangling web/closed, with 3 references to it, could not be asked: info web/closed: 403 Forbidden: permission denied"},
-			[]string{"note dangling 4 references outside of the archive: nothing proves the content there"}, 4},
+			[]string{"note dangling 5 references outside of the archive: nothing proves the content there"}, 4},
 	} {
 		clear(asked)
 		_, found, notes := verified(t, st, "x.lindi.json", test.o)

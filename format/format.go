@@ -194,7 +194,7 @@ type Abilities struct {
 
 // A Decode reads a content, decodes it, and reports what cannot be decoded. An error is
 // one of reading.
-type Decode func(r io.Reader, report func(Problem)) (Proof, error)
+type Decode func(ctx context.Context, r io.Reader, report func(Problem)) (Proof, error)
 
 // A Proof says how far a content is proven.
 type Proof uint8

@@ -69,7 +69,7 @@ func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) form
 	if len(chunks) == 0 || e.Size > mostBytes {
 		return nil
 	}
-	return func(r io.Reader, report func(format.Problem)) (format.Proof, error) {
+	return func(ctx context.Context, r io.Reader, report func(format.Problem)) (format.Proof, error) {
 		if room > manyBytes {
 			d.large.Lock()
 			defer d.large.Unlock()
@@ -80,6 +80,9 @@ func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) form
 		}
 		proof, decoded := format.Summed, formatkit.Ranges{}
 		for _, c := range chunks {
+			if ctx.Err() != nil {
+				return format.Unproven, context.Cause(ctx)
+			}
 			p, b := at, []byte(nil)
 			if c.value != nil {
 				p.Off = c.off
@@ -108,7 +111,9 @@ func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) form
 }
 
 // summed is a Decode of what a digest was compared with.
-func summed(io.Reader, func(format.Problem)) (format.Proof, error) { return format.Summed, nil }
+func summed(context.Context, io.Reader, func(format.Problem)) (format.Proof, error) {
+	return format.Summed, nil
+}
 
 // Decoder prepares to decode what lies at keys.
 func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error) {

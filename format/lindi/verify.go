@@ -286,13 +286,14 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			c.tell(format.BadData, format.Warning, a.place(r), r.key, "%d bytes, where a chunk of its array has %d", p.n, n)
 		}
 		switch {
-		case ok && p.external:
-			if outside[p.object] == nil {
-				outside[p.object] = &source{address: p.object, at: a.place(r)}
+		case ok && p.value == nil && (p.external || a.form == jsonForm):
+			address := p.object
+			if !p.external { // it is beside the text
+				address, _, _ = a.rfs.inside(a.rfs.value(r))
 			}
-			s := outside[p.object]
-			s.refs, s.end = s.refs+1, max(s.end, p.off+p.n)
-		case ok && a.form != tarForm && p.value == nil:
+			s := cmp.Or(outside[address], &source{address: address, at: a.place(r)})
+			s.refs, s.end, outside[address] = s.refs+1, max(s.end, p.off+p.n), s
+		case ok && a.form == dirForm && p.value == nil:
 			if err := c.file(ctx, r, p); err != nil {
 				return err
 			}
@@ -335,14 +336,15 @@ func (c *checker) outside(ctx context.Context, all []*source) error {
 		}
 		return context.Cause(ctx)
 	})
+	if err != nil {
+		return err
+	}
 	unasked, there := 0, 0
 	for _, s := range all {
 		tell := func(code format.Code, sev format.Severity, msg string, args ...any) {
 			c.tell(code, sev, s.at, "", "%s, with %s to it, "+msg, append([]any{store.Redact(s.address), many(s.refs, "reference")}, args...)...)
 		}
 		switch {
-		case err != nil:
-			return err
 		case errors.Is(s.err, errors.ErrUnsupported):
 			unasked += s.refs
 		case errors.Is(s.err, fs.ErrNotExist):
