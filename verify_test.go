@@ -267,6 +267,8 @@ func TestHowFarContentsWithoutDigestsAreProven(t *testing.T) {
 		{"a checksum", array(100, 100, "gzip"), "x/0", chunk, 3, ""},
 		{"more than a chunk", array(100, 100, "gzip"), "x/0", long, 4, "codec gzip: expected at most 200 bytes, found more"},
 		{"less than a chunk", array(101, 101, "gzip"), "x/0", chunk, 4, "expected a chunk of 202 bytes, found 200"},
+		{"a checksum of much", array(15e6, 15e6, "gzip"), "x/0", gzipped(t, make([]byte, 30e6)), 3, ""},
+		{"less than much", array(15e6, 15e6, "gzip"), "x/0", chunk, 4, "expected a chunk of 30000000 bytes, found 200"},
 		{"a codec that nobody knows", array(100, 100, "of-my-own"), "x/0", chunk, 4, ""},
 		{"chunks larger than the limit", array(1<<40, 1<<40, "gzip"), "x/0", chunk, 4, ""},
 		{"no key of a chunk", array(100, 100, "gzip"), "x/0.0", chunk, 4, ""},

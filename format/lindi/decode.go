@@ -7,18 +7,11 @@ import (
 	"io"
 	"path"
 	"slices"
-	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/zarr"
 )
-
-// A decoder decodes chunks and JSON texts that have no digest, to find damage.
-type decoder struct {
-	*keys
-	large sync.Mutex // held by what takes much memory
-}
 
 // A chunk is what of a content is decoded by itself: of an array, or JSON if that is nil.
 type chunk struct {
@@ -34,32 +27,19 @@ const (
 )
 
 // way returns how what lies at a key is decoded. It is not ok if nothing in it shows damage.
-func (d *decoder) way(key string) (_ *zarr.Prover, ok bool) {
+func (k *keys) way(key string) (_ *zarr.Prover, ok bool) {
 	switch path.Base(key) {
 	case ".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json":
 		return nil, true
 	}
-	z := d.arrayOf(key)
-	if z == nil {
-		return nil, false
+	if z := k.arrayOf(key); z != nil {
+		return z.prover, z.prover != nil
 	}
-	return z.prover(), z.prover() != nil
-}
-
-// check decodes a chunk.
-func (d *decoder) check(c chunk, b []byte) (format.Proof, error) {
-	switch {
-	case c.Prover == nil:
-		s := &scanner{b: b, depth: d.a.limits.Depth}
-		return format.Decoded, cmp.Or(s.skip(), s.end())
-	case c.Summed && c.value == nil:
-		return format.Summed, c.Prove(b)
-	}
-	return format.Decoded, c.Prove(b)
+	return nil, false
 }
 
 // decode returns what decodes the chunks of e, which lies at a place.
-func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) format.Decode {
+func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.Decode {
 	room := e.Size
 	for _, c := range chunks {
 		if c.Prover != nil {
@@ -71,8 +51,8 @@ func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) form
 	}
 	return func(ctx context.Context, r io.Reader, report func(format.Problem)) (format.Proof, error) {
 		if room > manyBytes {
-			d.large.Lock()
-			defer d.large.Unlock()
+			k.large.Lock()
+			defer k.large.Unlock()
 		}
 		all := make([]byte, e.Size)
 		if _, err := io.ReadFull(r, all); err != nil {
@@ -83,25 +63,34 @@ func (d *decoder) decode(e format.Entry, at format.Problem, chunks []chunk) form
 			if ctx.Err() != nil {
 				return format.Unproven, context.Cause(ctx)
 			}
-			p, b := at, []byte(nil)
+			p, b, bad := at, []byte(nil), error(nil)
 			if c.value != nil {
 				p.Off = c.off
-				b, _ = inline(c.value)
 				decoded.Add(0, e.Size) // the text was read
+				if b, bad = inline(c.value); bad != nil {
+					continue // a check of the structure says so
+				}
 			} else {
 				p.Off += c.off
 				b = all[c.off:][:c.n]
 				decoded.Add(c.off, c.off+c.n)
 			}
-			one, err := d.check(c, b)
+			one, err := format.Decoded, error(nil)
+			if c.Prover == nil {
+				text := &scanner{b: b, depth: k.a.limits.Depth}
+				err = cmp.Or(text.skip(), text.end())
+			} else if err = c.Prove(b); c.Summed && c.value == nil {
+				one = format.Summed
+			}
 			if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, zarr.ErrLimit) {
 				p.Code, p.Severity, p.Entry, p.HasEntry = format.BadData, format.Error, c.key, true
 				p.Message = "it cannot be decoded: " + err.Error()
 				report(p)
 			}
-			if proof = min(proof, one); err != nil {
-				proof = format.Unproven
+			if err != nil {
+				one = format.Unproven
 			}
+			proof = min(proof, one)
 		}
 		if decoded.Join(); len(decoded.Gaps(0, e.Size)) > 0 {
 			proof = format.Unproven
@@ -117,10 +106,9 @@ func summed(context.Context, io.Reader, func(format.Problem)) (format.Proof, err
 
 // Decoder prepares to decode what lies at keys.
 func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error) {
-	d := &decoder{keys: k}
 	return func(e format.Entry) format.Decode {
 		p, ok := e.Ref.(place)
-		way, known := d.way(e.Name)
+		way, known := k.way(e.Name)
 		switch {
 		case !ok || p.external:
 			return nil
@@ -129,7 +117,7 @@ func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error
 		case !known:
 			return nil
 		}
-		return d.decode(e, format.Problem{Volume: cmp.Or(p.object, k.a.objectName()), Off: p.off}, []chunk{{Prover: way, key: e.Name, n: p.n}})
+		return k.decode(e, format.Problem{Volume: cmp.Or(p.object, k.a.objectName()), Off: p.off}, []chunk{{Prover: way, key: e.Name, n: p.n}})
 	}, nil
 }
 
@@ -147,7 +135,6 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 	if a.form != tarForm {
 		listed = &names{n: len(r.files), name: func(i int) string { return r.files[i].name }}
 	}
-	d := &decoder{keys: k}
 	type part struct{ member, ref uint32 } // a key that leads into a member
 	var parts []part
 	for i, ref := range a.rfs.refs {
@@ -160,7 +147,7 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 		if !inside || !ok || a.form == tarForm && a.table.rows[m].sum > 0 {
 			continue
 		}
-		if _, ok := d.way(ref.key); !ok {
+		if _, ok := k.way(ref.key); !ok {
 			continue
 		}
 		if last, _ := k.find(ref.key); last.at == ref.at {
@@ -188,13 +175,13 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 		var chunks []chunk
 		for ; i < len(parts) && parts[i].member == uint32(m); i++ {
 			ref := a.rfs.refs[parts[i].ref]
-			way, _ := d.way(ref.key)
+			way, _ := k.way(ref.key)
 			if v := a.rfs.value(ref); v[0] == '"' {
 				chunks = append(chunks, chunk{way, ref.key, a.place(ref), 0, v})
 			} else if _, t, _ := a.rfs.inside(v); t.n <= e.Size && t.off <= e.Size-t.n {
 				chunks = append(chunks, chunk{way, ref.key, t.off, t.n, nil})
 			}
 		}
-		return d.decode(e, at, chunks)
+		return k.decode(e, at, chunks)
 	}, nil
 }

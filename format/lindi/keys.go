@@ -29,13 +29,14 @@ type keys struct {
 
 	mu     sync.Mutex
 	arrays map[string]*array // by path, nil where there is none
+	large  sync.Mutex        // held by what takes much memory
 }
 
-// An array is what is known of one.
+// An array is what is known of one, and what decodes its chunks; nil if nothing in them
+// shows damage.
 type array struct {
 	*zarr.Meta
-	// prover is what decodes its chunks; nil if nothing in them shows damage.
-	prover func() *zarr.Prover
+	prover *zarr.Prover
 }
 
 func newKeys(ctx context.Context, a *archive) (*keys, error) {
@@ -236,10 +237,8 @@ func (k *keys) openArray(dir string) *array {
 	if err != nil {
 		return nil
 	}
-	return &array{m, sync.OnceValue(func() *zarr.Prover {
-		p, _ := m.Prover(mostBytes) // a check of the structure says why not
-		return p
-	})}
+	p, _ := m.Prover(mostBytes) // a check of the structure says why not
+	return &array{m, p}
 }
 
 func join(dir, name string) string {
