@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -328,11 +329,31 @@ type source struct {
 	err     error
 }
 
-// outside asks each source, a few at once, whether it is there and long enough.
+var errSilent = errors.New("its server did not answer for others")
+
+// outside asks each source, a few at once, whether it is there and long enough. A server
+// that did not answer for three is not asked again: each time takes long.
 func (c *checker) outside(ctx context.Context, all []*source) error {
+	var mu sync.Mutex
+	silent := map[string]int{} // sources that a server did not answer for
 	err := pipe.Each(ctx, pipe.All(all), min(16, len(all)), func(ctx context.Context, s *source) error {
-		if s.err = errors.ErrUnsupported; c.stat != nil {
+		scheme, rest, _ := strings.Cut(s.address, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		mu.Lock()
+		n := silent[scheme+host]
+		mu.Unlock()
+		switch {
+		case c.stat == nil:
+			s.err = errors.ErrUnsupported
+		case n >= 3:
+			s.err = errSilent
+		default:
 			s.is, s.err = c.stat(ctx, s.address)
+		}
+		if store.Temporary(s.err) {
+			mu.Lock()
+			silent[scheme+host]++
+			mu.Unlock()
 		}
 		return context.Cause(ctx)
 	})
