@@ -30,7 +30,7 @@ var imports = map[string]string{
 	"store/azure":                        "store store/internal/far store/web",
 	"format":                             "store",
 	"format/caf":                         "format store codec internal/formatkit internal/columns",
-	"format/lindi":                       "format store codec internal/formatkit internal/columns",
+	"format/lindi":                       "format store codec zarr internal/formatkit internal/columns internal/pipe",
 	"format/tar":                         "format store codec internal/formatkit internal/columns",
 	"format/zip":                         "format store codec internal/formatkit internal/columns",
 	"format/rvn":                         "format store codec format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl internal/formatkit internal/pipe",

@@ -105,7 +105,9 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	c.sum.Format = f.Name
 	if f.Verify != nil {
 		inner := c.o.inner()
-		inner.Quick = c.o.Quick
+		if inner.Quick = c.o.Quick; a != nil && !c.o.Quick {
+			inner.Stat = a.src.Stat
+		}
 		if err := f.Verify(ctx, st, name, inner, c.tell); err != nil {
 			return err
 		}
@@ -152,6 +154,13 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && e.Digest.Algo != "" }); err != nil {
 		return err
 	}
+	decoder := func(Entry) format.Decode { return nil }
+	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick {
+		var err error
+		if decoder, err = prepare(ctx); err != nil {
+			return err
+		}
+	}
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
 		if !e.Kind.HasContent() || e.Fault != nil {
@@ -164,14 +173,14 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			}
 			return false
 		}
-		by := proofOf(ctx, src, e)
-		if by == byNothing {
+		by, decode := proofOf(ctx, src, e), decoder(e)
+		if by == format.Unproven && decode == nil {
 			c.sum.Unproven++
 		}
-		return !o.Quick && by != byNothing
+		return !o.Quick && (by != format.Unproven || decode != nil)
 	})
 	var read atomic.Int64
-	var proven [byNothing]atomic.Int64
+	var proven [format.Digested + 1]atomic.Int64
 	found := make(chan Problem, 16)
 	done := make(chan struct{})
 	go func() {
@@ -182,7 +191,17 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	}()
 	err := src.Sweep(ctx, entries, false, func(in content.Content, err error) error {
 		e := in.Entry
-		if err == nil {
+		by, damaged := proofOf(ctx, src, e), false
+		decode := decoder(e)
+		switch {
+		case err != nil:
+		case decode != nil && by == format.Unproven:
+			by, err = decode(ctx, in, func(p Problem) {
+				damaged = true
+				found <- p
+			})
+			o.Meter.Add(0, e.Size)
+		default:
 			err = in.CopyTo(ctx, io.Discard, o.Meter)
 		}
 		if ctx.Err() != nil {
@@ -195,45 +214,40 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			found <- src.Problem(ctx, e, err)
 			return nil
 		}
-		read.Add(e.Size)
-		proven[proofOf(ctx, src, e)].Add(1)
+		if !damaged {
+			proven[by].Add(1)
+		}
+		if !damaged && by != format.Unproven {
+			read.Add(e.Size)
+		}
 		o.Meter.Add(1, 0)
 		return nil
 	})
 	close(found)
 	<-done
 	c.sum.Bytes += read.Load()
-	c.sum.Proven.Digest += proven[byDigest].Load()
-	c.sum.Proven.Checksum += proven[byChecksum].Load()
-	c.sum.Proven.Decoding += proven[byDecoding].Load()
+	c.sum.Proven.Digest += proven[format.Digested].Load()
+	c.sum.Proven.Checksum += proven[format.Summed].Load()
+	c.sum.Proven.Decoding += proven[format.Decoded].Load()
+	c.sum.Unproven += proven[format.Unproven].Load()
 	return err
 }
 
-// A proof is what shows that content is right.
-type proof int
-
-const (
-	byDigest proof = iota
-	byChecksum
-	byDecoding
-	byNothing
-)
-
 // proofOf returns what shows that e's content is right, if it can be read.
-func proofOf(ctx context.Context, src *content.Source, e Entry) proof {
+func proofOf(ctx context.Context, src *content.Source, e Entry) format.Proof {
 	switch {
 	case digest.IsChecksum(e.Digest.Algo):
-		return byChecksum
+		return format.Summed
 	case digest.Known(e.Digest.Algo):
-		return byDigest
+		return format.Digested
 	}
 	switch coded, _, summed := src.Coded(ctx, e); {
 	case summed:
-		return byChecksum
+		return format.Summed
 	case coded:
-		return byDecoding
+		return format.Decoded
 	}
-	return byNothing
+	return format.Unproven
 }
 
 // byIndex is contents by the digests of an index.

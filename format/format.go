@@ -186,7 +186,25 @@ type Abilities struct {
 	// Doubt returns what is wrong with the index as a whole, as far as it was read: it is
 	// not what its own digest says. What it has is read all the same.
 	Doubt func() *Problem
+
+	// Decoder prepares to decode contents that have no digest, to find damage. What it
+	// returns gives what decodes an entry; nil if nothing in its content shows damage.
+	Decoder func(ctx context.Context) (func(e Entry) Decode, error)
 }
+
+// A Decode reads a content, decodes it, and reports what cannot be decoded. An error is
+// one of reading.
+type Decode func(ctx context.Context, r io.Reader, report func(Problem)) (Proof, error)
+
+// A Proof says how far a content is proven.
+type Proof uint8
+
+const (
+	Unproven Proof = iota
+	Decoded        // all of it can be decoded
+	Summed         // checksums of all of it were compared
+	Digested       // a digest was compared
+)
 
 // About describes an archive as a whole.
 type About struct {
@@ -262,7 +280,10 @@ type OpenOptions struct {
 	// all of them, and may keep them then.
 	Once bool
 	// Quick keeps a Verify that reads contents from doing so.
-	Quick  bool
+	Quick bool
+	// Stat asks for an object outside of the archive; nil keeps a Verify from asking. Its
+	// error is errors.ErrUnsupported for what the archive may not lead to.
+	Stat   func(ctx context.Context, address string) (store.Info, error)
 	Limits Limits
 	// Param has values of Format.Params, by their names ("ends": "inclusive").
 	Param map[string]string

@@ -189,6 +189,16 @@ func (m *Meta) Elements() int64 {
 // is more than can be counted.
 func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Size) }
 
+// Filled is how long chunks are that may be stored short, and have zeros behind then: those
+// of numbers without compressor and filters. It is 0 for others.
+func (m *Meta) Filled() int64 {
+	if kind := m.DType.Kind; m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
+		return 0
+	}
+	n, _ := m.chunkBytes(maxSize)
+	return n
+}
+
 // Grid is how many chunks there are along each axis.
 func (m *Meta) Grid() []int64 {
 	g := make([]int64, len(m.Shape))

@@ -216,21 +216,26 @@ func (r *reader) fetch(ctx context.Context, key string) (raw []byte, ok bool, er
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if raw, err = r.pipe.bytes(stored); err == nil && r.a.DType.Kind != 'O' {
-		raw, err = r.whole(raw)
-	}
-	if err != nil {
+	if raw, err = r.decode(stored); err != nil {
 		return nil, false, &KeyError{key, err}
 	}
 	return raw, true, nil
+}
+
+// decode decodes a chunk: its elements, or the text that objects are made of.
+func (r *reader) decode(stored []byte) ([]byte, error) {
+	raw, err := r.pipe.bytes(stored)
+	if err == nil && r.a.DType.Kind != 'O' {
+		raw, err = r.whole(raw)
+	}
+	return raw, err
 }
 
 // whole checks that a decoded chunk is one, and fills up those that may be short.
 func (r *reader) whole(raw []byte) ([]byte, error) {
 	n, _ := product(r.chunks)
 	want := n * r.unit
-	kind := r.a.DType.Kind
-	if short := int64(len(raw)) < want && len(raw) > 0; short && r.pipe.plain && (kind == 'i' || kind == 'u' || kind == 'f') {
+	if int64(len(raw)) < want && len(raw) > 0 && r.a.Filled() > 0 {
 		return append(raw[:len(raw):len(raw)], make([]byte, want-int64(len(raw)))...), nil
 	}
 	if int64(len(raw)) != want {

@@ -281,6 +281,54 @@ func TestRenamedMembersAreStillFound(t *testing.T) {
 	}
 }
 
+// A change leaves digests of index and lindi.json in the entry, as a new archive has them:
+// each bit of both is proven.
+func TestTheTextsOfAChangedArchiveAreProven(t *testing.T) {
+	testkit.Long(t)
+	const name = "x.lindi.tar"
+	ctx := t.Context()
+	st := &storetest.Mem{}
+	w, err := Format.Create(ctx, st, name, format.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(ctx, format.Entry{Name: ".zgroup", Size: 2}, strings.NewReader("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, view := range []string{membersView, zarrView} {
+		err := session(ctx, st, name, view, func(ctx context.Context, m format.Amender) error { return put(ctx, m, "a/0", noise(1, 40)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := openArchive(ctx, st, name, format.OpenOptions{})
+		if err == nil {
+			err = a.loadRFS(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.close()
+		was := st.Get(name)
+		for _, text := range [][2]int64{{a.entry.d, a.entry.indexText}, {a.entry.rfsAt, a.entry.rfsText}} {
+			if text[1] < 30 {
+				t.Fatalf("%+v", a.entry)
+			}
+			for i := range text[1] * 8 {
+				b := bytes.Clone(was)
+				b[text[0]+i/8] ^= 1 << (i % 8)
+				st.Put(name, b)
+				if !slices.ContainsFunc(problems(t, st, name), func(p format.Problem) bool { return p.Severity == format.Error }) {
+					t.Errorf("%s: bit %d of %d in the text at %d: nobody tells", view, i, text[1]*8, text[0])
+				}
+			}
+		}
+		st.Put(name, was)
+	}
+}
+
 // The torn tails that the reference and other tars leave are mended by the next
 // change.
 func TestAmendMendsTails(t *testing.T) {

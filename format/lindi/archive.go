@@ -52,6 +52,8 @@ type archive struct {
 	doubt  *format.Problem  // the first of them that is about all of index or lindi.json
 	rfs    *rfs
 	rfsRow row // where in the tar the rfs was
+	// rfsSummed says that the text of rfs is what a digest says.
+	rfsSummed bool
 }
 
 // A piece is a run of the object's bytes.
@@ -278,8 +280,8 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	}
 	var t *table
 	err = a.text(ctx, e.d, e.s, e.indexText, func(text []byte) (err error) {
-		if t, err = parseIndex(text, a.limits.Depth); err == nil && !isRight(text, e.indexText, indexHead, e.indexSum) {
-			a.doubted(e.d, indexName)
+		if t, err = parseIndex(text, a.limits.Depth); err == nil {
+			a.isRight(text, e.d, e.indexText, ourIndex, e.indexSum, indexName)
 		}
 		return err
 	})
@@ -304,13 +306,22 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	return t, nil, nil
 }
 
-// doubted notes that a text is not what its digest says. What it has counts all the same.
-func (a *archive) doubted(off int64, what string) {
+// isRight reports whether a text at off, of which the first n bytes count, is what its
+// digest says. One without a digest is not, nor one that somebody else has written. Of one
+// that is damaged it is noted; what it has counts all the same.
+func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) bool {
+	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
+		return false
+	}
+	if sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum {
+		return true
+	}
 	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: its digest is of something else, so what it says may be wrong", what)
 	if a.doubt == nil {
 		a.doubt = &p
 	}
 	a.notes = append(a.notes, p)
+	return false
 }
 
 func (a *archive) doubts() *format.Problem { return a.doubt }
@@ -391,8 +402,8 @@ func (a *archive) readRFS(ctx context.Context) error {
 		a.size, room, hint = info.Size, info.Size, info.Size
 	}
 	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
-		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm && a.entry.rfsAt == off && !isRight(text, a.entry.rfsText, ourRFS, a.entry.rfsSum) {
-			a.doubted(off, rfsName)
+		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm && a.entry.rfsAt == off {
+			a.rfsSummed = a.isRight(text, off, a.entry.rfsText, ourRFS, a.entry.rfsSum, rfsName)
 		}
 		return err
 	})

@@ -100,16 +100,25 @@ func FuzzRFS(f *testing.F) {
 		}
 		return bytes.TrimRight(b[i:i+j], " ")
 	})
-	f.Add([]byte(`{"refs": {"a/.zattrs": {"x": [1, -0, 1e400, 1.0, 1e-7, NaN, "\u00e9\ud83d\ude00\ud800"]}, "b": "base64:AAE=", "c": ["{{u}}/x", 1, 2], "d": 5}, "templates": {"u": "http://h"}}`))
+	f.Add([]byte(`{"refs": {"a/.zattrs": {"x": [1, -0, 1e400, 1.0, 1e-7, NaN, "\u00e9\ud83d\ude00\ud800"]}, "b": "base64:AAE=", "c": ["{{u}}/x", 1, 2], "d": 5, "z/.zarray": "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[2],\"dtype\":\"|O\",\"order\":\"C\",\"compressor\":{\"id\":\"blosc\"},\"filters\":[{\"id\":\"json2\"}],\"fill_value\":null}", "z/1": "base64:AAE="}, "templates": {"u": "http://h"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := parseRFS(b, 50)
 		if err != nil {
 			return
 		}
 		k := keysOf(&archive{form: jsonForm, name: "x.lindi.json", rfs: x, limits: format.Limits{}.OrDefault(), size: int64(len(b))})
+		decoder, err := k.Decoder(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		for e, err := range k.Entries(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
+			}
+			if decode := decoder(e); decode != nil && e.Fault == nil && e.Size < 1<<20 {
+				if _, err := decode(t.Context(), bytes.NewReader(b[:min(e.Size, int64(len(b)))]), func(format.Problem) {}); err != nil && e.Size <= int64(len(b)) {
+					t.Fatalf("%q: %v", e.Name, err)
+				}
 			}
 			n := int64(0)
 			for ext, err := range k.Extents(t.Context(), e, 0, e.Size) {

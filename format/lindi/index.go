@@ -287,7 +287,10 @@ func appendEntry(p []byte, e entry) []byte {
 const sumsKey = `"holdall_blake3"`
 
 // How the texts of ours begin, and those of the reference do not.
-const ourRFS = "{\n \""
+const (
+	ourIndex = `{"`
+	ourRFS   = "{\n \""
+)
 
 // sumOf is the digest of a text of ours, "" of any other.
 func sumOf(text []byte, begins string) string {
@@ -296,15 +299,6 @@ func sumOf(text []byte, begins string) string {
 	}
 	sum := blake3.Sum256(text)
 	return string(sum[:])
-}
-
-// isRight reports whether a text, of which the first n bytes count, is what its digest
-// says; one without a digest, or one that somebody else has written, is.
-func isRight(text []byte, n int64, begins, sum string) bool {
-	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
-		return true
-	}
-	return sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum
 }
 
 // The text of an index of ours: a row a line.

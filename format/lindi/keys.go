@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/zarr"
 )
 
 // keys is the view of the reference file system: each key is a file.
@@ -27,7 +28,15 @@ type keys struct {
 	tailOnce sync.Once
 
 	mu     sync.Mutex
-	shapes map[string]int64 // by the path of an array: the length of a raw chunk, 0 if chunks are not filled up
+	arrays map[string]*array // by path, nil where there is none
+	large  sync.Mutex        // held by what takes much memory
+}
+
+// An array is what is known of one, and what decodes its chunks; nil if nothing in them
+// shows damage.
+type array struct {
+	*zarr.Meta
+	prover *zarr.Prover
 }
 
 func newKeys(ctx context.Context, a *archive) (*keys, error) {
@@ -40,7 +49,7 @@ func newKeys(ctx context.Context, a *archive) (*keys, error) {
 // keysOf is the view of an archive whose lindi.json is loaded. What finds keys
 // is made when it is first needed.
 func keysOf(a *archive) *keys {
-	k := &keys{a: a, shapes: map[string]int64{}}
+	k := &keys{a: a, arrays: map[string]*array{}}
 	k.byKey = &names{n: a.rfs.Len(), name: a.rfs.Name}
 	if a.table != nil {
 		k.byName = &names{n: a.table.Len(), name: a.table.Name}
@@ -174,19 +183,32 @@ func (k *keys) tooLong(key string, n int64) int64 {
 // wholeChunk returns how long the chunk at a key is that is stored as it is; 0
 // where the key is no chunk, or chunks are stored otherwise.
 func (k *keys) wholeChunk(key string) int64 {
-	dir, last := path.Split(key)
-	if !isChunk(last) {
-		return 0
+	if z := k.arrayOf(key); z != nil {
+		return z.Filled()
 	}
-	dir = strings.TrimSuffix(dir, "/")
+	return 0
+}
+
+// arrayOf returns the array that the key of a chunk belongs to, nil if it is none.
+func (k *keys) arrayOf(key string) *array {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	whole, known := k.shapes[dir]
-	if !known {
-		whole = k.chunkLen(dir)
-		k.shapes[dir] = whole
+	for dir := key; dir != ""; {
+		i := strings.LastIndexByte(dir, '/')
+		if !isChunk(dir[i+1:]) {
+			return nil
+		}
+		dir = dir[:max(i, 0)]
+		z, known := k.arrays[dir]
+		if !known {
+			z = k.openArray(dir)
+			k.arrays[dir] = z
+		}
+		if z != nil && strings.Count(strings.TrimPrefix(key[len(dir):], "/"), z.Separator)+1 == max(len(z.Shape), 1) {
+			return z
+		}
 	}
-	return whole
+	return nil
 }
 
 // isChunk reports whether the last part of a key is a chunk's: integers and dots.
@@ -205,18 +227,18 @@ func isChunk(last string) bool {
 	return digits > 0
 }
 
-// chunkLen returns how long the chunks of the array at dir are if they are
-// stored as they are, and 0 if not.
-func (k *keys) chunkLen(dir string) int64 {
+// openArray returns the array at dir, nil if none can be read.
+func (k *keys) openArray(dir string) *array {
 	at, ok := k.find(join(dir, ".zarray"))
 	if !ok {
-		return 0
+		return nil
 	}
-	z, err := parseArray(k.a.rfs.meta(at), k.a.limits.Depth)
+	m, err := zarr.ParseMeta(k.a.rfs.meta(at))
 	if err != nil {
-		return 0
+		return nil
 	}
-	return z.rawChunk()
+	p, _ := m.Prover(mostBytes) // a check of the structure says why not
+	return &array{m, p}
 }
 
 func join(dir, name string) string {
@@ -315,7 +337,7 @@ func (k *keys) link(dir string) (string, bool) {
 
 // Can returns what else the reader can do.
 func (k *keys) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts}
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder}
 }
 
 // Run returns where the whole of a key's content lies, if it is one run of an

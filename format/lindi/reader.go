@@ -91,7 +91,7 @@ func newLoose(a *archive, files []loose) *members {
 // Can returns what else the reader can do.
 func (r *members) Can() format.Abilities {
 	can := r.Index.Can()
-	can.Run, can.Doubt = r.Run, r.a.doubts
+	can.Run, can.Doubt, can.Decoder = r.Run, r.a.doubts, r.Decoder
 	return can
 }
 

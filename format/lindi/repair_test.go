@@ -2,12 +2,16 @@ package lindi
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -212,5 +216,35 @@ func TestAnArrayWithoutADescriptionIsChecked(t *testing.T) {
 	st.Put("a.lindi.json", []byte(`{"refs": {".zarray": "", "a/.zarray": "base64:", "a/0": "x", "b/.zarray": "{", "b/0": "y"}}`))
 	if all := problems(t, st, "a.lindi.json"); len(all) != 1 || all[0].Entry != "b/.zarray" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A server that does not answer is not asked for each of its many sources.
+func TestServersThatDoNotAnswerAreAskedFew(t *testing.T) {
+	const many = 1000
+	var text strings.Builder
+	text.WriteString(`{"refs": {"a/0": ["https://good.example/0", 0, 1]`)
+	for i := range many {
+		fmt.Fprintf(&text, `, "b/%d": ["https://silent.example/%d", 0, 1]`, i, i)
+	}
+	text.WriteString("}}")
+	st := &storetest.Mem{}
+	st.Put("x.lindi.json", []byte(text.String()))
+	var asked, good atomic.Int32
+	warnings := 0
+	err := verify(t.Context(), st, "x.lindi.json", format.OpenOptions{Stat: func(_ context.Context, address string) (store.Info, error) {
+		if strings.Contains(address, "good") {
+			good.Add(1)
+			return store.Info{Size: 1}, nil
+		}
+		asked.Add(1)
+		return store.Info{}, &store.Error{Op: "info", Name: address, Err: errors.New("no answer"), Retry: true}
+	}}, func(p format.Problem) {
+		if p.Severity == format.Warning && p.Code == format.Dangling {
+			warnings++
+		}
+	})
+	if err != nil || warnings != many || good.Load() != 1 || asked.Load() < 3 || asked.Load() > 3+16 {
+		t.Errorf("%v; %d warnings; the silent server was asked %d times, the good one %d times", err, warnings, asked.Load(), good.Load())
 	}
 }

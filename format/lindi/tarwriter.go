@@ -212,7 +212,7 @@ func frontAt(at, indexRoom, rfsRoom int64) front {
 func (f front) entry(index, rfs []byte) entry {
 	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
 		indexText: int64(len(index)), rfsAt: f.rfs.o + blockLen, rfsText: int64(len(rfs)),
-		indexSum: sumOf(index, indexHead), rfsSum: sumOf(rfs, ourRFS)}
+		indexSum: sumOf(index, ourIndex), rfsSum: sumOf(rfs, ourRFS)}
 }
 
 // entryBlocks are the header and content of the entry.

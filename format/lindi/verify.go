@@ -6,13 +6,17 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
 )
 
 // A checker looks at an archive's structure.
@@ -22,13 +26,14 @@ type checker struct {
 	// mends counts findings that a rebuilt archive would not have.
 	mends int
 	left  []format.Problem // errors that it would have, too
+	stat  func(ctx context.Context, address string) (store.Info, error)
 }
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := openArchive(ctx, st, name, o)
 	if err == nil {
 		defer a.close()
-		c := &checker{a: a, report: report}
+		c := &checker{a: a, report: report, stat: o.Stat}
 		err = c.check(ctx)
 	}
 	return formatkit.Reported(err, report)
@@ -99,7 +104,7 @@ func (c *checker) check(ctx context.Context) error {
 // padding looks at what is behind the text of lindi.json, which nobody reads.
 func (c *checker) padding(ctx context.Context) error {
 	a := c.a
-	if a.form != tarForm || a.entry.rfsAt != a.rfsRow.d {
+	if !a.rfsSummed {
 		return nil
 	}
 	buf := make([]byte, 64<<10)
@@ -108,7 +113,7 @@ func (c *checker) padding(ctx context.Context) error {
 		if err := a.obj.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
-		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 && a.entry.rfsSum != "" {
+		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 {
 			c.mend(format.BadIndex, format.Warning, off+int64(i), rfsName, "behind its text there is something else than blanks")
 			break
 		}
@@ -258,7 +263,8 @@ func many(n int, what string) string {
 func (c *checker) keys(ctx context.Context, k *keys) error {
 	a := c.a
 	seen := map[string]bool{}
-	outside, short := 0, 0
+	outside := map[string]*source{}
+	short := 0
 	for _, r := range a.rfs.refs {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -281,8 +287,13 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			c.tell(format.BadData, format.Warning, a.place(r), r.key, "%d bytes, where a chunk of its array has %d", p.n, n)
 		}
 		switch {
-		case ok && p.external:
-			outside++
+		case ok && p.value == nil && (p.external || a.form == jsonForm):
+			address := p.object
+			if !p.external { // it is beside the text
+				address, _, _ = a.rfs.inside(a.rfs.value(r))
+			}
+			s := cmp.Or(outside[address], &source{address: address, at: a.place(r)})
+			s.refs, s.end, outside[address] = s.refs+1, max(s.end, p.off+p.n), s
 		case ok && a.form == dirForm && p.value == nil:
 			if err := c.file(ctx, r, p); err != nil {
 				return err
@@ -299,11 +310,79 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 	if short > 0 {
 		c.tell(format.Gap, format.Note, -1, "", "%s are short, and read with zeros behind them", many(short, "chunk"))
 	}
-	if outside > 0 {
-		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive are led to: whether they are there was not checked", many(outside, "place"))
+	if err := c.outside(ctx, slices.SortedFunc(maps.Values(outside), func(x, y *source) int { return cmp.Compare(x.at, y.at) })); err != nil {
+		return err
 	}
 	if a.form == tarForm {
 		c.orphans(k)
+	}
+	return nil
+}
+
+// A source is an object outside of the archive that keys lead to.
+type source struct {
+	address string
+	at      int64 // where the first key is written
+	refs    int
+	end     int64 // of what keys lead to
+	is      store.Info
+	err     error
+}
+
+var errSilent = errors.New("its server did not answer for others")
+
+// outside asks each source, a few at once, whether it is there and long enough. A server
+// that did not answer for three is not asked again: each time takes long.
+func (c *checker) outside(ctx context.Context, all []*source) error {
+	var mu sync.Mutex
+	silent := map[string]int{} // sources that a server did not answer for
+	err := pipe.Each(ctx, pipe.All(all), min(16, len(all)), func(ctx context.Context, s *source) error {
+		scheme, rest, _ := strings.Cut(s.address, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		mu.Lock()
+		n := silent[scheme+host]
+		mu.Unlock()
+		switch {
+		case c.stat == nil:
+			s.err = errors.ErrUnsupported
+		case n >= 3:
+			s.err = errSilent
+		default:
+			s.is, s.err = c.stat(ctx, s.address)
+		}
+		if store.Temporary(s.err) {
+			mu.Lock()
+			silent[scheme+host]++
+			mu.Unlock()
+		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	unasked, there := 0, 0
+	for _, s := range all {
+		tell := func(code format.Code, sev format.Severity, msg string, args ...any) {
+			c.tell(code, sev, s.at, "", "%s, with %s to it, "+msg, append([]any{store.Redact(s.address), many(s.refs, "reference")}, args...)...)
+		}
+		switch {
+		case errors.Is(s.err, errors.ErrUnsupported):
+			unasked += s.refs
+		case errors.Is(s.err, fs.ErrNotExist):
+			tell(format.Dangling, format.Error, "is not there")
+		case s.err != nil:
+			tell(format.Dangling, format.Warning, "could not be asked: %v", s.err)
+		case s.end > s.is.Size:
+			tell(format.OutOfBounds, format.Error, "has %d bytes, and is referred to up to byte %d", s.is.Size, s.end)
+		default:
+			there += s.refs
+		}
+	}
+	if unasked > 0 {
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: whether they lead to something was not checked", many(unasked, "reference"))
+	}
+	if there > 0 {
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: nothing proves the content there", many(there, "reference"))
 	}
 	return nil
 }
@@ -375,16 +454,15 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 		if len(v) == 0 || v[0] != '{' && v[0] != ' ' && v[0] != '\n' {
 			continue
 		}
-		z, err := parseArray(v, c.a.limits.Depth)
-		var g grid
+		m, err := zarr.ParseMeta(v)
 		if err == nil {
-			g, err = z.grid()
+			_, err = m.Prover(mostBytes)
 		}
-		if err != nil {
+		if errors.Is(err, zarr.ErrCorrupt) {
 			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
-			continue
+		} else if m != nil {
+			c.chunks(k, strings.TrimSuffix(dir, "/"), m)
 		}
-		c.chunks(k, strings.TrimSuffix(dir, "/"), g)
 	}
 	return nil
 }
@@ -393,15 +471,19 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 // an array with much of its fill value. But where the first ones are there, the
 // last of these is short, and all others are missing, the reference most likely
 // lost them: its writes stop at the first chunk of fewer than 1000 bytes.
-func (c *checker) chunks(k *keys, dir string, g grid) {
+func (c *checker) chunks(k *keys, dir string, m *zarr.Meta) {
 	const most = 1 << 20 // an array of more chunks than that is looked at no further
-	n := g.chunks()
+	grid, n := m.Grid(), m.NumChunks()
 	if n <= 1 || n > most {
 		return
 	}
 	present, prefix, lastShort := int64(0), true, false
 	for i := range n {
-		at, ok := k.find(join(dir, g.key(i)))
+		index, rest := make([]int64, len(grid)), i
+		for d := len(grid) - 1; d >= 0; d-- {
+			index[d], rest = rest%grid[d], rest/grid[d]
+		}
+		at, ok := k.find(join(dir, m.ChunkKey(index...)))
 		if !ok {
 			continue
 		}

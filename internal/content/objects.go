@@ -75,6 +75,19 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 	return o, err
 }
 
+// Stat asks for an object that the archive leads to outside. Its error is
+// errors.ErrUnsupported for what it may not lead to.
+func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
+	st, name, err := s.objects.rule.Find(ctx, address)
+	if _, ok := errors.AsType[*outside.Error](err); ok {
+		err = errors.ErrUnsupported
+	}
+	if err != nil {
+		return store.Info{}, err
+	}
+	return briefly{st, name}.Info(ctx)
+}
+
 // held calls do with those that are open, until it returns an error.
 func (x *objects) held(do func(store.Object) error) error {
 	x.mu.RLock()

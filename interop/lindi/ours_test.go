@@ -234,6 +234,68 @@ func TestRepairedArchivesAreSound(t *testing.T) {
 	}
 }
 
+// wrong returns what a check finds wrong with an archive, but for the chunks that a fixture
+// lacks.
+func wrong(t *testing.T, archive string) (found []holdall.Problem) {
+	t.Helper()
+	_, err := holdall.Verify(t.Context(), archive, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: ours}}, func(p holdall.Problem) {
+		if p.Severity > format.Note && p.Entry != "grid" {
+			found = append(found, p)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// The reference writes index and lindi.json anew, and leaves our digests of them where
+// they are if both keep their places. Those are of no worth then, and nothing is damaged.
+func TestWhatTheReferenceChangesOfOursIsSound(t *testing.T) {
+	for _, test := range []struct {
+		name, view string
+		changed    bool // both have room to grow where they are then
+	}{
+		{"p02_few_blobs.lindi.tar", "members", false}, {"p02_few_blobs.lindi.tar", "zarr", false}, {"p05_rewritten.lindi.tar", "zarr", false},
+		{"p10_codecs.lindi.tar", "members", false}, {"p02_few_blobs.lindi.tar", "members", true}, {"p02_few_blobs.lindi.tar", "zarr", true},
+	} {
+		archive, _ := copyOf(t, test.name)
+		out := filepath.Join(filepath.Dir(archive), "ours.lindi.tar")
+		convert(t, archive, test.view, out, holdall.PackOptions{})
+		if test.changed {
+			st, name, err := store.OpenAddress(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := change(t.Context(), st, name, "zarr"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appendWith(t, out)
+		if found := wrong(t, out); len(found) > 0 {
+			t.Errorf("%+v: %v", test, found)
+		}
+		if !test.changed {
+			continue
+		}
+		b, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := bytes.LastIndex(b, []byte("added by the reference"))
+		if !bytes.Contains(b[:1536], []byte("holdall_blake3")) || note < 0 {
+			t.Fatalf("%+v: our digests are gone, or lindi.json is elsewhere: %d", test, note)
+		}
+		b[note]++
+		if err := os.WriteFile(out, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if found := wrong(t, out); len(found) > 0 {
+			t.Errorf("%+v: a digest of another lindi.json is believed: %v", test, found)
+		}
+	}
+}
+
 // change is a session with all that an amendment can do.
 func change(ctx context.Context, st store.Store, name, view string) error {
 	m, err := lindi.Format.Amend(ctx, st, name, format.OpenOptions{View: view})

@@ -1,0 +1,187 @@
+package lindi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/zarr"
+)
+
+// A chunk is what of a content is decoded by itself: of an array, or JSON if that is nil.
+type chunk struct {
+	*zarr.Prover
+	key    string
+	off, n int64
+	value  []byte // of lindi.json; its place there is off
+}
+
+const (
+	manyBytes = 32 << 20          // what takes more memory is decoded alone
+	mostBytes = zarr.DefaultLimit // what has more is not decoded
+)
+
+// way returns how what lies at a key is decoded. It is not ok if nothing in it shows damage.
+func (k *keys) way(key string) (_ *zarr.Prover, ok bool) {
+	switch path.Base(key) {
+	case ".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json":
+		return nil, true
+	}
+	if z := k.arrayOf(key); z != nil {
+		return z.prover, z.prover != nil
+	}
+	return nil, false
+}
+
+// decode returns what decodes the chunks of e, which lies at a place.
+func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.Decode {
+	room := e.Size
+	for _, c := range chunks {
+		if c.Prover != nil {
+			room = max(room, c.Room)
+		}
+	}
+	if len(chunks) == 0 || e.Size > mostBytes {
+		return nil
+	}
+	return func(ctx context.Context, r io.Reader, report func(format.Problem)) (format.Proof, error) {
+		if room > manyBytes {
+			k.large.Lock()
+			defer k.large.Unlock()
+		}
+		all := make([]byte, e.Size)
+		if _, err := io.ReadFull(r, all); err != nil {
+			return format.Unproven, err
+		}
+		proof, decoded := format.Summed, formatkit.Ranges{}
+		for _, c := range chunks {
+			if ctx.Err() != nil {
+				return format.Unproven, context.Cause(ctx)
+			}
+			p, b, bad := at, []byte(nil), error(nil)
+			if c.value != nil {
+				p.Off = c.off
+				decoded.Add(0, e.Size) // the text was read
+				if b, bad = inline(c.value); bad != nil {
+					continue // a check of the structure says so
+				}
+			} else {
+				p.Off += c.off
+				b = all[c.off:][:c.n]
+				decoded.Add(c.off, c.off+c.n)
+			}
+			one, err := format.Decoded, error(nil)
+			if c.Prover == nil {
+				text := &scanner{b: b, depth: k.a.limits.Depth}
+				err = cmp.Or(text.skip(), text.end())
+			} else if err = c.Prove(b); c.Summed && c.value == nil {
+				one = format.Summed
+			}
+			if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, zarr.ErrLimit) {
+				p.Code, p.Severity, p.Entry, p.HasEntry = format.BadData, format.Error, c.key, true
+				p.Message = "it cannot be decoded: " + err.Error()
+				report(p)
+			}
+			if err != nil {
+				one = format.Unproven
+			}
+			proof = min(proof, one)
+		}
+		if decoded.Join(); len(decoded.Gaps(0, e.Size)) > 0 {
+			proof = format.Unproven
+		}
+		return proof, nil
+	}
+}
+
+// digested is a Decode of what a digest was compared with.
+func digested(context.Context, io.Reader, func(format.Problem)) (format.Proof, error) {
+	return format.Digested, nil
+}
+
+// Decoder prepares to decode what lies at keys.
+func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error) {
+	return func(e format.Entry) format.Decode {
+		p, ok := e.Ref.(place)
+		way, known := k.way(e.Name)
+		switch {
+		case !ok || p.external:
+			return nil
+		case p.value != nil && k.a.rfsSummed:
+			return digested
+		case !known:
+			return nil
+		}
+		return k.decode(e, format.Problem{Volume: cmp.Or(p.object, k.a.objectName()), Off: p.off}, []chunk{{Prover: way, key: e.Name, n: p.n}})
+	}, nil
+}
+
+// Decoder prepares to decode what lies in members, by the keys that lead there.
+func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode, error) {
+	a := *r.a // what the reader knows stays as it is
+	k, err := newKeys(ctx, &a)
+	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+		return func(format.Entry) format.Decode { return nil }, nil // a check of the structure says so
+	}
+	if err != nil {
+		return nil, err
+	}
+	listed := k.byName
+	if a.form != tarForm {
+		listed = &names{n: len(r.files), name: func(i int) string { return r.files[i].name }}
+	}
+	type part struct{ member, ref uint32 } // a key that leads into a member
+	var parts []part
+	for i, ref := range a.rfs.refs {
+		v := a.rfs.value(ref)
+		name, _, inside := a.rfs.inside(v)
+		if v[0] == '"' {
+			name, inside = rfsName, !a.rfsSummed
+		}
+		m, ok := listed.find(name)
+		if !inside || !ok || a.form == tarForm && a.table.rows[m].sum > 0 {
+			continue
+		}
+		if _, ok := k.way(ref.key); !ok {
+			continue
+		}
+		if last, _ := k.find(ref.key); last.at == ref.at {
+			parts = append(parts, part{uint32(m), uint32(i)})
+		}
+	}
+	slices.SortStableFunc(parts, func(x, y part) int { return cmp.Compare(x.member, y.member) })
+	return func(e format.Entry) format.Decode {
+		m, ok := listed.find(e.Name)
+		at := format.Problem{Volume: a.name}
+		switch ref := e.Ref.(type) {
+		case row:
+			ok = ok && a.table.rows[m].d == ref.d
+			at.Off = ref.d
+		case loose:
+			at.Volume = ref.object
+		}
+		switch {
+		case !ok:
+			return nil
+		case e.Name == rfsName && a.rfsSummed:
+			return digested
+		}
+		i, _ := slices.BinarySearchFunc(parts, uint32(m), func(p part, m uint32) int { return cmp.Compare(p.member, m) })
+		var chunks []chunk
+		for ; i < len(parts) && parts[i].member == uint32(m); i++ {
+			ref := a.rfs.refs[parts[i].ref]
+			way, _ := k.way(ref.key)
+			if v := a.rfs.value(ref); v[0] == '"' {
+				chunks = append(chunks, chunk{way, ref.key, a.place(ref), 0, v})
+			} else if _, t, _ := a.rfs.inside(v); t.n <= e.Size && t.off <= e.Size-t.n {
+				chunks = append(chunks, chunk{way, ref.key, t.off, t.n, nil})
+			}
+		}
+		return k.decode(e, at, chunks)
+	}, nil
+}
