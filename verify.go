@@ -151,15 +151,15 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 // would show damage in decoding.
 func (c *check) contents(ctx context.Context, src *content.Source) error {
 	o := c.o
-	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && e.Digest.Algo != "" }); err != nil {
-		return err
-	}
 	decoder := func(Entry) format.Decode { return nil }
 	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick {
 		var err error
 		if decoder, err = prepare(ctx); err != nil {
 			return err
 		}
+	}
+	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil) }); err != nil {
+		return err
 	}
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
