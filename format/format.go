@@ -183,6 +183,10 @@ type Abilities struct {
 	// a directory, too.
 	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
 
+	// Compares reports whether any part of e's content is compared with checksums of the
+	// format's own before it is handed on: by the reader, or by the codec of its extents.
+	Compares func(e Entry) bool
+
 	// Doubt returns what is wrong with the index as a whole, as far as it was read: it is
 	// not what its own digest says. What it has is read all the same.
 	Doubt func() *Problem
@@ -262,8 +266,10 @@ type OpenOptions struct {
 	// all of them, and may keep them then.
 	Once bool
 	// Quick keeps a Verify that reads contents from doing so.
-	Quick  bool
-	Limits Limits
+	Quick bool
+	// NoVerify has what is read not compared with checksums of the format's own.
+	NoVerify bool
+	Limits   Limits
 	// Param has values of Format.Params, by their names ("ends": "inclusive").
 	Param map[string]string
 }

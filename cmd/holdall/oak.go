@@ -50,11 +50,16 @@ var oakHints = map[string]string{
 // withOak opens a segment store for do, under its lock if it is to be changed.
 func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
 	return a.locked(ctx, address, change, func(st store.Store, name string) error {
-		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify})
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(s), s.Close())
+		err = do(s)
+		if p := s.Doubt(); p != nil && err == nil {
+			a.report(&format.CorruptError{Format: oak.Format.Name, Problem: *p})
+			err = errNo
+		}
+		return errors.Join(err, s.Close())
 	})
 }
 

@@ -28,14 +28,19 @@ func (s *Source) comparesWhole(e Entry) bool {
 	if most == 0 {
 		most = Small
 	}
-	return !s.Checking.None && e.Size > 0 && e.Size <= most && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
+	return e.Size > 0 && e.Size <= most && s.hasDigest(e)
 }
 
 // Compares says what of e's content is compared before it is handed on: any part of it, or
 // only all of it, read from its beginning to its end.
 func (s *Source) Compares(e Entry) (parts, whole bool) {
-	parts = s.proves(e) || s.comparesWhole(e)
-	return parts, parts || !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
+	parts = s.proves(e) || s.comparesWhole(e) || s.compares != nil && s.compares(e)
+	return parts, parts || s.hasDigest(e)
+}
+
+// hasDigest reports whether all of e's content is to be compared with a digest.
+func (s *Source) hasDigest(e Entry) bool {
+	return !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
 // compared are the contents that were compared: what is wrong with long ones, and which
@@ -219,10 +224,9 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 // compared on the way if it is read from its beginning, and its last Read returns what is
 // wrong.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
-	_, compares := s.Compares(e)
 	known, wrong := s.Known(ctx, e)
 	switch {
-	case !compares || s.proves(e) || known && wrong == nil:
+	case !s.hasDigest(e) || s.proves(e) || known && wrong == nil:
 		return s.Open(ctx, e, off)
 	case known:
 		return &wholeReader{err: wrong}

@@ -254,6 +254,11 @@ func wrongUnit(k unitKey, err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // content should be where the unit ends
 	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, which does not know where
+		at := *c
+		at.Volume, at.Off = k.object, k.off
+		return &at
+	}
 	return fmt.Errorf("%s at %d: decode %s: %w", k.object, k.off, k.codecName, err)
 }
 

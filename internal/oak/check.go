@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // AllCheckpoints in the place of a checkpoint's name stands for all of them.
@@ -449,38 +450,49 @@ type provable struct{ *parsed }
 
 func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	g, err := p.parsed.Segment(ctx, id)
+	return g, asDamage(id, err)
+}
+
+// asDamage makes damage of a segment of what is wrong with its tar.
+func asDamage(id segment.ID, err error) error {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		return nil, &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
+		return &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
 	}
-	return g, err
+	return err
 }
 
 // A bulkReader reads segments of bare bytes, and keeps none.
 type bulkReader struct {
 	r       *repository
-	buffers sync.Pool // of *[segment.MaxSize]byte
+	buffers sync.Pool // of *[tarfile.BlockSize + tarfile.MaxSegment]byte
 }
 
-// read reads a segment, of several copies the first that can be read.
+// read reads a segment, of several copies the first that is sound.
 func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
-	fault := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+	var first error
 	for _, t := range b.r.tars {
 		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		e := t.At(i)
-		if !t.holds(e) || e.Len > segment.MaxSize {
-			fault.Class, fault.What = segment.Corrupt, fmt.Sprintf("size: expected at most %d bytes within %s, found %d", segment.MaxSize, t.Name, e.Len)
-			continue
-		}
-		buf, _ := b.buffers.Get().(*[segment.MaxSize]byte)
+		buf, _ := b.buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 		if buf == nil {
-			buf = new([segment.MaxSize]byte)
+			buf = new([tarfile.BlockSize + tarfile.MaxSegment]byte)
 		}
-		err := t.obj.ReadAt(ctx, buf[:e.Len], e.Pos)
+		_, err := t.read(ctx, t.At(i), buf[:], b.r.trusting)
 		b.buffers.Put(buf)
-		return err
+		if err == nil {
+			return nil
+		}
+		if err = asDamage(id, b.r.storeFault(err)); damaged(err) == nil {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
 	}
-	return fault
+	if first == nil {
+		first = &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+	}
+	return first
 }

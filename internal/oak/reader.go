@@ -32,7 +32,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
 		if err != nil {
 			return nil, errors.Join(err, r.close())
 		}
@@ -122,9 +122,9 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 	case !t.holds(e):
 		return nil, nil
 	}
-	b, err := t.read(ctx, e)
+	b, err := t.read(ctx, e, nil, r.trusting)
 	h, _ := segment.ParseHead(b)
-	return h.Refs, r.storeFault(err)
+	return h.Refs, unlessDamaged(err)
 }
 
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
@@ -262,17 +262,44 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
+	n = min(n, e.Size-off)
+	if at, _ := e.Ref.(place); r.compares(e) {
+		return func(yield func(format.Extent, error) bool) {
+			if size := int(e.Size); n > 0 {
+				yield(r.extent(at.object, at.off, size, 0, size, 0), nil)
+			}
+		}
+	}
+	return formatkit.RunExtents("oak", r.Run, e, n)
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run}
+	return format.Abilities{Run: r.Run, Compares: r.compares, Doubt: r.left}
 }
 
-// Run returns where e lies, which is always one run.
+// left returns what the scan of a tar without an index left out, if it did.
+func (r *segmentReader) left() *format.Problem {
+	for _, t := range r.tars {
+		for _, p := range t.trash {
+			if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
+				c := fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What)
+				return &c.Problem
+			}
+		}
+	}
+	return nil
+}
+
+// compares reports whether e is a segment, which is compared with its checksum.
+func (r *segmentReader) compares(e format.Entry) bool {
+	at, ok := e.Ref.(place)
+	return ok && at.off > 0 && e.Fault == nil && !r.trusting
+}
+
+// Run returns where e lies, which is one run of what is not compared.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
-	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
+	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File || r.compares(e) {
 		return format.Extent{}, false
 	}
 	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true

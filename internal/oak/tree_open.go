@@ -44,9 +44,9 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 		return t, err
 	}
 	t.paths = t
-	if r.st.Can().Near {
+	if r.trusting && r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, sparse: true})
+		near.records = segment.NewReader(&parsed{r: r, trusting: true, sparse: true})
 		near.paths = &near
 		t.paths = &near
 	}
@@ -121,11 +121,17 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 		_, err := t.head(ctx)
 		return repo.Entry{}, t.journalFault(err)
 	}
-	for e, err := range t.revisions(ctx) {
+	unread := 0
+	for e, err := range t.journal(ctx) {
+		if _, bad := err.(*repo.Error); bad {
+			unread++
+			continue
+		}
 		if err != nil {
 			return repo.Entry{}, err
 		}
 		if _, _, there := t.locate(e.Segment); there && e.Millis >= 0 && e.Millis <= limit.UnixMilli() {
+			t.rewound(unread)
 			return e, nil
 		}
 	}
@@ -149,9 +155,11 @@ func (t *treeReader) journalFault(err error) error {
 // Classes of what can be wrong with a tree.
 const (
 	noHead         = "no-head"         // the journal leads nowhere
+	headRewound    = "head-rewound"    // it leads to an older revision than it should
 	noRoot         = "no-root"         // a revision that is none
 	missingSegment = "missing-segment" // that a record refers to
 	badRecord      = "bad-record"
+	badChecksum    = "checksum"      // of a segment
 	treeLimit      = "tree-limit"    // more than may be believed
 	externalBlob   = "external-blob" // content that is in a data store
 )
@@ -179,6 +187,8 @@ func (r *repository) damage(err error) *format.CorruptError {
 	class := badRecord
 	if e.Class == segment.Limit {
 		class = treeLimit
+	} else if e.Class == segment.Altered {
+		class = badChecksum
 	} else if _, _, there := r.locate(e.Segment); !there {
 		class = missingSegment
 	}

@@ -204,7 +204,7 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 			continue // of which the reference shows less: see below
 		}
 		t.Run(name, func(t *testing.T) {
-			st, want := fixture(t, name), expectedOf(t, name)
+			st, want := readableFixture(t, name), expectedOf(t, name)
 			param := map[string]string{superParam: "true"}
 			if datastoreOf(t, st, name) {
 				param[datastoreParam] = "datastore"
@@ -252,7 +252,7 @@ func TestADamagedSegmentCostsNoMoreThanItHas(t *testing.T) {
 			t.Fatal(err)
 		case e.Fault != nil && e.Fault.Class != externalBlob:
 			lost++
-			if e.Fault.Class != badRecord || e.Fault.Volume != "s/data00001a.tar" || e.Fault.Off < 38912 || e.Fault.Entry != e.Name {
+			if e.Fault.Class != badChecksum || e.Fault.Volume != "s/data00001a.tar" || e.Fault.Off < 38912 || e.Fault.Entry != e.Name {
 				t.Errorf("%q: %+v", e.Name, e.Fault)
 			}
 			if got, err := damaged.Lookup(t.Context(), e.Name); err != nil || !reflect.DeepEqual(got, e) {
