@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -351,7 +350,7 @@ type trees struct {
 }
 
 func (s *Store) trees(binaries bool, workers int) trees {
-	records, bulk := segment.NewReader(provable{s.source}), bulkReader{r: s.r}
+	records, bulk := segment.NewReader(provable{s.source}), bulkReader{s.r}
 	return trees{records, proof.New(records, proof.Options{
 		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: bulk.read, Name: writeTreeName,
 	})}
@@ -462,25 +461,19 @@ func asDamage(id segment.ID, err error) error {
 }
 
 // A bulkReader reads segments of bare bytes, and keeps none.
-type bulkReader struct {
-	r       *repository
-	buffers sync.Pool // of *[tarfile.BlockSize + tarfile.MaxSegment]byte
-}
+type bulkReader struct{ r *repository }
 
 // read reads a segment, of several copies the first that is sound.
-func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
+func (b bulkReader) read(ctx context.Context, id segment.ID) error {
 	var first error
 	for _, t := range b.r.tars {
 		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		buf, _ := b.buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
-		if buf == nil {
-			buf = new([tarfile.BlockSize + tarfile.MaxSegment]byte)
-		}
+		buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 		_, err := t.read(ctx, t.At(i), buf[:], b.r.trusting)
-		b.buffers.Put(buf)
+		buffers.Put(buf)
 		if err == nil {
 			return nil
 		}

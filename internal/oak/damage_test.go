@@ -249,3 +249,104 @@ func (r *readout) entry(t *testing.T, e holdall.Entry) {
 	}
 	r.got(e.Name, shown(e))
 }
+
+// Of several copies of a segment a sound one is read, wherever the damaged one lies.
+func TestASoundCopyIsPreferred(t *testing.T) {
+	sound := madeStore(t, sampleTree)
+	tar := sound.Get("s/data00000a.tar")
+	x, err := openTreeOf(t.Context(), sound, "s", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := x.(*treeReader).tars[0]
+	x.Close()
+	damage := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		for i := range all.len() {
+			e := all.at(i)
+			b[e.Pos+int64(e.Len)/2] ^= 4
+		}
+		return b
+	}
+	read := func(older, newer []byte) *readout {
+		st := sound.Clone()
+		st.Put("s/data00000a.tar", older)
+		st.Put("s/data00001a.tar", newer)
+		r := &readout{all: map[string]string{}}
+		ways["entries and contents"](t, st, treeView, r)
+		ways["export"](t, st, treeView, r)
+		return r
+	}
+	want := read(tar, tar)
+	for _, r := range []*readout{read(damage(tar), tar), read(tar, damage(tar))} {
+		if r.said || !maps.Equal(r.all, want.all) {
+			t.Errorf("%d of %d, said %v", len(r.all), len(want.all), r.said)
+		}
+	}
+	if r := read(damage(tar), damage(tar)); !r.said || len(r.all) > 0 {
+		t.Errorf("nothing is sound, and there is %v", r.all)
+	}
+}
+
+// A segment whose header is damaged is read as long as the digits of its checksum are
+// there, all but one; if nothing tells, it is not. Without comparing, all is read.
+func TestWhatADamagedHeaderCosts(t *testing.T) {
+	sound := madeStore(t, sampleTree)
+	x, err := openTreeOf(t.Context(), sound, "s", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := x.(*treeReader)
+	large, err := r.Lookup(t.Context(), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at int64 // of the header of its first segment
+	for x := range r.Extents(t.Context(), large, 0, 1) {
+		at = x.Off
+	}
+	r.Close()
+	want := contentOf(t, openTreeArchive(t, sound, nil), large)
+	for _, c := range []struct {
+		what      string
+		from, len int64
+		with      byte
+		readable  bool
+	}{
+		{"a digit of the checksum", 40, 1, '!', true},
+		{"all but the checksum", 100, 400, 'x', true},
+		{"the id", 3, 1, 'Z', true},
+		{"two digits", 40, 2, '!', false},
+		{"all of it", 0, 512, 0, false},
+		{"a bit of the segment", 512 + 1000, 1, want[1000] ^ 1, false},
+	} {
+		st := sound.Clone()
+		b := bytes.Clone(st.Get("s/data00000a.tar"))
+		for i := range c.len {
+			b[at+c.from+i] = c.with
+		}
+		st.Put("s/data00000a.tar", b)
+		o := treeOptions()
+		for _, o.NoVerify = range []bool{false, true} {
+			a, err := holdall.OpenStore(t.Context(), st, "s", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, large.Size)
+			e, err := a.Lookup(t.Context(), "large")
+			if err == nil {
+				_, err = a.ReadAt(t.Context(), e, got, 0)
+			}
+			f, damaged := errors.AsType[*format.CorruptError](err)
+			switch {
+			case c.readable || o.NoVerify:
+				if err != nil || c.from < 512 && !bytes.Equal(got, want) {
+					t.Errorf("%s, not verified %v: %v", c.what, o.NoVerify, err)
+				}
+			case !damaged || f.Code != format.BadChecksum || f.Class != badChecksum || f.Volume != "s/data00000a.tar" || f.Off != at:
+				t.Errorf("%s: %v", c.what, err)
+			}
+			a.Close()
+		}
+	}
+}

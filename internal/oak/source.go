@@ -20,7 +20,7 @@ import (
 type parsed struct {
 	r        *repository
 	trusting bool // segments are not compared with their checksums
-	sparse   bool // of each segment only what is needed is read, for who has it at hand
+	sparse   bool // of each segment only what is needed is held, for who has it at hand
 
 	mu    sync.Mutex
 	bytes int
@@ -110,17 +110,39 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
 	e := t.At(i)
 	if p.sparse && t.holds(e) {
-		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
-		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
-			b := make([]byte, n)
-			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
-		})
+		return p.parseSparse(ctx, t, e)
 	}
 	b, err := t.read(ctx, e, nil, p.trusting)
 	if err != nil {
 		return nil, err
 	}
 	return segment.Parse(e.ID, b)
+}
+
+// buffers have room for a segment with its header.
+var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
+
+// parseSparse is parse for who holds parts of a segment. All of it is compared first.
+func (p *parsed) parseSparse(ctx context.Context, t *segmentTar, e tarfile.Entry) (s *segment.Segment, err error) {
+	var whole []byte // while it is there
+	if !p.trusting {
+		buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
+		defer buffers.Put(buf)
+		if whole, err = t.read(ctx, e, buf[:], false); err != nil {
+			return nil, err
+		}
+	}
+	ctx = context.WithoutCancel(ctx) // for whoever needs more of it
+	s, err = segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
+		b := make([]byte, n)
+		if whole != nil {
+			copy(b, whole[off:])
+			return b, nil
+		}
+		return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
+	})
+	whole = nil
+	return s, err
 }
 
 // Size is how long a segment is, by the index.

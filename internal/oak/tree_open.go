@@ -44,9 +44,9 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 		return t, err
 	}
 	t.paths = t
-	if r.trusting && r.st.Can().Near {
+	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, trusting: true, sparse: true})
+		near.records = segment.NewReader(&parsed{r: r, trusting: r.trusting, sparse: true})
 		near.paths = &near
 		t.paths = &near
 	}
