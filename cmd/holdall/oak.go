@@ -42,6 +42,7 @@ in.`,
 var oakHints = map[string]string{
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
 	"oak no-root":         "--revision shows another one, --view segments what is there",
+	"oak checksum":        "'holdall repair' mends what can be mended, --no-verify reads it as it is",
 	"oak missing-segment": "'holdall oak check' finds the newest revision that is whole",
 	"oak bad-record":      "'holdall oak check' finds the newest revision that is whole",
 	"oak external-blob":   "--datastore says where the contents are",

@@ -350,9 +350,9 @@ type trees struct {
 }
 
 func (s *Store) trees(binaries bool, workers int) trees {
-	records, bulk := segment.NewReader(provable{s.source}), bulkReader{s.r}
+	records := segment.NewReader(provable{s.source})
 	return trees{records, proof.New(records, proof.Options{
-		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: bulk.read, Name: writeTreeName,
+		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName,
 	})}
 }
 
@@ -460,32 +460,11 @@ func asDamage(id segment.ID, err error) error {
 	return err
 }
 
-// A bulkReader reads segments of bare bytes, and keeps none.
-type bulkReader struct{ r *repository }
-
-// read reads a segment, of several copies the first that is sound.
-func (b bulkReader) read(ctx context.Context, id segment.ID) error {
-	var first error
-	for _, t := range b.r.tars {
-		i, ok := t.Find(id)
-		if !ok {
-			continue
-		}
-		buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
-		_, err := t.read(ctx, t.At(i), buf[:], b.r.trusting)
-		buffers.Put(buf)
-		if err == nil {
-			return nil
-		}
-		if err = asDamage(id, b.r.storeFault(err)); damaged(err) == nil {
-			return err
-		}
-		if first == nil {
-			first = err
-		}
+// checkBulk reads a segment of bare bytes, of several copies until one is sound.
+func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
+	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
 	}
-	if first == nil {
-		first = &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
-	}
-	return first
+	return asDamage(id, err)
 }

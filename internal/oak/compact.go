@@ -50,8 +50,8 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 		return c, err
 	}
 	c = Compaction{Head: head.Revision.String(), Notes: []string{}}
-	if lost := head.Rewound + head.Bad; lost > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", lost))
+	if head.Rewound+head.Bad > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", head.Rewound+head.Bad))
 	}
 	for _, t := range s.r.tars {
 		c.Before += t.size

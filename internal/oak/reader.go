@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -262,19 +263,14 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	n = min(n, e.Size-off)
-	if at, _ := e.Ref.(place); r.compares(e) {
-		return func(yield func(format.Extent, error) bool) {
-			if size := int(e.Size); n > 0 {
-				yield(r.extent(at.object, at.off, size, 0, size, 0), nil)
-			}
-		}
-	}
-	return formatkit.RunExtents("oak", r.Run, e, n)
+	return formatkit.RunExtents("oak", r.extentOf, e, min(n, e.Size-off))
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, Compares: r.compares, Doubt: r.left}
+	return format.Abilities{Run: r.Run, Doubt: r.left, Compares: func(e format.Entry) bool {
+		x, ok := r.extentOf(e)
+		return ok && x.Codec != codec.Raw
+	}}
 }
 
 // left returns what the scan of a tar without an index left out, if it did.
@@ -296,13 +292,22 @@ func (r *segmentReader) compares(e format.Entry) bool {
 	return ok && at.off > 0 && e.Fault == nil && !r.trusting
 }
 
-// Run returns where e lies, which is one run of what is not compared.
+// Run returns where e lies, if it is not compared with a checksum.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
+	x, ok := r.extentOf(e)
+	return x, ok && x.Codec == codec.Raw
+}
+
+// extentOf returns where e lies, which is one run, or a segment with its header.
+func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
-	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File || r.compares(e) {
+	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
 		return format.Extent{}, false
 	}
-	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true
+	if at.off == 0 {
+		return format.Extent{Size: e.Size, Object: at.object, Len: e.Size}, true
+	}
+	return r.extent(at.object, at.off, int(e.Size), 0, int(e.Size), 0), true
 }
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {

@@ -264,11 +264,11 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	return h, err
 }
 
-// rewound notes how many lines of the journal come after that of a revision that is read,
-// and lead nowhere.
+// rewound notes how many lines of the journal lead nowhere, of those after that of a
+// revision that is read.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
-		p := fault(headRewound, r.list.Path(repo.Journal), -1, "%d later lines of the journal lead to no revision: what is read may be older than it should be", lines).Problem
+		p := fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal that lead to no revision: what is read may be older than it should be", lines).Problem
 		r.doubt.Store(&p)
 	}
 }
@@ -286,11 +286,13 @@ func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	}
 }
 
-// revisions are the lines that can be read. Of the others verify tells.
+// revisions are the lines that can be read.
 func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		for e, err := range r.journal(ctx) {
-			if _, bad := err.(*repo.Error); !bad && !yield(e, err) {
+			if _, bad := err.(*repo.Error); bad {
+				r.rewound(1)
+			} else if !yield(e, err) {
 				return
 			}
 		}

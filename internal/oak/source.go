@@ -83,19 +83,25 @@ func (p *parsed) count(k *kept) {
 	}
 }
 
-func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+func (p *parsed) read(ctx context.Context, id segment.ID) (s *segment.Segment, err error) {
+	err = p.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error {
+		s, err = p.parse(ctx, t, e)
+		return err
+	})
+	return s, err
+}
+
+// anyCopy calls read with the copies of a segment, the newest first, until it can be read.
+func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segmentTar, tarfile.Entry) error) error {
 	var first error
-	for _, t := range p.r.tars {
+	for _, t := range r.tars {
 		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		s, err := p.parse(ctx, t, i)
-		if err == nil {
-			return s, nil
-		}
-		if err = p.r.storeFault(err); ctx.Err() != nil {
-			return nil, err
+		err := r.storeFault(read(t, t.At(i)))
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
 		if first == nil {
 			first = err
@@ -104,45 +110,27 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 	if first == nil {
 		first = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 	}
-	return nil, first
+	return first
 }
 
-func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	e := t.At(i)
+func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
 	if p.sparse && t.holds(e) {
-		return p.parseSparse(ctx, t, e)
+		if !p.trusting {
+			if err := t.check(ctx, e, false); err != nil {
+				return nil, err
+			}
+		}
+		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
+		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
+			b := make([]byte, n)
+			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
+		})
 	}
 	b, err := t.read(ctx, e, nil, p.trusting)
 	if err != nil {
 		return nil, err
 	}
 	return segment.Parse(e.ID, b)
-}
-
-// buffers have room for a segment with its header.
-var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
-
-// parseSparse is parse for who holds parts of a segment. All of it is compared first.
-func (p *parsed) parseSparse(ctx context.Context, t *segmentTar, e tarfile.Entry) (s *segment.Segment, err error) {
-	var whole []byte // while it is there
-	if !p.trusting {
-		buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
-		defer buffers.Put(buf)
-		if whole, err = t.read(ctx, e, buf[:], false); err != nil {
-			return nil, err
-		}
-	}
-	ctx = context.WithoutCancel(ctx) // for whoever needs more of it
-	s, err = segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
-		b := make([]byte, n)
-		if whole != nil {
-			copy(b, whole[off:])
-			return b, nil
-		}
-		return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
-	})
-	whole = nil
-	return s, err
 }
 
 // Size is how long a segment is, by the index.
@@ -163,18 +151,27 @@ func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trus
 	if trusted {
 		head = 0
 	}
-	b := slices.Grow(buf[:0], head+e.Len)[:head+e.Len]
+	b := slices.Grow(buf[:0], head+e.Len)[: head+e.Len : head+e.Len]
 	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
 		return nil, err
 	}
-	header, data := b[:head], b[head:][:e.Len:e.Len]
-	if trusted {
-		return data, nil
+	if !trusted {
+		if what := tarfile.Compare(e.ID, b[:head], b[head:]); what != "" {
+			return nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+		}
 	}
-	if what := tarfile.Compare(e.ID, header, data); what != "" {
-		return nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
-	}
-	return data, nil
+	return b[head:], nil
+}
+
+// buffers have room for a segment with its header.
+var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
+
+// check reads a segment, and keeps nothing of it.
+func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
+	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
+	defer buffers.Put(buf)
+	_, err := t.read(ctx, e, buf[:], trusted)
+	return err
 }
 
 // wholeSegment is the codec of a segment with its header, which it is compared with.
@@ -198,9 +195,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 	h, _ := tarfile.ParseHeader(header)
 	name, _ := tarfile.ParseEntryName(h.Name)
 	if what := tarfile.Compare(name.ID, header, data); what != "" {
-		c := fault(badChecksum, "", -1, "segment %s: %s", name.ID, what)
-		c.Err = codec.ErrChecksum
-		return dst, c
+		return dst, fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
 	}
 	return append(dst, data...), nil
 }

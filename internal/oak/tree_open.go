@@ -121,17 +121,11 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 		_, err := t.head(ctx)
 		return repo.Entry{}, t.journalFault(err)
 	}
-	unread := 0
-	for e, err := range t.journal(ctx) {
-		if _, bad := err.(*repo.Error); bad {
-			unread++
-			continue
-		}
+	for e, err := range t.revisions(ctx) {
 		if err != nil {
 			return repo.Entry{}, err
 		}
 		if _, _, there := t.locate(e.Segment); there && e.Millis >= 0 && e.Millis <= limit.UnixMilli() {
-			t.rewound(unread)
 			return e, nil
 		}
 	}

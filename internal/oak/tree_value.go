@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -217,27 +218,15 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 // among records, or if there are several copies, of which one may be damaged.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
 	tar, e, ok := t.locate(p.Segment)
-	if !p.Segment.IsData() {
-		// Pieces are counted by the size of the copy that locate finds.
-		known, copies := e.Len, 0
-		for _, other := range t.tars {
-			i, ok := other.Find(p.Segment)
-			if !ok {
-				continue
-			}
-			if c := other.At(i); c.Len == known && other.holds(c) && p.Off+p.Len <= known {
-				if copies++; copies == 1 {
-					tar, e = other, c
-				}
-			}
-		}
-		switch {
-		case copies == 0:
+	if !p.Segment.IsData() && !slices.ContainsFunc(t.tars, func(other *segmentTar) bool {
+		_, copied := other.Find(p.Segment)
+		return copied && other != tar
+	}) {
+		if !ok || !tar.holds(e) || p.Off+p.Len > e.Len {
 			return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
-		case copies == 1 || t.trusting:
-			*x = t.extent(tar.path, e.Pos, e.Len, p.Off, p.Len, x.At)
-			return nil
 		}
+		*x = t.extent(tar.path, e.Pos, e.Len, p.Off, p.Len, x.At)
+		return nil
 	}
 	b, err := t.pieceBytes(ctx, p)
 	x.Codec, x.Data = codec.Inline, b
