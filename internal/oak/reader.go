@@ -278,18 +278,11 @@ func (r *segmentReader) left() *format.Problem {
 	for _, t := range r.tars {
 		for _, p := range t.trash {
 			if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
-				c := fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What)
-				return &c.Problem
+				return &fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What).Problem
 			}
 		}
 	}
 	return nil
-}
-
-// compares reports whether e is a segment, which is compared with its checksum.
-func (r *segmentReader) compares(e format.Entry) bool {
-	at, ok := e.Ref.(place)
-	return ok && at.off > 0 && e.Fault == nil && !r.trusting
 }
 
 // Run returns where e lies, if it is not compared with a checksum.

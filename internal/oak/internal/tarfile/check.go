@@ -67,7 +67,7 @@ func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 	header, data, rest := b[:BlockSize], b[BlockSize:][:e.Len], b[BlockSize+e.Len:]
 	crc := checksum(data)
 	sound = true
-	if !isHeader(header, e, crc, false) {
+	if !isHeader(header, e, crc) {
 		sound = t.doubtful(e, header, data, crc, report)
 	}
 	if !isZero(rest) {
@@ -82,12 +82,6 @@ func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 // doubtful looks at an entry whose header is not that of its segment.
 func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Problem)) (sound bool) {
 	problem := e.problemTo(report)
-	if h, err := ParseHeader(header); err == nil && !h.ChecksumOK && isHeader(header, e, crc, true) {
-		// Its own checksum, which is a sum of bytes, is right with that of the segment
-		// and wrong without.
-		problem(BadHeader, e.Pos-BlockSize, BlockSize, "header: the checksum of the segment in it is damaged, expected %08x", crc)
-		return true
-	}
 	want, ok := t.checkHeader(e, header, problem)
 	if Compare(e.ID, header, data) == "" {
 		return true
@@ -127,8 +121,8 @@ func Compare(id ID, header, data []byte) (what string) {
 }
 
 // isHeader reports whether b is the header of a segment with this checksum, to the
-// last byte. anyCRC leaves out the digits of the checksum itself.
-func isHeader(b []byte, e Entry, crc uint32, anyCRC bool) bool {
+// last byte.
+func isHeader(b []byte, e Entry, crc uint32) bool {
 	var name [nameText]byte
 	var h [BlockSize]byte
 	fillHeader(&h, appendEntryName(name[:0], e.ID, crc), int64(e.Len))
@@ -139,9 +133,6 @@ func isHeader(b []byte, e Entry, crc uint32, anyCRC bool) bool {
 		}
 	}
 	sumHeader(&h)
-	if anyCRC {
-		copy(h[idText+1:nameText], b[idText+1:])
-	}
 	return bytes.Equal(h[:], b)
 }
 
