@@ -79,7 +79,7 @@ func (o OpenOptions) wanted() kept.Wanted {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Limits: o.Limits, Param: o.Param}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
 }
 
 // An Archive is an archive open for reading. Its methods may run in parallel.

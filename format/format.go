@@ -183,6 +183,10 @@ type Abilities struct {
 	// a directory, too.
 	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
 
+	// Compares reports whether the reader itself compares e's content with checksums of the
+	// format's own before any part of it is handed on. What a codec compares counts besides.
+	Compares func(e Entry) bool
+
 	// Doubt returns what is wrong with the index as a whole, as far as it was read: it is
 	// not what its own digest says. What it has is read all the same.
 	Doubt func() *Problem
@@ -281,6 +285,8 @@ type OpenOptions struct {
 	Once bool
 	// Quick keeps a Verify that reads contents from doing so.
 	Quick bool
+	// NoVerify has what is read not compared with checksums of the format's own.
+	NoVerify bool
 	// Stat asks for an object outside of the archive; nil keeps a Verify from asking. Its
 	// error is errors.ErrUnsupported for what the archive may not lead to.
 	Stat   func(ctx context.Context, address string) (store.Info, error)

@@ -42,6 +42,7 @@ in.`,
 var oakHints = map[string]string{
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
 	"oak no-root":         "--revision shows another one, --view segments what is there",
+	"oak checksum":        "'holdall repair' mends what can be mended, --no-verify reads it as it is",
 	"oak missing-segment": "'holdall oak check' finds the newest revision that is whole",
 	"oak bad-record":      "'holdall oak check' finds the newest revision that is whole",
 	"oak external-blob":   "--datastore says where the contents are",
@@ -50,11 +51,16 @@ var oakHints = map[string]string{
 // withOak opens a segment store for do, under its lock if it is to be changed.
 func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
 	return a.locked(ctx, address, change, func(st store.Store, name string) error {
-		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits})
+		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify})
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(s), s.Close())
+		err = do(s)
+		if p := s.Doubt(); p != nil && err == nil {
+			a.report(&format.CorruptError{Format: oak.Format.Name, Problem: *p})
+			err = errNo
+		}
+		return errors.Join(err, s.Close())
 	})
 }
 

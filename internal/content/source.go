@@ -45,11 +45,12 @@ type Source struct {
 	// Checking is set before anything is read.
 	Checking Checking
 
-	runs    func(Entry) (Extent, bool) // of Reader; nil if it cannot
-	engine  *engine.Engine
-	objects *objects
-	proof   *prover // nil if no index has digests of pieces
-	search  digest.Search
+	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
+	compares func(Entry) bool           // of Reader; nil if it never does
+	engine   *engine.Engine
+	objects  *objects
+	proof    *prover // nil if no index has digests of pieces
+	search   digest.Search
 
 	compared compared
 }
@@ -69,7 +70,8 @@ func New(st store.Store, name string, external []string) *Source {
 
 // Read sets what reads the archive.
 func (s *Source) Read(f *format.Format, r format.Reader) {
-	s.Format, s.Reader, s.runs = f, r, r.Can().Run
+	can := r.Can()
+	s.Format, s.Reader, s.runs, s.compares = f, r, can.Run, can.Compares
 }
 
 // UseIndex makes s take from an index what it has for reading: digests of pieces,

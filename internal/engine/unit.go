@@ -261,6 +261,11 @@ func wrongUnit(k unitKey, err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // content should be where the unit ends
 	}
+	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, which knows the place in the unit alone
+		at := *c
+		at.Volume, at.Off = k.object, k.off+c.Off
+		return &at
+	}
 	return fmt.Errorf("%s at %d: decode %s: %w", k.object, k.off, k.codecName, err)
 }
 

@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // AllCheckpoints in the place of a checkpoint's name stands for all of them.
@@ -350,9 +350,9 @@ type trees struct {
 }
 
 func (s *Store) trees(binaries bool, workers int) trees {
-	records, bulk := segment.NewReader(provable{s.source}), bulkReader{r: s.r}
+	records := segment.NewReader(provable{s.source})
 	return trees{records, proof.New(records, proof.Options{
-		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: bulk.read, Name: writeTreeName,
+		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName,
 	})}
 }
 
@@ -449,38 +449,22 @@ type provable struct{ *parsed }
 
 func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	g, err := p.parsed.Segment(ctx, id)
+	return g, asDamage(id, err)
+}
+
+// asDamage makes damage of a segment of what is wrong with its tar.
+func asDamage(id segment.ID, err error) error {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		return nil, &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
+		return &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
 	}
-	return g, err
+	return err
 }
 
-// A bulkReader reads segments of bare bytes, and keeps none.
-type bulkReader struct {
-	r       *repository
-	buffers sync.Pool // of *[segment.MaxSize]byte
-}
-
-// read reads a segment, of several copies the first that can be read.
-func (b *bulkReader) read(ctx context.Context, id segment.ID) error {
-	fault := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
-	for _, t := range b.r.tars {
-		i, ok := t.Find(id)
-		if !ok {
-			continue
-		}
-		e := t.At(i)
-		if !t.holds(e) || e.Len > segment.MaxSize {
-			fault.Class, fault.What = segment.Corrupt, fmt.Sprintf("size: expected at most %d bytes within %s, found %d", segment.MaxSize, t.Name, e.Len)
-			continue
-		}
-		buf, _ := b.buffers.Get().(*[segment.MaxSize]byte)
-		if buf == nil {
-			buf = new([segment.MaxSize]byte)
-		}
-		err := t.obj.ReadAt(ctx, buf[:e.Len], e.Pos)
-		b.buffers.Put(buf)
-		return err
+// checkBulk reads a segment of bare bytes, of several copies until one is sound.
+func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
+	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
 	}
-	return fault
+	return asDamage(id, err)
 }

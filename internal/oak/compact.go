@@ -50,8 +50,8 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 		return c, err
 	}
 	c = Compaction{Head: head.Revision.String(), Notes: []string{}}
-	if head.Rewound > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", head.Rewound))
+	if head.Rewound+head.Bad > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", head.Rewound+head.Bad))
 	}
 	for _, t := range s.r.tars {
 		c.Before += t.size
@@ -64,7 +64,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	w := newstore.New(to, name, newstore.Options{})
 	defer w.Abort()
-	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r, sound: true}, copied: make([][]uint64, len(s.r.tars))}
+	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r}, copied: make([][]uint64, len(s.r.tars))}
 	journal, err := job.run(ctx, revisions)
 	if err != nil {
 		return c, err

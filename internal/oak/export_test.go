@@ -142,7 +142,7 @@ func TestExportsAreWhatTheReferenceReads(t *testing.T) {
 			if name == "two-letters" {
 				param[revisionParam] = want.Head.Revision
 			}
-			b, x := exported(t, treeOf(t, openStoreOf(t, fixture(t, name)), param), "/", wholeTree)
+			b, x := exported(t, treeOf(t, openStoreOf(t, readableFixture(t, name)), param), "/", wholeTree)
 			got := exportedNodes(t, b)
 			compareNodes(t, got, withoutBlobs(shownPaths(want.Head.Nodes)))
 			lost := 0

@@ -29,11 +29,15 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	if err != nil {
 		return nil, err
 	}
-	src := &parsed{r: r}
+	src := &parsed{r: r, trusting: r.trusting}
 	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
 }
 
 func (s *Store) Close() error { return s.r.close() }
+
+// Doubt returns what is wrong with the choice of the revisions that were read, as far as
+// the journal tells; nil if nothing is known.
+func (s *Store) Doubt() *format.Problem { return s.r.doubt.Load() }
 
 // SegmentInfo is what a segment says of itself, and its tar of it.
 type SegmentInfo struct {
@@ -81,7 +85,11 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 			info.Copies = append(info.Copies, other.Name)
 		}
 	}
-	b, err := t.read(ctx, e)
+	b, err := t.read(ctx, e, nil, s.r.trusting)
+	if bad := damaged(err); bad != nil {
+		info.Problems = append(info.Problems, bad.What)
+		b, err = t.read(ctx, e, nil, true)
+	}
 	if err != nil {
 		return info, s.r.storeFault(err)
 	}
@@ -126,7 +134,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.read(ctx, e)
+	b, err := t.read(ctx, e, nil, true) // Segment says what is wrong with them
 	return b, s.r.storeFault(err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -32,7 +33,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// Of a tar by itself nothing says which tree.
 	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
 		if err != nil {
 			return nil, errors.Join(err, r.close())
 		}
@@ -122,9 +123,9 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 	case !t.holds(e):
 		return nil, nil
 	}
-	b, err := t.read(ctx, e)
+	b, err := t.read(ctx, e, nil, r.trusting)
 	h, _ := segment.ParseHead(b)
-	return h.Refs, r.storeFault(err)
+	return h.Refs, unlessDamaged(err)
 }
 
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
@@ -262,20 +263,41 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("oak", r.Run, e, min(n, e.Size-off))
+	return formatkit.RunExtents("oak", r.extentOf, e, min(n, e.Size-off))
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run}
+	return format.Abilities{Run: r.Run, Doubt: r.left}
 }
 
-// Run returns where e lies, which is always one run.
+// left returns what the scan of a tar without an index left out, if it did.
+func (r *segmentReader) left() *format.Problem {
+	for _, t := range r.tars {
+		for _, p := range t.trash {
+			if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
+				return &fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What).Problem
+			}
+		}
+	}
+	return nil
+}
+
+// Run returns where e lies, if it is not compared with a checksum.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
+	x, ok := r.extentOf(e)
+	return x, ok && x.Codec == codec.Raw
+}
+
+// extentOf returns where e lies, which is one run, or a segment with its header.
+func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
 	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
 		return format.Extent{}, false
 	}
-	return format.Extent{Size: e.Size, Object: at.object, Off: at.off, Len: e.Size}, true
+	if at.off == 0 {
+		return format.Extent{Size: e.Size, Object: at.object, Len: e.Size}, true
+	}
+	return r.extent(at.object, at.off, int(e.Size), 0, int(e.Size), 0), true
 }
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {

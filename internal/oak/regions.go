@@ -16,12 +16,15 @@ import (
 // Regions are, in each tar, headers and zeros around segments, what is between them
 // and of nobody, and the parts at the end. A letter that does not count is trash.
 func (r *segmentReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return pipe.Told(func(tell func(format.Region) error) error { return r.regions(ctx, tell) })
+	return pipe.Told(func(tell func(format.Region) error) error {
+		return r.regions(ctx, tell, func(*segmentTar, tarfile.Entry) bool { return !r.trusting })
+	})
 }
 
-func (r *repository) regions(ctx context.Context, tell func(format.Region) error) error {
+// regions tells of all but segments, and the headers of those that are read with theirs.
+func (r *repository) regions(ctx context.Context, tell func(format.Region) error, headed func(*segmentTar, tarfile.Entry) bool) error {
 	for _, t := range r.tars {
-		if err := t.regions(ctx, tell); err != nil {
+		if err := t.regions(ctx, tell, headed); err != nil {
 			return r.storeFault(err)
 		}
 	}
@@ -36,7 +39,7 @@ func (r *repository) regions(ctx context.Context, tell func(format.Region) error
 	return nil
 }
 
-func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error) (err error) {
+func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error, headed func(*segmentTar, tarfile.Entry) bool) (err error) {
 	at := int64(0)
 	put := func(to int64, use format.Use, label string) {
 		if to = min(to, t.size); to > at && err == nil {
@@ -54,7 +57,9 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 		// Behind a segment are zeros up to a block, and then a header.
 		put(min(padded(), e.Pos), format.Padding, "up to a block")
 		put(e.Pos-tarfile.BlockSize, format.Unknown, "of no segment")
-		put(e.Pos, format.Header, "tar header")
+		if !headed(t, e) {
+			put(e.Pos, format.Header, "tar header")
+		}
 		if err != nil {
 			return err
 		}
@@ -88,7 +93,13 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 // runs of values only a walk of the whole tree tells.
 func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return pipe.Told(func(tell func(format.Region) error) error {
-		if err := t.regions(ctx, tell); err != nil {
+		used, err := t.used(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.regions(ctx, tell, func(tar *segmentTar, e tarfile.Entry) bool {
+			return !t.trusting && len(used[tar.path].Gaps(e.Pos-tarfile.BlockSize, e.Pos)) == 0
+		}); err != nil {
 			return err
 		}
 		if err := t.beside(ctx); err != nil {
@@ -105,10 +116,6 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 			if err := tell(g); err != nil {
 				return err
 			}
-		}
-		used, err := t.used(ctx)
-		if err != nil {
-			return err
 		}
 		for _, tar := range t.tars {
 			for _, i := range tar.ByPosition() {
@@ -150,7 +157,7 @@ func (t *treeReader) used(ctx context.Context) (map[string]formatkit.Ranges, err
 			if err != nil && t.damage(err) == nil {
 				return nil, err
 			}
-			if err != nil || x.Codec != codec.Raw {
+			if err != nil || x.Codec != codec.Raw && x.Codec != wholeSegment {
 				continue
 			}
 			to := all[x.Object]

@@ -227,7 +227,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 
 // noRoot says why a revision leads to no root, unless its segment may be mended.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
-	_, missing, err := segment.NewReader(&parsed{r: m.r, sound: true}).Down(ctx, r, rootName)
+	_, missing, err := segment.NewReader(&parsed{r: m.r}).Down(ctx, r, rootName)
 	lost := damaged(err)
 	switch {
 	case err != nil && lost == nil:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -26,8 +27,11 @@ type repository struct {
 	tars     []*segmentTar // that count: as listed, newest number first
 	shadowed []repo.Tar    // that do not
 	limits   format.Limits
+	trusting bool   // segments are not compared with their checksums
 	held     int64  // bytes of indexes
 	release  func() // of what was fetched ahead
+
+	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
 
 	asking sync.Mutex
 	asked  bool // for what is beside the tars, in a store that cannot list
@@ -72,7 +76,7 @@ func (r *repository) beside(ctx context.Context) (err error) {
 
 // openSegments opens what the segments are in, and knows only where those are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
-	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), release: func() {}}
+	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, release: func() {}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -250,10 +254,22 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 		return repo.Head{}, err
 	}
 	defer o.Close()
-	return repo.FindHead(ctx, o, func(id tarfile.ID) (bool, error) {
+	h, err := repo.FindHead(ctx, o, func(id tarfile.ID) (bool, error) {
 		_, _, ok := r.locate(id)
 		return ok, nil
 	})
+	if err == nil {
+		r.rewound(h.Rewound + h.Bad)
+	}
+	return h, err
+}
+
+// rewound notes how many lines of the journal lead nowhere, of those after that of a
+// revision that is read.
+func (r *repository) rewound(lines int) {
+	if lines > 0 {
+		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal lead to no revision: what is read may be older than it should be", lines).Problem)
+	}
 }
 
 // journal gives the lines of the journal as [repo.Entries] does.
@@ -269,11 +285,13 @@ func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	}
 }
 
-// revisions are the lines that can be read. Of the others verify tells.
+// revisions are the lines that can be read.
 func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		for e, err := range r.journal(ctx) {
-			if _, bad := err.(*repo.Error); !bad && !yield(e, err) {
+			if _, bad := err.(*repo.Error); bad {
+				r.rewound(1)
+			} else if !yield(e, err) {
 				return
 			}
 		}
@@ -317,8 +335,10 @@ var codes = map[string]format.Code{
 	outOfBounds: format.OutOfBounds,
 
 	noRoot:         format.Dangling,
+	headRewound:    format.Dangling,
 	missingSegment: format.Dangling,
 	badRecord:      format.BadData,
+	badChecksum:    format.BadChecksum,
 	treeLimit:      format.Limit,
 	externalBlob:   format.Dangling,
 }

@@ -1,22 +1,26 @@
 package oak
 
 import (
-	"cmp"
+	"bytes"
 	lru "container/list"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 	"sync"
 
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
 // parsed has the segments of a repository, the most recently used in memory.
 type parsed struct {
-	r      *repository
-	sound  bool // every segment is compared with its checksum, for who copies or vouches
-	sparse bool // of each segment only what is needed is read, for who has it at hand
+	r        *repository
+	trusting bool // segments are not compared with their checksums
+	sparse   bool // of each segment only what is needed is held, for who has it at hand
 
 	mu    sync.Mutex
 	bytes int
@@ -33,7 +37,7 @@ type kept struct {
 // parsedBytes is how much is held of segments: a few hundred.
 const parsedBytes = 48 << 20
 
-// Segment reads a segment, of several copies the first that can be parsed.
+// Segment reads a segment, of several copies the first that is sound.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
 	if e := p.m[id]; e != nil {
@@ -79,19 +83,25 @@ func (p *parsed) count(k *kept) {
 	}
 }
 
-func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+func (p *parsed) read(ctx context.Context, id segment.ID) (s *segment.Segment, err error) {
+	err = p.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error {
+		s, err = p.parse(ctx, t, e)
+		return err
+	})
+	return s, err
+}
+
+// anyCopy calls read with the copies of a segment, the newest first, until it can be read.
+func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segmentTar, tarfile.Entry) error) error {
 	var first error
-	for _, t := range p.r.tars {
+	for _, t := range r.tars {
 		i, ok := t.Find(id)
 		if !ok {
 			continue
 		}
-		s, err := p.parse(ctx, t, i)
-		if err == nil {
-			return s, nil
-		}
-		if err = p.r.storeFault(err); ctx.Err() != nil {
-			return nil, err
+		err := r.storeFault(read(t, t.At(i)))
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
 		if first == nil {
 			first = err
@@ -100,25 +110,23 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (*segment.Segment, err
 	if first == nil {
 		first = fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 	}
-	return nil, first
+	return first
 }
 
-func (p *parsed) parse(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	e := t.At(i)
-	var b []byte
-	var err error
-	switch {
-	case p.sparse && t.holds(e):
+func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
+	if p.sparse && t.holds(e) {
+		if !p.trusting {
+			if err := t.check(ctx, e, false); err != nil {
+				return nil, err
+			}
+		}
 		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
 		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
 			b := make([]byte, n)
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
 		})
-	case p.sound:
-		b, err = t.readSound(ctx, i)
-	default:
-		b, err = t.read(ctx, e)
 	}
+	b, err := t.read(ctx, e, nil, p.trusting)
 	if err != nil {
 		return nil, err
 	}
@@ -133,29 +141,71 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-func (t *segmentTar) read(ctx context.Context, e tarfile.Entry) ([]byte, error) {
+// read reads a segment into buf, or into a longer slice if that is too short. It must be
+// what was written, as far as its header says, unless it is trusted.
+func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
 	if !t.holds(e) {
 		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, and the file ends at %d", e.ID, e.Len, t.size)}
 	}
-	b := make([]byte, e.Len)
-	return b, t.obj.ReadAt(ctx, b, e.Pos)
-}
-
-// readSound reads segment i of a tar, which must be what was written, as far as its
-// header says. A scan has looked already.
-func (t *segmentTar) readSound(ctx context.Context, i int) ([]byte, error) {
-	e := t.At(i)
-	at := e.Whole()
-	if t.file == nil || !t.holds(e) || at.Off+at.Len > t.size {
-		return t.read(ctx, e)
+	head := tarfile.BlockSize
+	if trusted {
+		head = 0
 	}
-	b := make([]byte, at.Len)
-	if err := t.obj.ReadAt(ctx, b, at.Off); err != nil {
+	b := slices.Grow(buf[:0], head+e.Len)[: head+e.Len : head+e.Len]
+	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
 		return nil, err
 	}
-	what := ""
-	if !t.file.CheckBytes(i, b, func(p tarfile.Problem) { what = cmp.Or(what, p.What) }) {
-		return nil, &segment.Error{Class: segment.Corrupt, Segment: e.ID, Record: -1, Off: -1, What: what}
+	if !trusted {
+		if what := tarfile.Compare(e.ID, b[:head], b[head:]); what != "" {
+			return nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+		}
 	}
-	return b[tarfile.BlockSize:][:e.Len:e.Len], nil
+	return b[head:], nil
+}
+
+// buffers have room for a segment with its header.
+var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
+
+// check reads a segment, and keeps nothing of it.
+func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
+	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
+	defer buffers.Put(buf)
+	_, err := t.read(ctx, e, buf[:], trusted)
+	return err
+}
+
+// wholeSegment is the codec of a segment with its header, which it is compared with.
+const wholeSegment = "oak-segment"
+
+func init() {
+	codec.Register(codec.Codec{Name: wholeSegment, Sums: true, Append: appendSegment, Decode: func(r io.Reader) (io.ReadCloser, error) {
+		b, err := io.ReadAll(io.LimitReader(r, tarfile.BlockSize+tarfile.MaxSegment+1))
+		if err == nil {
+			b, err = appendSegment(nil, b, len(b)-tarfile.BlockSize)
+		}
+		return io.NopCloser(bytes.NewReader(b)), err
+	}})
+}
+
+func appendSegment(dst, stored []byte, size int) ([]byte, error) {
+	if size < 1 || size > tarfile.MaxSegment || size != len(stored)-tarfile.BlockSize {
+		return dst, io.ErrUnexpectedEOF
+	}
+	header, data := stored[:tarfile.BlockSize], stored[tarfile.BlockSize:]
+	h, _ := tarfile.ParseHeader(header)
+	name, _ := tarfile.ParseEntryName(h.Name)
+	if what := tarfile.Compare(name.ID, header, data); what != "" {
+		return dst, fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
+	}
+	return append(dst, data...), nil
+}
+
+// extent is where n bytes from off on of a segment lie, which are content from at on.
+func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
+	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
+	if !r.trusting {
+		x.Codec, x.Unit, x.Skip = wholeSegment, int64(size), int64(off)
+		x.Off, x.Len = pos-tarfile.BlockSize, int64(tarfile.BlockSize+size)
+	}
+	return x
 }

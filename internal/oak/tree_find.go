@@ -181,7 +181,10 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 }
 
 func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow}
+	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Compares: func(e format.Entry) bool {
+		_, external := e.Ref.(blobRef)
+		return !t.trusting && e.Ref != nil && !external
+	}}
 }
 
 // listed yields what is in a directory, and, if it goes on, what is in that.

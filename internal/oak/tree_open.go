@@ -46,7 +46,7 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	t.paths = t
 	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, sparse: true})
+		near.records = segment.NewReader(&parsed{r: r, trusting: r.trusting, sparse: true})
 		near.paths = &near
 		t.paths = &near
 	}
@@ -149,9 +149,11 @@ func (t *treeReader) journalFault(err error) error {
 // Classes of what can be wrong with a tree.
 const (
 	noHead         = "no-head"         // the journal leads nowhere
+	headRewound    = "head-rewound"    // it leads to an older revision than it should
 	noRoot         = "no-root"         // a revision that is none
 	missingSegment = "missing-segment" // that a record refers to
 	badRecord      = "bad-record"
+	badChecksum    = "checksum"      // of a segment
 	treeLimit      = "tree-limit"    // more than may be believed
 	externalBlob   = "external-blob" // content that is in a data store
 )
@@ -179,6 +181,8 @@ func (r *repository) damage(err error) *format.CorruptError {
 	class := badRecord
 	if e.Class == segment.Limit {
 		class = treeLimit
+	} else if e.Class == segment.Altered {
+		class = badChecksum
 	} else if _, _, there := r.locate(e.Segment); !there {
 		class = missingSegment
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -213,28 +214,26 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 	return nil
 }
 
+// place says where a piece lies, from which a run of content comes. It is inline if it lies
+// among records, or if there are several copies, of which one may be damaged.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
-	if p.Segment.IsData() {
-		b, err := t.pieceBytes(ctx, p)
-		x.Codec, x.Data = codec.Inline, b
-		if tar, e, ok := t.locate(p.Segment); ok {
-			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
+	tar, e, ok := t.locate(p.Segment)
+	if !p.Segment.IsData() && !slices.ContainsFunc(t.tars, func(other *segmentTar) bool {
+		_, copied := other.Find(p.Segment)
+		return copied && other != tar
+	}) {
+		if !ok || !tar.holds(e) || p.Off+p.Len > e.Len {
+			return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
 		}
-		return err
+		*x = t.extent(tar.path, e.Pos, e.Len, p.Off, p.Len, x.At)
+		return nil
 	}
-	// Pieces are counted by the size of the copy that locate finds.
-	_, known, _ := t.locate(p.Segment)
-	for _, tar := range t.tars {
-		i, ok := tar.Find(p.Segment)
-		if !ok {
-			continue
-		}
-		if e := tar.At(i); e.Len == known.Len && tar.holds(e) && p.Off+p.Len <= e.Len {
-			x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
-			return nil
-		}
+	b, err := t.pieceBytes(ctx, p)
+	x.Codec, x.Data = codec.Inline, b
+	if ok {
+		x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
 	}
-	return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
+	return err
 }
 
 // pieceBytes are those of a piece among records, not to be changed.

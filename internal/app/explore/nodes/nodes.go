@@ -23,7 +23,7 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 	}
 	o := a.Options()
 	open := func(ctx context.Context) (*oak.Store, error) {
-		return oak.OpenStore(ctx, a.Store(), a.Name(), format.OpenOptions{Limits: o.Limits})
+		return oak.OpenStore(ctx, a.Store(), a.Name(), format.OpenOptions{Limits: o.Limits, NoVerify: o.NoVerify})
 	}
 	x.Node = func(ctx context.Context, w io.Writer, path string) (err error) {
 		s, err := open(ctx)

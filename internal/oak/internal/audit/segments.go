@@ -95,7 +95,11 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		case tarfile.BadPadding:
 			c.x.pass(c.t, BadPadding, Warning, p)
 		default:
-			c.x.pass(c.t, BadHeader, Warning, p)
+			severity := Warning
+			if !sound {
+				severity = Error // nothing may vouch for the segment
+			}
+			c.x.pass(c.t, BadHeader, severity, p)
 		}
 	}
 	if !e.ID.IsData() || !sound || !readable {

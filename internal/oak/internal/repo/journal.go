@@ -110,7 +110,10 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 			return Head{}, err
 		}
 		if ok {
-			h.Entry = e
+			// What is in a line besides may have been another one, whose revision is newer.
+			if h.Entry = e; e.Text != e.Revision.String()+" root" && e.Text != strings.TrimSuffix(string(AppendLine(nil, e.Revision, e.Millis)), "\n") {
+				h.Bad++
+			}
 			return h, nil
 		}
 		h.Rewound++

@@ -149,6 +149,10 @@ func TestHeadIsTheNewestRevisionThatIsThere(t *testing.T) {
 			t.Errorf("%+v %v, expected %+v", h, err, c)
 		}
 	}
+	joined := object(t, []byte(ids[0]+":1 root 1"+ids[1]+":2 root 2\n"))
+	if h, err := FindHead(t.Context(), joined, func(tarfile.ID) (bool, error) { return true, nil }); err != nil || h.Number != 1 || h.Bad != 1 {
+		t.Errorf("two lines that became one: %+v, %v", h, err)
+	}
 	_, err := head()
 	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(), "3 lines with others and 1 ") {
 		t.Error(err)

@@ -12,14 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// Where the name in a header has the checksum, and how many of its digits have to
-// fit for a damaged header to prove the segment all the same: of wrong segments one
-// in 35,000,000 has seven.
-const (
-	crcAt     = 37
-	crcDigits = 8
-	crcFit    = crcDigits - 1
-)
+// crcAt is where the name in a header has the 8 digits of the checksum.
+const crcAt = 37
 
 // A judge finds out what a segment is worth that is said to be at a place.
 type judge struct {
@@ -69,7 +63,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 		if sound {
 			c = j.byName(data, name)
 		} else {
-			c = j.byDamagedName(data, b[crcAt:][:crcDigits])
+			c = j.byDamagedName(data, b[:tarfile.BlockSize])
 		}
 		if !blank(rest) {
 			j.wrong(tarfile.BadPadding, j.pos+int64(n), int64(len(rest)), "segment: something else than zeros behind it")
@@ -108,19 +102,13 @@ func (j *judge) byName(data []byte, name tarfile.EntryName) Segment {
 }
 
 // byDamagedName judges one by what may be the digits of its checksum.
-func (j *judge) byDamagedName(data, digits []byte) Segment {
+func (j *judge) byDamagedName(data, header []byte) Segment {
 	crc := crc32.ChecksumIEEE(data)
-	fit := 0
-	for i, c := range fmt.Appendf(nil, "%08x", crc) {
-		if digits[i] == c {
-			fit++
-		}
-	}
 	j.wrong(tarfile.BadHeader, j.pos-tarfile.BlockSize, tarfile.BlockSize, "header: damaged")
-	if fit >= crcFit {
+	if tarfile.Compare(j.id, header, data) == "" {
 		return j.sort(data, j.segment(len(data), crc, Proven))
 	}
-	if claim, err := strconv.ParseUint(string(digits), 16, 32); err == nil {
+	if claim, err := strconv.ParseUint(string(header[crcAt:][:8]), 16, 32); err == nil {
 		// The digits are all there, so it is the segment that is damaged.
 		j.wrong(tarfile.BadChecksum, j.pos, int64(len(data)), "segment: checksum %08x, expected %08x", crc, claim)
 		return j.turned(data, uint32(claim))

@@ -13,9 +13,10 @@ const (
 	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
 	Corrupt                  // bytes that break the format
 	Limit                    // more than may be believed or held in memory
+	Altered                  // bytes that are not those that were written
 )
 
-func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit") }
+func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit", "altered") }
 
 // Word is what a value of an enumeration is called: names has "" for what means nothing.
 func Word[T ~uint8](of string, v T, names ...string) string {
