@@ -93,9 +93,9 @@ type Summary struct {
 	Lost []string `json:"lost,omitempty"`
 	// Kept is what waits in the store for a pack that resumes: only after an error.
 	Kept int64 `json:"kept,omitempty"`
-	// Proven counts the objects of buckets that were packed by the checksum of the
-	// bucket that they were compared with, "md5", "crc32c", "sha256_of_parts": those
-	// of "nothing" were not compared, and those of "size" are empty.
+	// Proven counts the packed objects of buckets by the bucket's checksum that they
+	// were compared with: "md5", "crc32c", "sha256_of_parts". "nothing" counts those
+	// that were not compared, "size" those that are empty.
 	Proven map[string]int64 `json:"proven,omitempty"`
 }
 

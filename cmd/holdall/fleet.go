@@ -168,8 +168,8 @@ back.
 
 A chunk that fails is tried again, later each time; after --tries it is set
 aside. So is an object that cannot be read, while the others of its chunk are
-packed. One that is not what its bucket's checksum says is left out as damaged.
-The exit code is 1 if anything was set aside or damaged.`,
+packed. An object that does not match its bucket's checksum is damaged: it is
+left out, and named. The exit code is 1 if anything was set aside or damaged.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -294,8 +294,8 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 		Short: "Say how far plans are",
 		Long: `Says how far plans are, all of them or those named: chunks and objects by what
 became of them, who is at work, how fast, and how long the rest takes at that
-rate; by which checksums of its bucket what is packed was proven, and what was
-damaged there.`,
+rate. Packed objects are counted by the bucket's checksum that they were
+compared with, and objects that are damaged at the source are named.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {

@@ -330,7 +330,7 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	return p.fail(p.o.Prefix+e.Name, err)
 }
 
-// proven takes note of an object that was packed.
+// proven counts an object that was packed by the checksum that it was compared with.
 func (p *packer) proven(of *opened) {
 	by := "nothing"
 	switch {
@@ -348,7 +348,7 @@ func (p *packer) proven(of *opened) {
 	}
 	p.sum.Proven[by]++
 	if p.o.Proven != nil {
-		p.o.Proven(of.name, by)
+		p.o.Proven(by)
 	}
 }
 
@@ -387,8 +387,8 @@ func (o *opened) open(ctx context.Context) (store.Object, error) {
 	return o.o, o.err
 }
 
-// stillEmpty says why an object is not empty any more. Its version is not compared: not
-// every answer about an empty object has one.
+// stillEmpty says why an object is not empty any more. Versions are not compared: an answer
+// about an empty object may have none.
 func (o *opened) stillEmpty(ctx context.Context) error {
 	is, err := o.st.Open(ctx, o.info.Name)
 	if err != nil {

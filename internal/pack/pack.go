@@ -58,9 +58,9 @@ type Options struct {
 	Confirm func(ctx context.Context) error
 	// Judge, if it is not nil, is asked instead of OnError: its error ends the pack.
 	Judge func(name string, err error) error
-	// Proven, if it is not nil, is told of each object that is packed with what it was
-	// compared, as Summary.Proven has it, in the order of the archive.
-	Proven func(name, by string)
+	// Proven, if it is not nil, is called for each object that is packed, in their
+	// order, with the checksum that it was compared with, as Summary.Proven names it.
+	Proven func(by string)
 }
 
 // Attr is what an entry gets instead of what it has; empty is what it has.

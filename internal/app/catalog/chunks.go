@@ -33,8 +33,8 @@ type Member struct {
 	Version string // as it was listed; any bytes
 	Outcome Outcome
 	Note    string // says why, for people
-	// Proof is with what it was compared when it was packed; empty is what the first of
-	// Chunk.Proven says.
+	// Proof names the checksum that it was compared with when it was packed; empty is
+	// the first of Chunk.Proven.
 	Proof string
 }
 
@@ -47,7 +47,7 @@ const (
 	Vanished         // it was not there any more
 	Changed          // it was another than was planned, and is not packed
 	SetAside         // it could not be read
-	Damaged          // what was read is not what its service says that it is
+	Damaged          // what was read is not what its service says it is
 	outcomes
 )
 
@@ -110,8 +110,8 @@ type Chunk struct {
 	Finished   time.Time
 	BytesDone  int64
 	Problem    string // what Release was told last
-	// Proven counts the members that were packed by what they were compared with, the
-	// most frequent first: "md5:57 nothing:2".
+	// Proven counts the packed members by the checksum that they were compared with,
+	// the most frequent first: "md5:57 nothing:2".
 	Proven  string
 	Archive int64 // Archive.ID, 0 before it is recorded
 

@@ -230,8 +230,8 @@ func (m *Member) columns() []any {
 	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
 }
 
-// Damaged returns the first n members of a plan that were damaged, but for those that a
-// later chunk has.
+// Damaged returns the first n members of a plan that were damaged. Those that a later chunk
+// has are left out.
 func (c *Catalog) Damaged(ctx context.Context, plan int64, n int) ([]Member, error) {
 	return read(ctx, c, (*Member).columns, `SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), ''
 		FROM chunks AS k JOIN members AS m ON m.chunk = k.id WHERE k.plan = $1 AND k.damaged > 0 AND m.outcome = $2

@@ -102,7 +102,7 @@ CREATE TABLE members (
 );
 CREATE INDEX members_path ON members (chunk, substring(path, 1, 1024));
 `, `
--- What most members of a chunk were compared with is said by the chunk.
+-- The chunk says what most of its members were compared with.
 ALTER TABLE chunks ADD COLUMN damaged bigint NOT NULL DEFAULT 0, ADD COLUMN proven text NOT NULL DEFAULT '';
 ALTER TABLE members ADD COLUMN proof text;
 `}

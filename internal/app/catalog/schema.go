@@ -87,7 +87,7 @@ CREATE TABLE members (
 	PRIMARY KEY (chunk, path)
 ) WITHOUT ROWID, STRICT;
 `, `
--- What most members of a chunk were compared with is said by the chunk.
+-- The chunk says what most of its members were compared with.
 ALTER TABLE chunks ADD COLUMN damaged INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE chunks ADD COLUMN proven TEXT NOT NULL DEFAULT '';
 ALTER TABLE members ADD COLUMN proof TEXT;

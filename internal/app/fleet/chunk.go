@@ -103,14 +103,14 @@ func (j *job) named(k catalog.Chunk, name string) error {
 type made struct {
 	left   []catalog.Member // that are not in its archive, in byte order
 	proven string           // as Chunk.Proven
-	// proofs has for each of the others, in byte order, with which of kinds it was
-	// compared: a byte, since they may be millions.
+	// proofs has a byte for each of the others, in byte order: its index in kinds.
+	// There may be millions.
 	kinds  []string
 	proofs []byte
 }
 
-// all yields what the catalogue is to be told of a chunk's members: which are not packed,
-// and which were compared with something else than most.
+// all yields the members that the catalogue has to be told of: those that are not packed,
+// and those that were compared with another checksum than most.
 func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Member, error] {
 	if len(m.kinds) < 2 {
 		return pipe.All(m.left)
@@ -123,7 +123,7 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 			case err != nil:
 			case len(left) > 0 && left[0].Path == x.Path:
 				x, left = left[0], left[1:]
-			case len(proofs) == 0: // it is in no archive, which is found out
+			case len(proofs) == 0: // it is in no archive: Finish says so
 				continue
 			default:
 				x.Outcome, x.Proof, proofs = catalog.Packed, m.kinds[proofs[0]], proofs[1:]
@@ -138,7 +138,7 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 	}
 }
 
-// counted writes counts as Chunk.Proven has them.
+// counted returns counts as Chunk.Proven has them.
 func counted(proven map[string]int64) string {
 	kinds := slices.SortedFunc(maps.Keys(proven), func(a, b string) int {
 		return cmp.Or(cmp.Compare(proven[b], proven[a]), strings.Compare(a, b))
@@ -172,7 +172,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		done.left = append(done.left, l)
 		return nil
 	}
-	proven := func(_, by string) {
+	proven := func(by string) {
 		i := slices.Index(done.kinds, by)
 		if i < 0 {
 			i, done.kinds = len(done.kinds), append(done.kinds, by)

@@ -22,11 +22,11 @@ type Status struct {
 	// Running are the chunks that somebody has, and Problems those that failed the
 	// last time and those that were set aside.
 	Running, Problems []catalog.Chunk
-	// Proven counts the objects that were packed by what they were compared with, as
-	// holdall.Summary does; it is not known of those of "unknown".
+	// Proven counts the packed objects by the checksum that they were compared with,
+	// as holdall.Summary does. "unknown" counts those of which it is not recorded.
 	Proven map[string]int64
-	// Damaged are the first thousand that were damaged at the source and are not
-	// planned again.
+	// Damaged are objects that are damaged at the source and not planned again, at
+	// most a thousand.
 	Damaged []catalog.Member
 }
 
