@@ -361,3 +361,60 @@ func TestRangesOfLongFiles(t *testing.T) {
 		}
 	}
 }
+
+// What is converted is compared: a damaged file is left out and named, and its bytes get
+// no new digest.
+func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
+	rnd := testkit.Rand(t)
+	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 2<<20))}
+	for from, param := range map[string]map[string]string{"caf": nil, "lindi": nil, "rvn": nil, "zip": nil, "databundle": {"align": "1"}} {
+		for _, to := range []string{"caf", "zip", "tar", "lindi", "databundle"} {
+			sound := packedAs(t, from, param, files)
+			a, err := holdall.OpenStore(t.Context(), sound, "x", holdall.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			for _, name := range []string{"a", "long"} {
+				st := &storetest.Mem{}
+				for _, n := range objectsIn(t, sound) {
+					st.Put(n, bytes.Clone(sound.Get(n)))
+				}
+				e, err := a.Lookup(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for x, err := range a.Extents(t.Context(), e) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					b := st.Get(x.Object)
+					b[x.Off+x.Len/2] ^= 1
+					st.Put(x.Object, b)
+					break
+				}
+				in, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer in.Close()
+				out, left := &storetest.Mem{}, map[string]bool{}
+				sum, err := holdall.ConvertStore(t.Context(), in, out, "y", holdall.PackOptions{Format: to, OnError: func(name string, _ error) { left[name] = true }})
+				if err != nil || sum.Failed != int64(len(left)) || len(left) == 0 {
+					t.Fatalf("%s to %s, %s: %+v, %v, %v", from, to, name, sum, left, err)
+				}
+				made, err := holdall.OpenStore(t.Context(), out, "y", holdall.OpenOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer made.Close()
+				for name, want := range files {
+					got, err := made.Get(t.Context(), name, 4<<20)
+					if left[name] == (err == nil) || err == nil && string(got) != want {
+						t.Errorf("%s to %s: %s: %d bytes, %v", from, to, name, len(got), err)
+					}
+				}
+			}
+		}
+	}
+}

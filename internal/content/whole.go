@@ -28,14 +28,14 @@ func (s *Source) comparesWhole(e Entry) bool {
 	if most == 0 {
 		most = Small
 	}
-	return e.Size > 0 && e.Size <= most && s.hasDigest(e)
+	return e.Size > 0 && e.Size <= most && s.HasDigest(e)
 }
 
 // Compares says what of e's content is compared before it is handed on: any part of it, or
 // only all of it, read from its beginning to its end.
 func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 	parts = s.proves(e) || s.comparesWhole(e) || e.Size == 0 || s.compares != nil && s.compares(e)
-	whole = parts || s.hasDigest(e)
+	whole = parts || s.HasDigest(e)
 	if !parts && e.Kind.HasContent() {
 		_, before, summed := s.Coded(ctx, e)
 		parts, whole = before, whole || summed
@@ -43,8 +43,8 @@ func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 	return parts, whole
 }
 
-// hasDigest reports whether all of e's content is to be compared with a digest.
-func (s *Source) hasDigest(e Entry) bool {
+// HasDigest reports whether all of e's content is to be compared with a digest.
+func (s *Source) HasDigest(e Entry) bool {
 	return !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
@@ -231,7 +231,7 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
 	known, wrong := s.Known(ctx, e)
 	switch {
-	case !s.hasDigest(e) || s.proves(e) || known && wrong == nil:
+	case !s.HasDigest(e) || s.proves(e) || known && wrong == nil:
 		return s.Open(ctx, e, off)
 	case known:
 		return &wholeReader{err: wrong}

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"runtime"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
 // Convert writes the entries of src into a new archive called name in st, in
 // stored order. Content that lies raw in one piece is copied as it is, by the
-// file system itself where it can; digests that src records are taken over.
+// file system itself where it can; digests that src records are taken over. All that is
+// read is compared with them, and left out if it is wrong; what a store copies by itself
+// is not read.
 func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Summary, error) {
 	p, err := newPacker(st, name, o)
 	if err != nil {
@@ -100,47 +104,77 @@ func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Se
 		if p.implied(ctx, src, c.Entry) {
 			return nil
 		}
-		return p.add(ctx, c.Entry, &source{Reader: c})
+		return p.addContent(ctx, c)
 	})
+}
+
+// addContent adds an entry of an archive, compared with its digest: what is wrong is left
+// out.
+func (p *packer) addContent(ctx context.Context, c content.Content) error {
+	e := c.Entry
+	switch {
+	case !e.Kind.HasContent():
+		return p.add(ctx, e, &source{Reader: c})
+	case e.Size > content.Small:
+		return p.add(ctx, e, &source{Reader: c.Checked()})
+	}
+	added := false
+	err := c.WithSmall(func(b []byte) error {
+		added = true
+		return p.add(ctx, e, &byteReader{b})
+	})
+	if err != nil && !added {
+		return p.fail(e.Name, err)
+	}
+	return err
 }
 
 // maxHops is how many hard links may lead to each other before a file.
 const maxHops = 40
 
-// convertNear copies from a disk: entry by entry, for there is no round trip
-// to save.
+// near is an entry of an archive on a disk, and what is known of it.
+type near struct {
+	e       format.Entry
+	section *format.Section // nil if it is to be read
+	err     error           // why it cannot be had
+}
+
+// convertNear copies from a disk: entry by entry, for there is no round trip to save.
+// What can be copied without being looked at is compared before, several at once.
 func (p *packer) convertNear(ctx context.Context, src *content.Source) error {
-	for e, err := range p.converted(ctx, src) {
-		if err != nil {
-			return err
-		}
-		if err := src.Fault(e); err != nil {
-			if err := p.fail(e.Name, err); err != nil {
-				return err
+	entries := func(yield func(*near, error) bool) {
+		for e, err := range p.converted(ctx, src) {
+			if !yield(&near{e: e}, err) || err != nil {
+				return
 			}
-			continue
-		}
-		if p.implied(ctx, src, e) {
-			continue
-		}
-		section, ok := p.reference(ctx, src, e)
-		if !ok {
-			section, ok = src.Section(ctx, e)
-		}
-		if ok {
-			if err := p.add(ctx, e, section); err != nil {
-				return err
-			}
-			continue
-		}
-		r := src.Open(ctx, e, 0)
-		err := p.add(ctx, e, &source{Reader: r})
-		r.Close()
-		if err != nil {
-			return err
 		}
 	}
-	return nil
+	return pipe.Ordered(ctx, entries, runtime.GOMAXPROCS(0), func(ctx context.Context, x *near) {
+		if x.err = src.Fault(x.e); x.err != nil {
+			return
+		}
+		if section, ok := p.reference(ctx, src, x.e); ok {
+			x.section = section
+		} else if section, ok := src.Section(ctx, x.e); ok {
+			if x.section = section; src.HasDigest(x.e) {
+				x.err = src.Settle(ctx, x.e)
+			}
+		}
+	}, func(x *near) error {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case x.err != nil:
+			return p.fail(x.e.Name, x.err)
+		case p.implied(ctx, src, x.e):
+			return nil
+		case x.section != nil:
+			return p.add(ctx, x.e, x.section)
+		}
+		r := src.Open(ctx, x.e, 0)
+		defer r.Close()
+		return p.addContent(ctx, r)
+	}, func(*near) {})
 }
 
 // implied reports whether e is a folder that the new format has no place for
