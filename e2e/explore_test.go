@@ -241,7 +241,10 @@ func TestACheckListsProblemsAndMarksThem(t *testing.T) {
 	chromium(t)
 	sound := albumFile(t, "album.caf")
 	bad := damaged(t, sound, album()["data/random.bin"])
-	b := open(t, served(t, sound, bad))
+	s := started(t, sound, bad) // it logs what is damaged
+	t.Cleanup(func() { s.end(t) })
+	b := open(t, s)
+	b.expect("/f/damaged.caf/data/random.bin")
 	b.visit("#/damaged.caf?tab=verify")
 	b.wait("document.body.dataset.check === 'none'")
 	b.key(kb.Enter) // the first button has the focus
