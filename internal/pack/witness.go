@@ -113,3 +113,25 @@ func (w *witness) wrong() error {
 	}
 	return &SumError{w.name, w.want, got, w.again}
 }
+
+// proven counts an object that was packed by the checksum that it was compared with.
+func (p *packer) proven(of *opened) {
+	by := "nothing"
+	switch {
+	case of.dir:
+		return
+	case of.has && of.sum.Part > 0:
+		by = of.sum.Algo + "_of_parts"
+	case of.has:
+		by = of.sum.Algo
+	case of.info.Size == 0:
+		by = "size"
+	}
+	if p.sum.Proven == nil {
+		p.sum.Proven = map[string]int64{"nothing": 0}
+	}
+	p.sum.Proven[by]++
+	if p.o.Proven != nil {
+		p.o.Proven(by)
+	}
+}

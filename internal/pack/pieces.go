@@ -1,0 +1,418 @@
+package pack
+
+import (
+	"context"
+	"hash"
+	"io"
+	"iter"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/store"
+)
+
+// A piece is a range of an object that is read ahead.
+type piece struct {
+	of     *opened
+	off    int64
+	n      int
+	last   bool
+	buf    []byte
+	digest format.Digest // of an object of one piece
+	err    error
+	done   chan struct{}
+}
+
+// opened is an object that its pieces share.
+type opened struct {
+	item
+	once sync.Once
+	o    store.Object
+	err  error
+	sum  store.Sum // that its service vouches for; known with the first piece
+	has  bool
+}
+
+func (o *opened) open(ctx context.Context) (store.Object, error) {
+	o.once.Do(func() { o.o, o.err = store.OpenAs(ctx, o.st, o.info) })
+	return o.o, o.err
+}
+
+// stillEmpty says why an object is not empty any more. Versions are not compared: an answer
+// about an empty object may have none.
+func (o *opened) stillEmpty(ctx context.Context) error {
+	is, err := o.st.Open(ctx, o.info.Name)
+	if err != nil {
+		return err
+	}
+	defer is.Close()
+	now, err := is.Info(ctx)
+	if err == nil && now.Size != 0 {
+		err = &store.Error{Op: "open", Name: o.info.Name, Off: -1, Err: store.ErrChanged}
+	}
+	return err
+}
+
+// pieces reads objects ahead, several at once, and hands their pieces on in order.
+type pieces struct {
+	ctx            context.Context
+	cancel         context.CancelCauseFunc
+	jobs           int
+	algo           string
+	lenient, stale bool // as Options has them
+	trusting       bool // nothing is compared with what services vouch for
+	again          bool // what was wrong is read once more
+	ready          chan *piece
+	room           room
+	wg             sync.WaitGroup
+}
+
+func newPieces(ctx context.Context, jobs int, algo string) *pieces {
+	q := &pieces{jobs: jobs, algo: algo, ready: make(chan *piece, 2*jobs)}
+	q.ctx, q.cancel = context.WithCancelCause(ctx)
+	q.room.most = inPieces
+	q.room.freed = sync.NewCond(&q.room.mu)
+	return q
+}
+
+// stop ends what is under way.
+func (q *pieces) stop() {
+	q.cancel(nil)
+	q.room.close()
+	for c := range q.ready {
+		<-c.done
+		q.done(c)
+	}
+	q.wg.Wait()
+}
+
+// failed says what ended the listing before its end, nil if nothing did.
+func (q *pieces) failed() error { return context.Cause(q.ctx) }
+
+// start lists, asks and reads on goroutines of its own.
+func (q *pieces) start(items iter.Seq2[item, error]) {
+	listed, todo := make(chan item, listedAhead), make(chan *piece)
+	q.wg.Go(func() {
+		defer close(listed)
+		for it, err := range items {
+			if err != nil {
+				q.cancel(err)
+				return
+			}
+			select {
+			case listed <- it:
+			case <-q.ctx.Done():
+				return
+			}
+		}
+	})
+	q.wg.Go(func() {
+		defer close(q.ready)
+		defer close(todo)
+		for it := range listed {
+			if !q.cut(it, todo) {
+				return
+			}
+		}
+	})
+	for range q.jobs {
+		q.wg.Go(func() {
+			for c := range todo {
+				q.read(c)
+				close(c.done)
+			}
+		})
+	}
+}
+
+// cut asks for the pieces of an object, and says whether to go on.
+func (q *pieces) cut(it item, todo chan<- *piece) bool {
+	of := &opened{item: it}
+	for off := int64(0); ; {
+		c := &piece{of: of, off: off, n: int(min(it.info.Size-off, pieceSize)), done: make(chan struct{})}
+		off += int64(c.n)
+		c.last = off >= it.info.Size
+		if c.buf = q.room.take(c.n); c.buf == nil && c.n > 0 {
+			return false
+		}
+		select {
+		case q.ready <- c:
+		case <-q.ctx.Done():
+			q.room.give(c.buf)
+			return false
+		}
+		select {
+		case todo <- c:
+		case <-q.ctx.Done():
+			c.err = context.Cause(q.ctx)
+			close(c.done)
+			return false
+		}
+		if c.last {
+			return true
+		}
+	}
+}
+
+// read fills a piece. What was listed as empty is asked for only if that is long ago.
+func (q *pieces) read(c *piece) {
+	if c.err = q.ctx.Err(); c.err != nil || c.of.dir {
+		return
+	}
+	var err error
+	if c.n > 0 {
+		var o store.Object
+		if o, err = c.of.open(q.ctx); err == nil {
+			err = o.ReadAt(q.ctx, c.buf, c.off)
+		}
+		if err == nil && c.off == 0 && !q.trusting {
+			err = q.compare(c, o)
+		}
+	} else if q.stale {
+		err = c.of.stillEmpty(q.ctx)
+	}
+	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
+		c.digest, _ = digest.Of(q.algo, c.buf)
+	}
+}
+
+// compare compares an object of one piece with what its service vouches for. What is not
+// right is read once more. Of others it finds out what that is.
+func (q *pieces) compare(c *piece, o store.Object) (err error) {
+	of := c.of
+	if of.sum, of.has, err = sumOf(q.ctx, o); err != nil || !of.has || !c.last {
+		return err
+	}
+	check := func() error {
+		w := newWitness(of.name, of.sum, of.info.Size)
+		w.again = true
+		w.Write(c.buf)
+		return w.wrong()
+	}
+	if check() == nil {
+		return nil
+	}
+	if err := o.ReadAt(q.ctx, c.buf, 0); err != nil {
+		return err
+	}
+	return check()
+}
+
+// done gives back what a piece holds. Pieces of an object are done in order.
+func (q *pieces) done(c *piece) {
+	q.room.give(c.buf)
+	c.buf = nil
+	if c.last && c.of.o != nil {
+		_ = c.of.o.Close() // it was read, and nothing else
+	}
+}
+
+// room is the memory of pieces.
+type room struct {
+	most   int
+	mu     sync.Mutex
+	freed  *sync.Cond
+	closed bool
+	used   int              // lent
+	idle   int              // kept to be lent again
+	free   map[int][][]byte // by length
+}
+
+// sizes of buffers: an object is seldom of the length of a piece.
+var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, pieceSize}
+
+// take waits for room for n bytes; nil if there will be none, or none is needed.
+func (r *room) take(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	size := roomSizes[0]
+	for _, s := range roomSizes {
+		if size = s; s >= n {
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.used > 0 && r.used+size > r.most && !r.closed {
+		r.freed.Wait()
+	}
+	if r.closed {
+		return nil
+	}
+	r.used += size
+	if f := r.free[size]; len(f) > 0 {
+		r.free[size] = f[:len(f)-1]
+		r.idle -= size
+		return f[len(f)-1][:n]
+	}
+	if r.used+r.idle > r.most {
+		r.free, r.idle = nil, 0
+	}
+	return make([]byte, n, size)
+}
+
+func (r *room) give(p []byte) {
+	if p == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := cap(p)
+	r.used -= size
+	r.idle += size
+	if r.free == nil {
+		r.free = map[int][][]byte{}
+	}
+	r.free[size] = append(r.free[size], p)
+	r.freed.Broadcast()
+}
+
+func (r *room) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.freed.Broadcast()
+}
+
+// pieceReader is an object as content: its pieces, from cur on. Of an object of several
+// it computes the digest, while what reads it takes them.
+type pieceReader struct {
+	q     *pieces
+	cur   *piece
+	pos   int
+	err   error
+	end   bool // the last piece was taken to its end
+	algo  string
+	hash  hash.Hash
+	sum   *witness // of an object of several pieces whose service vouches for it
+	meter *meter.Meter
+}
+
+// next makes the next piece current, once this one is used up.
+func (r *pieceReader) next() error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.end {
+		return io.EOF
+	}
+	r.meter.Add(0, int64(r.pos))
+	if r.cur.last {
+		r.end = true
+		if r.sum != nil {
+			if r.err = r.sum.wrong(); r.err != nil {
+				return r.err
+			}
+		}
+		return io.EOF
+	}
+	r.q.done(r.cur)
+	c, ok := <-r.q.ready
+	if !ok {
+		r.cur, r.err = nil, r.q.failed()
+		return r.err
+	}
+	r.cur, r.pos = c, 0
+	<-c.done
+	r.err = c.err
+	return r.err
+}
+
+func (r *pieceReader) Read(p []byte) (int, error) {
+	for r.err == nil && !r.end {
+		if r.pos < len(r.cur.buf) {
+			n := copy(p, r.cur.buf[r.pos:])
+			r.goOn(r.cur.buf[r.pos : r.pos+n])
+			r.pos += n
+			return n, nil
+		}
+		if err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	return 0, r.next()
+}
+
+// WriteTo hands pieces on as they are.
+func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
+	for r.err == nil && !r.end {
+		if rest := r.cur.buf[r.pos:]; len(rest) > 0 {
+			var wg sync.WaitGroup
+			if r.hashes() {
+				wg.Go(func() { r.goOn(rest) })
+			}
+			k, err := w.Write(rest)
+			wg.Wait()
+			n += int64(k)
+			r.pos += k
+			if err != nil {
+				return n, err
+			}
+		}
+		if err := r.next(); err != nil && err != io.EOF {
+			return n, err
+		}
+	}
+	return n, r.err
+}
+
+// hashes reports whether what is read is hashed on the way: an object of one piece was
+// before.
+func (r *pieceReader) hashes() bool {
+	return (r.algo != "" || r.sum != nil) && !(r.cur.last && r.cur.off == 0)
+}
+
+// goOn goes on with the digest of an object of several pieces.
+func (r *pieceReader) goOn(p []byte) {
+	if !r.hashes() {
+		return
+	}
+	if r.sum != nil {
+		r.sum.Write(p)
+	}
+	if r.algo == "" {
+		return
+	}
+	if r.hash == nil {
+		r.hash = digest.New(r.algo)
+	}
+	_, _ = r.hash.Write(p) // a hash never fails
+}
+
+// ContentDigest returns the digest of all that was read, once it was.
+func (r *pieceReader) ContentDigest() (format.Digest, bool) {
+	if !r.end || r.cur == nil {
+		return format.Digest{}, false
+	}
+	if r.hash == nil {
+		return r.cur.digest, r.cur.digest.Algo != ""
+	}
+	return format.Digest{Algo: r.algo, Sum: string(r.hash.Sum(nil))}, true
+}
+
+// failed returns what kept this object alone from being read, nil if nothing did or
+// others will not be read either.
+func (r *pieceReader) Failed() error {
+	if r.err == nil || r.q.failed() != nil || store.Temporary(r.err) && !r.q.lenient {
+		return nil
+	}
+	return r.err
+}
+
+// drain leaves the queue at the first piece of the next object.
+func (r *pieceReader) drain() {
+	for r.cur != nil {
+		c := r.cur
+		r.q.done(c)
+		if c.last {
+			return
+		}
+		r.cur = <-r.q.ready
+		if r.cur != nil {
+			<-r.cur.done
+		}
+	}
+}
