@@ -142,12 +142,12 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		case e.Kind.HasContent():
 			i.Files++
 			i.Bytes += e.Size
-			parts, whole := in.Compares(ctx, e)
-			switch {
-			case in.Format().ReadsAll: // its checksums are not of entries
-			case !whole:
+			if in.Format().ReadsAll {
+				break // its checksums are not of entries
+			}
+			if parts, whole := in.Compares(ctx, e); !whole {
 				i.Unproven++
-			case !parts:
+			} else if !parts {
 				i.Ranges++
 			}
 		}

@@ -203,7 +203,7 @@ func (s *Source) Coded(ctx context.Context, e Entry) (coded, before, summed bool
 			first, sums := engine.Summed(x)
 			before, summed = before && first, summed && sums
 		}
-		coded = coded || x.Codec != codec.Raw && x.Codec != codec.Inline && x.Codec != codec.Zero
+		coded = coded || engine.Coded(x)
 	}
 	return coded, coded && before, coded && summed
 }

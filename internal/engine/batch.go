@@ -132,7 +132,7 @@ func look(it Item) (p place) {
 		switch {
 		case e.Codec == codec.Inline || e.Codec == codec.Zero:
 			continue
-		case !coded(e):
+		case !Coded(e):
 			if p.kind == nowhere {
 				return place{kind: plain}
 			}

@@ -65,7 +65,7 @@ func check(e format.Extent) error {
 		e.At > most || e.Size > most || e.Off > most || e.Len > most || e.Skip > most ||
 		e.Codec == codec.Raw && e.Len-e.Skip < e.Size ||
 		e.Codec == codec.Inline && int64(len(e.Data))-e.Skip < e.Size ||
-		e.Unit < 0 || e.Unit > most || e.Unit > 0 && coded(e) && e.Unit-e.Skip < e.Size {
+		e.Unit < 0 || e.Unit > most || e.Unit > 0 && Coded(e) && e.Unit-e.Skip < e.Size {
 		return fmt.Errorf("extent is no range: content %d+%d, stored %d+%d, skip %d, unit %d", e.At, e.Size, e.Off, e.Len, e.Skip, e.Unit)
 	}
 	return nil

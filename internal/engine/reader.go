@@ -304,7 +304,7 @@ func (r *Reader) nextGroup() *group {
 		k := keyOf(e)
 		same := a.last.u != nil && a.last.u.key == k
 		room := a.held+gr.held == 0 || e.Unit <= a.most-a.held-gr.held && (len(gr.units) == 0 || e.Unit <= a.step-gr.held)
-		if !coded(e) || !inUnit(e) || e.At > at || !same && !room {
+		if !Coded(e) || !inUnit(e) || e.At > at || !same && !room {
 			r.peeked = &e
 			break
 		}

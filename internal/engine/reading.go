@@ -36,7 +36,7 @@ type piece struct {
 // add takes up an extent whose content is stored.
 func (r *reading) add(e format.Extent) {
 	switch {
-	case !coded(e):
+	case !Coded(e):
 		r.raw = append(r.raw, e)
 	case inUnit(e):
 		r.units = append(r.units, piece{e, r.unit(e)})
@@ -48,7 +48,7 @@ func (r *reading) add(e format.Extent) {
 // readAll reads what extents describe, not more at once than may be held.
 func (r *reading) readAll(ctx context.Context, xs []format.Extent) error {
 	for _, e := range xs {
-		if r.held > 0 && coded(e) && inUnit(e) && e.Unit > maxAhead-r.held {
+		if r.held > 0 && Coded(e) && inUnit(e) && e.Unit > maxAhead-r.held {
 			if err := r.run(ctx); err != nil {
 				return err
 			}

@@ -53,8 +53,8 @@ func (k unitKey) extent() format.Extent {
 	return format.Extent{Size: k.size, Object: k.object, External: k.external, Off: k.off, Len: k.len, Codec: k.codecName, Unit: k.size}
 }
 
-// coded reports whether e's content is what a codec makes of stored bytes.
-func coded(e format.Extent) bool {
+// Coded reports whether e's content is what a codec makes of stored bytes.
+func Coded(e format.Extent) bool {
 	return e.Codec != codec.Raw && e.Codec != codec.Zero && e.Codec != codec.Inline
 }
 
