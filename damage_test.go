@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -35,9 +36,9 @@ func packedAs(t *testing.T, format string, param map[string]string, files map[st
 	return st
 }
 
-// storedBytes calls do with each object of an archive and each place in it where content
-// is stored.
-func storedBytes(t *testing.T, a *holdall.Archive, st *storetest.Mem, do func(object string, at int64)) {
+// eachDamage turns a bit of each byte of an archive where content is stored, one at a time,
+// and calls do while it is turned.
+func eachDamage(t *testing.T, a *holdall.Archive, st *storetest.Mem, rnd *rand.Rand, do func(object string, at int64)) {
 	t.Helper()
 	seen := map[string][]bool{}
 	for e, err := range a.Entries(t.Context()) {
@@ -57,7 +58,12 @@ func storedBytes(t *testing.T, a *holdall.Archive, st *storetest.Mem, do func(ob
 			for at := range x.Len {
 				if !seen[x.Object][x.Off+at] {
 					seen[x.Object][x.Off+at] = true
+					was := st.Get(x.Object)
+					b := bytes.Clone(was)
+					b[x.Off+at] ^= 1 << rnd.IntN(8)
+					st.Put(x.Object, b)
 					do(x.Object, x.Off+at)
+					st.Put(x.Object, was)
 				}
 			}
 		}
@@ -79,12 +85,7 @@ func TestEveryDamagedByteIsRefusedInEveryWayToRead(t *testing.T) {
 			}
 			defer sound.Close()
 			places, caught := 0, 0
-			storedBytes(t, sound, st, func(object string, at int64) {
-				was := st.Get(object)
-				b := bytes.Clone(was)
-				b[at] ^= 1 << rnd.IntN(8)
-				st.Put(object, b)
-				defer st.Put(object, was)
+			eachDamage(t, sound, st, rnd, func(object string, at int64) {
 				a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -148,12 +149,7 @@ func TestEveryDamagedChunkIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := 0
-	storedBytes(t, sound, st, func(object string, at int64) {
-		was := st.Get(object)
-		b := bytes.Clone(was)
-		b[at] ^= 1 << rnd.IntN(8)
-		st.Put(object, b)
-		defer st.Put(object, was)
+	eachDamage(t, sound, st, rnd, func(object string, at int64) {
 		a, err := open()
 		if err != nil {
 			refused++
