@@ -207,7 +207,7 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 // reports whether there was any yet.
 func (a *app) doubts() bool {
 	defer func(was string) { a.address = was }(a.address)
-	a.address = "" // what is wrong is said with its place
+	a.address = "" // the error names the archive
 	for _, in := range a.opened {
 		if err := in.Doubt(); err != nil {
 			a.report(err)

@@ -306,9 +306,9 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	return t, nil, nil
 }
 
-// isRight reports whether a text at off, of which the first n bytes count, is what its
-// digest says. One without a digest is not, nor one that somebody else has written. Of one
-// that is damaged it is noted; what it has counts all the same.
+// isRight reports whether the first n bytes of a text at off match their digest. It returns
+// false if there is no digest, or if somebody else has written the text. If the text is
+// damaged, it notes that; what the text says counts all the same.
 func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) bool {
 	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
 		return false

@@ -268,7 +268,7 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // revision that is read.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
-		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal lead to no revision: what is read may be older than it should be", lines).Problem)
+		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d of the lines of the journal lead to no revision: what is read may be older than it should be", lines).Problem)
 	}
 }
 
