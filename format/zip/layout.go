@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -55,9 +56,12 @@ const (
 	extraOwner = 0x7875
 )
 
-// Makers, in the high byte of the version, whose permissions are those of Unix.
+// Makers, in the high byte of the version. Unix and macOS have permissions of Unix, the
+// others backslashes.
 const (
+	madeByDOS   = 0
 	madeByUnix  = 3
+	madeByNTFS  = 10
 	madeByMacOS = 19
 )
 
@@ -139,6 +143,9 @@ func parseRow(b []byte) (r row, n int, err error) {
 	err = r.extra(b[rowLen+name:][:extra])
 	if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
 		r.name = fromDOS(r.name)
+	}
+	if (r.maker == madeByDOS || r.maker == madeByNTFS) && strings.IndexByte(r.name, '/') < 0 {
+		r.name = strings.ReplaceAll(r.name, `\`, "/") // there are writers that know no better
 	}
 	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
 		err = fmt.Errorf("%d bytes that become %d, at %d", r.stored, r.size, r.off)
