@@ -67,15 +67,37 @@ const (
 
 var errShort = errors.New("it ends within an entry")
 
-// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere.
+// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere. One of
+// nothing counts only if there is no other: a comment may hold the magic.
 func findEnd(tail []byte) int {
+	empty := -1
 	for at := len(tail) - endLen; at >= 0 && at >= len(tail)-endLen-maxComment; at-- {
 		if at = bytes.LastIndex(tail[:at+len(endMagic)], []byte(endMagic)); at < 0 {
-			return -1
+			break
 		}
 		// A comment, and nothing behind it; there are writers that add zeros.
 		comment := int(binary.LittleEndian.Uint16(tail[at+20:]))
-		if rest := tail[at+endLen:]; comment <= len(rest) && len(bytes.Trim(rest[comment:], "\x00")) == 0 {
+		if rest := tail[at+endLen:]; comment > len(rest) || len(bytes.Trim(rest[comment:], "\x00")) > 0 {
+			continue
+		}
+		if parseEnd(tail[at:]) != (end{}) {
+			return at
+		}
+		empty = max(empty, at)
+	}
+	return empty
+}
+
+// findOdd is findEnd where something is behind the end, or part of its comment is missing:
+// the last one counts whose directory fits in front of it. Of the archive's last bytes the
+// first is at off.
+func findOdd(tail []byte, off int64) int {
+	for at := len(tail); at >= 0; {
+		if at = bytes.LastIndex(tail[:at], []byte(endMagic)); at < 0 || at+endLen > len(tail) {
+			continue
+		}
+		e, pos := parseEnd(tail[at:]), uint64(off)+uint64(at)
+		if e.long || e.size <= pos && e.off <= pos-e.size && e.count <= e.size/rowLen {
 			return at
 		}
 	}
