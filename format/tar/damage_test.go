@@ -229,3 +229,181 @@ func TestAHardLinkToItsOwnNameIsTheEntryBefore(t *testing.T) {
 		t.Errorf("%q, %+v", list, doubt)
 	}
 }
+
+// mended repairs a tar, and returns what that makes of it.
+func mended(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
+	t.Helper()
+	st := &storetest.Mem{}
+	st.Put(name, b)
+	plan, err := repair(t.Context(), st, name, format.OpenOptions{Limits: format.Limits{Index: 1 << 20}}, func(format.Problem) {})
+	if err != nil || len(plan.Edits) == 0 {
+		return b, plan, err
+	}
+	var out bytes.Buffer
+	at := int64(0)
+	for _, e := range plan.Edits {
+		if e.Off < at || e.Len < 0 || e.Off+e.Len > int64(len(b)) {
+			t.Fatalf("bytes %d+%d behind %d, of %d", e.Off, e.Len, at, len(b))
+		}
+		out.Write(b[at:e.Off])
+		if e.Write != nil {
+			if err := e.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at = e.Off + e.Len
+	}
+	out.Write(b[at:])
+	return out.Bytes(), plan, nil
+}
+
+// sound returns the names in a tar, and fails if archive/tar or we find anything wrong.
+func sound(t testing.TB, what, name string, b []byte) (list []string) {
+	t.Helper()
+	st := &storetest.Mem{}
+	st.Put(name, b)
+	err := verify(t.Context(), st, name, format.OpenOptions{}, func(p format.Problem) {
+		if p.Severity == format.Error {
+			t.Errorf("%s: %+v", what, p)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, name, b, format.OpenOptions{})
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Name)
+		if len(e.Name) == 3 && e.Name[0] == 'f' { // a file of files
+			var i int
+			fmt.Sscanf(e.Name, "f%d", &i)
+			want := strings.Repeat(fmt.Sprintf("file %d. ", i), i*20)
+			if got := string(content(t, r, b, e, 0, e.Size)); !strings.HasPrefix(want, got) {
+				t.Errorf("%s: %s has another content", what, e.Name)
+			}
+		}
+	}
+	if plain := name == "x.tar"; plain {
+		n := 0
+		for z := tar.NewReader(bytes.NewReader(b)); ; n++ {
+			if _, err := z.Next(); err != nil {
+				if err.Error() != "EOF" || n != len(list) {
+					t.Errorf("%s: archive/tar finds %d members, %v", what, n, err)
+				}
+				break
+			}
+		}
+	}
+	return list
+}
+
+func TestRepairKeepsWhatCanBeRead(t *testing.T) {
+	whole := files(t)
+	all := sound(t, "whole", "x.tar", whole)
+	without := func(name string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == name })
+	}
+	at, last := headerAt(t, whole, "f07"), headerAt(t, whole, "f19")
+	for what, c := range map[string]struct {
+		change  func(b []byte) []byte
+		want    []string
+		partial bool
+	}{
+		"nothing":             {func(b []byte) []byte { return b }, all, false},
+		"a bit":               {func(b []byte) []byte { b[at+20] ^= 1; return b }, without("f07"), true},
+		"zeros":               {func(b []byte) []byte { clear(b[at:][:blockSize]); return b }, without("f07"), true},
+		"a block is missing":  {func(b []byte) []byte { return append(b[:at], b[at+blockSize:]...) }, without("f07"), true},
+		"the first":           {func(b []byte) []byte { b[1] ^= 1; return b }, without("f00"), true},
+		"the last":            {func(b []byte) []byte { b[last] ^= 1; return b }, without("f19"), true},
+		"cut in a file":       {func(b []byte) []byte { return b[:last+blockSize+99] }, all, true},
+		"cut before a file":   {func(b []byte) []byte { return b[:last+blockSize] }, without("f19"), true},
+		"cut in a header":     {func(b []byte) []byte { return b[:last+99] }, without("f19"), true},
+		"cut before the end":  {func(b []byte) []byte { return b[:len(b)-2*blockSize] }, all, false},
+		"noise behind":        {func(b []byte) []byte { return append(b[:len(b)-2*blockSize], strings.Repeat("\xa5", 3000)...) }, all, true},
+		"two headers, behind": {func(b []byte) []byte { b[at] ^= 1; b[last] ^= 1; return b }, slices.DeleteFunc(without("f07"), func(n string) bool { return n == "f19" }), true},
+	} {
+		b := c.change(bytes.Clone(whole))
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+			what := what + ", " + name
+			got, plan, err := mended(t, name, b)
+			if err != nil || plan.Partial != c.partial || len(plan.Edits) > 0 && len(plan.Notes) == 0 {
+				t.Fatalf("%s: %+v, %v", what, plan, err)
+			}
+			if list := sound(t, what, name, got); !slices.Equal(list, c.want) {
+				t.Errorf("%s: %q", what, list)
+			}
+			if _, again, err := mended(t, name, got); err != nil || again.Changes() {
+				t.Errorf("%s, again: %+v, %v", what, again, err)
+			}
+		}
+	}
+}
+
+func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
+	whole := files(t)
+	for name, b := range map[string][]byte{"x.tgz": zipped(t, whole, 9000), "x.tar.zst": inFrames(t, whole, 9000)} {
+		for what, b := range map[string][]byte{
+			"cut":        b[:len(b)*2/3],
+			"overridden": append(append(bytes.Clone(b[:len(b)/2]), strings.Repeat("\xa5", 100)...), b[len(b)/2+100:]...),
+		} {
+			what := what + ", " + name
+			got, plan, err := mended(t, name, b)
+			if err != nil || !plan.Partial || len(plan.Lost) == 0 {
+				t.Fatalf("%s: %+v, %v", what, plan, err)
+			}
+			if list := sound(t, what, name, got); len(list) < 5 {
+				t.Errorf("%s: %q", what, list)
+			}
+		}
+	}
+}
+
+func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	long := strings.Repeat("long", 40)
+	for _, n := range []string{long, "f02"} {
+		if err := w.WriteHeader(&tar.Header{Name: n, PAXRecords: map[string]string{"z.last": "x"}, Mode: 0o644, Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := bytes.Replace(out.Bytes(), []byte("z.last=x\n"), []byte("z.last=x!"), 1)
+	got, plan, err := mended(t, "x.tar", b)
+	if err != nil || !plan.Partial {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if list := sound(t, "pax", "x.tar", got); !slices.Equal(list, []string{long, "f02"}) {
+		t.Errorf("%q", list)
+	}
+}
+
+// Whatever is wrong, a repair gives a tar that needs none, and panics on nothing.
+func FuzzRepair(f *testing.F) {
+	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {
+		b := sample(f, format)
+		f.Add(b)
+		f.Add(b[:len(b)-1500])
+		f.Add(zipped(f, b, 1000))
+		f.Add(inFrames(f, b, 1000))
+		torn := bytes.Clone(b)
+		torn[blockSize+20] ^= 1
+		f.Add(torn)
+	}
+	for _, kind := range sparseKinds {
+		f.Add(fixture(f, kind)[:8<<10])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, plan, err := mended(t, "x.tar", b)
+		if err != nil || !plan.Changes() {
+			return
+		}
+		if _, again, err := mended(t, "x.tar", got); err != nil || again.Changes() {
+			t.Errorf("mended, it has still to be mended: %+v, %v", again, err)
+		}
+	})
+}

@@ -20,6 +20,7 @@ type pax struct {
 	sparseSize, sparseReal, sparseBlocks []byte
 	sparseMap                            []byte // numbers with commas between
 	is                                   bool   // there were records
+	good                                 int    // bytes of records that can be read
 	torn                                 bool   // they cannot be read, and are about a sparse file
 }
 
@@ -70,7 +71,7 @@ func (p *pax) parse(records []byte) (err error) {
 	p.buf, p.is = append(p.buf, records...), true
 	var pieces []byte // of the first kind of sparse map, which comes a number a record
 	numbers := 0
-	for b := p.buf; len(b) > 0; {
+	for b := p.buf; len(b) > 0; p.good = len(p.buf) - len(b) {
 		at := len(p.buf) - len(b)
 		length, _, ok := bytes.Cut(b, []byte(" "))
 		n, isNumber := decimal(length)

@@ -44,8 +44,12 @@ type scanner struct {
 	head   int64 // where the header at hand begins
 	any    bool  // there was a header
 	header [blockSize]byte
-	told   int64                // content of the header at head, if that is damaged
-	note   func(format.Problem) // hears of what is wrong and does not end a tar; may be nil
+	start  int64 // where the first header of the member begins
+	keep   bool  // keep each header; for repairs
+	told   int64 // content of the header at head, if that is damaged
+	// tornPax hears of pax records that cannot be read, and with what they may be replaced.
+	tornPax func(off, n int64, with []byte) error
+	note    func(format.Problem) // hears of what is wrong and does not end a tar; may be nil
 }
 
 // A headerError means that the bytes at head are no header that can be used. There may be
@@ -68,7 +72,10 @@ func newScanner(src *source) *scanner { return &scanner{src: src} }
 func (s *scanner) next() error {
 	s.forget()
 	s.told = 0
-	for {
+	for first := true; ; first = false {
+		if first {
+			s.start = (s.src.at + s.behind + blockSize - 1) &^ (blockSize - 1)
+		}
 		if err := s.pass(); err != nil {
 			return err
 		}
@@ -77,6 +84,9 @@ func (s *scanner) next() error {
 			return err
 		}
 		kind := b[156]
+		if s.keep {
+			b = s.header[:copy(s.header[:], b)]
+		}
 		size, ok := formatkit.TarNumber(b[124:136])
 		if !ok || size < 0 && hasContent(kind) {
 			return badHeader("header: %q is no size", formatkit.TarText(b[124:136]))
@@ -103,6 +113,9 @@ func (s *scanner) next() error {
 			}
 			if err != nil {
 				s.wrong(format.Error, err.Error()+"; this record and those behind it are not used")
+				if err := s.mendPax(kind); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -112,6 +125,24 @@ func (s *scanner) next() error {
 		}
 		s.forget()
 	}
+}
+
+// mendPax says what may take the place of damaged pax records: those that can be read.
+func (s *scanner) mendPax(kind byte) error {
+	if s.tornPax == nil {
+		return nil
+	}
+	p := &s.pax
+	if kind == typeGlobalPax {
+		p = &s.global
+	}
+	var with []byte
+	if p.good > 0 {
+		with = append(resized(s.header[:], int64(p.good)), p.buf[:p.good]...)
+		with = append(with, make([]byte, -len(with)&(blockSize-1))...)
+	}
+	n := blockSize + (int64(len(p.buf))+blockSize-1)&^(blockSize-1)
+	return s.tornPax(s.head, n, with)
 }
 
 // forget gives up what stood in front of a header.
