@@ -133,7 +133,9 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 				return err
 			}
 			formatkit.Say(&m.p.Notes, "zeros that end the tar at byte %d are left out: members follow", s.head)
-			err = m.edit(s.head, src.at-s.head, nil)
+			if err := m.edit(s.head, src.at-s.head, nil); err != nil {
+				return err
+			}
 		case header:
 			why := err.Error()
 			found, err := s.resync(ctx)

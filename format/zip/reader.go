@@ -30,6 +30,10 @@ type reader struct {
 	dirOff int64
 	notes  []format.Problem
 	doubt  *format.Problem // the first that is an error
+
+	// For repairs:
+	each    func(x row, raw []byte) error
+	comment string
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
@@ -88,6 +92,8 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of a directory: it is cut off, or no zip")
 	}
 	pos := r.size - int64(len(tail)) + int64(at)
+	comment := tail[at+endLen:]
+	r.comment = string(comment[:min(len(comment), int(binary.LittleEndian.Uint16(tail[at+20:])))])
 	e = parseEnd(tail[at:])
 	if e.long && pos >= locatorLen {
 		b := make([]byte, locatorLen)
@@ -180,6 +186,11 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		}
 		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
 			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", r.table.Len()+1, limit)
+		}
+		if err == nil && r.each != nil {
+			if err := r.each(x, buf[:n]); err != nil {
+				return err
+			}
 		}
 		if err == nil {
 			r.add(x, base, off)
