@@ -44,6 +44,8 @@ type Extracted struct {
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"`
 	Failed  int64 `json:"failed,omitempty"`
+	// Stripped counts names that begin with a slash. It is left out.
+	Stripped int64 `json:"stripped,omitempty"`
 }
 
 // Extract writes entries of a below into, which nothing can leave: names that

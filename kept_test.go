@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -81,7 +80,7 @@ func sameArchives(t *testing.T, got, want *holdall.Archive) {
 		}
 	}
 	for dir := range dirs {
-		if !fs.ValidPath(dir) {
+		if !format.ValidPath(dir) {
 			continue
 		}
 		a, aerr := entriesOf(got.ReadDir(ctx, dir))

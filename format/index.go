@@ -191,7 +191,7 @@ func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
 	if i, ok := x.find(name); ok {
 		return x.t.Entry(int(x.byName[i])), nil
 	}
-	if name == "." || fs.ValidPath(name) && x.isDir(name) {
+	if name == "." || ValidPath(name) && x.isDir(name) {
 		return Entry{Name: name, Kind: Dir}, nil
 	}
 	return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -201,7 +201,7 @@ func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
 func (x *Index) isDir(name string) bool {
 	prefix := name + "/"
 	for i := x.from(prefix); i < len(x.byName) && strings.HasPrefix(x.nameAt(i), prefix); i++ {
-		if fs.ValidPath(x.nameAt(i)) {
+		if ValidPath(x.nameAt(i)) {
 			return true
 		}
 	}
@@ -228,6 +228,9 @@ func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
 	p = Problem{Severity: Warning, Off: -1, Entry: e.Name, HasEntry: true}
 	if class := NameFault(e.Name); class != "" {
 		p.Code, p.Class, p.Message = UnsafePath, class, "the name is not extracted: "+NameAdvice(class)
+		if e.Name != "" && e.Name[0] == '/' && class == "name-absolute" {
+			p.Message = "the name is absolute: extracted without the slash in front"
+		}
 	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != Dir {
 		p.Code, p.Message = Duplicate, "the archive has this name again: the last one counts"
 	} else if above := x.FileAbove(e.Name); above != "" {
@@ -269,7 +272,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				return
 			}
 			first, _, deeper := strings.Cut(rest, "/")
-			if !fs.ValidPath(name) && (!deeper || !fs.ValidPath(prefix+first) || !x.isDir(prefix+first)) {
+			if !ValidPath(name) && (!deeper || !ValidPath(prefix+first) || !x.isDir(prefix+first)) {
 				if dir == "." && !yield(x.t.Entry(int(x.byName[i])), nil) {
 					return
 				}
@@ -296,7 +299,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			next := x.from(sub + "0")
 			if dir == "." {
 				for ; i < next; i++ {
-					if n := x.nameAt(i); !fs.ValidPath(n) && !yield(x.t.Entry(int(x.byName[i])), nil) {
+					if n := x.nameAt(i); !ValidPath(n) && !yield(x.t.Entry(int(x.byName[i])), nil) {
 						return
 					}
 				}

@@ -23,13 +23,13 @@ func names(t *testing.T, x *Index, dir string) string {
 
 func TestIndexDirs(t *testing.T) {
 	var es Entries
-	for _, n := range []string{"b/x/1", "a", "b/x/2", "b.txt", "a//odd", "b//odd", "../up", "", "f", "f/under", "b/y", "d/"} {
+	for _, n := range []string{"b/x/1", "a", "b/x/2", "b.txt", "a//odd", "b//odd", "../up", "", "f", "f/under", "b/y", "d/", "M\xf6bel/b.txt", "M\xf6bel/\xff/x"} {
 		es = append(es, Entry{Name: n})
 	}
 	es = append(es, Entry{Name: "e", Kind: Dir}, Entry{Name: "e/1"})
 	x := NewIndex(es)
 	for _, tt := range []struct{ dir, want string }{
-		{".", "../up:file :file a//odd:file a:file b.txt:file b//odd:file b:dir d/:file e:dir f:file"},
+		{".", "../up:file :file M\xf6bel:dir a//odd:file a:file b.txt:file b//odd:file b:dir d/:file e:dir f:file"},
 		{"b", "b/x:dir b/y:file"},
 		{"b/x", "b/x/1:file b/x/2:file"},
 		{"e", "e/1:file"},
@@ -37,6 +37,7 @@ func TestIndexDirs(t *testing.T) {
 		{"a", "readdir a: not a directory"},
 		{"nope", "readdir nope: file does not exist"},
 		{"..", "readdir ..: file does not exist"},
+		{"M\xf6bel", "M\xf6bel/b.txt:file M\xf6bel/\xff:dir"},
 	} {
 		if got := names(t, x, tt.dir); got != tt.want {
 			t.Errorf("ReadDir(%q):\n got %s\nwant %s", tt.dir, got, tt.want)

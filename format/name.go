@@ -13,6 +13,20 @@ const (
 	maxElementLen = 255
 )
 
+// ValidPath reports whether name is a path within an archive: it is fs.ValidPath, but for
+// names of any bytes.
+func ValidPath(name string) bool {
+	if name == "." {
+		return true
+	}
+	for elem := range strings.SplitSeq(name, "/") {
+		if elem == "" || elem == "." || elem == ".." {
+			return false
+		}
+	}
+	return true
+}
+
 // NameFault says why an entry of that name must not become a file, in one word
 // ("name-traversal"), or "" if it may. A name is also judged as a system would
 // read it that takes backslashes for separators: an archive that is harmless
@@ -45,10 +59,10 @@ func nameFault(name string) string {
 		return "name-empty"
 	case strings.IndexByte(name, 0) >= 0:
 		return "name-nul"
-	case name[0] == '/':
-		return "name-absolute"
 	case hasDotDot(name):
 		return "name-traversal"
+	case name[0] == '/':
+		return "name-absolute"
 	case len(name) >= 2 && name[1] == ':' && isLetter(name[0]):
 		return "name-drive"
 	case path.Clean(name) != name:

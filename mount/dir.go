@@ -5,7 +5,6 @@ package mount
 import (
 	"context"
 	"errors"
-	iofs "io/fs"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -141,7 +140,7 @@ func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, 
 			}
 		}
 	}
-	if d.n.name != "." && !iofs.ValidPath(d.n.name) {
+	if d.n.name != "." && !format.ValidPath(d.n.name) {
 		return func(func(holdall.Entry, error) bool) {} // what is in it is in the root
 	}
 	return d.v.a.ReadDir(ctx, d.n.name)

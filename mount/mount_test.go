@@ -132,7 +132,7 @@ func same(t *testing.T, a *holdall.Archive, dir, at string) (files int) {
 		}
 		switch {
 		case e.Kind == format.Dir:
-			if fs.ValidPath(e.Name) {
+			if format.ValidPath(e.Name) {
 				files += same(t, a, e.Name, p)
 			}
 		case e.Kind == format.Symlink:

@@ -2,11 +2,12 @@ package mount
 
 import (
 	"encoding/hex"
-	"io/fs"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
 )
 
 // Names that a file system can hold are shown as they are, whatever their bytes. Others
@@ -93,8 +94,8 @@ func named(dir, s string) (string, bool) {
 	}
 	if dir == "." {
 		// What has slashes and is a path is in another folder.
-		return name, strings.IndexByte(name, '/') < 0 || !fs.ValidPath(name)
+		return name, strings.IndexByte(name, '/') < 0 || !format.ValidPath(name)
 	}
 	name = dir + "/" + name
-	return name, fs.ValidPath(name)
+	return name, format.ValidPath(name)
 }

@@ -296,7 +296,7 @@ func (ns *nodes) all(t *tree) (inos []uint64, names []link) {
 
 // folderOf returns the folder that an entry is listed in.
 func folderOf(name string) string {
-	if !fs.ValidPath(name) || strings.IndexByte(name, '/') < 0 {
+	if !format.ValidPath(name) || strings.IndexByte(name, '/') < 0 {
 		return "."
 	}
 	return path.Dir(name)

@@ -145,6 +145,9 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 
 // tellExtracted tells what an extraction did.
 func (a *app) tellExtracted(sum holdall.Extracted) error {
+	if sum.Stripped > 0 {
+		a.warn("%s with a slash in front, which is left out", count(sum.Stripped, "name"))
+	}
 	if a.json {
 		a.printJSON(sum)
 	} else if !a.quiet {

@@ -84,8 +84,8 @@ func TestHostilePackagesStayInside(t *testing.T) {
 		for _, outside := range []bool{false, true} {
 			refused := 0
 			_, err := extractInside(t, b, holdall.ExtractOptions{OutsideLinks: outside, OnError: func(p holdall.Problem, _ error) { refused++ }})
-			// Where a path comes twice only the last counts, and is harmless.
-			harmless := strings.Contains(name, "-ctrl-") || strings.Contains(name, "-over") || strings.Contains(name, "-hl-write") || strings.Contains(name, "-symlink-dir")
+			// Where a path comes twice only the last counts, and is harmless. A slash in front is left out.
+			harmless := strings.Contains(name, "-evil-abs") || strings.Contains(name, "-ctrl-") || strings.Contains(name, "-over") || strings.Contains(name, "-hl-write") || strings.Contains(name, "-symlink-dir")
 			if strings.HasPrefix(name, "dmg-evil") && !harmless && err == nil && refused == 0 {
 				t.Errorf("%s: nothing was refused", name)
 			}

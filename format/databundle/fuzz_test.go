@@ -147,7 +147,7 @@ func FuzzOpen(f *testing.F) {
 					wantTyped(t, err)
 					return
 				}
-				if got, err := r.Lookup(ctx, e.Name); e.Fault == nil && fs.ValidPath(e.Name) && (err != nil || got.Name != e.Name) {
+				if got, err := r.Lookup(ctx, e.Name); e.Fault == nil && format.ValidPath(e.Name) && (err != nil || got.Name != e.Name) {
 					t.Errorf("lookup %q: %q, %v", e.Name, got.Name, err)
 				}
 				if e.Fault == nil && e.Kind == format.File && e.Size <= 1<<20 {

@@ -126,7 +126,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if ok && name != "" {
 		return r.entryOf(row), nil
 	}
-	if fs.ValidPath(name) {
+	if format.ValidPath(name) {
 		if implied, err := r.impliedDir(ctx, name); implied || err != nil {
 			return format.Entry{Name: name, Kind: format.Dir}, err
 		}
@@ -167,7 +167,7 @@ func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if e := r.entryOf(row); fs.ValidPath(e.Name) && strings.HasPrefix(e.Name, name+"/") {
+			if e := r.entryOf(row); format.ValidPath(e.Name) && strings.HasPrefix(e.Name, name+"/") {
 				return true, nil
 			}
 		}
@@ -259,7 +259,7 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 			// Directories that begin with a slash: the rows of the root, and those
 			// that the other prefix has.
 			at = behind('/' + 1)
-		case !fs.ValidPath(string(rest[:i])):
+		case !format.ValidPath(string(rest[:i])):
 			err = tell(r.entryOf(row))
 			at = append(bytes.Clone(row.Key), 0)
 		default:

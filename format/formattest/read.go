@@ -108,7 +108,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 		}
 	}
 	for _, e := range entries {
-		if children[e.Name] != nil || e.Kind == format.Dir || !fs.ValidPath(e.Name) {
+		if children[e.Name] != nil || e.Kind == format.Dir || !format.ValidPath(e.Name) {
 			continue
 		}
 		failed := false
@@ -174,7 +174,7 @@ func sameEntry(a, b format.Entry) bool {
 func expectedChildren(entries []format.Entry) map[string]map[string]format.Kind {
 	dirs := map[string]map[string]format.Kind{".": {}}
 	for _, e := range entries {
-		if !fs.ValidPath(e.Name) {
+		if !format.ValidPath(e.Name) {
 			dirs["."][e.Name] = e.Kind
 			continue
 		}

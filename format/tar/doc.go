@@ -15,6 +15,10 @@
 // compressors make many, others one, and such an archive is better converted, or
 // indexed: an index has points in members of gzip.
 //
-// A header that is damaged ends the list: what is behind it is in none. Verify says so,
-// and listing does not.
+// If a header is damaged, reading goes on at the next block that is a header, as GNU's tar
+// does. Abilities.Doubt tells of the first such header, and verify of all. A hard link to
+// its own name is how GNU's tar writes a file that was named twice: it is the entry of
+// that name before it. Repair leaves out what is no member, and shortens the last file of a
+// tar that is cut off. A compressed tar is compressed anew, of what can be decoded before
+// the damage.
 package tar

@@ -25,6 +25,7 @@ var Format = &format.Format{
 	Open:          open,
 	Create:        create,
 	Verify:        verify,
+	Repair:        repair,
 }
 
 // detect never says Certain: formats that are tars of a special kind must win.

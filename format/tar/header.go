@@ -2,11 +2,11 @@ package tar
 
 import (
 	"bytes"
-	"io/fs"
 	"math"
 	"path"
 	"strings"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
@@ -192,7 +192,7 @@ func cleaned(name string) string {
 	for strings.HasPrefix(name, "./") {
 		name = strings.TrimLeft(name[2:], "/")
 	}
-	if fs.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
+	if format.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
 		return path.Clean(name)
 	}
 	return name

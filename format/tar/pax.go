@@ -20,6 +20,8 @@ type pax struct {
 	sparseSize, sparseReal, sparseBlocks []byte
 	sparseMap                            []byte // numbers with commas between
 	is                                   bool   // there were records
+	good                                 int    // bytes of records that can be read
+	torn                                 bool   // they cannot be read, and are about a sparse file
 }
 
 func (p *pax) reset() { *p = pax{buf: p.buf[:0]} }
@@ -61,13 +63,15 @@ func (p *pax) field(key []byte) *[]byte {
 	return nil
 }
 
-// parse reads records, of which the last of a key counts.
-func (p *pax) parse(records []byte) error {
+// parse reads records, of which the last of a key counts. Those before what is wrong are
+// taken.
+func (p *pax) parse(records []byte) (err error) {
 	p.reset()
+	defer func() { p.torn = err != nil && bytes.Contains(records, []byte("GNU.sparse.")) }()
 	p.buf, p.is = append(p.buf, records...), true
 	var pieces []byte // of the first kind of sparse map, which comes a number a record
 	numbers := 0
-	for b := p.buf; len(b) > 0; {
+	for b := p.buf; len(b) > 0; p.good = len(p.buf) - len(b) {
 		at := len(p.buf) - len(b)
 		length, _, ok := bytes.Cut(b, []byte(" "))
 		n, isNumber := decimal(length)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -23,11 +24,15 @@ type reader struct {
 	codec string // what decodes it; codec.Raw of a plain one
 	limit int64
 	once  bool
+	doubt atomic.Pointer[format.Problem] // the first thing that is lost, as far as was read
 
 	formatkit.LateIndex
 	mu   sync.Mutex
 	held *contents // nil until it is asked for
 }
+
+// mostNotes is how many things that are wrong are told.
+const mostNotes = 1000
 
 // contents are what reading all headers tells.
 type contents struct {
@@ -71,60 +76,81 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 	return r, err
 }
 
-// walk goes through all members. What is wrong behind the first of them is a note:
-// what came before it can be read all the same.
-func (r *reader) walk(ctx context.Context, src *source, each func(*member) error) (note *format.Problem, err error) {
+// walk goes through all members. It notes what is wrong, and goes on at the next header.
+func (r *reader) walk(ctx context.Context, src *source, each func(*member) error, note func(format.Problem)) error {
 	s := newScanner(src)
+	s.note = func(p format.Problem) {
+		p.Volume = r.name
+		if r.codec != codec.Raw {
+			p.Off = -1 // what was decoded has no place of its own
+		}
+		if p.Severity == format.Error {
+			r.doubt.CompareAndSwap(nil, &p)
+		}
+		note(p)
+	}
 	for n := 0; ; n++ {
 		if n&0xfff == 0 && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		err := s.next()
 		if err == nil {
 			if r.codec != codec.Raw && s.m.fault != nil {
-				s.m.fault.Off = -1 // what was decoded has no place of its own
+				s.m.fault.Off = -1
 			}
-			if r.codec == codec.Raw && s.m.fault == nil && s.m.stored > r.size-s.m.at {
+			short := r.codec == codec.Raw && s.m.stored > r.size-s.m.at
+			if short && s.m.fault == nil {
 				s.m.fault = &format.Problem{Code: format.Truncated, Severity: format.Error, Off: min(s.m.at, r.size),
 					Message: fmt.Sprintf("its %d bytes reach behind the archive's end at %d", s.m.stored, r.size)}
 				s.m.sparse = nil
 			}
 			if err = each(&s.m); err != nil {
-				return nil, err
+				return err
 			}
-			if r.codec == codec.Raw && s.m.stored > r.size-s.m.at {
-				err = io.ErrUnexpectedEOF
-			} else {
+			if !short {
 				continue
 			}
+			err = io.ErrUnexpectedEOF
 		}
 		if src.in == nil && src.err != nil {
-			return nil, src.err
+			return src.err
 		}
 		if err == io.EOF {
 			if !s.any && r.bare(src.at) {
 				err = errors.New("there is no tar header")
 			} else if err = r.drained(src); err == nil {
-				return nil, nil
+				return s.behindEnd(ctx)
+			}
+		}
+		p := r.problem(format.BadHeader, min(s.head, r.size), err.Error())
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			p.Code = format.Truncated
+		} else if _, damaged := err.(*headerError); damaged {
+			found, err := s.resync(ctx)
+			if err != nil {
+				return err
+			}
+			if found {
+				p.Message += fmt.Sprintf("; the next header is %d bytes later", src.at-s.head)
+				s.note(p)
+				continue
+			}
+			if n > 0 {
+				p.Message += "; no header follows"
 			}
 		}
 		if src.in != nil {
 			// Whoever decodes may be reading still.
 			if err := errors.Join(src.in.Close(), src.in.stored.object.Err); err != nil {
-				return nil, err
+				return err
 			}
-		}
-		p := r.problem(format.BadHeader, min(s.head, r.size), err.Error())
-		if r.codec != codec.Raw {
 			p.Off = -1
 		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			p.Code = format.Truncated
-		}
 		if n == 0 {
-			return nil, &format.CorruptError{Format: "tar", Problem: p}
+			return &format.CorruptError{Format: "tar", Problem: p}
 		}
-		return &p, nil
+		s.note(p)
+		return nil
 	}
 }
 
@@ -184,7 +210,13 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 	defer src.close()
 	frames := 0
 	var last member
-	note, err := r.walk(ctx, src, func(m *member) error {
+	short := false
+	var again []string
+	err := r.walk(ctx, src, func(m *member) error {
+		if m.again {
+			again = append(again, string(m.name))
+			return grow(int64(len(m.name)) + 16)
+		}
 		before := c.people.Len()
 		c.table.add(m)
 		n := costOf(m) + int64(c.people.Len()-before)*100
@@ -194,6 +226,11 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 		}
 		last = *m
 		return grow(n)
+	}, func(p format.Problem) {
+		if len(c.notes) < mostNotes {
+			c.notes = append(c.notes, p)
+		}
+		short = p.Code == format.Truncated || p.Code == format.BadHeader
 	})
 	if err != nil {
 		return nil, err
@@ -201,13 +238,18 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 	if src.in != nil {
 		c.frames = src.in.known()
 	}
-	if note != nil {
-		c.notes = append(c.notes, *note)
-		if src.in != nil && c.Len() > 0 && last.stored > src.in.at-last.at && last.fault == nil {
-			c.cutShort(&last)
-		}
+	if src.in != nil && short && c.Len() > 0 && last.stored > src.in.at-last.at && last.fault == nil {
+		c.cutShort(&last)
 	}
 	c.index = format.NewIndex(&c.table)
+	for _, name := range again {
+		if _, ok := c.index.Find(name); !ok {
+			p := r.problem(format.Dangling, -1, "a hard link to its own name, and there is no file of that name")
+			p.Entry, p.HasEntry = name, true
+			r.doubt.CompareAndSwap(nil, &p)
+			c.notes = append(c.notes, p)
+		}
+	}
 	r.held = c
 	return c, nil
 }
@@ -249,7 +291,10 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 	defer src.close()
 	var known columns.Words
 	enough := errors.New("enough")
-	_, err := r.walk(ctx, src, func(m *member) error {
+	err := r.walk(ctx, src, func(m *member) error {
+		if m.again {
+			return nil
+		}
 		e := m.entry(r.name, &known)
 		if src.in != nil {
 			e.Ref = &streamed{m.at, src.in.from(m.at), m.sparse}
@@ -258,7 +303,7 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 			return enough
 		}
 		return nil
-	})
+	}, func(format.Problem) {})
 	if err != nil && err != enough {
 		yield(format.Entry{}, err)
 	}
@@ -267,7 +312,7 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 // Can returns what else the reader can do.
 func (r *reader) Can() format.Abilities {
 	can := r.LateIndex.Can()
-	can.Run = r.Run
+	can.Run, can.Doubt = r.Run, r.doubt.Load
 	return can
 }
 

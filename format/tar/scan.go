@@ -2,9 +2,11 @@ package tar
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/holdall/holdall/format"
@@ -23,6 +25,7 @@ type member struct {
 	at           int64 // where what is stored begins
 	stored       int64
 	sparse       *sparse
+	again        bool            // it is the entry of that name before it, packed twice
 	fault        *format.Problem // without volume and name
 }
 
@@ -41,6 +44,25 @@ type scanner struct {
 	head   int64 // where the header at hand begins
 	any    bool  // there was a header
 	header [blockSize]byte
+	start  int64 // where the first header of the member begins
+	keep   bool  // keep each header; for repairs
+	told   int64 // content of the header at head, if that is damaged
+	// tornPax hears of pax records that cannot be read, and with what they may be replaced.
+	tornPax func(off, n int64, with []byte) error
+	note    func(format.Problem) // hears of what is wrong and does not end a tar; may be nil
+}
+
+// A headerError means that the bytes at head are no header that can be used. There may be
+// others behind.
+type headerError struct{ error }
+
+func badHeader(msg string, args ...any) error { return &headerError{fmt.Errorf(msg, args...)} }
+
+// wrong notes something about the header at head.
+func (s *scanner) wrong(severity format.Severity, msg string) {
+	if s.note != nil {
+		s.note(format.Problem{Code: format.BadHeader, Severity: severity, Off: s.head, Message: msg})
+	}
 }
 
 func newScanner(src *source) *scanner { return &scanner{src: src} }
@@ -49,7 +71,11 @@ func newScanner(src *source) *scanner { return &scanner{src: src} }
 // is about the bytes at head, or the store's.
 func (s *scanner) next() error {
 	s.forget()
-	for {
+	s.told = 0
+	for first := true; ; first = false {
+		if first {
+			s.start = (s.src.at + s.behind + blockSize - 1) &^ (blockSize - 1)
+		}
 		if err := s.pass(); err != nil {
 			return err
 		}
@@ -58,14 +84,17 @@ func (s *scanner) next() error {
 			return err
 		}
 		kind := b[156]
+		if s.keep {
+			b = s.header[:copy(s.header[:], b)]
+		}
 		size, ok := formatkit.TarNumber(b[124:136])
 		if !ok || size < 0 && hasContent(kind) {
-			return fmt.Errorf("header: %q is no size", formatkit.TarText(b[124:136]))
+			return badHeader("header: %q is no size", formatkit.TarText(b[124:136]))
 		}
 		switch kind {
 		case typePax, typeGlobalPax, typeLongName, typeLongLink:
 			if size > maxSpecial {
-				return fmt.Errorf("header: %d bytes that are about a member, the most is %d", size, maxSpecial)
+				return badHeader("header: %d bytes that are about a member, the most is %d", size, maxSpecial)
 			}
 			content, err := s.src.take(int(size))
 			if err != nil {
@@ -83,7 +112,10 @@ func (s *scanner) next() error {
 				s.link = append(s.link[:0], formatkit.TarText(content)...)
 			}
 			if err != nil {
-				return err
+				s.wrong(format.Error, err.Error()+"; this record and those behind it are not used")
+				if err := s.mendPax(kind); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -93,6 +125,24 @@ func (s *scanner) next() error {
 		}
 		s.forget()
 	}
+}
+
+// mendPax says what may take the place of damaged pax records: those that can be read.
+func (s *scanner) mendPax(kind byte) error {
+	if s.tornPax == nil {
+		return nil
+	}
+	p := &s.pax
+	if kind == typeGlobalPax {
+		p = &s.global
+	}
+	var with []byte
+	if p.good > 0 {
+		with = append(resized(s.header[:], int64(p.good)), p.buf[:p.good]...)
+		with = append(with, make([]byte, -len(with)&(blockSize-1))...)
+	}
+	n := blockSize + (int64(len(p.buf))+blockSize-1)&^(blockSize-1)
+	return s.tornPax(s.head, n, with)
 }
 
 // forget gives up what stood in front of a header.
@@ -123,20 +173,88 @@ func (s *scanner) readHeader() (block, dialect, error) {
 		return nil, 0, err
 	}
 	if b[0] == 0 && isZero(b) {
-		if b, err = s.src.take(blockSize); err != nil {
+		if b, err = s.src.peek(blockSize); err != nil {
 			return nil, 0, err
 		}
 		if isZero(b) {
+			s.src.take(blockSize)
 			return nil, 0, io.EOF
 		}
-		return nil, 0, errors.New("header: one block of zeros, and then more")
+		return nil, 0, badHeader("header: one block of zeros, and then more")
 	}
 	s.any = true
 	d := block(b).dialect()
 	if d == noDialect {
-		return nil, 0, errors.New("header: its checksum does not match")
+		s.told, _ = formatkit.TarNumber(b[124:136])
+		return nil, 0, badHeader("header: its checksum does not match")
 	}
 	return b, d, nil
+}
+
+// resync goes on to the next block that is a header, and reports whether there is one. If
+// what a damaged header says of its content leads to another header, the content is not
+// looked into: it may be a tar.
+func (s *scanner) resync(ctx context.Context) (bool, error) {
+	s.behind = 0
+	if at := s.src.at + (s.told+blockSize-1)&^(blockSize-1); s.src.in == nil && s.told > 0 && at > 0 && at <= s.src.size-blockSize {
+		var b [blockSize]byte
+		if err := s.src.obj.ReadAt(ctx, b[:], at); err != nil {
+			return false, err
+		}
+		if s.plausible(b[:], at) || isZero(b[:]) && s.src.size-at <= maxEmpty {
+			return true, s.src.skip(at - s.src.at)
+		}
+	}
+	return s.search(ctx, math.MaxInt64)
+}
+
+// search goes on to the next block that is a header, if one begins within so many bytes.
+func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
+	for n := int64(0); n < most; n += blockSize {
+		if n&(1<<20-1) == 0 && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		b, err := s.src.peek(blockSize)
+		switch {
+		case err == nil && s.plausible(b, s.src.at):
+			return true, nil
+		case err != nil && s.src.in == nil && s.src.err != nil:
+			return false, s.src.err
+		case err != nil:
+			return false, nil // of a compressed one that may be damage, and then the end is said to be
+		}
+		s.src.take(blockSize)
+	}
+	return false, nil
+}
+
+// plausible reports whether b, which stands at a place, is a header: its checksum matches,
+// and if nothing else says that it is one, what it describes is there.
+func (s *scanner) plausible(b block, at int64) bool {
+	if b[0] == 0 {
+		return false
+	}
+	d := b.dialect()
+	size, ok := formatkit.TarNumber(b[124:136])
+	return d != noDialect && ok && size >= 0 && (d != v7 || s.src.in != nil || size <= s.src.size-at-blockSize)
+}
+
+// mostBehind is how far headers behind the end of a tar are looked for.
+const mostBehind = 1 << 20
+
+// behindEnd tells of headers behind the blocks that end a tar. They are not believed, as
+// nobody does: they may be left from what was there before, or the end may be damage.
+func (s *scanner) behindEnd(ctx context.Context) error {
+	if s.src.in != nil {
+		return nil
+	}
+	end := s.src.at
+	found, err := s.search(ctx, mostBehind)
+	if found {
+		s.head = s.src.at
+		s.wrong(format.Error, fmt.Sprintf("a header behind the end of the tar at %d: what it describes is not listed", end))
+	}
+	return err
 }
 
 var zeros [blockSize]byte
@@ -165,10 +283,11 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	m.sec, _ = formatkit.TarNumber(b[136:148])
 	if t := or(s.pax.mtime, s.global.mtime); len(t) > 0 {
 		sec, nsec, ok := paxTime(t)
-		if !ok {
-			return false, fmt.Errorf("pax record \"mtime\": %q is no time", t)
+		if ok {
+			m.sec, m.nsec = sec, nsec
+		} else {
+			s.wrong(format.Note, fmt.Sprintf("pax record \"mtime\": %q is no time, that of the header counts", t))
 		}
-		m.sec, m.nsec = sec, nsec
 	}
 	if kind == typeOld {
 		if kind = typeFile; bytes.HasSuffix(name, []byte("/")) {
@@ -178,7 +297,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	if len(s.pax.size) > 0 {
 		ok := false
 		if size, ok = decimal(s.pax.size); !ok || size < 0 && hasContent(kind) {
-			return false, fmt.Errorf("pax record \"size\": %q is no size", s.pax.size)
+			return false, badHeader("pax record \"size\": %q is no size", s.pax.size)
 		}
 	}
 	if hasContent(kind) {
@@ -188,6 +307,10 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		if name, err = s.readSparse(b, d, kind, name); err != nil {
 			return false, err
 		}
+	}
+	if s.pax.torn && m.fault == nil {
+		m.sparse, m.fault = nil, &format.Problem{Code: format.BadHeader, Class: "sparse", Severity: format.Error, Off: s.head,
+			Message: "the pax records of a sparse file are damaged"}
 	}
 	m.name = plain(name)
 	switch kind {
@@ -201,6 +324,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		m.kind, m.link = format.Symlink, link
 	case typeHardLink:
 		m.kind, m.link = format.HardLink, plain(link)
+		m.again = bytes.Equal(m.link, m.name)
 	case typeFifo:
 		m.kind = format.Fifo
 	case typeChar, typeBlock:

@@ -35,14 +35,19 @@ const (
 // take returns the next n bytes, valid until the next call. Where there are less it
 // says io.ErrUnexpectedEOF, and io.EOF if there is nothing.
 func (s *source) take(n int) ([]byte, error) {
+	b, err := s.peek(n)
+	s.buf, s.at = s.buf[len(b):], s.at+int64(len(b))
+	return b, err
+}
+
+// peek is take, but what it returns comes again.
+func (s *source) peek(n int) ([]byte, error) {
 	if len(s.buf) < n {
 		if err := s.more(n); err != nil {
 			return nil, err
 		}
 	}
-	b := s.buf[:n]
-	s.buf, s.at = s.buf[n:], s.at+int64(n)
-	return b, nil
+	return s.buf[:n], nil
 }
 
 // more reads until there are n bytes.

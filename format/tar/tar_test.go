@@ -147,6 +147,9 @@ func FuzzOpen(f *testing.F) {
 		f.Add(compressed(f, b))
 		f.Add(inFrames(f, b, 1000))
 		f.Add(zipped(f, b, 1000))
+		torn := bytes.Clone(b)
+		torn[blockSize+20] ^= 1
+		f.Add(torn)
 	}
 	for _, kind := range sparseKinds {
 		f.Add(fixture(f, kind)[:8<<10])

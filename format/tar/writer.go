@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
@@ -49,8 +50,15 @@ var levels = map[string]struct {
 	"best":    {zstd.SpeedBestCompression, 9},
 }
 
+// compressor returns what compresses to out by a codec.
+func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
+	if name == codec.Zstd {
+		return zstd.NewWriter(out, zstd.WithEncoderLevel(levels[level].zstd), zstd.WithEncoderConcurrency(2))
+	}
+	return gzip.NewWriterLevel(out, levels[level].gzip)
+}
+
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	level := levels[o.Param["level"]]
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
@@ -59,9 +67,9 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	var to io.Writer = out
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
-		w.z, err = zstd.NewWriter(to, zstd.WithEncoderLevel(level.zstd), zstd.WithEncoderConcurrency(2))
+		w.z, err = compressor(to, codec.Zstd, o.Param["level"])
 	case strings.HasSuffix(lower, ".gz"), strings.HasSuffix(lower, ".tgz"):
-		w.z, err = gzip.NewWriterLevel(to, level.gzip)
+		w.z, err = compressor(to, codec.Gzip, o.Param["level"])
 	}
 	if err != nil {
 		return nil, errors.Join(err, out.Abort())

@@ -20,6 +20,7 @@ var Format = &format.Format{
 	Open:   open,
 	Create: create,
 	Verify: verify,
+	Repair: repair,
 }
 
 // detect never says Certain: much is a zip of a special kind.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -55,23 +56,48 @@ const (
 	extraOwner = 0x7875
 )
 
-// Makers, in the high byte of the version, whose permissions are those of Unix.
+// Makers, in the high byte of the version. Unix and macOS have permissions of Unix, the
+// others backslashes.
 const (
+	madeByDOS   = 0
 	madeByUnix  = 3
+	madeByNTFS  = 10
 	madeByMacOS = 19
 )
 
 var errShort = errors.New("it ends within an entry")
 
-// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere.
+// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere. One of
+// nothing counts only if there is no other: a comment may hold the magic.
 func findEnd(tail []byte) int {
+	empty := -1
 	for at := len(tail) - endLen; at >= 0 && at >= len(tail)-endLen-maxComment; at-- {
 		if at = bytes.LastIndex(tail[:at+len(endMagic)], []byte(endMagic)); at < 0 {
-			return -1
+			break
 		}
 		// A comment, and nothing behind it; there are writers that add zeros.
 		comment := int(binary.LittleEndian.Uint16(tail[at+20:]))
-		if rest := tail[at+endLen:]; comment <= len(rest) && len(bytes.Trim(rest[comment:], "\x00")) == 0 {
+		if rest := tail[at+endLen:]; comment > len(rest) || len(bytes.Trim(rest[comment:], "\x00")) > 0 {
+			continue
+		}
+		if parseEnd(tail[at:]) != (end{}) {
+			return at
+		}
+		empty = max(empty, at)
+	}
+	return empty
+}
+
+// findOdd is findEnd where something is behind the end, or part of its comment is missing:
+// the last one counts whose directory fits in front of it. Of the archive's last bytes the
+// first is at off.
+func findOdd(tail []byte, off int64) int {
+	for at := len(tail); at >= 0; {
+		if at = bytes.LastIndex(tail[:at], []byte(endMagic)); at < 0 || at+endLen > len(tail) {
+			continue
+		}
+		e, pos := parseEnd(tail[at:]), uint64(off)+uint64(at)
+		if e.long || e.size <= pos && e.off <= pos-e.size && e.count <= e.size/rowLen {
 			return at
 		}
 	}
@@ -139,6 +165,9 @@ func parseRow(b []byte) (r row, n int, err error) {
 	err = r.extra(b[rowLen+name:][:extra])
 	if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
 		r.name = fromDOS(r.name)
+	}
+	if (r.maker == madeByDOS || r.maker == madeByNTFS) && strings.IndexByte(r.name, '/') < 0 {
+		r.name = strings.ReplaceAll(r.name, `\`, "/") // there are writers that know no better
 	}
 	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
 		err = fmt.Errorf("%d bytes that become %d, at %d", r.stored, r.size, r.off)

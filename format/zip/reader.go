@@ -1,8 +1,10 @@
 package zip
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +28,12 @@ type reader struct {
 	name   string
 	size   int64
 	dirOff int64
+	notes  []format.Problem
+	doubt  *format.Problem // the first that is an error
+
+	// For repairs:
+	each    func(x row, raw []byte) error
+	comment string
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
@@ -76,9 +84,16 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 		at = findEnd(tail)
 	}
 	if at < 0 {
+		if at = findOdd(tail, r.size-int64(len(tail))); at >= 0 {
+			r.behindEnd(tail[at:], r.size-int64(len(tail)-at))
+		}
+	}
+	if at < 0 {
 		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of a directory: it is cut off, or no zip")
 	}
 	pos := r.size - int64(len(tail)) + int64(at)
+	comment := tail[at+endLen:]
+	r.comment = string(comment[:min(len(comment), int(binary.LittleEndian.Uint16(tail[at+20:])))])
 	e = parseEnd(tail[at:])
 	if e.long && pos >= locatorLen {
 		b := make([]byte, locatorLen)
@@ -92,6 +107,13 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 			b = make([]byte, end64Len)
 			if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
 				return e, 0, err
+			}
+			if string(b[:4]) != end64Magic {
+				// There may be something in front of the archive.
+				off = uint64(pos - locatorLen - end64Len)
+				if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
+					return e, 0, err
+				}
 			}
 			if e, ok = parseEnd64(b); !ok {
 				return e, 0, r.corrupt(format.BadIndex, int64(off), "no end of a directory where one should be")
@@ -126,33 +148,95 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	buf := room[:0]
 	off, end := r.dirOff, r.dirOff+int64(e.size)
 	next := off // to be read
+	fill := func() error {
+		k := copy(room, buf)
+		buf = room[:min(int64(len(room)), int64(k)+end-next)]
+		if err := r.obj.ReadAt(ctx, buf[k:], next); err != nil {
+			return err
+		}
+		next += int64(len(buf) - k)
+		return nil
+	}
 	for off < end {
 		x, n, err := parseRow(buf)
-		if err != nil {
-			return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", r.table.Len(), err)
-		}
-		if n == 0 {
-			if next == end {
-				return r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", r.table.Len(), errShort)
-			}
-			k := copy(room, buf)
-			buf = room[:min(int64(len(room)), int64(k)+end-next)]
-			if err := r.obj.ReadAt(ctx, buf[k:], next); err != nil {
+		if n == 0 && err == nil && next < end {
+			if err := fill(); err != nil {
 				return err
 			}
-			next += int64(len(buf) - k)
+			continue
+		}
+		if n == 0 {
+			r.wrong(r.corrupt(format.BadIndex, off, "entry %d of the directory: %v; reading goes on at the next one", r.table.Len(), cmp.Or(err, errShort)))
+			for skip := 1; ; skip = 0 {
+				if i := bytes.Index(buf[skip:], []byte(rowMagic)); i >= 0 {
+					buf, off = buf[skip+i:], off+int64(skip+i)
+					break
+				}
+				if next == end {
+					off = end
+					break
+				}
+				drop := len(buf) - (len(rowMagic) - 1)
+				buf, off = buf[drop:], off+int64(drop)
+				if err := fill(); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
 			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", r.table.Len()+1, limit)
 		}
-		r.add(x, base, off)
+		if err == nil && r.each != nil {
+			if err := r.each(x, buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err == nil {
+			r.add(x, base, off)
+		} else {
+			r.wrong(r.corrupt(format.BadIndex, off, "entry %d of the directory: %v", r.table.Len(), err))
+		}
 		buf, off = buf[n:], off+int64(n)
 	}
 	if e.count&math.MaxUint16 != uint64(r.table.Len())&math.MaxUint16 {
-		return r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", r.table.Len(), e.count)
+		r.wrong(r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", r.table.Len(), e.count))
+	}
+	if r.doubt != nil && r.table.Len() == 0 {
+		return &format.CorruptError{Format: "zip", Problem: *r.doubt}
 	}
 	return nil
+}
+
+// mostNotes is how many things that are wrong with a directory are told.
+const mostNotes = 1000
+
+// wrong notes something that does not keep the rest from being read.
+func (r *reader) wrong(c *format.CorruptError) {
+	if len(r.notes) < mostNotes {
+		r.notes = append(r.notes, c.Problem)
+	}
+	if r.doubt == nil && c.Severity == format.Error {
+		r.doubt = &c.Problem
+	}
+}
+
+// behindEnd tells what is odd about an archive that ends in tail.
+func (r *reader) behindEnd(tail []byte, off int64) {
+	comment := int(binary.LittleEndian.Uint16(tail[20:]))
+	c := r.corrupt(format.Gap, off+endLen+int64(comment), "%d bytes are behind its end", len(tail)-endLen-comment)
+	if comment > len(tail)-endLen {
+		c = r.corrupt(format.Truncated, off, "of its comment of %d bytes %d are there", comment, len(tail)-endLen)
+	}
+	c.Severity = format.Warning
+	r.wrong(c)
+}
+
+// Can returns what else the reader can do.
+func (r *reader) Can() format.Abilities {
+	can := r.Index.Can()
+	can.Doubt = func() *format.Problem { return r.doubt }
+	return can
 }
 
 // add makes an entry of a row.
@@ -337,5 +421,5 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 }
 
 func (r *reader) About(context.Context) (format.About, error) {
-	return format.About{Version: "zip", Volumes: []string{r.name}, IndexBytes: r.size - r.dirOff}, nil
+	return format.About{Version: "zip", Volumes: []string{r.name}, IndexBytes: r.size - r.dirOff, Notes: r.notes}, nil
 }

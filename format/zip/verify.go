@@ -16,6 +16,9 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	defer x.Close()
 	r := x.(*reader)
+	for _, p := range r.notes {
+		report(p)
+	}
 	formatkit.CheckEntries(r.Index, r.table.Entry, name, report)
 	return r.checkPlaces(ctx, report)
 }

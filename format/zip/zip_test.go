@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +182,91 @@ func TestDamageIsSaid(t *testing.T) {
 	}
 }
 
+// listed returns the names that are listed, and what is said of the archive.
+func listed(t testing.TB, b []byte) (list []string, notes []format.Problem, doubt *format.Problem) {
+	t.Helper()
+	r := opened(t, b)
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Fault != nil {
+			t.Errorf("%+v", e)
+		}
+		list = append(list, e.Name)
+	}
+	about, err := r.About(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, about.Notes, r.Can().Doubt()
+}
+
+// What others read, though it does not end where it should, or begin.
+func TestWhatIsAroundAnArchiveDoesNotMatter(t *testing.T) {
+	whole, front := sample(t, ""), strings.Repeat("a program. ", 99)
+	want, _, _ := listed(t, whole)
+	long := bytes.Clone(whole[:len(whole)-len("a comment, PK\x05\x06")-endLen])
+	e := parseEnd(whole[len(long):])
+	long = appendEnd(long, end{count: math.MaxUint16, size: e.size, off: e.off}) // with a longer end
+	putCount(long, e)
+	for what, c := range map[string]struct {
+		b     []byte
+		notes int
+	}{
+		"zeros behind":           {append(bytes.Clone(whole), make([]byte, 3000)...), 0},
+		"bytes behind":           {append(bytes.Clone(whole), strings.Repeat("behind. ", 4000)...), 1},
+		"a cut comment":          {whole[:len(whole)-7], 1},
+		"bytes in front":         {append([]byte(front), whole...), 0},
+		"in front, and behind":   {append(append([]byte(front), whole...), front...), 1},
+		"a longer end":           {long, 0},
+		"a longer end, in front": {append([]byte(front), long...), 0},
+	} {
+		list, notes, doubt := listed(t, c.b)
+		if !slices.Equal(list, want) || len(notes) != c.notes || doubt != nil {
+			t.Errorf("%s: %q, %+v, %+v", what, list, notes, doubt)
+		}
+		r := opened(t, c.b)
+		if e, err := r.Lookup(t.Context(), "d/stored"); err != nil || string(content(t, r, c.b, e)) != "as it is" {
+			t.Errorf("%s: %+v, %v", what, e, err)
+		}
+	}
+}
+
+// putCount mends the number of entries in a longer end.
+func putCount(b []byte, e end) {
+	at := bytes.LastIndex(b, []byte(end64Magic))
+	binary.LittleEndian.PutUint64(b[at+24:], e.count)
+	binary.LittleEndian.PutUint64(b[at+32:], e.count)
+}
+
+func TestADamagedDirectoryIsReadOn(t *testing.T) {
+	whole := sample(t, "")
+	want, _, _ := listed(t, whole)
+	row := bytes.LastIndex(whole, []byte("d/empty")) - rowLen
+	for what, change := range map[string]func(b []byte){
+		"no row":        func(b []byte) { b[row] = 'Q' },
+		"a long name":   func(b []byte) { b[row+29] = 0xff },
+		"a longer name": func(b []byte) { b[row+28]++ },
+		"the number":    func(b []byte) { b[bytes.LastIndex(b[:len(b)-10], []byte(endMagic))+10]++ },
+	} {
+		b := bytes.Clone(whole)
+		change(b)
+		list, _, doubt := listed(t, b)
+		w := slices.Clone(want)
+		switch what {
+		case "no row", "a long name":
+			w = slices.DeleteFunc(w, func(n string) bool { return n == "d/empty" })
+		case "a longer name":
+			list = slices.DeleteFunc(list, func(n string) bool { return strings.HasPrefix(n, "d/empty") })
+			w = slices.DeleteFunc(w, func(n string) bool { return n == "d/empty" || n == "d/modern" })
+		}
+		if !slices.Equal(list, w) && what != "a longer name" || doubt == nil || doubt.Code != format.BadIndex {
+			t.Errorf("%s: %q, %+v", what, list, doubt)
+		}
+	}
+}
+
 func FuzzRow(f *testing.F) {
 	b := sample(f, "")
 	f.Add(b[bytes.Index(b, []byte(rowMagic)):])
@@ -202,6 +289,10 @@ func FuzzRow(f *testing.F) {
 func FuzzOpen(f *testing.F) {
 	f.Add(sample(f, ""))
 	f.Add(sample(f, "in front"))
+	f.Add(append(sample(f, ""), "behind"...))
+	torn := sample(f, "")
+	torn[bytes.LastIndex(torn, []byte("d/empty"))-rowLen] = 'Q'
+	f.Add(torn)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st := &storetest.Mem{}
 		st.Put("x.zip", b)

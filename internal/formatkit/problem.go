@@ -19,7 +19,7 @@ func Reported(err error, report func(format.Problem)) error {
 
 // CheckEntries reports what is wrong with entries of a table, of which x is the index.
 func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, report func(format.Problem)) {
-	for i := range x.Len() {
+	for i := range x.Len() + len(x.Repeated()) { // all rows
 		e := entry(i)
 		if e.Fault != nil {
 			report(*e.Fault)

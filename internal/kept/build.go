@@ -159,7 +159,7 @@ type rootPage struct {
 // finish writes the root, and at last
 //
 //	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
-//	u32 CRC-32C of the 20 bytes before, "holdall1"
+//	u32 CRC-32C of the 20 bytes before, "holdall2"
 func (b *builder) finish(root rootPage) error {
 	text, err := json.Marshal(root)
 	if err != nil {

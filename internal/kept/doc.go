@@ -6,7 +6,7 @@
 // it. An index is a cache: [Head.Bound] is compared with the archive first, and the
 // archive is asked where the index is damaged.
 //
-//	"holdall index 1\n"
+//	"holdall index 2\n"
 //	pages of rows        entries, in the order of directory and name
 //	pages of order       which row comes first, second, … in the archive
 //	                     or, where that order is scattered, all rows in it once more
@@ -14,7 +14,7 @@
 //	points               where long compressed runs can be decoded from
 //	nodes                where the pages are, and the first key of each
 //	root                 JSON: what archive it is of, and where the topmost nodes are
-//	32 bytes             where the root is, and "holdall1"
+//	32 bytes             where the root is, and "holdall2"
 //
 // A page is compressed with zstd; whoever leads to it has its length before and after
 // that, and its CRC-32C. The bytes are described in docs/index.md.

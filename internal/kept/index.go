@@ -405,7 +405,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		at := place{dir: dir}
 		if dir == "." {
 			at.dir = ""
-		} else if !fs.ValidPath(dir) {
+		} else if !format.ValidPath(dir) {
 			return notFound("readdir", dir)
 		}
 		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)

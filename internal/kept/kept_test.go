@@ -197,7 +197,7 @@ func sameAnswers(t *testing.T, x *Index, l *listed, rnd *rand.Rand) {
 		if got.Ref, e.Ref = nil, nil; !reflect.DeepEqual(got, e) {
 			t.Fatalf("lookup of %q: found %+v, expected %+v", name, got, e)
 		}
-		if fs.ValidPath(name) {
+		if format.ValidPath(name) {
 			same(t, fmt.Sprintf("what is in %q", name), all(x.ReadDir(ctx, name)), all(l.ReadDir(ctx, name)))
 			var below []any
 			for _, w := range want {

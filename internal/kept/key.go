@@ -1,8 +1,9 @@
 package kept
 
 import (
-	"io/fs"
 	"strings"
+
+	"github.com/holdall/holdall/format"
 )
 
 // place is where a name stands among the rows: what is directly in a directory stands
@@ -15,7 +16,7 @@ type place struct {
 
 // placeOf is the place of an entry's name.
 func placeOf(name string) place {
-	if !fs.ValidPath(name) {
+	if !format.ValidPath(name) {
 		return place{base: name, whole: true}
 	}
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {

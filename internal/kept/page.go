@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	magic     = "holdall index 1\n"
-	endMagic  = "holdall1"
+	magic     = "holdall index 2\n"
+	endMagic  = "holdall2"
 	footerLen = 32
 	// maxPage is the longest page that is believed. A page has at least a row, and
 	// that may have as much as the sorter takes.

@@ -99,7 +99,7 @@ func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (
 		if name == "." {
 			continue // itself
 		}
-		if strings.Contains(name, "/") && (dir != "." || fs.ValidPath(name)) {
+		if strings.Contains(name, "/") && (dir != "." || format.ValidPath(name)) {
 			continue
 		}
 		if dir != "." {
@@ -209,8 +209,8 @@ func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[for
 			here := e
 			e, err, ok = next()
 			more, _ := k.take(here, yield, func() bool {
-				return !fs.ValidPath(here.Name) || k.below(here.Name, func(key format.Entry, kerr error) bool {
-					for ok && err == nil && kerr == nil && e.Name < key.Name && (e.Kind != format.Dir || !fs.ValidPath(e.Name)) {
+				return !format.ValidPath(here.Name) || k.below(here.Name, func(key format.Entry, kerr error) bool {
+					for ok && err == nil && kerr == nil && e.Name < key.Name && (e.Kind != format.Dir || !format.ValidPath(e.Name)) {
 						if e.Kind != format.Dir && e.Name >= k.from && strings.HasPrefix(e.Name, prefix) && !yield(e, nil) {
 							return false
 						}

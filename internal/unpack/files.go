@@ -1,10 +1,10 @@
 package unpack
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
 )
@@ -93,20 +94,84 @@ func (x *extraction) file(ctx context.Context, c content.Content) error {
 	}
 	e := c.Entry
 	if e.Size > content.Small {
-		return x.write(e, func(w io.Writer) error { return c.CopyTo(ctx, w, x.o.Meter) })
+		return x.write(e, func(f *os.File) error {
+			if x.holesOf(ctx, e) == 0 {
+				return c.CopyTo(ctx, f, x.o.Meter)
+			}
+			err := c.CopyTo(ctx, &holed{f: f}, x.o.Meter)
+			if err == nil {
+				err = f.Truncate(e.Size)
+			}
+			return err
+		})
 	}
 	return c.WithSmall(func(b []byte) error {
-		return x.write(e, func(w io.Writer) error {
+		return x.write(e, func(f *os.File) error {
 			x.o.Meter.Add(0, e.Size)
-			_, err := w.Write(b)
+			_, err := f.Write(b)
 			return err
 		})
 	})
 }
 
+// holesOf is how many bytes of e are not stored and become holes of a file. Short ones are
+// not looked at.
+func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
+	if !e.Kind.HasContent() || e.Size <= content.Small || e.Fault != nil {
+		return 0
+	}
+	if run := x.src.Reader.Can().Run; run != nil {
+		if _, ok := run(e); ok {
+			return 0
+		}
+	}
+	for at, err := range x.src.Extents(ctx, e) {
+		if err != nil {
+			return 0 // whoever reads it says so
+		}
+		if at.Codec == codec.Zero {
+			n += at.Size
+		}
+	}
+	return n
+}
+
+// holed writes a file, and leaves out blocks of zeros. The file's end may be one.
+type holed struct {
+	f  *os.File
+	at int64
+}
+
+var zeros [4 << 10]byte
+
+func (h *holed) Write(p []byte) (n int, err error) {
+	for n < len(p) {
+		from := n // of blocks that are not zeros
+		for k := 0; n < len(p); n += k {
+			if k = min(len(p)-n, len(zeros)); bytes.Equal(p[n:n+k], zeros[:k]) {
+				break
+			}
+		}
+		if from < n {
+			if _, err := h.f.WriteAt(p[from:n], h.at+int64(from)); err != nil {
+				return from, err
+			}
+		}
+		for n < len(p) {
+			k := min(len(p)-n, len(zeros))
+			if !bytes.Equal(p[n:n+k], zeros[:k]) {
+				break
+			}
+			n += k
+		}
+	}
+	h.at += int64(n)
+	return n, nil
+}
+
 // write writes one file under a temporary name that becomes the file's when it is whole
 // and right.
-func (x *extraction) write(e format.Entry, content func(io.Writer) error) error {
+func (x *extraction) write(e format.Entry, content func(*os.File) error) error {
 	dir, err := x.folderAt(path.Dir(e.Name))
 	if err != nil {
 		return err
@@ -238,7 +303,7 @@ func staysInside(dir, target string) bool {
 			named = true
 		}
 	}
-	return fs.ValidPath(path.Join(dir, target))
+	return format.ValidPath(path.Join(dir, target))
 }
 
 // hardLink links to a file that this extraction made, and to nothing else.

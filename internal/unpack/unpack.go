@@ -66,8 +66,8 @@ func (l Limits) orUsual() Limits {
 	return l
 }
 
-// Done says what an extraction did.
-type Done struct{ Entries, Bytes, Failed int64 }
+// Done says what an extraction did. Of Stripped names the slashes in front were left out.
+type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 
 // Extract writes entries of src below into, which nothing can leave: names that
 // would, links that would lead out, and entries that would replace one another
@@ -106,6 +106,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	if err == nil {
 		err = x.folderModes()
 	}
+	x.sum.Stripped = x.admitSum.Stripped
 	return x.sum, err
 }
 
@@ -117,7 +118,8 @@ type extraction struct {
 	o      Options
 	max    Limits
 	stored int64
-	folds  bool // the file system takes names that differ by case for one
+	holes  int64 // bytes of what was admitted that are not written
+	folds  bool  // the file system takes names that differ by case for one
 
 	made     map[string]format.Kind // by the name as the file system sees it
 	later    []format.Entry         // links, once all files are there
@@ -225,12 +227,13 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 	return func(yield func(format.Entry, error) bool) {
 		for e, err := range entries {
 			if err == nil {
-				err = x.withinLimits(e)
+				err = x.withinLimits(ctx, e)
 			}
 			if err != nil {
 				yield(format.Entry{}, err)
 				return
 			}
+			x.strip(&e)
 			if p := x.refuse(e); p != nil {
 				refused := &content.Refusal{Told: *p}
 				if x.done(ctx, e, refused) != nil {
@@ -261,18 +264,19 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 }
 
 // withinLimits is about the archive as a whole: past a limit nothing goes on.
-func (x *extraction) withinLimits(e format.Entry) error {
+func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	s := &x.admitSum
 	s.Entries++
 	s.Bytes += e.Size
+	x.holes += x.holesOf(ctx, e)
 	what := ""
 	switch {
 	case s.Entries > x.max.Entries:
 		what = fmt.Sprintf("over %d entries", x.max.Entries)
 	case s.Bytes > x.max.Bytes || s.Bytes < 0:
 		what = fmt.Sprintf("over %d bytes of content", x.max.Bytes)
-	case s.Bytes > ratioFrom && s.Bytes/max(x.stored, 1) > x.max.Ratio:
-		what = fmt.Sprintf("%d bytes of content from %d stored ones, over %d times as many", s.Bytes, x.stored, x.max.Ratio)
+	case s.Bytes-x.holes > ratioFrom && (s.Bytes-x.holes)/max(x.stored, 1) > x.max.Ratio:
+		what = fmt.Sprintf("%d bytes of content from %d stored ones, over %d times as many", s.Bytes-x.holes, x.stored, x.max.Ratio)
 	default:
 		return nil
 	}
@@ -280,6 +284,25 @@ func (x *extraction) withinLimits(e format.Entry) error {
 		Code: format.Limit, Severity: format.Error, Volume: x.src.Name, Off: -1, Entry: e.Name, HasEntry: true,
 		Message: "extraction stopped: " + what,
 	}}
+}
+
+// strip leaves out the slashes in front of a name, as others do.
+func (x *extraction) strip(e *format.Entry) {
+	strip := func(name string) string {
+		rel := strings.TrimLeft(name, "/")
+		if rel == "" || rel == name || slices.Contains(strings.Split(rel, "/"), "..") {
+			return name
+		}
+		return path.Clean(rel)
+	}
+	name := strip(e.Name)
+	if e.Kind == format.HardLink {
+		e.Link = strip(e.Link)
+	}
+	if name != e.Name {
+		e.Name = name
+		x.admitSum.Stripped++
+	}
 }
 
 // refuse says why an entry must not be extracted.

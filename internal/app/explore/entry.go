@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -178,7 +176,7 @@ func (q *question) entry() error {
 		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
-		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !fs.ValidPath(strings.ToValidUTF8(e.Name, "x"))}
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !format.ValidPath(e.Name)}
 	if e.HasMode {
 		j.Mode = e.FileMode().String()
 	}

@@ -1,0 +1,409 @@
+package tar
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// files is a tar of twenty files, each of another length.
+func files(t testing.TB) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range 20 {
+		text := strings.Repeat(fmt.Sprintf("file %d. ", i), i*20)
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("f%02d", i), Mode: 0o644, Size: int64(len(text)), Format: tar.FormatGNU}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// headerAt is where a member's header begins.
+func headerAt(t testing.TB, b []byte, name string) int {
+	t.Helper()
+	for at := 0; at+blockSize <= len(b); at += blockSize {
+		if h := block(b[at:][:blockSize]); string(h.name()) == name && h.checked() {
+			return at
+		}
+	}
+	t.Fatalf("no header of %s", name)
+	return 0
+}
+
+// names returns what is listed, and what is said of the archive.
+func names(t testing.TB, name string, b []byte, once bool) (list []string, doubt *format.Problem) {
+	t.Helper()
+	r := mustOpen(t, name, b, format.OpenOptions{Once: once})
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Name)
+	}
+	return list, r.Can().Doubt()
+}
+
+func TestListsGoOnBehindADamagedHeader(t *testing.T) {
+	whole := files(t)
+	all, doubt := names(t, "x.tar", whole, false)
+	if len(all) != 20 || doubt != nil {
+		t.Fatalf("%d files, %+v", len(all), doubt)
+	}
+	at := headerAt(t, whole, "f07")
+	for what, change := range map[string]func(b []byte) []byte{
+		"a bit":              func(b []byte) []byte { b[at+20] ^= 1; return b },
+		"the size":           func(b []byte) []byte { copy(b[at+124:], "77777777777"); return b },
+		"no size":            func(b []byte) []byte { copy(b[at+124:], "????????????"); return resum(b, at) },
+		"zeros":              func(b []byte) []byte { clear(b[at:][:blockSize]); return b },
+		"noise":              func(b []byte) []byte { copy(b[at:], strings.Repeat("\xa5", blockSize)); return b },
+		"a too long name":    func(b []byte) []byte { b[at+156] = typeLongName; copy(b[at+124:], "00077777777"); return resum(b, at) },
+		"a block is missing": func(b []byte) []byte { return append(b[:at], b[at+blockSize:]...) },
+	} {
+		b := change(bytes.Clone(whole))
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+			for _, once := range []bool{false, true} {
+				list, doubt := names(t, name, b, once)
+				if want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == "f07" }); !slices.Equal(list, want) {
+					t.Errorf("%s, %s, once %v: %q", what, name, once, list)
+				}
+				if off := int64(at); doubt == nil || doubt.Severity != format.Error || name == "x.tar" && doubt.Off != off {
+					t.Errorf("%s, %s, once %v: %+v, expected something at %d", what, name, once, doubt, off)
+				}
+			}
+		}
+		var said []format.Problem
+		st := &storetest.Mem{}
+		st.Put("x.tar", b)
+		if err := verify(t.Context(), st, "x.tar", format.OpenOptions{}, func(p format.Problem) { said = append(said, p) }); err != nil || len(said) != 1 || said[0].Off != int64(at) || said[0].Code != format.BadHeader {
+			t.Errorf("%s: %+v, %v", what, said, err)
+		}
+	}
+}
+
+// resum gives the header at a place the checksum that it should have.
+func resum(b []byte, at int) []byte {
+	copy(b[at+148:], "        ")
+	sum := 0
+	for _, c := range b[at:][:blockSize] {
+		sum += int(c)
+	}
+	copy(b[at+148:], fmt.Sprintf("%06o\x00 ", sum))
+	return b
+}
+
+func TestTheFirstHeaderMayBeDamaged(t *testing.T) {
+	b := files(t)
+	b[3] ^= 1
+	if list, doubt := names(t, "x.tar", b, false); len(list) != 19 || doubt == nil || doubt.Off != 0 {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+}
+
+// A tar within a tar has headers, too. They are not taken for those of the tar around it,
+// where what the damaged header says of its content leads behind it.
+func TestATarWithinATarIsNotLookedInto(t *testing.T) {
+	inner := files(t)
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range []string{"a", "b", "c"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(inner))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(inner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "c"} {
+		b := bytes.Clone(out.Bytes())
+		b[headerAt(t, b, name)+100] ^= 1
+		if list, doubt := names(t, "x.tar", b, false); len(list) != 2 || doubt == nil {
+			t.Errorf("%s: %q, %+v", name, list, doubt)
+		}
+	}
+}
+
+func TestWhatIsBehindTheEndIsSaid(t *testing.T) {
+	b := append(files(t), files(t)...)
+	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt == nil || doubt.Off != int64(len(b)/2) {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+	b = append(files(t), bytes.Repeat([]byte("no header "), 1000)...)
+	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt != nil {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+}
+
+func TestDamagedPaxRecordsAreSaid(t *testing.T) {
+	for what, c := range map[string]struct {
+		old, new string
+		severity format.Severity
+	}{
+		"a time that is none": {" mtime=1", " mtime=x", format.Note},
+		"a length":            {"22 mtime=", "2x mtime=", format.Error},
+	} {
+		var out bytes.Buffer
+		w := tar.NewWriter(&out)
+		for _, h := range []*tar.Header{
+			{Name: "a", PAXRecords: map[string]string{"mtime": "1600000000.5"}, Format: tar.FormatPAX},
+			{Name: "b", Format: tar.FormatPAX},
+		} {
+			h.Mode, h.ModTime = 0o644, unixTime(1_600_000_000, 500_000_000)
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := bytes.Replace(out.Bytes(), []byte(c.old), []byte(c.new), 1)
+		list, doubt := names(t, "x.tar", b, false)
+		if !slices.Equal(list, []string{"a", "b"}) || (doubt != nil) != (c.severity == format.Error) {
+			t.Errorf("%s: %q, %+v", what, list, doubt)
+		}
+		r := mustOpen(t, "x.tar", b, format.OpenOptions{})
+		about, err := r.About(t.Context())
+		if err != nil || len(about.Notes) != 1 || about.Notes[0].Severity != c.severity {
+			t.Errorf("%s: %+v, %v", what, about.Notes, err)
+		}
+		if e, err := r.Lookup(t.Context(), "a"); err != nil || e.ModTime.Unix() != 1_600_000_000 {
+			t.Errorf("%s: %+v, %v", what, e, err)
+		}
+	}
+}
+
+// GNU tar writes a name that is given twice as a hard link to itself.
+func TestAHardLinkToItsOwnNameIsTheEntryBefore(t *testing.T) {
+	write := func(skip string) []byte {
+		var out bytes.Buffer
+		w := tar.NewWriter(&out)
+		for _, h := range []*tar.Header{
+			{Name: "foo", Typeflag: tar.TypeReg, Size: 5},
+			{Name: "bar", Typeflag: tar.TypeReg, Size: 5},
+			{Name: "foo", Typeflag: tar.TypeLink, Linkname: "./foo"},
+		} {
+			if h.Typeflag == tar.TypeReg && h.Name == skip {
+				continue
+			}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if h.Size > 0 {
+				if _, err := w.Write([]byte("hello")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	for _, once := range []bool{false, true} {
+		if list, doubt := names(t, "x.tar", write(""), once); !slices.Equal(list, []string{"foo", "bar"}) || doubt != nil {
+			t.Errorf("once %v: %q, %+v", once, list, doubt)
+		}
+	}
+	b := write("")
+	r := mustOpen(t, "x.tar", b, format.OpenOptions{})
+	if e, err := r.Lookup(t.Context(), "foo"); err != nil || e.Kind != format.File || string(content(t, r, b, e, 0, 5)) != "hello" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if list, doubt := names(t, "x.tar", write("foo"), false); !slices.Equal(list, []string{"bar"}) || doubt == nil || doubt.Entry != "foo" {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+}
+
+// mended repairs a tar, and returns what that makes of it.
+func mended(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
+	t.Helper()
+	st := &storetest.Mem{}
+	st.Put(name, b)
+	plan, err := repair(t.Context(), st, name, format.OpenOptions{Limits: format.Limits{Index: 1 << 20}}, func(format.Problem) {})
+	if err != nil || len(plan.Edits) == 0 {
+		return b, plan, err
+	}
+	var out bytes.Buffer
+	at := int64(0)
+	for _, e := range plan.Edits {
+		if e.Off < at || e.Len < 0 || e.Off+e.Len > int64(len(b)) {
+			t.Fatalf("bytes %d+%d behind %d, of %d", e.Off, e.Len, at, len(b))
+		}
+		out.Write(b[at:e.Off])
+		if e.Write != nil {
+			if err := e.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at = e.Off + e.Len
+	}
+	out.Write(b[at:])
+	return out.Bytes(), plan, nil
+}
+
+// sound returns the names in a tar, and fails if archive/tar or we find anything wrong.
+func sound(t testing.TB, what, name string, b []byte) (list []string) {
+	t.Helper()
+	st := &storetest.Mem{}
+	st.Put(name, b)
+	err := verify(t.Context(), st, name, format.OpenOptions{}, func(p format.Problem) {
+		if p.Severity == format.Error {
+			t.Errorf("%s: %+v", what, p)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, name, b, format.OpenOptions{})
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Name)
+		if len(e.Name) == 3 && e.Name[0] == 'f' { // a file of files
+			var i int
+			fmt.Sscanf(e.Name, "f%d", &i)
+			want := strings.Repeat(fmt.Sprintf("file %d. ", i), i*20)
+			if got := string(content(t, r, b, e, 0, e.Size)); !strings.HasPrefix(want, got) {
+				t.Errorf("%s: %s has another content", what, e.Name)
+			}
+		}
+	}
+	if plain := name == "x.tar"; plain {
+		n := 0
+		for z := tar.NewReader(bytes.NewReader(b)); ; n++ {
+			if _, err := z.Next(); err != nil {
+				if err.Error() != "EOF" || n != len(list) {
+					t.Errorf("%s: archive/tar finds %d members, %v", what, n, err)
+				}
+				break
+			}
+		}
+	}
+	return list
+}
+
+func TestRepairKeepsWhatCanBeRead(t *testing.T) {
+	whole := files(t)
+	all := sound(t, "whole", "x.tar", whole)
+	without := func(name string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == name })
+	}
+	at, last := headerAt(t, whole, "f07"), headerAt(t, whole, "f19")
+	for what, c := range map[string]struct {
+		change  func(b []byte) []byte
+		want    []string
+		partial bool
+	}{
+		"nothing":             {func(b []byte) []byte { return b }, all, false},
+		"a bit":               {func(b []byte) []byte { b[at+20] ^= 1; return b }, without("f07"), true},
+		"zeros":               {func(b []byte) []byte { clear(b[at:][:blockSize]); return b }, without("f07"), true},
+		"a block is missing":  {func(b []byte) []byte { return append(b[:at], b[at+blockSize:]...) }, without("f07"), true},
+		"the first":           {func(b []byte) []byte { b[1] ^= 1; return b }, without("f00"), true},
+		"the last":            {func(b []byte) []byte { b[last] ^= 1; return b }, without("f19"), true},
+		"cut in a file":       {func(b []byte) []byte { return b[:last+blockSize+99] }, all, true},
+		"cut before a file":   {func(b []byte) []byte { return b[:last+blockSize] }, without("f19"), true},
+		"cut in a header":     {func(b []byte) []byte { return b[:last+99] }, without("f19"), true},
+		"cut before the end":  {func(b []byte) []byte { return b[:len(b)-2*blockSize] }, all, false},
+		"noise behind":        {func(b []byte) []byte { return append(b[:len(b)-2*blockSize], strings.Repeat("\xa5", 3000)...) }, all, true},
+		"two headers, behind": {func(b []byte) []byte { b[at] ^= 1; b[last] ^= 1; return b }, slices.DeleteFunc(without("f07"), func(n string) bool { return n == "f19" }), true},
+	} {
+		b := c.change(bytes.Clone(whole))
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+			what := what + ", " + name
+			got, plan, err := mended(t, name, b)
+			if err != nil || plan.Partial != c.partial || len(plan.Edits) > 0 && len(plan.Notes) == 0 {
+				t.Fatalf("%s: %+v, %v", what, plan, err)
+			}
+			if list := sound(t, what, name, got); !slices.Equal(list, c.want) {
+				t.Errorf("%s: %q", what, list)
+			}
+			if _, again, err := mended(t, name, got); err != nil || again.Changes() {
+				t.Errorf("%s, again: %+v, %v", what, again, err)
+			}
+		}
+	}
+}
+
+func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
+	whole := files(t)
+	for name, b := range map[string][]byte{"x.tgz": zipped(t, whole, 9000), "x.tar.zst": inFrames(t, whole, 9000)} {
+		for what, b := range map[string][]byte{
+			"cut":        b[:len(b)*2/3],
+			"overridden": append(append(bytes.Clone(b[:len(b)/2]), strings.Repeat("\xa5", 100)...), b[len(b)/2+100:]...),
+		} {
+			what := what + ", " + name
+			got, plan, err := mended(t, name, b)
+			if err != nil || !plan.Partial || len(plan.Lost) == 0 {
+				t.Fatalf("%s: %+v, %v", what, plan, err)
+			}
+			if list := sound(t, what, name, got); len(list) < 5 {
+				t.Errorf("%s: %q", what, list)
+			}
+		}
+	}
+}
+
+func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	long := strings.Repeat("long", 40)
+	for _, n := range []string{long, "f02"} {
+		if err := w.WriteHeader(&tar.Header{Name: n, PAXRecords: map[string]string{"z.last": "x"}, Mode: 0o644, Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := bytes.Replace(out.Bytes(), []byte("z.last=x\n"), []byte("z.last=x!"), 1)
+	got, plan, err := mended(t, "x.tar", b)
+	if err != nil || !plan.Partial {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if list := sound(t, "pax", "x.tar", got); !slices.Equal(list, []string{long, "f02"}) {
+		t.Errorf("%q", list)
+	}
+}
+
+// Whatever is wrong, a repair gives a tar that needs none, and panics on nothing.
+func FuzzRepair(f *testing.F) {
+	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {
+		b := sample(f, format)
+		f.Add(b)
+		f.Add(b[:len(b)-1500])
+		f.Add(zipped(f, b, 1000))
+		f.Add(inFrames(f, b, 1000))
+		torn := bytes.Clone(b)
+		torn[blockSize+20] ^= 1
+		f.Add(torn)
+	}
+	for _, kind := range sparseKinds {
+		f.Add(fixture(f, kind)[:8<<10])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, plan, err := mended(t, "x.tar", b)
+		if err != nil || !plan.Changes() {
+			return
+		}
+		if _, again, err := mended(t, "x.tar", got); err != nil || again.Changes() {
+			t.Errorf("mended, it has still to be mended: %+v, %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package tar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+)
+
+// repair plans a tar of all members that can be read. Members are kept byte by byte;
+// what is no member is left out. A compressed tar is compressed anew, of what can be decoded.
+func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
+	if err := verify(ctx, st, name, o, report); err != nil {
+		return format.Plan{}, err
+	}
+	obj, head, size, err := formatkit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	if err != nil {
+		return format.Plan{}, err
+	}
+	m := &mender{reader: &reader{obj: obj, name: name, size: size, codec: codecOf(head)}, limit: o.Limits.OrDefault().Index}
+	defer obj.Close()
+	src := m.source(ctx)
+	defer src.close()
+	if err := m.walk(ctx, src); err != nil {
+		return format.Plan{}, err
+	}
+	if m.kept == 0 && (len(m.edits) > 0 || m.torn || m.bare(src.at)) {
+		return format.Plan{}, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no header of a member was found")}
+	}
+	return m.plan(ctx, st), nil
+}
+
+// mender is the state of one repair. Places are those of the tar, which a compressed one
+// becomes.
+type mender struct {
+	*reader
+	limit int64
+	p     format.Plan
+	edits []edit
+	kept  int
+	end   int64 // of what can be read
+	torn  bool  // it cannot be decoded to its end
+
+	// The last member.
+	last  member
+	start int64 // where its first header begins
+	named string
+	plain bool // its size is in its last header alone
+}
+
+// edit puts bytes in the place of others.
+type edit struct {
+	off, n int64
+	with   []byte
+}
+
+func (m *mender) edit(off, n int64, with []byte) error {
+	if int64(len(m.edits))*64 > m.limit {
+		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("over %d places to mend", len(m.edits)))}
+	}
+	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
+		m.edits = m.edits[:len(m.edits)-1] // of what goes as a whole
+	}
+	m.edits = append(m.edits, edit{off, n, with})
+	return nil
+}
+
+// gap leaves out what is between two members.
+func (m *mender) gap(from, to int64, why string) error {
+	formatkit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
+	return m.edit(from, to-from, nil)
+}
+
+func (m *mender) walk(ctx context.Context, src *source) error {
+	s := newScanner(src)
+	s.keep = true
+	s.tornPax = func(off, n int64, with []byte) error {
+		formatkit.Say(&m.p.Lost, "bytes %d+%d: what damaged pax records say", off, n)
+		return m.edit(off, n, with)
+	}
+	for ; ; m.kept++ {
+		if m.kept&0xfff == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := s.next()
+		if src.in == nil && src.err != nil {
+			return src.err
+		}
+		m.end = m.size
+		if src.in != nil {
+			if m.end = src.at; err != nil && err != io.EOF {
+				if _, header := err.(*headerError); !header {
+					if err := m.failed(src); err != nil {
+						return err
+					}
+					m.torn, m.end = true, src.in.at
+				}
+			}
+		}
+		if err != nil && m.last.stored > m.end-m.last.at || err == nil && src.in == nil && s.m.stored > m.end-s.m.at {
+			if err == nil {
+				m.remember(s)
+				m.kept++
+			}
+			return m.cut(s)
+		}
+		switch _, header := err.(*headerError); {
+		case err == nil:
+			m.remember(s)
+			if f := m.last.fault; m.isBad() {
+				behind := (m.last.at + m.last.stored + blockSize - 1) &^ (blockSize - 1)
+				if src.in == nil {
+					behind = min(behind, m.size)
+				}
+				formatkit.Say(&m.p.Lost, "%s: %s", format.Escape(m.named), f.Message)
+				if err := m.edit(m.start, behind-m.start, nil); err != nil {
+					return err
+				}
+				m.kept--
+			}
+			continue
+		case err == io.EOF:
+			if src.in != nil {
+				m.torn = src.in.drain() != nil
+				return m.failed(src)
+			}
+			if found, err := s.search(ctx, mostBehind); err != nil || !found {
+				return err
+			}
+			formatkit.Say(&m.p.Notes, "zeros that end the tar at byte %d are left out: members follow", s.head)
+			if err := m.edit(s.head, src.at-s.head, nil); err != nil {
+				return err
+			}
+		case header:
+			why := err.Error()
+			found, err := s.resync(ctx)
+			if err != nil {
+				return err
+			}
+			if !found {
+				if src.in != nil {
+					m.end, m.torn = src.in.at, src.in.err != nil && src.in.err != io.EOF
+				}
+				if err := errors.Join(m.failed(src), m.gap(s.start, m.end, why)); err != nil {
+					return err
+				}
+				return m.close(0)
+			}
+			if err := m.gap(s.start, src.at, why); err != nil {
+				return err
+			}
+		default:
+			if m.end <= s.start {
+				return m.close(m.end)
+			}
+			if err := m.gap(s.start, m.end, "the archive ends within a header"); err != nil {
+				return err
+			}
+			return m.close(0)
+		}
+		m.kept--
+	}
+}
+
+// failed returns why a compressed tar could not be read, if that is not damage.
+func (m *mender) failed(src *source) error {
+	if src.in == nil {
+		return nil
+	}
+	src.in.Close() // whoever decodes may be reading still
+	return src.in.stored.object.Err
+}
+
+func (m *mender) remember(s *scanner) {
+	m.last, m.start, m.named = s.m, s.start, string(s.m.name)
+	m.last.stored = min(m.last.stored, 1<<60) // of a number that is none
+	m.plain = s.m.sparse == nil && s.m.fault == nil && len(s.pax.size) == 0
+}
+
+// isBad reports whether the last member cannot be read though its header can.
+func (m *mender) isBad() bool { return m.last.fault != nil && m.last.fault.Code == format.BadHeader }
+
+// close ends a tar behind what is left of it, whose last bytes are so many beyond a block.
+func (m *mender) close(odd int64) error {
+	return m.edit(m.end, 0, make([]byte, -odd&(blockSize-1)+2*blockSize))
+}
+
+// cut shortens the last member to what is there of it.
+func (m *mender) cut(s *scanner) error {
+	have := m.end - m.last.at
+	if !m.plain || have <= 0 {
+		if !m.isBad() {
+			m.kept--
+			formatkit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
+		}
+		if err := m.edit(m.start, m.end-m.start, nil); err != nil {
+			return err
+		}
+		return m.close(0)
+	}
+	formatkit.Say(&m.p.Lost, "%s: the last %d of its %d bytes", format.Escape(m.named), m.last.size-have, m.last.size)
+	if err := m.edit(m.last.at-blockSize, blockSize, resized(s.header[:], have)); err != nil {
+		return err
+	}
+	return m.close(have)
+}
+
+// resized is a header with another size.
+func resized(header []byte, size int64) []byte {
+	b := make([]byte, blockSize)
+	copy(b, header)
+	if copy(b[124:136], fmt.Sprintf("%011o\x00", size)); size >= 1<<33 {
+		clear(b[124:136])
+		b[124] = 0x80
+		for i := range 8 {
+			b[135-i] = byte(size >> (8 * i))
+		}
+	}
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", formatkit.TarSum(b)))
+	return b
+}
+
+// plan makes edits of a tar edits of what is stored.
+func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
+	if len(m.edits) == 0 && !m.torn {
+		return m.p
+	}
+	m.p.Partial = len(m.p.Lost) > 0 || m.torn
+	formatkit.Say(&m.p.Notes, "%d members are kept", m.kept)
+	if m.codec == codec.Raw {
+		for _, e := range m.edits {
+			m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: e.off, Len: e.n, Write: func(w io.Writer) error {
+				_, err := w.Write(e.with)
+				return err
+			}})
+		}
+		return m.p
+	}
+	if m.torn {
+		formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar; what is before it in the same piece cannot be proven any more", m.end)
+	}
+	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", m.codec)
+	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {
+		obj, err := st.Open(ctx, m.name)
+		if err != nil {
+			return err
+		}
+		defer obj.Close()
+		z, err := compressor(w, m.codec, "")
+		if err != nil {
+			return err
+		}
+		f := newFrames(ctx, obj, m.size, m.codec)
+		defer f.Close()
+		at := int64(0)
+		for _, e := range append(m.edits, edit{off: m.end}) {
+			if _, err := io.CopyN(z, f, e.off-at); err != nil {
+				return unexpected(err)
+			}
+			if _, err := io.CopyN(io.Discard, f, e.n); err != nil {
+				return unexpected(err)
+			}
+			if _, err := z.Write(e.with); err != nil {
+				return err
+			}
+			at = e.off + e.n
+		}
+		return z.Close()
+	}}}
+	return m.p
+}

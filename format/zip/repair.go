@@ -1,0 +1,457 @@
+package zip
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+)
+
+// repair plans a directory of all files whose contents match their checksums. Contents
+// stay where they are. Rows of a directory that are right are kept as they are; headers in
+// front of contents that are damaged are made of them. Where rows are missing, they are made
+// of the headers.
+func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
+	if err := verify(ctx, st, name, o, report); err != nil {
+		return format.Plan{}, err
+	}
+	obj, tail, size, err := formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail)
+	if err != nil {
+		return format.Plan{}, err
+	}
+	defer obj.Close()
+	m := &mender{reader: &reader{name: name, obj: obj, size: size, dirOff: size}, ctx: ctx, limit: o.Limits.OrDefault().Index, names: map[string]bool{}}
+	dirOff := int64(0)
+	m.each = func(x row, raw []byte) error {
+		m.base = m.dirOff - dirOff
+		return m.remember(found{row: x, at: int64(x.off) + m.base, raw: bytes.Clone(raw)})
+	}
+	e, base, err := m.findDirectory(ctx, tail)
+	if dirOff = int64(e.off); err == nil {
+		err = m.readDirectory(ctx, e, base, m.limit)
+	}
+	damaged := err != nil || m.doubt != nil
+	if _, corrupt := errors.AsType[*format.CorruptError](err); err != nil && !corrupt {
+		return format.Plan{}, err
+	} else if corrupt {
+		m.base, m.dirOff, m.found = 0, size, nil
+		formatkit.Say(&m.p.Notes, "the directory cannot be read: %v", err)
+	}
+	if err := m.check(); err != nil {
+		return format.Plan{}, err
+	}
+	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine }) {
+		m.base, m.dirOff, m.found = 0, size, nil // it is not where it is looked for
+	}
+	if damaged || len(m.missing) > 0 {
+		if err := m.scan(); err != nil {
+			return format.Plan{}, err
+		}
+	}
+	return m.plan(damaged)
+}
+
+// found is a file of which there is a row, or a header.
+type found struct {
+	row
+	at   int64  // of its header
+	end  int64  // of its content
+	raw  []byte // its row
+	fine bool   // its content is right, or nobody here can tell
+}
+
+// mender is the state of one repair.
+type mender struct {
+	*reader
+	ctx     context.Context
+	limit   int64
+	memory  int64
+	base    int64
+	found   []found
+	names   map[string]bool // of those that are fine
+	missing []string        // names of rows whose contents are not where they say
+	p       format.Plan
+}
+
+func (m *mender) remember(x found) error {
+	if m.memory += int64(len(x.name)+len(x.raw)) + 200; m.memory > m.limit {
+		return m.corrupt(format.Limit, -1, "%d entries take more memory than the limit of %d bytes", len(m.found)+1, m.limit)
+	}
+	m.found = append(m.found, x)
+	return nil
+}
+
+// check looks for the contents of the rows.
+func (m *mender) check() error {
+	slices.SortStableFunc(m.found, func(a, b found) int { return cmp.Compare(a.at, b.at) })
+	before := int64(0) // end of the content before
+	for i := range m.found {
+		x := &m.found[i]
+		if m.ctx.Err() != nil {
+			return context.Cause(m.ctx)
+		}
+		behind := m.dirOff
+		if i+1 < len(m.found) {
+			behind = min(behind, m.found[i+1].at)
+		}
+		var b [localLen]byte
+		if x.at < 0 || x.at > m.dirOff-localLen {
+			m.missing = append(m.missing, x.name)
+			continue
+		}
+		if err := m.obj.ReadAt(m.ctx, b[:], x.at); err != nil {
+			return err
+		}
+		n, sound := parseLocal(b[:])
+		named := len(rowName(x.raw))
+		if flags, method := binary.LittleEndian.Uint16(b[6:]), binary.LittleEndian.Uint16(b[8:]); sound && !x.proves() && (flags != x.flags || method != x.method) {
+			m.missing = append(m.missing, x.name) // one of the two is damaged
+			continue
+		}
+		// Where the header is damaged, the content may begin where that says, or end where
+		// the next one begins, with sizes in between.
+		tries := []int64{n}
+		if gap := behind - x.at - int64(x.stored); !sound {
+			// It must be a place where a header can be, or nothing may be written there.
+			free, err := m.free(x, before)
+			if err != nil {
+				return err
+			}
+			switch {
+			case !free:
+				tries = nil
+			case x.flags&flagBehind != 0:
+				tries = append(tries, gap-16, gap-24, gap-12, gap-20)
+			default:
+				tries = append(tries, gap)
+			}
+		}
+		for _, n := range tries {
+			if n < int64(localLen+named) || n > localLen+2*math.MaxUint16 || int64(x.stored) > m.dirOff-x.at-n {
+				continue
+			}
+			fine, err := m.matches(&x.row, x.at+n)
+			if x.size == 0 && x.stored > 0 && !sound {
+				fine, err = m.decodes(&x.row, x.at+n)
+			}
+			if err != nil {
+				return err
+			}
+			if x.fine = fine && (sound || x.stored < math.MaxUint32 && x.size < math.MaxUint32); !x.fine {
+				continue
+			}
+			x.end = x.at + n + int64(x.stored)
+			if !sound {
+				formatkit.Say(&m.p.Notes, "the header in front of %s is made of the directory", format.Escape(x.name))
+				header := x.header(rowName(x.raw), int(n))
+				m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: n, Write: func(w io.Writer) error {
+					_, err := w.Write(header)
+					return err
+				}})
+			}
+			m.names[x.name] = true
+			if !sound && !x.proves() {
+				formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
+			}
+			if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
+				formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
+			}
+			before = x.end
+			break
+		}
+		if !x.fine {
+			m.missing = append(m.missing, x.name)
+		}
+	}
+	return nil
+}
+
+// free reports whether a damaged header is where a row says: right behind another content,
+// or in front of the name.
+func (m *mender) free(x *found, before int64) (bool, error) {
+	name := rowName(x.raw)
+	if x.at < before || int64(len(name)) > m.dirOff-x.at-localLen {
+		return false, nil
+	}
+	if n := x.at - before; n == 0 || before > 0 && (n == 16 || n == 24 || n == 12 || n == 20) {
+		return true, nil
+	}
+	b := make([]byte, len(name))
+	err := m.obj.ReadAt(m.ctx, b, x.at+localLen)
+	return bytes.Equal(b, name), err
+}
+
+// rowName is the name in a row as it is there.
+func rowName(raw []byte) []byte { return raw[rowLen:][:binary.LittleEndian.Uint16(raw[28:])] }
+
+// header is a header in front of a content, of so many bytes.
+func (r *row) header(name []byte, n int) []byte {
+	x := *r
+	x.name, x.flags = string(name), x.flags&^flagBehind // the sizes are known
+	b := x.appendLocal(nil)[:localLen]
+	le := binary.LittleEndian
+	le.PutUint16(b[26:], uint16(len(name)))
+	le.PutUint16(b[28:], uint16(n-localLen-len(name)))
+	le.PutUint16(b[6:], r.flags)
+	b = append(b, name...)
+	if room := n - len(b); room >= 4 {
+		const padding = 0xd935 // as Android's tools have it
+		b = le.AppendUint16(le.AppendUint16(b, padding), uint16(room-4))
+	}
+	return append(b, make([]byte, n-len(b))...)
+}
+
+// proves reports whether reading the content shows if it is right.
+func (r *row) proves() bool {
+	return r.flags&flagEncrypted == 0 && (r.method == stored || r.method == deflated || r.method == zstd)
+}
+
+// matches reports whether a content at off is what its checksum says, as far as that can
+// be known.
+func (m *mender) matches(x *row, off int64) (bool, error) {
+	if x.method == stored && x.stored != x.size && x.flags&flagEncrypted == 0 {
+		return false, nil
+	}
+	if !x.proves() || x.size == 0 && x.crc == 0 {
+		return true, nil // nobody reads what is stored
+	}
+	return m.decodes(x, off)
+}
+
+func (m *mender) decodes(x *row, off int64) (bool, error) {
+	name := codec.Raw
+	switch x.method {
+	case deflated:
+		name = codec.Deflate
+	case zstd:
+		name = codec.Zstd
+	}
+	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
+	var r io.Reader = bufio.NewReaderSize(in, 64<<10)
+	if name != codec.Raw {
+		c, _ := codec.Lookup(name)
+		d, err := c.Decode(r)
+		if err != nil {
+			return false, in.Err
+		}
+		defer d.Close()
+		r = d
+	}
+	sum := crc32.NewIEEE()
+	n, err := io.Copy(sum, io.LimitReader(r, int64(x.size)+1))
+	if in.Err != nil {
+		return false, in.Err
+	}
+	return err == nil && n == int64(x.size) && sum.Sum32() == x.crc, nil
+}
+
+// scan looks for headers of files that no row leads to.
+func (m *mender) scan() error {
+	known := m.found // in their order
+	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
+	buf := bufio.NewReaderSize(in, 256<<10)
+	at := int64(0)
+	to := func(off int64) {
+		in.Off, at = off, off
+		buf.Reset(in)
+	}
+	for m.ctx.Err() == nil {
+		for len(known) > 0 && (known[0].at < at || !known[0].fine) {
+			known = known[1:]
+		}
+		if len(known) > 0 && known[0].at == at {
+			to(known[0].end)
+			continue
+		}
+		b, err := buf.Peek(localLen)
+		if err != nil {
+			break
+		}
+		if string(b[:4]) != localMagic {
+			b, _ = buf.Peek(max(buf.Buffered(), localLen))
+			skip := bytes.Index(b[1:], []byte(localMagic[:1])) + 1
+			if skip == 0 {
+				skip = len(b)
+			}
+			if len(known) > 0 {
+				skip = int(min(int64(skip), known[0].at-at))
+			}
+			buf.Discard(skip)
+			at += int64(skip)
+			continue
+		}
+		x, behind, err := m.local(at)
+		if err != nil {
+			return err
+		}
+		if behind > 0 {
+			to(behind)
+		} else {
+			buf.Discard(4)
+			at += 4
+		}
+		if x == nil || m.names[x.name] {
+			continue
+		}
+		formatkit.Say(&m.p.Notes, "%s is listed by the header in front of it, at byte %d", format.Escape(x.name), x.at)
+		m.names[x.name] = true
+		if err := m.remember(*x); err != nil {
+			return err
+		}
+	}
+	return errors.Join(context.Cause(m.ctx), in.Err)
+}
+
+// local makes a row of the header at off, nil if its content is not right. It says where to
+// go on, 0 if nobody knows.
+func (m *mender) local(off int64) (_ *found, next int64, _ error) {
+	b := make([]byte, min(localLen+2*math.MaxUint16, m.dirOff-off))
+	if err := m.obj.ReadAt(m.ctx, b[:localLen], off); err != nil {
+		return nil, 0, err
+	}
+	n, _ := parseLocal(b)
+	if n > int64(len(b)) {
+		return nil, 0, nil
+	}
+	if err := m.obj.ReadAt(m.ctx, b[localLen:n], off+localLen); err != nil {
+		return nil, 0, err
+	}
+	// It is a row but for what only that has.
+	le := binary.LittleEndian
+	raw := append(make([]byte, rowLen), b[localLen:n]...)
+	copy(raw, rowMagic)
+	copy(raw[6:], b[4:localLen])
+	x, _, err := parseRow(raw)
+	if err != nil || x.name == "" {
+		return nil, 0, nil
+	}
+	x.off = uint64(off)
+	if x.name[len(x.name)-1] == '/' {
+		x.external = 0x10
+	}
+	at := off + n
+	behind := at + int64(x.stored)
+	if x.flags&flagBehind != 0 && x.crc == 0 {
+		if behind, err = m.behind(&x, at); err != nil || behind == 0 {
+			return nil, 0, err
+		}
+	}
+	if int64(x.stored) > m.dirOff-at {
+		formatkit.Say(&m.p.Lost, "%s: its content of %d bytes, at byte %d, is cut off", format.Escape(x.name), x.stored, at)
+		return nil, 0, nil
+	}
+	fine, err := m.matches(&x, at)
+	if fine && !x.proves() {
+		if fine = x.method <= 20 || x.method >= 93 && x.method <= 99; fine { // one that there is
+			formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
+		}
+	}
+	if err != nil || fine {
+		f := &found{row: x, at: off, end: behind, fine: fine}
+		x.name, x.off = string(rowName(raw)), uint64(off-m.base)
+		f.raw = x.append(nil)
+		return f, behind, err
+	}
+	formatkit.Say(&m.p.Lost, "%s: its content, at byte %d, is not what its checksum says", format.Escape(x.name), at)
+	if m.dirOff-behind >= 4 {
+		if err := m.obj.ReadAt(m.ctx, b[:4], behind); err != nil {
+			return nil, 0, err
+		}
+		if le.Uint16(b) == 'P'|'K'<<8 {
+			return nil, behind, nil // not into it: it may be an archive
+		}
+	}
+	return nil, 0, nil
+}
+
+// behind looks for the sizes behind a content that begins at a place: they say how far
+// away they are.
+func (m *mender) behind(x *row, at int64) (int64, error) {
+	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
+	buf := bufio.NewReaderSize(in, 256<<10)
+	le := binary.LittleEndian
+	for off := at; ; {
+		b, _ := buf.Peek(256 << 10)
+		i := bytes.Index(b, []byte(behindMagic))
+		if i < 0 {
+			if i = len(b) - 3; i <= 0 || len(b) < 256<<10 {
+				return 0, in.Err
+			}
+		} else if d := b[i:]; len(d) >= 16 {
+			n := off + int64(i) - at
+			x.crc = le.Uint32(d[4:])
+			if int64(le.Uint32(d[8:])) == n {
+				x.stored, x.size = uint64(n), uint64(le.Uint32(d[12:]))
+				return off + int64(i) + 16, nil
+			}
+			if len(d) >= 24 && le.Uint64(d[8:]) == uint64(n) && le.Uint64(d[16:]) < math.MaxInt64/4 {
+				x.stored, x.size = uint64(n), le.Uint64(d[16:])
+				return off + int64(i) + 24, nil
+			}
+			i += 4
+		} else if len(b) < 256<<10 {
+			return 0, in.Err
+		}
+		i = max(i, 1)
+		buf.Discard(i)
+		off += int64(i)
+	}
+}
+
+func (m *mender) plan(damaged bool) (format.Plan, error) {
+	for _, name := range m.missing {
+		if !m.names[name] {
+			formatkit.Say(&m.p.Lost, "%s: its content is not where the directory says, or not what its checksum says", format.Escape(name))
+			damaged = true
+		}
+	}
+	fine := slices.DeleteFunc(m.found, func(x found) bool { return !x.fine })
+	if !damaged && len(m.p.Edits) == 0 && len(m.missing) == 0 {
+		return format.Plan{}, nil
+	}
+	if len(fine) == 0 {
+		return format.Plan{}, m.corrupt(format.MissingIndex, -1, "no file was found whose content is what its checksum says")
+	}
+	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
+	if fine[0].at < m.base {
+		// What the end says of what is in front of the archive cannot be right.
+		m.base = 0
+		for i := range fine {
+			x := fine[i].row
+			x.name, x.off = string(rowName(fine[i].raw)), uint64(fine[i].at)
+			fine[i].raw = x.append(nil)
+		}
+	}
+	if m.dirOff == m.size {
+		m.dirOff = 0
+		for _, x := range fine {
+			m.dirOff = max(m.dirOff, x.end)
+		}
+	}
+	m.p.Partial = len(m.p.Lost) > 0
+	formatkit.Say(&m.p.Notes, "a new directory of %d entries is written at byte %d", len(fine), m.dirOff)
+	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: m.dirOff, Len: m.size - m.dirOff, Write: func(w io.Writer) error {
+		e := end{count: uint64(len(fine)), off: uint64(m.dirOff - m.base), comment: m.comment}
+		for _, x := range fine {
+			if _, err := w.Write(x.raw); err != nil {
+				return err
+			}
+			e.size += uint64(len(x.raw))
+		}
+		_, err := w.Write(appendEnd(nil, e))
+		return err
+	}})
+	return m.p, nil
+}

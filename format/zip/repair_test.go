@@ -1,0 +1,140 @@
+package zip
+
+import (
+	"archive/zip"
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// mended repairs a zip, and returns what that makes of it.
+func mended(t testing.TB, b []byte) ([]byte, format.Plan, error) {
+	t.Helper()
+	st := &storetest.Mem{}
+	st.Put("x.zip", b)
+	plan, err := repair(t.Context(), st, "x.zip", format.OpenOptions{Limits: format.Limits{Index: 1 << 20}}, func(format.Problem) {})
+	if err != nil {
+		return b, plan, err
+	}
+	var out bytes.Buffer
+	at := int64(0)
+	for _, e := range plan.Edits {
+		if e.Off < at || e.Len < 0 || e.Off+e.Len > int64(len(b)) {
+			t.Fatalf("bytes %d+%d behind %d, of %d", e.Off, e.Len, at, len(b))
+		}
+		out.Write(b[at:e.Off])
+		if err := e.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		at = e.Off + e.Len
+	}
+	out.Write(b[at:])
+	return out.Bytes(), plan, nil
+}
+
+// known is a zip whose sizes stand in front of contents, as ours do.
+func known(t testing.TB) []byte {
+	t.Helper()
+	st := &storetest.Mem{}
+	w, err := create(t.Context(), st, "x.zip", format.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"d/text", strings.Repeat("text and more text. ", 500)}, {"d/stored", "as it is"}, {"d/empty", ""}, {"last", strings.Repeat("the last ", 99)}} {
+		e := format.Entry{Name: c[0], Size: int64(len(c[1])), Mode: 0o640, HasMode: true, ModTime: when}
+		if err := w.Add(t.Context(), e, strings.NewReader(c[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return st.Get("x.zip")
+}
+
+func TestRepairKeepsWhatIsRight(t *testing.T) {
+	header := func(b []byte, name string) int { return bytes.Index(b, []byte(name)) - localLen }
+	row := func(b []byte, name string) int { return bytes.LastIndex(b, []byte(name)) - rowLen }
+	for from, whole := range map[string][]byte{"ours": known(t), "streamed": sample(t, ""), "behind a program": append([]byte(strings.Repeat("a program. ", 99)), sample(t, "")...)} {
+		all, _, _ := listed(t, whole)
+		dir := bytes.Index(whole, []byte(rowMagic))
+		for what, c := range map[string]struct {
+			change func(b []byte) []byte
+			lost   string
+		}{
+			"nothing":                {func(b []byte) []byte { return b }, ""},
+			"no directory":           {func(b []byte) []byte { return b[:dir] }, ""},
+			"half a directory":       {func(b []byte) []byte { return b[:dir+100] }, ""},
+			"no end":                 {func(b []byte) []byte { return b[:bytes.LastIndex(b[:len(b)-6], []byte(endMagic))] }, ""},
+			"a row":                  {func(b []byte) []byte { b[row(b, "d/stored")] ^= 1; return b }, ""},
+			"a place in a row":       {func(b []byte) []byte { b[row(b, "d/stored")+42] ^= 5; return b }, ""},
+			"a header":               {func(b []byte) []byte { b[header(b, "d/text")] ^= 1; return b }, ""},
+			"all of a header":        {func(b []byte) []byte { copy(b[header(b, "d/text"):], strings.Repeat("?", localLen)); return b }, ""},
+			"a header of nothing":    {func(b []byte) []byte { clear(b[header(b, "d/empty"):][:localLen]); return b }, ""},
+			"the length of a name":   {func(b []byte) []byte { b[header(b, "d/stored")+26] += 3; return b }, "d/stored"},
+			"a content":              {func(b []byte) []byte { b[header(b, "d/text")+localLen+len("d/text")+40] ^= 1; return b }, "d/text"},
+			"a content, and the end": {func(b []byte) []byte { b[header(b, "d/text")+localLen+len("d/text")+40] ^= 1; return b[:dir] }, "d/text"},
+		} {
+			what := from + ", " + what
+			b := c.change(bytes.Clone(whole))
+			got, plan, err := mended(t, b)
+			if err != nil || plan.Partial != (c.lost != "") || plan.Changes() == bytes.Equal(b, whole) {
+				t.Errorf("%s: %+v, %v", what, plan, err)
+				continue
+			}
+			want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == c.lost })
+			list, notes, doubt := listed(t, got)
+			slices.Sort(list)
+			slices.Sort(want)
+			if !slices.Equal(list, want) || len(notes) > 0 || doubt != nil {
+				t.Errorf("%s: %q, %+v, %+v", what, list, notes, doubt)
+			}
+			z, err := zip.NewReader(bytes.NewReader(got), int64(len(got)))
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			for _, f := range z.File {
+				if f.Method == zstd {
+					continue
+				}
+				in, err := f.Open()
+				if err == nil {
+					_, err = io.Copy(io.Discard, in)
+				}
+				if err != nil {
+					t.Errorf("%s: %s: %v", what, f.Name, err)
+				}
+			}
+			if _, again, err := mended(t, got); err != nil || again.Changes() {
+				t.Errorf("%s, again: %+v, %v", what, again, err)
+			}
+		}
+	}
+}
+
+// Whatever is wrong, a repair gives a zip of which there is something left, and panics on
+// nothing.
+func FuzzRepair(f *testing.F) {
+	for _, b := range [][]byte{known(f), sample(f, ""), sample(f, "in front")} {
+		f.Add(b)
+		f.Add(b[:bytes.Index(b, []byte(rowMagic))+60])
+		torn := bytes.Clone(b)
+		torn[bytes.Index(b, []byte("d/text"))-localLen] ^= 1
+		f.Add(torn)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, plan, err := mended(t, b)
+		if err != nil || !plan.Changes() {
+			return
+		}
+		if list, _, err := mended(t, got); err != nil || len(list) == 0 {
+			t.Errorf("mended, it cannot be mended again: %v", err)
+		}
+	})
+}
