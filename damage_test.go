@@ -264,7 +264,7 @@ func objectsIn(t *testing.T, st *storetest.Mem) (all []string) {
 
 // What shows that contents are right is counted.
 func TestVerifySaysWhatProved(t *testing.T) {
-	files := map[string]string{"a": "alpha", "b": strings.Repeat("beta", 400), "e": ""}
+	files := map[string]string{"a": "alpha", "b": strings.Repeat("beta", 1<<20), "e": ""}
 	for _, k := range []struct {
 		format string
 		o      holdall.PackOptions
@@ -273,6 +273,8 @@ func TestVerifySaysWhatProved(t *testing.T) {
 		{"caf", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Digest: 3}}},
 		{"caf", holdall.PackOptions{Plain: true}, holdall.Verified{Unproven: 3}},
 		{"rvn", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Digest: 3}}},
+		{"rvn", holdall.PackOptions{Plain: true}, holdall.Verified{Proven: holdall.Proven{Digest: 3}}}, // it has digests always
+		{"databundle", holdall.PackOptions{Plain: true}, holdall.Verified{Proven: holdall.Proven{Checksum: 3}}},
 		{"databundle", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Checksum: 3}}},
 		{"zip", holdall.PackOptions{}, holdall.Verified{Proven: holdall.Proven{Checksum: 3}}},
 		{"oak", holdall.PackOptions{}, holdall.Verified{Unproven: 0}},
