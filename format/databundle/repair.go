@@ -60,9 +60,10 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 func (m *mending) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
 	note := func(p format.Problem) {
 		report(p)
-		if p.Severity == format.Error || p.Class == badCopy {
+		ofIndex := strings.HasPrefix(p.Class, "index-") // of what holds no rows it is a warning
+		if p.Severity == format.Error || p.Class == badCopy || ofIndex && p.Severity == format.Warning {
 			m.faults++
-			if strings.HasPrefix(p.Class, "index-") || p.Class == badConfig || p.Class == notABundle {
+			if ofIndex && p.Severity == format.Error || p.Class == badConfig || p.Class == notABundle {
 				m.indexFaults++
 			}
 		}
