@@ -1,12 +1,18 @@
 package databundle
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -94,5 +100,102 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 	}
 	if seen != len(saved) {
 		t.Errorf("%d damaged fixtures, %d expectations", seen, len(saved))
+	}
+}
+
+// made is a bundle of some files in memory.
+func made(t *testing.T, param map[string]string) (*storetest.Mem, holdall.OpenOptions) {
+	t.Helper()
+	files := map[string]string{}
+	for i := range 40 {
+		files[fmt.Sprintf("d%d/file%02d", i%3, i)] = strings.Repeat(fmt.Sprint("text ", i), 50)
+	}
+	st := &storetest.Mem{}
+	formats := []*format.Format{Format}
+	o := holdall.PackOptions{Formats: formats, Format: "databundle", Param: param}
+	if _, err := holdall.PackStore(t.Context(), st, "b", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
+		t.Fatal(err)
+	}
+	return st, holdall.OpenOptions{Formats: formats}
+}
+
+// toldOf is how many errors and warnings a check tells.
+func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions) int64 {
+	t.Helper()
+	v, err := holdall.VerifyStore(t.Context(), st, name, holdall.VerifyOptions{OpenOptions: o}, func(holdall.Problem) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Errors + v.Warnings
+}
+
+// What a check tells of an index a repair mends: of rows, of filters, of what leads to both.
+func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
+	st, o := made(t, map[string]string{"index-copies": "1"})
+	var table string
+	for info, err := range store.List(t.Context(), st, "b/index/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(info.Name, ".sst") || strings.HasSuffix(info.Name, ".ldb") {
+			table = info.Name
+		}
+	}
+	was := st.Get(table)
+	damaged := 0
+	for at := 0; at < len(was); at += 5 {
+		b := bytes.Clone(was)
+		b[at] ^= 1 << (at % 8)
+		st.Put(table, b)
+		if toldOf(t, st, "b", o) == 0 {
+			continue
+		}
+		damaged++
+		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		if err != nil || !plan.Changes() || plan.Partial {
+			t.Errorf("byte %d: %v, %+v", at, err, plan)
+			continue
+		}
+		out := &storetest.Mem{}
+		if err := plan.ApplyStore(t.Context(), out, "mended"); err != nil {
+			t.Fatal(err)
+		}
+		if n := toldOf(t, out, "mended", o); n > 0 {
+			t.Errorf("byte %d: %d problems are left", at, n)
+		}
+	}
+	if damaged < len(was)/10 {
+		t.Errorf("of %d bytes %d were told", len(was)/5, damaged)
+	}
+}
+
+// A bundle that needs nothing is copied as it is.
+func TestAHealthyBundleIsCopied(t *testing.T) {
+	for _, param := range []map[string]string{nil, {"index": "inline"}} {
+		st, o := made(t, param)
+		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		if err != nil || plan.Changes() {
+			t.Fatal(err, plan)
+		}
+		out := &storetest.Mem{}
+		if err := plan.ApplyStore(t.Context(), out, "copy"); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for info, err := range store.List(t.Context(), st, "b") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			if !bytes.Equal(st.Get(info.Name), out.Get("copy"+strings.TrimPrefix(info.Name, "b"))) {
+				t.Errorf("%s is not copied", info.Name)
+			}
+		}
+		if n == 0 || toldOf(t, out, "copy", o) > 0 {
+			t.Errorf("%d objects, the copy is not sound", n)
+		}
+		if err := plan.ApplyStore(t.Context(), out, "copy"); param == nil && !errors.Is(err, fs.ErrExist) {
+			t.Errorf("it is replaced: %v", err)
+		}
 	}
 }
