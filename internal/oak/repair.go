@@ -65,6 +65,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	plan.Drops = slices.Clone(plan.Replaces)
 	if len(plan.Drops) == 0 && !m.manifest && !m.torn {
+		plan.Notes, plan.Lost = nil, append(plan.Notes, plan.Lost...) // it is the count of nodes
 		return plan, nil
 	}
 	plan.KeepsBackup = true
@@ -330,7 +331,7 @@ type read struct {
 }
 
 func (m *mending) count(ctx context.Context, from segment.Source, super repo.Revision, lost func(checkpoint string, l proof.Loss)) (c read, err error) {
-	o := proof.Options{Depth: treeDepth, Name: writeTreeName}
+	o := proof.Options{Depth: treeDepth, Name: writeTreeName, Each: true}
 	if lost != nil {
 		o.Binaries, o.Bulk = true, func(ctx context.Context, id segment.ID) error {
 			_, err := from.Segment(ctx, id)
