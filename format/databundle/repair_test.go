@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,4 +199,98 @@ func TestAHealthyBundleIsCopied(t *testing.T) {
 			t.Errorf("it is replaced: %v", err)
 		}
 	}
+}
+
+// With a copy of the index nothing is lost with the index: it is read by the copy, and said so.
+func TestACopyOfTheIndexIsUsed(t *testing.T) {
+	for what, spoil := range map[string]func(st *storetest.Mem, name string, b []byte){
+		"gone": func(st *storetest.Mem, name string, _ []byte) { st.Can().Remove(t.Context(), name) },
+		"torn": func(st *storetest.Mem, name string, b []byte) { st.Put(name, b[:len(b)/2]) },
+		"bit": func(st *storetest.Mem, name string, b []byte) {
+			b = bytes.Clone(b)
+			b[len(b)/4] ^= 4
+			st.Put(name, b)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			st, o := made(t, map[string]string{"index-copies": "1"})
+			want := namesOf(t, st, "b", o, false)
+			all := map[string][]byte{}
+			for info, err := range store.List(t.Context(), st, "b/index/") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[info.Name] = st.Get(info.Name)
+			}
+			for name, b := range all {
+				if what != "gone" && !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, "CURRENT") {
+					continue // a log of nothing
+				}
+				for n, b := range all {
+					st.Put(n, b)
+				}
+				if len(b) == 0 && what != "gone" {
+					continue
+				}
+				spoil(st, name, b)
+				if toldOf(t, st, "b", o) == 0 {
+					continue
+				}
+				// Only a check looks for a log in which nothing is.
+				got := namesOf(t, st, "b", o, !strings.HasSuffix(name, ".log"))
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: found %d names, expected %d", name, len(got), len(want))
+				}
+				mendsAll(t, st, o, name)
+			}
+			for name := range all {
+				st.Can().Remove(t.Context(), name)
+			}
+			if got := namesOf(t, st, "b", o, true); !slices.Equal(got, want) {
+				t.Errorf("without any index: found %d names, expected %d", len(got), len(want))
+			}
+			mendsAll(t, st, o, "all")
+		})
+	}
+}
+
+// mendsAll wants all to be back after a repair.
+func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
+	t.Helper()
+	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+	if err != nil || !plan.Changes() || plan.Partial {
+		t.Errorf("%s: %v, %+v", what, err, plan)
+		return
+	}
+	out := &storetest.Mem{}
+	if err := plan.ApplyStore(t.Context(), out, "m"); err != nil {
+		t.Fatal(err)
+	}
+	if n := toldOf(t, out, "m", o); n > 0 {
+		t.Errorf("%s: %d problems are left", what, n)
+	}
+}
+
+// namesOf are the files whose content is right. That the index is doubted is said.
+func namesOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions, doubted bool) (names []string) {
+	t.Helper()
+	a, err := holdall.OpenStore(t.Context(), st, name, o)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer a.Close()
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Error(err)
+			return names
+		}
+		if _, err := a.Get(t.Context(), e.Name, 1<<20); err == nil {
+			names = append(names, e.Name)
+		}
+	}
+	if (a.Doubt() != nil) != doubted {
+		t.Errorf("doubt: %v", a.Doubt())
+	}
+	return names
 }
