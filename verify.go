@@ -216,6 +216,11 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			found <- src.Problem(ctx, e, err)
 			return nil
 		}
+		if around := in.Amiss(); around != nil {
+			p := src.Problem(ctx, e, around)
+			p.Severity, p.Message = format.Warning, "the content is right, but what it is stored in is damaged: "+p.Message
+			found <- p
+		}
 		if !damaged {
 			proven[by].Add(1)
 		}

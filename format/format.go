@@ -44,6 +44,9 @@ type Format struct {
 	// "blake3". What is packed comes with them, computed beside other work.
 	Digest string
 
+	// NeedsDigests says that the bare format has digests: there is none without.
+	NeedsDigests bool
+
 	// Copies says that a Writer copies the bytes of a [Section] without reading
 	// them, where the store can.
 	Copies bool

@@ -107,6 +107,9 @@ type Plan struct {
 	Edits []Edit   // by object, then by offset; they do not overlap
 	Notes []string // what the change does, a sentence each, for people
 	Lost  []string // what cannot be saved, a sentence each
+	// Readable says how much can be read before the change and after it, by names of the
+	// format's own. It is nil where nobody counted.
+	Readable map[string]int64
 	// Partial says that the result is not all that the archive once held.
 	Partial bool
 

@@ -23,10 +23,12 @@ type Stage struct {
 	Wishes Wishes
 	Keeps  bool
 
-	mu    sync.Mutex
-	ready []Writer
-	names []string
-	kept  int64
+	mu     sync.Mutex
+	vacant string  // the folder that Vacant found free
+	folder *Folder // it, if the store makes folders that appear whole
+	ready  []Writer
+	names  []string
+	kept   int64
 
 	copied, proven int64
 }
@@ -39,7 +41,7 @@ func (s *Stage) Can() Abilities { return Abilities{Create: s.create} }
 
 // create begins an object with wishes beyond those of the stage.
 func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, error) {
-	out, err := CreateAs(ctx, s.Store, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
+	out, err := s.begin(ctx, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +83,32 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 	return w, nil
 }
 
+// begin begins an object, in the folder that appears whole if it lies there.
+func (s *Stage) begin(ctx context.Context, name string, wish Wishes) (Writer, error) {
+	s.mu.Lock()
+	if s.vacant == "" || !strings.HasPrefix(name, s.vacant) {
+		s.mu.Unlock()
+		return CreateAs(ctx, s.Store, name, wish)
+	}
+	if whole := s.Store.Can().Folder; s.folder == nil && whole != nil {
+		f, err := whole(ctx, s.vacant)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			s.mu.Unlock()
+			return nil, err
+		}
+		s.folder = f
+	}
+	folder := s.folder
+	if folder == nil {
+		s.vacant = "" // once one of its objects is there by itself, all are
+	}
+	s.mu.Unlock()
+	if folder == nil {
+		return CreateAs(ctx, s.Store, name, wish)
+	}
+	return folder.Create(ctx, name, wish)
+}
+
 // Names are what was staged.
 func (s *Stage) Names() []string {
 	s.mu.Lock()
@@ -100,7 +128,12 @@ func (s *Stage) Publish(ctx context.Context) error {
 			return errors.Join(err, s.end(w), s.discard())
 		}
 	}
-	return nil
+	if s.folder == nil {
+		return nil
+	}
+	f := s.folder
+	s.folder, s.vacant = nil, ""
+	return f.Commit(ctx)
 }
 
 // Discard aborts what was staged and not published. It may be deferred.
@@ -116,6 +149,10 @@ func (s *Stage) discard() error {
 		errs = append(errs, s.end(w))
 	}
 	s.ready = nil
+	if s.folder != nil {
+		errs = append(errs, s.folder.Abort())
+		s.folder, s.vacant = nil, ""
+	}
 	return errors.Join(errs...)
 }
 
@@ -208,9 +245,11 @@ func (w *stagedWriter) Abort() error {
 
 // Vacant refuses to write where a folder is. An archive that is one object
 // replaces another at once; one that is a folder of them cannot, and what is left
-// of the older one beside it would be neither.
+// of the older one beside it would be neither. What is written there then appears whole,
+// if the store can do that.
 func (s *Stage) Vacant(ctx context.Context, name string) error {
-	for info, err := range List(ctx, s.Store, strings.TrimSuffix(name, "/")+"/") {
+	folder := strings.TrimRight(name, "/") + "/"
+	for info, err := range List(ctx, s.Store, folder) {
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return nil
@@ -219,5 +258,8 @@ func (s *Stage) Vacant(ctx context.Context, name string) error {
 		}
 		return fmt.Errorf("%s is a folder with %s in it, which is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vacant = folder
 	return nil
 }

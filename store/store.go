@@ -72,6 +72,10 @@ type Abilities struct {
 	// cannot resume begins anew.
 	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
 
+	// Folder begins a folder that appears whole. It says by an error wrapping
+	// errors.ErrUnsupported that it cannot, as where something has the name.
+	Folder func(ctx context.Context, name string) (*Folder, error)
+
 	// Remove deletes an object. A name that is not there wraps fs.ErrNotExist.
 	Remove func(ctx context.Context, name string) error
 
@@ -99,6 +103,15 @@ type Abilities struct {
 	// Adopt makes an object of an open file of this machine, so that a writer of the
 	// store can copy it without reading it. Closing the object closes f.
 	Adopt func(f *os.File) (Object, error)
+}
+
+// A Folder is a set of objects that appear together, by Commit, or never.
+type Folder struct {
+	// Create begins an object, under the name below the folder that it will have. Its
+	// Commit comes before that of the folder.
+	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
+	Commit func(ctx context.Context) error
+	Abort  func() error // nothing after Commit
 }
 
 // An Object is one version of the bytes behind a name. If they change while

@@ -53,7 +53,8 @@ type app struct {
 	address string // at work, for error lines
 	cleanup []func()
 	opened  []*holdall.Archive // by the verb, not yet asked for doubts
-	doubted bool               // one of them has a damaged index
+	doubted bool               // one of them has a damaged index, or hides entries by damage
+	losses  int                // of these entries
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

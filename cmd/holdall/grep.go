@@ -62,7 +62,12 @@ type grepping struct {
 const longestLine = 1 << 20
 
 func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
-	wanted := func(e holdall.Entry) bool { return e.Kind.HasContent() && g.match(e.Name) }
+	wanted := func(e holdall.Entry) bool {
+		if !e.Kind.HasContent() {
+			g.app.lost(in, e) // and with it what is below it
+		}
+		return e.Kind.HasContent() && g.match(e.Name)
+	}
 	err := in.Contents(ctx, wanted, func(e holdall.Entry, content io.Reader, err error) error {
 		if err == nil {
 			err = g.file(e, content)

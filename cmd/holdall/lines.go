@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -111,16 +112,23 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 		}
 		b = append(b, '}')
 	}
-	if e.Fault != nil {
+	fault := func(p format.Problem) []byte {
 		b = append(b, `,"error":{"code":`...)
-		b = appendJSONString(b, string(e.Fault.Code))
-		str("class", e.Fault.Class)
-		str("message", e.Fault.Message)
-		return append(b, '}', '}', '\n'), nil
+		b = appendJSONString(b, string(p.Code))
+		str("class", p.Class)
+		str("message", p.Message)
+		return append(b, '}', '}', '\n')
+	}
+	if e.Fault != nil {
+		return fault(*e.Fault), nil
 	}
 	if e.Kind.HasContent() {
-		sep := `,"spans":[`
+		sep, from := `,"spans":[`, len(b)
 		for x, err := range a.Extents(ctx, e) {
+			if c, damaged := errors.AsType[*format.CorruptError](err); damaged {
+				b = b[:from]
+				return fault(c.Problem), nil // the others are listed all the same
+			}
 			if err != nil {
 				return b, err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -90,6 +91,7 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 		modeWidth = len("drwxrwxrwx")
 	}
 	return func(e holdall.Entry) (err error) {
+		a.lost(in, e)
 		switch {
 		case a.json:
 			if b, err = appendEntry(ctx, b[:0], in, e); err != nil {
@@ -103,6 +105,24 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 		}
 		_, err = a.out.Write(b)
 		return err
+	}
+}
+
+// lost says of an entry of a segment store that damage hides what it is, on a line of its
+// own. Then the verb's answer is no.
+func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
+	const most = 1000
+	if e.Fault == nil || in.Format() != oak.Format || e.Fault.Class == "external-blob" {
+		return
+	}
+	a.doubted = true
+	switch a.losses++; {
+	case a.losses <= most:
+		c := &format.CorruptError{Format: oak.Format.Name, Problem: *e.Fault}
+		c.Entry, c.HasEntry = e.Name, true
+		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, printable(c.Error()))
+	case a.losses == most+1:
+		a.warn("more than %d entries are lost", most)
 	}
 }
 
@@ -212,6 +232,7 @@ func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) err
 				return err
 			}
 		} else {
+			t.app.lost(t.in, e)
 			name := e.Name
 			if dir != "." {
 				name = strings.TrimPrefix(name, dir+"/")
@@ -224,6 +245,9 @@ func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) err
 			continue
 		}
 		t.dirs++
+		if e.Fault != nil {
+			continue
+		}
 		if t.depth == 0 || level < t.depth {
 			if err := t.draw(ctx, e.Name, lead+below, level+1); err != nil {
 				return err

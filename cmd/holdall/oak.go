@@ -92,7 +92,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 			}
 			a.tell(info, func() { a.printSegment(info) })
 			if !dump {
-				return nil
+				return answer(len(info.Problems) > 0)
 			}
 			b, err := s.Bytes(ctx, args[1])
 			if err != nil {
@@ -100,7 +100,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 			}
 			d := hex.Dumper(a.out)
 			_, err = d.Write(b)
-			return errors.Join(err, d.Close())
+			return cmp.Or(errors.Join(err, d.Close()), answer(len(info.Problems) > 0))
 		}),
 	}
 	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")

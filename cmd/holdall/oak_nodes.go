@@ -272,7 +272,8 @@ func (a *app) oakHistoryCommand() *cobra.Command {
 		Long: `Goes through the journal, the newest revision first, and says what each did to a
 node: added, removed, or changed with the properties and children that differ.
 Revisions in a row that changed nothing are one line, and so are those that can
-no longer be read, as most old ones after a cleanup.`,
+no longer be read, as most old ones after a cleanup. The exit code is 1 if the
+newest cannot be read.`,
 		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -280,10 +281,13 @@ no longer be read, as most old ones after a cleanup.`,
 				return usage("--revision, --checkpoint: expected none, for all revisions are looked at")
 			}
 			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
-				return each(s.History(ctx, args[1], o), func(step oak.Step) error {
+				newest, lost := true, false
+				err := each(s.History(ctx, args[1], o), func(step oak.Step) error {
+					lost, newest = lost || newest && step.Lost != "", false
 					a.tell(step, func() { a.printStep(step) })
 					return nil
 				})
+				return cmp.Or(err, answer(lost))
 			})
 		}),
 	}

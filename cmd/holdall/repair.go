@@ -19,6 +19,8 @@ type repairedJSON struct {
 	Partial bool     `json:"partial"`
 	Notes   []string `json:"notes"`
 	Lost    []string `json:"lost"`
+	// Readable is of formats that count it.
+	Readable map[string]int64 `json:"readable,omitempty"`
 }
 
 func (a *app) repairCommand() *cobra.Command {
@@ -88,7 +90,7 @@ func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(
 }
 
 func repairedOf(plan format.Plan, out string) repairedJSON {
-	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Output: out}
+	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Readable: plan.Readable, Output: out}
 }
 
 // carryOut writes what a plan makes of the archive called name in st to r.Output, or if

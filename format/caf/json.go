@@ -100,28 +100,34 @@ func (s *scanner) hex4() (r rune) {
 	return r
 }
 
-// number reads a number and returns it as it is written, valid until the next
-// call.
+// mostDigits is how much of a number counts: more than any that fits 63 bits.
+const mostDigits = 64
+
+// number reads a number, however long, and returns it as it is written, up to
+// mostDigits. It is valid until the next call.
 func (s *scanner) number() []byte {
 	s.scratch = s.scratch[:0]
-	take := func() { s.scratch = append(s.scratch, s.buf[s.r]); s.r++ }
+	take := func() {
+		if len(s.scratch) < mostDigits {
+			s.scratch = append(s.scratch, s.buf[s.r])
+		}
+		s.r++
+	}
 	// next is the byte at hand, 0 where the input ends.
 	next := func() byte {
 		if !s.fill() {
 			return 0
 		}
-		if len(s.scratch) > 4096 {
-			s.badJSON("a number of over 4096 digits")
-			return 0
-		}
 		return s.buf[s.r]
 	}
 	digitsHere := func(zeroFirst bool) {
-		first := len(s.scratch)
-		for c := next(); '0' <= c && c <= '9'; c = next() {
+		c, n := next(), 0
+		zero := c == '0'
+		for ; '0' <= c && c <= '9'; c = next() {
 			take()
+			n++
 		}
-		if n := len(s.scratch) - first; n == 0 || n > 1 && s.scratch[first] == '0' && !zeroFirst {
+		if n == 0 || n > 1 && zero && !zeroFirst {
 			s.badJSON("bad number")
 		}
 	}

@@ -40,16 +40,21 @@ type bundle struct {
 	mu     sync.Mutex
 	shards map[uint64]*shard
 	odd    *bool // what slashed has found
+	spare  bool  // a copy of the index may be used
 }
 
 // load opens the bundle called name: a folder, or the shard of a bundle that has
 // its index in there.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
+	return loadAs(ctx, st, bundleOf(name), o)
+}
+
+func bundleOf(name string) *bundle {
 	root := strings.TrimSuffix(name, "/")
 	if base := path.Base(name); base == shardName(0) {
 		root = strings.TrimSuffix(strings.TrimSuffix(name, base), "/")
 	}
-	return loadAs(ctx, st, &bundle{name: name, root: root}, o)
+	return &bundle{name: name, root: root}
 }
 
 // loadAs opens the bundle that a says which it is.
@@ -76,6 +81,21 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	if err == nil {
 		err = a.configure(ctx)
 	}
+	if a.spare && a.part == nil && !a.single {
+		x := &spared{a: a}
+		if x.first = a.rows; err != nil {
+			if _, cerr := x.instead(ctx, err); cerr != nil {
+				return nil, err
+			}
+			if x.first != nil {
+				x.first.Close()
+				x.first = nil
+			}
+			a.rows = x
+			err = a.configure(ctx)
+		}
+		a.rows = x
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +105,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 // checkSize keeps a limit that somebody set. The usual one is of what an index
 // takes in memory, and this one is not loaded.
 func (a *bundle) checkSize(limit int64) error {
-	if d, ok := a.rows.(directoryRows); ok && limit > 0 && d.Size() > limit {
+	if d, ok := a.directory(); ok && limit > 0 && d.Size() > limit {
 		return fault(indexLimit, a.indexName(), -1, "an index of %d bytes, more than %d", d.Size(), limit)
 	}
 	return nil

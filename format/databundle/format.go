@@ -13,10 +13,11 @@ var Format = &format.Format{
 	Extensions: []string{".bundle", ".databundle"},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsDigests,
-	Digest: "crc32c",
-	Params: params,
-	Detect: detect,
-	Create: create,
+	NeedsDigests: true,
+	Digest:       "crc32c",
+	Params:       params,
+	Detect:       detect,
+	Create:       create,
 	Parts: &format.Parts{
 		Most: maxShards, Object: partObject, Decides: func(archive string) string { return below(archive, currentName) },
 		Create: createPart, Tries: triesOf, Open: openPart, Merge: mergeParts, Clear: clearParts,

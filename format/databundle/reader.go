@@ -20,7 +20,9 @@ import (
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	return read(load(ctx, st, name, o))
+	a := bundleOf(name)
+	a.spare = true
+	return read(loadAs(ctx, st, a, o))
 }
 
 func read(a *bundle, err error) (format.Reader, error) {
@@ -283,7 +285,7 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 
 // Can returns what else the reader can do.
 func (r *reader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom}
+	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom, Doubt: r.doubts}
 }
 
 // Run returns where e lies, if that is one run that is stored as it is.
@@ -482,7 +484,7 @@ const carryRoot = "user_data"
 
 // notes are what was odd about the index and did not keep it from being read.
 func (a *bundle) notes() (all []format.Problem) {
-	d, ok := a.rows.(directoryRows)
+	d, ok := a.directory()
 	if !ok {
 		return nil
 	}

@@ -195,7 +195,7 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 	// Without a list: what the manifest names, and shards as many as there are said
 	// to be.
 	all = nil
-	if d, ok := a.rows.(directoryRows); ok {
+	if d, ok := a.directory(); ok {
 		files, err := d.Files(ctx)
 		if err != nil {
 			return nil, indexError(err)

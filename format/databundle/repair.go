@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -29,7 +30,10 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.judge(ctx); err != nil {
 		return format.Plan{}, err
 	}
-	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost) > 0}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0}
+	if m.beside > 0 {
+		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files are right by their own checksums, but lie in damaged records, which stay: other readers refuse them, a conversion writes them anew", m.beside))
+	}
 	if m.faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && !m.sums {
 		return plan, nil
 	}
@@ -56,9 +60,10 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 func (m *mending) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
 	note := func(p format.Problem) {
 		report(p)
-		if p.Severity == format.Error || p.Class == badCopy {
+		ofIndex := strings.HasPrefix(p.Class, "index-") // of what holds no rows it is a warning
+		if p.Severity == format.Error || p.Class == badCopy || ofIndex && p.Severity == format.Warning {
 			m.faults++
-			if strings.HasPrefix(p.Class, "index-") || p.Class == badConfig || p.Class == notABundle {
+			if ofIndex && p.Severity == format.Error || p.Class == badConfig || p.Class == notABundle {
 				m.indexFaults++
 			}
 		}
@@ -125,6 +130,7 @@ type mending struct {
 	ends                map[uint64]int64   // up to where content is known in the streams of shards
 	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
 	sums                bool               // empty files have checksums that those of nothing are not
+	beside              int                // files in damaged records that are right
 	rescue              bool               // rows are lost: what no file covers is worth keeping
 	notes               []string
 	lost                []string

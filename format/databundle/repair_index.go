@@ -13,8 +13,10 @@ import (
 
 // hasIndex reports whether there is anything of an index.
 func (m *mending) hasIndex(ctx context.Context) (bool, error) {
-	for _, err := range store.List(ctx, m.st, below(m.root, indexDir)) {
-		return err == nil, err
+	for i := range mostCopies + 1 {
+		for _, err := range store.List(ctx, m.st, below(m.root, indexName(i))+"/") {
+			return err == nil, err
+		}
 	}
 	return false, nil
 }

@@ -1,12 +1,14 @@
 package databundle
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"slices"
 
@@ -18,9 +20,10 @@ import (
 
 // outcome is how the files of a shard fared.
 type outcome struct {
-	good int        // files whose content is what it should be
-	bad  []int      // rows of the others, by their number
-	lost []lostFile // the first of them
+	good   int        // files whose content is what it should be
+	beside int        // of them in damaged records
+	bad    []int      // rows of the others, by their number
+	lost   []lostFile // the first of them
 }
 
 type lostFile struct {
@@ -79,6 +82,7 @@ func (m *mending) judge(ctx context.Context) error {
 			m.bad[n] = true
 		}
 		lost = append(lost, o.lost...)
+		m.beside += o.beside
 		if i != noShard && m.headers[i] {
 			m.note("shard %d has a new header", i)
 		}
@@ -122,6 +126,7 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 			why = e.Fault.Message
 		case e.Kind == format.Dir || !hasContent:
 		default:
+			r.amiss = false
 			err := r.check(ctx, e, row)
 			if broken, ok := errors.AsType[*storeError](err); ok {
 				return nil, broken.error
@@ -130,6 +135,9 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 				why = err.Error()
 			} else if e.Size > 0 {
 				o.good++
+				if r.amiss {
+					o.beside++
+				}
 			}
 		}
 		if why == "" {
@@ -401,7 +409,8 @@ func (r *recordScan) measure(ctx context.Context, at int64) (size, stored int64,
 // files mostly come in the order in which they are stored, by and large.
 type recordReader struct {
 	*mending
-	kept []decoded // the one that was used last comes first
+	kept  []decoded // the one that was used last comes first
+	amiss bool      // a record of the last file is damaged
 }
 
 type decoded struct {
@@ -443,9 +452,24 @@ func (r *recordReader) record(ctx context.Context, x format.Extent) (*decoded, e
 	}
 	z, _ := codec.Lookup(x.Codec)
 	d := decoded{x: x}
-	d.unit, d.fault = z.Append(nil, stored, int(x.Unit))
+	if d.unit, d.fault = z.Append(nil, stored, int(x.Unit)); d.fault != nil {
+		d.unit = frontOf(z, stored, int(x.Unit))
+	}
 	r.kept = slices.Insert(r.kept, 0, d)
 	return &r.kept[0], nil
+}
+
+// frontOf decodes as much of a damaged record as can be: checksums of files say what of it
+// is right.
+func frontOf(c codec.Codec, stored []byte, size int) []byte {
+	d, err := c.Decode(bytes.NewReader(stored))
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	b := make([]byte, size)
+	n, _ := io.ReadFull(d, b)
+	return b[:n]
 }
 
 // check compares a file's content with its checksum.
@@ -515,7 +539,10 @@ func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]
 	}
 	d, err := r.record(ctx, x)
 	if err == nil && d.fault != nil {
-		err = fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+		r.amiss = true
+		if x.Skip+x.Size > int64(len(d.unit)) {
+			err = fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+		}
 	}
 	if err == nil {
 		take(d.unit[x.Skip : x.Skip+x.Size])

@@ -1,12 +1,19 @@
 package databundle
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -95,4 +102,195 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 	if seen != len(saved) {
 		t.Errorf("%d damaged fixtures, %d expectations", seen, len(saved))
 	}
+}
+
+// made is a bundle of some files in memory.
+func made(t *testing.T, param map[string]string) (*storetest.Mem, holdall.OpenOptions) {
+	t.Helper()
+	files := map[string]string{}
+	for i := range 40 {
+		files[fmt.Sprintf("d%d/file%02d", i%3, i)] = strings.Repeat(fmt.Sprint("text ", i), 50)
+	}
+	st := &storetest.Mem{}
+	formats := []*format.Format{Format}
+	o := holdall.PackOptions{Formats: formats, Format: "databundle", Param: param}
+	if _, err := holdall.PackStore(t.Context(), st, "b", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
+		t.Fatal(err)
+	}
+	return st, holdall.OpenOptions{Formats: formats}
+}
+
+// toldOf is how many errors and warnings a check tells.
+func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions) int64 {
+	t.Helper()
+	v, err := holdall.VerifyStore(t.Context(), st, name, holdall.VerifyOptions{OpenOptions: o}, func(holdall.Problem) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Errors + v.Warnings
+}
+
+// What a check tells of an index a repair mends: of rows, of filters, of what leads to both.
+func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
+	st, o := made(t, map[string]string{"index-copies": "1"})
+	var table string
+	for info, err := range store.List(t.Context(), st, "b/index/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(info.Name, ".sst") || strings.HasSuffix(info.Name, ".ldb") {
+			table = info.Name
+		}
+	}
+	was := st.Get(table)
+	damaged := 0
+	for at := 0; at < len(was); at += 5 {
+		b := bytes.Clone(was)
+		b[at] ^= 1 << (at % 8)
+		st.Put(table, b)
+		if toldOf(t, st, "b", o) == 0 {
+			continue
+		}
+		damaged++
+		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		if err != nil || !plan.Changes() || plan.Partial {
+			t.Errorf("byte %d: %v, %+v", at, err, plan)
+			continue
+		}
+		out := &storetest.Mem{}
+		if err := plan.ApplyStore(t.Context(), out, "mended"); err != nil {
+			t.Fatal(err)
+		}
+		if n := toldOf(t, out, "mended", o); n > 0 {
+			t.Errorf("byte %d: %d problems are left", at, n)
+		}
+	}
+	if damaged < len(was)/10 {
+		t.Errorf("of %d bytes %d were told", len(was)/5, damaged)
+	}
+}
+
+// A bundle that needs nothing is copied as it is.
+func TestAHealthyBundleIsCopied(t *testing.T) {
+	for _, param := range []map[string]string{nil, {"index": "inline"}} {
+		st, o := made(t, param)
+		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		if err != nil || plan.Changes() {
+			t.Fatal(err, plan)
+		}
+		out := &storetest.Mem{}
+		if err := plan.ApplyStore(t.Context(), out, "copy"); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for info, err := range store.List(t.Context(), st, "b") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			if !bytes.Equal(st.Get(info.Name), out.Get("copy"+strings.TrimPrefix(info.Name, "b"))) {
+				t.Errorf("%s is not copied", info.Name)
+			}
+		}
+		if n == 0 || toldOf(t, out, "copy", o) > 0 {
+			t.Errorf("%d objects, the copy is not sound", n)
+		}
+		if err := plan.ApplyStore(t.Context(), out, "copy"); param == nil && !errors.Is(err, fs.ErrExist) {
+			t.Errorf("it is replaced: %v", err)
+		}
+	}
+}
+
+// With a copy of the index nothing is lost with the index: it is read by the copy, and said so.
+func TestACopyOfTheIndexIsUsed(t *testing.T) {
+	for what, spoil := range map[string]func(st *storetest.Mem, name string, b []byte){
+		"gone": func(st *storetest.Mem, name string, _ []byte) { st.Can().Remove(t.Context(), name) },
+		"torn": func(st *storetest.Mem, name string, b []byte) { st.Put(name, b[:len(b)/2]) },
+		"bit": func(st *storetest.Mem, name string, b []byte) {
+			b = bytes.Clone(b)
+			b[len(b)/4] ^= 4
+			st.Put(name, b)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			st, o := made(t, map[string]string{"index-copies": "1"})
+			want := namesOf(t, st, "b", o, false)
+			all := map[string][]byte{}
+			for info, err := range store.List(t.Context(), st, "b/index/") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[info.Name] = st.Get(info.Name)
+			}
+			for name, b := range all {
+				if what != "gone" && !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, "CURRENT") {
+					continue // a log of nothing
+				}
+				for n, b := range all {
+					st.Put(n, b)
+				}
+				if len(b) == 0 && what != "gone" {
+					continue
+				}
+				spoil(st, name, b)
+				if toldOf(t, st, "b", o) == 0 {
+					continue
+				}
+				// Only a check looks for a log in which nothing is.
+				got := namesOf(t, st, "b", o, !strings.HasSuffix(name, ".log"))
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: found %d names, expected %d", name, len(got), len(want))
+				}
+				mendsAll(t, st, o, name)
+			}
+			for name := range all {
+				st.Can().Remove(t.Context(), name)
+			}
+			if got := namesOf(t, st, "b", o, true); !slices.Equal(got, want) {
+				t.Errorf("without any index: found %d names, expected %d", len(got), len(want))
+			}
+			mendsAll(t, st, o, "all")
+		})
+	}
+}
+
+// mendsAll wants all to be back after a repair.
+func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
+	t.Helper()
+	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+	if err != nil || !plan.Changes() || plan.Partial {
+		t.Errorf("%s: %v, %+v", what, err, plan)
+		return
+	}
+	out := &storetest.Mem{}
+	if err := plan.ApplyStore(t.Context(), out, "m"); err != nil {
+		t.Fatal(err)
+	}
+	if n := toldOf(t, out, "m", o); n > 0 {
+		t.Errorf("%s: %d problems are left", what, n)
+	}
+}
+
+// namesOf are the files whose content is right. That the index is doubted is said.
+func namesOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions, doubted bool) (names []string) {
+	t.Helper()
+	a, err := holdall.OpenStore(t.Context(), st, name, o)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer a.Close()
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Error(err)
+			return names
+		}
+		if _, err := a.Get(t.Context(), e.Name, 1<<20); err == nil {
+			names = append(names, e.Name)
+		}
+	}
+	if (a.Doubt() != nil) != doubted {
+		t.Errorf("doubt: %v", a.Doubt())
+	}
+	return names
 }

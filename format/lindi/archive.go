@@ -54,6 +54,9 @@ type archive struct {
 	rfsRow row // where in the tar the rfs was
 	// rfsSummed says that the text of rfs is what a digest says.
 	rfsSummed bool
+
+	// Where the texts of index and lindi.json end, and blanks follow; 0 where unknown.
+	indexEnd, rfsEnd int64
 }
 
 // A piece is a run of the object's bytes.
@@ -199,7 +202,8 @@ const (
 
 // text hands the JSON text of a member of room bytes at off to parse, without
 // its padding if that is long: hint is how long the text may be, 0 where unknown.
-// Parse may be asked twice, first with less than the text.
+// Parse may be asked twice, first with less than the text. Where all of it is no
+// JSON, what the hint says is enough: something else was written behind it.
 func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]byte) error) error {
 	if room > a.limits.Index || room >= 1<<32 {
 		return a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
@@ -207,6 +211,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 	if room > a.size-off {
 		return a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
 	}
+	said := hint
 	if a.st.Can().Near && room <= 4*firstFetch {
 		hint = room
 	}
@@ -222,6 +227,9 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 		}
 		err = parse(bytes.TrimRight(b, " \t\r\n"))
 		if t, ok := errors.AsType[*textError](err); !ok || n == room || !t.cut {
+			if ok && 0 < said && said < n && parse(b[:said]) == nil {
+				return nil
+			}
 			return err
 		}
 		rest, err := a.read(ctx, off+n, min(n, room-n))
@@ -281,6 +289,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	var t *table
 	err = a.text(ctx, e.d, e.s, e.indexText, func(text []byte) (err error) {
 		if t, err = parseIndex(text, a.limits.Depth); err == nil {
+			a.indexEnd = e.d + int64(len(text))
 			a.isRight(text, e.d, e.indexText, ourIndex, e.indexSum, indexName)
 		}
 		return err
@@ -402,8 +411,11 @@ func (a *archive) readRFS(ctx context.Context) error {
 		a.size, room, hint = info.Size, info.Size, info.Size
 	}
 	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
-		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm && a.entry.rfsAt == off {
-			a.rfsSummed = a.isRight(text, off, a.entry.rfsText, ourRFS, a.entry.rfsSum, rfsName)
+		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm {
+			a.rfsEnd = off + int64(len(text))
+			if a.entry.rfsAt == off {
+				a.rfsSummed = a.isRight(text, off, a.entry.rfsText, ourRFS, a.entry.rfsSum, rfsName)
+			}
 		}
 		return err
 	})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
@@ -31,9 +33,15 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	drop := o.Param[dropOrphans] == "true"
 	r := &rebuild{a: a}
-	for i, p := range c.left {
+	left := c.left
+	if c.mends > 0 {
+		if left, err = r.settle(ctx, left); err != nil {
+			return format.Plan{}, err
+		}
+	}
+	for i, p := range left {
 		if i == 20 {
-			r.lose("and %d keys more", len(c.left)-i)
+			r.lose("and %d keys more", len(left)-i)
 			break
 		}
 		r.lose("%s: %s", format.Escape(p.Entry), p.Message)
@@ -67,6 +75,59 @@ type rebuild struct {
 func (r *rebuild) lose(msg string, args ...any) {
 	r.lost = append(r.lost, fmt.Sprintf(msg, args...))
 	r.partial = true
+}
+
+// settle gives rows of the index the lengths that their headers have, where the
+// digest or keys agree with those. It returns the problems that are left then.
+func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.Problem, error) {
+	a := r.a
+	if a.form != tarForm || a.table.found {
+		return left, nil
+	}
+	reach := map[string]int64{} // up to where keys lead
+	if a.rfs != nil {
+		for _, x := range a.rfs.refs {
+			if name, t, ok := a.rfs.inside(a.rfs.value(x)); ok && t.off < 1<<60 && t.n < 1<<60 {
+				reach[name] = max(reach[name], t.off+t.n)
+			}
+		}
+	}
+	v := &view{a: a, ctx: ctx}
+	settled := false
+	for i, m := range a.table.rows {
+		if m.o > a.size-blockLen || m.d != m.o+blockLen {
+			continue
+		}
+		b, err := v.at(m.o, blockLen)
+		if err != nil {
+			return nil, err
+		}
+		h, ok := parseHeader(b)
+		if !ok || h.name != m.name || h.size == m.s || h.size > a.size-m.d {
+			continue
+		}
+		agreed := reach[m.name] == h.size
+		if want := a.table.digest(m); !agreed && want.Sum != "" {
+			hash := blake3.New()
+			if _, err := io.Copy(hash, &formatkit.RangeReader{Ctx: ctx, Object: a.obj, Off: m.d, End: m.d + h.size}); err != nil {
+				return nil, err
+			}
+			agreed = string(hash.Sum(nil)) == want.Sum
+		}
+		if !agreed {
+			continue
+		}
+		r.notes = append(r.notes, fmt.Sprintf("%s has %d bytes, as its header has it; the index said %d", format.Escape(m.name), h.size, m.s))
+		a.table.rows[i].s, settled = h.size, true
+	}
+	if settled && a.rfs != nil {
+		k := keysOf(a)
+		left = slices.DeleteFunc(slices.Clone(left), func(p format.Problem) bool {
+			at, ok := k.byKey.find(p.Entry)
+			return ok && p.Code != format.BadData && k.entry(a.rfs.refs[at]).Fault == nil
+		})
+	}
+	return left, nil
 }
 
 // gather collects members: what the index lists, and what only has a header.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -247,4 +249,177 @@ func TestServersThatDoNotAnswerAreAskedFew(t *testing.T) {
 	if err != nil || warnings != many || good.Load() != 1 || asked.Load() < 3 || asked.Load() > 3+16 {
 		t.Errorf("%v; %d warnings; the silent server was asked %d times, the good one %d times", err, warnings, asked.Load(), good.Load())
 	}
+}
+
+// twoBlobs is a store with a new archive of two chunks, of 1547 and 1200 bytes.
+func twoBlobs(t *testing.T, name string) *storetest.Mem {
+	t.Helper()
+	st := &storetest.Mem{}
+	w, err := Format.Create(t.Context(), st, name, format.CreateOptions{Param: map[string]string{"as": "zarr"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []int{1547, 1200} {
+		e := format.Entry{Name: fmt.Sprintf("a/%d", i), Size: int64(n)}
+		if err := w.Add(t.Context(), e, bytes.NewReader(noise(uint64(i), n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// repaired repairs, and returns what all chunks of twoBlobs are then.
+func repaired(t *testing.T, st *storetest.Mem, name string) (*storetest.Mem, format.Plan) {
+	t.Helper()
+	plan, err := repair(t.Context(), st, name, format.OpenOptions{}, func(format.Problem) {})
+	if err != nil || len(plan.Edits) == 0 {
+		t.Fatal(err, plan)
+	}
+	return mended(t, st, name, plan), plan
+}
+
+func wantChunk(t *testing.T, st *storetest.Mem, name string, i, n int) {
+	t.Helper()
+	k, err := Format.Open(t.Context(), st, name, format.OpenOptions{View: zarrView})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	e, err := k.Lookup(t.Context(), fmt.Sprintf("a/%d", i))
+	if err != nil || e.Fault != nil {
+		t.Fatalf("a/%d: %v, %+v", i, err, e.Fault)
+	}
+	if b, err := content(t.Context(), st, k, e, nil); err != nil || !bytes.Equal(b, noise(uint64(i), n)) {
+		t.Errorf("a/%d: %d bytes, %v", i, len(b), err)
+	}
+	if e.Digest.Sum == "" {
+		t.Errorf("a/%d has no digest any more", i)
+	}
+}
+
+// Of header, row and key, two that agree on a length count; of header and row, the one
+// that the digest fits.
+func TestRepairBelievesTheMajorityOfALength(t *testing.T) {
+	const name = "x.lindi.tar"
+	for _, wrong := range []string{"0947", "9999"} {
+		for _, keys := range []bool{true, false} {
+			t.Run(fmt.Sprint(wrong, keys), func(t *testing.T) {
+				st := twoBlobs(t, name)
+				b := st.Get(name)
+				wrong := strings.Replace(wrong, "0", " ", 1)
+				if n := bytes.Count(b, []byte(`"s":1547`)); n != 1 {
+					t.Fatalf("the row is there %d times", n)
+				}
+				b = bytes.Replace(b, []byte(`"s":1547`), []byte(`"s":`+wrong), 1)
+				if !keys { // nothing but header, row and digest is left
+					if !bytes.Contains(b, []byte("1547]")) {
+						t.Fatal("no key leads there")
+					}
+					b = bytes.Replace(b, []byte("1547]"), []byte("  10]"), 1)
+				}
+				st.Put(name, b)
+				fixed, plan := repaired(t, st, name)
+				if plan.Partial {
+					t.Errorf("lost %q", plan.Lost)
+				}
+				for _, p := range problems(t, fixed, name) {
+					if p.Severity > format.Note {
+						t.Errorf("after the repair: %s %s: %s", p.Code, p.Entry, p.Message)
+					}
+				}
+				if keys {
+					wantChunk(t, fixed, name, 0, 1547)
+				}
+				wantChunk(t, fixed, name, 1, 1200)
+				r, err := Format.Open(t.Context(), fixed, name, format.OpenOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				if e, err := r.Lookup(t.Context(), "blobs/a/0"); err != nil || e.Size != 1547 {
+					t.Errorf("%+v, %v", e, err)
+				}
+			})
+		}
+	}
+}
+
+// A row that is right counts where only the header says another length.
+func TestRepairBelievesARowWhoseDigestFits(t *testing.T) {
+	const name = "x.lindi.tar"
+	st := twoBlobs(t, name)
+	b := st.Get(name)
+	at := bytes.Index(b, noise(0, 1547))
+	block := appendHeader(nil, "blobs/a/0", 947)
+	copy(b[at-blockLen:at], block)
+	st.Put(name, b)
+	fixed, plan := repaired(t, st, name)
+	if plan.Partial {
+		t.Errorf("lost %q", plan.Lost)
+	}
+	wantChunk(t, fixed, name, 0, 1547)
+}
+
+// What damages an index, or what lies behind its text, takes no digest away: a damaged
+// member is still told after the repair.
+func TestRepairKeepsTheDigestsOfADamagedIndex(t *testing.T) {
+	const name = "x.lindi.tar"
+	for what, spoil := range map[string]func(a *archive, b []byte){
+		"padding":     func(a *archive, b []byte) { b[a.entry.d+a.entry.indexText+3] = 'x' },
+		"row":         func(a *archive, b []byte) { b[bytes.Index(b, []byte(`lindi.json","o"`))] = '"' },
+		"head":        func(a *archive, b []byte) { b[a.entry.d] = 'x' },
+		"entry":       func(a *archive, b []byte) { b[entryData] = 'x' },
+		"lindi.json":  func(a *archive, b []byte) { b[a.entry.rfsAt] = 'x' },
+		"its padding": func(a *archive, b []byte) { b[a.entry.rfsAt+a.entry.rfsText] = 'x' },
+	} {
+		t.Run(what, func(t *testing.T) {
+			st := twoBlobs(t, name)
+			b := st.Get(name)
+			a, err := openArchive(t.Context(), st, name, format.OpenOptions{})
+			if err == nil {
+				err = a.loadTable(t.Context(), false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.close()
+			if a.entry.indexText >= a.entry.s || a.entry.rfsAt+a.entry.rfsText >= a.rfsEndOfRoom() {
+				t.Fatalf("no padding: %+v", a.entry)
+			}
+			spoil(a, b)
+			b[bytes.Index(b, noise(1, 1200))] ^= 1
+			st.Put(name, b)
+			told := false
+			for _, p := range problems(t, st, name) {
+				told = told || p.Severity >= format.Warning
+			}
+			if !told {
+				t.Error("verify says nothing")
+			}
+			fixed, _ := repaired(t, st, name)
+			r, err := Format.Open(t.Context(), fixed, name, format.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			for i, n := range []int{1547, 1200} {
+				e, err := r.Lookup(t.Context(), fmt.Sprintf("blobs/a/%d", i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := blake3.Sum256(noise(uint64(i), n))
+				if e.Digest.Sum != string(want[:]) {
+					t.Errorf("%s: the digest is lost", e.Name)
+				}
+			}
+		})
+	}
+}
+
+func (a *archive) rfsEndOfRoom() int64 {
+	r, _ := a.table.last(rfsName)
+	return r.d + r.s
 }

@@ -326,7 +326,48 @@ func (a *archive) scan(ctx context.Context) (*table, error) {
 		t.rows = append(t.rows, *rfs)
 	}
 	t.dedup()
-	return t, nil
+	return t, a.recall(ctx, t)
+}
+
+// recall takes the digests of members from an index that is not used: a row whose
+// place, length and name are those of a header has the digest of that member.
+func (a *archive) recall(ctx context.Context, t *table) error {
+	at := a.entry // where its header is damaged, the entry says where it is
+	if r, ok := t.last(indexName); ok {
+		at.d, at.s = r.d, r.s
+	}
+	n := min(at.s, a.limits.Index, a.size-at.d)
+	if n <= 0 || n >= 1<<32 {
+		return nil
+	}
+	text, err := a.read(ctx, at.d, n)
+	if err != nil {
+		return err
+	}
+	type key struct {
+		name string
+		d, s int64
+	}
+	sums := map[key]uint32{}
+	for s := (&scanner{b: text}); ; s.i++ {
+		i := bytes.IndexByte(text[s.i:], '{')
+		if i < 0 {
+			break
+		}
+		s.i += i
+		from := s.i
+		s.depth = a.limits.Depth
+		if r, ok, err := s.row(); err == nil && ok && r.sum > 0 {
+			sums[key{r.name, r.d, r.s}] = r.sum
+			from = s.i - 1
+		}
+		s.i = from
+	}
+	t.text = text
+	for i, r := range t.rows {
+		t.rows[i].sum = sums[key{r.name, r.d, r.s}]
+	}
+	return nil
 }
 
 // readable reports whether a member is a lindi.json that can be used.

@@ -1,7 +1,6 @@
 package lindi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -75,6 +74,9 @@ func (c *checker) check(ctx context.Context) error {
 		}
 		c.found(a.notes...)
 		a.notes = nil
+		if err := c.padding(ctx, indexName, a.indexEnd, a.entry.d+a.entry.s); err != nil {
+			return err
+		}
 		if err := c.rows(ctx); err != nil {
 			return err
 		}
@@ -88,7 +90,7 @@ func (c *checker) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.padding(ctx); err != nil {
+	if err := c.padding(ctx, rfsName, a.rfsEnd, a.rfsRow.d+a.rfsRow.s); err != nil {
 		return err
 	}
 	k, err := newKeys(ctx, a)
@@ -101,20 +103,16 @@ func (c *checker) check(ctx context.Context) error {
 	return c.arrays(ctx, k)
 }
 
-// padding looks at what is behind the text of lindi.json, which nobody reads.
-func (c *checker) padding(ctx context.Context) error {
-	a := c.a
-	if !a.rfsSummed {
-		return nil
-	}
+// padding looks at what is behind the text of index or lindi.json, which nobody reads.
+func (c *checker) padding(ctx context.Context, name string, off, end int64) error {
 	buf := make([]byte, 64<<10)
-	for off, end := a.rfsRow.d+a.entry.rfsText, a.rfsRow.end(); off < end; {
+	for 0 < off && off < end {
 		p := buf[:min(int64(len(buf)), end-off)]
-		if err := a.obj.ReadAt(ctx, p, off); err != nil {
+		if err := c.a.obj.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
-		if i := bytes.IndexFunc(p, func(r rune) bool { return r != ' ' }); i >= 0 {
-			c.mend(format.BadIndex, format.Warning, off+int64(i), rfsName, "behind its text there is something else than blanks")
+		if i := slices.IndexFunc(p, func(b byte) bool { return !isBlank[b] }); i >= 0 {
+			c.mend(format.BadIndex, format.Warning, off+int64(i), name, "behind its text there is something else than blanks")
 			break
 		}
 		off += int64(len(p))

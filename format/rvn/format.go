@@ -15,6 +15,7 @@ var Format = &format.Format{
 	Views:      []string{filesView, metaView},
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos | format.KeepsDigests,
+	NeedsDigests: true,
 	Params: []format.Param{
 		{Name: paramLevel, For: format.ToCreate, Help: "of compression: fastest, fast, better or best" + libzstdAdvice + " (default better)"},
 		{Name: paramSections, For: format.ToCreate, Kind: format.ParamSize, Words: []string{"none"}, Least: minSection, Most: maxSection,

@@ -27,9 +27,11 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	defer a.obj.Close()
 	m := &mending{a: a, bad: map[int]string{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
-	wrong := 0
+	wrong, long := 0, format.Plan{}
 	err = a.check(ctx, func(p format.Problem) {
-		if p.Severity > format.Note && mends(p) {
+		if p.Class == "metadata-size" {
+			long = format.Plan{Lost: []string{"the metadata stays as it is: " + p.Message}, Partial: true}
+		} else if p.Severity > format.Note && mends(p) {
 			wrong++
 		}
 		report(p)
@@ -41,7 +43,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	if wrong == 0 && !m.rewrite && len(m.lost) == 0 {
-		return format.Plan{}, nil
+		return long, nil
 	}
 	return m.plan(ctx, st)
 }
@@ -49,7 +51,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 // mends reports whether a repair does away with p: not with what is a matter of
 // taste, or of readers other than us.
 func mends(p format.Problem) bool {
-	return !slices.Contains([]string{"metadata-ucl", "metadata-size", "size-word"}, p.Class)
+	return !slices.Contains([]string{"metadata-size", "size-word"}, p.Class)
 }
 
 // A mending is an archive as it should be.
@@ -197,7 +199,8 @@ func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
 func (m *mending) place(k *kept) {
 	x := m.a.index
 	name := k.e.Name
-	ok := x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
+	row, known := m.a.byName.Find(name) // of equal paths, the one that is read keeps it
+	ok := (!known || row == k.rec || k.e.Kind == format.Dir) && x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
 		len(name)-strings.LastIndexByte(name, '/')-1 == x.rec(k.rec).nameLen()
 	for dir := path.Dir(name); ok && dir != "."; dir = path.Dir(dir) {
 		ok = m.dirs[dir] || !m.plain[dir]
@@ -359,13 +362,12 @@ func (m *mending) readMetadata() {
 		m.lose("the metadata: %v", err)
 		md = metadata{}
 	}
-	o := format.CreateOptions{}
-	if len(md.text) > 0 {
-		o.Carry = [][2]string{{carryMetadata, string(md.text)}}
+	if m.meta = membersOf(string(md.text), format.CreateOptions{}); md.err != nil && len(md.text) > 0 {
+		m.note("the text of the metadata, which is no UCL, is the description now")
 	}
-	if m.meta, err = packageMetadata(o); err != nil {
+	if _, err := appendMetadata(m.meta, 0); err != nil {
 		m.lose("the metadata: %v", err)
-		m.meta, _ = packageMetadata(format.CreateOptions{})
+		m.meta = membersOf("", format.CreateOptions{})
 	}
 }
 

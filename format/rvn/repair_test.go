@@ -373,3 +373,108 @@ func TestALostPrefixOfContentsKeepsWhatIsBehindIt(t *testing.T) {
 	}
 	wantSound(t, apply(t, cut, plan), whole)
 }
+
+// made is an archive of records with these names and contents, and metadata of this text.
+func made(t *testing.T, text string, names, contents []string) []byte {
+	t.Helper()
+	w := newBuilder()
+	var err error
+	if w.c, err = newCompressor("", 1, defaultSection); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range names {
+		sum := blake3.Sum256([]byte(contents[i]))
+		w.addRecord(format.Entry{Name: n, Size: int64(len(contents[i]))}, string(sum[:]), 0, 0)
+	}
+	all := strings.Join(contents, "")
+	w.flat = int64(len(all))
+	block, err := w.c.frame(nil, []byte(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix, err := w.prefix(nil, int64(len(block)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := parseHeader(prefix)
+	if text != "" {
+		meta, err := w.c.frame(nil, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := prefix[h.indexOff():]
+		h.MetaComp, h.MetaFlat = uint32(len(meta)), uint32(len(text))
+		prefix = append(append(h.append(nil), meta...), rest...)
+	}
+	return append(prefix, block...)
+}
+
+// Of equal paths the one that is read keeps its name, the other one goes to lost+found.
+func TestOfEqualPathsRepairKeepsTheOneThatIsRead(t *testing.T) {
+	b := made(t, "", []string{"a", "b", "a", "c", "a"}, []string{"first", "other", "second", "third", "the last"})
+	st := &storetest.Mem{}
+	st.Put("x.rvn", b)
+	want := func(name, content string) {
+		t.Helper()
+		a, all, err := contentsOf(t, st.Get("x.rvn"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, ok := a.byName.Find(name)
+		if !ok {
+			t.Fatalf("%s is not there", name)
+		}
+		if got := string(all[a.index.start(i):][:a.index.Entry(i).Size]); got != content {
+			t.Errorf("%s is %q, want %q", name, got, content)
+		}
+	}
+	want("a", "the last")
+	plan, err := repair(t.Context(), st, "x.rvn", format.OpenOptions{}, func(format.Problem) {})
+	if err != nil || plan.Partial {
+		t.Fatal(err, plan.Lost)
+	}
+	st.Put("x.rvn", apply(t, b, plan))
+	wantSound(t, st.Get("x.rvn"), 6) // and the folder lost+found
+	want("a", "the last")
+	want("c", "third")
+	want(lostFound+"/1", "first")
+	want(lostFound+"/2", "second")
+}
+
+// Metadata that is no UCL becomes a description; too much of it stays, and repair says so.
+func TestRepairMendsMetadata(t *testing.T) {
+	for what, k := range map[string]struct {
+		text    string
+		class   string
+		partial bool
+	}{
+		"no UCL":   {"namebase: {{{ \x01 not UCL", "metadata-ucl", false},
+		"too long": {"desc: \"" + strings.Repeat("x", maxMetadata) + "\"", "metadata-size", true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := made(t, k.text, []string{"a"}, []string{"alpha"})
+			st := &storetest.Mem{}
+			st.Put("x.rvn", b)
+			if got := check(t.Context(), t, st, "x.rvn"); !slices.Equal(got, []string{k.class}) {
+				t.Fatalf("found %q", got)
+			}
+			plan, err := repair(t.Context(), st, "x.rvn", format.OpenOptions{}, func(format.Problem) {})
+			if err != nil || plan.Partial != k.partial || k.partial != (len(plan.Lost) > 0) || k.partial == (len(plan.Edits) > 0) {
+				t.Fatal(err, plan)
+			}
+			b = apply(t, b, plan)
+			wantSound(t, b, 1)
+			a, _, err := contentsOf(t, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := a.metadata()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if desc, _ := m.tree.Get("desc").Str(); !k.partial && desc != k.text || k.partial && string(m.text) != k.text {
+				t.Errorf("the text is %.100q", m.text)
+			}
+		})
+	}
+}

@@ -107,6 +107,10 @@ func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
 	if len(text) > maxMetadata {
 		return nil, fmt.Errorf("metadata: %d bytes, readers refuse more than %d", len(text), maxMetadata)
 	}
+	return membersOf(text, o), nil
+}
+
+func membersOf(text string, o format.CreateOptions) []ucl.Member {
 	tree, err := ucl.Parse([]byte(text))
 	members := slices.Clone(tree.Members())
 	if err != nil || tree.Kind() != ucl.KindObject && text != "" {
@@ -123,7 +127,7 @@ func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
 			members = set(members, key, ucl.String("unset"))
 		}
 	}
-	return members, nil
+	return members
 }
 
 // set gives a key a value, whether it was there or not.

@@ -26,11 +26,21 @@ type Content struct {
 	// pieces are of.
 	vouched bool
 	trusted bool           // it is compared with nothing
+	amiss   *error         // what is wrong around it, when it was read
 	search  *digest.Search // for the bit that is wrong
 }
 
 // Vouched reports whether each byte that is read of c was proven before.
 func (c Content) Vouched() bool { return c.vouched }
+
+// Amiss returns what is wrong with what c, which was read, is stored in, though the content
+// is what its digest says.
+func (c Content) Amiss() error {
+	if c.amiss == nil {
+		return nil
+	}
+	return *c.amiss
+}
 
 // Read reads content, compared with nothing unless it is vouched for: see Checked.
 func (c Content) Read(p []byte) (int, error) { return c.r.Read(p) }
@@ -186,7 +196,10 @@ func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
 	}
 	r := s.engine.NewReaderAt(ctx, s.Reader.Extents(ctx, e, off, e.Size-off), off, e.Size)
-	return s.stored(e, &named{r, e})
+	if off > 0 {
+		return s.stored(e, &named{r, e})
+	}
+	return s.stored(e, &named{&guarded{s: s, ctx: ctx, e: e, Reader: r, first: r}, e})
 }
 
 // stored is content as it is stored.
@@ -259,7 +272,17 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 			}
 		}
 	}, ordered, func(it engine.Item, r io.Reader, err error) error {
-		return each(s.stored(it.Entry, r), err)
+		c := s.stored(it.Entry, r)
+		if s.hasSecond(it.Entry, err) {
+			if b := make([]byte, it.Entry.Size); s.readSecond(ctx, it.Entry, b) == nil {
+				c.r, c.amiss, err = bytes.NewReader(b), new(err), nil
+			}
+		} else if _, small := r.(*bytes.Reader); !small && err == nil {
+			g := &guarded{s: s, ctx: ctx, e: it.Entry, Reader: r}
+			defer g.Close()
+			c.r, c.amiss = g, &g.amiss
+		}
+		return each(c, err)
 	})
 }
 

@@ -48,6 +48,7 @@ type Source struct {
 	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	compares func(Entry) bool           // of Reader; nil if it never does
 	engine   *engine.Engine
+	second   lateEngine // where checksums of units are wrong
 	objects  *objects
 	proof    *prover // nil if no index has digests of pieces
 	search   digest.Search
@@ -383,6 +384,7 @@ func (s *Source) Over(st store.Store) *Source {
 // CloseObjects closes all but the reader.
 func (s *Source) CloseObjects() error {
 	s.engine.Close() // it may have objects in use
+	s.second.close()
 	return s.objects.close()
 }
 

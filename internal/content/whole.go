@@ -178,7 +178,9 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 // before.
 func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) error {
 	if known, _ := s.Known(ctx, e); known {
-		return s.readStored(ctx, e, p, off)
+		if err := s.readStored(ctx, e, p, off); !s.hasSecond(e, err) {
+			return err
+		}
 	}
 	b := p
 	if int64(len(p)) < e.Size {
@@ -187,6 +189,9 @@ func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) er
 		b = *spare
 	}
 	err := s.readStored(ctx, e, b, 0)
+	if s.hasSecond(e, err) && s.readSecond(ctx, e, b) == nil {
+		err = nil
+	}
 	if err == nil {
 		err = s.learn(ctx, e, s.check(e, b))
 	}

@@ -47,6 +47,7 @@ type Engine struct {
 	units   *units
 	cursors cursors
 	points  Points
+	doubts  bool // hands on content of units whose checksum is wrong
 }
 
 // New returns an engine. It must be closed before its objects are.
@@ -57,6 +58,15 @@ func New(open Open, l Limits) *Engine {
 
 // Over returns an engine of the same limits that reads other objects.
 func (g *Engine) Over(open Open) *Engine { return New(open, g.limits) }
+
+// Doubting returns an engine of the same objects that hands on what units with a wrong
+// checksum become, as far as they can be decoded: whoever reads it must know by other
+// means what is right. It keeps little.
+func (g *Engine) Doubting() *Engine {
+	d := New(g.open, g.limits)
+	d.doubts, d.units.limit = true, usualUnits/4
+	return d
+}
 
 // Close ends what the engine has open for the next read.
 func (g *Engine) Close() { g.cursors.close() }

@@ -20,15 +20,14 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	if plan.Build != nil {
 		return build(ctx, plan, outStore, out, outStore == st && out == name)
 	}
-	obj, err := st.Open(ctx, name)
+	obj, info, err := open(ctx, st, name)
+	if err != nil && !plan.Changes() {
+		return copyAll(ctx, st, name, outStore, out, err)
+	}
 	if err != nil {
 		return err
 	}
 	defer obj.Close()
-	info, err := obj.Info(ctx)
-	if err != nil {
-		return err
-	}
 	w, err := store.Create(ctx, outStore, out)
 	if err != nil {
 		return err
@@ -57,6 +56,40 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	}
 	_, err = w.Commit(ctx)
 	return err
+}
+
+func open(ctx context.Context, st store.Store, name string) (o store.Object, info store.Info, err error) {
+	if o, err = st.Open(ctx, name); err != nil {
+		return nil, info, err
+	}
+	if info, err = o.Info(ctx); err != nil {
+		o.Close()
+	}
+	return o, info, err
+}
+
+// copyAll copies the objects of an archive that is a folder. If there are none, why says
+// what is wrong.
+func copyAll(ctx context.Context, st store.Store, name string, outStore store.Store, out string, why error) error {
+	name = strings.TrimSuffix(name, "/")
+	var all []string
+	for info, err := range store.List(ctx, st, name+"/") {
+		if err != nil {
+			return errors.Join(why, err)
+		}
+		all = append(all, info.Name)
+	}
+	if len(all) == 0 {
+		return why
+	}
+	return build(ctx, format.Plan{Build: func(ctx context.Context, to store.Store, out string, _ bool) error {
+		for _, n := range all {
+			if err := Apply(ctx, st, n, format.Plan{}, to, out+strings.TrimPrefix(n, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, outStore, strings.TrimSuffix(out, "/"), false)
 }
 
 // build writes an archive of several objects, which appear together.

@@ -391,13 +391,14 @@ func (t trees) prove(ctx context.Context, super segment.RecordID, checkpoint str
 	return PathWhole, res, nil
 }
 
-// whole reports whether the root and all checkpoints of a super root are whole.
-func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(checkpoint string, l proof.Loss)) (bool, error) {
+// whole reports whether the root and all checkpoints of a super root are whole, and how
+// many nodes could be read.
+func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(checkpoint string, l proof.Loss)) (whole bool, nodes int64, err error) {
 	names, lost, err := t.checkpoints(ctx, super)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
-	whole := lost == nil
+	whole = lost == nil
 	if !whole && tell != nil {
 		tell("", proof.Loss{Path: "/" + checkpointsName, Children: true, Err: lost})
 	}
@@ -406,15 +407,16 @@ func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(chec
 		if tell != nil {
 			say = func(l proof.Loss) { tell(name, l) }
 		}
-		state, _, err := t.prove(ctx, super, name, nil, say)
+		state, res, err := t.prove(ctx, super, name, nil, say)
 		if err != nil {
-			return false, err
+			return false, nodes, err
 		}
+		nodes += res.Nodes
 		if whole = whole && state != PathDamaged; !whole && tell == nil {
-			return false, nil
+			return false, nodes, nil
 		}
 	}
-	return whole, nil
+	return whole, nodes, nil
 }
 
 // mostNames is how many checkpoints may be checked.

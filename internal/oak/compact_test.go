@@ -3,7 +3,10 @@ package oak
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -35,6 +39,54 @@ func compacted(t testing.TB, st store.Store, o CompactOptions) (*storetest.Mem, 
 		err = stage.Publish(t.Context())
 	}
 	return out, c, err
+}
+
+// A new store on a disk has its name only once all of it is there; what is given up
+// leaves nothing.
+func TestANewStoreAppearsWhole(t *testing.T) {
+	for name, write := range map[string]func(store.Store) error{
+		"compact": func(to store.Store) error {
+			s, err := OpenStore(t.Context(), fixture(t, "types"), "s", format.OpenOptions{})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			_, err = s.Compact(t.Context(), to, "new", CompactOptions{})
+			return err
+		},
+		"pack": func(to store.Store) error {
+			w, err := create(t.Context(), to, "new", format.CreateOptions{Scratch: tmp})
+			if err != nil {
+				return err
+			}
+			if err := addText(t, w, format.Entry{Name: "large"}, string(noise(600_000))); err != nil {
+				return err
+			}
+			_, err = w.Commit(t.Context())
+			return err
+		},
+	} {
+		for _, publish := range []bool{false, true} {
+			dir := t.TempDir()
+			stage := store.NewStage(local.New(dir))
+			err := stage.Vacant(t.Context(), "new")
+			if err == nil {
+				err = write(stage)
+			}
+			if _, there := os.Stat(filepath.Join(dir, "new")); err != nil || !errors.Is(there, fs.ErrNotExist) {
+				t.Fatalf("%s: %v; the name: %v", name, err, there)
+			}
+			if publish {
+				err = stage.Publish(t.Context())
+			} else {
+				err = stage.Discard()
+			}
+			all, _ := os.ReadDir(dir)
+			if err != nil || publish != (len(all) == 1 && all[0].Name() == "new") || !publish && len(all) > 0 {
+				t.Errorf("%s: published %v: %v, %v", name, publish, all, err)
+			}
+		}
+	}
 }
 
 // mustBeSound verifies s of st, all of it.

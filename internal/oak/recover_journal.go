@@ -317,7 +317,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 				}
 			}
 		}
-		whole, err := f.whole(ctx, last.Revision, tell)
+		whole, _, err := f.whole(ctx, last.Revision, tell)
 		if err != nil {
 			return err
 		}

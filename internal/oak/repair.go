@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/rescue"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -26,6 +27,11 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	m := &mending{r: r}
+	defer func() {
+		for _, o := range m.opened {
+			err = errors.Join(err, o.Close())
+		}
+	}()
 	for _, letters := range slices.Backward(r.list.Numbers()) {
 		if err := m.survey(ctx, letters, report); err != nil {
 			return format.Plan{}, err
@@ -36,7 +42,17 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			return format.Plan{}, err
 		}
 	}
-	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: m.partial}
+	worse := false
+	if !r.single {
+		if worse, err = m.account(ctx); err != nil {
+			return format.Plan{}, err
+		}
+	}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: m.partial, Readable: m.readable}
+	if worse {
+		plan.Notes = nil
+		return plan, nil
+	}
 	if r.single && m.numbers[0].Action == rescue.Leave {
 		return format.Plan{Lost: []string{"there is nothing in the tar"}, Partial: true}, nil
 	}
@@ -49,6 +65,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	plan.Drops = slices.Clone(plan.Replaces)
 	if len(plan.Drops) == 0 && !m.manifest && !m.torn {
+		plan.Notes, plan.Lost = nil, append(plan.Notes, plan.Lost...) // it is the count of nodes
 		return plan, nil
 	}
 	plan.KeepsBackup = true
@@ -68,6 +85,11 @@ type mending struct {
 
 	manifest bool // there is none
 	torn     bool // the journal's last line has no end
+
+	opened   []store.Object // that the plans of numbers read
+	head     *repo.Revision // with which reading will begin
+	readable map[string]int64
+	places   int64 // that will be lost
 }
 
 // number is what becomes of the tars of one number.
@@ -84,16 +106,12 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	n := number{letters: slices.Clone(letters)}
 	slices.Reverse(n.letters)
 	var sources []rescue.Source
-	defer func() {
-		for _, s := range sources {
-			s.Object.Close()
-		}
-	}()
 	for _, l := range n.letters {
 		obj, err := m.r.st.Open(ctx, m.r.list.Path(l.Name))
 		if err != nil {
 			return err
 		}
+		m.opened = append(m.opened, obj)
 		sources = append(sources, rescue.Source{Name: l.Name, Object: obj})
 	}
 	var err error
@@ -106,6 +124,9 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		// still read some of.
 		n.Action = rescue.Nothing
 		m.lose("%s: nothing can be done about what is damaged in it; it stays as it is", n.letters[n.Base].Name)
+	}
+	if kept := n.Counts.Proof[rescue.Kept]; kept > 0 {
+		m.lose("%s: segments that are damaged and stay as they are, for Oak reads what is left of them: %d", n.letters[max(n.Base, 0)].Name, kept)
 	}
 	l := n.letters[0]
 	if n.Base >= 0 && n.Base < len(n.letters) {
@@ -206,6 +227,9 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	}
 	h, err := repo.FindHead(ctx, journal, func(id tarfile.ID) (bool, error) { return there[id], nil })
 	bad, none := errors.AsType[*repo.Error](err)
+	if err == nil {
+		m.head = &h.Revision
+	}
 	switch {
 	case none:
 		m.lose("the newest revision: %s", bad.What)
@@ -238,6 +262,162 @@ func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err
 		return fmt.Sprintf("it has no child %q", rootName), nil
 	}
 	return "", nil
+}
+
+// account counts the nodes of the newest revision and its checkpoints that can be read as
+// the store is, and as it will be, and says which will be lost. A plan is worse than none
+// if it leaves fewer: it is not carried out.
+func (m *mending) account(ctx context.Context) (worse bool, err error) {
+	if m.head == nil || !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
+		return false, nil
+	}
+	was, err := m.r.head(ctx)
+	if _, none := errors.AsType[*repo.Error](err); none {
+		was.Revision = *m.head
+	} else if err != nil {
+		return false, err
+	}
+	var before, after, same counted // of the same revision as before
+	for i, trusting := range []bool{false, true} {
+		if trusting && !m.doubtful(rescue.Proven, rescue.Stray) {
+			before[1], after[1], same[1] = before[0], after[0], same[0]
+			break
+		}
+		found := &parsed{r: m.r, trusting: trusting}
+		if before[i], err = m.count(ctx, provable{found}, was.Revision, nil); err != nil {
+			return false, err
+		}
+		will := planned{provable{&parsed{r: m.r, load: m.segment(trusting)}}, m}
+		var lost func(checkpoint string, l proof.Loss)
+		if !trusting {
+			lost = m.lostNode
+		}
+		if after[i], err = m.count(ctx, will, *m.head, lost); err != nil {
+			return false, err
+		}
+		if same[i] = after[i]; *m.head != was.Revision {
+			if same[i], err = m.count(ctx, will, was.Revision, nil); err != nil {
+				return false, err
+			}
+		}
+	}
+	m.readable = map[string]int64{
+		"nodes_before": before[0].nodes, "nodes_after": after[0].nodes, "lost_places": m.places,
+		"unverified_nodes_before": before[1].nodes, "unverified_nodes_after": after[1].nodes,
+	}
+	words := func(c counted) string {
+		if c[0].nodes == c[1].nodes {
+			return fmt.Sprint(c[0].nodes)
+		}
+		return fmt.Sprintf("%d, with --no-verify %d", c[0].nodes, c[1].nodes)
+	}
+	m.notes = append(m.notes, fmt.Sprintf("nodes of the newest revision and its checkpoints that can be read: before %s; after %s", words(before), words(after)))
+	worse = same[0].nodes < before[0].nodes || same[1].nodes < before[1].nodes && !same[0].whole
+	if worse {
+		m.lost = []string{fmt.Sprintf("nothing is changed, for a repair would leave less than there is: of revision %s %s nodes can be read, and after it %s", was.Revision, words(before), words(same))}
+		m.partial = true
+		m.readable["nodes_after"], m.readable["unverified_nodes_after"] = before[0].nodes, before[1].nodes
+		delete(m.readable, "lost_places") // it is of what would be
+	}
+	return worse, nil
+}
+
+// counted is what can be read, compared with checksums and without.
+type counted [2]read
+
+type read struct {
+	nodes int64
+	whole bool
+}
+
+func (m *mending) count(ctx context.Context, from segment.Source, super repo.Revision, lost func(checkpoint string, l proof.Loss)) (c read, err error) {
+	o := proof.Options{Depth: treeDepth, Name: writeTreeName, Each: true}
+	if lost != nil {
+		o.Binaries, o.Bulk = true, func(ctx context.Context, id segment.ID) error {
+			_, err := from.Segment(ctx, id)
+			return err
+		}
+	} else {
+		lost = func(string, proof.Loss) {}
+	}
+	records := segment.NewReader(from)
+	c.whole, c.nodes, err = trees{records, proof.New(records, o)}.whole(ctx, super, lost)
+	return c, err
+}
+
+// lostNode notes a place that will be lost.
+func (m *mending) lostNode(checkpoint string, l proof.Loss) {
+	m.partial = true
+	if m.places++; m.places > mostLostNodes {
+		return
+	}
+	where := l.Path
+	switch {
+	case l.Property != "":
+		where += ", property " + l.Property
+	case l.Children:
+		where += ", children"
+	}
+	if checkpoint != "" {
+		where += " of checkpoint " + checkpoint
+	}
+	if l.Others > 0 {
+		where += fmt.Sprintf(", and %d others", l.Others)
+	}
+	m.lost = append(m.lost, fmt.Sprintf("%s: %v", where, l.Err))
+}
+
+// mostLostNodes is how many places are told.
+const mostLostNodes = 100
+
+// doubtful reports whether anything is known of a segment but this.
+func (m *mending) doubtful(good ...rescue.Proof) bool {
+	for _, n := range m.numbers {
+		for proof, count := range n.Counts.Proof {
+			if count > 0 && !slices.Contains(good, rescue.Proof(proof)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// planned has the segments that the store will have.
+type planned struct {
+	provable
+	m *mending
+}
+
+func (p planned) Size(_ context.Context, id segment.ID) (int, error) {
+	for _, n := range p.m.numbers {
+		if c, ok := n.Find(id); ok {
+			return int(c.Len), nil
+		}
+	}
+	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+}
+
+// segment reads a segment as it will be, of several copies one that is sound.
+func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*segment.Segment, error) {
+	return func(ctx context.Context, id segment.ID) (_ *segment.Segment, err error) {
+		first := fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
+		for _, n := range slices.Backward(m.numbers) {
+			c, ok := n.Find(id)
+			if !ok {
+				continue
+			}
+			if c.Proof == rescue.Kept && !trusting {
+				first = &segment.Error{Class: segment.Altered, Segment: id, Record: -1, Off: -1, What: "its checksum is wrong"}
+				continue
+			}
+			b, err := n.Read(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			return segment.Parse(id, b)
+		}
+		return nil, first
+	}
 }
 
 // build writes the mended store: all of it, or in place what changes. What is replaced

@@ -281,7 +281,7 @@ func (p *packer) ownFiles() func(string) bool {
 
 // digests is the algorithm of the digests that the archive will have, "" for none.
 func (p *packer) digests() string {
-	if p.f.Keeps&format.KeepsDigests == 0 || p.o.Plain {
+	if p.f.Keeps&format.KeepsDigests == 0 || p.o.Plain && !p.f.NeedsDigests {
 		return ""
 	}
 	return cmp.Or(p.f.Digest, "blake3")

@@ -107,11 +107,11 @@ func (w *writer) begin(makeFolders bool) error {
 	if w.keepMode != nil {
 		perm = *w.keepMode | 0o600
 	}
-	f, err := createTemp(dir, name, perm)
+	f, err := createTemp(dir, name, perm, os.OpenFile)
 	for try := 0; makeFolders && errors.Is(err, fs.ErrNotExist) && try < 3; try++ {
 		// More than once, since one who aborts may take away the folder again.
 		if err = w.makeFolders(); err == nil {
-			f, err = createTemp(dir, name, perm)
+			f, err = createTemp(dir, name, perm, os.OpenFile)
 		}
 	}
 	if err != nil {

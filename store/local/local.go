@@ -3,7 +3,7 @@
 //
 // Programs that open archives by address need only import package store/all;
 // this one is for those who want to name the folder themselves. It writes
-// through a temporary file beside the target, named .NAME.holdall-….tmp, which
+// through a temporary file, or folder, beside the target, named .NAME.holdall-….tmp, which
 // its writer holds locked: what a killed writer leaves behind is cleared away
 // by the next one that writes the same name. While a file is changed in place,
 // .NAME.holdall-lock lies beside it. Neither is listed.
@@ -51,7 +51,7 @@ func New(dir string) *Store {
 		dir = "."
 	}
 	s := &Store{dir: dir, recheck: recheckEvery, lock: lock}
-	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Remove: s.Remove, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
+	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
 	return s
 }
 
@@ -95,6 +95,9 @@ func (s *Store) Owns(path, object string) bool {
 	p, err := s.path(object)
 	if err != nil {
 		return false
+	}
+	for strings.Contains(filepath.Dir(path), tempMark) && !isTemp(filepath.Base(path)) {
+		path = filepath.Dir(path) // what lies in a temporary folder is its own
 	}
 	base := filepath.Base(path)
 	if isTemp(base) || isLock(base) {

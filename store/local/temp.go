@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A temporary file is called .NAME.holdall-RANDOM.tmp, NAME being what it will
+// A temporary file, or folder, is called .NAME.holdall-RANDOM.tmp, NAME being what it will
 // become, and is locked by its writer from its first moment to its last. One
 // that can be locked has lost its writer.
 const (
@@ -41,13 +41,13 @@ func isTemp(name string) bool {
 	return err == nil && strings.HasSuffix(stem, tempMark)
 }
 
-// createTemp makes a locked temporary file for target.
-func createTemp(dir, target string, perm fs.FileMode) (*os.File, error) {
+// createTemp makes a locked temporary file for target, or what open makes.
+func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, error) {
 	for {
 		var random [tempRandomLen / 2]byte
 		rand.Read(random[:])
 		p := join(dir, tempStem(target)+hex.EncodeToString(random[:])+tempEnd)
-		f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+		f, err := open(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 		if os.IsExist(err) {
 			continue
 		}
@@ -93,13 +93,18 @@ func removeStale(dir, target string) {
 }
 
 func removeIfDead(p string) {
+	remove := os.Remove
 	f, err := openRegular(p, os.O_RDWR, os.OpenFile, os.Lstat)
+	if fi, lerr := os.Lstat(p); err != nil && lerr == nil && fi.IsDir() {
+		f, err = os.Open(p)
+		remove = os.RemoveAll
+	}
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	if held, _ := lock(f); held && sameFile(f, p) {
-		os.Remove(p)
+		remove(p)
 	}
 }
 

@@ -165,7 +165,7 @@ func (a *account) add(l Loss) {
 		return
 	}
 	where := place{l.Err.Segment, l.Err.Record, l.Err.Off, l.Err.What}
-	if i, ok := a.places[where]; ok {
+	if i, ok := a.places[where]; ok && !a.p.o.Each {
 		a.losses[i].Others++
 		return
 	}

@@ -18,6 +18,8 @@ type Options struct {
 	// Bulk reads a segment of bare bytes, for nothing but to prove that it can be
 	// read; nil is the Reader.
 	Bulk func(context.Context, segment.ID) error
+	// Each says that each node and property is told that leads to a damaged place.
+	Each bool
 	// Workers is how many goroutines prove properties; 0 is one for each core.
 	Workers int
 	// Depth is how many levels a tree may have; 0 is 1000.

@@ -69,6 +69,9 @@ func TestADamagedByteCostsItsSegmentAtMost(t *testing.T) {
 			if (!header || indexed) && off < s.segments {
 				x.only(t, s)
 			}
+			if _, there := x.data[id]; indexed && off < s.segments && !there && x.plan.Counts.Proof[Lost]+x.plan.Counts.Proof[Foreign] == 0 {
+				t.Error("a segment is neither kept nor lost")
+			}
 			if t.Failed() {
 				t.Fatal(indexed, off, x.events)
 			}
@@ -120,7 +123,7 @@ func TestRunsOfZerosCostWhatTheyCover(t *testing.T) {
 			x := recovered(t, map[string][]byte{s.name: b[:n]}, nil)
 			x.compare(t, s, hit...)
 			x.only(t, s)
-			if x.plan.Action == Nothing {
+			if len(x.events) == 0 {
 				t.Error("nothing was found")
 			}
 		}

@@ -9,7 +9,7 @@ import (
 // Events are shown where a test fails.
 
 func (k Kind) String() string {
-	return segment.Word("Kind", k, "", "damage", "lost", "left out", "in doubt", "bit turned", "other copy")
+	return segment.Word("Kind", k, "", "damage", "lost", "left out", "stays damaged", "in doubt", "bit turned", "other copy")
 }
 
 func (e Event) String() string {

@@ -105,6 +105,12 @@ func TestThereMayBeNothingToGain(t *testing.T) {
 	copy(b[s.place(s.order[3])+100:], "wrong bytes")
 	x := recovered(t, map[string][]byte{s.name: b}, nil)
 	x.compare(t, s, s.order[3])
+	if x.plan.Gain || x.plan.Action != Nothing || !x.kept(s.order[3]) {
+		t.Error(x.plan.Words())
+	}
+	clear(b[s.place(s.order[3]):][:600]) // nobody can read that
+	x = recovered(t, map[string][]byte{s.name: b}, nil)
+	x.compare(t, s, s.order[3])
 	if x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}

@@ -68,16 +68,18 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 		if !blank(rest) {
 			j.wrong(tarfile.BadPadding, j.pos+int64(n), int64(len(rest)), "segment: something else than zeros behind it")
 		}
-		c.intact = sound && c.Proof == Proven && h.Size == int64(n) && blank(rest)
+		c.intact = (c.Proof == Kept || sound && c.Proof == Proven && h.Size == int64(n)) && blank(rest)
 	}
-	if c.Proof == Lost && sound && h.Size != int64(n) && h.Size >= 1 && h.Size <= tarfile.MaxSegment {
+	if c.Proof <= Kept && sound && h.Size != int64(n) && h.Size >= 1 && h.Size <= tarfile.MaxSegment {
 		j.wrong(tarfile.BadHeader, off, tarfile.BlockSize, "header: %d bytes, expected %d as in the index", h.Size, n)
 		b, ok, err := j.read(ctx, j.from, j.pos, h.Size)
 		if err != nil {
 			return lost, err
 		}
 		if ok {
-			c = j.byName(b, name)
+			if longer := j.byName(b, name); longer.Proof > Kept {
+				c = longer
+			}
 		}
 	}
 	if c.Proof == Lost {
@@ -119,13 +121,23 @@ func (j *judge) byDamagedName(data, header []byte) Segment {
 func (j *judge) turned(data []byte, crc uint32) Segment {
 	off, mask, ok := tarfile.FindFlip(data, crc)
 	if !ok {
-		return j.segment(len(data), 0, Lost)
+		return j.damaged(data)
 	}
 	data[off] ^= mask
 	c := j.segment(len(data), crc, Mended)
 	c.bit, c.mask = int32(off), mask
-	if j.parses(data) {
+	if j.sane(data) {
 		return j.sort(data, c)
+	}
+	data[off] ^= mask
+	return j.damaged(data)
+}
+
+// damaged is for a segment that is not what was written. One that an index names is read
+// by Oak all the same, and stays if anything of it can be read.
+func (j *judge) damaged(data []byte) Segment {
+	if j.gen != nil && j.parses(data) {
+		return j.segment(len(data), crc32.ChecksumIEEE(data), Kept)
 	}
 	return j.segment(len(data), 0, Lost)
 }
@@ -138,7 +150,7 @@ func (j *judge) believed(data []byte, crc uint32) Segment {
 	case !j.parses(data),
 		!j.id.IsData() && !j.id.IsBulk(),
 		j.id.IsData() && (!ok || h.Generation.Gen < 0 || j.gen != nil && h.Generation.Gen != j.gen.Gen):
-		return j.segment(len(data), 0, Lost)
+		return j.damaged(data)
 	}
 	return j.segment(len(data), crc, Doubtful)
 }
@@ -146,6 +158,23 @@ func (j *judge) believed(data []byte, crc uint32) Segment {
 func (j *judge) parses(data []byte) bool {
 	_, err := segment.Parse(j.id, data)
 	return err == nil
+}
+
+// sane reports whether the records of a segment are where its table says. Of damage in
+// many places one in some thousands looks as if it were one bit: then most often they are not.
+func (j *judge) sane(data []byte) bool {
+	g, err := segment.Parse(j.id, data)
+	if err != nil {
+		return false
+	}
+	ok := true
+	g.Check(func(p segment.Problem) {
+		switch p.Code {
+		case segment.RowOrder, segment.RowGap, segment.RowOffset, segment.Overlapping, segment.BadRecord, segment.DanglingID:
+			ok = false
+		}
+	})
+	return ok
 }
 
 // sort tells data segments that can be in a tar from those that nobody can read.

@@ -35,6 +35,7 @@ type Proof uint8
 const (
 	Lost     Proof = iota // it was there; no copy of it is any good
 	Foreign               // it is what was written; it is of a version that nobody knows
+	Kept                  // it is damaged; Oak reads what is left of it, so it stays, with its header
 	Doubtful              // nothing shows whether id and bytes are right
 	Mended                // after one bit of it was turned it is what was written
 	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
@@ -101,7 +102,22 @@ type Plan struct {
 
 	copies Copies // or nil
 	at     map[tarfile.ID]int32
-	base   *tarfile.Tar
+}
+
+// Find returns the segment of an id.
+func (p *Plan) Find(id tarfile.ID) (Segment, bool) {
+	k, ok := p.at[id]
+	if !ok {
+		return Segment{}, false
+	}
+	return p.Segments[k], true
+}
+
+// Read reads a segment of the plan as it will be.
+func (p *Plan) Read(ctx context.Context, c Segment) ([]byte, error) {
+	var buf []byte
+	data, _, err := p.read(ctx, c, &buf)
+	return data, err
 }
 
 type Counts struct {
@@ -128,12 +144,13 @@ type Event struct {
 type Kind uint8
 
 const (
-	Damage      Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
-	SegmentLost                 // a segment was there of which no good copy is left
-	LeftOut                     // a segment of an unknown version is not taken
-	InDoubt                     // a segment is taken that nothing proves
-	BitTurned                   // a segment was put right
-	OtherCopy                   // a segment is taken from another file than the one it was damaged in
+	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	SegmentLost                  // a segment was there of which no good copy is left
+	LeftOut                      // a segment of an unknown version is not taken
+	StaysDamaged                 // a segment is damaged, and stays as it is
+	InDoubt                      // a segment is taken that nothing proves
+	BitTurned                    // a segment was put right
+	OtherCopy                    // a segment is taken from another file than the one it was damaged in
 )
 
 // Words says in a few lines what the plan comes to.
@@ -165,6 +182,7 @@ func (p *Plan) Words() []string {
 	say(int64(c.Replaced), "segment", "damaged in one file and taken from another")
 	say(int64(c.Proof[Mended]), "segment", "put right by turning one bit")
 	say(int64(c.Proof[Doubtful]), "segment", "taken that nothing proves")
+	say(int64(c.Proof[Kept]), "segment", "damaged and kept as it is")
 	say(int64(c.Proof[Stray]), "segment", "found behind lost headers, each as it was written")
 	say(int64(c.Proof[Foreign]), "segment", "left out that nobody can read")
 	say(int64(c.Proof[Lost]), "segment", "lost")

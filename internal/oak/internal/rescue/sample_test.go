@@ -175,7 +175,7 @@ func recovered(t testing.TB, files map[string][]byte, o Copies) outcome {
 	const name = writtenName
 	w := write(t, p, name)
 	x.file = w.bytes(t, name)
-	got := w.sound(t, name)
+	got := w.sound(t, name, x.kept)
 	if n := got.Index().Len(); n != len(p.Segments) {
 		t.Errorf("%d segments, expected %d", n, len(p.Segments))
 	}
@@ -187,8 +187,24 @@ func recovered(t testing.TB, files map[string][]byte, o Copies) outcome {
 		id := got.Index().At(int(i)).ID
 		x.data[id], x.order = b, append(x.order, id)
 	}
+	for _, c := range p.Segments {
+		if c.Proof != Kept {
+			continue
+		}
+		// It is there with its header as they were.
+		i, _ := got.Index().Find(c.ID)
+		now, was := got.Index().At(i).Pos, files[p.Sources[c.From].Name]
+		if !bytes.Equal(x.file[now-tarfile.BlockSize:][:tarfile.BlockSize+c.Len], was[c.Pos-tarfile.BlockSize:][:tarfile.BlockSize+c.Len]) {
+			t.Errorf("segment %s is kept otherwise than it was", c.ID)
+		}
+	}
 	x.checkKeep(t, files)
 	return x
+}
+
+// kept reports whether a segment is damaged and stays.
+func (x outcome) kept(id tarfile.ID) bool {
+	return slices.ContainsFunc(x.plan.Segments, func(c Segment) bool { return c.ID == id && c.Proof == Kept })
 }
 
 // checkKeep wants of the written file what the plan says that is kept.
@@ -199,7 +215,7 @@ func (x outcome) checkKeep(t testing.TB, files map[string][]byte) {
 	switch {
 	case p.Keep > int64(len(x.file)) || !bytes.Equal(x.file[:p.Keep], old[:p.Keep]):
 		t.Errorf("the first %d bytes are not those of %s", p.Keep, p.Sources[p.KeepOf].Name)
-	case p.Action == Nothing && p.Sources[p.Base].Name == writtenName && !bytes.Equal(x.file, files[p.Sources[p.Base].Name]):
+	case p.Action == Nothing && p.Counts.Proof[Kept] == 0 && p.Sources[p.Base].Name == writtenName && !bytes.Equal(x.file, files[p.Sources[p.Base].Name]):
 		t.Errorf("%s is not written as it was", p.Sources[p.Base].Name)
 	}
 }

@@ -46,13 +46,13 @@ func (s *survey) run(ctx context.Context) error {
 			return err
 		}
 		if s.tars[i] != nil {
-			p.Base, p.base = i, s.tars[i]
+			p.Base = i
 		}
 	}
 	if base := p.Base; base >= 0 {
 		// All that there is besides segments is written anew.
 		s.sound = true
-		if _, err := p.base.CheckLayout(ctx, func(x tarfile.Problem) {
+		if _, err := s.tars[base].CheckLayout(ctx, func(x tarfile.Problem) {
 			s.sound = s.sound && x.Class == tarfile.Gap
 			s.problem(base, x)
 		}); err != nil {
@@ -254,6 +254,8 @@ func (s *survey) tell(c Segment) {
 		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no good copy of it was found", c.Len)
 	case c.Proof == Foreign:
 		e.Kind, e.What = LeftOut, "it is what was written, and no data segment of a version that is known"
+	case c.Proof == Kept:
+		e.Kind, e.What = StaysDamaged, "it stays as it is: Oak can read what is left of it"
 	case c.Proof == Doubtful:
 		e.Kind, e.What = InDoubt, "taken, though nothing proves that it is what was written"
 	case c.Proof == Stray:

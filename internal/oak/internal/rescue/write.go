@@ -24,8 +24,22 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	if len(p.Segments) == 0 {
 		return fmt.Errorf("%s: %w", name, ErrNothing)
 	}
+	var base *tarfile.Tar
+	var graph *tarfile.Graph
+	if p.Base >= 0 {
+		var err error
+		if base, err = tarfile.Open(ctx, p.Sources[p.Base].Object, p.Sources[p.Base].Name, tarfile.Options{}); err != nil {
+			return err // it was open before
+		}
+		if p.Counts.Proof[Kept] > 0 {
+			graph, err = base.Graph(ctx)
+			if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
+				return err
+			}
+		}
+	}
 	source := &segment.Recent{Most: held, Load: p.segment}
-	w := &writer{plan: p, binaries: &binaries{plan: p, source: source, reader: segment.NewReader(source), room: maxNames}}
+	w := &writer{plan: p, base: base, graph: graph, binaries: &binaries{plan: p, base: base, source: source, reader: segment.NewReader(source), room: maxNames}}
 	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
 		for _, c := range p.Segments {
@@ -41,8 +55,10 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 
 type writer struct {
 	plan     *Plan
+	base     *tarfile.Tar // or nil
 	tar      *tarfile.Writer
 	binaries *binaries
+	graph    *tarfile.Graph // of the base, or nil
 	buf      []byte
 	time     time.Time // of the next header
 	newest   time.Time // of those that were known, for those that are not
@@ -69,11 +85,23 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 			return w.plan.changed(c)
 		}
 		gen, refs = h.Generation, h.Refs
-		if names, err = w.binaries.of(ctx, c.ID, data); err != nil {
+		if names, err = w.binaries.of(ctx, c, data); err != nil {
 			return err
 		}
 	}
-	if err := w.tar.Add(c.ID, gen, data, refs, names); err != nil {
+	if c.Proof == Kept {
+		// What the base says of it is sound.
+		if i, ok := w.base.Index().Find(c.ID); ok {
+			gen = w.base.Index().At(i).Generation
+		}
+		if w.graph != nil {
+			refs, _ = w.graph.Targets(c.ID)
+		}
+		err = w.tar.Keep(header, c.ID, gen, data, refs, names)
+	} else {
+		err = w.tar.Add(c.ID, gen, data, refs, names)
+	}
+	if err != nil {
 		return fmt.Errorf("recovered tar: %w", err)
 	}
 	return nil
@@ -114,6 +142,7 @@ const (
 // the tar does not tell of is lost with the next collection of garbage.
 type binaries struct {
 	plan   *Plan
+	base   *tarfile.Tar // or nil
 	source *segment.Recent
 	reader *segment.Reader
 	room   int      // for names, in bytes
@@ -125,9 +154,9 @@ type binaries struct {
 }
 
 // of returns a data segment's names, as far as there is room. An error is of the store.
-func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) ([]string, error) {
+func (b *binaries) of(ctx context.Context, c Segment, data []byte) ([]string, error) {
 	b.names = b.names[:0]
-	g, damage := segment.Parse(id, data)
+	g, damage := segment.Parse(c.ID, data)
 	whole := damage == nil
 	if whole {
 		var err error
@@ -136,8 +165,8 @@ func (b *binaries) of(ctx context.Context, id tarfile.ID, data []byte) ([]string
 			return nil, err
 		}
 	}
-	if !whole {
-		if err := b.addOld(ctx, id); err != nil {
+	if !whole || c.Proof == Kept {
+		if err := b.addOld(ctx, c.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -172,8 +201,8 @@ func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool,
 
 // addOld adds what the base's binary references say of a segment that is not whole.
 func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
-	if !b.oldRead && b.plan.base != nil {
-		r, err := b.plan.base.Binaries(ctx)
+	if !b.oldRead && b.base != nil {
+		r, err := b.base.Binaries(ctx)
 		if _, damaged := errors.AsType[*tarfile.Error](err); err != nil && !damaged {
 			return err
 		}
@@ -194,9 +223,8 @@ const held = 4
 
 // segment reads a segment that holds names, of the plan or of tars of other numbers.
 func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-	if k, ok := p.at[id]; ok {
-		var buf []byte
-		b, _, err := p.read(ctx, p.Segments[k], &buf)
+	if c, ok := p.Find(id); ok {
+		b, err := p.Read(ctx, c)
 		if err != nil {
 			return nil, err
 		}

@@ -122,6 +122,16 @@ func NewWriter(w io.Writer, name string, mtime func() time.Time) *Writer {
 // it. See [Tail.Add]. Oak's cleanup needs that a bulk segment is before what refers
 // to it.
 func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
+	return w.add(nil, id, gen, data, refs, binaries)
+}
+
+// Keep is Add with the header that a segment has had, which may be damaged as well as the
+// segment.
+func (w *Writer) Keep(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
+	return w.add(header[:BlockSize], id, gen, data, refs, binaries)
+}
+
+func (w *Writer) add(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -129,7 +139,9 @@ func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []st
 	if err := w.tail.Add(e, refs, binaries); err != nil {
 		return err
 	}
-	w.buf = AppendHeader(w.buf[:0], entryName(id, checksum(data)), int64(len(data)), w.mtime())
+	if w.buf = append(w.buf[:0], header...); header == nil {
+		w.buf = AppendHeader(w.buf, entryName(id, checksum(data)), int64(len(data)), w.mtime())
+	}
 	w.buf = append(w.buf, data...)
 	w.buf = append(w.buf, zeros[:pad(len(data))]...)
 	return w.write(w.buf)
