@@ -95,13 +95,71 @@ func (x *extraction) file(ctx context.Context, c content.Content) error {
 	if e.Size > content.Small {
 		return x.write(e, func(w io.Writer) error { return c.CopyTo(ctx, w, x.o.Meter) })
 	}
-	return c.WithSmall(func(b []byte) error {
+	read := false
+	err := c.WithSmall(func(b []byte) error {
+		read = true
 		return x.write(e, func(w io.Writer) error {
 			x.o.Meter.Add(0, e.Size)
 			_, err := w.Write(b)
 			return err
 		})
 	})
+	if err != nil && !read {
+		err = &unreadable{err: err}
+	}
+	return err
+}
+
+// An unreadable error is of the archive, not of the disk that is written to.
+type unreadable struct {
+	err  error
+	kept string // what was made of the content, for people
+}
+
+func (e *unreadable) Error() string {
+	if e.kept == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "; " + e.kept
+}
+
+func (e *unreadable) Unwrap() error { return e.err }
+
+// A sink knows whether a write failed.
+type sink struct {
+	io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (n int, err error) {
+	n, s.err = s.Writer.Write(p)
+	return n, s.err
+}
+
+const damagedSuffix = ".damaged"
+
+// keep writes what can be read of a damaged file beside its place, and returns err, which
+// says so then.
+func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error {
+	bad, ok := errors.AsType[*unreadable](err)
+	if !ok || ctx.Err() != nil || content.Passing(e, err) != nil {
+		return err
+	}
+	lost := int64(0)
+	to := e
+	to.Name += damagedSuffix
+	werr := x.write(to, func(w io.Writer) (err error) {
+		lost, err = x.src.Salvage(ctx, e, w)
+		return err
+	})
+	if werr != nil {
+		return errors.Join(err, werr)
+	}
+	bad.kept = fmt.Sprintf("what can be read of it is in %s", format.Escape(path.Base(to.Name)))
+	if lost > 0 {
+		bad.kept += fmt.Sprintf(", with zeros for %d of %d bytes", lost, e.Size)
+	}
+	return bad
 }
 
 // write writes one file under a temporary name that becomes the file's when it is whole
@@ -123,7 +181,10 @@ func (x *extraction) write(e format.Entry, content func(io.Writer) error) error 
 	if err != nil {
 		return err
 	}
-	err = content(f)
+	to := &sink{Writer: f}
+	if err = content(to); err != nil && to.err == nil {
+		err = &unreadable{err: err}
+	}
 	if err == nil {
 		err = x.metadata(f, e)
 	}

@@ -30,6 +30,7 @@ type Options struct {
 	NoOwner      bool
 	OutsideLinks bool
 	NoVerify     bool
+	KeepDamaged  bool
 	Max          Limits
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
@@ -97,6 +98,11 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	err = src.Sweep(ctx, x.admitted(ctx, entries), false, func(c content.Content, err error) error {
 		if err == nil {
 			err = x.file(ctx, c)
+		} else {
+			err = &unreadable{err: err}
+		}
+		if x.o.KeepDamaged {
+			err = x.keep(ctx, c.Entry, err)
 		}
 		return x.done(ctx, c.Entry, err)
 	})
@@ -344,6 +350,9 @@ func (x *extraction) done(ctx context.Context, e format.Entry, err error) error 
 		return err
 	}
 	p := x.src.Problem(ctx, e, err)
+	if bad, ok := errors.AsType[*unreadable](err); ok && bad.kept != "" && !strings.HasSuffix(p.Message, bad.kept) {
+		p.Message += "; " + bad.kept
+	}
 	if errors.Is(err, errExists) {
 		p.Code, p.Message = format.Exists, errExists.Error()
 	}
