@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -78,7 +77,8 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	x := &extraction{src: src, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
-	if err := x.findFolding(); err != nil {
+	defer x.end()
+	if err := x.begin(ctx); err != nil {
 		return Done{}, err
 	}
 	stored, err := src.StoredSize(ctx)
@@ -120,6 +120,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 type extraction struct {
 	src    *content.Source
 	root   *os.Root
+	mark   *os.File // that somebody extracts into root
 	o      Options
 	max    Limits
 	stored int64
@@ -140,22 +141,6 @@ type extraction struct {
 	sum     Done
 	folders map[string]bool
 	failed  map[string]bool // files that are not there, or are somebody else's
-}
-
-// findFolding finds out whether the target tells names apart by case.
-func (x *extraction) findFolding() error {
-	const probe = ".holdall-case-a"
-	f, err := x.root.OpenFile(probe, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil // somebody else is asking right now
-	}
-	if err != nil {
-		return err
-	}
-	f.Close()
-	_, err = x.root.Lstat(strings.ToUpper(probe))
-	x.folds = err == nil
-	return x.root.Remove(probe)
 }
 
 // key is what the file system takes a name for.
