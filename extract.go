@@ -22,6 +22,9 @@ type ExtractOptions struct {
 	OutsideLinks bool `json:"outside_links,omitempty"`
 	// NoVerify skips the comparison with recorded digests.
 	NoVerify bool `json:"no_verify,omitempty"`
+	// KeepDamaged writes what can be read of a damaged file, compared with nothing, as
+	// NAME.damaged, with zeros for what cannot. The file counts as failed all the same.
+	KeepDamaged bool `json:"keep_damaged,omitempty"`
 	// Max limits what an archive may write, so that it cannot fill a disk. Zero means
 	// the usual limit, a negative number none.
 	Max struct {
@@ -54,7 +57,7 @@ type Extracted struct {
 // whole and, if the archive has its digest, right.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
-		Names: o.Names, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify,
+		Names: o.Names, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged,
 		Max: unpack.Limits(o.Max), OnError: o.OnError, Meter: o.Meter,
 	})
 	return Extracted(done), err

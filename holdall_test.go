@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -478,6 +479,44 @@ func TestGetTakesNoMoreThanIsAllowed(t *testing.T) {
 	for _, name := range []string{"d", "y"} {
 		if _, err := a.Get(t.Context(), name, 7); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a killed extraction left is taken away by the next one, and what others have under
+// way is not.
+func TestExtractTakesAwayWhatWasLeft(t *testing.T) {
+	st := packedAs(t, "caf", nil, map[string]string{"d/a": "alpha"})
+	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	const temp, mark = "d/sub/.holdall-ABCDEFGHIJKL-1a.tmp", ".extract.holdall-lock"
+	for _, living := range []bool{false, true} {
+		dir := tree(t, map[string]string{temp: "half", "d/.holdall-mine.tmp": "mine", mark: ""})
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		if living {
+			f, err := os.Open(filepath.Join(dir, mark))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := sysfile.ShareLock(f); errors.Is(err, errors.ErrUnsupported) {
+				t.Skip(err)
+			}
+		}
+		if _, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for name, there := range map[string]bool{"d/a": true, "d/.holdall-mine.tmp": true, temp: living, mark: living} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != there {
+				t.Errorf("others at work %v: %s: %v", living, name, err)
+			}
 		}
 	}
 }

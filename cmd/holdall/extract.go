@@ -53,5 +53,6 @@ before they appear. Files that are there already stay, unless --overwrite.`,
 func extractFlags(fs *pflag.FlagSet, dir *string, o *holdall.ExtractOptions) {
 	fs.StringVarP(dir, "directory", "C", ".", "where to, made if it is not there")
 	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
+	fs.BoolVar(&o.KeepDamaged, "keep-damaged", false, "write what can be read of a damaged file as NAME.damaged")
 	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
 }

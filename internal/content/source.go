@@ -258,6 +258,34 @@ func readError(e Entry, err error) error {
 	return &fs.PathError{Op: "read", Path: e.Name, Err: err}
 }
 
+// Salvage writes all of e's content to w as far as it can be read, compared with nothing,
+// and zeros for the rest. It returns how many bytes are such zeros.
+func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64, err error) {
+	const most, step = 256 << 10, 512
+	b := make([]byte, min(most, e.Size))
+	for off := int64(0); off < e.Size; off += int64(len(b)) {
+		b = b[:min(int64(len(b)), e.Size-off)]
+		err := s.readStored(ctx, e, b, off)
+		for at := 0; at < len(b) && err != nil; at += step {
+			p := b[at:min(at+step, len(b))]
+			perr := s.readStored(ctx, e, p, off+int64(at))
+			switch {
+			case ctx.Err() != nil:
+				return lost, context.Cause(ctx)
+			case Passing(e, perr) != nil:
+				return lost, perr
+			case perr != nil:
+				clear(p)
+				lost += int64(len(p))
+			}
+		}
+		if _, err := w.Write(b); err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
 // readStored fills p with content bytes of e from off, whatever they are.
 func (s *Source) readStored(ctx context.Context, e Entry, p []byte, off int64) error {
 	if x, ok := s.run(e); ok && int64(len(p)) <= s.engine.MaxRequest() {

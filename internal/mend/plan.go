@@ -3,10 +3,12 @@
 package mend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -117,33 +119,74 @@ func build(ctx context.Context, plan format.Plan, st store.Store, name string, i
 }
 
 // Backup copies what a plan changes of an archive beside it, under its name and
-// suffix, where nothing may be yet: a backup is never the price of another. A plan
-// that keeps a backup itself needs none.
+// suffix, where nothing else may be yet: a backup is never the price of another. One that
+// somebody who was killed has begun is completed. A plan that keeps a backup itself needs
+// none.
 func Backup(ctx context.Context, st store.Store, name, suffix string, plan format.Plan) error {
 	if plan.KeepsBackup {
 		return nil
 	}
 	name = strings.TrimSuffix(name, "/")
-	backup := name + suffix
-	if o, err := st.Open(ctx, backup); err == nil {
-		_, err := o.Info(ctx)
-		o.Close()
-		if err == nil {
+	backup, changed := name+suffix, []string{name}
+	if plan.Build != nil {
+		changed = plan.Replaces
+	}
+	var missing []string
+	for _, n := range changed {
+		there, err := alike(ctx, st, n, backup+strings.TrimPrefix(n, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, n)
+		case err != nil:
+			return err
+		case !there:
 			return fmt.Errorf("%s is there already: move it away first", backup)
 		}
 	}
-	if plan.Build == nil {
-		return Apply(ctx, st, name, format.Plan{}, st, backup)
+	if len(missing) == len(changed) {
+		if err := store.NewStage(st).Vacant(ctx, backup); err != nil {
+			return err
+		}
 	}
-	if err := store.NewStage(st).Vacant(ctx, backup); err != nil {
-		return err
-	}
-	for _, n := range plan.Replaces {
+	for _, n := range missing {
 		if err := Apply(ctx, st, n, format.Plan{}, st, backup+strings.TrimPrefix(n, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// alike reports whether two objects have the same bytes; b may not be there.
+func alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
+	second, err := st.Open(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	defer second.Close()
+	y, err := second.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	first, err := st.Open(ctx, a)
+	if err != nil {
+		return false, err
+	}
+	defer first.Close()
+	x, err := first.Info(ctx)
+	if err != nil || x.Size != y.Size {
+		return false, err
+	}
+	p, q := make([]byte, 1<<20), make([]byte, 1<<20)
+	for off := int64(0); off < x.Size; off += int64(len(p)) {
+		n := min(int64(len(p)), x.Size-off)
+		if err := errors.Join(first.ReadAt(ctx, p[:n], off), second.ReadAt(ctx, q[:n], off)); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(p[:n], q[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // writerOnly keeps a plan from committing.

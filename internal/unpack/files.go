@@ -94,24 +94,65 @@ func (x *extraction) file(ctx context.Context, c content.Content) error {
 	}
 	e := c.Entry
 	if e.Size > content.Small {
-		return x.write(e, func(f *os.File) error {
-			if x.holesOf(ctx, e) == 0 {
-				return c.CopyTo(ctx, f, x.o.Meter)
-			}
-			err := c.CopyTo(ctx, &holed{f: f}, x.o.Meter)
-			if err == nil {
-				err = f.Truncate(e.Size)
-			}
-			return err
+		return x.write(e, func(w *sink) error {
+			w.holes = x.holesOf(ctx, e) > 0
+			return c.CopyTo(ctx, w, x.o.Meter)
 		})
 	}
-	return c.WithSmall(func(b []byte) error {
-		return x.write(e, func(f *os.File) error {
+	read := false
+	err := c.WithSmall(func(b []byte) error {
+		read = true
+		return x.write(e, func(w *sink) error {
 			x.o.Meter.Add(0, e.Size)
-			_, err := f.Write(b)
+			_, err := w.Write(b)
 			return err
 		})
 	})
+	if err != nil && !read {
+		err = &unreadable{err: err}
+	}
+	return err
+}
+
+// An unreadable error is of the archive, not of the disk that is written to.
+type unreadable struct {
+	err  error
+	kept string // what was made of the content, for people
+}
+
+func (e *unreadable) Error() string {
+	if e.kept == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "; " + e.kept
+}
+
+func (e *unreadable) Unwrap() error { return e.err }
+
+const damagedSuffix = ".damaged"
+
+// keep writes what can be read of a damaged file beside its place, and returns err, which
+// says so then.
+func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error {
+	bad, ok := errors.AsType[*unreadable](err)
+	if !ok || ctx.Err() != nil || content.Passing(e, err) != nil {
+		return err
+	}
+	lost := int64(0)
+	to := e
+	to.Name += damagedSuffix
+	werr := x.write(to, func(w *sink) (err error) {
+		lost, err = x.src.Salvage(ctx, e, w)
+		return err
+	})
+	if werr != nil {
+		return errors.Join(err, werr)
+	}
+	bad.kept = fmt.Sprintf("what can be read of it is in %s", format.Escape(path.Base(to.Name)))
+	if lost > 0 {
+		bad.kept += fmt.Sprintf(", with zeros for %d of %d bytes", lost, e.Size)
+	}
+	return bad
 }
 
 // holesOf is how many bytes of e are not stored and become holes of a file. Short ones are
@@ -136,42 +177,59 @@ func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
 	return n
 }
 
-// holed writes a file, and leaves out blocks of zeros. The file's end may be one.
-type holed struct {
-	f  *os.File
-	at int64
+// A sink is the file that is written. It knows whether a write failed.
+type sink struct {
+	f     *os.File
+	holes bool // blocks of zeros are not written
+	at    int64
+	err   error
 }
 
 var zeros [4 << 10]byte
 
-func (h *holed) Write(p []byte) (n int, err error) {
-	for n < len(p) {
-		from := n // of blocks that are not zeros
-		for k := 0; n < len(p); n += k {
-			if k = min(len(p)-n, len(zeros)); bytes.Equal(p[n:n+k], zeros[:k]) {
+func (s *sink) Write(p []byte) (n int, err error) {
+	for n < len(p) && s.err == nil {
+		zero := s.zeros(p[n:])
+		k := len(p) - n
+		if s.holes {
+			for k = zero; n+k < len(p) && s.zeros(p[n+k:]) == 0; {
+				k += min(len(p)-n-k, len(zeros))
+			}
+		}
+		if k > zero {
+			if _, s.err = s.f.WriteAt(p[n+zero:n+k], s.at+int64(n+zero)); s.err != nil {
 				break
 			}
 		}
-		if from < n {
-			if _, err := h.f.WriteAt(p[from:n], h.at+int64(from)); err != nil {
-				return from, err
-			}
-		}
-		for n < len(p) {
-			k := min(len(p)-n, len(zeros))
-			if !bytes.Equal(p[n:n+k], zeros[:k]) {
-				break
-			}
-			n += k
-		}
+		n += k
 	}
-	h.at += int64(n)
-	return n, nil
+	s.at += int64(n)
+	return n, s.err
+}
+
+// zeros is how many bytes at the beginning of p are a hole.
+func (s *sink) zeros(p []byte) (n int) {
+	for s.holes && n < len(p) {
+		k := min(len(p)-n, len(zeros))
+		if !bytes.Equal(p[n:n+k], zeros[:k]) {
+			break
+		}
+		n += k
+	}
+	return n
+}
+
+// end makes the file as long as what was written. Its end may be a hole.
+func (s *sink) end() error {
+	if s.holes {
+		return s.f.Truncate(s.at)
+	}
+	return nil
 }
 
 // write writes one file under a temporary name that becomes the file's when it is whole
 // and right.
-func (x *extraction) write(e format.Entry, content func(*os.File) error) error {
+func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	dir, err := x.folderAt(path.Dir(e.Name))
 	if err != nil {
 		return err
@@ -188,7 +246,13 @@ func (x *extraction) write(e format.Entry, content func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
-	err = content(f)
+	to := &sink{f: f}
+	if err = content(to); err != nil && to.err == nil {
+		err = &unreadable{err: err}
+	}
+	if err == nil {
+		err = to.end()
+	}
 	if err == nil {
 		err = x.metadata(f, e)
 	}

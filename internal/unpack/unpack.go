@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -30,6 +29,7 @@ type Options struct {
 	NoOwner      bool
 	OutsideLinks bool
 	NoVerify     bool
+	KeepDamaged  bool
 	Max          Limits
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
@@ -77,7 +77,8 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	x := &extraction{src: src, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
-	if err := x.findFolding(); err != nil {
+	defer x.end()
+	if err := x.begin(ctx); err != nil {
 		return Done{}, err
 	}
 	stored, err := src.StoredSize(ctx)
@@ -97,6 +98,11 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	err = src.Sweep(ctx, x.admitted(ctx, entries), false, func(c content.Content, err error) error {
 		if err == nil {
 			err = x.file(ctx, c)
+		} else {
+			err = &unreadable{err: err}
+		}
+		if x.o.KeepDamaged {
+			err = x.keep(ctx, c.Entry, err)
 		}
 		return x.done(ctx, c.Entry, err)
 	})
@@ -115,6 +121,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 type extraction struct {
 	src    *content.Source
 	root   *os.Root
+	mark   *os.File // that somebody extracts into root
 	o      Options
 	max    Limits
 	stored int64
@@ -136,22 +143,6 @@ type extraction struct {
 	sum     Done
 	folders map[string]bool
 	failed  map[string]bool // files that are not there, or are somebody else's
-}
-
-// findFolding finds out whether the target tells names apart by case.
-func (x *extraction) findFolding() error {
-	const probe = ".holdall-case-a"
-	f, err := x.root.OpenFile(probe, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil // somebody else is asking right now
-	}
-	if err != nil {
-		return err
-	}
-	f.Close()
-	_, err = x.root.Lstat(strings.ToUpper(probe))
-	x.folds = err == nil
-	return x.root.Remove(probe)
 }
 
 // key is what the file system takes a name for.
@@ -367,6 +358,9 @@ func (x *extraction) done(ctx context.Context, e format.Entry, err error) error 
 		return err
 	}
 	p := x.src.Problem(ctx, e, err)
+	if bad, ok := errors.AsType[*unreadable](err); ok && bad.kept != "" && !strings.HasSuffix(p.Message, bad.kept) {
+		p.Message += "; " + bad.kept
+	}
 	if errors.Is(err, errExists) {
 		p.Code, p.Message = format.Exists, errExists.Error()
 	}

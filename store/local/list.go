@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -76,7 +77,7 @@ func (l *lister) folder(dir, parent, prefix string) bool {
 // entriesOf returns what in dir begins with prefix and may be or hold an
 // object, in the order of the names that it stands for.
 func (l *lister) entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
-	d, err := l.open(dir, os.O_RDONLY|dontWait, 0)
+	d, err := l.open(dir, os.O_RDONLY|sysfile.DontWait, 0)
 	if err == nil {
 		defer d.Close()
 	}

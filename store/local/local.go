@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -50,7 +51,7 @@ func New(dir string) *Store {
 	if dir == "" {
 		dir = "."
 	}
-	s := &Store{dir: dir, recheck: recheckEvery, lock: lock}
+	s := &Store{dir: dir, recheck: recheckEvery, lock: sysfile.TryLock}
 	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -105,9 +106,9 @@ func openLock(p string) (f *os.File, made bool, err error) {
 		if err := refusal(fi.Mode()); err != nil {
 			return nil, false, fmt.Errorf("%s: %w", p, err)
 		}
-		f, err = os.OpenFile(p, os.O_RDWR|dontWait, 0)
+		f, err = os.OpenFile(p, os.O_RDWR|sysfile.DontWait, 0)
 		if os.IsPermission(err) { // another user's: it can be locked nevertheless
-			f, err = os.OpenFile(p, os.O_RDONLY|dontWait, 0)
+			f, err = os.OpenFile(p, os.O_RDONLY|sysfile.DontWait, 0)
 		}
 		if os.IsNotExist(err) {
 			continue

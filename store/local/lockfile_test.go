@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -240,7 +241,7 @@ func TestLockIsOnWhatSymlinksLeadTo(t *testing.T) {
 func meanwhile(do func(f *os.File)) func(*os.File) (bool, error) {
 	return func(f *os.File) (bool, error) {
 		do(f)
-		return lock(f)
+		return sysfile.TryLock(f)
 	}
 }
 
@@ -327,7 +328,7 @@ func TestLockOnALockFileThatWasTakenAwayIsNone(t *testing.T) {
 			third, err = os.OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		}
 		if err == nil {
-			_, err = lock(third)
+			_, err = sysfile.TryLock(third)
 		}
 		if err != nil {
 			t.Error(err)

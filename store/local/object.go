@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -76,7 +77,7 @@ func openRegular(p string, flag int, open func(string, int, fs.FileMode) (*os.Fi
 	if err != nil {
 		return nil, err
 	}
-	return open(p, flag|dontWait, 0)
+	return open(p, flag|sysfile.DontWait, 0)
 }
 
 // adopt makes an object of an open file.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -44,7 +45,7 @@ func openSpecial(ctx context.Context, p string, mode fs.FileMode) (*os.File, err
 		return os.OpenFile(p, os.O_WRONLY, 0)
 	}
 	for {
-		f, err := os.OpenFile(p, os.O_WRONLY|dontWait, 0)
+		f, err := os.OpenFile(p, os.O_WRONLY|sysfile.DontWait, 0)
 		if !errors.Is(err, syscall.ENXIO) {
 			return f, err
 		}

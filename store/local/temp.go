@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/sysfile"
 )
 
 // A temporary file, or folder, is called .NAME.holdall-RANDOM.tmp, NAME being what it will
@@ -56,7 +58,7 @@ func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.
 		}
 		// Somebody who clears away what is stale may have been quicker with
 		// the lock, and then removes the file.
-		held, err := lock(f)
+		held, err := sysfile.TryLock(f)
 		if err != nil {
 			return f, nil // no locks here: nobody can get one to remove it either
 		}
@@ -103,7 +105,7 @@ func removeIfDead(p string) {
 		return
 	}
 	defer f.Close()
-	if held, _ := lock(f); held && sameFile(f, p) {
+	if held, _ := sysfile.TryLock(f); held && sameFile(f, p) {
 		remove(p)
 	}
 }

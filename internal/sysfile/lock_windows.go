@@ -1,20 +1,22 @@
-package local
+package sysfile
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-const dontWait = 0
-
 // lockAt is where the one byte lies that is locked: far behind all content, for
 // a lock of Windows keeps others from reading what it covers.
 const lockAt = 1 << 62
 
-// lock takes the exclusive lock on f if nobody else has it. The system frees it
+// DontWait has an open of a pipe not wait for its other end.
+const DontWait = 0
+
+// TryLock takes the exclusive lock on f if nobody else has it. The system frees it
 // when its holder dies.
-func lock(f *os.File) (held bool, err error) {
+func TryLock(f *os.File) (held bool, err error) {
 	at := &windows.Overlapped{OffsetHigh: lockAt >> 32}
 	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
 	if err == windows.ERROR_LOCK_VIOLATION || err == windows.ERROR_IO_PENDING {
@@ -22,3 +24,6 @@ func lock(f *os.File) (held bool, err error) {
 	}
 	return err == nil, err
 }
+
+// ShareLock is not to be had here.
+func ShareLock(*os.File) error { return errors.ErrUnsupported }
