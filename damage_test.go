@@ -436,10 +436,15 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 			if was == nil {
 				t.Fatal(objectsIn(t, st))
 			}
+			shared := sharedRecord(t, st, "f00")
 			saved, damaged, warned := 0, 0, 0
-			for range 40 {
+			for i := range 40 {
 				b := bytes.Clone(was)
-				b[4096+rnd.IntN(len(b)-4096)] ^= 1 << rnd.IntN(8)
+				at := 4096 + rnd.IntN(len(b)-4096)
+				if i%2 == 0 {
+					at = int(shared.Off) + rnd.IntN(int(shared.Len))
+				}
+				b[at] ^= 1 << rnd.IntN(8)
 				st.Put(shard, b)
 				bad := readAll(t, st, files, holdall.OpenOptions{})
 				if len(bad) > 1 {
@@ -502,6 +507,27 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sharedRecord is the record that a small file is in, with others.
+func sharedRecord(t *testing.T, st *storetest.Mem, name string) (record format.Extent) {
+	t.Helper()
+	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	e, err := a.Lookup(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for x, err := range a.Extents(t.Context(), e) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		record = x
+	}
+	return record
 }
 
 // readAll returns the names of files that cannot be read. Others must be what they were.
