@@ -67,7 +67,7 @@ var imports = map[string]string{
 	"internal/engine":                    "format store codec internal/pipe",
 	"bytemap":                            "format",
 	"zarr":                               "",
-	"":                                   "format store internal/cache internal/content internal/digest internal/kept internal/listing internal/mend internal/meter internal/outside internal/pack internal/tree internal/unpack",
+	"":                                   "format store internal/cache internal/content internal/digest internal/formatkit internal/kept internal/listing internal/mend internal/meter internal/outside internal/pack internal/tree internal/unpack",
 	"format/all":                         "format format/caf format/databundle format/lindi format/oak format/rvn format/tar format/zip",
 	"store/all":                          "store store/azure store/bucket store/local store/web",
 	"internal/app/catalog/survey":        " internal/app/catalog codec format store",

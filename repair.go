@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 )
@@ -74,8 +75,60 @@ func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptio
 	if report == nil {
 		report = func(Problem) {}
 	}
-	p.Plan, err = f.Repair(ctx, st, name, o.inner(), report)
+	if p.Plan, err = f.Repair(ctx, st, name, o.inner(), report); err == nil && !f.ReadsAll { // else it has counted itself
+		err = p.count(ctx, o, st)
+	}
 	return p, err
+}
+
+// count finds out how many files can be read before and after, and has what is still wrong
+// then among what is lost.
+func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store) error {
+	var wrong []string
+	files := func(st store.Store) (int64, error) {
+		wrong = nil
+		sum, err := VerifyStore(ctx, st, p.name, VerifyOptions{OpenOptions: o.OpenOptions}, func(problem Problem) {
+			if problem.Severity == format.Error {
+				formatkit.Say(&wrong, "%s", problemText(problem))
+			}
+		})
+		if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+			err = nil // it cannot be opened
+		}
+		return sum.Proven.Digest + sum.Proven.Checksum + sum.Proven.Decoding + sum.Unproven, err
+	}
+	before, err := files(st)
+	if err != nil {
+		return err
+	}
+	after := before
+	switch {
+	case p.Build != nil:
+		after, wrong = p.Readable[format.FilesAfter], nil // it says itself what is lost
+	case p.Changes():
+		planned, err := mend.NewPlanned(ctx, st, p.name, p.Plan)
+		if err != nil {
+			return err
+		}
+		defer planned.Close()
+		o.Param = nil // they are of what was wrong
+		if after, err = files(planned); err != nil {
+			return err
+		}
+	}
+	if p.Changes() || len(wrong) > 0 {
+		p.Account = fmt.Sprintf("files that can be read: before %d; after %d", before, after)
+	}
+	p.Lost, p.Partial = append(p.Lost, wrong...), p.Partial || len(wrong) > 0
+	p.Readable = map[string]int64{format.FilesBefore: before, format.FilesAfter: after}
+	return nil
+}
+
+func problemText(p Problem) string {
+	if p.HasEntry {
+		return format.Escape(p.Entry) + ": " + p.Message
+	}
+	return p.Message
 }
 
 // from plans by another copy.

@@ -107,9 +107,11 @@ type Plan struct {
 	Edits []Edit   // by object, then by offset; they do not overlap
 	Notes []string // what the change does, a sentence each, for people
 	Lost  []string // what cannot be saved, a sentence each
-	// Readable says how much can be read before the change and after it, by names of the
-	// format's own. It is nil where nobody counted.
+	// Readable says how much can be read before the change and after it. Whoever asked for
+	// the plan counts files, but for those after a Build, and in a format that ReadsAll,
+	// which has names of its own for what it counts.
 	Readable map[string]int64
+	Account  string // the same for people
 	// Partial says that the result is not all that the archive once held.
 	Partial bool
 
@@ -124,6 +126,12 @@ type Plan struct {
 	// the names that the format's own tool has for that.
 	KeepsBackup bool
 }
+
+// Names of numbers in Readable.
+const (
+	FilesBefore = "files_before"
+	FilesAfter  = "files_after"
+)
 
 // Changes reports whether there is anything to do.
 func (p Plan) Changes() bool { return len(p.Edits) > 0 || p.Build != nil }

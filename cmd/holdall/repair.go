@@ -13,14 +13,14 @@ import (
 
 // repairedJSON says what a repair did.
 type repairedJSON struct {
-	Output  string   `json:"output,omitempty"`
-	Backup  string   `json:"backup,omitempty"`
-	Changed bool     `json:"changed"`
-	Partial bool     `json:"partial"`
-	Notes   []string `json:"notes"`
-	Lost    []string `json:"lost"`
-	// Readable is of formats that count it.
+	Output   string           `json:"output,omitempty"`
+	Backup   string           `json:"backup,omitempty"`
+	Changed  bool             `json:"changed"`
+	Partial  bool             `json:"partial"`
+	Notes    []string         `json:"notes"`
+	Lost     []string         `json:"lost"`
 	Readable map[string]int64 `json:"readable,omitempty"`
+	account  string
 }
 
 func (a *app) repairCommand() *cobra.Command {
@@ -90,7 +90,7 @@ func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(
 }
 
 func repairedOf(plan format.Plan, out string) repairedJSON {
-	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Readable: plan.Readable, Output: out}
+	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Readable: plan.Readable, account: plan.Account, Output: out}
 }
 
 // carryOut writes what a plan makes of the archive called name in st to r.Output, or if
@@ -124,6 +124,9 @@ func (a *app) printRepaired(r repairedJSON) {
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(a.out, "mended: "+n)
+	}
+	if r.account != "" {
+		fmt.Fprintln(a.out, r.account)
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintln(a.out, "lost: "+l)

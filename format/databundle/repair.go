@@ -30,7 +30,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.judge(ctx); err != nil {
 		return format.Plan{}, err
 	}
-	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0, Readable: map[string]int64{format.FilesAfter: int64(m.files)}}
 	if m.beside > 0 {
 		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files are right by their own checksums, but lie in damaged records, which stay: other readers refuse them, a conversion writes them anew", m.beside))
 	}
@@ -130,7 +130,8 @@ type mending struct {
 	ends                map[uint64]int64   // up to where content is known in the streams of shards
 	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
 	sums                bool               // empty files have checksums that those of nothing are not
-	beside              int                // files in damaged records that are right
+	files               int                // that can be read
+	beside              int                // of them in damaged records
 	rescue              bool               // rows are lost: what no file covers is worth keeping
 	notes               []string
 	lost                []string

@@ -21,6 +21,7 @@ import (
 // outcome is how the files of a shard fared.
 type outcome struct {
 	good   int        // files whose content is what it should be
+	files  int        // with those that are empty
 	beside int        // of them in damaged records
 	bad    []int      // rows of the others, by their number
 	lost   []lostFile // the first of them
@@ -83,6 +84,7 @@ func (m *mending) judge(ctx context.Context) error {
 		}
 		lost = append(lost, o.lost...)
 		m.beside += o.beside
+		m.files += o.files
 		if i != noShard && m.headers[i] {
 			m.note("shard %d has a new header", i)
 		}
@@ -141,6 +143,9 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 			}
 		}
 		if why == "" {
+			if e.Kind.HasContent() {
+				o.files++
+			}
 			continue
 		}
 		o.bad = append(o.bad, n)

@@ -325,9 +325,13 @@ func (h *healing) keep(p *patches, b []byte, off int64) (err error) {
 func (h *healing) read(b []byte, at int64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := h.disk.Seek(at, io.SeekStart)
+	return readScratch(h.disk, b, at)
+}
+
+func readScratch(disk sorter.Scratch, b []byte, at int64) error {
+	_, err := disk.Seek(at, io.SeekStart)
 	if err == nil {
-		_, err = io.ReadFull(h.disk, b)
+		_, err = io.ReadFull(disk, b)
 	}
 	return err
 }

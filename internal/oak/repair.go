@@ -48,7 +48,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			return format.Plan{}, err
 		}
 	}
-	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: m.partial, Readable: m.readable}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: m.partial, Readable: m.readable, Account: m.words}
 	if worse {
 		plan.Notes = nil
 		return plan, nil
@@ -65,7 +65,6 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	plan.Drops = slices.Clone(plan.Replaces)
 	if len(plan.Drops) == 0 && !m.manifest && !m.torn {
-		plan.Notes, plan.Lost = nil, append(plan.Notes, plan.Lost...) // it is the count of nodes
 		return plan, nil
 	}
 	plan.KeepsBackup = true
@@ -89,7 +88,8 @@ type mending struct {
 	opened   []store.Object // that the plans of numbers read
 	head     *repo.Revision // with which reading will begin
 	readable map[string]int64
-	places   int64 // that will be lost
+	words    string // the same for people
+	places   int64  // that will be lost
 }
 
 // number is what becomes of the tars of one number.
@@ -311,11 +311,11 @@ func (m *mending) account(ctx context.Context) (worse bool, err error) {
 		}
 		return fmt.Sprintf("%d, with --no-verify %d", c[0].nodes, c[1].nodes)
 	}
-	m.notes = append(m.notes, fmt.Sprintf("nodes of the newest revision and its checkpoints that can be read: before %s; after %s", words(before), words(after)))
+	m.words = fmt.Sprintf("nodes of the newest revision and its checkpoints that can be read: before %s; after %s", words(before), words(after))
 	worse = same[0].nodes < before[0].nodes || same[1].nodes < before[1].nodes && !same[0].whole
 	if worse {
 		m.lost = []string{fmt.Sprintf("nothing is changed, for a repair would leave less than there is: of revision %s %s nodes can be read, and after it %s", was.Revision, words(before), words(same))}
-		m.partial = true
+		m.partial, m.words = true, ""
 		m.readable["nodes_after"], m.readable["unverified_nodes_after"] = before[0].nodes, before[1].nodes
 		delete(m.readable, "lost_places") // it is of what would be
 	}

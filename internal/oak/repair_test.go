@@ -2,12 +2,8 @@ package oak
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -83,33 +79,6 @@ func TestARepairKeepsWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// damageTar damages one object: flips, zeros in the blocks of a disk, and a cut.
-func damageTar(rnd *rand.Rand, b []byte) (_ []byte, what string) {
-	b = bytes.Clone(b)
-	for range 1 + rnd.IntN(3) {
-		if len(b) == 0 {
-			break
-		}
-		at := rnd.IntN(len(b))
-		switch k := rnd.IntN(8); {
-		case k < 3:
-			b[at] ^= 1 << rnd.IntN(8)
-			what += fmt.Sprintf(" bit at %d", at)
-		case k < 5:
-			b[at] ^= byte(1 + rnd.IntN(255))
-			what += fmt.Sprintf(" byte at %d", at)
-		case k < 7:
-			at &^= 4095
-			clear(b[at:min(at+4096, len(b))])
-			what += fmt.Sprintf(" zeros at %d", at)
-		default:
-			b = b[:at]
-			what += fmt.Sprintf(" cut at %d", at)
-		}
-	}
-	return b, what
-}
-
 // TestARepairNeverLeavesLess damages stores at random: all nodes that could be read before
 // a repair can be read after it, of the same revision, with comparing and without. What
 // verify finds in what comes out, the repair has said. HOLDALL_LONG is how many rounds.
@@ -125,15 +94,12 @@ func TestARepairNeverLeavesLess(t *testing.T) {
 			sound := fixture(t, name)
 			all := objects(t, sound)
 			names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(n string) bool { return !strings.HasSuffix(n, ".tar") || !strings.HasPrefix(n, "s/") })
-			if n, err := strconv.Atoi(os.Getenv("HOLDALL_LONG")); err == nil {
-				rounds = max(rounds, n)
-			}
-			for range rounds {
+			for range testkit.Rounds(t, rounds) {
 				st := sound.Clone()
 				var what string
 				for range 1 + rnd.IntN(2) {
 					object := names[rnd.IntN(len(names))]
-					b, how := damageTar(rnd, st.Get(object))
+					b, how := testkit.Damage(rnd, st.Get(object))
 					st.Put(object, b)
 					what += " " + object + how
 				}

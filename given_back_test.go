@@ -1,0 +1,233 @@
+package holdall_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// manyRounds is from how many rounds on a share is asked for.
+const manyRounds = 1000
+
+// TestWhatIsLeftIsGivenBack damages archives at random. A file that could be read before a
+// repair can be read after it, nothing that has a digest is read wrong, and nothing that
+// verify finds is left without a word. Of the files whose own bytes are as they were, a
+// share is given back: it is printed, and asked for if HOLDALL_LONG says that there are
+// many rounds. Oak has such a test of its own.
+func TestWhatIsLeftIsGivenBack(t *testing.T) {
+	for _, k := range []struct {
+		format string
+		param  map[string]string
+		share  float64
+		blind  bool // contents have no digests
+	}{
+		{format: "caf", share: .999}, {format: "lindi", share: .999}, {format: "zip", share: .999}, {format: "tar", share: .999, blind: true},
+		{format: "databundle", share: .99}, {format: "databundle", share: .99, param: map[string]string{"compression": "zstd"}},
+		{format: "rvn", share: .95},
+	} {
+		t.Run(k.format+k.param["compression"], func(t *testing.T) {
+			rnd := testkit.Rand(t)
+			rounds := testkit.Rounds(t, 25)
+			files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+300<<10))}
+			for i := range 60 {
+				files[fmt.Sprintf("d%d/f%02d", i%7, i)] = string(testkit.Noise(rnd, rnd.IntN(12000)))
+			}
+			sound := packedAs(t, k.format, k.param, files)
+			own := ownBytes(t, k.format, sound)
+			names := objectsIn(t, sound)
+			expected, missed, before, after := 0, 0, 0, 0
+			for range rounds {
+				st := sound.Clone()
+				name := names[rnd.IntN(len(names))]
+				b, what := testkit.Damage(rnd, st.Get(name))
+				what = name + what
+				st.Put(name, b)
+				had := readable(t, st, "x")
+				had.right(t, what, files, k.blind)
+				out := &storetest.Mem{}
+				plan, found := repairAll(t, st, out)
+				if plan == nil || !plan.Changes() {
+					out = st
+				}
+				has := had
+				if out != st {
+					has = readable(t, out, "x")
+					has.right(t, what, files, k.blind)
+				}
+				for name, content := range had.contents {
+					if has.contents[name] != content {
+						t.Errorf("%s: %s could be read before the repair, and not after it: %v", what, name, has.wrong[name])
+					}
+				}
+				if plan != nil && !plan.Partial {
+					if left := errorsOf(t, out); left > 0 {
+						t.Errorf("%s: verify finds %d errors after the repair, which told of nothing that is lost; %d before", what, left, found)
+					}
+				}
+				for name := range files {
+					if own.touched(name, st) {
+						continue
+					}
+					expected++
+					if has.contents[name] != files[name] {
+						missed++
+						if rounds >= manyRounds {
+							t.Logf("%s: %s is not given back: %v %v", what, name, has.err, has.wrong[name])
+						}
+					}
+				}
+				before, after = before+len(had.contents), after+len(has.contents)
+				if t.Failed() {
+					return
+				}
+			}
+			share := 1 - float64(missed)/float64(max(expected, 1))
+			t.Logf("%d files readable before repairs, %d after; of %d whose bytes are as they were %.3f %% are given back", before, after, expected, 100*share)
+			if rounds >= manyRounds && share < k.share {
+				t.Errorf("%.3f %% are given back, expected %.1f %%", 100*share, 100*k.share)
+			}
+		})
+	}
+}
+
+// places are the bytes that only one file needs: where they are, and what they were.
+type places map[string][]place
+
+type place struct {
+	object string
+	off    int64
+	was    []byte
+}
+
+func (p places) touched(name string, st *storetest.Mem) bool {
+	return slices.ContainsFunc(p[name], func(at place) bool {
+		b := st.Get(at.object)
+		return at.off+int64(len(at.was)) > int64(len(b)) || !bytes.Equal(b[at.off:][:len(at.was)], at.was)
+	})
+}
+
+// ownBytes are the bytes of contents, and of a name where that is stored once only, as in
+// a row of CAF's index and a header of a tar.
+func ownBytes(t *testing.T, kind string, st *storetest.Mem) places {
+	t.Helper()
+	own := places{}
+	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind != format.File {
+			continue
+		}
+		add := func(object string, off, n int64) {
+			own[e.Name] = append(own[e.Name], place{object, off, bytes.Clone(st.Get(object)[off:][:n])})
+		}
+		first := true
+		for x, err := range a.Extents(t.Context(), e) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind == "tar" && first {
+				x.Off, x.Len, first = x.Off-512, x.Len+512, false
+			}
+			add(x.Object, x.Off, x.Len)
+		}
+		if kind == "caf" {
+			b := st.Get("x")
+			key, _ := json.Marshal(e.Name)
+			at := bytes.LastIndex(b, key)
+			from := bytes.LastIndexByte(b[:at], '{')
+			add("x", int64(from), int64(bytes.IndexByte(b[from:], '}')+1))
+		}
+	}
+	return own
+}
+
+// A harvest is what can be read of an archive.
+type harvest struct {
+	contents map[string]string
+	wrong    map[string]error
+	err      error
+}
+
+func readable(t *testing.T, st *storetest.Mem, name string) harvest {
+	t.Helper()
+	h := harvest{contents: map[string]string{}, wrong: map[string]error{}}
+	a, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{})
+	if err != nil {
+		h.err = err
+		return h
+	}
+	defer a.Close()
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			h.err = err
+			break
+		}
+		if e.Kind != format.File || e.Internal {
+			continue
+		}
+		b, err := a.Get(t.Context(), e.Name, 4<<20)
+		if err != nil {
+			h.wrong[e.Name] = err
+			continue
+		}
+		h.contents[e.Name] = string(b)
+	}
+	return h
+}
+
+// right expects that what was read is what was packed. A damaged name is another one.
+func (h harvest) right(t *testing.T, what string, files map[string]string, blind bool) {
+	t.Helper()
+	if blind {
+		return
+	}
+	all := slices.Collect(maps.Values(files))
+	for name, content := range h.contents {
+		if want, ok := files[name]; ok && content != want || !ok && !strings.HasPrefix(name, "lost+found/") && !slices.Contains(all, content) {
+			t.Errorf("%s: %s is read as other content", what, name)
+		}
+	}
+}
+
+// repairAll repairs into out; the plan is nil if that is refused, which says why.
+func repairAll(t *testing.T, st, out *storetest.Mem) (plan *holdall.RepairPlan, found int) {
+	t.Helper()
+	plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{Report: func(holdall.Problem) { found++ }})
+	if err != nil {
+		return nil, found
+	}
+	if plan.Changes() {
+		if err := plan.ApplyStore(t.Context(), out, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return plan, found
+}
+
+func errorsOf(t *testing.T, st *storetest.Mem) (n int) {
+	t.Helper()
+	_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) {
+		if p.Severity == format.Error {
+			n++
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,56 @@
+package testkit
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// LongVar is the variable of the environment that says how many rounds a test at random
+// has, where that is more than in the check.
+const LongVar = "HOLDALL_LONG"
+
+// Rounds is how many rounds a test at random has that has so many in the check.
+func Rounds(t testing.TB, short int) int {
+	t.Helper()
+	s := os.Getenv(LongVar)
+	if s == "" {
+		return short
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return max(n, short)
+}
+
+// Damage damages a copy of an object as disks and networks do: bits and bytes that are
+// wrong, blocks of a disk that are zeros, and an end that is missing. It says what it did.
+func Damage(rnd *rand.Rand, b []byte) (_ []byte, what string) {
+	b = bytes.Clone(b)
+	for range 1 + rnd.IntN(3) {
+		if len(b) == 0 {
+			break
+		}
+		at := rnd.IntN(len(b))
+		switch k := rnd.IntN(8); {
+		case k < 3:
+			b[at] ^= 1 << rnd.IntN(8)
+			what += fmt.Sprintf(" bit at %d", at)
+		case k < 5:
+			b[at] ^= byte(1 + rnd.IntN(255))
+			what += fmt.Sprintf(" byte at %d", at)
+		case k < 7:
+			at &^= 4095
+			clear(b[at:min(at+4096, len(b))])
+			what += fmt.Sprintf(" zeros at %d", at)
+		default:
+			b = b[:at]
+			what += fmt.Sprintf(" cut at %d", at)
+		}
+	}
+	return b, what
+}
