@@ -107,7 +107,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 	a.size = info.Size
 	a.held = append(a.held, piece{0, head[:n]})
 	switch shape := shapeOf(head[:n]); {
-	case shape == isTar, shape == isNothing && formOf(name) == tarForm && strings.HasSuffix(strings.ToLower(name), ".lindi.tar"):
+	case shape == isTar, shape == isNothing && formOf(name) == tarForm && a.size >= blockLen: // its beginning may be damaged
 		a.form = tarForm
 	case shape == isJSON:
 		a.form = jsonForm
