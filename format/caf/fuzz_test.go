@@ -285,6 +285,8 @@ func FuzzRepair(f *testing.F) {
 		// Broken off, and broken within.
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b":{"start_byte":5,"end_byte":10},"c":{"start_byte":9`,
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b"!{"start_byte":5,"end_byte":9},"c":{"start_byte":9,"end_byte":10}}}`,
+		// Its beginning is gone.
+		"\x00\x00\x00\x00" + `:0,"end_byte":5},"b":{"start_byte":5,"end_byte":10}}}`,
 	} {
 		f.Add(appendFooter(append([]byte("0123456789"), index...), int64(len(index))))
 	}
@@ -329,6 +331,33 @@ func FuzzRepair(f *testing.F) {
 			t.Errorf("a second repair: %v, %q\nfirst %q\nthen  %q", err, again.Notes, archive, mended)
 		}
 	})
+}
+
+// An index whose beginning is gone gives the rows that are left.
+func TestRepairOfAnIndexWithoutBeginning(t *testing.T) {
+	index := `{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":4},"b":{"start_byte":4,"end_byte":7},"c":{"start_byte":7,"end_byte":10}}}`
+	for lost, want := range map[int]string{40: "bc", 60: "bc", 75: "c"} {
+		archive := appendFooter(append([]byte("0123456789"), strings.Repeat("\x00", lost)+index[lost:]...), int64(len(index)))
+		plan, err := repair(t.Context(), mem(archive), "x.caf", format.OpenOptions{}, func(format.Problem) {})
+		if err != nil || !plan.Partial || len(plan.Lost) == 0 {
+			t.Fatalf("%d bytes lost: %v, %+v", lost, err, plan)
+		}
+		r, err := open(t.Context(), mem(apply(t, archive, plan)), "x.caf", format.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for e, err := range r.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += e.Name
+		}
+		r.Close()
+		if got != want {
+			t.Errorf("%d bytes lost: %q, expected %q", lost, got, want)
+		}
+	}
 }
 
 // Rows that all claim all of the data, with digests that are wrong everywhere,

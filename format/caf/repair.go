@@ -18,7 +18,8 @@ import (
 //  1. takes the index that the footer names, if it can be read;
 //  2. else looks backwards through the object for one: the last whose files end
 //     where it begins proves itself, one that breaks off or is damaged within
-//     gives its whole rows;
+//     gives its whole rows, and so does that which the footer names if its
+//     beginning is damaged;
 //  3. moves files that lie elsewhere than their rows say, if their digests
 //     prove where;
 //  4. cuts rows to the data that is there, and says what that loses.
@@ -64,7 +65,12 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 		return format.Plan{}, err
 	}
 	if !named {
-		if err := m.find(); err != nil {
+		err := m.find()
+		if err == nil && m.t == nil {
+			err = m.restOfNamed(tail)
+			named = m.t != nil
+		}
+		if err != nil {
 			return format.Plan{}, err
 		}
 	}
@@ -77,7 +83,7 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 	if m.t.ends == ambiguous {
 		return format.Plan{}, m.t.ambiguousError()
 	}
-	changed := !named || m.t.top.unproven || m.t.top.trailingCommas > 0 || m.t.top.duplicateKeys > 0 || m.t.ends == inclusive || len(m.t.shadowed) > 0 || m.oddRows()
+	changed := !named || len(m.t.damaged) > 0 || m.t.top.unproven || m.t.top.trailingCommas > 0 || m.t.top.duplicateKeys > 0 || m.t.ends == inclusive || len(m.t.shadowed) > 0 || m.oddRows()
 	moved, err := m.move()
 	if err != nil {
 		return format.Plan{}, err
@@ -127,6 +133,26 @@ func (m *mender) namedIndex(tail []byte) (bool, error) {
 	t.finish(m.said, m.isSaid)
 	m.t, m.end = t, off
 	return true, nil
+}
+
+// restOfNamed takes what is left of the index that the footer names, if its beginning is
+// damaged.
+func (m *mender) restOfNamed(tail []byte) error {
+	off, n, f := parseFooter(tail, m.size)
+	if f != nil || n > m.limits.Index {
+		return nil
+	}
+	t := m.newTable(off)
+	s := scanRange(m.fetch, off, off+n, m.limits.Depth, t.add)
+	err := s.rest()
+	if _, isFault := errors.AsType[*fault](err); err != nil && !isFault && err != errSalvaged {
+		return err
+	}
+	if t.finish(m.said, m.isSaid); len(t.rows) > 0 && t.maxEnd >= 0 {
+		t.damaged = s.damaged
+		m.t, m.end, m.p.Partial = t, off, true
+	}
+	return nil
 }
 
 func (m *mender) newTable(dataLen int64) *table {

@@ -384,9 +384,23 @@ func (s *scanner) trailingComma() {
 	s.top.trailingCommas++
 }
 
-// files reads the rows.
+// files reads the object of rows.
 func (s *scanner) files() {
 	s.want('{')
+	s.rows()
+}
+
+// rest reads the rows that are left of an index whose beginning is damaged.
+func (s *scanner) rest() error {
+	s.salvage = true
+	s.err = &fault{"index-shape", s.base, "index: its beginning is damaged"}
+	if s.resync() {
+		s.rows()
+	}
+	return s.err
+}
+
+func (s *scanner) rows() {
 	for first := true; s.err == nil; first = false {
 		// The fast way, as long as it goes: row, comma, row, comma.
 		for s.fastRow() {
