@@ -40,7 +40,9 @@ whole. The exit code is 1 if nothing is found.`,
 				}
 				return each(in.Below(ctx, below), func(e holdall.Entry) error {
 					if kind != "" && e.Kind.String() != kind || !match(e.Name) {
-						a.lost(in, e) // and with it what is below it
+						if !e.Kind.HasContent() {
+							a.lost(in, e) // and with it what is below it
+						}
 						return nil
 					}
 					found = true

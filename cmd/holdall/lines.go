@@ -73,8 +73,8 @@ func appendJSONString(b []byte, s string) []byte {
 }
 
 // appendEntry appends an entry as one JSON object; the fields are those of
-// docs/cli.md.
-func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.Entry) ([]byte, error) {
+// docs/cli.md. Damage that hides where its content lies becomes its Fault.
+func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.Entry) ([]byte, error) {
 	str := func(key, v string) {
 		if v != "" {
 			b = append(append(append(b, ',', '"'), key...), '"', ':')
@@ -112,32 +112,31 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e holdall.En
 		}
 		b = append(b, '}')
 	}
-	fault := func(p format.Problem) []byte {
-		b = append(b, `,"error":{"code":`...)
-		b = appendJSONString(b, string(p.Code))
-		str("class", p.Class)
-		str("message", p.Message)
-		return append(b, '}', '}', '\n')
-	}
-	if e.Fault != nil {
-		return fault(*e.Fault), nil
-	}
-	if e.Kind.HasContent() {
+	if e.Fault == nil && e.Kind.HasContent() {
 		sep, from := `,"spans":[`, len(b)
-		for x, err := range a.Extents(ctx, e) {
+		for x, err := range a.Extents(ctx, *e) {
 			if c, damaged := errors.AsType[*format.CorruptError](err); damaged {
-				b = b[:from]
-				return fault(c.Problem), nil // the others are listed all the same
+				b, e.Fault = b[:from], &c.Problem // the others are listed all the same
+				break
 			}
 			if err != nil {
 				return b, err
 			}
 			b, sep = appendSpan(append(b, sep...), x), ","
 		}
-		if sep != "," {
+		if e.Fault == nil && sep != "," {
 			b = append(b, sep...)
 		}
-		b = append(b, ']')
+		if e.Fault == nil {
+			b = append(b, ']')
+		}
+	}
+	if p := e.Fault; p != nil {
+		b = append(b, `,"error":{"code":`...)
+		b = appendJSONString(b, string(p.Code))
+		str("class", p.Class)
+		str("message", p.Message)
+		b = append(b, '}')
 	}
 	return append(b, '}', '\n'), nil
 }

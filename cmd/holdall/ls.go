@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/oak"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -91,10 +90,9 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 		modeWidth = len("drwxrwxrwx")
 	}
 	return func(e holdall.Entry) (err error) {
-		a.lost(in, e)
 		switch {
 		case a.json:
-			if b, err = appendEntry(ctx, b[:0], in, e); err != nil {
+			if b, err = appendEntry(ctx, b[:0], in, &e); err != nil {
 				return err
 			}
 		case long:
@@ -103,22 +101,23 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 			b = append(append(b[:0], quoteEmpty(format.Escape(e.Name))...), suffix(e)...)
 			b = append(b, '\n')
 		}
+		a.lost(in, e)
 		_, err = a.out.Write(b)
 		return err
 	}
 }
 
-// lost says of an entry of a segment store that damage hides what it is, on a line of its
-// own. Then the verb's answer is no.
+// lost says of an entry that damage hides what it is, or what it holds, on a line of its own.
+// Then the verb's answer is no.
 func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 	const most = 1000
-	if e.Fault == nil || in.Format() != oak.Format || e.Fault.Class == "external-blob" {
+	if p := e.Fault; p == nil || p.Severity != format.Error || p.Code == format.Unsupported || p.Class == "external-blob" {
 		return
 	}
 	a.doubted = true
 	switch a.losses++; {
 	case a.losses <= most:
-		c := &format.CorruptError{Format: oak.Format.Name, Problem: *e.Fault}
+		c := &format.CorruptError{Format: in.Format().Name, Problem: *e.Fault}
 		c.Entry, c.HasEntry = e.Name, true
 		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, printable(c.Error()))
 	case a.losses == most+1:

@@ -252,7 +252,7 @@ func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
 		return err
 	}
 	if why != nil {
-		a.notes = append(a.notes, *why)
+		a.note(*why)
 		if t, err = a.scan(ctx); err != nil {
 			return err
 		}
@@ -304,7 +304,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 		return nil, nil, err
 	}
 	for _, odd := range t.odd {
-		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
+		a.note(a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
 	}
 	if more := t.odds - len(t.odd); more > 0 {
 		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "%s more of the index are left out", many(more, "row")))
@@ -326,11 +326,16 @@ func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) b
 		return true
 	}
 	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: its digest is of something else, so what it says may be wrong", what)
+	a.note(p)
+	return false
+}
+
+// note notes that entries may be missing or wrong.
+func (a *archive) note(p format.Problem) {
 	if a.doubt == nil {
 		a.doubt = &p
 	}
 	a.notes = append(a.notes, p)
-	return false
 }
 
 func (a *archive) doubts() *format.Problem { return a.doubt }
@@ -380,7 +385,7 @@ func (a *archive) loadRFS(ctx context.Context) error {
 	if old, had := a.table.last(rfsName); !ok || had && old.o == r.o {
 		return err
 	}
-	a.notes = append(a.notes, c.Problem)
+	a.note(c.Problem)
 	t.volume, t.size = a.name, a.size
 	a.table, a.entry.rfsAt = t, 0
 	return a.readRFS(ctx)
@@ -450,7 +455,11 @@ func (a *archive) bareRFS(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	x, err := parseRFS(b, a.limits.Depth)
-	return err == nil && x.bare(), nil
+	if err != nil {
+		a.note(a.problem(format.BadIndex, format.Error, r.d, "%s cannot be read: %v", rfsName, err))
+		return false, nil
+	}
+	return x.bare(), nil
 }
 
 // bare reports whether there is nothing but the root that every file has.

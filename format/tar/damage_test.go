@@ -145,7 +145,15 @@ func TestWhatIsBehindTheEndIsSaid(t *testing.T) {
 		t.Errorf("%q, %+v", list, doubt)
 	}
 	b = append(files(t), bytes.Repeat([]byte("no header "), 1000)...)
+	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt == nil {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+	b = append(files(t), make([]byte, 10_000)...)
 	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt != nil {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+	b = files(t)
+	if list, doubt := names(t, "x.tar", b[:5*512-3], false); len(list) == 0 || doubt == nil {
 		t.Errorf("%q, %+v", list, doubt)
 	}
 }

@@ -115,6 +115,9 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		if src.in == nil && src.err != nil {
 			return src.err
 		}
+		if err == io.EOF && !s.ended && src.in == nil && r.size%blockSize != 0 {
+			err = io.ErrUnexpectedEOF // what is missing may be more than padding
+		}
 		if err == io.EOF {
 			if !s.any && r.bare(src.at) {
 				err = errors.New("there is no tar header")

@@ -46,6 +46,8 @@ type scanner struct {
 	header [blockSize]byte
 	start  int64 // where the first header of the member begins
 	keep   bool  // keep each header; for repairs
+	ended  bool  // there were the zeros that end a tar
+	passed bool  // a search has passed bytes other than zeros
 	told   int64 // content of the header at head, if that is damaged
 	// tornPax hears of pax records that cannot be read, and with what they may be replaced.
 	tornPax func(off, n int64, with []byte) error
@@ -151,18 +153,13 @@ func (s *scanner) forget() {
 	s.name, s.link = s.name[:0], s.link[:0]
 }
 
-// pass goes on behind what is stored of the last member. That its padding is missing
-// is said by nobody.
+// pass goes on behind what is stored of the last member, and its padding.
 func (s *scanner) pass() error {
 	if err := s.src.skip(s.behind); err != nil {
 		return err
 	}
 	s.behind = 0
-	err := s.src.skip(-s.src.at & (blockSize - 1))
-	if err == io.ErrUnexpectedEOF {
-		return io.EOF
-	}
-	return err
+	return s.src.skip(-s.src.at & (blockSize - 1))
 }
 
 // readHeader reads a header. Two blocks of zeros are the end, and so is one before it.
@@ -178,6 +175,7 @@ func (s *scanner) readHeader() (block, dialect, error) {
 		}
 		if isZero(b) {
 			s.src.take(blockSize)
+			s.ended = true
 			return nil, 0, io.EOF
 		}
 		return nil, 0, badHeader("header: one block of zeros, and then more")
@@ -223,6 +221,7 @@ func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 		case err != nil:
 			return false, nil // of a compressed one that may be damage, and then the end is said to be
 		}
+		s.passed = s.passed || !isZero(b)
 		s.src.take(blockSize)
 	}
 	return false, nil
@@ -242,17 +241,23 @@ func (s *scanner) plausible(b block, at int64) bool {
 // mostBehind is how far headers behind the end of a tar are looked for.
 const mostBehind = 1 << 20
 
-// behindEnd tells of headers behind the blocks that end a tar. They are not believed, as
-// nobody does: they may be left from what was there before, or the end may be damage.
+// behindEnd tells of what is behind the blocks that end a tar. Headers there are not
+// believed, as nobody does: they may be left from what was there before, or the end may be
+// damage.
 func (s *scanner) behindEnd(ctx context.Context) error {
 	if s.src.in != nil {
 		return nil
 	}
 	end := s.src.at
+	s.passed = false
 	found, err := s.search(ctx, mostBehind)
-	if found {
+	switch {
+	case found:
 		s.head = s.src.at
 		s.wrong(format.Error, fmt.Sprintf("a header behind the end of the tar at %d: what it describes is not listed", end))
+	case err == nil && s.passed:
+		s.head = end
+		s.wrong(format.Error, "there are bytes behind the end of the tar: the zeros that end it may be damage")
 	}
 	return err
 }
