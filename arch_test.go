@@ -61,7 +61,7 @@ var imports = map[string]string{
 	"internal/listing":                   "format",
 	"internal/outside":                   "store",
 	"internal/content":                   "format store codec internal/cache internal/digest internal/engine internal/kept internal/listing internal/meter internal/outside internal/sorter",
-	"internal/mend":                      "format store codec internal/content internal/meter internal/sorter",
+	"internal/mend":                      "format store codec internal/content internal/formatkit internal/meter internal/sorter",
 	"internal/pack":                      "format store internal/content internal/digest internal/listing internal/meter internal/people internal/pipe internal/sorter internal/tree",
 	"internal/unpack":                    "codec format internal/content internal/listing internal/meter internal/people internal/sysfile",
 	"internal/engine":                    "format store codec internal/pipe",

@@ -329,6 +329,8 @@ type CreateOptions struct {
 	// ChunkSize is how much content a chunk of a Chunked format should hold;
 	// 0 is one archive. ChunkMax bounds the whole object, index included.
 	ChunkSize, ChunkMax int64
+	// Chunk says which chunk of a set it is; nil is none.
+	Chunk *Chunk
 	// Scratch opens temporary room for what does not belong in memory. It is
 	// always there.
 	Scratch func() (Scratch, error)
@@ -338,6 +340,12 @@ type CreateOptions struct {
 	Carry [][2]string
 	// Param has values of Format.Params, by their names ("level": "19").
 	Param map[string]string
+}
+
+// A Chunk is one archive of a set.
+type Chunk struct {
+	Number int  // from 1
+	Last   bool // set before Commit of the last one
 }
 
 // Scratch is temporary room, gone when closed.

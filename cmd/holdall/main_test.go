@@ -32,8 +32,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
 		os.Setenv("HOLDALL_CACHE", noIndex)
 	}
-	testscript.Main(m, map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser})
+	testscript.Main(m, commands)
 }
+
+// commands are what the test binary is by names other than its own.
+var commands = map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser}
 
 // withtiny ARGS…: runs holdall with a format that it does not come with.
 func withTiny() {

@@ -9,6 +9,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 )
 
 // repairedJSON says what a repair did.
@@ -101,7 +102,10 @@ func (a *app) carryOut(ctx context.Context, address string, plan *holdall.Repair
 		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
 		}
-	case !r.Changed:
+	case !r.Changed: // one that was killed may have done all
+		if l, ok := st.(*local.Store); ok {
+			return l.Tidy(name)
+		}
 		return nil
 	default:
 		if r.Output = store.Redact(address); !plan.KeepsBackup {

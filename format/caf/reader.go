@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,6 +320,13 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 	a.Facts = append(a.Facts, [2]string{"ends", t.ends.String()})
 	if t.top.writer != "" {
 		a.Facts = append(a.Facts, [2]string{"writer", t.top.writer})
+	}
+	if n := t.top.chunk; n > 0 {
+		said := strconv.Itoa(n)
+		if t.top.chunks > 0 {
+			said += fmt.Sprintf(" of %d", t.top.chunks)
+		}
+		a.Facts = append(a.Facts, [2]string{"chunk", said})
 	}
 	if len(t.digests) > 0 {
 		a.Facts = append(a.Facts, [2]string{"digests", "blake3"})

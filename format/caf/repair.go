@@ -369,7 +369,7 @@ func (t *table) writeIndex(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})
-	b := appendHead(nil, string(t.top.extra), plain)
+	b := appendHead(nil, t.top.members(), plain)
 	for i, r := range t.rows {
 		if i > 0 {
 			b = append(b, ',')

@@ -44,6 +44,7 @@ type topLevel struct {
 	hasFiles         bool
 	writer           string
 	extra            []byte // members that we do not know, with commas between
+	chunk, chunks    int    // of a set: which it is, and of how many the last one is the last; 0 if it does not say
 	trailingCommas   int
 	duplicateKeys    int
 	duplicateKeyOff  int64
@@ -294,7 +295,7 @@ func (s *scanner) topMember(key string, again bool) {
 		s.top.sum, _ = hex.DecodeString(string(v))
 		s.top.sum = append([]byte{}, s.top.sum...) // not nil: there is something
 	default:
-		if s.skipValue(2); s.err == nil && !again && key != "writer" && key != promiseKey && key != sumKey {
+		if s.skipValue(2); s.err == nil && !again && key != "writer" && key != promiseKey && key != sumKey && !s.ofSet(key) {
 			s.top.extra = s.appendMember(s.top.extra)
 		}
 	}

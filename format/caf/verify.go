@@ -26,7 +26,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if t.ends != ambiguous {
 		t.checkPlaces(report)
 	}
-	return nil
+	return t.checkSet(ctx, st, o, report)
 }
 
 func (t *table) report(report func(format.Problem), sev format.Severity, class string, off int64, entry *string, msg string, args ...any) {

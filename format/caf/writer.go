@@ -25,6 +25,7 @@ type archiveWriter struct {
 	end     int64 // of the last file's content
 	max     int64 // chunk: content that it should hold
 	whole   int64 // chunk: length of all of it
+	chunk   *format.Chunk
 	plain   bool
 	extra   string // members at the top that we do not know
 	headLen int64
@@ -43,7 +44,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, plain: o.NoDigests,
+	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, chunk: o.Chunk, plain: o.NoDigests,
 		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
@@ -52,8 +53,20 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 			w.extra = kv[1]
 		}
 	}
-	w.headLen = int64(len(appendHead(nil, w.extra, w.plain)))
+	w.headLen = int64(len(appendHead(nil, w.members(true), w.plain)))
 	return w, nil
+}
+
+// members are those at the top that are not in every index of ours.
+func (w *archiveWriter) members(last bool) string {
+	if w.chunk == nil || w.plain {
+		return w.extra
+	}
+	top := topLevel{chunk: w.chunk.Number, extra: []byte(w.extra)}
+	if last {
+		top.chunks = top.chunk
+	}
+	return top.members()
 }
 
 // LimitError means an entry can be in no chunk at all.
@@ -169,7 +182,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 	}
 	content := w.Pos
 	text := newIndexText(w.plain, w.Append)
-	err := text.add(appendHead(nil, w.extra, w.plain))
+	err := text.add(appendHead(nil, w.members(w.chunk != nil && w.chunk.Last), w.plain))
 	if err == nil {
 		err = w.rows.Each(text.add)
 	}

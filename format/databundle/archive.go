@@ -73,7 +73,9 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	case err == nil:
 		a.rows = d
 	case err == errNoIndex && a.part == nil:
-		err = a.openSingle(ctx)
+		if err = a.openSingle(ctx); err != nil && a.inParts(ctx) {
+			return nil, err // what makes it an archive comes after the copies
+		}
 	}
 	if err == nil {
 		err = a.checkSize(o.Limits.Index)
@@ -141,6 +143,14 @@ func (a *bundle) openSingle(ctx context.Context) error {
 	}
 	a.rows, a.single = x, true
 	return nil
+}
+
+// inParts reports whether there are lists of parts, which nobody may have merged.
+func (a *bundle) inParts(ctx context.Context) bool {
+	for _, err := range store.List(ctx, a.st, below(a.root, partsDir)+"/") {
+		return err == nil
+	}
+	return false
 }
 
 // anything reports whether there is something of the bundle's name.

@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -120,12 +121,16 @@ func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Op
 }
 
 // indexWriter writes the index, and copies of it, from rows in order.
-type indexWriter struct{ all []*sstable.Writer }
+type indexWriter struct {
+	st  store.Store
+	all []*sstable.Writer
+}
 
 func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) *indexWriter {
-	w := &indexWriter{}
+	w := &indexWriter{st: st}
 	for i := range copies + 1 {
 		w.all = append(w.all, sstable.NewWriter(st, below(root, indexName(i)), o))
+		o.Once = false // a copy that somebody left who was cut off is written again
 	}
 	return w
 }
@@ -144,7 +149,7 @@ func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, e
 	// The index itself comes last: with it, the bundle is there.
 	for _, x := range slices.Backward(w.all) {
 		if err := x.Commit(ctx); err != nil {
-			return nil, 0, err
+			return nil, 0, errors.Join(err, formatkit.Remove(ctx, w.st, names))
 		}
 		made, n := x.Files()
 		names, size = append(names, made...), size+n

@@ -16,7 +16,7 @@ const (
 	paramRecordSize  = "record-size"
 	paramAlign       = "align"
 	paramIndex       = "index"        // "directory", or "inline" for one of the shard's own
-	paramCopies      = "index-copies" // more copies of the index, beside it
+	paramCopies      = "index-copies" // of the index, beside it
 )
 
 const (
@@ -37,7 +37,7 @@ var params = []format.Param{
 	{Name: paramRecordSize, For: format.ToCreate, Kind: format.ParamSize, Least: minRecord, Most: maxRecord, Help: "what is compressed together, and read at random (default 256KiB)"},
 	{Name: paramAlign, For: format.ToCreate, Kind: format.ParamNumber, Most: maxAlign, Help: "where records may begin, 1 for anywhere (default 4096)"},
 	{Name: paramIndex, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "where the bundle's own index is: in a directory, or inline, in the header of the only shard (default directory)"},
-	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "how many copies of the index to write beside it, for repairs (default 0)"},
+	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "how many copies of the index to write beside it, to read by where it is damaged or lost (default 1; 0 for an inline one)"},
 }
 
 // options are CreateOptions.Param, read.
@@ -61,7 +61,10 @@ func parseOptions(param map[string]string) (o options, err error) {
 	o = options{
 		shards: int(max(1, number(paramShards, 1))), shardSize: number(paramShardSize, 0), kind: compressionOf(param[paramCompression]),
 		recordSize: int(number(paramRecordSize, defaultRecord)), align: number(paramAlign, defaultAlign),
-		inline: param[paramIndex] == "inline", copies: int(number(paramCopies, 0)),
+		inline: param[paramIndex] == "inline", copies: int(number(paramCopies, 1)),
+	}
+	if o.inline && param[paramCopies] == "" {
+		o.copies = 0
 	}
 	switch {
 	case o.shards > 1 && o.shardSize > 0:

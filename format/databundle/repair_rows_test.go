@@ -187,3 +187,82 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 		})
 	}
 }
+
+// Every bundle has a copy of its index, unless one says otherwise: whatever becomes of any one
+// file of the index, each name is listed, and read.
+func TestABundleOutlivesAnyFileOfItsIndex(t *testing.T) {
+	all := crowd()
+	whole := &storetest.Mem{}
+	pack(t, whole, all, nil)
+	damages := map[string]func(st *storetest.Mem, name string){
+		"removed": func(st *storetest.Mem, name string) {
+			if err := st.Remove(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"of zeros": func(st *storetest.Mem, name string) { st.Put(name, make([]byte, len(st.Get(name)))) },
+		"half":     func(st *storetest.Mem, name string) { st.Put(name, st.Get(name)[:len(st.Get(name))/2]) },
+		"empty":    func(st *storetest.Mem, name string) { st.Put(name, nil) },
+	}
+	files, table := 0, "b/index/000004.sst"
+	for info, err := range whole.List(t.Context(), "b/index/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		files++
+		for how, damage := range damages {
+			if info.Size == 0 && how != "removed" {
+				continue
+			}
+			st := whole.Clone()
+			damage(st, info.Name)
+			readsAll(t, st, all, info.Name+" is "+how)
+		}
+	}
+	if n := len(whole.Get(table)); files < 3 || n < 3*4096 {
+		t.Fatalf("an index of %d files, a table of %d bytes", files, n)
+	}
+	// A bit in each block of its table, the largest of which are not much over 4 KiB.
+	for at := int64(0); at < int64(len(whole.Get(table))); at += 1 << 10 {
+		st := whole.Clone()
+		b := bytes.Clone(st.Get(table))
+		b[at] ^= 1 << (at >> 10 % 8)
+		st.Put(table, b)
+		readsAll(t, st, all, fmt.Sprintf("a bit of byte %d of the table is another", at))
+	}
+	for _, dir := range []string{"b/index/", "b/index-copy-1/"} {
+		st := whole.Clone()
+		for info := range whole.List(t.Context(), dir) {
+			damages["removed"](st, info.Name)
+		}
+		readsAll(t, st, all, dir+" is lost")
+	}
+}
+
+func readsAll(t *testing.T, st *storetest.Mem, all []added, what string) {
+	t.Helper()
+	a, err := holdall.OpenStore(t.Context(), st, "b", only)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	defer a.Close()
+	listed := map[string]bool{}
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		listed[e.Name] = true
+	}
+	for _, x := range all {
+		e, err := a.Lookup(t.Context(), x.Name)
+		if err != nil || !listed[x.Name] {
+			t.Errorf("%s: %s: listed: %v, %v", what, x.Name, listed[x.Name], err)
+			return
+		}
+		if x.Kind == format.File && !bytes.Equal(contentOf(t, a, e), x.content) {
+			t.Errorf("%s: %s: its content is another", what, x.Name)
+		}
+	}
+}

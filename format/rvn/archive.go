@@ -21,6 +21,7 @@ type archive struct {
 	size   int64
 	limits format.Limits
 	near   bool
+	mends  bool // a wrong bit of the index is looked for
 
 	said  header // as it is stored
 	h     header // as it should be: the same, but in damaged archives
@@ -53,12 +54,16 @@ const (
 const headGuess = 256 << 10
 
 // load reads all that precedes the contents.
-func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
+func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*archive, error) {
+	return loadAs(ctx, st, &archive{name: name}, o)
+}
+
+func loadAs(ctx context.Context, st store.Store, a *archive, o format.OpenOptions) (_ *archive, err error) {
 	guess := headGuess
 	if st.Can().Near {
 		guess = format.ProbeSize
 	}
-	obj, head, size, err := formatkit.OpenPart(ctx, st, name, guess, store.ReadHead)
+	obj, head, size, err := formatkit.OpenPart(ctx, st, a.name, guess, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 			obj.Close()
 		}
 	}()
-	a := &archive{obj: obj, name: name, size: size, limits: o.Limits.OrDefault()}
+	a.obj, a.size, a.limits = obj, size, o.Limits.OrDefault()
 	if len(head) < headerLen {
 		return nil, a.corrupt(format.Truncated, "header", 0, "expected a header of %d bytes, found %d", headerLen, len(head))
 	}
@@ -160,6 +165,13 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	if errors.Is(err, errTooLong) {
 		return nil, a.corrupt(format.Limit, "index-size", off, "%d bytes of index decode to more than the limit of %d", len(b3), limit)
 	}
+	if err != nil && a.mends {
+		a.mends = false // it takes seconds
+		if at := mendBit(b3, a.h.flatByCounts()); at >= 0 {
+			a.note(format.BadChecksum, "index-checksum", format.Error, off+int64(at), "the index is damaged: one bit of this byte is wrong, and with it turned the checksum of the index is right")
+			return unpack(b3, a.h.flatByCounts(), limit)
+		}
+	}
 	if errors.Is(err, codec.ErrChecksum) && int64(len(flat)) == a.h.flatByCounts() {
 		// What it says may be wrong, and is had all the same.
 		p := a.problem(format.BadChecksum, "index-checksum", format.Error, off, "the index is damaged: its checksum is of something else, so what it says may be wrong")
@@ -171,6 +183,31 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 		return nil, a.corrupt(format.BadIndex, "index-zstd", off, "the index of %d bytes cannot be decoded: %v", len(b3), err)
 	}
 	return flat, nil
+}
+
+// bitLimit is how many bytes may be decoded in the search for a wrong bit, in some seconds.
+const bitLimit = 4 << 30
+
+// mendBit turns the one bit of a frame with a checksum that keeps it from becoming want
+// bytes. It returns where that was, or -1 if there is none, or too much would have to be tried.
+func mendBit(frame []byte, want int64) (at int) {
+	if want <= 0 || len(frame) < frameHeaderLen || want > bitLimit/8/int64(len(frame)) {
+		return -1
+	}
+	z, _ := codec.Lookup(codec.Zstd)
+	flat := make([]byte, 0, want)
+	for i := range frame {
+		for bit := range 8 {
+			frame[i] ^= 1 << bit
+			if frame[4]&4 != 0 { // it has a checksum
+				if b, err := z.Append(flat, frame, int(want)); err == nil && int64(len(b)) == want {
+					return i
+				}
+			}
+			frame[i] ^= 1 << bit
+		}
+	}
+	return -1
 }
 
 var errTooLong = errors.New("longer than the limit")

@@ -21,7 +21,7 @@ import (
 // decoded and judged by its digest: if all are whole, only what precedes the
 // contents is made again; else the contents are too, without what is lost.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	a, err := load(ctx, st, name, o)
+	a, err := loadAs(ctx, st, &archive{name: name, mends: true}, o)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -358,6 +358,12 @@ func (m *mending) add(k kept) error {
 // readMetadata takes the metadata over, as far as it can be had.
 func (m *mending) readMetadata() {
 	md, err := m.a.metadata()
+	if err != nil {
+		if at := mendBit(m.a.meta, int64(m.a.h.MetaFlat)); at >= 0 {
+			m.note("one bit of the metadata's byte %d is turned: its checksum is right then", at)
+			md, err = m.a.metadata()
+		}
+	}
 	if err != nil {
 		m.lose("the metadata: %v", err)
 		md = metadata{}

@@ -1,6 +1,7 @@
 package formatkit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -73,4 +74,37 @@ func Fetch(ctx context.Context, st store.Store, want []store.Range) (release fun
 		return fetch(ctx, want)
 	}
 	return func() {}
+}
+
+// Alike reports whether two objects have the same bytes; b may not be there.
+func Alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
+	second, err := st.Open(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	defer second.Close()
+	y, err := second.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	first, err := st.Open(ctx, a)
+	if err != nil {
+		return false, err
+	}
+	defer first.Close()
+	x, err := first.Info(ctx)
+	if err != nil || x.Size != y.Size {
+		return false, err
+	}
+	p, q := make([]byte, 1<<20), make([]byte, 1<<20)
+	for off := int64(0); off < x.Size; off += int64(len(p)) {
+		n := min(int64(len(p)), x.Size-off)
+		if err := errors.Join(first.ReadAt(ctx, p[:n], off), second.ReadAt(ctx, q[:n], off)); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(p[:n], q[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

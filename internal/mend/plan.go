@@ -3,7 +3,6 @@
 package mend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -133,7 +133,7 @@ func Backup(ctx context.Context, st store.Store, name, suffix string, plan forma
 	}
 	var missing []string
 	for _, n := range changed {
-		there, err := alike(ctx, st, n, backup+strings.TrimPrefix(n, name))
+		there, err := formatkit.Alike(ctx, st, n, backup+strings.TrimPrefix(n, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			missing = append(missing, n)
@@ -154,39 +154,6 @@ func Backup(ctx context.Context, st store.Store, name, suffix string, plan forma
 		}
 	}
 	return nil
-}
-
-// alike reports whether two objects have the same bytes; b may not be there.
-func alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
-	second, err := st.Open(ctx, b)
-	if err != nil {
-		return false, err
-	}
-	defer second.Close()
-	y, err := second.Info(ctx)
-	if err != nil {
-		return false, err
-	}
-	first, err := st.Open(ctx, a)
-	if err != nil {
-		return false, err
-	}
-	defer first.Close()
-	x, err := first.Info(ctx)
-	if err != nil || x.Size != y.Size {
-		return false, err
-	}
-	p, q := make([]byte, 1<<20), make([]byte, 1<<20)
-	for off := int64(0); off < x.Size; off += int64(len(p)) {
-		n := min(int64(len(p)), x.Size-off)
-		if err := errors.Join(first.ReadAt(ctx, p[:n], off), second.ReadAt(ctx, q[:n], off)); err != nil {
-			return false, err
-		}
-		if !bytes.Equal(p[:n], q[:n]) {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // writerOnly keeps a plan from committing.

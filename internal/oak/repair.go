@@ -475,9 +475,12 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 				continue
 			}
 			from := m.r.list.Path(l.Name)
-			backup, err := m.backupName(ctx, from)
+			backup, there, err := m.backupName(ctx, from)
 			if err != nil {
 				return err
+			}
+			if there {
+				continue
 			}
 			if err := formatkit.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
 				return err
@@ -500,17 +503,20 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 	return rescue.Write(ctx, to, out, &p)
 }
 
-// backupName is the first free name that the reference would give a backup of a tar.
-func (m *mending) backupName(ctx context.Context, tar string) (string, error) {
+// backupName is the first free name that the reference would give a backup of a tar, or that
+// of one that is there: of a repair that was killed.
+func (m *mending) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
 	for i := 1; ; i++ {
 		name := tar + ".bak"
 		if i > 1 {
 			name = fmt.Sprintf("%s.%d.bak", tar, i)
 		}
-		if _, err := sizeOf(ctx, m.r.st, name); errors.Is(err, fs.ErrNotExist) {
-			return name, nil
-		} else if err != nil {
-			return "", err
+		there, err := formatkit.Alike(ctx, m.r.st, tar, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, false, nil
+		}
+		if there || err != nil {
+			return name, there, err
 		}
 	}
 }

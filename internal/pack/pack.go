@@ -151,6 +151,7 @@ type packer struct {
 
 	w        format.Writer
 	chunk    int
+	set      *format.Chunk // chunk, as the writer knows it
 	inChunk  int64
 	added    int64 // entries
 	sum      Summary
@@ -213,6 +214,9 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 			return p.sum, err
 		}
 	}
+	if p.set != nil {
+		p.set.Last = true
+	}
 	if err := p.finish(ctx); err != nil {
 		return p.sum, err
 	}
@@ -253,10 +257,11 @@ func (p *packer) next(ctx context.Context) error {
 	name := p.name
 	if p.o.ChunkSize > 0 {
 		p.chunk++
+		p.set = &format.Chunk{Number: p.chunk}
 		name = ChunkName(p.name, p.chunk, p.f.Extensions[0])
 	}
 	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
-		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
+		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})
 	p.w, p.inChunk = w, 0

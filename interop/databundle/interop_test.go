@@ -265,7 +265,7 @@ func wantFolders(t *testing.T, a answer, p param) {
 	}
 	copies, err := filepath.Glob(filepath.Join(a.Bundle, "index*"))
 	must(t, err)
-	want = 1
+	want = 2
 	if p["index"] == "inline" {
 		want = 0
 	} else if p["index-copies"] != "" {
@@ -465,7 +465,7 @@ func TestTheReaderSaysNo(t *testing.T) {
 		"a bit of padding":         {param{}, flip(shard, func(int) int { return 4095 }), "padding of the header"},
 		"a bit of an index":        {param{}, flip("index/000004.sst", func(n int) int { return n / 2 }), "index_corrupt"},
 		"a bit of a manifest":      {param{}, flip("index/MANIFEST-000002", func(n int) int { return n / 2 }), "index_corrupt"},
-		"a bit of a copy":          {param{"index-copies": "1"}, flip("index-copy-1/000004.sst", func(n int) int { return n / 2 }), "index_corrupt"},
+		"a bit of a copy":          {param{}, flip("index-copy-1/000004.sst", func(n int) int { return n / 2 }), "index_corrupt"},
 		"a shard too few":          {param{"shards": "2"}, func(t *testing.T, b string) { must(t, os.Remove(filepath.Join(b, "shard-00000001"))) }, "shard_missing"},
 		"a byte too many": {param{}, func(t *testing.T, b string) {
 			f, err := os.OpenFile(filepath.Join(b, shard), os.O_APPEND|os.O_WRONLY, 0)

@@ -145,3 +145,38 @@ func TestWhatAKilledWriterOfAFolderLeavesIsTakenAway(t *testing.T) {
 		}
 	}
 }
+
+// Where nobody writes a name again, what a killed writer has left of it is taken away by name.
+func TestTidyTakesAwayWhatHasNoWriter(t *testing.T) {
+	dir := t.TempDir()
+	s := New(dir)
+	dead := []string{"x/.a.holdall-0123456789abcdef.tmp", "x/y/.b.holdall-0123456789abcdef.tmp", "x/.c.holdall-0123456789abcdef.tmp/d"}
+	stay := []string{"x/a", "x/.a.tmp", "x/.a.holdall-lock", ".x.holdall-0123456789abcdef.tmp"}
+	for _, name := range append(dead, stay...) {
+		p := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o777), os.WriteFile(p, nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := store.Create(t.Context(), s, "x/alive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if err := s.Tidy("x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range dead {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is there", name)
+		}
+	}
+	for _, name := range stay {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Errorf("what somebody writes is gone: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -92,6 +93,23 @@ func removeStale(dir, target string) {
 			return
 		}
 	}
+}
+
+// Tidy takes away temporary files in a folder, and below it, whose writers are dead: nobody
+// may come to write their names again.
+func (s *Store) Tidy(name string) error {
+	top, err := s.path(name)
+	if err != nil || onWindows {
+		return err
+	}
+	return filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && p != top && isTemp(d.Name()) {
+			if removeIfDead(p); d.IsDir() {
+				return fs.SkipDir
+			}
+		}
+		return nil
+	})
 }
 
 func removeIfDead(p string) {

@@ -1,0 +1,136 @@
+package caf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+)
+
+// A chunk of ours says at the top which of its set it is, and the last one how many they
+// are. Other readers ignore both.
+const (
+	chunkKey  = "chunk"
+	chunksKey = "chunks"
+
+	chunkDigits = 5 // of the number in a name
+	mostChunks  = 99999
+	chunkBlock  = 1000 // are listed at once
+)
+
+// members are those at the top of an index that are written again as they are.
+func (t *topLevel) members() string {
+	var all []string
+	if t.chunk > 0 {
+		all = append(all, fmt.Sprintf(`"%s":%d`, chunkKey, t.chunk))
+	}
+	if t.chunks > 0 {
+		all = append(all, fmt.Sprintf(`"%s":%d`, chunksKey, t.chunks))
+	}
+	if len(t.extra) > 0 {
+		all = append(all, string(t.extra))
+	}
+	return strings.Join(all, ",")
+}
+
+// ofSet takes the member that was just read, if it is ours and says something of a set.
+func (s *scanner) ofSet(key string) bool {
+	to := map[string]*int{chunkKey: &s.top.chunk, chunksKey: &s.top.chunks}[key]
+	if to == nil || s.top.writer != writer {
+		return false
+	}
+	_, value, _ := bytes.Cut(s.buf[s.keyFrom:s.r], []byte(":"))
+	n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+	if err != nil || n < 1 || n > mostChunks {
+		return false
+	}
+	*to = n
+	return true
+}
+
+// numberOf takes the name of a chunk apart: x-00012.caf is x-, 12 and .caf. The number of
+// any other name is 0.
+func numberOf(name string) (stem string, n int, ext string) {
+	ext = path.Ext(name)
+	stem = strings.TrimSuffix(name, ext)
+	i := strings.LastIndexByte(stem, '-') + 1
+	digits := stem[i:]
+	if i == 0 || len(digits) != chunkDigits || strings.Trim(digits, "0123456789") != "" {
+		return "", 0, ""
+	}
+	n, _ = strconv.Atoi(digits)
+	return stem[:i], n, ext
+}
+
+// checkSet looks for the other chunks of a set beside one that says which it is, where the
+// store can be listed.
+func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptions, report func(format.Problem)) error {
+	stem, own, ext := numberOf(t.volume)
+	if t.top.chunk == 0 || t.top.chunk != own { // it has another name now
+		return nil
+	}
+	last, top := t.top.chunks, own
+	var there formatkit.Ranges
+	there.Add(int64(own), int64(own)+1)
+	for from := 0; from <= max(last, top+1) && from <= mostChunks; from += chunkBlock {
+		for info, err := range store.List(ctx, st, fmt.Sprintf("%s%02d", stem, from/chunkBlock)) {
+			if err != nil {
+				return context.Cause(ctx) // where nothing is listed, nothing is missed
+			}
+			if s, n, e := numberOf(info.Name); n > 0 && s == stem && e == ext {
+				there.Add(int64(n), int64(n)+1)
+				top = max(top, n)
+			}
+		}
+	}
+	if last == 0 && top > own {
+		said, err := said(ctx, st, fmt.Sprintf("%s%0*d%s", stem, chunkDigits, top, ext), o)
+		switch {
+		case err != nil:
+			return err
+		case said.chunk == 0: // of an older set, or damaged: it says nothing
+			last = top
+		default:
+			last = said.chunks
+		}
+	}
+	there.Join()
+	var missing []string
+	for _, gap := range there.Gaps(1, int64(max(last, top))+1) {
+		one := strconv.FormatInt(gap.From, 10)
+		if gap.To > gap.From+1 {
+			one += fmt.Sprintf(" to %d", gap.To-1)
+		}
+		if missing = append(missing, one); len(missing) == formatkit.MostSaid {
+			missing = append(missing, "…")
+			break
+		}
+	}
+	if last == 0 {
+		missing = append(missing, fmt.Sprintf("whatever comes after %d", top))
+	}
+	if len(missing) > 0 {
+		t.report(report, format.Warning, "chunk-missing", -1, nil, "this is chunk %d of a set, of which others are not beside it: %s", own, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// said is what the head of another chunk's index says.
+func said(ctx context.Context, st store.Store, name string, o format.OpenOptions) (topLevel, error) {
+	r, err := openReader(ctx, st, name, o)
+	if err != nil {
+		return topLevel{}, context.Cause(ctx)
+	}
+	defer r.Close()
+	enough := errors.New("enough")
+	s := r.scanner(ctx, func(*row) error { return enough })
+	_ = s.scan() // what is damaged is for who checks that chunk
+	return s.top, context.Cause(ctx)
+}

@@ -1,0 +1,58 @@
+package rvn
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// One wrong bit of the index or of the metadata is found by its checksum, and nothing is lost.
+func TestRepairTurnsTheOneWrongBit(t *testing.T) {
+	rnd := testkit.Rand(t)
+	files := map[string]string{}
+	for i := range 30 {
+		files[fmt.Sprintf("d%d/file%d", i%4, i)] = string(testkit.Noise(rnd, 50+i))
+	}
+	st := &storetest.Mem{}
+	o := holdall.PackOptions{Formats: []*format.Format{Format}}
+	if _, err := holdall.PackStore(t.Context(), st, "x.rvn", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
+		t.Fatal(err)
+	}
+	whole := st.Get("x.rvn")
+	h, _ := parseHeader(whole)
+	if h.indexOff() == headerLen {
+		t.Fatal("there is no metadata")
+	}
+	mended := 0
+	for range 40 {
+		at := headerLen + rnd.Int64N(h.contentsOff()-headerLen)
+		b := bytes.Clone(whole)
+		b[at] ^= 1 << rnd.IntN(8)
+		st.Put("x.rvn", b)
+		plan, err := holdall.RepairStore(t.Context(), st, "x.rvn", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: o.Formats}})
+		if err != nil {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		if !plan.Changes() {
+			continue // a bit that nobody reads
+		}
+		if plan.Partial || len(plan.Lost) > 0 {
+			t.Errorf("byte %d: lost %q", at, plan.Lost)
+		}
+		if err := plan.ApplyStore(t.Context(), st, "y.rvn"); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(st.Get("y.rvn"), whole) {
+			t.Errorf("byte %d: not as it was", at)
+		}
+		mended++
+	}
+	if mended < 30 {
+		t.Errorf("%d were mended", mended)
+	}
+}
