@@ -144,7 +144,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	if memory > limit {
 		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes and more, the limit is %d", memory, limit)
 	}
-	room := make([]byte, 256<<10) // more than the longest row
+	room := make([]byte, min(e.size, 256<<10)) // more than the longest row
 	buf := room[:0]
 	off, end := r.dirOff, r.dirOff+int64(e.size)
 	next := off // to be read
