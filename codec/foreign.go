@@ -46,7 +46,29 @@ func decodeLZMA(r io.Reader, most int64) (io.Reader, error) {
 	// As a file of LZMA begins, of a length that nobody knows.
 	head := binary.LittleEndian.AppendUint32([]byte{h[4]}, uint32(dict))
 	head = append(head, bytes.Repeat([]byte{0xff}, 8)...)
-	return lzma.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), r)))
+	z, err := lzma.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), r)))
+	return &lzmaReader{z, io.EOF}, err
+}
+
+// lzmaReader hands out what was decoded before an end without a mark. The library has it
+// still, and gives it after the error.
+type lzmaReader struct {
+	z   *lzma.Reader
+	end error
+}
+
+func (l *lzmaReader) Read(p []byte) (int, error) {
+	n, err := l.z.Read(p)
+	if err == io.ErrUnexpectedEOF && l.end == io.EOF {
+		if l.end = err; n == 0 {
+			return l.Read(p)
+		}
+		err = nil
+	}
+	if err == io.EOF {
+		err = l.end
+	}
+	return n, err
 }
 
 // lz4Reader reads frames, one behind the other.

@@ -31,7 +31,9 @@ func foreign(t testing.TB) (want, of map[string][]byte) {
 		XZ: func(w io.Writer) (io.WriteCloser, error) {
 			return xz.WriterConfig{BlockSize: 7000, DictCap: 1 << 16}.NewWriter(w)
 		},
-		XZPlain: func(w io.Writer) (io.WriteCloser, error) { return xz.WriterConfig{NoCheckSum: true, DictCap: 1 << 16}.NewWriter(w) },
+		XZPlain: func(w io.Writer) (io.WriteCloser, error) {
+			return xz.WriterConfig{NoCheckSum: true, DictCap: 1 << 16}.NewWriter(w)
+		},
 		LZ4: func(w io.Writer) (io.WriteCloser, error) {
 			z := lz4.NewWriter(w)
 			return z, z.Apply(lz4.BlockSizeOption(lz4.Block64Kb))

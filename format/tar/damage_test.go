@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -74,7 +75,7 @@ func TestListsGoOnBehindADamagedHeader(t *testing.T) {
 		"a block is missing": func(b []byte) []byte { return append(b[:at], b[at+blockSize:]...) },
 	} {
 		b := change(bytes.Clone(whole))
-		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000), "x.tar.xz": by(t, codec.XZ, b), "x.tar.lz4": by(t, codec.LZ4, b)} {
 			for _, once := range []bool{false, true} {
 				list, doubt := names(t, name, b, once)
 				if want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == "f07" }); !slices.Equal(list, want) {
@@ -325,7 +326,7 @@ func TestRepairKeepsWhatCanBeRead(t *testing.T) {
 		"two headers, behind": {func(b []byte) []byte { b[at] ^= 1; b[last] ^= 1; return b }, slices.DeleteFunc(without("f07"), func(n string) bool { return n == "f19" }), true},
 	} {
 		b := c.change(bytes.Clone(whole))
-		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000), "x.tar.xz": by(t, codec.XZ, b), "x.tar.lz4": by(t, codec.LZ4, b)} {
 			what := what + ", " + name
 			got, plan, err := mended(t, name, b)
 			if err != nil || plan.Partial != c.partial || len(plan.Edits) > 0 && len(plan.Notes) == 0 {

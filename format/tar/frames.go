@@ -7,27 +7,57 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
-var (
-	zstdMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}
-	gzipMagic = []byte{0x1F, 0x8B, 8}
-)
+var zstdMagic, gzipMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}, []byte{0x1F, 0x8B, 8}
+
+// compressions are those of tars, and what such tars are called.
+var compressions = []struct {
+	codec string
+	magic []byte
+	names []string
+}{
+	{codec.Zstd, zstdMagic, []string{".tar.zst", ".tzst"}},
+	{codec.Gzip, gzipMagic, []string{".tar.gz", ".tgz"}},
+	{codec.Bzip2, []byte("BZh"), []string{".tar.bz2", ".tbz2", ".tbz"}},
+	{codec.XZ, []byte("\xfd7zXZ\x00"), []string{".tar.xz", ".txz"}},
+	{codec.LZ4, []byte{4, 0x22, 0x4D, 0x18}, []string{".tar.lz4"}},
+}
 
 // codecOf tells from a tar's first bytes how it is compressed.
 func codecOf(head []byte) string {
-	switch {
-	case bytes.HasPrefix(head, zstdMagic):
-		return codec.Zstd
-	case len(head) >= 4 && isSkippable(head):
+	if len(head) < 10 {
+		return codec.Raw
+	}
+	if isSkippable(head) {
 		return codec.Zstd // as parallel compressors begin
-	case bytes.HasPrefix(head, gzipMagic):
-		return codec.Gzip
+	}
+	for _, c := range compressions {
+		switch {
+		case !bytes.HasPrefix(head, c.magic), c.codec == codec.Bzip2 && string(head[4:10]) != "1AY&SY":
+		case c.codec == codec.XZ && head[7] == 0:
+			return codec.XZPlain
+		default:
+			return c.codec
+		}
+	}
+	return codec.Raw
+}
+
+// compression returns how an archive of that name is compressed.
+func compression(name string) string {
+	name = strings.ToLower(name)
+	for _, c := range compressions {
+		if slices.ContainsFunc(c.names, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			return c.codec
+		}
 	}
 	return codec.Raw
 }
@@ -36,7 +66,7 @@ func codecOf(head []byte) string {
 func isSkippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184D2A50 }
 
 // A frame is a piece of a compressed tar that is decoded without what precedes it: a
-// frame of zstd, a member of gzip.
+// frame of zstd, a member of gzip; of other compressions all.
 type frame struct {
 	off, len int64 // as stored
 	at, n    int64 // as it becomes; both lengths are -1 where the frame was not read to its end
@@ -114,6 +144,10 @@ func (f *frames) begin() (err error) {
 		return err
 	}
 	z, _ := codec.Lookup(f.codec)
+	if f.codec != codec.Zstd { // all of it is one
+		f.now, err = z.Decode(f.stored.buf)
+		return err
+	}
 	f.block = &zstdFrame{r: f.stored.buf}
 	f.now, err = z.Decode(f.block)
 	return err

@@ -244,14 +244,18 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	if m.torn {
 		formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar; what is before it in the same piece cannot be proven any more", m.end)
 	}
-	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", m.codec)
+	by := m.codec
+	if by == codec.Bzip2 {
+		by = codec.Zstd // nothing here compresses by bzip2
+	}
+	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {
 		obj, err := st.Open(ctx, m.name)
 		if err != nil {
 			return err
 		}
 		defer obj.Close()
-		z, err := compressor(w, m.codec, "")
+		z, err := compressor(w, by, "")
 		if err != nil {
 			return err
 		}
@@ -259,7 +263,7 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 		defer f.Close()
 		at := int64(0)
 		for _, e := range append(m.edits, edit{off: m.end}) {
-			if _, err := io.CopyN(z, f, e.off-at); err != nil {
+			if _, err := io.CopyN(struct{ io.Writer }{z}, f, e.off-at); err != nil {
 				return unexpected(err)
 			}
 			if _, err := io.CopyN(io.Discard, f, e.n); err != nil {

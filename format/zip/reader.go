@@ -266,11 +266,15 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case mode&fs.ModeType != 0:
 		fault(format.Unsupported, "device", "no file, which is not read")
 	}
+	coder, read := methods[x.method]
+	e.method = uint8(x.method)
+	if x.open() {
+		e.flags |= isOpen
+	}
 	switch {
-	case x.method == deflated, x.method == zstd:
-		e.method = uint8(x.method)
-	case x.method != stored:
-		fault(format.Unsupported, "unsupported-compression", "compressed by method %d, which is not known", x.method)
+	case !read:
+		fault(format.Unsupported, "unsupported-compression", "compressed by %s, which is not read", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
+	case coder != codec.Raw:
 	case x.stored != x.size:
 		fault(format.BadIndex, "", "%d bytes are stored of %d", x.stored, x.size)
 	}
@@ -325,7 +329,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 		z, _ := codec.Lookup(p.codec())
 		d, err := z.Decode(strings.NewReader(string(b)))
 		if err == nil {
-			b, err = io.ReadAll(io.LimitReader(d, maxLink+1))
+			b, err = io.ReadAll(io.LimitReader(d, min(p.size, maxLink+1)))
 			err = errors.Join(err, d.Close())
 		}
 		if err != nil || len(b) > maxLink {
@@ -364,7 +368,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		p := r.table.items.At(i)
 		at, err := r.contentOff(ctx, p)
 		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
-		if p.method != stored {
+		if p.method != stored && p.flags&isOpen == 0 {
 			x.Unit = e.Size
 		}
 		yield(x, err)

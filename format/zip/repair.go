@@ -160,9 +160,6 @@ func (m *mender) checkOne(x *found, behind int64) error {
 		switch x.end = x.at + n + int64(x.stored); {
 		case fine && sound:
 			x.fine = true
-			if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
-				formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
-			}
 			return nil
 		case fine && x.stored < math.MaxUint32 && x.size < math.MaxUint32:
 			x.head = n
@@ -222,8 +219,12 @@ func (r *row) header(name []byte, n int) []byte {
 
 // proves reports whether reading the content shows if it is right.
 func (r *row) proves() bool {
-	return r.flags&flagEncrypted == 0 && (r.method == stored || r.method == deflated || r.method == zstd)
+	_, read := methods[r.method]
+	return r.flags&flagEncrypted == 0 && read
 }
+
+// open reports whether a decoder may go on behind the content's end.
+func (r *row) open() bool { return r.method == lzma && r.flags&flagMarked == 0 }
 
 // matches reports whether a content at off is what its checksum says, as far as that can
 // be known.
@@ -238,16 +239,9 @@ func (m *mender) matches(x *row, off int64) (bool, error) {
 }
 
 func (m *mender) decodes(x *row, off int64) (bool, error) {
-	name := codec.Raw
-	switch x.method {
-	case deflated:
-		name = codec.Deflate
-	case zstd:
-		name = codec.Zstd
-	}
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
 	var r io.Reader = bufio.NewReaderSize(in, room(min(int64(x.stored), 64<<10)))
-	if name != codec.Raw {
+	if name := methods[x.method]; name != codec.Raw {
 		c, _ := codec.Lookup(name)
 		d, err := c.Decode(r)
 		if err != nil {
@@ -257,7 +251,11 @@ func (m *mender) decodes(x *row, off int64) (bool, error) {
 		r = d
 	}
 	sum := crc32.NewIEEE()
-	n, err := io.Copy(sum, io.LimitReader(r, int64(x.size)+1))
+	most := int64(x.size) + 1
+	if x.open() {
+		most--
+	}
+	n, err := io.Copy(sum, io.LimitReader(r, most))
 	if in.Err != nil {
 		return false, in.Err
 	}
@@ -446,6 +444,11 @@ func (m *mender) plan(damaged bool) (format.Plan, error) {
 	}
 	if len(fine) == 0 {
 		return format.Plan{}, m.corrupt(format.MissingIndex, -1, "no file was found whose content is what its checksum says")
+	}
+	for _, x := range fine {
+		if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
+			formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
+		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
 	if fine[0].at < m.base {
