@@ -408,3 +408,36 @@ func FuzzRepair(f *testing.F) {
 		}
 	})
 }
+
+func TestATarThatIsCutBehindItsFirstHeaderIsListed(t *testing.T) {
+	b := files(t)
+	at := headerAt(t, b, "f07")
+	list, doubt := names(t, "x.tar", b[at:at+blockSize], false)
+	if !slices.Equal(list, []string{"f07"}) || doubt == nil || doubt.Code != format.Truncated {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+}
+
+// In incremental backups GNU's tar lists what is in a folder behind its header.
+func TestFoldersOfIncrementalBackupsAreFolders(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Name: "d/", Typeflag: typeDumpDir, Size: 9, Format: tar.FormatGNU}, {Name: "d/f", Format: tar.FormatGNU}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, h.Size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, "x.tar", out.Bytes(), format.OpenOptions{})
+	if e, err := r.Lookup(t.Context(), "d"); err != nil || e.Kind != format.Dir || e.Size != 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := r.Lookup(t.Context(), "d/f"); err != nil {
+		t.Error(err)
+	}
+}

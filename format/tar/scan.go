@@ -315,8 +315,8 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	m.name = plain(name)
 	switch kind {
 	case typeFile, typeSparse, typeCont:
-	case typeDir:
-		m.kind = format.Dir
+	case typeDir, typeDumpDir:
+		m.kind, m.size, m.stored = format.Dir, 0, 0
 		if len(m.name) == 0 || string(m.name) == "." {
 			return false, nil // the folder that was packed
 		}

@@ -130,24 +130,26 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 // readDirectory reads the rows of the directory.
 func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) error {
 	r.dirOff = int64(e.off) + base
+	behind := int64(0) // bytes between the directory, as its end says, and that
 	if base > 0 && e.count > 0 {
 		// What is in front, or behind, may be known to the writer after all.
 		var b [4]byte
-		if err := r.obj.ReadAt(ctx, b[:], r.dirOff); err != nil {
+		if err := r.obj.ReadAt(ctx, b[:], int64(e.off)); err != nil {
 			return err
 		}
-		if string(b[:]) != rowMagic {
-			base, r.dirOff = 0, int64(e.off)
+		if string(b[:]) == rowMagic {
+			behind, base, r.dirOff = base, 0, int64(e.off)
 		}
 	}
 	memory := int64(endLen)
 	if memory > limit {
 		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes and more, the limit is %d", memory, limit)
 	}
-	room := make([]byte, min(e.size, 256<<10)) // more than the longest row
+	room := make([]byte, min(int64(e.size)+behind, 256<<10)) // more than the longest row
 	buf := room[:0]
-	off, end := r.dirOff, r.dirOff+int64(e.size)
-	next := off // to be read
+	off, stop := r.dirOff, r.dirOff+int64(e.size)
+	end := stop + behind // a row may be there, if the end is wrong
+	next := off          // to be read
 	fill := func() error {
 		k := copy(room, buf)
 		buf = room[:min(int64(len(room)), int64(k)+end-next)]
@@ -157,7 +159,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		next += int64(len(buf) - k)
 		return nil
 	}
-	for off < end {
+	for off < stop {
 		x, n, err := parseRow(buf)
 		if n == 0 && err == nil && next < end {
 			if err := fill(); err != nil {
