@@ -1,5 +1,6 @@
 // Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so
-// that other formats can be converted from and to what everybody has.
+// that other formats can be converted from and to what everybody has. Those of bzip2, xz
+// and lz4 are read.
 //
 // It is registered by package format/all; programs that only want archives need
 // package holdall. It is no sixth format to pack into: a tar has no index.
