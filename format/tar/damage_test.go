@@ -361,6 +361,51 @@ func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
 	}
 }
 
+// A frame that cannot be decoded does not take those behind it away, wherever files begin
+// in them. What decodes and does not match its checksum is kept, and said.
+func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
+	whole := files(t)
+	const n = 7001
+	var frames [][]byte
+	for part := range slices.Chunk(whole, n) {
+		frames = append(frames, compressed(t, part))
+	}
+	for k := range frames {
+		for what, change := range map[string]func(b []byte) []byte{
+			"its magic":    func(b []byte) []byte { b[0] ^= 1; return b },
+			"half of it":   func(b []byte) []byte { clear(b[len(b)/2:]); return b },
+			"cut":          func(b []byte) []byte { return b[:len(b)/2] },
+			"its checksum": func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+			"noise":        func(b []byte) []byte { return bytes.Repeat([]byte("\xa5\x28\xb5\x2f\xfd"), 50) },
+		} {
+			what := fmt.Sprintf("frame %d, %s", k, what)
+			all := slices.Clone(frames)
+			all[k] = change(bytes.Clone(frames[k]))
+			b := slices.Concat(all...)
+			got, plan, err := mended(t, "x.tar.zst", b)
+			if k == 0 && strings.Contains(what, "magic") || k == 0 && strings.Contains(what, "noise") {
+				continue // nobody knows what it is
+			}
+			if err != nil || !plan.Partial {
+				t.Errorf("%s: %+v, %v", what, plan, err)
+				continue
+			}
+			list := sound(t, what, "x.tar.zst", got)
+			for i := range 20 {
+				name := fmt.Sprintf("f%02d", i)
+				from := headerAt(t, whole, name)
+				to := from + blockSize + i*20*len(fmt.Sprintf("file %d. ", i))
+				if whole := to <= k*n || from >= (k+1)*n || strings.HasSuffix(what, "checksum"); whole && !slices.Contains(list, name) {
+					t.Errorf("%s: %s is missing: %q, %q", what, name, list, plan.Lost)
+				}
+			}
+			if _, again, err := mended(t, "x.tar.zst", got); err != nil || again.Changes() {
+				t.Errorf("%s, again: %+v, %v", what, again, err)
+			}
+		}
+	}
+}
+
 func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

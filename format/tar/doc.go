@@ -21,5 +21,5 @@
 // its own name is how GNU's tar writes a file that was named twice: it is the entry of
 // that name before it. Repair leaves out what is no member, and shortens the last file of a
 // tar that is cut off. A compressed tar is compressed anew, of what can be decoded before
-// the damage.
+// the damage and, of several frames of zstd, behind it.
 package tar

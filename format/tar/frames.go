@@ -82,7 +82,21 @@ type frames struct {
 	at     int64         // decoded so far
 	all    []frame       // those that have ended, and have content
 	err    error
+
+	// For repairs, which go on behind damage:
+	rescues bool
+	wrong   []frame // those that are not what their checksums say
+	next    int64   // where the next frame is stored, after errTorn
+	header  int64   // where in its content a header of a tar is
+	fill    int64   // bytes to be read in place of what is lost
+	tries   int     // at places where no frame was
 }
+
+// errTorn means that something is lost here. What can be read behind it comes after pass.
+var errTorn = errors.New("a piece cannot be decoded")
+
+// mostTries is how many places are tried at which a frame could begin, and none does.
+const mostTries = 1000
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
 	f := &frames{codec: name}
@@ -95,6 +109,13 @@ func newFrames(ctx context.Context, o store.Object, size int64, name string) *fr
 // of gzip: others do the same.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.err == nil {
+		if n := int(min(f.fill, int64(len(p)))); n > 0 {
+			for i := range p[:n] {
+				p[i] = 0xff // no header, nor zeros that end the tar
+			}
+			f.fill, f.at = f.fill-int64(n), f.at+int64(n)
+			return n, nil
+		}
 		if f.now == nil {
 			if f.err = f.begin(); f.err != nil {
 				break
@@ -104,13 +125,106 @@ func (f *frames) Read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
+	if f.err != io.EOF && f.err != errTorn && f.rescues && f.codec == codec.Zstd {
+		f.rescue()
+	}
 	return 0, f.err
+}
+
+// rescue looks for the next frame that can be decoded, and in which a header of a tar is.
+// Behind it is another frame, or the end: else it may be a file within a damaged one.
+func (f *frames) rescue() {
+	if f.Close(); f.stored.object.Err != nil {
+		return
+	}
+	from := f.frame.off + 1
+	if f.frame.len > 0 {
+		from += f.frame.len
+	}
+	s := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec).stored
+	s.object.Off = from
+	s.buf.Reset(&s.object)
+	for f.tries < mostTries {
+		for {
+			b, err := s.buf.Peek(s.buf.Size())
+			if i := bytes.Index(b, zstdMagic); i >= 0 {
+				_, _ = s.buf.Discard(i)
+				break
+			} else if err != nil {
+				return
+			}
+			_, _ = s.buf.Discard(len(b) - len(zstdMagic) + 1)
+		}
+		n, header := f.try(s.off())
+		if header >= 0 {
+			f.err, f.next, f.header = errTorn, s.off(), header
+			return
+		}
+		if n == 0 {
+			n, f.tries = 1, f.tries+1
+		}
+		if s.skip(n) != nil {
+			return
+		}
+	}
+}
+
+// try decodes the frame at a place, and says how long it is, 0 if it cannot be decoded, and
+// where in it the first header is, or -1.
+func (f *frames) try(off int64) (n, header int64) {
+	g := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec)
+	defer g.Close()
+	g.stored.object.Off = off
+	buf, have := make([]byte, 64<<10), 0
+	header = -1
+	for g.err = g.begin(); g.err == nil && g.now != nil; {
+		have += g.step(buf[have:])
+		for at := 0; header < 0; at++ {
+			i := bytes.Index(buf[at:have], []byte("ustar"))
+			if i < 0 {
+				break
+			}
+			at += i
+			if b := at - 257; b >= 0 && b+blockSize <= have && block(buf[b:b+blockSize]).dialect() != noDialect {
+				header = g.at - int64(have-b)
+			}
+		}
+		if have > len(buf)/2 {
+			have = copy(buf, buf[have-blockSize+1:have])
+		}
+	}
+	if head, err := g.stored.buf.Peek(4); g.err != nil || err == nil && !bytes.Equal(head, zstdMagic) && !isSkippable(head) {
+		return 0, -1
+	}
+	return g.stored.off() - off, header
+}
+
+// pass goes on behind what is lost. The next header is at a multiple of a block then.
+func (f *frames) pass() {
+	f.stored.object.Off, f.err = f.next, nil
+	f.stored.buf.Reset(&f.stored.object)
+	f.fill = -(f.at + f.header) & (blockSize - 1)
+}
+
+// rescued are frames with all that can be read of them.
+type rescued struct{ *frames }
+
+func (r rescued) Read(p []byte) (int, error) {
+	n, err := r.frames.Read(p)
+	if err == errTorn {
+		r.pass()
+		return r.Read(p)
+	}
+	return n, err
 }
 
 // step decodes of the frame under way, and ends it where that is its end.
 func (f *frames) step(p []byte) int {
 	n, err := f.now.Read(p)
 	f.at += int64(n)
+	if f.rescues && errors.Is(err, codec.ErrChecksum) && (f.codec == codec.Zstd || f.codec == codec.Gzip) {
+		f.wrong, err = append(f.wrong, frame{at: f.frame.at, n: f.at - f.frame.at}), io.EOF // all of it is there
+	}
 	if err == io.EOF {
 		err = f.end()
 	}

@@ -218,6 +218,9 @@ func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 		switch {
 		case err == nil && s.plausible(b, s.src.at):
 			return true, nil
+		case err == errTorn:
+			s.src.leap()
+			continue
 		case err != nil && s.src.in == nil && s.src.err != nil:
 			return false, s.src.err
 		case err != nil:
