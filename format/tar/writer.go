@@ -71,7 +71,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	switch by := compression(name); by {
 	case codec.Raw, codec.Zstd, codec.Gzip:
 	default:
-		return nil, fmt.Errorf("%s: tars are read that are compressed by %s, and not written: %w", format.Escape(name), by, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: tars compressed by %s are read, but not written: %w", format.Escape(name), by, errors.ErrUnsupported)
 	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
