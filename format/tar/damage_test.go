@@ -428,6 +428,29 @@ func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
 	}
 }
 
+func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Name: "f00", Format: tar.FormatUSTAR}, {Name: "last", PAXRecords: map[string]string{"z.last": "x"}, Format: tar.FormatPAX}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := []byte("12 z.last=x\n")
+	b := out.Bytes()[:bytes.Index(out.Bytes(), record)+len(record)]
+	b[len(b)-1] = '!'
+	for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, len(b)), "x.tar.zst": compressed(t, b)} {
+		got, plan, err := mended(t, name, b)
+		if err != nil || !plan.Partial {
+			t.Errorf("%s: %+v, %v", name, plan, err)
+			continue
+		}
+		if list := sound(t, name, name, got); !slices.Equal(list, []string{"f00"}) {
+			t.Errorf("%s: %q", name, list)
+		}
+	}
+}
+
 // Whatever is wrong, a repair gives a tar that needs none, and panics on nothing.
 func FuzzRepair(f *testing.F) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {

@@ -270,6 +270,10 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	if len(m.edits) == 0 && !m.torn && len(m.wrong) == 0 {
 		return m.p
 	}
+	for i := range m.edits { // padding may be missing at the end
+		e := &m.edits[i]
+		e.n = min(e.n, max(m.end-e.off, 0))
+	}
 	m.p.Partial = len(m.p.Lost) > 0 || m.torn
 	formatkit.Say(&m.p.Notes, "%d members are kept", m.kept)
 	if m.codec == codec.Raw {
