@@ -66,7 +66,7 @@ var imports = map[string]string{
 	"internal/unpack":                    "codec format internal/content internal/listing internal/meter internal/people internal/sysfile",
 	"internal/engine":                    "format store codec internal/pipe",
 	"bytemap":                            "format",
-	"zarr":                               "",
+	"zarr":                               "codec",
 	"":                                   "format store internal/cache internal/content internal/digest internal/formatkit internal/kept internal/listing internal/mend internal/meter internal/outside internal/pack internal/tree internal/unpack",
 	"format/all":                         "format format/caf format/databundle format/lindi format/oak format/rvn format/tar format/zip",
 	"store/all":                          "store store/azure store/bucket store/local store/web",

@@ -139,3 +139,18 @@ func TestHolesStayHoles(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// What cannot be read is no reason to stop, however long it says it is.
+func TestAFileThatIsCutOffDoesNotStopTheRest(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []*tar.Header{{Name: "small", Mode: 0o644}, {Name: "large", Mode: 0o644, Size: 16 << 30}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, _, sum, failed := extracted(t, "x.tar", b.Bytes())
+	if !slices.Equal(files, []string{"small"}) || len(failed) != 1 || sum.Entries != 1 {
+		t.Errorf("%q, %+v, %+v", files, sum, failed)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -74,7 +75,7 @@ func TestListsGoOnBehindADamagedHeader(t *testing.T) {
 		"a block is missing": func(b []byte) []byte { return append(b[:at], b[at+blockSize:]...) },
 	} {
 		b := change(bytes.Clone(whole))
-		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000), "x.tar.xz": by(t, codec.XZ, b), "x.tar.lz4": by(t, codec.LZ4, b)} {
 			for _, once := range []bool{false, true} {
 				list, doubt := names(t, name, b, once)
 				if want := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == "f07" }); !slices.Equal(list, want) {
@@ -333,7 +334,7 @@ func TestRepairKeepsWhatCanBeRead(t *testing.T) {
 		"two headers, behind": {func(b []byte) []byte { b[at] ^= 1; b[last] ^= 1; return b }, slices.DeleteFunc(without("f07"), func(n string) bool { return n == "f19" }), true},
 	} {
 		b := c.change(bytes.Clone(whole))
-		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000)} {
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000), "x.tar.xz": by(t, codec.XZ, b), "x.tar.lz4": by(t, codec.LZ4, b)} {
 			what := what + ", " + name
 			got, plan, err := mended(t, name, b)
 			if err != nil || plan.Partial != c.partial || len(plan.Edits) > 0 && len(plan.Notes) == 0 {
@@ -368,6 +369,51 @@ func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
 	}
 }
 
+// A frame that cannot be decoded does not take those behind it away, wherever files begin
+// in them. What decodes and does not match its checksum is kept, and said.
+func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
+	whole := files(t)
+	const n = 7001
+	var frames [][]byte
+	for part := range slices.Chunk(whole, n) {
+		frames = append(frames, compressed(t, part))
+	}
+	for k := range frames {
+		for what, change := range map[string]func(b []byte) []byte{
+			"its magic":    func(b []byte) []byte { b[0] ^= 1; return b },
+			"half of it":   func(b []byte) []byte { clear(b[len(b)/2:]); return b },
+			"cut":          func(b []byte) []byte { return b[:len(b)/2] },
+			"its checksum": func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+			"noise":        func(b []byte) []byte { return bytes.Repeat([]byte("\xa5\x28\xb5\x2f\xfd"), 50) },
+		} {
+			what := fmt.Sprintf("frame %d, %s", k, what)
+			all := slices.Clone(frames)
+			all[k] = change(bytes.Clone(frames[k]))
+			b := slices.Concat(all...)
+			got, plan, err := mended(t, "x.tar.zst", b)
+			if k == 0 && strings.Contains(what, "magic") || k == 0 && strings.Contains(what, "noise") {
+				continue // nobody knows what it is
+			}
+			if err != nil || !plan.Partial {
+				t.Errorf("%s: %+v, %v", what, plan, err)
+				continue
+			}
+			list := sound(t, what, "x.tar.zst", got)
+			for i := range 20 {
+				name := fmt.Sprintf("f%02d", i)
+				from := headerAt(t, whole, name)
+				to := from + blockSize + i*20*len(fmt.Sprintf("file %d. ", i))
+				if whole := to <= k*n || from >= (k+1)*n || strings.HasSuffix(what, "checksum"); whole && !slices.Contains(list, name) {
+					t.Errorf("%s: %s is missing: %q, %q", what, name, list, plan.Lost)
+				}
+			}
+			if _, again, err := mended(t, "x.tar.zst", got); err != nil || again.Changes() {
+				t.Errorf("%s, again: %+v, %v", what, again, err)
+			}
+		}
+	}
+}
+
 func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -387,6 +433,29 @@ func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
 	}
 	if list := sound(t, "pax", "x.tar", got); !slices.Equal(list, []string{long, "f02"}) {
 		t.Errorf("%q", list)
+	}
+}
+
+func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Name: "f00", Format: tar.FormatUSTAR}, {Name: "last", PAXRecords: map[string]string{"z.last": "x"}, Format: tar.FormatPAX}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := []byte("12 z.last=x\n")
+	b := out.Bytes()[:bytes.Index(out.Bytes(), record)+len(record)]
+	b[len(b)-1] = '!'
+	for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, len(b)), "x.tar.zst": compressed(t, b)} {
+		got, plan, err := mended(t, name, b)
+		if err != nil || !plan.Partial {
+			t.Errorf("%s: %+v, %v", name, plan, err)
+			continue
+		}
+		if list := sound(t, name, name, got); !slices.Equal(list, []string{"f00"}) {
+			t.Errorf("%s: %q", name, list)
+		}
 	}
 }
 
@@ -414,4 +483,37 @@ func FuzzRepair(f *testing.F) {
 			t.Errorf("mended, it has still to be mended: %+v, %v", again, err)
 		}
 	})
+}
+
+func TestATarThatIsCutBehindItsFirstHeaderIsListed(t *testing.T) {
+	b := files(t)
+	at := headerAt(t, b, "f07")
+	list, doubt := names(t, "x.tar", b[at:at+blockSize], false)
+	if !slices.Equal(list, []string{"f07"}) || doubt == nil || doubt.Code != format.Truncated {
+		t.Errorf("%q, %+v", list, doubt)
+	}
+}
+
+// In incremental backups GNU's tar lists what is in a folder behind its header.
+func TestFoldersOfIncrementalBackupsAreFolders(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Name: "d/", Typeflag: typeDumpDir, Size: 9, Format: tar.FormatGNU}, {Name: "d/f", Format: tar.FormatGNU}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, h.Size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, "x.tar", out.Bytes(), format.OpenOptions{})
+	if e, err := r.Lookup(t.Context(), "d"); err != nil || e.Kind != format.Dir || e.Size != 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := r.Lookup(t.Context(), "d/f"); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,5 +1,6 @@
 // Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so
-// that other formats can be converted from and to what everybody has.
+// that other formats can be converted from and to what everybody has. Those of bzip2, xz
+// and lz4 are read.
 //
 // It is registered by package format/all; programs that only want archives need
 // package holdall. It is no sixth format to pack into: a tar has no index.
@@ -20,5 +21,5 @@
 // its own name is how GNU's tar writes a file that was named twice: it is the entry of
 // that name before it. Repair leaves out what is no member, and shortens the last file of a
 // tar that is cut off. A compressed tar is compressed anew, of what can be decoded before
-// the damage.
+// the damage and, of several frames of zstd, behind it.
 package tar

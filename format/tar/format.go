@@ -3,7 +3,6 @@ package tar
 import (
 	"bytes"
 	"io"
-	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -12,8 +11,8 @@ import (
 // Format is tar.
 var Format = &format.Format{
 	Name:       "tar",
-	Title:      "tar, plain, zstd or gzip",
-	Extensions: []string{".tar", ".tar.zst", ".tzst", ".tar.gz", ".tgz"},
+	Title:      "tar, plain, zstd or gzip; bzip2, xz and lz4 to read",
+	Extensions: extensions(),
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 	Params: []format.Param{{
@@ -28,12 +27,20 @@ var Format = &format.Format{
 	Repair:        repair,
 }
 
+func extensions() []string {
+	all := []string{".tar"}
+	for _, c := range compressions {
+		all = append(all, c.names...)
+	}
+	return all
+}
+
 // detect never says Certain: formats that are tars of a special kind must win.
 func detect(p format.Probe) format.Match {
 	head := p.Head
 	if name := codecOf(head); name != codec.Raw {
-		// What a probe has of it may be less than a block of zstd, which tells nothing
-		// before it is whole. Then there is the name.
+		// What a probe has of it may be less than a block of zstd or bzip2, which tells
+		// nothing before it is whole. Then there is the name.
 		if head = firstBlock(head, name); len(head) == 0 && compression(p.Name) == name {
 			return format.Likely
 		}
@@ -42,18 +49,6 @@ func detect(p format.Probe) format.Match {
 		return format.Likely
 	}
 	return format.No
-}
-
-// compression returns how an archive of that name is compressed.
-func compression(name string) string {
-	name = strings.ToLower(name)
-	switch {
-	case strings.HasSuffix(name, ".tar.zst"), strings.HasSuffix(name, ".tzst"):
-		return codec.Zstd
-	case strings.HasSuffix(name, ".tar.gz"), strings.HasSuffix(name, ".tgz"):
-		return codec.Gzip
-	}
-	return codec.Raw
 }
 
 // firstBlock decodes the first bytes of a compressed tar.

@@ -7,27 +7,57 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
-var (
-	zstdMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}
-	gzipMagic = []byte{0x1F, 0x8B, 8}
-)
+var zstdMagic, gzipMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}, []byte{0x1F, 0x8B, 8}
+
+// compressions are those of tars, and what such tars are called.
+var compressions = []struct {
+	codec string
+	magic []byte
+	names []string
+}{
+	{codec.Zstd, zstdMagic, []string{".tar.zst", ".tzst"}},
+	{codec.Gzip, gzipMagic, []string{".tar.gz", ".tgz"}},
+	{codec.Bzip2, []byte("BZh"), []string{".tar.bz2", ".tbz2", ".tbz"}},
+	{codec.XZ, []byte("\xfd7zXZ\x00"), []string{".tar.xz", ".txz"}},
+	{codec.LZ4, []byte{4, 0x22, 0x4D, 0x18}, []string{".tar.lz4"}},
+}
 
 // codecOf tells from a tar's first bytes how it is compressed.
 func codecOf(head []byte) string {
-	switch {
-	case bytes.HasPrefix(head, zstdMagic):
-		return codec.Zstd
-	case len(head) >= 4 && isSkippable(head):
+	if len(head) < 10 {
+		return codec.Raw
+	}
+	if isSkippable(head) {
 		return codec.Zstd // as parallel compressors begin
-	case bytes.HasPrefix(head, gzipMagic):
-		return codec.Gzip
+	}
+	for _, c := range compressions {
+		switch {
+		case !bytes.HasPrefix(head, c.magic), c.codec == codec.Bzip2 && string(head[4:10]) != "1AY&SY":
+		case c.codec == codec.XZ && head[7] == 0:
+			return codec.XZPlain
+		default:
+			return c.codec
+		}
+	}
+	return codec.Raw
+}
+
+// compression returns how an archive of that name is compressed.
+func compression(name string) string {
+	name = strings.ToLower(name)
+	for _, c := range compressions {
+		if slices.ContainsFunc(c.names, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			return c.codec
+		}
 	}
 	return codec.Raw
 }
@@ -36,7 +66,7 @@ func codecOf(head []byte) string {
 func isSkippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184D2A50 }
 
 // A frame is a piece of a compressed tar that is decoded without what precedes it: a
-// frame of zstd, a member of gzip.
+// frame of zstd, a member of gzip; of other compressions all.
 type frame struct {
 	off, len int64 // as stored
 	at, n    int64 // as it becomes; both lengths are -1 where the frame was not read to its end
@@ -52,7 +82,21 @@ type frames struct {
 	at     int64         // decoded so far
 	all    []frame       // those that have ended, and have content
 	err    error
+
+	// For repairs, which go on behind damage:
+	rescues bool
+	wrong   []frame // those that are not what their checksums say
+	next    int64   // where the next frame is stored, after errTorn
+	header  int64   // where in its content a header of a tar is
+	fill    int64   // bytes to be read in place of what is lost
+	tries   int     // at places where no frame was
 }
+
+// errTorn means that something is lost here. What can be read behind it comes after pass.
+var errTorn = errors.New("a piece cannot be decoded")
+
+// mostTries is how many places are tried at which a frame could begin, and none does.
+const mostTries = 1000
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
 	f := &frames{codec: name}
@@ -65,6 +109,13 @@ func newFrames(ctx context.Context, o store.Object, size int64, name string) *fr
 // of gzip: others do the same.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.err == nil {
+		if n := int(min(f.fill, int64(len(p)))); n > 0 {
+			for i := range p[:n] {
+				p[i] = 0xff // no header, nor zeros that end the tar
+			}
+			f.fill, f.at = f.fill-int64(n), f.at+int64(n)
+			return n, nil
+		}
 		if f.now == nil {
 			if f.err = f.begin(); f.err != nil {
 				break
@@ -74,13 +125,106 @@ func (f *frames) Read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
+	if f.err != io.EOF && f.err != errTorn && f.rescues && f.codec == codec.Zstd {
+		f.rescue()
+	}
 	return 0, f.err
+}
+
+// rescue looks for the next frame that can be decoded, and in which a header of a tar is.
+// Behind it is another frame, or the end: else it may be a file within a damaged one.
+func (f *frames) rescue() {
+	if f.Close(); f.stored.object.Err != nil {
+		return
+	}
+	from := f.frame.off + 1
+	if f.frame.len > 0 {
+		from += f.frame.len
+	}
+	s := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec).stored
+	s.object.Off = from
+	s.buf.Reset(&s.object)
+	for f.tries < mostTries {
+		for {
+			b, err := s.buf.Peek(s.buf.Size())
+			if i := bytes.Index(b, zstdMagic); i >= 0 {
+				_, _ = s.buf.Discard(i)
+				break
+			} else if err != nil {
+				return
+			}
+			_, _ = s.buf.Discard(len(b) - len(zstdMagic) + 1)
+		}
+		n, header := f.try(s.off())
+		if header >= 0 {
+			f.err, f.next, f.header = errTorn, s.off(), header
+			return
+		}
+		if n == 0 {
+			n, f.tries = 1, f.tries+1
+		}
+		if s.skip(n) != nil {
+			return
+		}
+	}
+}
+
+// try decodes the frame at a place, and says how long it is, 0 if it cannot be decoded, and
+// where in it the first header is, or -1.
+func (f *frames) try(off int64) (n, header int64) {
+	g := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec)
+	defer g.Close()
+	g.stored.object.Off = off
+	buf, have := make([]byte, 64<<10), 0
+	header = -1
+	for g.err = g.begin(); g.err == nil && g.now != nil; {
+		have += g.step(buf[have:])
+		for at := 0; header < 0; at++ {
+			i := bytes.Index(buf[at:have], []byte("ustar"))
+			if i < 0 {
+				break
+			}
+			at += i
+			if b := at - 257; b >= 0 && b+blockSize <= have && block(buf[b:b+blockSize]).dialect() != noDialect {
+				header = g.at - int64(have-b)
+			}
+		}
+		if have > len(buf)/2 {
+			have = copy(buf, buf[have-blockSize+1:have])
+		}
+	}
+	if head, err := g.stored.buf.Peek(4); g.err != nil || err == nil && !bytes.Equal(head, zstdMagic) && !isSkippable(head) {
+		return 0, -1
+	}
+	return g.stored.off() - off, header
+}
+
+// pass goes on behind what is lost. The next header is at a multiple of a block then.
+func (f *frames) pass() {
+	f.stored.object.Off, f.err = f.next, nil
+	f.stored.buf.Reset(&f.stored.object)
+	f.fill = -(f.at + f.header) & (blockSize - 1)
+}
+
+// rescued are frames with all that can be read of them.
+type rescued struct{ *frames }
+
+func (r rescued) Read(p []byte) (int, error) {
+	n, err := r.frames.Read(p)
+	if err == errTorn {
+		r.pass()
+		return r.Read(p)
+	}
+	return n, err
 }
 
 // step decodes of the frame under way, and ends it where that is its end.
 func (f *frames) step(p []byte) int {
 	n, err := f.now.Read(p)
 	f.at += int64(n)
+	if f.rescues && errors.Is(err, codec.ErrChecksum) && (f.codec == codec.Zstd || f.codec == codec.Gzip) {
+		f.wrong, err = append(f.wrong, frame{at: f.frame.at, n: f.at - f.frame.at}), io.EOF // all of it is there
+	}
 	if err == io.EOF {
 		err = f.end()
 	}
@@ -114,6 +258,10 @@ func (f *frames) begin() (err error) {
 		return err
 	}
 	z, _ := codec.Lookup(f.codec)
+	if f.codec != codec.Zstd { // all of it is one
+		f.now, err = z.Decode(f.stored.buf)
+		return err
+	}
 	f.block = &zstdFrame{r: f.stored.buf}
 	f.now, err = z.Decode(f.block)
 	return err

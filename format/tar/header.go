@@ -40,6 +40,7 @@ const (
 	typeDir       = '5'
 	typeFifo      = '6'
 	typeCont      = '7'
+	typeDumpDir   = 'D' // a folder, in incremental backups of GNU's tar; the content is a list
 	typeLongLink  = 'K'
 	typeLongName  = 'L'
 	typeSparse    = 'S'

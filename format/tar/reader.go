@@ -93,9 +93,9 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		if n&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := s.next()
+		err, listed := s.next(), n > 0
 		if err == nil {
-			if r.codec != codec.Raw && s.m.fault != nil {
+			if listed = true; r.codec != codec.Raw && s.m.fault != nil {
 				s.m.fault.Off = -1
 			}
 			short := r.codec == codec.Raw && s.m.stored > r.size-s.m.at
@@ -149,7 +149,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 			}
 			p.Off = -1
 		}
-		if n == 0 {
+		if !listed {
 			return &format.CorruptError{Format: "tar", Problem: p}
 		}
 		s.note(p)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -26,11 +27,17 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	defer obj.Close()
 	src := m.source(ctx)
 	defer src.close()
+	if src.in != nil {
+		src.in.rescues = true
+	}
 	if err := m.walk(ctx, src); err != nil {
 		return format.Plan{}, err
 	}
 	if m.kept == 0 && (len(m.edits) > 0 || m.torn || m.bare(src.at)) {
 		return format.Plan{}, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no header of a member was found")}
+	}
+	if src.in != nil {
+		m.wrong = src.in.wrong
 	}
 	return m.plan(ctx, st), nil
 }
@@ -45,6 +52,7 @@ type mender struct {
 	kept  int
 	end   int64 // of what can be read
 	torn  bool  // it cannot be decoded to its end
+	wrong []frame
 
 	// The last member.
 	last  member
@@ -91,6 +99,13 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 		if src.in == nil && src.err != nil {
 			return src.err
 		}
+		if err == errTorn {
+			if err := m.passTorn(ctx, s); err != nil || m.torn {
+				return err
+			}
+			m.kept--
+			continue
+		}
 		m.end = m.size
 		if src.in != nil {
 			if m.end = src.at; err != nil && err != io.EOF {
@@ -107,7 +122,11 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 				m.remember(s)
 				m.kept++
 			}
-			return m.cut(s)
+			from, err := m.cut(s, m.end)
+			if err == nil && from < m.end {
+				err = m.edit(from, m.end-from, nil)
+			}
+			return errors.Join(err, m.close(from))
 		}
 		switch _, header := err.(*headerError); {
 		case err == nil:
@@ -190,24 +209,42 @@ func (m *mender) close(odd int64) error {
 	return m.edit(m.end, 0, make([]byte, -odd&(blockSize-1)+2*blockSize))
 }
 
-// cut shortens the last member to what is there of it.
-func (m *mender) cut(s *scanner) error {
-	have := m.end - m.last.at
+// cut shortens the last member to what is there of it. It returns from where on nothing
+// is kept.
+func (m *mender) cut(s *scanner, end int64) (int64, error) {
+	have := end - m.last.at
 	if !m.plain || have <= 0 {
 		if !m.isBad() {
 			m.kept--
 			formatkit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
 		}
-		if err := m.edit(m.start, m.end-m.start, nil); err != nil {
-			return err
-		}
-		return m.close(0)
+		return m.start, nil
 	}
 	formatkit.Say(&m.p.Lost, "%s: the last %d of its %d bytes", format.Escape(m.named), m.last.size-have, m.last.size)
-	if err := m.edit(m.last.at-blockSize, blockSize, resized(s.header[:], have)); err != nil {
+	return end, m.edit(m.last.at-blockSize, blockSize, resized(s.header[:], have))
+}
+
+// passTorn goes on behind what is lost of a compressed tar.
+func (m *mender) passTorn(ctx context.Context, s *scanner) (err error) {
+	at := s.src.in.at
+	from := min(at, s.start)
+	formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar, up to the next piece with a header", at)
+	if m.last.stored > at-m.last.at {
+		if from, err = m.cut(s, at); err != nil {
+			return err
+		}
+		m.last.stored = 0
+	}
+	s.behind = 0
+	found, err := s.search(ctx, math.MaxInt64)
+	if err != nil {
 		return err
 	}
-	return m.close(have)
+	if found {
+		return m.edit(from, s.src.at-from, make([]byte, -from&(blockSize-1)))
+	}
+	m.end, m.torn = s.src.in.at, true
+	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close(from))
 }
 
 // resized is a header with another size.
@@ -227,8 +264,15 @@ func resized(header []byte, size int64) []byte {
 
 // plan makes edits of a tar edits of what is stored.
 func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
-	if len(m.edits) == 0 && !m.torn {
+	for _, f := range m.wrong {
+		formatkit.Say(&m.p.Lost, "bytes %d+%d: whether what is in them is right, which does not match its checksum", f.at, f.n)
+	}
+	if len(m.edits) == 0 && !m.torn && len(m.wrong) == 0 {
 		return m.p
+	}
+	for i := range m.edits { // padding may be missing at the end
+		e := &m.edits[i]
+		e.n = min(e.n, max(m.end-e.off, 0))
 	}
 	m.p.Partial = len(m.p.Lost) > 0 || m.torn
 	formatkit.Say(&m.p.Notes, "%d members are kept", m.kept)
@@ -244,22 +288,27 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	if m.torn {
 		formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar; what is before it in the same piece cannot be proven any more", m.end)
 	}
-	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", m.codec)
+	by := m.codec
+	if by == codec.Bzip2 {
+		by = codec.Zstd // nothing here compresses by bzip2
+	}
+	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {
 		obj, err := st.Open(ctx, m.name)
 		if err != nil {
 			return err
 		}
 		defer obj.Close()
-		z, err := compressor(w, m.codec, "")
+		z, err := compressor(w, by, "")
 		if err != nil {
 			return err
 		}
-		f := newFrames(ctx, obj, m.size, m.codec)
+		f := rescued{newFrames(ctx, obj, m.size, m.codec)}
+		f.rescues = true
 		defer f.Close()
 		at := int64(0)
 		for _, e := range append(m.edits, edit{off: m.end}) {
-			if _, err := io.CopyN(z, f, e.off-at); err != nil {
+			if _, err := io.CopyN(struct{ io.Writer }{z}, f, e.off-at); err != nil {
 				return unexpected(err)
 			}
 			if _, err := io.CopyN(io.Discard, f, e.n); err != nil {

@@ -216,6 +216,9 @@ func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 		switch {
 		case err == nil && s.plausible(b, s.src.at):
 			return true, nil
+		case err == errTorn:
+			s.src.leap()
+			continue
 		case err != nil && s.src.in == nil && s.src.err != nil:
 			return false, s.src.err
 		case err != nil:
@@ -320,8 +323,8 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	m.name = plain(name)
 	switch kind {
 	case typeFile, typeSparse, typeCont:
-	case typeDir:
-		m.kind = format.Dir
+	case typeDir, typeDumpDir:
+		m.kind, m.size, m.stored = format.Dir, 0, 0
 		if len(m.name) == 0 || string(m.name) == "." {
 			return false, nil // the folder that was packed
 		}

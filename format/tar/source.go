@@ -95,6 +95,13 @@ func ended(within bool) error {
 	return io.EOF
 }
 
+// leap goes on behind what is lost of a compressed tar, where a header can be.
+func (s *source) leap() {
+	s.buf, s.at = nil, s.in.at
+	s.in.pass()
+	_ = s.skip(-s.at & (blockSize - 1))
+}
+
 // skip goes on n bytes later.
 func (s *source) skip(n int64) error {
 	if n <= int64(len(s.buf)) {

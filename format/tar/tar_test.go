@@ -4,13 +4,18 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+	"github.com/ulikunitz/xz/lzma"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/store/storetest"
@@ -84,6 +89,26 @@ func zipped(t testing.TB, b []byte, n int) []byte {
 	return out.Bytes()
 }
 
+// by compresses b as the repair of such a tar does.
+func by(t testing.TB, name string, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z, err := compressor(&out, name, "")
+	if err == nil {
+		_, err = z.Write(b)
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// bzipped is sample(t, tar.FormatPAX), as the bzip2 command has it: there is nothing here
+// that writes it.
+const bzipped = "QlpoMTFBWSZTWYVACIoAAH97kOmABEBAAf+EAH12b95gBEAASDAA+GwZSPVMmTBMhiM0jJk0N6gMip7Kho0ZNNA0ZGTBNAESk0o9NNIBkyMR6npAaMnHfgOPpWu86+M06sxTAeb8wpoRC1YoE16tZs" +
+	"Psb7Llp00ZBpButg6axLQsQCIhEPLlyM85w3eMhBhC4dxF6JniCXjF74gpVbMcuFgGOMTLIqocM19hINCkhhopsWNYERiVSC74NzJzoIBiVVCWDhjZB2UWPpoBDvASkLCCGjUnPBqEev6seQN04KkC" +
+	"cQ4rq6h17l+AC0bEvkx7YMaww/OvYg7i7kinChIQqAERQA=="
+
 func TestOthersTarsConform(t *testing.T) {
 	for name, f := range map[string]tar.Format{"ustar": tar.FormatUSTAR, "pax": tar.FormatPAX, "gnu": tar.FormatGNU} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +123,27 @@ func TestOthersTarsConform(t *testing.T) {
 	})
 	t.Run("frames", func(t *testing.T) {
 		formattest.RunArchive(t, Format, map[string][]byte{"x.tar.zst": inFrames(t, sample(t, tar.FormatPAX), 3000)}, "x.tar.zst")
+	})
+	t.Run("lz4", func(t *testing.T) {
+		formattest.RunArchive(t, Format, map[string][]byte{"x.tar.lz4": by(t, codec.LZ4, sample(t, tar.FormatPAX))}, "x.tar.lz4")
+	})
+	t.Run("xz", func(t *testing.T) {
+		var b bytes.Buffer
+		z, err := xz.WriterConfig{DictCap: lzma.MinDictCap}.NewWriter(&b) // little to be allocated
+		if err == nil {
+			_, err = z.Write(sample(t, tar.FormatPAX))
+		}
+		if err = errors.Join(err, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		formattest.RunArchive(t, Format, map[string][]byte{"x.txz": b.Bytes()}, "x.txz")
+	})
+	t.Run("bzip2", func(t *testing.T) {
+		b, err := base64.StdEncoding.DecodeString(bzipped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		formattest.RunArchive(t, Format, map[string][]byte{"x.tbz2": b}, "x.tbz2")
 	})
 	t.Run("members", func(t *testing.T) {
 		formattest.RunArchive(t, Format, map[string][]byte{"x.tgz": zipped(t, sample(t, tar.FormatPAX), 3000)}, "x.tgz")
@@ -140,6 +186,15 @@ func TestALongFirstBlockIsBelievedByItsName(t *testing.T) {
 	}
 }
 
+func TestTarsOfOthersCompressionsAreNotWritten(t *testing.T) {
+	for _, name := range []string{"x.tar.xz", "x.TBZ2", "x.tar.lz4"} {
+		st := &storetest.Mem{}
+		if _, err := create(t.Context(), st, name, format.CreateOptions{}); !errors.Is(err, errors.ErrUnsupported) || st.Get(name) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {
 		b := sample(f, format)
@@ -147,6 +202,8 @@ func FuzzOpen(f *testing.F) {
 		f.Add(compressed(f, b))
 		f.Add(inFrames(f, b, 1000))
 		f.Add(zipped(f, b, 1000))
+		f.Add(by(f, codec.XZ, b))
+		f.Add(by(f, codec.LZ4, b))
 		torn := bytes.Clone(b)
 		torn[blockSize+20] ^= 1
 		f.Add(torn)

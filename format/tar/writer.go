@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+	"github.com/ulikunitz/xz"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -52,13 +55,24 @@ var levels = map[string]struct {
 
 // compressor returns what compresses to out by a codec.
 func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
-	if name == codec.Zstd {
-		return zstd.NewWriter(out, zstd.WithEncoderLevel(levels[level].zstd), zstd.WithEncoderConcurrency(2))
+	switch name {
+	case codec.Gzip:
+		return gzip.NewWriterLevel(out, levels[level].gzip)
+	case codec.XZ, codec.XZPlain:
+		return xz.NewWriter(out)
+	case codec.LZ4:
+		z := lz4.NewWriter(out)
+		return z, z.Apply(lz4.BlockSizeOption(lz4.Block256Kb))
 	}
-	return gzip.NewWriterLevel(out, levels[level].gzip)
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(levels[level].zstd), zstd.WithEncoderConcurrency(2))
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	switch by := compression(name); by {
+	case codec.Raw, codec.Zstd, codec.Gzip:
+	default:
+		return nil, fmt.Errorf("%s: tars compressed by %s are read, but not written: %w", format.Escape(name), by, errors.ErrUnsupported)
+	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err

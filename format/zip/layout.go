@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 )
@@ -37,12 +38,20 @@ const (
 const (
 	stored   = 0
 	deflated = 8
+	lzma     = 14
 	zstd     = 93
+)
+
+// methods are those that are read, with the codecs that undo them; unread are others.
+var (
+	methods = map[uint16]string{stored: codec.Raw, deflated: codec.Deflate, 12: codec.Bzip2, lzma: codec.LZMA, zstd: codec.Zstd, 95: codec.XZPlain}
+	unread  = map[uint16]string{1: "Shrink", 6: "Implode", 9: "Deflate64", 98: "PPMd"}
 )
 
 // Flags of an entry.
 const (
 	flagEncrypted = 1 << 0
+	flagMarked    = 1 << 1 // LZMA has a mark at its end
 	flagBehind    = 1 << 3 // sizes and crc32 stand behind the content
 	flagUTF8      = 1 << 11
 )

@@ -130,24 +130,26 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 // readDirectory reads the rows of the directory.
 func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) error {
 	r.dirOff = int64(e.off) + base
+	behind := int64(0) // bytes between the directory, as its end says, and that
 	if base > 0 && e.count > 0 {
 		// What is in front, or behind, may be known to the writer after all.
 		var b [4]byte
-		if err := r.obj.ReadAt(ctx, b[:], r.dirOff); err != nil {
+		if err := r.obj.ReadAt(ctx, b[:], int64(e.off)); err != nil {
 			return err
 		}
-		if string(b[:]) != rowMagic {
-			base, r.dirOff = 0, int64(e.off)
+		if string(b[:]) == rowMagic {
+			behind, base, r.dirOff = base, 0, int64(e.off)
 		}
 	}
 	memory := int64(endLen)
 	if memory > limit {
 		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes and more, the limit is %d", memory, limit)
 	}
-	room := make([]byte, 256<<10) // more than the longest row
+	room := make([]byte, min(int64(e.size)+behind, 256<<10)) // more than the longest row
 	buf := room[:0]
-	off, end := r.dirOff, r.dirOff+int64(e.size)
-	next := off // to be read
+	off, stop := r.dirOff, r.dirOff+int64(e.size)
+	end := stop + behind // a row may be there, if the end is wrong
+	next := off          // to be read
 	fill := func() error {
 		k := copy(room, buf)
 		buf = room[:min(int64(len(room)), int64(k)+end-next)]
@@ -157,7 +159,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		next += int64(len(buf) - k)
 		return nil
 	}
-	for off < end {
+	for off < stop {
 		x, n, err := parseRow(buf)
 		if n == 0 && err == nil && next < end {
 			if err := fill(); err != nil {
@@ -266,11 +268,15 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case mode&fs.ModeType != 0:
 		fault(format.Unsupported, "device", "no file, which is not read")
 	}
+	coder, read := methods[x.method]
+	e.method = uint8(x.method)
+	if x.open() {
+		e.flags |= isOpen
+	}
 	switch {
-	case x.method == deflated, x.method == zstd:
-		e.method = uint8(x.method)
-	case x.method != stored:
-		fault(format.Unsupported, "unsupported-compression", "compressed by method %d, which is not known", x.method)
+	case !read:
+		fault(format.Unsupported, "unsupported-compression", "compressed by %s, which is not read", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
+	case coder != codec.Raw:
 	case x.stored != x.size:
 		fault(format.BadIndex, "", "%d bytes are stored of %d", x.stored, x.size)
 	}
@@ -325,7 +331,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 		z, _ := codec.Lookup(p.codec())
 		d, err := z.Decode(strings.NewReader(string(b)))
 		if err == nil {
-			b, err = io.ReadAll(io.LimitReader(d, maxLink+1))
+			b, err = io.ReadAll(io.LimitReader(d, min(p.size, maxLink+1)))
 			err = errors.Join(err, d.Close())
 		}
 		if err != nil || len(b) > maxLink {
@@ -364,7 +370,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		p := r.table.items.At(i)
 		at, err := r.contentOff(ctx, p)
 		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
-		if p.method != stored {
+		if p.method != stored && p.flags&isOpen == 0 {
 			x.Unit = e.Size
 		}
 		yield(x, err)

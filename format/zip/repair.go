@@ -52,11 +52,11 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.check(); err != nil {
 		return format.Plan{}, err
 	}
-	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine }) {
+	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine || x.head > 0 }) {
 		m.base, m.dirOff, m.found = 0, size, nil // it is not where it is looked for
 	}
 	if damaged || len(m.missing) > 0 {
-		if err := m.scan(); err != nil {
+		if err := m.sweep(); err != nil {
 			return format.Plan{}, err
 		}
 	}
@@ -69,7 +69,8 @@ type found struct {
 	at   int64  // of its header
 	end  int64  // of its content
 	raw  []byte // its row
-	fine bool   // its content is right, or nobody here can tell
+	fine bool   // its header is one, and its content is right, or nobody here can tell
+	head int64  // how long the header is that can be made of the row, where only that is damaged
 }
 
 // mender is the state of one repair.
@@ -81,7 +82,7 @@ type mender struct {
 	base    int64
 	found   []found
 	names   map[string]bool // of those that are fine
-	missing []string        // names of rows whose contents are not where they say
+	missing []string        // names of rows that are not fine
 	p       format.Plan
 }
 
@@ -96,7 +97,6 @@ func (m *mender) remember(x found) error {
 // check looks for the contents of the rows.
 func (m *mender) check() error {
 	slices.SortStableFunc(m.found, func(a, b found) int { return cmp.Compare(a.at, b.at) })
-	before := int64(0) // end of the content before
 	for i := range m.found {
 		x := &m.found[i]
 		if m.ctx.Err() != nil {
@@ -106,91 +106,95 @@ func (m *mender) check() error {
 		if i+1 < len(m.found) {
 			behind = min(behind, m.found[i+1].at)
 		}
-		var b [localLen]byte
-		if x.at < 0 || x.at > m.dirOff-localLen {
-			m.missing = append(m.missing, x.name)
-			continue
-		}
-		if err := m.obj.ReadAt(m.ctx, b[:], x.at); err != nil {
+		if err := m.checkOne(x, behind); err != nil {
 			return err
 		}
-		n, sound := parseLocal(b[:])
-		named := len(rowName(x.raw))
-		if flags, method := binary.LittleEndian.Uint16(b[6:]), binary.LittleEndian.Uint16(b[8:]); sound && !x.proves() && (flags != x.flags || method != x.method) {
-			m.missing = append(m.missing, x.name) // one of the two is damaged
-			continue
-		}
-		// Where the header is damaged, the content may begin where that says, or end where
-		// the next one begins, with sizes in between.
-		tries := []int64{n}
-		if gap := behind - x.at - int64(x.stored); !sound {
-			// It must be a place where a header can be, or nothing may be written there.
-			free, err := m.free(x, before)
-			if err != nil {
-				return err
-			}
-			switch {
-			case !free:
-				tries = nil
-			case x.flags&flagBehind != 0:
-				tries = append(tries, gap-16, gap-24, gap-12, gap-20)
-			default:
-				tries = append(tries, gap)
-			}
-		}
-		for _, n := range tries {
-			if n < int64(localLen+named) || n > localLen+2*math.MaxUint16 || int64(x.stored) > m.dirOff-x.at-n {
-				continue
-			}
-			fine, err := m.matches(&x.row, x.at+n)
-			if x.size == 0 && x.stored > 0 && !sound {
-				fine, err = m.decodes(&x.row, x.at+n)
-			}
-			if err != nil {
-				return err
-			}
-			if x.fine = fine && (sound || x.stored < math.MaxUint32 && x.size < math.MaxUint32); !x.fine {
-				continue
-			}
-			x.end = x.at + n + int64(x.stored)
-			if !sound {
-				formatkit.Say(&m.p.Notes, "the header in front of %s is made of the directory", format.Escape(x.name))
-				header := x.header(rowName(x.raw), int(n))
-				m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: n, Write: func(w io.Writer) error {
-					_, err := w.Write(header)
-					return err
-				}})
-			}
-			m.names[x.name] = true
-			if !sound && !x.proves() {
-				formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
-			}
-			if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
-				formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
-			}
-			before = x.end
-			break
-		}
-		if !x.fine {
+		if m.names[x.name] = m.names[x.name] || x.fine; !x.fine {
 			m.missing = append(m.missing, x.name)
+		}
+	}
+	// A header is made only where no content is that can be read.
+	behind := m.dirOff
+	for i := range m.found {
+		if x := &m.found[len(m.found)-1-i]; x.fine {
+			behind = x.at
+		} else if x.head > behind-x.at {
+			x.head = 0
 		}
 	}
 	return nil
 }
 
-// free reports whether a damaged header is where a row says: right behind another content,
-// or in front of the name.
-func (m *mender) free(x *found, before int64) (bool, error) {
-	name := rowName(x.raw)
-	if x.at < before || int64(len(name)) > m.dirOff-x.at-localLen {
-		return false, nil
+// checkOne looks for the content of a row, where the next one begins at behind.
+func (m *mender) checkOne(x *found, behind int64) error {
+	var b [localLen]byte
+	if x.at < 0 || x.at > m.dirOff-localLen {
+		return nil
 	}
-	if n := x.at - before; n == 0 || before > 0 && (n == 16 || n == 24 || n == 12 || n == 20) {
-		return true, nil
+	if err := m.obj.ReadAt(m.ctx, b[:], x.at); err != nil {
+		return err
 	}
-	b := make([]byte, len(name))
-	err := m.obj.ReadAt(m.ctx, b, x.at+localLen)
-	return bytes.Equal(b, name), err
+	n, sound := parseLocal(b[:])
+	if flags, method := binary.LittleEndian.Uint16(b[6:]), binary.LittleEndian.Uint16(b[8:]); sound && !x.proves() && (flags != x.flags || method != x.method) {
+		return nil // one of the two is damaged
+	}
+	// Where the header is damaged, the content may begin where that says, or end where
+	// the next one begins, with sizes in between.
+	tries := []int64{n}
+	if gap := behind - x.at - int64(x.stored); !sound && x.flags&flagBehind != 0 {
+		tries = append(tries, gap-16, gap-24, gap-12, gap-20)
+	} else if !sound {
+		tries = append(tries, gap)
+	}
+	for _, n := range tries {
+		if n < int64(localLen+len(rowName(x.raw))) || n > localLen+2*math.MaxUint16 || int64(x.stored) > m.dirOff-x.at-n {
+			continue
+		}
+		fine, err := m.matches(&x.row, x.at+n)
+		if x.size == 0 && x.stored > 0 && !sound {
+			fine, err = m.decodes(&x.row, x.at+n)
+		}
+		if err != nil {
+			return err
+		}
+		switch x.end = x.at + n + int64(x.stored); {
+		case fine && sound:
+			x.fine = true
+			return nil
+		case fine && x.stored < math.MaxUint32 && x.size < math.MaxUint32:
+			x.head = n
+			return nil
+		}
+	}
+	return nil
+}
+
+// makeHeader makes the header of x, unless there may be something in its place: it must be
+// right behind another content, the last of which ends at before, or have the name still.
+func (m *mender) makeHeader(x *found, before int64) error {
+	b := make([]byte, x.head)
+	if x.at >= before {
+		if err := m.obj.ReadAt(m.ctx, b, x.at); err != nil {
+			return err
+		}
+		n, name := x.at-before, rowName(x.raw)
+		x.fine = n == 0 || before > 0 && (n == 16 || n == 24 || n == 12 || n == 20) || bytes.HasPrefix(b[localLen:], name)
+		x.fine = x.fine && !bytes.Contains(b, []byte(localMagic))
+	}
+	if !x.fine {
+		return nil
+	}
+	m.names[x.name] = true
+	formatkit.Say(&m.p.Notes, "the header in front of %s is made of the directory", format.Escape(x.name))
+	header := x.header(rowName(x.raw), int(x.head))
+	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: x.head, Write: func(w io.Writer) error {
+		_, err := w.Write(header)
+		return err
+	}})
+	if !x.proves() {
+		formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
+	}
+	return nil
 }
 
 // rowName is the name in a row as it is there.
@@ -215,8 +219,12 @@ func (r *row) header(name []byte, n int) []byte {
 
 // proves reports whether reading the content shows if it is right.
 func (r *row) proves() bool {
-	return r.flags&flagEncrypted == 0 && (r.method == stored || r.method == deflated || r.method == zstd)
+	_, read := methods[r.method]
+	return r.flags&flagEncrypted == 0 && read
 }
+
+// open reports whether a decoder may go on behind the content's end.
+func (r *row) open() bool { return r.method == lzma && r.flags&flagMarked == 0 }
 
 // matches reports whether a content at off is what its checksum says, as far as that can
 // be known.
@@ -231,16 +239,9 @@ func (m *mender) matches(x *row, off int64) (bool, error) {
 }
 
 func (m *mender) decodes(x *row, off int64) (bool, error) {
-	name := codec.Raw
-	switch x.method {
-	case deflated:
-		name = codec.Deflate
-	case zstd:
-		name = codec.Zstd
-	}
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
-	var r io.Reader = bufio.NewReaderSize(in, 64<<10)
-	if name != codec.Raw {
+	var r io.Reader = bufio.NewReaderSize(in, room(min(int64(x.stored), 64<<10)))
+	if name := methods[x.method]; name != codec.Raw {
 		c, _ := codec.Lookup(name)
 		d, err := c.Decode(r)
 		if err != nil {
@@ -250,29 +251,42 @@ func (m *mender) decodes(x *row, off int64) (bool, error) {
 		r = d
 	}
 	sum := crc32.NewIEEE()
-	n, err := io.Copy(sum, io.LimitReader(r, int64(x.size)+1))
+	most := int64(x.size) + 1
+	if x.open() {
+		most--
+	}
+	n, err := io.Copy(sum, io.LimitReader(r, most))
 	if in.Err != nil {
 		return false, in.Err
 	}
 	return err == nil && n == int64(x.size) && sum.Sum32() == x.crc, nil
 }
 
-// scan looks for headers of files that no row leads to.
-func (m *mender) scan() error {
+// sweep goes through the archive. It makes the headers that can be made of rows, and looks
+// for headers of files that no row leads to.
+func (m *mender) sweep() error {
 	known := m.found // in their order
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
-	buf := bufio.NewReaderSize(in, 256<<10)
-	at := int64(0)
+	buf := bufio.NewReaderSize(in, room(m.dirOff))
+	at, before := int64(0), int64(0) // where the last content ends
 	to := func(off int64) {
 		in.Off, at = off, off
 		buf.Reset(in)
 	}
 	for m.ctx.Err() == nil {
-		for len(known) > 0 && (known[0].at < at || !known[0].fine) {
-			known = known[1:]
+		for len(known) > 0 && known[0].at <= at {
+			x := &known[0]
+			if known = known[1:]; x.head > 0 {
+				if err := m.makeHeader(x, before); err != nil {
+					return err
+				}
+			}
+			if x.fine {
+				before = max(before, x.end)
+			}
 		}
-		if len(known) > 0 && known[0].at == at {
-			to(known[0].end)
+		if before > at {
+			to(before)
 			continue
 		}
 		b, err := buf.Peek(localLen)
@@ -302,7 +316,10 @@ func (m *mender) scan() error {
 			buf.Discard(4)
 			at += 4
 		}
-		if x == nil || m.names[x.name] {
+		if x == nil {
+			continue
+		}
+		if before = max(before, x.end); m.names[x.name] {
 			continue
 		}
 		formatkit.Say(&m.p.Notes, "%s is listed by the header in front of it, at byte %d", format.Escape(x.name), x.at)
@@ -317,14 +334,15 @@ func (m *mender) scan() error {
 // local makes a row of the header at off, nil if its content is not right. It says where to
 // go on, 0 if nobody knows.
 func (m *mender) local(off int64) (_ *found, next int64, _ error) {
-	b := make([]byte, min(localLen+2*math.MaxUint16, m.dirOff-off))
-	if err := m.obj.ReadAt(m.ctx, b[:localLen], off); err != nil {
+	b := make([]byte, localLen)
+	if err := m.obj.ReadAt(m.ctx, b, off); err != nil {
 		return nil, 0, err
 	}
 	n, _ := parseLocal(b)
-	if n > int64(len(b)) {
+	if n > m.dirOff-off {
 		return nil, 0, nil
 	}
+	b = slices.Grow(b, int(n))[:n]
 	if err := m.obj.ReadAt(m.ctx, b[localLen:n], off+localLen); err != nil {
 		return nil, 0, err
 	}
@@ -376,11 +394,14 @@ func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 	return nil, 0, nil
 }
 
+// room is how much is read of so many bytes at once.
+func room(n int64) int { return int(min(n, 256<<10)) }
+
 // behind looks for the sizes behind a content that begins at a place: they say how far
 // away they are.
 func (m *mender) behind(x *row, at int64) (int64, error) {
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
-	buf := bufio.NewReaderSize(in, 256<<10)
+	buf := bufio.NewReaderSize(in, room(m.dirOff-at))
 	le := binary.LittleEndian
 	for off := at; ; {
 		b, _ := buf.Peek(256 << 10)
@@ -423,6 +444,11 @@ func (m *mender) plan(damaged bool) (format.Plan, error) {
 	}
 	if len(fine) == 0 {
 		return format.Plan{}, m.corrupt(format.MissingIndex, -1, "no file was found whose content is what its checksum says")
+	}
+	for _, x := range fine {
+		if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
+			formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
+		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
 	if fine[0].at < m.base {

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/columns"
 )
@@ -31,6 +30,7 @@ const (
 	hasMode = 1 << iota
 	hasTime
 	isRare // in table.faults or links
+	isOpen // what becomes of what is stored may go on behind its end
 )
 
 // costOfEntry is what an entry takes in memory beside its name, with its share of the
@@ -87,12 +87,4 @@ func (t *table) readable(i int) bool {
 }
 
 // codec returns what undoes the compression.
-func (x *item) codec() string {
-	switch x.method {
-	case deflated:
-		return codec.Deflate
-	case zstd:
-		return codec.Zstd
-	}
-	return codec.Raw
-}
+func (x *item) codec() string { return methods[uint16(x.method)] }

@@ -221,6 +221,7 @@ func TestWhatIsAroundAnArchiveDoesNotMatter(t *testing.T) {
 		"in front, and behind":   {append(append([]byte(front), whole...), front...), 1},
 		"a longer end":           {long, 0},
 		"a longer end, in front": {append([]byte(front), long...), 0},
+		"a too short directory":  {shorter(whole), 0},
 	} {
 		list, notes, doubt := listed(t, c.b)
 		if !slices.Equal(list, want) || len(notes) != c.notes || doubt != nil {
@@ -231,6 +232,13 @@ func TestWhatIsAroundAnArchiveDoesNotMatter(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, e, err)
 		}
 	}
+}
+
+// shorter is a zip whose end says that its directory is shorter than it is.
+func shorter(b []byte) []byte {
+	b = bytes.Clone(b)
+	b[bytes.LastIndex(b[:len(b)-6], []byte(endMagic))+12] -= 9
+	return b
 }
 
 // putCount mends the number of entries in a longer end.

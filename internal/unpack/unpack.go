@@ -258,7 +258,9 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	s := &x.admitSum
 	s.Entries++
-	s.Bytes += e.Size
+	if e.Fault == nil { // else nothing is written
+		s.Bytes += e.Size
+	}
 	x.holes += x.holesOf(ctx, e)
 	what := ""
 	switch {

@@ -1,0 +1,99 @@
+package codec
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/pierrec/lz4/v4"
+	"github.com/ulikunitz/xz/lzma"
+)
+
+// Bzip2 content is one or more streams of bzip2, LZ4 content one or more frames of LZ4,
+// which may have checksums. LZMA content is a stream of LZMA as zip has it: a version, the
+// length of the settings, these, and what is compressed.
+const (
+	Bzip2 = "bzip2"
+	LZ4   = "lz4"
+	LZMA  = "lzma"
+)
+
+func init() {
+	bz := func(r io.Reader, _ int64) (io.Reader, error) { return bzip2.NewReader(r), nil }
+	Register(Codec{Name: Bzip2, Sums: true, Decode: decodeMost(bz), Append: appendMost(bz)})
+	l4 := func(r io.Reader, _ int64) (io.Reader, error) {
+		return &lz4Reader{r: bufio.NewReader(r)}, nil
+	}
+	Register(Codec{Name: LZ4, Decode: decodeMost(l4), Append: appendMost(l4)})
+	Register(Codec{Name: LZMA, Decode: decodeMost(decodeLZMA), Append: appendMost(decodeLZMA)})
+}
+
+func decodeLZMA(r io.Reader, most int64) (io.Reader, error) {
+	var h [4 + 5]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, unexpectedEnd(err)
+	}
+	if binary.LittleEndian.Uint16(h[2:]) != 5 {
+		return nil, errors.New("lzma: its settings have another length than 5")
+	}
+	dict, err := dictionary(int64(binary.LittleEndian.Uint32(h[5:])), most)
+	if err != nil {
+		return nil, err
+	}
+	// As a file of LZMA begins, of a length that nobody knows.
+	head := binary.LittleEndian.AppendUint32([]byte{h[4]}, uint32(dict))
+	head = append(head, bytes.Repeat([]byte{0xff}, 8)...)
+	z, err := lzma.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), r)))
+	return &lzmaReader{z, io.EOF}, err
+}
+
+// lzmaReader hands out what was decoded before an end without a mark. The library has it
+// still, and gives it after the error.
+type lzmaReader struct {
+	z   *lzma.Reader
+	end error
+}
+
+func (l *lzmaReader) Read(p []byte) (int, error) {
+	n, err := l.z.Read(p)
+	if err == io.ErrUnexpectedEOF && l.end == io.EOF {
+		if l.end = err; n == 0 {
+			return l.Read(p)
+		}
+		err = nil
+	}
+	if err == io.EOF {
+		err = l.end
+	}
+	return n, err
+}
+
+// lz4Reader reads frames, one behind the other.
+type lz4Reader struct {
+	r   *bufio.Reader
+	z   *lz4.Reader // nil between frames
+	any bool
+}
+
+func (l *lz4Reader) Read(p []byte) (int, error) {
+	for {
+		if l.z == nil {
+			if _, err := l.r.Peek(1); err == io.EOF && !l.any {
+				return 0, io.ErrUnexpectedEOF
+			} else if err != nil {
+				return 0, err
+			}
+			l.z, l.any = lz4.NewReader(l.r), true
+		}
+		n, err := l.z.Read(p)
+		if err == io.EOF {
+			if l.z, err = nil, nil; n == 0 {
+				continue
+			}
+		}
+		return n, err
+	}
+}

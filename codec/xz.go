@@ -1,0 +1,288 @@
+package codec
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"math"
+
+	"github.com/ulikunitz/xz/lzma"
+)
+
+// XZ content is one or more streams of xz, each block of which has a checksum. The blocks
+// of XZPlain content may have none.
+const (
+	XZ      = "xz"
+	XZPlain = "xz-plain"
+)
+
+func init() {
+	for _, c := range []struct {
+		name string
+		sums bool
+	}{{XZ, true}, {XZPlain, false}} {
+		decode := func(r io.Reader, most int64) (io.Reader, error) {
+			return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most, sums: c.sums}, nil
+		}
+		Register(Codec{Name: c.name, Sums: c.sums, Decode: decodeMost(decode), Append: appendMost(decode)})
+	}
+}
+
+// decodeMost is Decode, and appendMost Append, of a decoder that is told the most that
+// there can be of content: so far back it has to remember.
+func decodeMost(decode func(io.Reader, int64) (io.Reader, error)) func(io.Reader) (io.ReadCloser, error) {
+	return func(r io.Reader) (io.ReadCloser, error) {
+		d, err := decode(r, math.MaxInt64)
+		return io.NopCloser(d), err
+	}
+}
+
+func appendMost(decode func(io.Reader, int64) (io.Reader, error)) func(dst, stored []byte, size int) ([]byte, error) {
+	return func(dst, stored []byte, size int) ([]byte, error) {
+		return appendBy(func(r io.Reader) (io.ReadCloser, error) {
+			d, err := decode(r, int64(size))
+			return io.NopCloser(d), err
+		}, nil)(dst, stored, size)
+	}
+}
+
+// dictionary is what a decoder of LZMA has to remember of what was decoded.
+func dictionary(asked, most int64) (int, error) {
+	if asked = min(asked, most); asked > maxWindow {
+		return 0, ErrWindow
+	}
+	return int(max(asked, lzma.MinDictCap)), nil
+}
+
+// NewXZ returns the content of streams of xz, of which there are at most so many bytes. A
+// filter or checksum that is not supported is an errors.ErrUnsupported.
+func NewXZ(r io.Reader, most int64) io.Reader {
+	return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most}
+}
+
+// counted counts what is read.
+type counted struct {
+	r *bufio.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (c *counted) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.n++
+	}
+	return b, err
+}
+
+// take returns the next n bytes.
+func (c *counted) take(n int) ([]byte, error) {
+	b := make([]byte, n)
+	_, err := io.ReadFull(c, b)
+	return b, unexpectedEnd(err)
+}
+
+var (
+	xzMagic  = []byte("\xfd7zXZ\x00")
+	errXZ    = errors.New("xz: not a stream")
+	xzECMA   = crc64.MakeTable(crc64.ECMA)
+	errXZEnd = errors.New("xz: its index or its end is damaged")
+)
+
+// xzReader reads streams. The container is read here, since the library makes whatever
+// dictionary a block asks for.
+type xzReader struct {
+	in    counted
+	most  int64
+	sums  bool // checksums must be there
+	flags [2]byte
+	some  bool // there was a stream
+	open  bool // within a stream
+	block *lzma.Reader2
+	begun int64 // where the block's content begins
+	sum   hash.Hash
+	err   error
+}
+
+func (x *xzReader) Read(p []byte) (n int, err error) {
+	for x.err == nil && n == 0 && len(p) > 0 {
+		switch {
+		case !x.open:
+			x.err = x.begin()
+		case x.block == nil:
+			x.err = x.next()
+		default:
+			n, err = x.block.Read(p)
+			if x.sum != nil {
+				x.sum.Write(p[:n])
+			}
+			if x.err = unexpectedEnd(err); err == io.EOF && x.block.EOS() {
+				x.err = x.end()
+			}
+		}
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, x.err
+}
+
+// begin reads a stream's header. Zeros may be in front of it, but of the first one.
+func (x *xzReader) begin() error {
+	for {
+		b, err := x.in.r.Peek(1)
+		if err != nil && (err != io.EOF || x.some) {
+			return err
+		}
+		if len(b) == 0 || b[0] != 0 || !x.some {
+			break
+		}
+		_, _ = x.in.r.Discard(1)
+	}
+	h, err := x.in.take(12)
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(h, xzMagic) || crc32.ChecksumIEEE(h[6:8]) != binary.LittleEndian.Uint32(h[8:]) {
+		return errXZ
+	}
+	x.flags, x.some, x.open = [2]byte(h[6:8]), true, true
+	switch h[7] {
+	case 0:
+		if x.sum = nil; x.sums {
+			return fmt.Errorf("xz: a stream without checksums, behind one with them: %w", errors.ErrUnsupported)
+		}
+	case 1:
+		x.sum = crc32.NewIEEE()
+	case 4:
+		x.sum = crc64.New(xzECMA)
+	case 10:
+		x.sum = sha256.New()
+	default:
+		return fmt.Errorf("xz: checksum %d: %w", h[7], errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// next begins a block, or reads what is behind the last one. A block's header has its
+// length, flags, two lengths if the flags say so, filters, zeros and a CRC-32.
+func (x *xzReader) next() error {
+	start := x.in.n
+	n, err := x.in.ReadByte()
+	if err != nil {
+		return unexpectedEnd(err)
+	}
+	if n == 0 {
+		x.open = false
+		return x.index(start)
+	}
+	head, err := x.in.take(4*int(n) + 3)
+	if err != nil {
+		return err
+	}
+	head = append([]byte{n}, head...)
+	r := bytes.NewReader(head[2 : len(head)-4])
+	if crc32.ChecksumIEEE(head[:len(head)-4]) != binary.LittleEndian.Uint32(head[len(head)-4:]) {
+		return errors.New("xz: the header of a block is damaged")
+	}
+	for _, has := range []byte{0x40, 0x80} {
+		if head[1]&has != 0 {
+			_, err = binary.ReadUvarint(r)
+		}
+	}
+	const lzma2, settings = 0x21, 1
+	filter := [3]byte{}
+	if _, rerr := io.ReadFull(r, filter[:]); err != nil || rerr != nil || head[1]&3 != 0 || filter[0] != lzma2 || filter[1] != settings {
+		return fmt.Errorf("xz: a filter other than LZMA2: %w", errors.ErrUnsupported)
+	}
+	asked, err := lzma.DecodeDictCap(filter[2])
+	if err != nil {
+		return err
+	}
+	dict, err := dictionary(asked, x.most)
+	if err != nil {
+		return err
+	}
+	if x.sum != nil {
+		x.sum.Reset()
+	}
+	x.begun = x.in.n
+	x.block, err = lzma.Reader2Config{DictCap: dict}.NewReader2(&x.in)
+	return err
+}
+
+// end reads what is behind a block's content: zeros and its checksum.
+func (x *xzReader) end() error {
+	x.block = nil
+	if _, err := x.in.take(int(-(x.in.n - x.begun) & 3)); err != nil || x.sum == nil {
+		return err
+	}
+	want, err := x.in.take(x.sum.Size())
+	if err != nil {
+		return err
+	}
+	if got := x.sum.Sum(nil); len(got) < 32 {
+		for i, c := range got { // the CRCs are stored the other way round
+			if want[len(want)-1-i] != c {
+				return ErrChecksum
+			}
+		}
+	} else if !bytes.Equal(got, want) {
+		return ErrChecksum
+	}
+	return nil
+}
+
+// index reads the index, which repeats lengths, and the stream's end.
+func (x *xzReader) index(start int64) error {
+	sum := crc32.NewIEEE()
+	sum.Write([]byte{0})
+	in := byteTee{&x.in, sum}
+	n, err := binary.ReadUvarint(in)
+	for i := uint64(0); err == nil && i < 2*n && n < 1<<62; i++ {
+		_, err = binary.ReadUvarint(in)
+	}
+	for err == nil && (x.in.n-start)&3 != 0 {
+		_, err = in.ReadByte()
+	}
+	if err != nil {
+		return unexpectedEnd(err)
+	}
+	size := x.in.n - start
+	b, err := x.in.take(4 + 12)
+	if err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	if le.Uint32(b) != sum.Sum32() || le.Uint32(b[4:]) != crc32.ChecksumIEEE(b[8:14]) || 4*int64(le.Uint32(b[8:])) != size ||
+		!bytes.Equal(b[12:14], x.flags[:]) || string(b[14:]) != "YZ" {
+		return errXZEnd
+	}
+	return nil
+}
+
+// byteTee passes on what is read.
+type byteTee struct {
+	in *counted
+	to io.Writer
+}
+
+func (t byteTee) ReadByte() (byte, error) {
+	b, err := t.in.ReadByte()
+	if err == nil {
+		_, _ = t.to.Write([]byte{b})
+	}
+	return b, err
+}
