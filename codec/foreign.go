@@ -22,13 +22,9 @@ const (
 )
 
 func init() {
-	bz := func(r io.Reader, _ int64) (io.Reader, error) { return bzip2.NewReader(r), nil }
-	Register(Codec{Name: Bzip2, Sums: true, Decode: decodeMost(bz), Append: appendMost(bz)})
-	l4 := func(r io.Reader, _ int64) (io.Reader, error) {
-		return &lz4Reader{r: bufio.NewReader(r)}, nil
-	}
-	Register(Codec{Name: LZ4, Decode: decodeMost(l4), Append: appendMost(l4)})
-	Register(Codec{Name: LZMA, Decode: decodeMost(decodeLZMA), Append: appendMost(decodeLZMA)})
+	register(Bzip2, true, func(r io.Reader, _ int64) (io.Reader, error) { return bzip2.NewReader(r), nil })
+	register(LZ4, false, func(r io.Reader, _ int64) (io.Reader, error) { return &lz4Reader{r: bufio.NewReader(r)}, nil })
+	register(LZMA, false, decodeLZMA)
 }
 
 func decodeLZMA(r io.Reader, most int64) (io.Reader, error) {

@@ -12,6 +12,7 @@ import (
 	"hash/crc64"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/ulikunitz/xz/lzma"
 )
@@ -24,33 +25,24 @@ const (
 )
 
 func init() {
-	for _, c := range []struct {
-		name string
-		sums bool
-	}{{XZ, true}, {XZPlain, false}} {
-		decode := func(r io.Reader, most int64) (io.Reader, error) {
-			return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most, sums: c.sums}, nil
-		}
-		Register(Codec{Name: c.name, Sums: c.sums, Decode: decodeMost(decode), Append: appendMost(decode)})
-	}
+	register(XZ, true, func(r io.Reader, most int64) (io.Reader, error) {
+		return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most, sums: true}, nil
+	})
+	register(XZPlain, false, func(r io.Reader, most int64) (io.Reader, error) { return NewXZ(r, most), nil })
 }
 
-// decodeMost is Decode, and appendMost Append, of a decoder that is told the most that
-// there can be of content: so far back it has to remember.
-func decodeMost(decode func(io.Reader, int64) (io.Reader, error)) func(io.Reader) (io.ReadCloser, error) {
-	return func(r io.Reader) (io.ReadCloser, error) {
-		d, err := decode(r, math.MaxInt64)
-		return io.NopCloser(d), err
-	}
-}
-
-func appendMost(decode func(io.Reader, int64) (io.Reader, error)) func(dst, stored []byte, size int) ([]byte, error) {
-	return func(dst, stored []byte, size int) ([]byte, error) {
-		return appendBy(func(r io.Reader) (io.ReadCloser, error) {
-			d, err := decode(r, int64(size))
+// register makes a decoder known that is told the most that there can be of content: so
+// far back it has to remember.
+func register(name string, sums bool, decode func(io.Reader, int64) (io.Reader, error)) {
+	told := func(most int64) func(io.Reader) (io.ReadCloser, error) {
+		return func(r io.Reader) (io.ReadCloser, error) {
+			d, err := decode(r, most)
 			return io.NopCloser(d), err
-		}, nil)(dst, stored, size)
+		}
 	}
+	Register(Codec{Name: name, Sums: sums, Decode: told(math.MaxInt64), Append: func(dst, stored []byte, size int) ([]byte, error) {
+		return appendBy(told(int64(size)), nil)(dst, stored, size)
+	}})
 }
 
 // dictionary is what a decoder of LZMA has to remember of what was decoded.
@@ -69,8 +61,9 @@ func NewXZ(r io.Reader, most int64) io.Reader {
 
 // counted counts what is read.
 type counted struct {
-	r *bufio.Reader
-	n int64
+	r   *bufio.Reader
+	n   int64
+	sum hash.Hash32 // of single bytes, unless it is nil
 }
 
 func (c *counted) Read(p []byte) (int, error) {
@@ -83,6 +76,9 @@ func (c *counted) ReadByte() (byte, error) {
 	b, err := c.r.ReadByte()
 	if err == nil {
 		c.n++
+		if c.sum != nil {
+			_, _ = c.sum.Write([]byte{b})
+		}
 	}
 	return b, err
 }
@@ -95,10 +91,13 @@ func (c *counted) take(n int) ([]byte, error) {
 }
 
 var (
-	xzMagic  = []byte("\xfd7zXZ\x00")
-	errXZ    = errors.New("xz: not a stream")
-	xzECMA   = crc64.MakeTable(crc64.ECMA)
-	errXZEnd = errors.New("xz: its index or its end is damaged")
+	xzMagic = []byte("\xfd7zXZ\x00")
+	xzSums  = map[byte]func() hash.Hash{
+		0:  func() hash.Hash { return nil },
+		1:  func() hash.Hash { return crc32.NewIEEE() },
+		4:  func() hash.Hash { return crc64.New(crc64.MakeTable(crc64.ECMA)) },
+		10: sha256.New,
+	}
 )
 
 // xzReader reads streams. The container is read here, since the library makes whatever
@@ -141,12 +140,10 @@ func (x *xzReader) Read(p []byte) (n int, err error) {
 
 // begin reads a stream's header. Zeros may be in front of it, but of the first one.
 func (x *xzReader) begin() error {
-	for {
-		b, err := x.in.r.Peek(1)
-		if err != nil && (err != io.EOF || x.some) {
+	for x.some {
+		if b, err := x.in.r.Peek(1); err != nil {
 			return err
-		}
-		if len(b) == 0 || b[0] != 0 || !x.some {
+		} else if b[0] != 0 {
 			break
 		}
 		_, _ = x.in.r.Discard(1)
@@ -156,23 +153,14 @@ func (x *xzReader) begin() error {
 		return err
 	}
 	if !bytes.HasPrefix(h, xzMagic) || crc32.ChecksumIEEE(h[6:8]) != binary.LittleEndian.Uint32(h[8:]) {
-		return errXZ
+		return errors.New("xz: not a stream")
 	}
 	x.flags, x.some, x.open = [2]byte(h[6:8]), true, true
-	switch h[7] {
-	case 0:
-		if x.sum = nil; x.sums {
-			return fmt.Errorf("xz: a stream without checksums, behind one with them: %w", errors.ErrUnsupported)
-		}
-	case 1:
-		x.sum = crc32.NewIEEE()
-	case 4:
-		x.sum = crc64.New(xzECMA)
-	case 10:
-		x.sum = sha256.New()
-	default:
-		return fmt.Errorf("xz: checksum %d: %w", h[7], errors.ErrUnsupported)
+	sum, ok := xzSums[h[7]]
+	if !ok || x.sums && h[7] == 0 {
+		return fmt.Errorf("xz: a checksum of kind %d: %w", h[7], errors.ErrUnsupported)
 	}
+	x.sum = sum()
 	return nil
 }
 
@@ -233,13 +221,11 @@ func (x *xzReader) end() error {
 	if err != nil {
 		return err
 	}
-	if got := x.sum.Sum(nil); len(got) < 32 {
-		for i, c := range got { // the CRCs are stored the other way round
-			if want[len(want)-1-i] != c {
-				return ErrChecksum
-			}
-		}
-	} else if !bytes.Equal(got, want) {
+	got := x.sum.Sum(nil)
+	if len(got) < sha256.Size {
+		slices.Reverse(got) // the CRCs are stored the other way round
+	}
+	if !bytes.Equal(got, want) {
 		return ErrChecksum
 	}
 	return nil
@@ -248,15 +234,16 @@ func (x *xzReader) end() error {
 // index reads the index, which repeats lengths, and the stream's end.
 func (x *xzReader) index(start int64) error {
 	sum := crc32.NewIEEE()
-	sum.Write([]byte{0})
-	in := byteTee{&x.in, sum}
-	n, err := binary.ReadUvarint(in)
+	_, _ = sum.Write([]byte{0})
+	x.in.sum = sum
+	n, err := binary.ReadUvarint(&x.in)
 	for i := uint64(0); err == nil && i < 2*n && n < 1<<62; i++ {
-		_, err = binary.ReadUvarint(in)
+		_, err = binary.ReadUvarint(&x.in)
 	}
 	for err == nil && (x.in.n-start)&3 != 0 {
-		_, err = in.ReadByte()
+		_, err = x.in.ReadByte()
 	}
+	x.in.sum = nil
 	if err != nil {
 		return unexpectedEnd(err)
 	}
@@ -268,21 +255,7 @@ func (x *xzReader) index(start int64) error {
 	le := binary.LittleEndian
 	if le.Uint32(b) != sum.Sum32() || le.Uint32(b[4:]) != crc32.ChecksumIEEE(b[8:14]) || 4*int64(le.Uint32(b[8:])) != size ||
 		!bytes.Equal(b[12:14], x.flags[:]) || string(b[14:]) != "YZ" {
-		return errXZEnd
+		return errors.New("xz: its index or its end is damaged")
 	}
 	return nil
-}
-
-// byteTee passes on what is read.
-type byteTee struct {
-	in *counted
-	to io.Writer
-}
-
-func (t byteTee) ReadByte() (byte, error) {
-	b, err := t.in.ReadByte()
-	if err == nil {
-		_, _ = t.to.Write([]byte{b})
-	}
-	return b, err
 }

@@ -95,6 +95,9 @@ type frames struct {
 // errTorn means that something is lost here. What can be read behind it comes after pass.
 var errTorn = errors.New("a piece cannot be decoded")
 
+// filler is no header, nor zeros that end a tar.
+var filler = bytes.Repeat([]byte{0xff}, blockSize)
+
 // mostTries is how many places are tried at which a frame could begin, and none does.
 const mostTries = 1000
 
@@ -109,10 +112,7 @@ func newFrames(ctx context.Context, o store.Object, size int64, name string) *fr
 // of gzip: others do the same.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.err == nil {
-		if n := int(min(f.fill, int64(len(p)))); n > 0 {
-			for i := range p[:n] {
-				p[i] = 0xff // no header, nor zeros that end the tar
-			}
+		if n := copy(p, filler[:f.fill]); n > 0 {
 			f.fill, f.at = f.fill-int64(n), f.at+int64(n)
 			return n, nil
 		}
@@ -137,10 +137,7 @@ func (f *frames) rescue() {
 	if f.Close(); f.stored.object.Err != nil {
 		return
 	}
-	from := f.frame.off + 1
-	if f.frame.len > 0 {
-		from += f.frame.len
-	}
+	from := f.frame.off + max(f.frame.len, 0) + 1
 	s := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec).stored
 	s.object.Off = from
 	s.buf.Reset(&s.object)

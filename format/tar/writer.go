@@ -68,9 +68,7 @@ func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	switch by := compression(name); by {
-	case codec.Raw, codec.Zstd, codec.Gzip:
-	default:
+	if by := compression(name); by == codec.Bzip2 || by == codec.XZ || by == codec.LZ4 {
 		return nil, fmt.Errorf("%s: tars compressed by %s are read, but not written: %w", format.Escape(name), by, errors.ErrUnsupported)
 	}
 	out, err := store.Create(ctx, st, name)

@@ -172,16 +172,16 @@ func (m *mender) checkOne(x *found, behind int64) error {
 // makeHeader makes the header of x, unless there may be something in its place: it must be
 // right behind another content, the last of which ends at before, or have the name still.
 func (m *mender) makeHeader(x *found, before int64) error {
-	b := make([]byte, x.head)
-	if x.at >= before {
-		if err := m.obj.ReadAt(m.ctx, b, x.at); err != nil {
-			return err
-		}
-		n, name := x.at-before, rowName(x.raw)
-		x.fine = n == 0 || before > 0 && (n == 16 || n == 24 || n == 12 || n == 20) || bytes.HasPrefix(b[localLen:], name)
-		x.fine = x.fine && !bytes.Contains(b, []byte(localMagic))
+	if x.at < before {
+		return nil
 	}
-	if !x.fine {
+	b := make([]byte, x.head)
+	if err := m.obj.ReadAt(m.ctx, b, x.at); err != nil {
+		return err
+	}
+	n := x.at - before
+	placed := n == 0 || before > 0 && (n == 16 || n == 24 || n == 12 || n == 20) || bytes.HasPrefix(b[localLen:], rowName(x.raw))
+	if x.fine = placed && !bytes.Contains(b, []byte(localMagic)); !x.fine {
 		return nil
 	}
 	m.names[x.name] = true
