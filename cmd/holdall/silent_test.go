@@ -91,6 +91,19 @@ func verb(t *testing.T, args ...string) said {
 	return said{code, out.String(), errs.String()}
 }
 
+// unseen reports whether nothing may tell of damage: there is no checksum of a zip's
+// directory, nor of all that is in front of a tar's members, and a tar may end in zeros.
+func unseen(format, what string) bool {
+	has := func(s string) bool { return strings.Contains(what, s) }
+	switch format {
+	case "zip":
+		return has("bit") || has("byte")
+	case "tar":
+		return has("bit") || has("byte") || has("cut") && has("zeros")
+	}
+	return false
+}
+
 // TestNoVerbIsSilent damages archives at random, and has each verb read them. What shows
 // anything else than of the sound one says so on standard error, and ends with 1 or 2.
 func TestNoVerbIsSilent(t *testing.T) {
@@ -165,8 +178,8 @@ func TestNoVerbIsSilent(t *testing.T) {
 			for range testkit.Rounds(t, 4) {
 				name := names[rnd.IntN(len(names))]
 				b, what := testkit.Damage(rnd, objects[name])
-				for (format == "zip" || format == "tar") && (strings.Contains(what, "bit") || strings.Contains(what, "byte")) {
-					b, what = testkit.Damage(rnd, objects[name]) // nothing vouches for all of its headers
+				for unseen(format, what) {
+					b, what = testkit.Damage(rnd, objects[name])
 				}
 				if err := os.WriteFile(name, b, 0o666); err != nil {
 					t.Fatal(err)
