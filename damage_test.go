@@ -427,6 +427,7 @@ func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
 // One wrong bit in a record takes no file with it that its own checksum shows to be right,
 // however it is read. What nobody compares is not handed on.
 func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
+	testkit.Long(t)
 	rnd := testkit.Rand(t)
 	files := map[string]string{"long": string(testkit.Noise(rnd, 3<<20))}
 	for i := range 60 {

@@ -24,6 +24,7 @@ const manyRounds = 1000
 // share is given back: it is printed, and asked for if HOLDALL_LONG says that there are
 // many rounds. Oak has such a test of its own.
 func TestWhatIsLeftIsGivenBack(t *testing.T) {
+	testkit.Long(t)
 	for _, k := range []struct {
 		format string
 		param  map[string]string

@@ -107,6 +107,7 @@ func unseen(format, what string) bool {
 // TestNoVerbIsSilent damages archives at random, and has each verb read them. What shows
 // anything else than of the sound one says so on standard error, and ends with 1 or 2.
 func TestNoVerbIsSilent(t *testing.T) {
+	testkit.Long(t)
 	for _, format := range []string{"caf", "lindi.tar", "rvn", "bundle", "tar", "tar.zst", "zip"} {
 		t.Run(format, func(t *testing.T) {
 			rnd := testkit.Rand(t)
