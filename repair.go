@@ -87,7 +87,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 	var wrong []string
 	files := func(st store.Store) (int64, error) {
 		wrong = nil
-		sum, err := VerifyStore(ctx, st, p.name, VerifyOptions{OpenOptions: o.OpenOptions}, func(problem Problem) {
+		sum, err := VerifyStore(ctx, st, p.name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
 			if problem.Severity == format.Error {
 				formatkit.Say(&wrong, "%s", problemText(problem))
 			}

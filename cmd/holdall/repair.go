@@ -54,11 +54,14 @@ The exit code is 1 if something is lost.`,
 
 func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
 	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
-		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Report: func(p holdall.Problem) {
+		m := &holdall.Meter{}
+		stop := a.showProgress(m, "compared")
+		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Meter: m, Report: func(p holdall.Problem) {
 			if !a.json && !a.quiet && p.Severity == format.Error {
 				fmt.Fprintln(a.out, "found "+problemLine(p))
 			}
 		}})
+		stop()
 		if err != nil {
 			return err
 		}
