@@ -149,6 +149,19 @@ func TestWhatIsBehindTheEndIsSaid(t *testing.T) {
 	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt == nil {
 		t.Errorf("%q, %+v", list, doubt)
 	}
+	repaired := func(b []byte, partial bool) {
+		t.Helper()
+		b, plan, err := mended(t, "x.tar", b)
+		if err != nil || !plan.Changes() || plan.Partial != partial {
+			t.Fatalf("%v, %+v", err, plan)
+		}
+		if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt != nil {
+			t.Errorf("after the repair: %q, %+v", list, doubt)
+		}
+	}
+	repaired(b, true)
+	whole := files(t)
+	repaired(whole[:len(whole)-1024-5], false) // within the padding of the last one
 	b = append(files(t), make([]byte, 10_000)...)
 	if list, doubt := names(t, "x.tar", b, false); len(list) != 20 || doubt != nil {
 		t.Errorf("%q, %+v", list, doubt)

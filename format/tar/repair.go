@@ -148,8 +148,18 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 				m.torn = src.in.drain() != nil
 				return m.failed(src)
 			}
-			if found, err := s.search(ctx, mostBehind); err != nil || !found {
+			if !s.ended && m.size%blockSize != 0 {
+				formatkit.Say(&m.p.Notes, "the end of the tar is made, which is missing")
+				return m.close(m.size)
+			}
+			end := src.at
+			s.passed = false
+			found, err := s.search(ctx, math.MaxInt64)
+			if err != nil || !found && !s.passed {
 				return err
+			}
+			if !found {
+				return m.gap(end, m.size, "no header, behind the end of the tar")
 			}
 			formatkit.Say(&m.p.Notes, "zeros that end the tar at byte %d are left out: members follow", s.head)
 			if err := m.edit(s.head, src.at-s.head, nil); err != nil {
