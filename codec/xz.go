@@ -31,8 +31,8 @@ func init() {
 	register(XZPlain, false, func(r io.Reader, most int64) (io.Reader, error) { return NewXZ(r, most), nil })
 }
 
-// register makes a decoder known that is told the most that there can be of content: so
-// far back it has to remember.
+// register registers a decoder that is told how long the content can be at most: it need not
+// remember more than that.
 func register(name string, sums bool, decode func(io.Reader, int64) (io.Reader, error)) {
 	told := func(most int64) func(io.Reader) (io.ReadCloser, error) {
 		return func(r io.Reader) (io.ReadCloser, error) {
@@ -53,7 +53,7 @@ func dictionary(asked, most int64) (int, error) {
 	return int(max(asked, lzma.MinDictCap)), nil
 }
 
-// NewXZ returns the content of streams of xz, of which there are at most so many bytes. A
+// NewXZ returns a reader of the content of streams of xz, which has at most so many bytes. A
 // filter or checksum that is not supported is an errors.ErrUnsupported.
 func NewXZ(r io.Reader, most int64) io.Reader {
 	return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most}

@@ -117,7 +117,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 		missing = append(missing, fmt.Sprintf("whatever comes after %d", top))
 	}
 	if len(missing) > 0 {
-		t.report(report, format.Warning, "chunk-missing", -1, nil, "this is chunk %d of a set, of which others are not beside it: %s", own, strings.Join(missing, ", "))
+		t.report(report, format.Warning, "chunk-missing", -1, nil, "this is chunk %d of a set, and others are not beside it: %s", own, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// A set of chunks of which some are missing is told by each that is there.
+// If chunks of a set are missing, verify of each of the others says so.
 func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	files := map[string]string{}
 	for i := range 6 {

@@ -271,7 +271,7 @@ func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what strin
 	}
 }
 
-// namesOf are the files whose content is right. That the index is doubted is said.
+// namesOf returns the files whose content is right. It expects that the index is doubted, or not.
 func namesOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions, doubted bool) (names []string) {
 	t.Helper()
 	a, err := holdall.OpenStore(t.Context(), st, name, o)

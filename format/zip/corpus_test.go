@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -93,14 +93,7 @@ var otherwise = map[string]struct {
 }
 
 func TestZipsOfTheStandardLibrary(t *testing.T) {
-	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Skip(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(root)), "src/archive/zip/testdata/*zip*"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no testdata")
-	}
+	files := testkit.GoFiles(t, "src/archive/zip/testdata/*zip*")
 	for _, file := range files {
 		name := filepath.Base(file)
 		b, err := os.ReadFile(file)

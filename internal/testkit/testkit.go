@@ -16,6 +16,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -63,6 +64,24 @@ func Names(t testing.TB, dir, suffix string, count int) (names []string) {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), suffix))
 	}
 	return names
+}
+
+// GoFiles are the files of Go's own sources that match a pattern. Some distributions leave
+// testdata out.
+func GoFiles(t testing.TB, pattern string) []string {
+	t.Helper()
+	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(root)), pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		Missing(t, "go-testdata", pattern+" is not in Go's sources")
+	}
+	return files
 }
 
 // Read returns the content of a file; if there is none of that name, what the one with
