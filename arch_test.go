@@ -55,7 +55,7 @@ var imports = map[string]string{
 	"internal/people":                    "",
 	"internal/sorter":                    "",
 	"internal/cache":                     "store",
-	"internal/kept":                      "format store codec internal/listing internal/pipe internal/sorter internal/columns",
+	"internal/kept":                      "format store codec internal/listing internal/pipe internal/sorter internal/sysfile internal/columns",
 	"internal/digest":                    "format store internal/meter",
 	"internal/meter":                     "",
 	"internal/listing":                   "format",

@@ -82,6 +82,9 @@ type IndexOptions struct {
 	// proven: a power of two from 64 KiB to 1 MiB. All contents are read for that; 0 is
 	// no digests.
 	Chunk int64
+	// NoTable leaves out the table, by which names are looked up without decoding. It has
+	// 30 to 50 bytes for each of them.
+	NoTable bool
 	// OnError hears of content that gets no proof: it cannot be read, or is not what the
 	// archive says it is.
 	OnError func(Problem)
@@ -128,7 +131,7 @@ func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.
 	}
 	defer a.Close()
 	sum, err := a.src.WriteIndex(ctx, to, toName, content.IndexOptions{
-		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, Once: o.once, OnError: o.OnError, Meter: o.Meter,
+		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, NoTable: o.NoTable, Once: o.once, OnError: o.OnError, Meter: o.Meter,
 	})
 	return IndexSummary(sum), err
 }

@@ -31,6 +31,7 @@ var comparisons = []comparison{
 	{"list many rows as JSON", listMany(true)},
 	{"index: many rows", indexMany},
 	{"index: open and find one of many rows, in process", openByIndex},
+	{"index: find 100,000 of many rows, in process", findByIndex},
 	{"index: one of many rows", oneByIndex},
 	{"index: list many rows", listByIndex},
 	{"index: one of many rows over HTTP, 20 ms away", webOneByIndex},

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"math"
 	"os"
 	"os/exec"
@@ -196,6 +198,48 @@ func bundleReads(method, squash, level string, goals ...goal) func(*suite) (row,
 		r.peerTook, r.oursTook = middle(theirs), middle(ours)
 		r.notes = append(r.notes, fmt.Sprintf("99 of 100 take less than %v", ours[len(ours)*99/100]))
 		r.judge(goals, s.quick)
+		return r, nil
+	}
+}
+
+// bundleEpoch reads all files in a shuffled order, against reading them in theirs.
+func bundleEpoch(method string) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.setD()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.fresh("epoch-"+method+".bundle", s.bin, "pack", "-q", "--no-sync", "--compression", method, "-o", outputHere, in)
+		if err != nil {
+			return r, err
+		}
+		a, err := holdall.Open(s.ctx, archive, holdall.OpenOptions{})
+		if err != nil {
+			return r, err
+		}
+		defer a.Close()
+		epoch := func(order iter.Seq2[holdall.Entry, error]) (*figures, error) {
+			start, used, files := time.Now(), cpuTime(), 0
+			err := a.ContentsOf(s.ctx, order, func(e holdall.Entry, content io.Reader, err error) error {
+				if err == nil && e.Kind.HasContent() {
+					files++
+					_, err = io.Copy(io.Discard, content)
+				}
+				return err
+			})
+			if err == nil && files != s.count(documents) {
+				err = fmt.Errorf("%d files of %d", files, s.count(documents))
+			}
+			return &figures{wall: time.Since(start), cpu: cpuTime() - used}, err
+		}
+		r.peer, r.ours = "holdall.Archive: Entries and ContentsOf", "holdall.Archive: Shuffled and ContentsOf"
+		if r.peerTook, err = epoch(a.Entries(s.ctx)); err != nil {
+			return r, err
+		}
+		if r.oursTook, err = epoch(a.Shuffled(s.ctx, holdall.ShuffleOptions{Seed: 1})); err != nil {
+			return r, err
+		}
+		r.judge([]goal{cpuRatio(1 / 0.7)}, s.quick)
 		return r, nil
 	}
 }

@@ -84,6 +84,38 @@ func openByIndex(s *suite) (r row, err error) {
 	return r, nil
 }
 
+// findByIndex looks for names at random in an archive that was opened by its index.
+func findByIndex(s *suite) (r row, err error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return r, err
+	}
+	a, err := holdall.Open(s.ctx, archive, holdall.OpenOptions{Index: holdall.UseIndex{At: index}})
+	if err != nil {
+		return r, err
+	}
+	defer a.Close()
+	rnd := random('f', 0)
+	names := make([]string, 100_000)
+	for i := range names {
+		names[i] = rowName(rnd.IntN(s.sizes.rows))
+	}
+	r.ours = "100,000 times Lookup by an index"
+	for range s.n {
+		start := time.Now()
+		for _, name := range names {
+			if _, err := a.Lookup(s.ctx, name); err != nil {
+				return r, err
+			}
+		}
+		if took := time.Since(start); r.oursTook == nil || took < r.oursTook.wall {
+			r.oursTook = &figures{wall: took}
+		}
+	}
+	r.judge([]goal{wallUnder(200 * time.Millisecond)}, s.quick)
+	return r, nil
+}
+
 // webOneByIndex reads one of many files over HTTP by an index that lies beside them.
 func webOneByIndex(s *suite) (row, error) {
 	archive, index, err := s.indexedRows()

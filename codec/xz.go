@@ -31,8 +31,8 @@ func init() {
 	register(XZPlain, false, func(r io.Reader, most int64) (io.Reader, error) { return NewXZ(r, most), nil })
 }
 
-// register registers a decoder that is told how long the content can be at most: it need not
-// remember more than that.
+// register adds a decoder to the table. The decoder is told the greatest length that the content
+// can have, and need not remember more than that.
 func register(name string, sums bool, decode func(io.Reader, int64) (io.Reader, error)) {
 	told := func(most int64) func(io.Reader) (io.ReadCloser, error) {
 		return func(r io.Reader) (io.ReadCloser, error) {

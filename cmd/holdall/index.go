@@ -65,6 +65,7 @@ func (a *app) close(ctx context.Context, in *holdall.Archive) {
 func (a *app) indexCommand() *cobra.Command {
 	var out string
 	var chunk sizeFlag
+	var noTable bool
 	cmd := &cobra.Command{
 		Use:   "index ARCHIVE",
 		Short: "Write an index of an archive, by which it opens at once",
@@ -76,6 +77,9 @@ ignored for any other.
 With --chunk-digests it has digests of pieces of all contents, too, which are
 read for that: then every read of the archive is compared with them, before a
 byte is handed out. What is damaged gets none, and the exit code is 1.
+
+It has a table for fast lookups, which programs in other languages can read too.
+--no-table leaves it out: the index is smaller, and single names take longer.
 
 Archives that take long to open get one by themselves, in a folder for that:
 see "holdall cache". --index says which one to use, or none.`,
@@ -101,7 +105,7 @@ see "holdall cache". --index says which one to use, or none.`,
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
-			sum, err := holdall.BuildIndexStore(ctx, st, name, to, toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), OnError: a.tellProblem, Meter: m})
+			sum, err := holdall.BuildIndexStore(ctx, st, name, to, toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), NoTable: noTable, OnError: a.tellProblem, Meter: m})
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {
@@ -125,6 +129,7 @@ see "holdall cache". --index says which one to use, or none.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.holdall)")
 	cmd.Flags().Var(&chunk, "chunk-digests", "digests of each SIZE of content (256KiB), from 64KiB to 1MiB")
+	cmd.Flags().BoolVar(&noTable, "no-table", false, "leave out the table for fast lookups")
 	cmd.Flags().Lookup("chunk-digests").NoOptDefVal = "256KiB"
 	return cmd
 }

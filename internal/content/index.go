@@ -35,6 +35,8 @@ type IndexOptions struct {
 	Private bool
 	// Once says that the archive was opened to be gone through once.
 	Once bool
+	// NoTable leaves the table out.
+	NoTable bool
 	// OnError hears of content that gets no proof.
 	OnError func(format.Problem)
 	Meter   *meter.Meter
@@ -82,7 +84,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	}
 	digests := digester{s: s, o: o, sum: &sum}
 	defer digests.sums.close()
-	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}
+	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx), NoTable: o.NoTable}
 	if o.Points {
 		build.Stored = s.Stored
 	}

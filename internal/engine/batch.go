@@ -1,6 +1,7 @@
 package engine
 
 import (
+	lru "container/list"
 	"iter"
 	"sync/atomic"
 
@@ -247,6 +248,7 @@ func (s *sweep) put(b *batch, it Item, p place) {
 		last = append(last, u)
 	}
 	if last != nil {
+		s.keep(last)
 		s.last = last
 	}
 	switch {
@@ -267,14 +269,43 @@ func (s *sweep) put(b *batch, it Item, p place) {
 	b.items = append(b.items, x)
 }
 
-// recall returns a unit that the item before lies in, too.
+// recall returns a unit that the item before lies in, too, or one that is kept.
 func (s *sweep) recall(k unitKey) *unit {
 	for _, u := range s.last {
 		if u.key == k {
 			return u
 		}
 	}
+	if e := s.kept[k]; e != nil {
+		s.order.MoveToFront(e)
+		return e.Value.(*unit)
+	}
 	return nil
+}
+
+// sweepKept is how many bytes of units are kept of items that come in no order: those of the
+// files that a shuffle mixes with each other.
+const sweepKept = 64 << 20
+
+// keep keeps the units of an item, and those of the item before, once items do not come in
+// stored order: others that lie in them may come as well.
+func (s *sweep) keep(of []*unit) {
+	for _, u := range of {
+		if s.at.object == u.key.object && u.key.off < s.at.off && !s.mixed {
+			s.mixed, s.kept = true, map[unitKey]*lru.Element{}
+			s.keep(s.last)
+		}
+		s.at = u.key
+		if !s.mixed || s.kept[u.key] != nil {
+			continue
+		}
+		s.kept[u.key] = s.order.PushFront(u)
+		for s.held += u.key.size + unitCost; s.held > sweepKept; {
+			old := s.order.Remove(s.order.Back()).(*unit)
+			delete(s.kept, old.key)
+			s.held -= old.key.size + unitCost
+		}
+	}
 }
 
 // handOver lends a large solid item to whoever takes it, and waits.

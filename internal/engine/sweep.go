@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	lru "container/list"
 	"context"
 	"io"
 	"iter"
@@ -28,11 +29,12 @@ type Each func(it Item, content io.Reader, err error) error
 //
 // Where items come in stored order each unit is decoded once: those of known
 // size by the workers, in parallel; what is solid by the goroutine that makes the
-// batches, front to back.
+// batches, front to back. Where they do not, the units that came last are kept.
 //
 // What a sweep holds is bounded: sweepMemory of batches, with the units that they
 // decode and what a stream over units decodes ahead; the units of the last item
-// that was put in a batch, of 32 MiB at most; four idle cursors. Beside that each
+// that was put in a batch, of 32 MiB at most; sweepKept of units if items come in no
+// order; four idle cursors. Beside that each
 // worker may stream one large raw item, with the windows that any Reader has.
 func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordered bool, each Each) error {
 	workers := g.limits.Parallel
@@ -70,6 +72,13 @@ type sweep struct {
 	each Each
 	room room
 	last []*unit // of the last item that was put in a batch
+
+	// Of items that come in no order, the units that came last, the latest in front.
+	mixed bool
+	at    unitKey
+	kept  map[unitKey]*lru.Element
+	order lru.List
+	held  int64
 }
 
 // fill fetches and decodes a batch.

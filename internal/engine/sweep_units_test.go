@@ -101,6 +101,46 @@ func TestSweepDecodesEachUnitOnce(t *testing.T) {
 	}
 }
 
+// Where items come in no order, units are kept for those that come later, within bounds.
+func TestSweepKeepsUnitsOfMixedItems(t *testing.T) {
+	for _, c := range []struct {
+		size, unit, times int
+	}{
+		{8 << 20, 256 << 10, 1},
+		{sweepKept + 16<<20, 4 << 20, 2}, // too much: what comes again was given up
+	} {
+		st := &storetest.Mem{}
+		content := bytes.Repeat(text(1<<20), c.size>>20)
+		var ends []int64
+		for at := 64 << 10; at <= len(content); at += 64 << 10 {
+			ends = append(ends, int64(at))
+		}
+		xs := records(st, "x", content, c.unit)
+		in := cutAt(xs, ends...)
+		var mixed []Item // every second one from the end, and then the others
+		for odd := range 2 {
+			for i := len(in) - 1 - odd; i >= 0; i -= 2 {
+				mixed = append(mixed, in[i])
+			}
+		}
+		g := New(open(st), Near)
+		decodes, _ := counting()
+		var got swept
+		if err := g.Sweep(t.Context(), items(mixed...), true, got.each); err != nil {
+			t.Fatal(err)
+		}
+		for i, it := range in {
+			if at := i * 64 << 10; got.got[it.Entry.Name] != string(content[at:at+64<<10]) {
+				t.Fatalf("item %d is wrong", i)
+			}
+		}
+		if n := decodes(); n != int64(c.times*len(xs)) {
+			t.Errorf("%d units are decoded %d times", len(xs), n)
+		}
+		g.Close()
+	}
+}
+
 // Content within one unit is a slice of it, not a copy.
 func TestSweepHandsOutSlicesOfUnits(t *testing.T) {
 	st := &storetest.Mem{}

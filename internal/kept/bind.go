@@ -2,6 +2,7 @@ package kept
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,9 +21,14 @@ const endLen = 4 << 10
 // Bind says what version of an archive is there. Of a folder it is that of all that is
 // in it.
 func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error) {
+	return bind(ctx, st, name, false)
+}
+
+// bind is Bind. With all, it also has what only the table of an index needs.
+func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
-		if below, berr := bindFolder(ctx, st, name); berr == nil {
+		if below, berr := bindFolder(ctx, st, name, all); berr == nil {
 			return below, nil
 		}
 		return b, err
@@ -38,12 +44,17 @@ func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error)
 		return b, err
 	}
 	b.Size, b.ModTime, b.Tail = info.Size, info.ModTime.UTC(), sumOfEnd(tail[:n])
+	if all {
+		b.tailSum = sha256OfEnd(tail[:n])
+	}
 	if !st.Can().Near {
 		b.Version = info.Version
 		return b, nil
 	}
 	n, err = store.ReadHead(ctx, o, tail)
-	b.Head = sumOfEnd(tail[:n])
+	if b.Head = sumOfEnd(tail[:n]); all {
+		b.headSum = sha256OfEnd(tail[:n])
+	}
 	return b, err
 }
 
@@ -53,12 +64,18 @@ func sumOfEnd(b []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// sha256OfEnd is sumOfEnd by what the libraries of other languages have.
+func sha256OfEnd(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
 // errFarFolder means that a folder cannot be told from what it was.
 var errFarFolder = errors.New("a folder whose objects cannot be listed")
 
 // bindFolder is bind of an archive of many objects: what they are called, how long they
 // are, and when they were written.
-func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err error) {
+func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
 	h := blake3.New()
 	prefix := strings.TrimSuffix(name, "/") + "/"
 	objects := 0
@@ -75,7 +92,15 @@ func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err 
 		if st.Can().Near {
 			version = info.ModTime.UTC().Format(time.RFC3339Nano)
 		}
-		fmt.Fprintf(h, "%q %d %s\n", strings.TrimPrefix(info.Name, prefix), info.Size, version)
+		rest := strings.TrimPrefix(info.Name, prefix)
+		fmt.Fprintf(h, "%q %d %s\n", rest, info.Size, version)
+		if all {
+			o := tableObject{Name: "/" + rest, Size: info.Size, ModTime: info.ModTime.UTC()}
+			if !st.Can().Near {
+				o.Version = version
+			}
+			b.objects = append(b.objects, o)
+		}
 	}
 	if objects == 0 {
 		return b, errFarFolder
@@ -105,7 +130,7 @@ func (was Bound) Is(now Bound) error {
 // BindWhole is Bind with what is at the beginning of an archive behind a network, which
 // is not asked for where an index is looked for.
 func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
-	b, err := Bind(ctx, st, name)
+	b, err := bind(ctx, st, name, true)
 	if err != nil || b.Head != "" {
 		return b, err
 	}
@@ -117,7 +142,7 @@ func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) 
 	head := make([]byte, endLen)
 	n, err := store.ReadHead(ctx, o, head)
 	if err == nil {
-		b.Head = sumOfEnd(head[:n])
+		b.Head, b.headSum = sumOfEnd(head[:n]), sha256OfEnd(head[:n])
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // a folder

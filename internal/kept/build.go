@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -55,6 +54,9 @@ type Bound struct {
 	Version string    `json:"version,omitempty"` // the store's own word for it
 	Head    string    `json:"head,omitempty"`    // digest of its first bytes
 	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
+
+	headSum, tailSum string // what the table has in the place of Head and Tail
+	objects          []tableObject
 }
 
 // A Volume is an object that contents lie in: the archive if its name is empty, what
@@ -75,6 +77,8 @@ type Options struct {
 	// Stored is asked for units that are to have points, from which they can be decoded
 	// without what is before. Without it none have.
 	Stored StoredBytes
+	// NoTable leaves the table out.
+	NoTable bool
 
 	listed bool // the archive's order is taken for a scattered one, if it is not that of rows
 }
@@ -112,7 +116,12 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	var root rootPage
-	rows, err := b.rows()
+	var t *tabler
+	if !o.NoTable {
+		t = newTabler(o.Scratch)
+		defer t.close()
+	}
+	rows, err := b.rowsBehind(t)
 	if err != nil {
 		return head, err
 	}
@@ -133,11 +142,11 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	if err != nil {
 		return head, err
 	}
-	for _, t := range []struct {
+	for _, s := range []struct {
 		into *tree
 		refs []ref
 	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Listing, listing}, {&root.Rows, rows}} {
-		if *t.into, err = b.w.nodes(t.refs); err != nil {
+		if *s.into, err = b.w.nodes(s.refs); err != nil {
 			return head, err
 		}
 	}
@@ -156,7 +165,7 @@ type rootPage struct {
 	Points  tree `json:"points,omitzero"`
 }
 
-// finish writes the root, and at last
+// finish writes the root, what leads to the table, and at last
 //
 //	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
 //	u32 CRC-32C of the 20 bytes before, "holdall2"
@@ -167,6 +176,9 @@ func (b *builder) finish(root rootPage) error {
 	}
 	r, err := b.w.page(text, nil, 0, 1)
 	if err != nil {
+		return err
+	}
+	if err := b.w.write(b.tableHead); err != nil {
 		return err
 	}
 	f := binary.LittleEndian.AppendUint64(nil, uint64(r.off))
@@ -201,6 +213,8 @@ type builder struct {
 	units    map[unit]struct{} // that are to have points
 	lastUnit unit
 
+	tableHead []byte // and its end; of no bytes if there is no table
+
 	rank   int64
 	proof  int64
 	sorted bool     // the order of rows is that of the archive
@@ -213,7 +227,9 @@ func (b *builder) number(x *format.Extent) (n int, ok bool) {
 		return b.lastOf, true
 	}
 	v := Volume{x.Object, x.External}
-	if !x.External {
+	if x.Codec == codec.Zero && x.Object == "" { // it lies nowhere
+		v = Volume{}
+	} else if !x.External {
 		rest, ok := strings.CutPrefix(x.Object, b.name)
 		if !ok || rest != "" && rest[0] != '/' {
 			return 0, false
@@ -425,8 +441,37 @@ func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 	}
 }
 
-// rows writes the pages of rows.
-func (b *builder) rows() ([]ref, error) {
+// rowsBehind writes the table, if there is to be one, and behind it the pages of rows:
+// so they stay together with what leads to them, which is read at once from afar.
+func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
+	if t == nil {
+		return b.rows(nil)
+	}
+	pages := &spool{scratch: b.scratch}
+	defer pages.close()
+	w, off := b.w.w, b.w.off
+	b.w.w, b.w.off = pages, 0
+	refs, err := b.rows(t)
+	b.w.w, b.w.off = w, off
+	if err != nil {
+		return nil, err
+	}
+	head, err := t.write(b.w, b.head)
+	if err == nil {
+		b.tableHead, err = appendTableHead(head)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range refs {
+		refs[i].off += b.w.off
+	}
+	b.w.off += pages.n
+	return refs, pages.writeTo(w)
+}
+
+// rows writes the pages of rows, and tells t of them, if that is not nil.
+func (b *builder) rows(t *tabler) ([]ref, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
 	var (
@@ -472,6 +517,11 @@ func (b *builder) rows() ([]ref, error) {
 		key = append(key[:0], at.Key...)
 		if err := w.add(&r, key[:min(shared(lastKey, string(key))+1, len(key))]); err != nil {
 			return nil, err
+		}
+		if t != nil {
+			if err := t.add(&r); err != nil {
+				return nil, err
+			}
 		}
 		if number++; !r.implied {
 			if !r.whole {
@@ -527,73 +577,6 @@ func (w *rowPages) flush() error {
 // all returns where the pages are.
 func (w *rowPages) all() ([]ref, error) { return w.refs, w.flush() }
 
-// isScattered reports whether an order is such that who goes through it by the numbers
-// of rows would decode all pages again and again.
-func isScattered(order []uint32) bool {
-	const pages, often = 512, 4 // pages of rows are about twice as long
-	touched, last := 0, map[uint32]int{}
-	for rank, row := range order {
-		if row == 0 {
-			continue
-		}
-		window := rank/maxWindow + 1
-		if page := (row - 1) / pages; last[page] != window {
-			last[page] = window
-			touched++
-		}
-	}
-	return touched > often*(len(order)/pages+1)
-}
-
-// listing writes all rows once more, in the archive's order.
-func (b *builder) listing() ([]ref, error) {
-	byRank := sorter.New(sorter.Options{Memory: b.memory / 2, Scratch: b.scratch})
-	defer byRank.Close()
-	var s state
-	var r row
-	var e format.Entry
-	var key []byte
-	for at, err := range b.sort.Sorted() {
-		if err != nil {
-			return nil, err
-		}
-		s.reset()
-		r.entry = &e
-		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, err
-		}
-		if key = binary.BigEndian.AppendUint32(key[:0], uint32(r.rank)); b.order[r.rank] == 0 {
-			continue
-		}
-		if err := byRank.Add(key, at.Value); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.sort.Close(); err != nil {
-		return nil, err
-	}
-	w := rowPages{w: b.w}
-	for at, err := range byRank.Sorted() {
-		if err == nil && w.number&0xfff == 0 {
-			err = context.Cause(b.ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.reset()
-		e = format.Entry{}
-		r.entry = &e
-		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, err
-		}
-		r.dir, r.base = string(s.dir), string(s.base)
-		if err := w.add(&r, at.Key); err != nil {
-			return nil, err
-		}
-	}
-	return w.all()
-}
-
 func (b *builder) count(e *format.Entry) {
 	b.head.Entries++
 	switch {
@@ -603,61 +586,4 @@ func (b *builder) count(e *format.Entry) {
 		b.head.Files++
 		b.head.Bytes += e.Size
 	}
-}
-
-// orders writes the pages of order, unless rows are in it:
-//
-//	varint the row's number and one more, told apart from that before; 0 has none
-func (b *builder) orders() (refs []ref, err error) {
-	if b.sorted {
-		return nil, nil
-	}
-	var page []byte
-	for from := 0; from < len(b.order); from += orderItems {
-		part := b.order[from:min(from+orderItems, len(b.order))]
-		page = page[:0]
-		last := int64(0)
-		for _, n := range part {
-			page = binary.AppendVarint(page, int64(n)-last)
-			last = int64(n)
-		}
-		r, err := b.w.page(page, nil, int64(from), int64(len(part)))
-		if err != nil {
-			return nil, err
-		}
-		refs = append(refs, r)
-	}
-	return refs, nil
-}
-
-// digests writes the pages of digests.
-func (b *builder) digests(all iter.Seq2[[DigestLen]byte, error]) (refs []ref, err error) {
-	if b.head.Chunk == 0 {
-		return nil, nil
-	}
-	var page []byte
-	n, from := int64(0), int64(0)
-	flush := func() error {
-		if n == from {
-			return nil
-		}
-		r, err := b.w.page(page, nil, from, n-from)
-		refs, page, from = append(refs, r), page[:0], n
-		return err
-	}
-	for d, err := range all {
-		if err != nil {
-			return nil, err
-		}
-		page = append(page, d[:]...)
-		if n++; n-from == proofItems {
-			if err := flush(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if n != b.proof {
-		return nil, errors.New("the archive changed while it was indexed")
-	}
-	return refs, flush()
 }

@@ -7,6 +7,7 @@
 // archive is asked where the index is damaged.
 //
 //	"holdall index 2\n"
+//	table                names, sizes and places once more, to be mapped
 //	pages of rows        entries, in the order of directory and name
 //	pages of order       which row comes first, second, … in the archive
 //	                     or, where that order is scattered, all rows in it once more
@@ -14,6 +15,7 @@
 //	points               where long compressed runs can be decoded from
 //	nodes                where the pages are, and the first key of each
 //	root                 JSON: what archive it is of, and where the topmost nodes are
+//	head of the table    JSON: where it has what
 //	32 bytes             where the root is, and "holdall2"
 //
 // A page is compressed with zstd; whoever leads to it has its length before and after

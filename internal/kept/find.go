@@ -122,7 +122,7 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 	var x *Index
 	obj, err := st.Open(ctx, name)
 	if err == nil {
-		x, err = Open(ctx, obj, shown, f.name, workers)
+		x, err = Open(ctx, obj, shown, f.name, workers, st.Can().Near)
 	}
 	if err == nil {
 		if err = f.believe(x); err == nil {

@@ -78,7 +78,7 @@ func FuzzOpen(f *testing.F) {
 	for _, n := range []int{0, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{})
+		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
 		f.Add(b)
 		b, _ = build(f, l, Head{Format: "list"}, Options{listed: true})
 		f.Add(b)
@@ -97,7 +97,7 @@ func FuzzOpen(f *testing.F) {
 	b, _ := build(f, l, Head{Format: "list"}, Options{Stored: storedIn(stored)})
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := openBytes(t.Context(), b)
+		x, err := openBytes(t.Context(), b, true)
 		if err != nil {
 			return
 		}
@@ -112,8 +112,8 @@ func FuzzRows(f *testing.F) {
 	for _, n := range []int{1, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{})
-		x, err := openBytes(f.Context(), b)
+		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
+		x, err := openBytes(f.Context(), b, false)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -147,8 +147,17 @@ func FuzzRows(f *testing.F) {
 			if err != nil {
 				continue
 			}
+			h, err := x.newSheet(page, &ref{items: n})
+			if err != nil {
+				t.Fatal(err)
+			}
 			for i := range p.entries {
-				if e := p.entries[i]; e.Size < 0 || p.place(i).compare(p.place(i)) != 0 {
+				one, is, err := x.rowAt(h, i)
+				if err != nil || one.entry.Name != p.entries[i].Name || one.entry.Size != p.entries[i].Size || is != p.place(i) {
+					t.Fatalf("row %d of %d: %+v, %v, expected %+v", i, n, one, err, p.entries[i])
+				}
+				at := p.place(i)
+				if e := p.entries[i]; e.Size < 0 || at.isBehind([]byte(at.dir), []byte(at.base), at.whole) {
 					t.Fatalf("%+v", e)
 				}
 				for v, err := range x.Extents(t.Context(), p.entries[i], 0, p.entries[i].Size) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
@@ -28,9 +29,13 @@ type Index struct {
 
 	rows, order, listing, proofs, points shelf
 
-	mu     sync.Mutex
-	recent []*page // used last, the last one last
+	sheets sheets
 
+	near      bool // it lies on a disk
+	tableOnce sync.Once
+	table     *table // nil if it has none that can be used
+
+	mu      sync.Mutex
 	digests []proofPage // used last, the last one last
 }
 
@@ -39,9 +44,10 @@ type Index struct {
 const tailGuess = 32 << 10
 
 // Open opens an index. Its Head says of what; archive is what that is called now.
-// It closes obj with the index, and if it fails.
-func Open(ctx context.Context, obj store.Object, name, archive string, workers int) (_ *Index, err error) {
-	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1)}
+// Near says that reads of obj take no round trip. It closes obj with the index, and if it
+// fails.
+func Open(ctx context.Context, obj store.Object, name, archive string, workers int, near bool) (_ *Index, err error) {
+	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1), near: near}
 	defer func() {
 		if err != nil {
 			obj.Close()
@@ -141,7 +147,13 @@ func (x *Index) Name() string { return x.name }
 func (x *Index) Size() int64 { return x.size }
 
 // Close ends the use of the index.
-func (x *Index) Close() error { return x.obj.Close() }
+func (x *Index) Close() error {
+	x.tableOnce.Do(func() {})
+	if x.table != nil {
+		x.table.close()
+	}
+	return x.obj.Close()
+}
 
 // Object is the name of a volume, as extents have it.
 func (x *Index) object(volume int) (string, bool) {
@@ -190,6 +202,18 @@ func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
 	if r.items > pageRows {
 		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
 	}
+	var s state
+	s.reset()
+	c := &scanner{b: b}
+	p, err := x.decodeRows(c, &s, r)
+	if err == nil && c.at != len(b) {
+		return nil, x.fail(r.off, errRow)
+	}
+	return p, err
+}
+
+// decodeRows decodes as many rows as r says, behind those that s knows.
+func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 	p := spares.Get().(*page)
 	n := int(r.items)
 	p.from = r.from
@@ -199,10 +223,7 @@ func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
 	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
 	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
 	handles := make([]handle, n)
-	var s state
 	var w row
-	s.reset()
-	c := &scanner{b: b}
 	for i := range n {
 		w.entry = &p.entries[i]
 		if err := s.decode(c, &w, x.Chunk); err != nil {
@@ -227,9 +248,6 @@ func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
 		}
 		p.marks[i] = mark{int32(len(s.dir)), w.implied, w.whole}
 		p.ranks[i] = uint32(w.rank)
-	}
-	if c.at != len(b) {
-		return nil, x.fail(r.off, errRow)
 	}
 	names, extents := string(p.names), string(p.extents)
 	at := 0
@@ -262,50 +280,12 @@ func (p *page) place(i int) place {
 	return at
 }
 
-// compare orders a row and a place.
-func (p *page) compare(i int, at place) int { return p.place(i).compare(at) }
-
-// maxRecent is how many rows of pages are kept that were read for single names.
-const maxRecent = 40_000
-
-// page returns a page that is kept for who asks next.
-func (x *Index) at(ctx context.Context, r *ref) (*page, error) {
-	x.mu.Lock()
-	for i, p := range x.recent {
-		if p.from == r.from {
-			copy(x.recent[i:], x.recent[i+1:])
-			x.recent[len(x.recent)-1] = p
-			x.mu.Unlock()
-			return p, nil
-		}
-	}
-	x.mu.Unlock()
-	b, err := x.page(ctx, r, nil)
-	if err != nil {
-		return nil, err
-	}
-	p, err := x.decodePage(b, r)
-	if err != nil {
-		return nil, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n := len(p.entries)
-	keep := len(x.recent)
-	for keep > 0 && n+len(x.recent[keep-1].entries) <= maxRecent {
-		keep--
-		n += len(x.recent[keep].entries)
-	}
-	x.recent = append(x.recent[:0], x.recent[keep:]...) // the collector has the others: somebody may read them
-	x.recent = append(x.recent, p)
-	return p, nil
-}
-
 // A cursor is at a row.
 type cursor struct {
 	x     *Index
 	steps []step
-	p     *page
+	h     *sheet // that it began in
+	p     *page  // some rows of that, or all of a page behind it
 	i     int
 }
 
@@ -316,76 +296,113 @@ func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
 
 func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
 	c := &cursor{x: x}
-	var err error
-	if c.steps, err = x.rows.findKey(ctx, key); err != nil || c.steps == nil {
+	i, err := c.open(ctx, key, at.isBehind)
+	if err != nil || c.h == nil {
 		return c, err
 	}
-	if c.p, err = x.at(ctx, leaf(c.steps)); err != nil {
-		return nil, err
+	return c, c.goTo(ctx, i, sheetRows-i%sheetRows)
+}
+
+// open finds the page of a key, and in it the first row that before does not hold of.
+// Without any page there is no sheet.
+func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []byte, whole bool) bool) (i int, err error) {
+	if c.steps, err = c.x.rows.findKey(ctx, key); err != nil || c.steps == nil {
+		return 0, err
 	}
-	lo, hi := 0, len(c.p.entries)
-	for lo < hi {
-		if mid := int(uint(lo+hi) >> 1); c.p.compare(mid, at) < 0 {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
+		return 0, err
 	}
-	if c.i = lo; c.i == len(c.p.entries) {
-		_, err = c.turn(ctx)
+	return c.x.search(c.h, before)
+}
+
+// goTo goes to a row of the sheet, and has n of them decoded, if there are as many. Behind
+// the last one it goes to the next page.
+func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
+	if n = min(n, int(c.h.items)-i); n == 0 {
+		return c.turn(ctx)
 	}
-	return c, err
+	c.p, err = c.x.rowsOf(c.h, i, n)
+	c.i = 0
+	return err
 }
 
 // turn goes to the next page; behind the last one the cursor is at its end.
-func (c *cursor) turn(ctx context.Context) (bool, error) {
+func (c *cursor) turn(ctx context.Context) error {
+	c.h, c.p = nil, nil
 	more, err := c.x.rows.next(ctx, c.steps)
 	if err != nil || !more {
-		c.p = nil
-		return false, err
+		return err
 	}
-	c.p, err = c.x.at(ctx, leaf(c.steps))
+	r := leaf(c.steps)
+	b, err := c.x.page(ctx, r, nil)
+	if err != nil {
+		return err
+	}
+	c.p, err = c.x.decodePage(b, r)
 	c.i = 0
-	return err == nil, err
+	return err
 }
 
 func (c *cursor) next(ctx context.Context) error {
-	if c.i++; c.i == len(c.p.entries) {
-		_, err := c.turn(ctx)
-		return err
+	if c.i++; c.i < len(c.p.entries) {
+		return nil
 	}
-	return nil
+	if c.h == nil {
+		return c.turn(ctx)
+	}
+	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i, 4*c.i)
+}
+
+// A foundRow is an entry, or a directory that others imply.
+type foundRow struct {
+	entry format.Entry
+	mark  mark
+	row   int64
+	rank  uint32
+}
+
+// rowAt returns row i of a sheet.
+func (x *Index) rowAt(h *sheet, i int) (f foundRow, at place, err error) {
+	p, err := x.rowsOf(h, i, 1)
+	if err != nil {
+		return f, at, err
+	}
+	defer p.free()
+	return foundRow{p.entries[0], p.marks[0], p.from, p.ranks[0]}, p.place(0), nil
 }
 
 // find returns the row of a name: an entry, or what other names imply.
-func (x *Index) find(ctx context.Context, name string) (e format.Entry, m mark, row int64, rank uint32, err error) {
+func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
 	at := placeOf(name)
-	c, err := x.seek(ctx, at)
-	if err == nil && c.p != nil && c.p.compare(c.i, at) == 0 {
-		return c.p.entries[c.i], c.p.marks[c.i], c.p.from + int64(c.i), c.p.ranks[c.i], nil
-	}
-	if err == nil && !at.whole {
-		at.base += "/"
-		if c, err = x.seek(ctx, at); err == nil && c.p != nil && c.p.compare(c.i, at) == 0 {
-			return c.p.entries[c.i], c.p.marks[c.i], 0, 0, nil
+	for range 2 {
+		c := cursor{x: x}
+		i, err := c.open(ctx, at.appendKey(nil), at.isBehind)
+		if err != nil {
+			return f, err
 		}
+		if c.h != nil && i < int(c.h.items) {
+			if f, is, err := x.rowAt(c.h, i); err != nil || is == at {
+				return f, err
+			}
+		}
+		if at.whole {
+			break
+		}
+		at.base += "/"
 	}
-	if err == nil {
-		err = notFound("lookup", name)
-	}
-	return e, m, 0, 0, err
+	return f, notFound("lookup", name)
 }
 
 // Lookup returns the entry called name; a directory that names imply counts.
 func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	e, m, _, _, err := x.find(ctx, name)
-	if m.implied {
-		e = format.Entry{Name: name, Kind: format.Dir}
+	if e, ok, err := x.byTable(ctx, name); ok && (err == nil || name != "." || !errors.Is(err, fs.ErrNotExist)) {
+		return e, err
 	}
-	if err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
+	f, err := x.find(ctx, name)
+	if f.mark.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
 		return format.Entry{Name: name, Kind: format.Dir}, nil
 	}
-	return e, err
+	return f.entry, err
 }
 
 // ReadDir yields what lies directly in dir, in the order of names.
@@ -515,7 +532,9 @@ func (x *Index) Extents(_ context.Context, e format.Entry, off, n int64) iter.Se
 func (x *Index) extents(h *handle) (xs []format.Extent, err error) {
 	err = decodeExtents([]byte(h.extents), func(v format.Extent, volume int) {
 		if volume < len(x.Volumes) {
-			v.Object, v.External = x.object(volume)
+			if v.Codec != codec.Zero { // that lies nowhere
+				v.Object, v.External = x.object(volume)
+			}
 			xs = append(xs, v)
 		} else {
 			xs = append(xs, format.Extent{Off: -1})

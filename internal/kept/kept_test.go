@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"iter"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -53,7 +55,7 @@ func build(t testing.TB, r format.Reader, head Head, o Options) ([]byte, Head) {
 
 func opened(t testing.TB, b []byte) *Index {
 	t.Helper()
-	x, err := openBytes(t.Context(), b)
+	x, err := openBytes(t.Context(), b, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +63,36 @@ func opened(t testing.TB, b []byte) *Index {
 	return x
 }
 
-func openBytes(ctx context.Context, b []byte) (*Index, error) {
+// openedNear is opened of an index that is read by its table, block by block.
+func openedNear(t testing.TB, b []byte) *Index {
+	t.Helper()
+	x, err := openBytes(t.Context(), b, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// openedFile is opened of an index in a file, whose table is mapped.
+func openedFile(t testing.TB, b []byte) *Index {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.holdall")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return openedAt(t, path)
+}
+
+// openBytes opens an index in memory. What is near is read by its table.
+func openBytes(ctx context.Context, b []byte, near bool) (*Index, error) {
 	st := &storetest.Mem{}
 	st.Put("x.holdall", b)
 	obj, err := st.Open(ctx, "x.holdall")
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, obj, "x.holdall", "dir/x", 2)
+	return Open(ctx, obj, "x.holdall", "dir/x", 2, near)
 }
 
 // anyEntries makes entries with names of every kind, in the order that a walk of a tree
@@ -122,14 +146,20 @@ func anyEntries(rnd *rand.Rand, n int) ([]format.Entry, map[string][]format.Exte
 		if e.Size == 0 {
 			continue
 		}
-		switch off := rnd.Int64N(1 << 40); rnd.IntN(5) {
+		switch off := rnd.Int64N(1 << 40); rnd.IntN(6) {
 		case 0:
 			xs[name] = []format.Extent{{Size: e.Size, Object: "dir/x/7", Off: off, Len: 9, Codec: codec.Zstd, Skip: 5, Unit: 2000}}
 		case 1:
 			half := e.Size / 2
 			xs[name] = []format.Extent{{Size: half, Object: "other", External: true, Off: off, Len: half}, {At: half, Size: e.Size - half, Codec: codec.Inline, Len: e.Size - half, Data: make([]byte, e.Size-half), Object: "dir/x"}}
-		case 2: // a hole
+		case 2: // zeros, and a hole
+			if half := e.Size / 2; half > 0 {
+				xs[name] = []format.Extent{{Size: half, Codec: codec.Zero}, {At: half, Size: 1, Object: "dir/x", Off: off, Len: 1}}
+				break
+			}
 			xs[name] = []format.Extent{{At: e.Size - 1, Size: 1, Object: "dir/x", Off: off, Len: 1}}
+		case 3:
+			xs[name] = []format.Extent{{Size: e.Size, Object: "dir/x", Off: off, Len: 9, Codec: codec.Zstd, Unit: e.Size}}
 		default:
 			xs[name] = []format.Extent{{Size: e.Size, Object: "dir/x", Off: off, Len: e.Size}}
 		}
@@ -234,7 +264,7 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 			if n == 10_000 {
 				testkit.Long(t)
 			}
-			for range 3 {
+			for _, open := range []func(testing.TB, []byte) *Index{opened, openedNear, openedFile} {
 				entries, xs := anyEntries(rnd, n)
 				l := &listed{format.NewIndex(format.Entries(entries)), xs}
 				listed := rnd.IntN(2) == 0
@@ -242,11 +272,14 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 				if again, _ := build(t, l, Head{Format: "list"}, Options{listed: listed}); !bytes.Equal(b, again) {
 					t.Fatal("other bytes the second time")
 				}
-				x := opened(t, b)
+				x := open(t, b)
 				if !reflect.DeepEqual(x.Head, head) {
 					t.Fatalf("head %+v, expected %+v", x.Head, head)
 				}
 				sameAnswers(t, x, l, rnd)
+				if x.near && (x.table == nil || x.table.lost.Load()) {
+					t.Error("the table was not used")
+				}
 			}
 		})
 	}
@@ -340,18 +373,6 @@ func BenchmarkEntries(b *testing.B) {
 			if n++; err != nil {
 				b.Fatal(err)
 			}
-		}
-	}
-}
-
-func BenchmarkLookup(b *testing.B) {
-	idx, _ := build(b, regular(1_000_000), Head{Format: "list"}, Options{})
-	x := opened(b, idx)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for b.Loop() {
-		i := rnd.IntN(1_000_000)
-		if _, err := x.Lookup(b.Context(), fmt.Sprintf("data/%04d/member_%07d.txt", i/1000, i)); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

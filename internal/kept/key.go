@@ -54,19 +54,13 @@ func appendDeeper(b []byte, dir string) []byte {
 	return append(b[:len(b)-2], '/')
 }
 
-// compare orders places as their keys are.
-func (p place) compare(q place) int {
-	if c := strings.Compare(p.dir, q.dir); c != 0 {
-		return c
+// isBehind reports whether a place is behind that of a row, in the order of keys.
+func (p place) isBehind(dir, base []byte, whole bool) bool {
+	if string(dir) != p.dir {
+		return string(dir) < p.dir
 	}
-	if c := strings.Compare(p.base, q.base); c != 0 {
-		return c
+	if string(base) != p.base {
+		return string(base) < p.base
 	}
-	switch {
-	case p.whole == q.whole:
-		return 0
-	case p.whole:
-		return 1
-	}
-	return -1
+	return p.whole && !whole
 }

@@ -134,22 +134,22 @@ func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell fu
 // EntriesFrom yields entries in the archive's order, from the named one on.
 func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
-		_, m, row, rank, err := x.find(ctx, name)
+		f, err := x.find(ctx, name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) || err == nil && m.implied:
+		case errors.Is(err, fs.ErrNotExist) || err == nil && f.mark.implied:
 			return notFound("entries", name)
 		case err != nil:
 			return err
 		case x.listing.t.Depth > 0:
-			n, err := x.listed(ctx, rank)
+			n, err := x.listed(ctx, f.rank)
 			if err != nil {
 				return err
 			}
 			return x.tellRows(ctx, &x.listing, n, x.listing.t.Top.Items, tell)
 		case x.order.t.Depth == 0:
-			return x.tellRows(ctx, &x.rows, row, x.count(), tell)
+			return x.tellRows(ctx, &x.rows, f.row, x.count(), tell)
 		}
-		return x.tellPicked(ctx, x.ordered(ctx, int64(rank)), tell)
+		return x.tellPicked(ctx, x.ordered(ctx, int64(f.rank)), tell)
 	})
 }
 
@@ -397,21 +397,16 @@ func behind(prefix []byte) []byte {
 
 // rowOf is the number of the first row whose key is not less than key.
 func (x *Index) rowOf(ctx context.Context, key []byte) (int64, error) {
-	steps, err := x.rows.findKey(ctx, key)
-	if err != nil || steps == nil {
-		return 0, err
-	}
-	r := leaf(steps)
-	p, err := x.at(ctx, r)
-	if err != nil {
-		return 0, err
-	}
+	c := cursor{x: x}
 	var b []byte
-	n := sort.Search(len(p.entries), func(i int) bool {
-		b = p.place(i).appendKey(b[:0])
-		return string(b) >= string(key)
+	n, err := c.open(ctx, key, func(dir, base []byte, whole bool) bool {
+		b = place{string(dir), string(base), whole}.appendKey(b[:0])
+		return string(b) < string(key)
 	})
-	return p.from + int64(n), nil
+	if err != nil || c.h == nil {
+		return 0, err
+	}
+	return c.h.from + int64(n), nil
 }
 
 func notFound(op, name string) error {

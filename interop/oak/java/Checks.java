@@ -253,6 +253,7 @@ final class Checks {
         Map<String, Object> was = byPath(before), is = byPath(head(d, blobs));
         was.remove("/root/" + MARK);
         is.remove("/root/" + MARK);
+        was.forEach((path, props) -> broughtBack((Map<?, ?>) props, (Map<?, ?>) is.get(path)));
         same("", was, is, faults);
         recovered(files, d, faults);
         Map<String, Object> check = check(d, false, true);
@@ -263,6 +264,17 @@ final class Checks {
         a.put("nodes", is.size());
         a.put("files", Store.files(d));
         return a;
+    }
+
+    /**
+     * The reference's compaction brings back a jcr:primaryType that is no name, once a commit has taken it away and a
+     * checkpoint still has it.
+     */
+    private static void broughtBack(Map<?, ?> was, Map<?, ?> is) {
+        String type = "jcr:primaryType";
+        if (is != null && !was.containsKey(type) && is.get(type) != null && "String".equals(((List<?>) is.get(type)).get(0))) {
+            is.remove(type);
+        }
     }
 
     /** The reference's check of the newest revision that it finds good. */

@@ -1,0 +1,182 @@
+package kept
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+)
+
+// A sheet is a page of rows as it is decompressed, which is kept for who looks for
+// single names: rows are decoded from the bookmark before them.
+type sheet struct {
+	ref
+	raw     []byte
+	marks   []bookmark
+	names   []byte // of the rows before bookmarks
+	manners []manner
+}
+
+// A bookmark is where a row begins, and what it is told apart from.
+type bookmark struct {
+	at, dir, base uint32 // in raw, in names, and behind that
+	ends          uint32
+	manners       uint32 // how many there are
+	whole         bool   // of the row before
+	last, volume  int
+	end, sec      int64
+	rank, proof   int64
+}
+
+const (
+	sheetRows = 16       // between bookmarks
+	maxSheets = 64 << 20 // bytes of sheets that are kept
+)
+
+// newSheet goes through the page at r once.
+func (x *Index) newSheet(raw []byte, r *ref) (*sheet, error) {
+	if r.items > pageRows {
+		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
+	}
+	h := &sheet{ref: *r, raw: raw, marks: make([]bookmark, 0, (r.items+sheetRows-1)/sheetRows)}
+	var s state
+	var w skimmed
+	s.reset()
+	c := &scanner{b: raw, skim: true}
+	for i := range r.items {
+		if i%sheetRows == 0 {
+			m := bookmark{at: uint32(c.at), dir: uint32(len(h.names)), manners: uint32(len(s.manners)), whole: w.row.whole,
+				last: s.last, volume: s.volume, end: s.end, sec: s.sec, rank: s.rank, proof: s.proof}
+			h.names = append(h.names, s.dir...)
+			m.base = uint32(len(h.names))
+			h.names = append(h.names, s.base...)
+			m.ends = uint32(len(h.names))
+			if h.marks = append(h.marks, m); len(h.names) > pageNames+2*maxPage {
+				return nil, x.fail(r.off, errRow)
+			}
+		}
+		if err := w.next(&s, c, x.Chunk); err != nil {
+			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+i, err))
+		}
+	}
+	if c.at != len(raw) {
+		return nil, x.fail(r.off, errRow)
+	}
+	h.manners = s.manners
+	return h, nil
+}
+
+// A skimmed row is one of which only the name is wanted.
+type skimmed struct {
+	row   row
+	entry format.Entry
+}
+
+// next goes past a row.
+func (w *skimmed) next(s *state, c *scanner, chunk int64) error {
+	w.entry = format.Entry{}
+	w.row.entry = &w.entry
+	return s.decode(c, &w.row, chunk)
+}
+
+// size is what a sheet takes.
+func (h *sheet) size() int { return cap(h.raw) + cap(h.names) + 80*cap(h.marks) + 1<<10 }
+
+// goTo sets s and c to a bookmark.
+func (h *sheet) goTo(k int, s *state, c *scanner) {
+	m := &h.marks[k]
+	*s = state{dir: append(s.dir[:0], h.names[m.dir:m.base]...), base: append(s.base[:0], h.names[m.base:m.ends]...), manners: h.manners[:m.manners:m.manners],
+		last: m.last, volume: m.volume, end: m.end, sec: m.sec, rank: m.rank, proof: m.proof}
+	*c = scanner{b: h.raw, at: int(m.at), skim: true}
+}
+
+// search returns the first row that before does not hold of, which says of a row that what
+// is looked for lies behind it; h.items if there is none.
+func (x *Index) search(h *sheet, before func(dir, base []byte, whole bool) bool) (int, error) {
+	k := sort.Search(len(h.marks)-1, func(i int) bool {
+		m := &h.marks[i+1]
+		return !before(h.names[m.dir:m.base], h.names[m.base:m.ends], m.whole)
+	})
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	h.goTo(k, &d.s, &d.c)
+	i := k * sheetRows
+	for ; i < int(h.items) && i < (k+1)*sheetRows; i++ {
+		if err := d.w.next(&d.s, &d.c, x.Chunk); err != nil {
+			return 0, x.fail(h.off, err)
+		}
+		if !before(d.s.dir, d.s.base, d.w.row.whole) {
+			break
+		}
+	}
+	return i, nil
+}
+
+// rowsOf decodes n rows of a sheet from one on.
+func (x *Index) rowsOf(h *sheet, from, n int) (*page, error) {
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	h.goTo(from/sheetRows, &d.s, &d.c)
+	for range from % sheetRows {
+		if err := d.w.next(&d.s, &d.c, x.Chunk); err != nil {
+			return nil, x.fail(h.off, err)
+		}
+	}
+	d.c.skim = false
+	return x.decodeRows(&d.c, &d.s, &ref{from: h.from + int64(from), items: int64(n), off: h.off})
+}
+
+// A decoder is what rows are decoded with.
+type decoder struct {
+	s state
+	c scanner
+	w skimmed
+}
+
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// sheets are those that were used last, up to maxSheets.
+type sheets struct {
+	mu    sync.Mutex
+	byRow map[int64]*list.Element
+	order list.List // the one that was used last is its front
+	held  int
+}
+
+// sheet returns the sheet of a page.
+func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
+	t := &x.sheets
+	t.mu.Lock()
+	if e := t.byRow[r.from]; e != nil {
+		t.order.MoveToFront(e)
+		t.mu.Unlock()
+		return e.Value.(*sheet), nil
+	}
+	t.mu.Unlock()
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	h, err := x.newSheet(b, r)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byRow == nil {
+		t.byRow = map[int64]*list.Element{}
+	}
+	if t.byRow[r.from] == nil { // else somebody else was faster
+		t.byRow[r.from] = t.order.PushFront(h)
+		t.held += h.size()
+	}
+	for t.held > maxSheets && t.order.Len() > 1 {
+		last := t.order.Remove(t.order.Back()).(*sheet)
+		delete(t.byRow, last.from)
+		t.held -= last.size()
+	}
+	return h, nil
+}

@@ -1,0 +1,140 @@
+package kept
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// The table of an index has of every row its name, its size and where its content lies,
+// in a form that is mapped into memory and read where it is. It lies before the pages;
+// docs/index.md has its bytes.
+const (
+	tableMagic   = "holdtab1"
+	tableEndLen  = 4 + 4 + len(tableMagic) // length and CRC-32 of the head, and the magic
+	tableBlock   = 4096                    // has a checksum, and sections begin at one
+	namesGroup   = 16                      // names that are told apart from the one before
+	hashLen      = 8
+	placeLen     = 16
+	longHeadLen  = 16
+	longLen      = 48        // an extent in a long record
+	offBits      = 48        // of a place
+	noNumber     = 1<<32 - 1 // in a long record: a volume that is the table itself, a codec that is none
+	maxHows      = 1<<16 - 1
+	maxPlacedHow = maxHows - 256 // the others have no volume, and are few
+)
+
+// A tableHead says what a table is of, and where it has what. It is JSON.
+type tableHead struct {
+	Format   string            `json:"format"`
+	View     string            `json:"view"`
+	Param    map[string]string `json:"param,omitempty"`
+	Bound    tableBound        `json:"bound"`
+	Objects  []tableObject     `json:"objects,omitempty"` // of a folder
+	Volumes  []Volume          `json:"volumes"`
+	Codecs   []string          `json:"codecs"`
+	Rows     int64             `json:"rows"`
+	Files    int64             `json:"files"`
+	Bytes    int64             `json:"bytes"`
+	Bits     int               `json:"bits"`
+	Start    int64             `json:"start"`
+	Sections tableSections     `json:"sections"`
+	Sum      uint32            `json:"checks_crc32"` // of the section of checks
+	Digest   string            `json:"digest,omitempty"`
+	Chunk    int64             `json:"chunk,omitempty"`
+	How      []how             `json:"how"`
+}
+
+// tableBound is Bound with sums that every language has: the first 16 bytes of SHA-256.
+type tableBound struct {
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"mtime,omitzero"`
+	Version string    `json:"version,omitempty"`
+	Head    string    `json:"head,omitempty"`
+	Tail    string    `json:"tail,omitempty"`
+}
+
+// A tableObject is one of the objects of a folder.
+type tableObject struct {
+	Name    string    `json:"name"` // as Volume.Name
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"mtime,omitzero"`
+	Version string    `json:"version,omitempty"`
+}
+
+type tableSections struct {
+	Slots  section `json:"slots"`
+	Hashes section `json:"hashes"`
+	Places section `json:"places"`
+	Skips  section `json:"skips,omitzero"`
+	Groups section `json:"groups"`
+	Names  section `json:"names"`
+	Longs  section `json:"longs"`
+	Checks section `json:"checks"`
+}
+
+// A section is a part of the table.
+type section struct {
+	Off int64 `json:"off"` // in the index
+	Len int64 `json:"len"`
+}
+
+// A how is what rows have in common besides where exactly they lie.
+type how struct {
+	kind          format.Kind
+	implied       bool // by other names: there is a slash behind its own
+	placed        bool // the place has an offset, in
+	volume, codec int  // of Codecs, -1 is raw
+	whole         bool // what the run is decoded to is the content, and nothing else
+	long          bool // the place leads to a record
+	ask, fault    bool
+	plain         bool // there is nothing in the pages that is not here
+}
+
+// howJSON is how in JSON.
+type howJSON struct {
+	Kind    string `json:"kind"`
+	Implied bool   `json:"implied,omitempty"`
+	Volume  *int   `json:"volume,omitempty"`
+	Codec   *int   `json:"codec,omitempty"`
+	Whole   bool   `json:"whole,omitempty"`
+	Long    bool   `json:"long,omitempty"`
+	Ask     bool   `json:"ask,omitempty"`
+	Fault   bool   `json:"fault,omitempty"`
+	Plain   bool   `json:"plain,omitempty"`
+}
+
+func (h how) MarshalJSON() ([]byte, error) {
+	j := howJSON{Kind: h.kind.String(), Implied: h.implied, Whole: h.whole, Long: h.long, Ask: h.ask, Fault: h.fault, Plain: h.plain}
+	if h.placed {
+		j.Volume, j.Codec = &h.volume, &h.codec
+	}
+	return json.Marshal(j)
+}
+
+func (h *how) UnmarshalJSON(b []byte) error {
+	var j howJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	kind := slices.Index(kindWords[:], j.Kind)
+	if kind < 0 || (j.Volume == nil) != (j.Codec == nil) {
+		return fmt.Errorf("%q, which is no kind, or a volume without a codec", clip(j.Kind))
+	}
+	*h = how{kind: format.Kind(kind), implied: j.Implied, whole: j.Whole, long: j.Long, ask: j.Ask, fault: j.Fault, plain: j.Plain}
+	if h.placed = j.Volume != nil; h.placed {
+		h.volume, h.codec = *j.Volume, *j.Codec
+	}
+	return nil
+}
+
+// kindWords are what kinds are called.
+var kindWords = func() (words [format.Property + 1]string) {
+	for k := range words {
+		words[k] = format.Kind(k).String()
+	}
+	return words
+}()

@@ -1,0 +1,560 @@
+package kept
+
+import (
+	"bufio"
+	"container/heap"
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"iter"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// A tabler collects the table of an index while its rows go by.
+type tabler struct {
+	rows   int64
+	hashes hashes
+	places spool
+	skips  spool
+	groups spool
+	names  spool
+	longs  spool
+
+	hows    []how
+	howOf   map[how]uint16
+	lastHow uint16
+	codecs  []string
+	digest  string // what algorithm the rows' digests are of
+
+	last, name []byte // names of the row before, and of this one
+	buf        []byte
+	xs         []format.Extent
+	volumes    []int
+}
+
+func newTabler(scratch func() (sorter.Scratch, error)) *tabler {
+	s := spool{scratch: scratch}
+	return &tabler{hashes: hashes{scratch: scratch}, places: s, skips: s, groups: s, names: s, longs: s, howOf: map[how]uint16{}, codecs: []string{}}
+}
+
+func (t *tabler) close() {
+	for _, s := range []*spool{&t.places, &t.skips, &t.groups, &t.names, &t.longs} {
+		s.close()
+	}
+	if t.hashes.disk != nil {
+		t.hashes.disk.Close()
+	}
+}
+
+// add adds a row, with its entry, in the order of rows.
+func (t *tabler) add(r *row) error {
+	if err := t.addName(r.place); err != nil {
+		return err
+	}
+	if err := t.addPlace(r); err != nil {
+		return err
+	}
+	t.rows++
+	return nil
+}
+
+func (t *tabler) addName(at place) error {
+	t.last, t.name = t.name, t.last[:0]
+	if at.dir != "" {
+		t.name = append(append(t.name, at.dir...), '/')
+	}
+	t.name = append(t.name, at.base...)
+	if err := t.hashes.add(uint64(crc32.ChecksumIEEE(t.name))<<32 | uint64(t.rows)); err != nil {
+		return err
+	}
+	k := 0
+	if t.rows%namesGroup != 0 {
+		k = shared(t.last, string(t.name))
+	} else if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
+		return err
+	}
+	t.buf = binary.AppendUvarint(t.buf[:0], uint64(k))
+	t.buf = appendString(t.buf, string(t.name[k:]))
+	return t.names.write(t.buf)
+}
+
+// addPlace adds where a row's content lies.
+func (t *tabler) addPlace(r *row) error {
+	e := r.entry
+	h := how{kind: e.Kind, implied: r.implied, ask: r.elsewhere, fault: e.Fault != nil}
+	h.plain = r.implied || e.ModTime.IsZero() && !e.HasMode && e.Mode == 0 && e.Owner == "" && e.Group == "" && e.Digest == (format.Digest{}) && e.Link == "" &&
+		len(e.Attr) == 0 && !e.Internal && !h.fault && !h.ask && r.proofs == 0
+	if e.Digest.Algo != "" && t.digest != e.Digest.Algo {
+		if t.digest == "" {
+			t.digest = e.Digest.Algo
+		} else {
+			t.digest = "several"
+		}
+	}
+	t.xs, t.volumes = t.xs[:0], t.volumes[:0]
+	if r.one && !r.implied {
+		t.xs, t.volumes = append(t.xs, format.Extent{Off: r.off, Len: e.Size, Size: e.Size}), append(t.volumes, r.volume)
+	} else if !r.implied && !r.elsewhere {
+		if err := decodeExtents(r.extents, func(x format.Extent, volume int) {
+			if x.Codec != codec.Zero { // what no extent has is zeros
+				t.xs, t.volumes = append(t.xs, x), append(t.volumes, volume)
+			}
+			h.ask = h.ask || x.Codec == codec.Inline && (x.Skip > int64(len(x.Data)) || x.Size > int64(len(x.Data))-x.Skip)
+		}); err != nil {
+			return err
+		}
+	}
+	if r.implied {
+		return t.put(h, 0, 0, 0, 0)
+	}
+	if h.ask {
+		t.xs, t.volumes, h.plain = nil, nil, false
+	}
+	empty := len(t.xs) == 0 && (e.Size == 0 || h.ask)
+	if len(t.xs) == 1 && t.isShort(&t.xs[0], e.Size) {
+		x := &t.xs[0]
+		h.placed, h.volume, h.codec = true, t.volumes[0], t.codec(x.Codec)
+		h.whole = x.Codec != codec.Raw && x.Skip == 0 && x.Unit == x.Size
+		if t.has(h) {
+			return t.put(h, x.Off, x.Len, e.Size, x.Skip)
+		}
+		h.placed, h.volume, h.codec, h.whole = false, 0, 0, false
+	}
+	if empty && e.Size <= math.MaxUint32 {
+		return t.put(h, 0, 0, e.Size, 0)
+	}
+	h.long = true
+	at, err := t.addLong(e.Size)
+	if err != nil {
+		return err
+	}
+	return t.put(h, at, 0, 0, 0)
+}
+
+// isShort reports whether a place has room for where a content of that size lies.
+func (t *tabler) isShort(x *format.Extent, size int64) bool {
+	return x.Codec != codec.Inline && x.At == 0 && x.Size == size && x.Off < 1<<offBits && max(x.Len, x.Size, x.Skip) <= math.MaxUint32 &&
+		(x.Codec != codec.Raw || isPlain(x, size))
+}
+
+// codec is the number of a codec.
+func (t *tabler) codec(name string) int {
+	if name == codec.Raw {
+		return -1
+	}
+	i := slices.Index(t.codecs, name)
+	if i < 0 {
+		i = len(t.codecs)
+		t.codecs = append(t.codecs, name)
+	}
+	return i
+}
+
+// has reports whether there is room for a how that has a volume.
+func (t *tabler) has(h how) bool {
+	if len(t.hows) < maxPlacedHow {
+		return true
+	}
+	_, ok := t.howOf[h]
+	return ok
+}
+
+// put writes a place.
+func (t *tabler) put(h how, off, stored, length, skip int64) error {
+	n := t.lastHow
+	if int(n) >= len(t.hows) || t.hows[n] != h {
+		var ok bool
+		if n, ok = t.howOf[h]; !ok {
+			n = uint16(len(t.hows))
+			t.hows = append(t.hows, h)
+			t.howOf[h] = n
+		}
+		t.lastHow = n
+	}
+	b := binary.LittleEndian.AppendUint64(t.buf[:0], uint64(off)|uint64(n)<<offBits)
+	b = binary.LittleEndian.AppendUint32(b, uint32(stored))
+	b = binary.LittleEndian.AppendUint32(b, uint32(length))
+	t.buf = b
+	if err := t.places.write(b); err != nil || skip == 0 && t.skips.n == 0 {
+		return err
+	}
+	// All rows have one as soon as one has.
+	for t.skips.n < 4*t.rows {
+		if err := t.skips.write(zeros[:min(4*t.rows-t.skips.n, int64(len(zeros)))]); err != nil {
+			return err
+		}
+	}
+	return t.skips.write(binary.LittleEndian.AppendUint32(b[:0], uint32(skip)))
+}
+
+var zeros [tableBlock]byte
+
+// addLong writes a record of where a content lies, and returns where it is.
+func (t *tabler) addLong(size int64) (at int64, err error) {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(size))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.xs)))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	for i := range t.xs {
+		x := &t.xs[i]
+		off, stored, skip, volume, number := x.Off, x.Len, x.Skip, uint32(t.volumes[i]), uint32(noNumber)
+		if x.Codec == codec.Inline {
+			data := x.Data[x.Skip:][:x.Size]
+			off, stored, skip, volume = t.longs.n, x.Size, 0, noNumber
+			if err := t.longs.write(data); err != nil {
+				return 0, err
+			}
+		} else if n := t.codec(x.Codec); n >= 0 {
+			number = uint32(n)
+		}
+		for _, v := range []int64{x.At, x.Size, off, stored, skip} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		}
+		b = binary.LittleEndian.AppendUint32(b, volume)
+		b = binary.LittleEndian.AppendUint32(b, number)
+	}
+	if err := t.longs.write(zeros[:-t.longs.n&7]); err != nil {
+		return 0, err
+	}
+	at = t.longs.n
+	return at, t.longs.write(b)
+}
+
+// write writes the table, and returns its head.
+func (t *tabler) write(w *binder, of Head) (tableHead, error) {
+	h := tableHead{Format: of.Format, View: of.View, Param: of.Param, Objects: of.Bound.objects, Volumes: append([]Volume{}, of.Volumes...), Codecs: t.codecs,
+		Rows: t.rows, Files: of.Files, Bytes: of.Bytes, Bits: max(bits.Len64(uint64(t.rows)/4)-1, 0), Digest: t.digest, Chunk: of.Chunk, How: t.hows,
+		Bound: tableBound{Size: of.Bound.Size, ModTime: of.Bound.ModTime, Version: of.Bound.Version, Head: of.Bound.headSum, Tail: of.Bound.tailSum}}
+	if err := w.write(zeros[:-w.off&(tableBlock-1)]); err != nil {
+		return h, err
+	}
+	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
+		return h, err
+	}
+	h.Start = w.off
+	c := &checker{w: w}
+	for _, s := range []struct {
+		at    *section
+		write func(io.Writer) error
+	}{
+		{&h.Sections.Slots, func(w io.Writer) error { return t.hashes.writeSlots(w, h.Bits) }},
+		{&h.Sections.Hashes, t.hashes.writeTo},
+		{&h.Sections.Places, t.places.writeTo},
+		{&h.Sections.Skips, t.skips.writeTo},
+		{&h.Sections.Groups, t.groups.writeTo},
+		{&h.Sections.Names, t.names.writeTo},
+		{&h.Sections.Longs, t.longs.writeTo},
+	} {
+		if s.at == &h.Sections.Skips && t.skips.n == 0 {
+			continue
+		}
+		if err := c.section(s.at, s.write); err != nil {
+			return h, err
+		}
+	}
+	sums := make([]byte, 0, 4*len(c.sums))
+	for _, sum := range c.sums {
+		sums = binary.LittleEndian.AppendUint32(sums, sum)
+	}
+	h.Sum = crc32.ChecksumIEEE(sums)
+	return h, c.section(&h.Sections.Checks, func(w io.Writer) error {
+		_, err := w.Write(sums)
+		return err
+	})
+}
+
+// appendTableHead appends the head of a table, and what leads to it.
+func appendTableHead(h tableHead) ([]byte, error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	n, sum := len(b), crc32.ChecksumIEEE(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	return append(b, tableMagic...), nil
+}
+
+// A checker writes sections, and takes the checksum of each block.
+type checker struct {
+	w    *binder
+	n    int // bytes in the block
+	sum  uint32
+	sums []uint32
+}
+
+func (c *checker) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		k := min(len(rest), tableBlock-c.n)
+		c.sum = crc32.Update(c.sum, crc32.IEEETable, rest[:k])
+		rest = rest[k:]
+		if c.n += k; c.n == tableBlock {
+			c.sums = append(c.sums, c.sum)
+			c.n, c.sum = 0, 0
+		}
+	}
+	return len(b), c.w.write(b)
+}
+
+// section writes one, and what is missing of its last block.
+func (c *checker) section(at *section, write func(io.Writer) error) error {
+	at.Off = c.w.off
+	b := bufio.NewWriterSize(c, 64<<10)
+	if err := write(b); err != nil {
+		return err
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	at.Len = c.w.off - at.Off
+	_, err := c.Write(zeros[:-at.Len&(tableBlock-1)])
+	return err
+}
+
+// hashes are those of names, each with the number of its row in the lower half. They are
+// sorted in memory, and in runs on scratch if they are many.
+type hashes struct {
+	scratch func() (sorter.Scratch, error)
+	mem     []uint64
+	disk    sorter.Scratch
+	spilt   int64 // bytes of runs
+}
+
+const (
+	hashRun    = 2 << 20   // numbers in a run
+	hashBuffer = 128 << 10 // bytes of a run that are read at once
+)
+
+func (h *hashes) add(v uint64) (err error) {
+	if len(h.mem) == hashRun {
+		h.sort()
+		if h.disk == nil {
+			if h.disk, err = h.scratch(); err != nil {
+				return err
+			}
+		}
+		w := bufio.NewWriterSize(h.disk, hashBuffer)
+		for _, v := range h.mem {
+			if _, err := w.Write(binary.LittleEndian.AppendUint64(w.AvailableBuffer(), v)); err != nil {
+				return err
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		h.spilt += hashRun * hashLen
+		h.mem = h.mem[:0]
+	}
+	h.mem = append(h.mem, v)
+	return nil
+}
+
+// sort sorts what is in memory by hashes: rows are added in their order, and stay in it.
+func (h *hashes) sort() {
+	const digit = 11
+	from, to := h.mem, make([]uint64, len(h.mem))
+	for shift := 32; shift < 64; shift += digit {
+		var at [1<<digit + 1]int
+		for _, v := range from {
+			at[v>>shift&(1<<digit-1)+1]++
+		}
+		for i := range 1 << digit {
+			at[i+1] += at[i]
+		}
+		for _, v := range from {
+			k := v >> shift & (1<<digit - 1)
+			to[at[k]] = v
+			at[k]++
+		}
+		from, to = to, from
+	}
+	h.mem = from
+}
+
+// sorted yields all of them, as often as it is asked. Nothing can be added any more.
+func (h *hashes) sorted() iter.Seq2[uint64, error] {
+	return func(yield func(uint64, error) bool) {
+		h.sort()
+		var m hashRuns
+		for off := int64(0); off < h.spilt; off += hashRun * hashLen {
+			m = append(m, &hashReader{disk: h.disk, off: off, end: off + hashRun*hashLen})
+		}
+		m = append(m, &hashReader{mem: h.mem})
+		live := m[:0]
+		for _, r := range m {
+			ok, err := r.next()
+			if err != nil {
+				yield(0, err)
+				return
+			}
+			if ok {
+				live = append(live, r)
+			}
+		}
+		m = live
+		heap.Init(&m)
+		for len(m) > 0 {
+			r := m[0]
+			if !yield(r.v, nil) {
+				return
+			}
+			ok, err := r.next()
+			if err != nil {
+				yield(0, err)
+				return
+			}
+			if !ok {
+				heap.Pop(&m)
+			} else if len(m) > 1 {
+				heap.Fix(&m, 0)
+			}
+		}
+	}
+}
+
+// writeTo writes u32 hash, u32 row of each.
+func (h *hashes) writeTo(w io.Writer) error {
+	var b []byte
+	for v, err := range h.sorted() {
+		if err != nil {
+			return err
+		}
+		b = binary.LittleEndian.AppendUint32(b[:0], uint32(v>>32))
+		b = binary.LittleEndian.AppendUint32(b, uint32(v))
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSlots writes for each value of the highest bits of a hash how many entries are
+// before it, and at last how many there are.
+func (h *hashes) writeSlots(w io.Writer, bits int) error {
+	var b []byte
+	slot, n := uint64(0), uint32(0)
+	put := func() error {
+		b = binary.LittleEndian.AppendUint32(b[:0], n)
+		_, err := w.Write(b)
+		slot++
+		return err
+	}
+	for v, err := range h.sorted() {
+		for at := v >> (64 - bits); err == nil && slot <= at; {
+			err = put()
+		}
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	for slot <= 1<<bits {
+		if err := put(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A hashReader goes through a run.
+type hashReader struct {
+	mem      []uint64 // what is left of it in memory, or
+	disk     sorter.Scratch
+	off, end int64
+	buf      []byte
+	v        uint64
+}
+
+func (r *hashReader) next() (bool, error) {
+	if len(r.mem) > 0 {
+		r.v, r.mem = r.mem[0], r.mem[1:]
+		return true, nil
+	}
+	if len(r.buf) == 0 && r.off < r.end {
+		if _, err := r.disk.Seek(r.off, io.SeekStart); err != nil {
+			return false, err
+		}
+		r.buf = slices.Grow(r.buf[:0], hashBuffer)[:min(hashBuffer, r.end-r.off)]
+		if _, err := io.ReadFull(r.disk, r.buf); err != nil {
+			return false, err
+		}
+		r.off += int64(len(r.buf))
+	}
+	if len(r.buf) == 0 {
+		return false, nil
+	}
+	r.v, r.buf = binary.LittleEndian.Uint64(r.buf), r.buf[hashLen:]
+	return true, nil
+}
+
+// hashRuns is a heap of runs by what they have next.
+type hashRuns []*hashReader
+
+func (m hashRuns) Len() int           { return len(m) }
+func (m hashRuns) Less(i, j int) bool { return m[i].v < m[j].v }
+func (m hashRuns) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *hashRuns) Push(x any)        { *m = append(*m, x.(*hashReader)) }
+func (m *hashRuns) Pop() any {
+	last := len(*m) - 1
+	r := (*m)[last]
+	*m = (*m)[:last]
+	return r
+}
+
+// A spool takes what is written later: in memory, and on scratch if it is much.
+type spool struct {
+	scratch func() (sorter.Scratch, error)
+	mem     []byte
+	disk    sorter.Scratch
+	n       int64 // bytes in all
+}
+
+const spoolMemory = 256 << 10
+
+func (s *spool) write(b []byte) error {
+	_, err := s.Write(b)
+	return err
+}
+
+func (s *spool) Write(b []byte) (n int, err error) {
+	if len(s.mem)+len(b) > spoolMemory && len(s.mem) > 0 {
+		if s.disk == nil {
+			if s.disk, err = s.scratch(); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := s.disk.Write(s.mem); err != nil {
+			return 0, err
+		}
+		s.mem = s.mem[:0]
+	}
+	s.mem = append(s.mem, b...)
+	s.n += int64(len(b))
+	return len(b), nil
+}
+
+// writeTo writes all of it to w. Nothing can be added any more.
+func (s *spool) writeTo(w io.Writer) error {
+	if s.disk != nil {
+		if _, err := s.disk.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(w, s.disk, s.n-int64(len(s.mem))); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(s.mem)
+	return err
+}
+
+func (s *spool) close() {
+	if s.disk != nil {
+		s.disk.Close()
+	}
+}
