@@ -2,11 +2,13 @@ package holdall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
@@ -21,6 +23,8 @@ type Amendment struct {
 	f    *format.Format
 	st   store.Store
 	name string
+	keep *parity.Keeper // nil if there is no parity
+	odd  error          // why the parity that is there cannot be used
 }
 
 // Amend opens the archive at an address for changes: of its entries as
@@ -46,11 +50,48 @@ func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions)
 	if f.Amend == nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, ErrImmutable)
 	}
-	m, err := f.Amend(ctx, st, name, o.inner())
+	keep, odd := parity.Keep(ctx, st, name)
+	below := st
+	if keep != nil {
+		below = keep.Store()
+	}
+	m, err := f.Amend(ctx, below, name, o.inner())
 	if err != nil {
+		if keep != nil {
+			keep.Close()
+		}
 		return nil, err
 	}
-	return &Amendment{Amender: m, f: f, st: st, name: name}, nil
+	return &Amendment{Amender: m, f: f, st: st, name: name, keep: keep, odd: odd}, nil
+}
+
+// Commit makes the changes count, and brings the parity beside the archive up to date. If
+// that alone fails the changes are there, and a note says that the parity is not of them.
+func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
+	sum, err := m.Amender.Commit(ctx)
+	if err != nil || m.keep == nil && m.odd == nil {
+		return sum, err
+	}
+	note, err := "", m.odd
+	if err == nil {
+		note, err = m.keep.Update(ctx)
+	}
+	if err != nil {
+		note = fmt.Sprintf("the archive is changed, but its parity is of what it was: %v", err)
+	}
+	if note != "" {
+		sum.Notes = append(sum.Notes, note)
+	}
+	return sum, nil
+}
+
+// Close gives up what was not committed.
+func (m *Amendment) Close() error {
+	err := m.Amender.Close()
+	if m.keep != nil {
+		err = errors.Join(err, m.keep.Close())
+	}
+	return err
 }
 
 // AddOptions are wishes for what is added from this machine.

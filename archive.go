@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -55,6 +57,11 @@ type OpenOptions struct {
 	External []string `json:"external,omitempty"`
 	// Index says where an index of the archive may be that was kept.
 	Index UseIndex `json:"index"`
+	// Parity is the address of the archive's parity, by which damage is healed. Empty looks
+	// beside the archive, NoParity looks for none.
+	Parity string `json:"parity,omitempty"`
+	// OnHeal is called once, with where the parity is, when something is healed.
+	OnHeal func(by string) `json:"-"`
 	// once says that all entries are wanted, one after the other, and no more.
 	once bool
 	// NoVerify has content read without comparing it with digests.
@@ -88,6 +95,8 @@ type Archive struct {
 	index kept.State
 	asked OpenOptions
 	took  time.Duration // to open it
+
+	parity error // why parity that is there was not opened
 }
 
 // Open opens the archive at an address.
@@ -102,18 +111,155 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 // OpenStore opens the archive called name in st.
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	st = cache.Far(st, o.CacheBytes)
+	if o.NoVerify || o.Parity == NoParity {
+		return openBy(ctx, st, name, o, st)
+	}
+	// On a disk a look costs nothing. Elsewhere it is a request: parity is looked for when
+	// something is wrong.
+	var g *parity.Guard
+	var why error
+	near := st.Can().Near
+	if near || o.Parity != "" {
+		g, why = parity.Locate(ctx, st, name, o.Parity)
+	}
+	heard := func() {
+		if g != nil {
+			g.OnHeal = o.OnHeal
+		}
+	}
+	heard()
+	by := st
+	if g != nil && g.Suits == nil {
+		by = g.StoreIf(func(ctx context.Context, object string, off, n int64) bool {
+			return g.Look(ctx) == nil && unsound(ctx, st, name, o, object, off, n)
+		})
+	}
+	a, err := openBy(ctx, st, name, o, by)
+	if g == nil && why == nil && !near && o.Parity == "" && (err != nil && ctx.Err() == nil && !store.Temporary(err) || err == nil && a.Doubt() != nil) {
+		if g, _ = parity.Locate(ctx, st, name, ""); g != nil && g.Suits == nil {
+			heard()
+			if err == nil {
+				a.Close()
+			}
+			a, err = openBy(ctx, st, name, o, g.Store())
+		}
+	}
+	if err != nil {
+		if g != nil {
+			g.Close()
+		}
+		return nil, err
+	}
+	var reopen func(context.Context, store.Store) (*content.Source, error)
+	if g == nil {
+		reopen = func(ctx context.Context, by store.Store) (*content.Source, error) {
+			o := o
+			o.Index = UseIndex{}
+			a, err := openBy(ctx, st, name, o, by)
+			if err != nil {
+				return nil, err
+			}
+			return a.src, nil
+		}
+	}
+	if g != nil || !near {
+		a.src.HealBy(g, o.Parity, o.OnHeal, reopen)
+	}
+	a.parity = why
+	return a, nil
+}
+
+// unsound reports whether an archive is damaged, as far as it can tell by itself. A range of it
+// is not what its parity has digests of. If the archive is sound, the parity is of another
+// version, or was made to mislead. All of the archive is read only if its structure is sound,
+// and so is what content lies in the range, but that is not all of it.
+func unsound(ctx context.Context, st store.Store, name string, o OpenOptions, object string, off, n int64) bool {
+	o.Index, o.Parity = UseIndex{}, NoParity
+	a, err := openBy(ctx, st, name, o, st)
+	if err != nil {
+		return true
+	}
+	defer a.Close()
+	if a.Doubt() != nil {
+		return true
+	}
+	var within []Entry
+	known := spans{off: off, end: off + n}
+	for e, err := range a.Entries(ctx) {
+		if err != nil || e.Fault != nil {
+			return true
+		}
+		if !a.src.HasDigest(e) || len(within) == mostFiles {
+			continue
+		}
+		isIn := false
+		for x, err := range a.src.Extents(ctx, e) {
+			if err != nil {
+				return true
+			}
+			isIn = !x.External && x.Object == object && known.add(x.Off, x.Off+x.Len) || isIn
+		}
+		if isIn {
+			within = append(within, e)
+		}
+	}
+	if a.Doubt() != nil {
+		return true
+	}
+	for _, e := range within {
+		if a.src.Settle(ctx, e) != nil {
+			return true
+		}
+	}
+	if known.cover() {
+		return false
+	}
+	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o}, func(Problem) {})
+	return err != nil || sum.Errors+sum.Warnings > 0
+}
+
+// spans are parts of a range.
+type spans struct {
+	off, end int64
+	of       [][2]int64
+}
+
+// add reports whether anything from off to end lies in the range.
+func (s *spans) add(off, end int64) bool {
+	off, end = max(off, s.off), min(end, s.end)
+	if off < end {
+		s.of = append(s.of, [2]int64{off, end})
+	}
+	return off < end
+}
+
+// cover reports whether nothing is left between the parts.
+func (s *spans) cover() bool {
+	slices.SortFunc(s.of, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	at := s.off
+	for _, part := range s.of {
+		if part[0] > at {
+			break
+		}
+		at = max(at, part[1])
+	}
+	return at >= s.end
+}
+
+// openBy is OpenStore of an archive whose structure is read by another store.
+func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External), asked: o}
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	// Held from the start, so that what recognising fetches is there for reading.
 	// A folder has none; its format will find what lies in it.
-	if _, err := a.src.Object(ctx, name); err != nil && namesBelow(ctx, st, name) == nil {
+	if _, err := a.src.Object(ctx, name); err != nil && by == st && namesBelow(ctx, st, name) == nil {
 		return nil, err
 	}
 	if u := o.Index.inner(); u.Any() {
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
 			f := o.formats().ByName(x.Format)
-			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, st, name, o) }))
+			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, by, name, o) }))
 			a.src.UseIndex(x)
 			return a, nil
 		}
@@ -123,7 +269,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		}
 	}
 	start := time.Now()
-	f, r, err := recognise(ctx, st, name, o)
+	f, r, err := recognise(ctx, by, name, o)
 	if err != nil {
 		a.src.CloseObjects()
 		return nil, err

@@ -58,6 +58,10 @@ type PackOptions struct {
 	// have. Otherwise what does not match is read once more, and then left out.
 	NoVerify bool `json:"no_verify,omitempty"`
 
+	// Protect, if it is not 0, is a share of the archive that may be lost: parity is
+	// written beside the archive, from which that is computed again.
+	Protect float64 `json:"protect,omitempty"`
+
 	// OnError is told of each entry that could not be packed; the others are.
 	// Without it the first one ends the pack.
 	OnError func(name string, err error) `json:"-"`
@@ -97,6 +101,9 @@ type Summary struct {
 	// were compared with: "md5", "crc32c", "sha256_of_parts". "nothing" counts those
 	// that were not compared, "size" those that are empty.
 	Proven map[string]int64 `json:"proven,omitempty"`
+	// Parity is the parity file that was written, and ParityBytes what it takes.
+	Parity      string `json:"parity,omitempty"`
+	ParityBytes int64  `json:"parity_bytes,omitempty"`
 }
 
 func (o PackOptions) inner() pack.Options {
@@ -107,7 +114,7 @@ func (o PackOptions) inner() pack.Options {
 	return pack.Options{
 		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
-		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
+		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}
 }
 

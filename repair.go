@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/cache"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -36,7 +37,13 @@ type RepairPlan struct {
 	// With RepairOptions.From: how many pieces of contents were damaged, how many of
 	// them the other copy mends, and how many bytes were fetched for that.
 	Damaged, Healed, Fetched int64
+	// Parity says what was found by the archive's parity; nil if it has none. What it heals
+	// is no part of the Plan, which is for the rest.
+	Parity *ParityReport
 
+	guard   *parity.Guard // that heals something
+	healed  bool          // in the archive's place
+	changed bool          // the archive was changed on purpose, as far as it shows
 	st      store.Store
 	name    string
 	fetched io.Closer
@@ -55,31 +62,111 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 // RepairStore is Repair of the archive called name in st.
 func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptions) (*RepairPlan, error) {
 	p := &RepairPlan{st: st, name: name}
+	at := o.Parity
+	o.NoVerify, o.Parity = false, NoParity // what is looked at is the archive
 	if o.From != "" {
 		return p, p.from(ctx, o)
 	}
-	st = cache.Far(st, o.CacheBytes)
-	o.NoVerify = false
+	done, err := p.byParity(ctx, at, o)
+	if !done && err == nil {
+		if p.guard != nil {
+			st = p.guard.Rest()
+		}
+		err = p.byFormat(ctx, cache.Far(st, o.CacheBytes), o)
+		if p.guard != nil && err != nil && ctx.Err() == nil && !store.Temporary(err) {
+			formatkit.Say(&p.Lost, "%v", err)
+			err = nil // what is healed is more than nothing
+		}
+	}
+	if err != nil {
+		_ = p.Close() // nobody gets it
+	}
+	return p, err
+}
+
+// byParity finds out what the archive's parity heals, and reports whether nothing else is to be
+// done.
+func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (done bool, err error) {
+	g, r, err := seekParity(ctx, p.st, p.name, at)
+	if p.Parity = r; g == nil || err != nil {
+		return false, err
+	}
+	p.guard = g
+	if r.Report, err = g.Check(ctx, true, o.Meter); err != nil {
+		return false, err
+	}
+	lost, err := g.IsBeyond()
+	if err != nil {
+		return false, err
+	}
+	if r.Healed > 0 {
+		p.KeepsBackup = true // nothing is lost by it
+		if !g.Same && !lost {
+			if p.changed, err = soundAsIs(ctx, p.st, p.name, o); err != nil {
+				return false, err
+			}
+		}
+		if p.changed {
+			p.KeepsBackup = false
+			p.Notes = append(p.Notes, "the archive was written since its parity, and all of it is what its own digests say: it may have been changed on purpose")
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d damaged blocks of %d bytes are computed from %s", r.Healed, r.Damaged, r.Block, r.At))
+	}
+	if lost {
+		p.Partial = true
+		p.Lost = append(p.Lost, fmt.Sprintf("%d damaged blocks of %d bytes, which are beyond the parity", r.Beyond(), r.Block))
+		_, err = r.beyond(ctx, g, p.name, o.OpenOptions)
+	}
+	if r.Healed == 0 { // it is of no help
+		p.guard = nil
+		return false, errors.Join(err, g.Close())
+	}
+	return !lost, err
+}
+
+// soundAsIs reports whether an archive proves by itself that all of it is right.
+func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions) (bool, error) {
+	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(Problem) {})
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return err == nil && sum.Errors+sum.Warnings+sum.Unproven == 0, nil
+}
+
+// byFormat plans what the format knows to mend.
+func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptions) error {
+	name := p.name
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
 	f := formatOf(a, o.OpenOptions, err)
 	if a != nil {
 		a.Close()
 	}
 	if f == nil {
-		return nil, err
+		return err
 	}
 	if f.Repair == nil {
-		return nil, fmt.Errorf("%s archives cannot be repaired: %w", f.Name, errors.ErrUnsupported)
+		return fmt.Errorf("%s archives cannot be repaired: %w", f.Name, errors.ErrUnsupported)
 	}
 	report := o.Report
 	if report == nil {
 		report = func(Problem) {}
 	}
-	if p.Plan, err = f.Repair(ctx, st, name, o.inner(), report); err == nil && !f.ReadsAll { // else it has counted itself
+	plan, err := f.Repair(ctx, st, name, o.inner(), report)
+	if err != nil {
+		return err
+	}
+	if p.Partial { // by what is beyond the parity
+		plan.Notes, plan.Lost, plan.Partial = append(p.Notes, plan.Notes...), append(p.Lost, plan.Lost...), true
+		plan.KeepsBackup = plan.KeepsBackup || !plan.Changes()
+	}
+	if p.Plan = plan; !f.ReadsAll { // else it has counted itself
 		err = p.count(ctx, o, st)
 	}
-	return p, err
+	return err
 }
+
+// Changes reports whether there is anything to do.
+func (p *RepairPlan) Changes() bool { return p.guard != nil || p.Plan.Changes() }
 
 // count finds out how many files can be read before and after, and has what is still wrong
 // then among what is lost.
@@ -105,7 +192,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 	switch {
 	case p.Build != nil:
 		after, wrong = p.Readable[format.FilesAfter], nil // it says itself what is lost
-	case p.Changes():
+	case p.Plan.Changes():
 		planned, err := mend.NewPlanned(ctx, st, p.name, p.Plan)
 		if err != nil {
 			return err
@@ -116,7 +203,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 			return err
 		}
 	}
-	if p.Changes() || len(wrong) > 0 {
+	if p.Plan.Changes() || len(wrong) > 0 {
 		p.Account = fmt.Sprintf("files that can be read: before %d; after %d", before, after)
 	}
 	p.Lost, p.Partial = append(p.Lost, wrong...), p.Partial || len(wrong) > 0
@@ -165,22 +252,54 @@ func (p *RepairPlan) Apply(ctx context.Context, address string) error {
 	return p.ApplyStore(ctx, st, name)
 }
 
-// ApplyStore is Apply to a given store. The archive itself may be replaced.
+// ApplyStore is Apply to a given store. The archive itself may be replaced. Of what parity
+// heals, only the damaged blocks are written then, where the store can change objects.
 func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string) error {
+	switch inPlace := st == p.st && name == p.name; {
+	case p.guard == nil:
+	case !inPlace:
+		return mend.Apply(ctx, p.guard.Rest(), p.name, p.Plan, st, name)
+	default:
+		if err := p.heal(ctx); err != nil || !p.Plan.Changes() {
+			return err
+		}
+	}
 	return mend.Apply(ctx, p.st, p.name, p.Plan, st, name)
+}
+
+// heal writes what parity heals in the archive's place. What the format mends then was planned
+// for the archive as it is after that.
+func (p *RepairPlan) heal(ctx context.Context) error {
+	if p.guard == nil || p.healed {
+		return nil
+	}
+	p.healed = true
+	return p.guard.WriteBack(ctx)
 }
 
 // Backup copies what the plan changes of the archive beside it, under its name and
 // suffix, where nothing may be yet: a backup is never the price of another. A plan
-// that keeps a backup itself needs none.
+// that keeps a backup itself needs none. What parity heals is written in the archive's place
+// before: nothing is lost by that, so that the backup has it. Of an archive that was changed
+// on purpose, as far as it shows, all is kept.
 func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
+	if p.changed { // what is there may be wanted
+		return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
+	}
+	if err := p.heal(ctx); err != nil {
+		return err
+	}
 	return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
 }
 
-// Close gives up what was fetched.
+// Close gives up what was fetched and healed.
 func (p *RepairPlan) Close() error {
-	if p.fetched == nil {
-		return nil
+	var errs []error
+	if p.guard != nil {
+		errs = append(errs, p.guard.Close())
 	}
-	return p.fetched.Close()
+	if p.fetched != nil {
+		errs = append(errs, p.fetched.Close())
+	}
+	return errors.Join(errs...)
 }

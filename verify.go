@@ -3,6 +3,7 @@ package holdall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -36,6 +38,8 @@ type Verified struct {
 	Proven Proven `json:"proven"`
 	// Unproven counts files whose content nothing vouches for.
 	Unproven int64 `json:"unproven"`
+	// Parity says what was found by the archive's parity; nil if it has none.
+	Parity *ParityReport `json:"parity,omitempty"`
 }
 
 // Proven counts files by what shows that their content is right.
@@ -59,7 +63,7 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 // VerifyStore is Verify of the archive called name in st.
 func VerifyStore(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	c := check{o: o, report: report, told: map[Problem]bool{}}
-	err := c.run(ctx, cache.Far(st, o.CacheBytes), name) // one cache for the structure and the contents
+	err := c.run(ctx, st, name)
 	return c.sum, err
 }
 
@@ -69,6 +73,9 @@ type check struct {
 	report func(Problem)
 	sum    Verified
 	told   map[Problem]bool // of no entry
+
+	sound *parity.Guard // by which all blocks were found right
+	left  *parity.Guard // by which some were found to be beyond healing
 }
 
 func (c *check) tell(p Problem) {
@@ -84,8 +91,70 @@ func (c *check) tell(p Problem) {
 	c.report(p)
 }
 
+// run checks an archive by its parity, if it has any, and by itself.
 func (c *check) run(ctx context.Context, st store.Store, name string) error {
-	c.o.NoVerify = false
+	g, r, err := seekParity(ctx, st, name, c.o.Parity)
+	if err != nil {
+		return err
+	}
+	if c.sum.Parity = r; g != nil {
+		defer g.Close()
+	}
+	switch {
+	case r == nil:
+	case r.broken:
+		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: r.NotUsed})
+	case g == nil:
+		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "it is not used: " + r.NotUsed})
+	case !c.o.Quick:
+		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
+			return err
+		}
+		if err := c.byParity(ctx, g, name); err != nil {
+			return err
+		}
+	}
+	err = c.archive(ctx, cache.Far(st, c.o.CacheBytes), name) // one cache for the structure and the contents
+	if err == nil || r == nil || !r.Harmed() || ctx.Err() != nil || store.Temporary(err) {
+		return err
+	}
+	// It was told what is damaged. Healed it can be opened, or what opens is not damaged there.
+	f, herr := r.beyond(ctx, g, name, c.o.OpenOptions)
+	if herr != nil || f == "" {
+		return errors.Join(err, herr)
+	}
+	c.sum.Format = f
+	return nil
+}
+
+// byParity tells what the parity shows of an archive.
+func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) error {
+	r := c.sum.Parity
+	if r.ParityBroken > 0 {
+		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: fmt.Sprintf("of the parity, %d records are damaged", r.ParityBroken)})
+	}
+	if !r.Harmed() {
+		c.sound = g
+		return nil
+	}
+	severity, healed := format.Warning, "and can be healed"
+	if r.Beyond() > 0 {
+		c.left, severity, healed = g, format.Error, fmt.Sprintf("%d of them are beyond the parity", r.Beyond())
+		if _, err := r.beyond(ctx, g, name, c.o.OpenOptions); err != nil {
+			return err
+		}
+	}
+	for _, lost := range r.Lost {
+		c.tell(Problem{Code: format.MissingVolume, Class: "parity", Severity: severity, Volume: lost, Off: -1, Message: "it is lost"})
+	}
+	object, off := g.Where(r.Report)
+	c.tell(Problem{Code: format.BadData, Class: "parity", Severity: severity, Volume: object, Off: off, Message: fmt.Sprintf("%d of %d blocks of %d bytes are damaged, %s", r.Damaged, r.Looked, r.Block, healed)})
+	return nil
+}
+
+// archive checks an archive by itself.
+func (c *check) archive(ctx context.Context, st store.Store, name string) error {
+	c.o.NoVerify, c.o.Parity = false, NoParity // what is looked at is the archive
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
 		// Whoever opens it without an index hears of errors.
@@ -161,6 +230,10 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil) }); err != nil {
 		return err
 	}
+	if c.sound != nil && o.Meter.WantsTotal() { // which has counted the blocks
+		m := o.Meter.Snapshot()
+		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
+	}
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
 		if !e.Kind.HasContent() || e.Fault != nil {
@@ -177,7 +250,15 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		}
 		by, decode := proofOf(ctx, src, e), decoder(e)
 		if by == format.Unproven && decode == nil {
-			c.sum.Unproven++
+			switch by, p := c.byBlocks(ctx, src, e); {
+			case p != nil:
+				c.tell(*p)
+			case by == format.Summed && !o.Quick:
+				c.sum.Proven.Checksum++
+				c.sum.Bytes += e.Size
+			default:
+				c.sum.Unproven++
+			}
 		}
 		return !o.Quick && (by != format.Unproven || decode != nil)
 	})
@@ -221,6 +302,13 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			p.Severity, p.Message = format.Warning, "the content is right, but what it is stored in is damaged: "+p.Message
 			found <- p
 		}
+		if by < format.Summed && !damaged {
+			blocks, p := c.byBlocks(ctx, src, e)
+			if by = max(by, blocks); p != nil {
+				damaged = true
+				found <- *p
+			}
+		}
 		if !damaged {
 			proven[by].Add(1)
 		}
@@ -255,6 +343,32 @@ func proofOf(ctx context.Context, src *content.Source, e Entry) format.Proof {
 		return format.Decoded
 	}
 	return format.Unproven
+}
+
+// byBlocks is what the digests of blocks show of a content that has none of its own, or says
+// that it lies in blocks that are damaged beyond healing.
+func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (format.Proof, *Problem) {
+	if c.sound == nil && c.left == nil {
+		return format.Unproven, nil
+	}
+	by := format.Summed
+	for x, err := range src.Extents(ctx, e) {
+		if err != nil {
+			return format.Unproven, nil // who reads it tells
+		}
+		if x.Len == 0 {
+			continue
+		}
+		if c.left != nil {
+			if lost, err := c.left.Beyond(x.Object, x.Off, x.Len); lost && err == nil && !x.External {
+				return format.Unproven, &Problem{Code: format.BadData, Class: "parity", Severity: format.Error, Volume: x.Object, Off: x.Off, Entry: e.Name, HasEntry: true, Message: "it lies in blocks that are damaged beyond the parity"}
+			}
+		}
+		if c.sound == nil || x.External || !c.sound.Covers(x.Object) {
+			by = format.Unproven
+		}
+	}
+	return by, nil
 }
 
 // byIndex is contents by the digests of an index.

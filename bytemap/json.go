@@ -18,6 +18,7 @@ type jsonMap struct {
 	Outside  int64            `json:"outside"`
 	Shared   int64            `json:"shared_runs"`
 	SharedBy int64            `json:"sharing_files"`
+	Parity   string           `json:"parity,omitempty"`
 }
 
 type jsonVolume struct {
@@ -42,7 +43,7 @@ type jsonSpan struct {
 // JSON tells the map in numbers: the totals, and for each volume the bytes of
 // each use that occurs, cell by cell. Names are escaped as by format.Escape.
 func (m *Map) JSON(w io.Writer) error {
-	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside, Shared: m.Shared, SharedBy: m.SharedBy}
+	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside, Shared: m.Shared, SharedBy: m.SharedBy, Parity: format.Escape(m.Parity)}
 	for _, v := range m.Volumes {
 		jv := jsonVolume{
 			Name: format.Escape(v.Name), Size: v.Size, Uses: v.Totals.byName(), Exact: v.Exact,

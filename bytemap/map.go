@@ -82,6 +82,9 @@ type Map struct {
 
 	// Outside counts the spans that no volume holds, or not all of them.
 	Outside int64
+
+	// Parity says what protects the archive.
+	Parity string
 }
 
 // A VolumeMap says where everything lies in one volume.

@@ -33,6 +33,9 @@ func (l *layout) notes() (notes []string) {
 	if l.m.Outside > 0 {
 		notes = append(notes, "out of their volume's bounds: "+several(l.m.Outside, "span"))
 	}
+	if l.m.Parity != "" {
+		notes = append(notes, "parity: "+format.Escape(l.m.Parity))
+	}
 	return notes
 }
 

@@ -1026,6 +1026,32 @@ func TestDamageIsAnError(t *testing.T) {
 	})
 }
 
+// What is damaged of an archive with parity is read as it was, short and long.
+func TestDamageIsHealed(t *testing.T) {
+	bothWays(t, func(t *testing.T, o mount.Options) {
+		for _, k := range []string{"caf", "rvn", "tar"} {
+			rnd := testkit.Rand(t)
+			files := map[string]string{"small": string(testkit.Noise(rnd, 5000)), "long": string(testkit.Noise(rnd, 3<<20)), "sound": string(testkit.Noise(rnd, 2<<20))}
+			p := filepath.Join(t.TempDir(), "x."+k)
+			if _, err := holdall.Pack(t.Context(), p, []string{testkit.Tree(t, t.TempDir(), files)}, holdall.PackOptions{Format: k}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := holdall.Protect(t.Context(), p, p+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, p, "small", "long")
+			dir := mounted(t, o, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
+			for range 2 {
+				for name, want := range files {
+					if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != want {
+						t.Errorf("%s of %s: %d bytes, %v", name, k, len(b), err)
+					}
+				}
+			}
+		}
+	})
+}
+
 // Each byte of content is changed, in an archive of its own: no file has a wrong byte in it.
 func TestEveryDamagedByteIsAnError(t *testing.T) {
 	bothWays(t, func(t *testing.T, o mount.Options) {

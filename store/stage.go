@@ -209,14 +209,15 @@ func (w *stagedWriter) Write(p []byte) (int, error) {
 func (w *stagedWriter) Can() WriterAbilities { return w.can }
 
 // Commit has the writer send what is left: a set may be of many objects, and the end
-// of each would wait in memory.
+// of each would wait in memory. It tells of the object what Finish does.
 func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
 	if err := w.closed("commit"); err != nil {
 		return Info{}, err
 	}
-	below := w.Writer.Can()
+	info, below := Info{}, w.Writer.Can()
 	if below.Finish != nil {
-		if err := below.Finish(ctx); err != nil {
+		var err error
+		if info, err = below.Finish(ctx); err != nil {
 			return Info{}, err
 		}
 	}
@@ -230,7 +231,8 @@ func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
 	}
 	w.stage.ready = append(w.stage.ready, w.Writer)
 	w.stage.names = append(w.stage.names, w.name)
-	return Info{Name: w.name, Size: w.size}, nil
+	info.Name, info.Size = w.name, w.size
+	return info, nil
 }
 
 func (w *stagedWriter) Abort() error {

@@ -206,8 +206,9 @@ type WriterAbilities struct {
 
 	// Finish tells the writer that no more comes, long before its object is to
 	// appear: it sends what is left, and needs little memory from then on. Only
-	// Commit, Abort and Keep may follow.
-	Finish func(ctx context.Context) error
+	// Commit, Abort and Keep may follow. Of the time and the version that the object will
+	// have it returns what is known by then.
+	Finish func(ctx context.Context) (Info, error)
 
 	// Saved tells how many bytes did not pass through this program: those that the
 	// store copied by itself, and those that it was proven to have.

@@ -39,6 +39,7 @@ type app struct {
 	view     string
 	external []string
 	index    string // of an archive, to use
+	parity   string // of an archive, to heal it by
 	maxIndex sizeFlag
 	noVerify bool
 	whole    sizeFlag          // see OpenOptions.CompareWhole
@@ -125,7 +126,13 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole)}
+	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
+}
+
+// saysHealed says of the archive at work that it is damaged, when the first of that is healed.
+func (a *app) saysHealed() func(by string) {
+	address := a.address
+	return func(by string) { a.warn("%s: damaged, and healed by %s: 'holdall repair' mends it", address, by) }
 }
 
 // written are the wishes for an archive that the verb has written: those of the flags
@@ -213,6 +220,9 @@ func (a *app) doubts() bool {
 		if err := in.Doubt(); err != nil {
 			a.report(err)
 			a.doubted = true
+		}
+		if h := in.Healing(); h.Ignored != nil {
+			a.warn("%s: its parity is not used: %v", in.Name(), h.Ignored)
 		}
 	}
 	a.opened = nil
@@ -345,6 +355,7 @@ an archive is read, a folder will do as well.`,
 	}
 	add("make", format.ToOpen|format.ToCreate, a.packCommand(), a.convertCommand())
 	add("make", format.ToOpen, a.indexCommand())
+	add("make", 0, a.protectCommand())
 	add("make", format.ToOpen|format.ToAmend, a.addCommand(), a.rmCommand(), a.mvCommand())
 	add("make", 0, a.fleetCommand())
 	add("read", format.ToOpen, a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.browseCommand(), a.serveCommand(), a.mountCommand())
@@ -369,6 +380,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
+	f.StringVar(&a.parity, "parity", "", "the parity by which an archive is healed, or none (default what is beside it)")
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
 	f.Var(&a.whole, "compare-whole", "largest file that is read and compared whole when a part of it is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")

@@ -78,6 +78,7 @@ func (a *app) withFleet(ctx context.Context, do func(c *catalog.Catalog, feed fl
 func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
+	var protect shareFlag
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
@@ -101,7 +102,7 @@ planned now and then.`,
 			if s.Target == "" {
 				return usage("-o TARGET is missing")
 			}
-			s.Format, s.ChunkSize, s.Param = a.format, int64(size), a.given(format.ToCreate)
+			s.Format, s.ChunkSize, s.Param, s.Protect = a.format, int64(size), a.given(format.ToCreate), float64(protect)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
@@ -128,6 +129,7 @@ planned now and then.`,
 	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "most objects of an archive, or of a shard (default 4000000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
+	fs.Var(&protect, "protect", "write parity beside each archive, for any share of it that may be lost: 5%")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })

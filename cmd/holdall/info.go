@@ -36,6 +36,8 @@ type infoJSON struct {
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
 	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
+	Parity *holdall.Protection `json:"parity,omitempty"`
+
 	facts [][2]string
 	notes []holdall.Problem
 }
@@ -61,6 +63,7 @@ func (a *app) infoCommand() *cobra.Command {
 					i.cannot(err)
 				}
 			}
+			i.Parity = in.Protection(ctx)
 			if slices.Contains(i.Views, zarrView) {
 				if i.Arrays, err = a.arrays(ctx, args[0]); err != nil {
 					i.cannot(err)
@@ -197,6 +200,11 @@ func (a *app) printInfo(i *infoJSON) {
 		line("compressed", "to %.1f%%", 100*float64(i.StoredBytes)/float64(i.Bytes))
 	case i.StoredBytes > 0:
 		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-i.Bytes), 100*float64(i.StoredBytes-i.Bytes)/float64(i.StoredBytes))
+	}
+	if p := i.Parity; p != nil && p.Unused == "" {
+		line("parity", "%s, %s", format.Escape(p.String()), a.humanSize(p.Parity))
+	} else if p != nil {
+		line("parity", "%s", format.Escape(p.String()))
 	}
 	for _, f := range i.facts {
 		line(f[0], "%s", format.Escape(f[1]))

@@ -125,6 +125,11 @@ type killing struct {
 	whole string
 	// onlyOnce says that the command refuses to do again what it has done.
 	onlyOnce bool
+	// partly is a file that is changed in its place: some of it is as before, and some as after.
+	partly string
+	// parity is parity that the command writes, of its archive, which knows when that was
+	// written.
+	parity, of string
 }
 
 var killings = []killing{
@@ -164,6 +169,11 @@ var killings = []killing{
 	{name: "repair tar in place", setup: []string{"pack -o x.tar data", "!cut x.tar"}, args: "repair --in-place x.tar"},
 	{name: "repair rvn in place", setup: []string{"pack -o x.rvn data", "!flip x.rvn"}, args: "repair --in-place x.rvn"},
 	{name: "repair oak in place", setup: []string{"!oak cleanup-pending", "!cut segmentstore/data00001a.tar", "!chop segmentstore/data00003a.tar"}, args: "repair --in-place segmentstore"},
+	{name: "protect", setup: []string{"pack -o x.caf data"}, args: "protect x.caf", parity: "x.caf.parity", of: "x.caf"},
+	{name: "protect again", setup: []string{"pack -o x.caf data", "protect --loss 20% x.caf"}, args: "protect x.caf", parity: "x.caf.parity", of: "x.caf"},
+	{name: "repair by parity", setup: []string{"pack -o x.tar data", "protect --loss 30% x.tar", "!flip x.tar", "!chop x.tar"}, args: "repair x.tar -o y.tar"},
+	{name: "repair by parity in place", setup: []string{"pack -o x.tar data", "protect --loss 30% x.tar", "!flip x.tar", "!zero x.tar", "!cut x.tar"}, args: "repair --in-place x.tar", partly: "x.tar"},
+	{name: "repair bundle by parity in place", setup: []string{"pack -o x.bundle --shards 5 data", "protect --loss 50% x.bundle", "!rm x.bundle/index/MANIFEST-000002", "!rm x.bundle/shard-00000001", "!flip x.bundle/shard-00000002"}, args: "repair --in-place x.bundle", partly: "x.bundle/shard-00000002"},
 	{name: "oak compact", setup: []string{"!oak compacted-offline"}, args: "oak compact segmentstore -o new", whole: "new", sound: "new", onlyOnce: true},
 	{name: "oak cleanup", setup: []string{"!oak cleanup-pending"}, args: "oak cleanup segmentstore", sound: "segmentstore"},
 	{name: "oak recover-journal", setup: []string{"!oak checkpoints", "!rm segmentstore/journal.log"}, args: "oak recover-journal segmentstore"},
@@ -212,7 +222,7 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 	t.Helper()
 	left, was, want := everythingIn(t, dir), everythingIn(t, before), everythingIn(t, after)
 	for name, sum := range left {
-		if !k.aside(name) && !strings.Contains(name, ".holdall-") && sum != was[name] && sum != want[name] {
+		if !k.aside(name) && name != k.partly && !strings.Contains(name, ".holdall-") && sum != was[name] && sum != want[name] {
 			t.Errorf("%s is neither as before nor as after", name)
 		}
 	}
@@ -236,15 +246,25 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 			t.Errorf("a set of which all are there: %v; verify: exit code %d, %s", all, code, out)
 		}
 	}
+	protects := func() bool {
+		code, out := runs(t, dir, "verify", k.of)
+		return code == 0 && strings.Contains(out, "protected by")
+	}
+	if left[k.parity] != "" && !protects() {
+		t.Errorf("what is called %s does not protect", k.parity)
+	}
 	done := k.onlyOnce && below(left, k.whole) > 0 || k.sound != "" && k.isAs(t, dir, after) || same(tidy(left), want)
 	got, out := runs(t, dir, strings.Fields(k.args)...)
 	if got != code && !done {
 		t.Errorf("again: exit code %d, expected %d: %s", got, code, out)
 	}
 	k.isSound(t, dir, after)
+	if k.parity != "" && !protects() {
+		t.Errorf("after it again, %s is not protected", k.of)
+	}
 	now := everythingIn(t, dir)
 	for name, sum := range now {
-		refused := got > 1 && strings.HasSuffix(name, ".holdall-lock")
+		refused := (got > 1 || done && k.partly != "") && strings.HasSuffix(name, ".holdall-lock")
 		kept := done && strings.Contains(name, ".bak.") // what it had written itself
 		if !k.aside(name) && want[name] != sum && !refused && !kept {
 			t.Errorf("after it again, %s is another or should not be there", name)
@@ -262,7 +282,7 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 func (k *killing) aside(name string) bool {
 	root, _, _ := strings.Cut(name, "/")
 	// Scratch files lose their names as soon as they are open.
-	return root == k.sound || strings.HasPrefix(name, "tmp/holdall-scratch-") || strings.HasSuffix(name, "/repo.lock") || strings.HasSuffix(name, ".jsonl.part")
+	return root == k.sound || name == k.parity || strings.HasPrefix(name, "tmp/holdall-scratch-") || strings.HasSuffix(name, "/repo.lock") || strings.HasSuffix(name, ".jsonl.part")
 }
 
 // isSound wants nothing wrong with the archive that is compared by what can be read of it, and

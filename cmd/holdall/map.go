@@ -41,6 +41,9 @@ as the name's ending says (.svg or .png).`,
 			if err != nil {
 				return err
 			}
+			if p := in.Protection(ctx); p != nil {
+				m.Parity = p.String()
+			}
 			switch {
 			case draw != nil:
 				return writeFile(ctx, out, func(w io.Writer) error { return draw(m, w) })

@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -31,6 +32,7 @@ type packing struct {
 	timestamp string
 	from      string // format of what is converted
 	verify    bool
+	protect   shareFlag
 	catalog   string
 
 	// Of pack alone.
@@ -46,6 +48,7 @@ func (p *packing) register(cmd *cobra.Command) {
 	fs.Var(&p.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
 	fs.StringVar(&p.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (default $SOURCE_DATE_EPOCH where the format is one for packages)")
 	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	fs.Var(&p.protect, "protect", "write parity beside the archive, for any share of it that may be lost: 5%")
 	fs.BoolVar(&p.verify, "verify", false, "read what was written again, and check it")
 	fs.Bool("deterministic", true, "the same bytes for the same files")
 	fs.MarkHidden("deterministic")
@@ -53,7 +56,10 @@ func (p *packing) register(cmd *cobra.Command) {
 
 // options completes the options of the library by what flags say. The format is not nil.
 func (p *packing) options(a *app, f *format.Format) error {
-	p.o.Format, p.o.ChunkSize, p.o.ChunkMax = a.format, int64(p.chunkSize), int64(p.chunkMax)
+	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.format, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
+	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
+		return errors.New("--protect: expected an archive with a name")
+	}
 	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate), a.noVerify
 	if f.DateEpoch && p.timestamp == "" {
 		p.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
@@ -294,6 +300,9 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	if sum.Older != "" {
 		a.warn("%s is there still, of an older set with more chunks", sum.Older)
 	}
+	if sum.Parity == "" {
+		a.tellStaleParity(ctx, st, sum, p)
+	}
 	if a.json {
 		a.printJSON(sum)
 	} else if p.out != "-" {
@@ -322,6 +331,29 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	return nil
 }
 
+// tellStaleParity warns of a parity file that is of what was there before: of this archive
+// it heals nothing. Stores behind a network are not asked.
+func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.Summary, p packing) {
+	if p.out == "-" || !st.Can().Near || len(sum.Volumes) == 0 {
+		return
+	}
+	name := sum.Volumes[0]
+	if p.chunkSize == 0 {
+		var err error
+		if _, name, err = a.locate(ctx, p.out); err != nil {
+			return
+		}
+	}
+	g, err := parity.Seek(ctx, st, name, "")
+	if err != nil || g == nil {
+		return
+	}
+	defer g.Close()
+	if g.Suits != nil {
+		a.warn("the parity file of %s is of what was there before: 'holdall protect' makes it anew", name)
+	}
+}
+
 func (a *app) printPacked(sum holdall.Summary, p packing) {
 	name, what := p.out, ""
 	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // else one archive, even if it is a folder of many objects
@@ -338,6 +370,9 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 		what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
 	}
 	what += provenBy(sum.Proven)
+	if sum.Parity != "" {
+		what += ", parity " + a.humanSize(sum.ParityBytes)
+	}
 	fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
 }
 

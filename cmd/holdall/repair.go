@@ -21,7 +21,10 @@ type repairedJSON struct {
 	Notes    []string         `json:"notes"`
 	Lost     []string         `json:"lost"`
 	Readable map[string]int64 `json:"readable,omitempty"`
-	account  string
+	// Parity is what was found by the archive's parity.
+	Parity  *holdall.ParityReport `json:"parity,omitempty"`
+	account string
+	stale   bool // its parity is of what it was
 }
 
 func (a *app) repairCommand() *cobra.Command {
@@ -33,6 +36,11 @@ func (a *app) repairCommand() *cobra.Command {
 		Long: `Writes what can be saved of ARCHIVE as OUT, which appears whole or not at all,
 and says what was done and what is lost; ARCHIVE is not touched. With --in-place
 the result takes its name, and the damaged archive is kept as ARCHIVE.bak.
+
+With parity beside it ("holdall protect"), OUT is bit for bit what ARCHIVE was, as
+long as no more is damaged than the parity can heal, whatever its format. Only what
+is beyond that is left to the format. With --in-place only the damaged blocks are
+written then, and there is no backup: nothing is lost by it.
 
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o mended.caf
@@ -65,8 +73,8 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 		if err != nil {
 			return err
 		}
-		r := repairedOf(plan.Plan, out)
-		if !dryRun {
+		r := repairedOf(plan, out)
+		if r.stale = r.stale && !dryRun; !dryRun {
 			if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 				return err
 			}
@@ -93,8 +101,11 @@ func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(
 	return do(st, name)
 }
 
-func repairedOf(plan format.Plan, out string) repairedJSON {
-	return repairedJSON{Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Readable: plan.Readable, account: plan.Account, Output: out}
+func repairedOf(plan *holdall.RepairPlan, out string) repairedJSON {
+	return repairedJSON{
+		Changed: plan.Changes(), Partial: plan.Partial, Notes: append([]string{}, plan.Notes...), Lost: append([]string{}, plan.Lost...), Readable: plan.Readable,
+		Parity: plan.Parity, account: plan.Account, stale: plan.Parity != nil && plan.Parity.NotUsed == "" && out == "" && plan.Plan.Changes(), Output: out,
+	}
 }
 
 // carryOut writes what a plan makes of the archive called name in st to r.Output, or if
@@ -137,6 +148,15 @@ func (a *app) printRepaired(r repairedJSON) {
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintln(a.out, "lost: "+l)
+	}
+	if p := r.Parity; p != nil {
+		a.printBeyond(p)
+		switch {
+		case p.NotUsed != "":
+			fmt.Fprintf(a.out, "%s is not used: %s\n", p.At, p.NotUsed)
+		case r.stale:
+			fmt.Fprintf(a.out, "%s is of the archive as it was: 'holdall protect' writes it anew\n", p.At)
+		}
 	}
 	if r.Backup != "" {
 		fmt.Fprintln(a.out, "kept as "+r.Backup)

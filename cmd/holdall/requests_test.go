@@ -118,9 +118,10 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"cat", "--range", "10-20", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-99999"}},
 		{[]string{"cat", "--range", "10-20", "--no-verify", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=10-19"}},
 		{[]string{"ls", "-R", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
-		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
-		// All contents in one: neighbours are joined.
-		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
+		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf.parity bytes=-131072"}},
+		// All contents in one: neighbours are joined. Parity is looked for.
+		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005", "GET /x.caf.parity bytes=-131072"}},
+		{[]string{"verify", "--parity", "none", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
 
 		// RVN: the front, with the section table, then one section of a megabyte,
 		// which has a third of that.

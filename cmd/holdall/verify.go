@@ -33,6 +33,10 @@ func (a *app) verifyCommand() *cobra.Command {
 is wrong with it. Notes are odd but harmless; with errors or warnings the exit
 code is 1.
 
+By parity ("holdall protect") each block of the archive is compared, too. What is
+damaged can be healed as long as it is no more than that has room for: "holdall
+repair" does it. The last line says how much more could be lost.
+
 By an index with digests of pieces ("holdall index --chunk-digests") damage is
 told by its place, and --repair-from mends it: what is damaged, and no more, is
 fetched from another copy of the archive, compared with the digests, and written
@@ -117,7 +121,44 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	fmt.Fprintln(a.out, line)
+	a.printParity(shownAddress, sum.Parity, quick)
 	return sum, nil
+}
+
+// printParity says what protects an archive, and how much more of it could be lost.
+func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
+	if r == nil || r.NotUsed != "" {
+		return
+	}
+	a.printBeyond(r)
+	by := "protected by " + r.At
+	if r.Objects > 1 && r.Looked < r.Blocks && !quick {
+		by += ", if the rest of its set is sound"
+	}
+	more := fmt.Sprintf(" (%s)", shareText(r.Share))
+	if r.Share > 1.001*float64(r.Spare)/float64(r.Blocks) {
+		more = fmt.Sprintf(", or %s in one run,", shareText(r.Share))
+	}
+	switch {
+	case quick:
+		fmt.Fprintf(a.out, "%s: %s\n", shown, by)
+	case r.Beyond() > 0:
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them beyond %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
+	case r.Harmed():
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed by %s: any %s more%s could be\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
+	default:
+		fmt.Fprintf(a.out, "%s: %s: any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
+	}
+}
+
+// printBeyond names the files that are damaged beyond the parity.
+func (a *app) printBeyond(r *holdall.ParityReport) {
+	for _, name := range r.Files {
+		fmt.Fprintf(a.out, "cannot be healed: %s\n", quoteEmpty(format.Escape(name)))
+	}
+	if more := r.FilesBeyond - int64(len(r.Files)); more > 0 {
+		fmt.Fprintf(a.out, "cannot be healed: %s more\n", count(more, "file"))
+	}
 }
 
 // healedJSON says what a repair from another copy did.
@@ -142,7 +183,7 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 			return err
 		}
 		defer plan.Close()
-		r := healedJSON{repairedOf(plan.Plan, out), plan.Damaged, plan.Healed, plan.Fetched}
+		r := healedJSON{repairedOf(plan, out), plan.Damaged, plan.Healed, plan.Fetched}
 		if r.Changed {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(r.Healed, "piece"), count(r.Damaged, "piece"), a.humanSize(r.Fetched)))
 		}

@@ -28,6 +28,8 @@ type Content struct {
 	trusted bool           // it is compared with nothing
 	amiss   *error         // what is wrong around it, when it was read
 	search  *digest.Search // for the bit that is wrong
+	// cure, if it is not nil, returns the content healed after an error.
+	cure func(error) (Content, bool)
 }
 
 // Vouched reports whether each byte that is read of c was proven before.
@@ -113,6 +115,12 @@ func (c Content) WithSmall(do func([]byte) error) error {
 	}
 	if !c.vouched && !c.trusted {
 		if err := digest.Check(c.Entry, b, c.search); err != nil {
+			if c.cure != nil {
+				if h, ok := c.cure(err); ok {
+					defer h.Close()
+					return h.WithSmall(do)
+				}
+			}
 			return err
 		}
 	}
@@ -192,6 +200,14 @@ func (w *counting) Write(p []byte) (int, error) {
 // Open returns e's content from off on. Only from its beginning can it be compared with
 // e's digest.
 func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
+	if s.heal != nil && s.comparesWhole(e) && !s.proves(e) {
+		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.whole(ctx, e, b, 0)) }}
+		return Content{Entry: e, r: r, trusted: true}
+	}
+	return s.healing(ctx, s.by(ctx, e, e.Size-off > Small).open(ctx, e, off), off, true)
+}
+
+func (s *Source) open(ctx context.Context, e Entry, off int64) Content {
 	if s.proves(e) {
 		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
 	}
@@ -223,7 +239,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	if e.Size <= Small && s.comparesWhole(e) && !s.proves(e) {
 		b := spareOf(e.Size)
 		defer spares.Put(b)
-		if err := s.readWhole(ctx, e, *b, 0); err != nil {
+		if err := s.whole(ctx, e, *b, 0); err != nil {
 			return readError(e, err)
 		}
 		_, err := w.Write(*b)
@@ -249,6 +265,44 @@ type Each func(c Content, err error) error
 // is called one by one in the order of entries; otherwise by several goroutines at once, in
 // any order.
 func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
+	if s.heal == nil {
+		return s.sweep(ctx, entries, ordered, each)
+	}
+	by := s
+	if s.heal.known() {
+		by = s.heal.checked
+	}
+	return by.sweep(ctx, entries, ordered, func(c Content, err error) error {
+		if err != nil {
+			h, e := s.cure(ctx, c.Entry, err)
+			if h == nil {
+				return each(c, err)
+			}
+			c = h.Open(ctx, e, 0)
+			defer c.Close()
+			return each(c, nil)
+		}
+		c.cure = func(err error) (Content, bool) {
+			h, e := s.cure(ctx, c.Entry, err)
+			if h == nil {
+				return c, false
+			}
+			return h.Open(ctx, e, 0), true
+		}
+		if _, small := c.r.(*bytes.Reader); small {
+			return each(c, nil)
+		}
+		if by == s && c.Entry.Size > Small && s.heal.ready(ctx) {
+			c = s.Open(ctx, c.Entry, 0) // from afar, found now
+		} else {
+			c = s.healing(ctx, c, 0, false)
+		}
+		defer c.Close()
+		return each(c, nil)
+	})
+}
+
+func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
 	return s.sweepStored(ctx, entries, ordered, func(c Content, err error) error {
 		if err != nil || !s.proves(c.Entry) {
 			return each(c, err)

@@ -66,7 +66,7 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 		}
 	}
 	if len(x.m) >= maxOpen {
-		return briefly{st, at}, nil
+		return store.Briefly(st, at), nil
 	}
 	o, err := st.Open(ctx, at)
 	if err == nil {
@@ -85,7 +85,7 @@ func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
 	if err != nil {
 		return store.Info{}, err
 	}
-	return briefly{st, name}.Info(ctx)
+	return store.Briefly(st, name).Info(ctx)
 }
 
 // held calls do with those that are open, until it returns an error.
@@ -110,7 +110,7 @@ func (x *objects) changed(ctx context.Context) error {
 		if err != nil || key.external {
 			continue
 		}
-		now, err := briefly{x.rule.Store, key.name}.Info(ctx)
+		now, err := store.Briefly(x.rule.Store, key.name).Info(ctx)
 		if err == nil && (now.Size != was.Size || now.Version != was.Version || !now.ModTime.Equal(was.ModTime)) {
 			err := fmt.Errorf("%s: %w", key.name, store.ErrChanged)
 			x.stale.Store(&err)
@@ -130,31 +130,3 @@ func (x *objects) close() error {
 	x.m = nil
 	return errors.Join(errs...)
 }
-
-// briefly is an object that is open only while it is asked something.
-type briefly struct {
-	st   store.Store
-	name string
-}
-
-func (b briefly) do(ctx context.Context, ask func(store.Object) error) error {
-	o, err := b.st.Open(ctx, b.name)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	return ask(o)
-}
-
-func (b briefly) Info(ctx context.Context) (info store.Info, err error) {
-	err = b.do(ctx, func(o store.Object) (err error) { info, err = o.Info(ctx); return err })
-	return info, err
-}
-
-func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return b.do(ctx, func(o store.Object) error { return o.ReadAt(ctx, p, off) })
-}
-
-func (b briefly) Close() error { return nil }
-
-func (b briefly) Can() store.ObjectAbilities { return store.ObjectAbilities{} }

@@ -52,6 +52,7 @@ type Source struct {
 	objects  *objects
 	proof    *prover // nil if no index has digests of pieces
 	search   digest.Search
+	heal     *healer // nil if nothing is healed
 
 	compared compared
 }
@@ -224,22 +225,27 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 		return 0, io.EOF
 	}
 	n := int(max(min(int64(len(p)), e.Size-off), 0))
-	done, err := n, error(nil)
-	switch {
-	case s.proves(e):
-		done, err = s.readProven(ctx, e, p[:n], off)
-	case s.comparesWhole(e):
-		done, err = all(n, s.readWhole(ctx, e, p[:n], off))
-	default:
-		if _, err = s.Known(ctx, e); err == nil {
-			err = s.readStored(ctx, e, p[:n], off)
-		}
-		done, err = all(n, err)
+	done, err := s.by(ctx, e, false).readAt(ctx, e, p[:n], off)
+	if h, e := s.cure(ctx, e, err); h != nil {
+		done, err = h.readAt(ctx, e, p[:n], off)
 	}
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
 	return done, readError(e, err)
+}
+
+func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
+	switch {
+	case s.proves(e):
+		return s.readProven(ctx, e, p, off)
+	case s.comparesWhole(e):
+		return all(len(p), s.readWhole(ctx, e, p, off))
+	}
+	if _, err := s.Known(ctx, e); err != nil {
+		return 0, err
+	}
+	return all(len(p), s.readStored(ctx, e, p, off))
 }
 
 // all is n of what was read unless there is an error.
@@ -314,7 +320,7 @@ func (s *Source) run(e Entry) (Extent, bool) {
 // had. Whoever reads on for long asks again.
 func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
-	if !run || s.proves(e) {
+	if !run || s.proves(e) || s.by(ctx, e, false) != s {
 		return nil, 0, false, nil
 	}
 	o, err := s.engine.Object(ctx, x)
@@ -328,13 +334,18 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	if f, err = file(ctx); err == nil {
 		err = s.touch(ctx, e)
 	}
+	if err == nil && s.heal != nil && s.comparesWhole(e) {
+		if known, _ := s.Known(ctx, e); !known {
+			return nil, 0, false, nil // what is in the file is not what was healed
+		}
+	}
 	return f, x.Off, err == nil, err
 }
 
 // Section returns e's content as one run of stored bytes, if it is one that nobody
 // has to look at.
 func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
-	if s.proves(e) {
+	if s.proves(e) || s.heal.known() {
 		return nil, false
 	}
 	run, ok := s.rawRun(ctx, e, false)
@@ -413,7 +424,7 @@ func (s *Source) Over(st store.Store) *Source {
 func (s *Source) CloseObjects() error {
 	s.engine.Close() // it may have objects in use
 	s.second.close()
-	return s.objects.close()
+	return errors.Join(s.heal.close(), s.objects.close())
 }
 
 // Volumes returns the objects that the archive is made of.

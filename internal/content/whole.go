@@ -34,6 +34,9 @@ func (s *Source) comparesWhole(e Entry) bool {
 // Compares says what of e's content is compared before it is handed on: any part of it, or
 // only all of it, read from its beginning to its end.
 func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
+	if s.by(ctx, e, false) != s {
+		return true, true
+	}
 	parts = s.proves(e) || s.comparesWhole(e) || e.Size == 0 || s.compares != nil && s.compares(e)
 	whole = parts || s.HasDigest(e)
 	if !parts && e.Kind.HasContent() {
@@ -212,7 +215,7 @@ func (s *Source) touch(ctx context.Context, e Entry) error {
 	}
 	b := spareOf(e.Size)
 	defer spares.Put(b)
-	return readError(e, s.readWhole(ctx, e, *b, 0))
+	return readError(e, s.whole(ctx, e, *b, 0))
 }
 
 // check compares b with the digest of e.
@@ -235,13 +238,16 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 // wrong.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
 	known, wrong := s.Known(ctx, e)
+	if h, e := s.cure(ctx, e, wrong); h != nil {
+		return h.ReadFrom(ctx, e, off)
+	}
 	switch {
 	case !s.HasDigest(e) || s.proves(e) || known && wrong == nil:
 		return s.Open(ctx, e, off)
 	case known:
 		return &wholeReader{err: wrong}
 	case s.comparesWhole(e):
-		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.readWhole(ctx, e, b, 0)) }}
+		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.whole(ctx, e, b, 0)) }}
 	}
 	c := s.Open(ctx, e, off)
 	if off > 0 {

@@ -21,12 +21,7 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 
 // Stat tells of an object, if it is there.
 func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return store.Info{}, err
-	}
-	info, err := o.Info(ctx)
-	return info, errors.Join(err, o.Close())
+	return store.Briefly(st, name).Info(ctx)
 }
 
 // Copy makes an object of another one, with head in place of as many bytes at its

@@ -226,12 +226,7 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 }
 
 func sizeIn(ctx context.Context, st store.Store, name string) (int64, error) {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
+	info, err := store.Briefly(st, name).Info(ctx)
 	return info.Size, err
 }
 

@@ -31,8 +31,10 @@ func (m *Meter) WantsTotal() bool { return m != nil && m.WantTotal }
 
 // Expect says how much there is to do.
 func (m *Meter) Expect(entries, bytes int64) {
-	m.totalEntries.Store(entries)
-	m.totalBytes.Store(bytes)
+	if m != nil {
+		m.totalEntries.Store(entries)
+		m.totalBytes.Store(bytes)
+	}
 }
 
 // Add says that so much has been done.

@@ -46,6 +46,11 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		return Summary{}, err
 	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
+		if o.Protect > 0 {
+			if err := p.expectOf(ctx, src); err != nil {
+				return err
+			}
+		}
 		if src.Store.Can().Near {
 			return p.convertNear(ctx, src)
 		}
@@ -54,7 +59,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			return err
 		}
 		entries := refers.others(p.converted(ctx, src))
-		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
+		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
 		}
 		return p.swept(ctx, src, entries)
@@ -64,6 +69,19 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		sum.Lost = append(sum.Lost, "hard links, which become copies")
 	}
 	return sum, err
+}
+
+// expectOf begins with the parity of what an archive has.
+func (p *packer) expectOf(ctx context.Context, src *content.Source) error {
+	var n, names, bytes int64
+	for e, err := range src.Packed(ctx) {
+		if err != nil {
+			return err
+		}
+		n, names, bytes = n+1, names+int64(len(e.Name)), bytes+e.Size
+	}
+	p.expect(ctx, n, names, bytes)
+	return nil
 }
 
 // converted yields what is to be converted. A hard link that the new format has no
@@ -155,7 +173,7 @@ func (p *packer) convertNear(ctx context.Context, src *content.Source) error {
 		}
 		if section, ok := p.reference(ctx, src, x.e); ok {
 			x.section = section
-		} else if section, ok := src.Section(ctx, x.e); ok {
+		} else if section, ok := src.Section(ctx, x.e); ok && p.parity == nil { // its bytes have to pass by
 			if x.section = section; src.HasDigest(x.e) {
 				x.err = src.Settle(ctx, x.e)
 			}

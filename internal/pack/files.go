@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/tree"
 )
@@ -48,6 +49,8 @@ func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 		if err := p.list(ctx, roots, own); err != nil {
 			return err
 		}
+	} else if p.o.Protect > 0 {
+		p.count(ctx, roots)
 	} else if p.o.Meter.WantsTotal() {
 		ctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -85,27 +88,31 @@ func (p *packer) reuse(l *load) {
 	}
 }
 
-// count tells the meter how much there is to pack, while it is being packed.
+// count tells the meter how much there is to pack, while it is being packed, or before if
+// there is to be parity of it.
 func (p *packer) count(ctx context.Context, roots []tree.Root) {
-	var n, bytes int64
+	var n, names, bytes, all int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+		all, names = all+1, names+int64(len(node.Name))
 		if node.Err == nil && node.Type.IsRegular() {
 			n, bytes = n+1, bytes+node.Info.Size()
 		}
 	}
 	if ctx.Err() == nil {
 		p.o.Meter.Expect(n, bytes)
+		p.expect(ctx, all, names, bytes)
 	}
 }
 
 // list fills in the manifest, and remembers what was found, so that it is walked
 // only once. Files that change until they are packed do no harm: it is a forecast.
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
-	var n, bytes int64
+	var n, names, bytes int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
 		if !p.wants(node) {
 			continue
 		}
+		names += int64(len(node.Name))
 		if node.Err == nil && node.Type.IsRegular() {
 			if own(node.Path) {
 				continue
@@ -142,6 +149,7 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 	if p.o.Meter.WantsTotal() {
 		p.o.Meter.Expect(n, bytes)
 	}
+	p.expect(ctx, int64(len(p.nodes)), names, bytes)
 	return nil
 }
 
@@ -260,12 +268,33 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 }
 
 // ownFiles tells the archive that is being written, and the one it replaces,
-// from what is to be packed: the output may lie within the input.
+// from what is to be packed: the output may lie within the input. So may its parity.
 func (p *packer) ownFiles() func(string) bool {
 	owns := p.st.Store.Can().Owns
 	if owns == nil {
 		return func(string) bool { return false }
 	}
+	own := p.ownArchive(owns)
+	if p.o.Protect == 0 {
+		return own
+	}
+	return func(file string) bool {
+		return own(file) || strings.HasSuffix(file, parity.Suffix) && slices.ContainsFunc(p.parityNames(), func(name string) bool { return owns(file, name) })
+	}
+}
+
+// parityNames are those of the parity that the archive may have.
+func (p *packer) parityNames() []string {
+	if p.o.Protect == 0 {
+		return nil
+	}
+	if p.o.ChunkSize > 0 {
+		return parity.Names(ChunkName(p.name, 1, p.f.Extensions[0]))
+	}
+	return parity.Names(p.name)
+}
+
+func (p *packer) ownArchive(owns func(path, object string) bool) func(string) bool {
 	if p.o.ChunkSize == 0 {
 		return func(file string) bool { return owns(file, p.name) }
 	}
@@ -396,7 +425,7 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e format.Entry) erro
 // that is not possible.
 func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) error {
 	adopt := p.st.Store.Can().Adopt
-	if adopt == nil {
+	if adopt == nil || p.parity != nil {
 		return errors.ErrUnsupported
 	}
 	m, _, file, err := tree.Load(n.Path, nil, p.o.Follow || n.Root)

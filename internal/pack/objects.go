@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
@@ -138,11 +139,13 @@ func itemAt(ctx context.Context, address string) (item, error) {
 func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) error {
 	listed := p.wanted(items)
 	if p.f.WantsManifest {
-		all, err := p.listObjects(listed)
+		all, err := p.listObjects(ctx, listed)
 		if err != nil {
 			return err
 		}
 		listed = pipe.All(all)
+	} else if p.o.Protect > 0 {
+		p.countObjects(ctx, p.wanted(items))
 	} else if p.o.Meter.WantsTotal() {
 		ctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -212,8 +215,15 @@ func (p *packer) ownObjects() func(item) bool {
 	if own == "" {
 		return func(item) bool { return false }
 	}
+	var parities []string
+	for _, name := range p.parityNames() {
+		parities = append(parities, store.AddressOf(p.st.Store, name))
+	}
+	ours := func(it item) bool {
+		return strings.HasSuffix(it.info.Name, parity.Suffix) && slices.Contains(parities, store.AddressOf(it.st, it.info.Name))
+	}
 	if p.o.ChunkSize == 0 {
-		return func(it item) bool { return store.AddressOf(it.st, it.info.Name) == own }
+		return func(it item) bool { return store.AddressOf(it.st, it.info.Name) == own || ours(it) }
 	}
 	stem, end := own[:strings.LastIndex(own, "00001")], own[strings.LastIndex(own, "00001")+len("00001"):]
 	return func(it item) bool {
@@ -221,30 +231,32 @@ func (p *packer) ownObjects() func(item) bool {
 		if ok {
 			rest, ok = strings.CutSuffix(rest, end)
 		}
-		return ok && len(rest) >= len("00001") && strings.Trim(rest, "0123456789") == ""
+		return ok && len(rest) >= len("00001") && strings.Trim(rest, "0123456789") == "" || ours(it)
 	}
 }
 
-// countObjects tells the meter how much there is to pack, while it is being packed.
+// countObjects tells the meter how much there is to pack, while it is being packed, or
+// before if there is to be parity of it.
 func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error]) {
-	var n, bytes int64
+	var n, names, bytes int64
 	for it, err := range items {
 		if err != nil || ctx.Err() != nil {
-			return
+			return // whoever reads them meets it again
 		}
-		n, bytes = n+1, bytes+it.info.Size
+		n, names, bytes = n+1, names+int64(len(it.name)), bytes+it.info.Size
 	}
 	p.o.Meter.Expect(n, bytes)
+	p.expect(ctx, n, names, bytes)
 }
 
 // listObjects fills in the manifest, and remembers what was listed.
-func (p *packer) listObjects(items iter.Seq2[item, error]) (all []item, err error) {
-	var bytes int64
+func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) (all []item, err error) {
+	var names, bytes int64
 	for it, err := range items {
 		if err != nil {
 			return nil, err
 		}
-		all, bytes = append(all, it), bytes+it.info.Size
+		all, names, bytes = append(all, it), names+int64(len(it.name)), bytes+it.info.Size
 	}
 	if p.f.Order != nil {
 		slices.SortStableFunc(all, func(a, b item) int { return p.f.Order(a.entry(), b.entry()) })
@@ -259,6 +271,7 @@ func (p *packer) listObjects(items iter.Seq2[item, error]) (all []item, err erro
 	if p.o.Meter.WantsTotal() {
 		p.o.Meter.Expect(int64(len(all)), bytes)
 	}
+	p.expect(ctx, int64(len(all)), names, bytes)
 	return all, nil
 }
 

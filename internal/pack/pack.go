@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/people"
 	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/internal/tree"
@@ -41,6 +42,7 @@ type Options struct {
 	Once, Resume        bool
 	Param               map[string]string
 	NoVerify            bool
+	Protect             float64
 	OnError             func(name string, err error)
 	Meter               *meter.Meter
 	Formats             []*format.Format
@@ -73,14 +75,16 @@ type Attr struct {
 // Summary says what was written; see holdall.Summary.
 type Summary struct {
 	format.Summary
-	Failed  int64
-	Dropped map[string]int64
-	Older   string
-	Copied  int64
-	Resumed int64
-	Lost    []string
-	Kept    int64
-	Proven  map[string]int64
+	Failed      int64
+	Dropped     map[string]int64
+	Older       string
+	Copied      int64
+	Resumed     int64
+	Lost        []string
+	Kept        int64
+	Proven      map[string]int64
+	Parity      string
+	ParityBytes int64
 }
 
 const defaultChunkMax = 32 << 30
@@ -156,6 +160,7 @@ type packer struct {
 	added    int64 // entries
 	sum      Summary
 	chunkMax int64
+	parity   *parity.Recorder // nil if none is wanted
 
 	unread  int          // objects, one after the other
 	perLoad atomic.Int32 // files that are likely to fill a load
@@ -196,6 +201,11 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	}
 	defer p.st.Discard()
 	defer func() {
+		if p.parity != nil {
+			p.parity.Close()
+		}
+	}()
+	defer func() {
 		if p.w != nil {
 			p.w.Abort()
 		}
@@ -220,6 +230,11 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if err := p.finish(ctx); err != nil {
 		return p.sum, err
 	}
+	if p.parity != nil {
+		if err := p.parity.Finish(ctx); err != nil {
+			return p.sum, fmt.Errorf("parity: %w", err)
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return p.sum, context.Cause(ctx)
 	}
@@ -231,8 +246,25 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if err := p.st.Publish(ctx); err != nil {
 		return p.sum, err
 	}
+	if p.parity != nil {
+		info, err := p.parity.Commit(ctx)
+		if err != nil {
+			return p.sum, fmt.Errorf("the archive is written, but not its parity: %w", err)
+		}
+		p.sum.Parity, p.sum.ParityBytes = info.Name, info.Size
+	}
 	p.sum.Older = p.older(ctx)
 	return p.sum, nil
+}
+
+// rowRoom is about how much an archive needs for an entry besides its content and name.
+const rowRoom = 1 << 10
+
+// expect begins with the parity, if any is wanted, of about so much content.
+func (p *packer) expect(ctx context.Context, entries, names, content int64) {
+	if p.o.Protect > 0 {
+		p.parity = parity.Record(ctx, p.st, p.name, content+content/128+entries*rowRoom+3*names+1<<20, p.o.Protect)
+	}
 }
 
 // older finds the chunk behind the last of this set, if there is one.
@@ -260,7 +292,14 @@ func (p *packer) next(ctx context.Context) error {
 		p.set = &format.Chunk{Number: p.chunk}
 		name = ChunkName(p.name, p.chunk, p.f.Extensions[0])
 	}
-	w, err := p.f.Create(ctx, p.st, name, format.CreateOptions{
+	st := store.Store(p.st)
+	if p.o.Protect > 0 && p.parity == nil {
+		p.expect(ctx, 0, 0, 0)
+	}
+	if p.parity != nil {
+		st = p.parity.Store()
+	}
+	w, err := p.f.Create(ctx, st, name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})

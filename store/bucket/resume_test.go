@@ -301,7 +301,7 @@ func TestWriterThatIsFinishedHoldsNothing(t *testing.T) {
 	w := wished(t, st, "x", store.Wishes{})
 	want := testkit.Numbered(2*smallPart + 100)
 	write(t, w, want)
-	if err := w.Finish(t.Context()); err != nil {
+	if _, err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if w.Buf != nil || s.Get("bucket", "x") != nil {

@@ -178,13 +178,25 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 	return done.ETag, nil
 }
 
-// Finish sends what is left, but for what is hardly anything.
-func (w *writer) Finish(ctx context.Context) error {
+// Finish sends what is left, but for what is hardly anything. Which version it will be
+// can be told of buckets that do not encrypt.
+func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	err := w.Usable()
 	if err == nil {
 		err = w.finish(ctx, min(smallEnd, w.st.part))
 	}
-	return w.fail("finish", err)
+	if err != nil {
+		return store.Info{}, w.fail("finish", err)
+	}
+	etag := ""
+	switch {
+	case w.st.where.google != nil: // its versions are no checksums
+	case w.upload == "":
+		etag = sumOf(w.Buf)
+	default:
+		etag = joined(w.parts)
+	}
+	return store.Info{Name: w.name, Size: w.Written, Version: far.Quoted(etag)}, nil
 }
 
 // smallEnd is what may wait in memory for Commit, without an upload.

@@ -39,7 +39,7 @@ func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (s
 		return &stream{f: f, name: name, path: p, shared: true}, nil
 	}
 	w := &writer{store: s, name: name, target: p, once: wish.Once}
-	w.can = store.WriterAbilities{WriteRange: w.WriteRange, Rewind: w.Rewind, Patch: w.Patch, PatchLimit: math.MaxInt64}
+	w.can = store.WriterAbilities{WriteRange: w.WriteRange, Rewind: w.Rewind, Patch: w.Patch, PatchLimit: math.MaxInt64, Finish: w.Finish}
 	old, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

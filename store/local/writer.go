@@ -39,6 +39,7 @@ type writer struct {
 	err    error  // what went wrong in a write; only Rewind mends it
 	torn   error  // what went wrong in a patch; nothing mends it
 	closed bool
+	ended  bool // nothing more is written
 	can    store.WriterAbilities
 }
 
@@ -98,7 +99,7 @@ func (w *writer) Rewind(to int64) error {
 	end := w.size + int64(len(w.buf))
 	err := error(nil)
 	switch {
-	case w.closed:
+	case w.closed || w.ended:
 		err = fs.ErrClosed
 	case w.torn != nil:
 		err = w.torn
@@ -150,18 +151,36 @@ func (w *writer) patch(p []byte, off int64) error {
 	return nil
 }
 
-// Commit makes the file appear under its name. If it fails, nothing of the
-// writer is left, unless it was the folder that could not be synced, for then
-// the file has already appeared.
-func (w *writer) Commit(ctx context.Context) (store.Info, error) {
+// Finish brings the file to rest; its time stays as it is from then on.
+func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	err := w.usable()
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = w.flush()
+		err = w.settle()
 	}
+	var fi fs.FileInfo
 	if err == nil {
+		fi, err = w.f.Stat()
+		err = cause(err)
+	}
+	if err != nil {
+		return store.Info{}, failed("finish", w.target, err)
+	}
+	w.ended = true
+	return store.Info{Name: w.name, Size: fi.Size(), ModTime: fi.ModTime()}, nil
+}
+
+// Commit makes the file appear under its name. If it fails, nothing of the
+// writer is left, unless it was the folder that could not be synced, for then
+// the file has already appeared.
+func (w *writer) Commit(ctx context.Context) (store.Info, error) {
+	err := w.sound()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && !w.ended {
 		err = w.settle()
 	}
 	if err != nil {
@@ -208,6 +227,9 @@ func (w *writer) appear() error {
 
 // settle brings the file's mode and bytes to rest.
 func (w *writer) settle() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
 	if w.keepMode != nil {
 		if err := w.f.Chmod(*w.keepMode); err != nil {
 			return cause(err)
@@ -273,6 +295,13 @@ func (w *writer) Abort() error {
 }
 
 func (w *writer) usable() error {
+	if w.ended {
+		return fs.ErrClosed
+	}
+	return w.sound()
+}
+
+func (w *writer) sound() error {
 	switch {
 	case w.closed:
 		return fs.ErrClosed

@@ -167,7 +167,8 @@ func testFinish(t *testing.T, s *suite) {
 	if finish == nil {
 		t.Skip("this store's writers are not finished before they are committed")
 	}
-	if err := finish(t.Context()); err != nil {
+	told, err := finish(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write([]byte("x")); err == nil {
@@ -175,4 +176,13 @@ func testFinish(t *testing.T, s *suite) {
 	}
 	s.wantMissing(t, "finished")
 	s.commit(t, w, "finished", want)
+	o, err := s.st.Open(t.Context(), "finished")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	info, err := o.Info(t.Context())
+	if err != nil || told.Size != info.Size || !told.ModTime.IsZero() && !told.ModTime.Equal(info.ModTime) || told.Version != "" && told.Version != info.Version {
+		t.Errorf("found %+v, %v; it was told as %+v", info, err, told)
+	}
 }

@@ -33,6 +33,7 @@ type archiveJSON struct {
 	Facts   []factJSON `json:"facts,omitempty"`
 	Notes   []string   `json:"notes,omitempty"`
 	ByIndex string     `json:"by_index,omitempty"`
+	Parity  string     `json:"parity,omitempty"`
 }
 
 type factJSON struct {
@@ -127,6 +128,9 @@ func (q *question) archive() error {
 			j.Notes = append(j.Notes, format.Escape(p.Message))
 		}
 		j.ByIndex = format.Escape(v.in.Index().Used)
+		if p := v.in.Protection(q.ctx()); p != nil {
+			j.Parity = format.Escape(p.String())
+		}
 	}
 	return q.json(j)
 }

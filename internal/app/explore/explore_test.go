@@ -278,6 +278,7 @@ func cells(t *testing.T, b []byte) (head struct {
 	From, To, Size int64
 	Cells          int
 	Totals         map[string]int64
+	Parity         string
 }, list []byte) {
 	t.Helper()
 	n := binary.LittleEndian.Uint32(b)
@@ -285,6 +286,23 @@ func cells(t *testing.T, b []byte) (head struct {
 		t.Fatal(err)
 	}
 	return head, b[4+n:]
+}
+
+// The page says what parity protects an archive.
+func TestParityIsShown(t *testing.T) {
+	m := oddArchive(t)
+	if _, err := holdall.ProtectStore(t.Context(), m, []string{"x.caf"}, m, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := serving(t, opened(m, "x.caf", caf.Format))
+	const want = "x.caf.parity: any 5% can be lost (2 of 2 blocks of 4 KiB)"
+	_, b, _ := s.get("/api/map", "a", "x", "cells", "7")
+	if head, _ := cells(t, b); head.Parity != want {
+		t.Errorf("the map says %q", head.Parity)
+	}
+	if got := ask[struct{ Parity string }](s, "/api/archive", "a", "x", "about", "yes").Parity; got != want {
+		t.Errorf("the archive is described as %q", got)
+	}
 }
 
 func TestTheMapAddsUp(t *testing.T) {

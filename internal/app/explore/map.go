@@ -24,6 +24,7 @@ type spanMap struct {
 	content, regions spans
 	words            columns.Words
 	coarse           *bytemap.Map // if there are too many spans to keep
+	parity           string       // what protects the archive
 }
 
 type volume struct {
@@ -145,6 +146,9 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 		m.base[name] = len(m.volumes)
 		m.volumes = append(m.volumes, volume{name, m.size, size})
 		m.size += size
+	}
+	if p := in.Protection(ctx); p != nil {
+		m.parity = format.Escape(p.String())
 	}
 	return m, nil
 }
@@ -414,7 +418,7 @@ func (q *question) byteMap() error {
 	}
 	head, err := json.Marshal(map[string]any{
 		"from": from, "to": to, "size": m.size, "cells": p.cells, "uses": useNames(), "totals": p.totals(),
-		"volumes": volumes, "coarse": m.coarse != nil, "spans": m.content.Len() + m.regions.Len(), "view": v.name,
+		"volumes": volumes, "coarse": m.coarse != nil, "spans": m.content.Len() + m.regions.Len(), "view": v.name, "parity": m.parity,
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
@@ -181,7 +182,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Meter: m,
+		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error { return j.believe(ctx, done.left) },
 	})
 	if err != nil {
@@ -289,7 +290,27 @@ func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string
 		return err
 	}
 	defer s.In.Close()
+	if err := j.protected(ctx, name); err != nil {
+		return err
+	}
 	return w.takeOver(ctx, j, k, name, e, s.In, &s)
+}
+
+// protected sees to it that an archive of an earlier claim has its parity, if the plan
+// wants that: who died between the two did not write it.
+func (j *job) protected(ctx context.Context, name string) error {
+	if j.set.Protect == 0 {
+		return nil
+	}
+	g, err := parity.Seek(ctx, j.target, name, "")
+	if err == nil && g != nil {
+		defer g.Close()
+		if g.Same {
+			return nil
+		}
+	}
+	_, err = holdall.ProtectStore(ctx, j.target, []string{name}, j.target, parity.NameOf([]string{name}), holdall.ProtectOptions{Loss: j.set.Protect})
+	return err
 }
 
 // takeOver records that a chunk is what an earlier claim made of it; s is nil if that is
@@ -353,7 +374,7 @@ func (j *job) tidy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// Other names may begin like ours.
-	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return u.Name == name })
+	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
 }
 
 func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {

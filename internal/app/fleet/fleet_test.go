@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
 	_ "github.com/holdall/holdall/format/all"
@@ -290,6 +292,75 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	if err := w.adopt(t.Context(), j, k, j.chunk(k.Number), &Event{}); !errors.Is(err, catalog.ErrLost) {
 		t.Errorf("a claim that was lost: %v", err)
 	}
+}
+
+// Each archive has its parity before its chunk is done, which is written by who packs it
+// and not from what was packed.
+func TestChunksHaveTheirParity(t *testing.T) {
+	s := newSite(t)
+	s.some(200, 5000)
+	spec := spec
+	spec.Protect = 0.05
+	p := s.plan(spec)
+	var again atomic.Int64
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if whole := r.Header.Get("Range") == "bytes=0-0"; r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/out/set-") && !whole {
+			again.Add(1)
+		}
+		return false
+	})
+	sum := s.work(WorkOptions{Workers: 3})
+	if sum.Done != p.Chunks || sum.Failed != 0 {
+		t.Errorf("worked %+v of %+v", sum, p)
+	}
+	if n := again.Load(); n > int64(p.Chunks) { // its index is, by the survey
+		t.Errorf("%d reads of %d archives", n, p.Chunks)
+	}
+	s.Meet(nil)
+	s.Check()
+	s.wantParity(p)
+}
+
+func (s *site) wantParity(p Planned) {
+	s.T.Helper()
+	st, _, err := store.OpenAddress(s.T.Context(), "s3://out/x")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for i := range p.Chunks {
+		name := fmt.Sprintf("set-%05d.caf", i+1)
+		g, err := parity.Seek(s.T.Context(), st, name, "")
+		if err != nil || g == nil || !g.Same {
+			s.T.Fatalf("%s: found %v, %v", name, g, err)
+		}
+		if r, err := g.Check(s.T.Context(), false, nil); err != nil || r.Damaged > 0 || r.Blocks == 0 {
+			s.T.Errorf("%s: found %+v, %v", name, r, err)
+		}
+		g.Close()
+	}
+}
+
+// A chunk is not done while its parity is missing: who has it next writes that.
+func TestParityThatWasNotWrittenIsWrittenByTheNextClaim(t *testing.T) {
+	s := newSite(t)
+	s.some(100, 5000)
+	spec := spec
+	spec.Protect = 0.05
+	p := s.plan(spec)
+	var refused atomic.Int64
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, ".parity") && refused.Add(1) <= 2 {
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	if sum := s.work(WorkOptions{}); sum.Done != p.Chunks || sum.Failed != 2 {
+		t.Errorf("worked %+v of %+v", sum, p)
+	}
+	s.Meet(nil)
+	s.Check()
+	s.wantParity(p)
 }
 
 func TestAnArchiveThatIsNotOursIsNeitherRecordedNorReplaced(t *testing.T) {

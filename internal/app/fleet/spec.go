@@ -39,6 +39,9 @@ type Spec struct {
 	Exclude                 []string
 	Plain                   bool
 	Param                   map[string]string
+	// Protect, if it is not 0, is the share of each archive that may be lost: parity of
+	// it is written beside it.
+	Protect float64
 }
 
 const (
@@ -58,6 +61,7 @@ type settings struct {
 	Exclude      []string          `json:"exclude,omitempty"`
 	Plain        bool              `json:"plain,omitempty"`
 	Param        map[string]string `json:"param,omitempty"`
+	Protect      float64           `json:"protect,omitempty"`
 }
 
 // A DiffersError means that a plan of the name is there, for something else.
@@ -113,8 +117,11 @@ func (s Spec) planned() (catalog.Plan, error) {
 	if !f.Chunked && f.Parts == nil {
 		return catalog.Plan{}, fmt.Errorf("%s is not packed by a fleet: it comes neither in chunks nor in parts: %w", f.Name, errors.ErrUnsupported)
 	}
+	if s.Protect != 0 && f.Parts != nil {
+		return catalog.Plan{}, fmt.Errorf("%s is written in parts, which have no parity of their own: protect it when it is whole: %w", f.Name, errors.ErrUnsupported)
+	}
 	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
-		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param})
+		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect})
 	return catalog.Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -123,7 +124,7 @@ func (j *job) over(ctx context.Context, c *catalog.Catalog) (func(name string) b
 	}
 	return func(name string) bool {
 		if j.format.Parts == nil {
-			return numbers[j.number(name)]
+			return numbers[j.number(strings.TrimSuffix(name, parity.Suffix))]
 		}
 		if over, ok := objects[name]; ok {
 			return over

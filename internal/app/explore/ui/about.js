@@ -11,7 +11,7 @@ export async function showAbout(main) {
     row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? ', version ' + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
-    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Cut off', s.error),
+    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
     (a.notes ?? []).map(n => row('Unusual', n))));
   if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
   main.replaceChildren(box);

@@ -195,7 +195,8 @@ export class ByteMap {
     const all = this.all?.totals ?? m.totals;
     const bad = archive.verify?.counts ?? {};
     this.legend.replaceChildren(...Object.keys(words).filter(u => m.totals[u] || all[u]).map(u => el('li', {}, swatch(css('--map-' + u)), words[u] + ' ', el('span', { class: 'hint' }, size(m.totals[u] ?? 0)))),
-      ...bad.error || bad.warning ? [el('li', {}, swatch(css('--map-problem')), 'problems ', el('span', { class: 'hint' }, num((bad.error ?? 0) + (bad.warning ?? 0))))] : []);
+      ...bad.error || bad.warning ? [el('li', {}, swatch(css('--map-problem')), 'problems ', el('span', { class: 'hint' }, num((bad.error ?? 0) + (bad.warning ?? 0))))] : [],
+      ...m.parity ? [el('li', {}, 'parity ', el('span', { class: 'hint' }, m.parity))] : []);
   }
   cellAt(e) {
     if (!this.map) return -1;

@@ -1,0 +1,289 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/internal/outside"
+	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/store"
+)
+
+// With parity, what is damaged is computed again while it is read.
+//
+// Short content that has a digest is read as without parity, and again only if it is not
+// what its digest says. Other content is read block by block, compared with the parity's
+// digests of blocks. What was computed counts if the content is what its own digest says,
+// if it has one, before any of it is handed on: a parity file may be wrong, too.
+
+// A healer reads what is damaged of a source.
+type healer struct {
+	s    *Source
+	at   string
+	on   func(by string)
+	once sync.Once
+
+	guard *parity.Guard
+	found atomic.Bool
+	why   atomic.Pointer[error] // it is not used
+
+	// For an archive that was opened before its parity was found:
+	reopen func(ctx context.Context, st store.Store) (*Source, error)
+	again  sync.Once
+	opened *Source // by parity; nil if that fails
+	anew   *Source // has what was computed, where opened says that it is
+
+	checked *Source // refuses what was computed
+	healed  *Source // has what was computed
+	plain   *Source // has what is stored
+}
+
+// HealBy makes s heal what it reads: by a guard, or where that is nil by the parity that is
+// looked for when it is needed, at an address or beside the archive. The guard is closed
+// with s. on, if it is not nil, is called once, when something is healed. reopen opens the
+// archive once more, as a store shows it; it is nil if s was opened by the guard.
+func (s *Source) HealBy(g *parity.Guard, at string, on func(by string), reopen func(context.Context, store.Store) (*Source, error)) {
+	s.heal = &healer{s: s, at: at, on: on, reopen: reopen}
+	if g != nil {
+		s.heal.once.Do(func() { s.heal.use(g) })
+	}
+}
+
+func (h *healer) use(g *parity.Guard) {
+	if g.Suits != nil {
+		h.why.Store(&g.Suits)
+		_ = g.Close()
+		return
+	}
+	h.guard = g
+	h.checked, h.healed, h.plain = h.s.Over(g.Checked()), h.s.Over(g.Store()), h.s.Over(h.s.Store)
+	h.found.Store(true)
+}
+
+// known reports whether parity was found.
+func (h *healer) known() bool { return h != nil && h.found.Load() }
+
+// ready reports whether there is parity, and looks for it once.
+func (h *healer) ready(ctx context.Context) bool {
+	if h == nil {
+		return false
+	}
+	h.once.Do(func() {
+		g, err := parity.Locate(ctx, h.s.Store, h.s.Name, h.at)
+		if err != nil {
+			h.why.Store(&err)
+		}
+		if g != nil {
+			g.OnHeal = h.on
+			h.use(g)
+		}
+	})
+	return h.guard != nil
+}
+
+func (h *healer) close() error {
+	if h == nil {
+		return nil
+	}
+	h.once.Do(func() {})
+	if h.guard == nil {
+		return nil
+	}
+	h.again.Do(func() {})
+	var errs []error
+	if h.opened != nil {
+		errs = append(errs, h.anew.CloseObjects(), h.opened.Close())
+	}
+	return errors.Join(append(errs, h.checked.CloseObjects(), h.healed.CloseObjects(), h.plain.CloseObjects(), h.guard.Close())...)
+}
+
+// Healed says how many blocks were computed while s was read, by what, and why parity that
+// is there was not used.
+func (s *Source) Healed() (blocks int64, by string, why error) {
+	if s.heal == nil {
+		return 0, "", nil
+	}
+	if s.heal.known() {
+		blocks, by = s.heal.guard.Healed()
+	}
+	if p := s.heal.why.Load(); p != nil {
+		why = *p
+	}
+	return blocks, by, why
+}
+
+// by returns what e is read by: s, or if all that is read of e is compared with the digests of
+// blocks, what does that. A look for parity from afar is worth it where much is read.
+func (s *Source) by(ctx context.Context, e Entry, much bool) *Source {
+	if s.heal == nil || s.comparesWhole(e) || s.proves(e) || s.compares != nil && s.compares(e) {
+		return s
+	}
+	if s.heal.known() || much && s.heal.ready(ctx) {
+		return s.heal.checked
+	}
+	return s
+}
+
+// cure returns what is to be read after an error, and by what; nil where the error stands.
+func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) {
+	if s.heal == nil || e.Fault != nil || !curable(ctx, err) || !s.heal.ready(ctx) {
+		return nil, e
+	}
+	h := s.heal
+	var stands *Source // what is stored, if that is right by itself
+	if errors.Is(err, parity.ErrComputed) {
+		stands = h.plain
+	}
+	// From afar a look takes too long: what is computed from blocks of another version does
+	// not have its digest.
+	if s.Store.Can().Near {
+		if why := h.guard.Look(ctx); why != nil {
+			h.why.Store(&why)
+			return stands, e
+		}
+	}
+	if !s.HasDigest(e) && stands != nil && s.hasChecksums(ctx, e) && stands.goesThrough(ctx, e) {
+		return stands, e
+	}
+	h.hasten(ctx, e)
+	if !s.HasDigest(e) && h.reopen == nil || h.healed.goesThrough(ctx, e) {
+		return h.healed, e
+	}
+	if x, ok := h.lookAgain(ctx, e); ok && h.anew.goesThrough(ctx, x) {
+		return h.anew, x
+	}
+	if s.HasDigest(e) {
+		return stands, e // the parity is wrong, or more is damaged
+	}
+	return h.healed, e
+}
+
+// lookAgain finds e in the archive as it was, if it was opened as it is: what says where
+// contents lie may be what is damaged.
+func (h *healer) lookAgain(ctx context.Context, e Entry) (Entry, bool) {
+	if h.reopen == nil {
+		return e, false
+	}
+	h.again.Do(func() {
+		var err error
+		if h.opened, err = h.reopen(ctx, h.guard.Store()); err == nil {
+			h.anew = h.opened.Over(h.guard.Store())
+		}
+	})
+	if h.anew == nil {
+		return e, false
+	}
+	x, err := h.anew.Reader.Lookup(ctx, e.Name)
+	return x, err == nil && x.Kind == e.Kind && x.Size == e.Size && x.Digest == e.Digest
+}
+
+// hasChecksums reports whether e's content is compared with checksums of its parts.
+func (s *Source) hasChecksums(ctx context.Context, e Entry) bool {
+	if s.compares != nil && s.compares(e) {
+		return true
+	}
+	_, _, summed := s.Coded(ctx, e)
+	return summed
+}
+
+// goesThrough reports whether all of e's content can be read, and is what its digest says, if
+// it has one.
+func (s *Source) goesThrough(ctx context.Context, e Entry) bool { return s.Settle(ctx, e) == nil }
+
+// curable reports whether an error may be about stored bytes.
+func curable(ctx context.Context, err error) bool {
+	if err == nil || err == io.EOF || ctx.Err() != nil || store.Temporary(err) {
+		return false
+	}
+	for _, other := range []error{store.ErrChanged, fs.ErrClosed, fs.ErrInvalid, fs.ErrPermission, errors.ErrUnsupported} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	_, forbidden := errors.AsType[*outside.Error](err)
+	return !forbidden
+}
+
+// hastenMost is the longest content for which all that may be needed is fetched at once.
+const hastenMost = 1 << 20
+
+// hasten fetches from afar what healing e may take, all at once.
+func (h *healer) hasten(ctx context.Context, e Entry) {
+	if h.s.Store.Can().Near || e.Size > hastenMost {
+		return
+	}
+	var wg sync.WaitGroup
+	for x, err := range h.s.Extents(ctx, e) {
+		if err != nil || x.External {
+			continue
+		}
+		wg.Go(func() { h.guard.Fetch(ctx, x.Object, x.Off, x.Len) })
+	}
+	wg.Wait()
+}
+
+// whole is readWhole of content that is healed if it is damaged.
+func (s *Source) whole(ctx context.Context, e Entry, p []byte, off int64) error {
+	err := s.readWhole(ctx, e, p, off)
+	if err != nil {
+		if h, e := s.cure(ctx, e, err); h != nil {
+			return h.readWhole(ctx, e, p, off)
+		}
+	}
+	return err
+}
+
+// A healingReader goes on by parity where content is damaged.
+type healingReader struct {
+	s   *Source
+	ctx context.Context
+	e   Entry
+	r   io.Reader
+	own io.Closer // nil if r is somebody else's
+	at  int64
+	did bool
+}
+
+func (r *healingReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.at += int64(n)
+	if n > 0 || err == nil || r.did {
+		return n, err
+	}
+	h, e := r.s.cure(r.ctx, r.e, err)
+	if h == nil {
+		return 0, err
+	}
+	r.did = true
+	err = r.Close()
+	c := h.Open(r.ctx, e, r.at)
+	r.r, r.own = c, c
+	if err != nil {
+		return 0, err
+	}
+	return r.Read(p)
+}
+
+func (r *healingReader) Close() error {
+	if r.own == nil {
+		return nil
+	}
+	return r.own.Close()
+}
+
+// healing returns c so that what is damaged of it is healed while it is read, from off on.
+func (s *Source) healing(ctx context.Context, c Content, off int64, own bool) Content {
+	if s.heal == nil {
+		return c
+	}
+	r := &healingReader{s: s, ctx: ctx, e: c.Entry, r: c.r, at: off}
+	if closer, ok := c.r.(io.Closer); ok && own {
+		r.own = closer
+	}
+	c.r = r
+	return c
+}

@@ -1,0 +1,364 @@
+package parity
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// A File is an open parity file. What is damaged of it is not used.
+type File struct {
+	// At says where it is.
+	At string
+	// Loss is the share that was asked for.
+	Loss float64
+	// Objects are what it protects, in their order.
+	Objects []Object
+	// Total is how many bytes these have.
+	Total int64
+
+	obj    store.Object
+	h      header
+	shifts []int64 // of records from where they should be
+
+	mu        sync.Mutex
+	directory map[int64][]byte // some of its records
+	computed  map[int64]error  // of its groups: nil or errLost
+	whole     room             // what was computed
+}
+
+// errLost means that a record of the parity file is not there or is damaged.
+var errLost = errors.New("a part of the parity file is damaged")
+
+// tailLen is how much of the end is read at once: of most, all that is needed to know what
+// there is.
+const tailLen = 128 << 10
+
+// Open opens the parity file called name in st. shown is how people know it.
+func Open(ctx context.Context, st store.Store, name, shown string) (*File, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{At: shown, obj: o, directory: map[int64][]byte{}, computed: map[int64]error{}, whole: room{limit: 4 << 20}}
+	if err := f.open(ctx); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Summary says how the archive is divided.
+func (f *File) Summary() Summary { return f.h.summary(f.Total) }
+
+// Size is how long the file is if all of it is there.
+func (f *File) Size() int64 { return f.h.size() }
+
+// Close ends the use of the file.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.whole.close()
+	return f.obj.Close()
+}
+
+// corrupt is an error about the parity file.
+func (f *File) corrupt(off int64, text string, args ...any) error {
+	return &format.CorruptError{Format: "parity", Problem: format.Problem{
+		Code: format.BadData, Severity: format.Error, Volume: f.At, Off: off, Message: fmt.Sprintf(text, args...),
+	}}
+}
+
+// mostLost is the part of a parity file without which the rest is of no use: less is left of
+// it than the sums of neighbours and the directory take.
+const mostLost = 256
+
+func (f *File) open(ctx context.Context) error {
+	tail := make([]byte, tailLen)
+	n, err := store.ReadTail(ctx, f.obj, tail)
+	if err != nil {
+		if passing(ctx, err) || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		n = 0
+	}
+	tail = tail[:n]
+	info, err := f.obj.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.find(ctx, info.Size, tail); err != nil {
+		return err
+	}
+	// All that is allocated for what a header says is in proportion to the file.
+	if f.h.size()/mostLost > info.Size {
+		return f.corrupt(0, "it has %d bytes of %d: too little is left", info.Size, f.h.size())
+	}
+	f.shifts = []int64{0}
+	if by := info.Size - f.h.size(); by != 0 {
+		f.shifts = append(f.shifts, by)
+	}
+	return f.about(ctx)
+}
+
+// mostPlaces is how many parts of a long file are searched for a record.
+const mostPlaces = 32
+
+// find finds a record that is whole, and with it the geometry.
+func (f *File) find(ctx context.Context, size int64, tail []byte) error {
+	h, err := parse(tail[max(0, len(tail)-headerLen):])
+	if f.h = h; err == nil {
+		return nil
+	}
+	head := make([]byte, min(headerLen, size))
+	if rerr := f.obj.ReadAt(ctx, head, 0); rerr != nil && passing(ctx, rerr) {
+		return rerr
+	}
+	if h, herr := parse(head); herr == nil {
+		f.h = h
+		return nil
+	} else if bytes.HasPrefix(head, []byte(magic)) {
+		err = herr
+	}
+	// Both ends are damaged: any record will do. Those of a parity file do not overlap, so
+	// that no more is looked at than it has bytes. A long file is looked at here and there: it
+	// may be anything.
+	const most = headerLen + maxBlock
+	step := max(most, size/mostPlaces)
+	b := make([]byte, min(2*most, size))
+	for off, looked := int64(0), int64(0); off < size; off += step {
+		b = b[:min(int64(cap(b)), size-off)]
+		if rerr := f.obj.ReadAt(ctx, b, off); rerr != nil {
+			if passing(ctx, rerr) {
+				return rerr
+			}
+			continue
+		}
+		for at := 0; at < most && looked <= size; at++ {
+			i := bytes.Index(b[at:], []byte(magic))
+			if i < 0 {
+				break
+			}
+			at += i
+			h, herr := parseHeader(b[at:])
+			if n := headerLen + h.payload(); herr == nil && n <= len(b)-at {
+				looked += int64(n)
+				if f.h, herr = parse(b[at : at+n]); herr == nil {
+					return nil
+				}
+			}
+		}
+	}
+	if err == nil || errors.Is(err, errNoRecord) {
+		return f.corrupt(0, "it is no parity file, or nothing is left of it")
+	}
+	return f.corrupt(0, "%v", err)
+}
+
+// record reads a record into b, which has room for it, and returns its payload.
+func (f *File) record(ctx context.Context, k kind, number int64, b []byte) ([]byte, error) {
+	b = b[:f.h.stride()]
+	info, err := f.obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, by := range f.shifts {
+		off := f.h.at(k, number) + by
+		if off < 0 || off+int64(len(b)) > info.Size {
+			continue
+		}
+		if err := f.obj.ReadAt(ctx, b, off); err != nil {
+			if passing(ctx, err) {
+				return nil, err
+			}
+			continue
+		}
+		if f.is(b, k, number) {
+			return b[headerLen:], nil
+		}
+	}
+	return nil, errLost
+}
+
+// each calls do for each record of a kind, and says whether it is there.
+func (f *File) each(ctx context.Context, k kind, do func(number int64, there bool)) error {
+	stride, count := f.h.stride(), f.h.count(k)
+	run := make([]byte, max(1, min(count, sweepLen/stride))*stride)
+	one := make([]byte, stride)
+	for i := int64(0); i < count; {
+		n := min(count-i, int64(len(run))/stride)
+		ahead := n > 1 && f.obj.ReadAt(ctx, run[:n*stride], f.h.at(k, i)) == nil
+		for at := range n {
+			there := ahead && f.is(run[at*stride:(at+1)*stride], k, i+at)
+			if !there {
+				_, err := f.record(ctx, k, i+at, one)
+				if err != nil && err != errLost {
+					return err
+				}
+				there = err == nil
+			}
+			do(i+at, there)
+		}
+		i += n
+	}
+	return nil
+}
+
+// is reports whether b is the record of a kind and a number.
+func (f *File) is(b []byte, k kind, number int64) bool {
+	h, err := parse(b)
+	return err == nil && h.kind == k && h.number == number && h.id == f.h.id && h.geometry == f.h.geometry
+}
+
+// passing reports whether an error is not about what is stored: it may not be there the
+// next time.
+func passing(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || store.Temporary(err) || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrClosed)
+}
+
+// mostKept is how many bytes of the directory are kept in memory.
+const mostKept = 8 << 20
+
+// piece returns a record of the directory.
+func (f *File) piece(ctx context.Context, i int64) ([]byte, error) {
+	f.mu.Lock()
+	b := f.directory[i]
+	f.mu.Unlock()
+	if b != nil {
+		return b, nil
+	}
+	b, err := f.record(ctx, kindDirectory, i, make([]byte, f.h.stride()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == errLost {
+		b = make([]byte, f.h.block)
+		err = f.recover(ctx, i, b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(f.directory)*f.h.block >= mostKept {
+		clear(f.directory)
+	}
+	f.directory[i] = b
+	return b, nil
+}
+
+// recover reads a record of the directory that is lost: all of its group that are lost are
+// computed. mu is held.
+func (f *File) recover(ctx context.Context, i int64, b []byte) error {
+	in := f.h.inDirectory()
+	group := i % in.groups
+	err, known := f.computed[group]
+	if !known {
+		if err = f.compute(ctx, in, group); err != nil && err != errLost {
+			return err
+		}
+		f.computed[group] = err
+	}
+	if err == nil {
+		err = f.whole.read(b, i*int64(f.h.block))
+	}
+	return err
+}
+
+func (f *File) compute(ctx context.Context, in shape, group int64) error {
+	var c cure
+	c.init(in, group, f.h.block)
+	defer c.close()
+	record := make([]byte, f.h.stride())
+	data := func(do func(b []byte, err error) error) error {
+		for i := group; i < in.blocks; i += in.groups {
+			p, err := f.record(ctx, kindDirectory, i, record)
+			if err != nil && err != errLost {
+				return err
+			}
+			if err := do(p, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := c.gather(ctx, data, func(i int64, b []byte) error {
+		p, err := f.record(ctx, kindRecovery, i, make([]byte, f.h.stride()))
+		copy(b, p)
+		return err
+	}, 4)
+	if err != nil {
+		return err
+	}
+	return c.solve(ctx, func(i int64, at int, b []byte) error { return f.whole.write(b, i*int64(f.h.block)+int64(at)) })
+}
+
+// about reads what the archive is.
+func (f *File) about(ctx context.Context) error {
+	var a about
+	text := f.h.blocks * digestLen
+	r := &pieces{ctx: ctx, f: f, at: text, end: f.h.directory * int64(f.h.block)}
+	if err := json.NewDecoder(io.LimitReader(r, maxNames)).Decode(&a); err != nil {
+		if r.err != nil && r.err != io.EOF && r.err != errLost {
+			return r.err
+		}
+		return f.corrupt(f.h.at(kindDirectory, 0), "what it says of its archive is damaged: %v", err)
+	}
+	f.Loss, f.Objects = a.Loss, a.Objects
+	for _, o := range a.Objects {
+		if o.Size < 0 || o.Size > f.h.blocks*int64(f.h.block)-f.Total {
+			return f.corrupt(f.h.at(kindDirectory, 0), "%q cannot have %d bytes", o.Name, o.Size)
+		}
+		f.Total += o.Size
+	}
+	if (f.Total+int64(f.h.block)-1)/int64(f.h.block) != f.h.blocks {
+		return f.corrupt(f.h.at(kindDirectory, 0), "%d blocks of %d bytes, but objects of %d", f.h.blocks, f.h.block, f.Total)
+	}
+	return nil
+}
+
+// plainName reports whether an object may have a name: it leads nowhere else.
+func plainName(name string) bool {
+	rest := strings.TrimPrefix(name, "/")
+	return name == "" || fs.ValidPath(rest) && rest != "." && (rest != name || !strings.Contains(name, "/"))
+}
+
+// pieces reads the directory.
+type pieces struct {
+	ctx     context.Context
+	f       *File
+	at, end int64
+	err     error
+}
+
+func (r *pieces) Read(p []byte) (int, error) {
+	if r.at >= r.end {
+		return 0, io.EOF
+	}
+	block := int64(r.f.h.block)
+	b, err := r.f.piece(r.ctx, r.at/block)
+	if err != nil {
+		r.err = err
+		return 0, err
+	}
+	n := copy(p, b[r.at%block:])
+	r.at += int64(n)
+	return n, nil
+}
+
+// digest returns the digest of a block; errLost if that is damaged.
+func (f *File) digest(ctx context.Context, i int64) (uint64, error) {
+	at := i * digestLen
+	b, err := f.piece(ctx, at/int64(f.h.block))
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b[at%int64(f.h.block):]), nil
+}

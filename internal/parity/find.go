@@ -1,0 +1,69 @@
+package parity
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/holdall/holdall/store"
+)
+
+// None as an address looks for no parity.
+const None = "none"
+
+// Seek finds the parity of what is called name in st and binds it: what is at an address, or
+// without one what lies beside the archive. It returns nil if there is none. It looks at some
+// blocks of the archive.
+func Seek(ctx context.Context, st store.Store, name, at string) (*Guard, error) {
+	g, err := Locate(ctx, st, name, at)
+	if g != nil {
+		if err = g.look(ctx); err != nil {
+			_ = g.Close()
+			g = nil
+		}
+	}
+	return g, err
+}
+
+// Locate is Seek that reads nothing of the archive: from afar it takes one round.
+func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error) {
+	if at == None {
+		return nil, nil
+	}
+	if at != "" {
+		from, fromName, err := store.OpenAddress(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		return open(ctx, from, fromName, store.Redact(at), st, name)
+	}
+	for _, beside := range Names(name) {
+		g, err := open(ctx, st, beside, beside, st, name)
+		// What is called as the parity of a set may be that of another archive.
+		if err == nil && beside != NameOf([]string{name}) && !g.ofSet() {
+			err = errors.Join(errOther, g.Close())
+		}
+		// Buckets that may not be listed forbid to read what is not there.
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errOther) {
+			continue
+		}
+		return g, err
+	}
+	return nil, nil
+}
+
+// errOther says that parity is of other files.
+var errOther = errors.New("it does not protect it")
+
+// ofSet reports whether the objects are files beside the parity, by their names.
+func (g *Guard) ofSet() bool {
+	return len(g.f.Objects) > 0 && g.f.Objects[0].Name != "" && g.f.Objects[0].Name[0] != '/'
+}
+
+func open(ctx context.Context, from store.Store, fromName, shown string, st store.Store, name string) (*Guard, error) {
+	f, err := Open(ctx, from, fromName, shown)
+	if err != nil {
+		return nil, err
+	}
+	return bind(ctx, f, st, name)
+}

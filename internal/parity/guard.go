@@ -1,0 +1,485 @@
+package parity
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// A Guard checks the blocks of the archive that is there, and heals them.
+type Guard struct {
+	f    *File
+	st   store.Store
+	objs []*part
+
+	// Suits says why what is there is not what the parity file is of; nil if it is, but
+	// for damage.
+	Suits error
+	// Same says that, as far as is known without reading it, the archive was not written
+	// since. Else what is not as it was may be damaged, or somebody changed it.
+	Same bool
+	// OnHeal, if it is not nil, is called once, when the first block is healed.
+	OnHeal func(by string)
+
+	anyShort bool // an object has less than it had
+	looked   sync.Once
+
+	mu     sync.Mutex
+	parts  map[string]*part
+	healed map[int64]int64 // where healed blocks are in kept
+	kept   room
+	given  map[int64]error // groups that cannot be healed
+	lost   room            // a bit a block, for those that Check has found to be beyond healing
+}
+
+// A part is one of the objects that are protected.
+type part struct {
+	Object
+	name string // in the store
+	from int64  // of the archive's bytes
+
+	brief bool         // it is opened for each read
+	obj   store.Object // nil if it is lost
+	there int64        // how many bytes it has
+	same  bool         // as far as is known without reading it, it is what it was
+	own   bool         // it belongs to what the guard was bound to, not to another file of a set
+
+	// turned counts the blocks that are right if the object, which is too short, has lost its
+	// beginning, less those that are if it has lost its end.
+	turned atomic.Int64
+}
+
+// maxOpen is how many objects are held open. A folder may have more of them than a process
+// may have files.
+const maxOpen = 64
+
+// shifted reports whether an object has lost its beginning.
+func (p *part) shifted() bool { return p.turned.Load() > 0 }
+
+// bind binds f to what is called name in st, or lies beside it. The guard closes f; so does
+// bind if it fails.
+func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
+	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}}
+	g.kept.limit, g.lost.limit = sumMemory, sumMemory
+	from := int64(0)
+	found := false
+	for _, o := range f.Objects {
+		p := &part{Object: o, from: from, brief: len(g.objs) >= maxOpen}
+		from += o.Size
+		p.name = o.NameBeside(name)
+		if g.parts[p.name] != nil {
+			_ = g.Close()
+			return nil, f.corrupt(0, "it names %s twice", p.name)
+		}
+		p.own = p.name == name || strings.HasPrefix(p.name, strings.TrimSuffix(name, "/")+"/")
+		found = found || p.own
+		g.objs = append(g.objs, p)
+		g.parts[p.name] = p
+	}
+	if !found {
+		_ = g.Close()
+		return nil, fmt.Errorf("%s: parity of %s: %w", f.At, path.Base(g.objs[0].name), errOther)
+	}
+	err := pipe.Each(ctx, pipe.All(g.objs), g.workers(), func(ctx context.Context, p *part) error { return p.open(ctx, st) })
+	if err != nil {
+		_ = g.Close()
+		return nil, err
+	}
+	g.compare()
+	return g, nil
+}
+
+func (p *part) open(ctx context.Context, st store.Store) error {
+	o, err := st.Open(ctx, p.name)
+	if err == nil {
+		var info store.Info
+		if info, err = o.Info(ctx); err == nil {
+			if p.obj, p.there = o, info.Size; p.brief {
+				o.Close()
+				p.obj = store.Briefly(st, p.name)
+			}
+			p.same = info.Size == p.Size && (p.Version != "" && p.Version == info.Version || !p.Modified.IsZero() && sameTime(p, info))
+			return nil
+		}
+		o.Close()
+	}
+	if passing(ctx, err) {
+		return err
+	}
+	return nil
+}
+
+// sameTime compares times as they are known: some stores know seconds.
+func sameTime(p *part, info store.Info) bool {
+	return p.Modified.Equal(info.ModTime) || info.ModTime.Nanosecond() == 0 && p.Modified.Unix() == info.ModTime.Unix()
+}
+
+// File is the parity file.
+func (g *Guard) File() *File { return g.f }
+
+// Close ends the use of the guard and of its file.
+func (g *Guard) Close() error {
+	errs := []error{g.f.Close()}
+	for _, p := range g.objs {
+		if p.obj != nil {
+			errs = append(errs, p.obj.Close())
+		}
+	}
+	g.kept.close()
+	g.lost.close()
+	return errors.Join(errs...)
+}
+
+// samples is how many blocks are looked at to know whether an archive that was written since
+// is what it was.
+const samples = 64
+
+// compare compares what is there with what the parity is of, as far as that is known
+// without reading it.
+func (g *Guard) compare() {
+	g.Same = true
+	for _, p := range g.objs {
+		g.Same = g.Same && p.same
+		g.anyShort = g.anyShort || p.there < p.Size
+		if p.there > p.Size && g.Suits == nil {
+			g.Suits = fmt.Errorf("it is of %s with %d bytes, which has %d now", path.Base(p.name), p.Size, p.there)
+		}
+	}
+}
+
+// Look looks at some blocks of the archive, once, and returns Suits. Who comes by Locate does
+// so before anything that was computed counts.
+func (g *Guard) Look(ctx context.Context) error {
+	var err error
+	g.looked.Do(func() { err = g.look(ctx) })
+	return cmp.Or(err, g.Suits)
+}
+
+// look looks at some blocks of an archive. One that was damaged, or copied, is as it was if most
+// of its blocks are; one of the same length and time may be another.
+func (g *Guard) look(ctx context.Context) error {
+	if g.Suits != nil || g.Same && !g.st.Can().Near { // what a server calls a version is one
+		return nil
+	}
+	there := int64(0)
+	for _, p := range g.objs {
+		there += min(p.there, p.Size)
+	}
+	var places []int64
+	for i := range int64(samples) {
+		// Of the blocks that are there, evenly.
+		at := there * (2*i + 1) / (2 * samples)
+		for _, p := range g.objs {
+			if n := min(p.there, p.Size); at >= n {
+				at -= n
+			} else {
+				places = append(places, (p.from+at)/int64(g.f.h.block))
+				break
+			}
+		}
+	}
+	var good atomic.Int64
+	err := pipe.Each(ctx, pipe.All(places), 2*g.workers(), func(ctx context.Context, block int64) error {
+		err := g.raw(ctx, block, make([]byte, g.f.h.block))
+		switch {
+		case err == nil:
+			good.Add(1)
+		case err == errLost:
+			err = nil
+		}
+		return err
+	})
+	if n := good.Load(); err == nil && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
+		g.Suits = fmt.Errorf("it is of another version of the archive: of %d blocks that were looked at, %d are as they were", len(places), n)
+	}
+	return err
+}
+
+// at finds the part that has a byte of the archive.
+func (g *Guard) at(off int64) int {
+	return sort.Search(len(g.objs), func(i int) bool { return g.objs[i].from+g.objs[i].Size > off })
+}
+
+// read fills b with the bytes of the archive from off on. With shifted, objects that are
+// too short have lost their beginning, not their end. What lies behind the end is zeros.
+func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) error {
+	for i := g.at(off); len(b) > 0; i++ {
+		if i >= len(g.objs) {
+			clear(b)
+			return nil
+		}
+		p := g.objs[i]
+		at := off - p.from
+		n := min(int64(len(b)), p.Size-at)
+		if n == 0 {
+			continue
+		}
+		if shifted {
+			at -= p.Size - p.there
+		}
+		if p.obj == nil || at < 0 || at+n > p.there {
+			return errLost
+		}
+		if err := p.obj.ReadAt(ctx, b[:n], at); err != nil {
+			if passing(ctx, err) || errors.Is(err, io.ErrShortBuffer) {
+				return err
+			}
+			return errLost // the disk cannot read it
+		}
+		b, off = b[n:], off+n
+	}
+	return nil
+}
+
+// right reports whether b is what a block was. Of a block whose digest is lost nobody
+// knows.
+func (g *Guard) right(ctx context.Context, block int64, b []byte) error {
+	d, err := g.f.digest(ctx, block)
+	if err == nil && d != digestOf(b) {
+		err = errLost
+	}
+	return err
+}
+
+// raw fills b with a block as it is stored, or returns errLost if it is not what it was.
+func (g *Guard) raw(ctx context.Context, block int64, b []byte) error {
+	off := block * int64(len(b))
+	err := g.read(ctx, b, off, false)
+	if err == nil {
+		err = g.right(ctx, block, b)
+	}
+	if err == nil {
+		g.turn(off, int64(len(b)), -1)
+	}
+	if err != errLost || !g.short(off, int64(len(b))) {
+		return err
+	}
+	if err = g.read(ctx, b, off, true); err == nil {
+		err = g.right(ctx, block, b)
+	}
+	if err == nil {
+		g.turn(off, int64(len(b)), 1)
+	}
+	return err
+}
+
+// turn counts a block for the objects in a range that are too short.
+func (g *Guard) turn(off, n, by int64) {
+	if !g.anyShort {
+		return
+	}
+	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
+		if p := g.objs[i]; p.there < p.Size {
+			p.turned.Add(by)
+		}
+	}
+}
+
+// short reports whether a range has a part of an object that is too short.
+func (g *Guard) short(off, n int64) bool {
+	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
+		if p := g.objs[i]; p.obj != nil && p.there < p.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrBeyond means that more is lost than can be computed.
+var ErrBeyond = errors.New("more is damaged than the parity can heal")
+
+// get fills b with a block as it was, healed if it is damaged; strict, that is an error.
+func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {
+	err := g.raw(ctx, block, b)
+	if err != errLost {
+		return err
+	}
+	if strict {
+		return ErrComputed
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.heal(ctx, block, b)
+}
+
+// heal fills b with what a damaged block was. mu is held.
+func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
+	if at, ok := g.healed[block]; ok {
+		return g.kept.read(b, at)
+	}
+	err := g.byNeighbours(ctx, block, b)
+	if err != errLost {
+		return err
+	}
+	if err := g.byGroup(ctx, block%g.f.h.groups); err != nil {
+		return err
+	}
+	if at, ok := g.healed[block]; ok {
+		return g.kept.read(b, at)
+	}
+	return ErrBeyond
+}
+
+// keep remembers a healed block, if it is what it was.
+func (g *Guard) keep(ctx context.Context, block int64, b []byte) error {
+	if err := g.right(ctx, block, b); err != nil {
+		return err
+	}
+	at := int64(len(g.healed)) * int64(g.f.h.block)
+	if err := g.kept.write(b, at); err != nil {
+		return err
+	}
+	if g.healed[block] = at; len(g.healed) == 1 && g.OnHeal != nil {
+		g.OnHeal(g.f.At)
+	}
+	return nil
+}
+
+// workers is how many reads are under way at once.
+func (g *Guard) workers() int {
+	if g.st.Can().Near {
+		return 2
+	}
+	return 8
+}
+
+// sweepLen is how much is read at once of consecutive blocks.
+const sweepLen = 1 << 20
+
+// sweep calls do with each block from first to end, a step apart: as it is stored if that is
+// right, as it was healed, or with errLost. mu is held.
+func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, err error) error) error {
+	type run struct {
+		first, n int64
+		b        *[]byte
+		errs     []error
+	}
+	size, most := int64(g.f.h.block), int64(1)
+	if step == 1 {
+		most = max(1, sweepLen/size)
+	}
+	spares := sync.Pool{New: func() any { return new(make([]byte, most*size)) }}
+	runs := func(yield func(*run, error) bool) {
+		for i := first; i < end; i += most * step {
+			if !yield(&run{first: i, n: min(most, (end-i+step-1)/step)}, nil) {
+				return
+			}
+		}
+	}
+	return pipe.Ordered(ctx, runs, g.workers(), func(ctx context.Context, r *run) {
+		r.b, r.errs = spares.Get().(*[]byte), make([]error, r.n)
+		err := g.read(ctx, (*r.b)[:r.n*size], r.first*size, false)
+		for i := range r.n {
+			b := (*r.b)[i*size : (i+1)*size]
+			if r.errs[i] = err; err == nil {
+				r.errs[i] = g.right(ctx, r.first+i, b)
+			}
+			if r.errs[i] == nil {
+				g.turn((r.first+i)*size, size, -1)
+			}
+			if r.errs[i] == errLost {
+				r.errs[i] = g.raw(ctx, r.first+i, b)
+			}
+		}
+	}, func(r *run) error {
+		defer spares.Put(r.b)
+		for i := range r.n {
+			block, b, err := r.first+i*step, (*r.b)[i*size:(i+1)*size], r.errs[i]
+			if at, ok := g.healed[block]; ok && err == errLost {
+				err = g.kept.read(b, at)
+			}
+			if err != nil && err != errLost {
+				return err
+			}
+			if err := do(block, b, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(r *run) { spares.Put(r.b) })
+}
+
+// byNeighbours computes a block by the sum of its neighbours, if those are right.
+func (g *Guard) byNeighbours(ctx context.Context, block int64, b []byte) error {
+	record := make([]byte, g.f.h.stride())
+	sum, err := g.f.record(ctx, kindNear, block/nearLen, record)
+	if err != nil {
+		return err
+	}
+	first := block / nearLen * nearLen
+	err = g.sweep(ctx, first, min(first+nearLen, g.f.h.blocks), 1, func(i int64, other []byte, err error) error {
+		switch {
+		case i == block:
+			return nil
+		case err == nil:
+			subtle.XORBytes(sum, sum, other)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	copy(b, sum)
+	return g.keep(ctx, block, b)
+}
+
+// byGroup computes all blocks of a group that are lost.
+func (g *Guard) byGroup(ctx context.Context, group int64) error {
+	if err := g.given[group]; err != nil {
+		return err
+	}
+	var c cure
+	c.init(g.f.h.shape, group, g.f.h.block)
+	defer c.close()
+	data := func(do func(b []byte, err error) error) error {
+		return g.sweep(ctx, group, g.f.h.blocks, g.f.h.groups, func(_ int64, b []byte, err error) error { return do(b, err) })
+	}
+	err := c.gather(ctx, data, func(i int64, b []byte) error {
+		p, err := g.f.record(ctx, kindParity, i, make([]byte, g.f.h.stride()))
+		copy(b, p)
+		return err
+	}, g.workers())
+	if err == errLost {
+		err = ErrBeyond
+		g.given[group] = err
+	}
+	if err != nil {
+		return err
+	}
+	var done room
+	done.limit = sumMemory
+	defer done.close()
+	rows := map[int64]int64{}
+	err = c.solve(ctx, func(i int64, at int, b []byte) error {
+		row, ok := rows[i]
+		if !ok {
+			row = int64(len(rows)) * int64(g.f.h.block)
+			rows[i] = row
+		}
+		return done.write(b, row+int64(at))
+	})
+	if err != nil {
+		return err
+	}
+	b := make([]byte, g.f.h.block)
+	for i, row := range rows {
+		if err := done.read(b, row); err != nil {
+			return err
+		}
+		if err := g.keep(ctx, i, b); err != nil && err != errLost {
+			return err
+		}
+	}
+	return nil
+}

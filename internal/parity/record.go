@@ -1,0 +1,269 @@
+package parity
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/store"
+)
+
+// A Recorder computes the parity of an archive, or of a set of them, while it is written
+// through Store, so that nothing is read again. What comes in an order that cannot be
+// followed is read when all is there.
+type Recorder struct {
+	ctx    context.Context
+	stage  *store.Stage
+	root   string
+	expect int64
+	loss   float64
+
+	mu     sync.Mutex
+	e      *Encoder // nil before the first object
+	all    []*recorded
+	behind bool         // the encoder could not follow
+	out    store.Writer // of the parity file, which waits for Commit
+}
+
+// A recorded is an object that is written.
+type recorded struct {
+	store.Writer
+	can  store.WriterAbilities
+	r    *Recorder
+	from int64 // of all bytes
+	info store.Info
+	done bool
+}
+
+// Record begins with an archive called root that will be written to a stage, as an object,
+// as a folder or as chunks. It will have about so many bytes, any share loss of which may
+// be lost.
+func Record(ctx context.Context, stage *store.Stage, root string, expect int64, loss float64) *Recorder {
+	return &Recorder{ctx: ctx, stage: stage, root: strings.TrimRight(root, "/"), expect: expect, loss: loss}
+}
+
+// Close gives up what was not committed.
+func (r *Recorder) Close() {
+	if r.e != nil {
+		r.e.Close()
+	}
+	if r.out != nil {
+		r.out.Abort()
+	}
+}
+
+// Store is the stage, through which the archive is written.
+func (r *Recorder) Store() store.Store { return recording{r.stage, r} }
+
+type recording struct {
+	*store.Stage
+	r *Recorder
+}
+
+func (s recording) Can() store.Abilities { return store.Abilities{Create: s.create} }
+
+func (s recording) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	out, err := store.CreateAs(ctx, s.Stage, name, wish)
+	if err != nil {
+		return nil, err
+	}
+	w := &recorded{Writer: out, r: s.r, info: store.Info{Name: name}, from: -1}
+	below := out.Can()
+	// What a store copies by itself passes nobody.
+	w.can = store.WriterAbilities{PatchLimit: below.PatchLimit}
+	if below.Rewind != nil {
+		w.can.Rewind = func(to int64) error {
+			err := below.Rewind(to)
+			w.pass(func() bool { return err == nil && w.rewind(to) })
+			return err
+		}
+	}
+	if below.Patch != nil {
+		w.can.Patch = func(ctx context.Context, p []byte, off int64) error {
+			err := below.Patch(ctx, p, off)
+			w.pass(func() bool { return err == nil && off >= 0 && w.from >= 0 && w.r.e.Patch(p, w.from+off) })
+			return err
+		}
+	}
+	return w, nil
+}
+
+// pass has the encoder do what was done with an object, in its order.
+func (w *recorded) pass(do func() bool) {
+	r := w.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.behind {
+		return
+	}
+	if !do() && (r.e == nil || r.e.err == nil) {
+		r.behind = true
+		if r.e != nil {
+			r.e.Close()
+		}
+	}
+}
+
+// last reports whether w is the object that is written now, which it may become.
+func (w *recorded) last() bool {
+	r := w.r
+	if r.e == nil {
+		var err error
+		if r.e, err = NewEncoder(r.ctx, r.expect, r.loss); err != nil {
+			return false
+		}
+	}
+	if w.from < 0 {
+		w.from = r.e.size
+		r.all = append(r.all, w)
+	}
+	return r.all[len(r.all)-1] == w
+}
+
+func (w *recorded) rewind(to int64) bool {
+	if !w.last() || !w.r.e.Rewind(w.from+to) {
+		return false
+	}
+	w.info.Size = to
+	return true
+}
+
+func (w *recorded) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.pass(func() bool {
+		if !w.last() {
+			return false
+		}
+		w.info.Size += int64(n)
+		_, err := w.r.e.Write(p[:n])
+		return err == nil
+	})
+	return n, err
+}
+
+func (w *recorded) Can() store.WriterAbilities { return w.can }
+
+func (w *recorded) Commit(ctx context.Context) (store.Info, error) {
+	info, err := w.Writer.Commit(ctx)
+	w.pass(func() bool {
+		w.done = err == nil
+		ok := w.from >= 0 || w.last() // it may be empty
+		ok = ok && info.Size == w.info.Size
+		w.info = info
+		return ok
+	})
+	return info, err
+}
+
+func (w *recorded) Abort() error {
+	w.pass(func() bool {
+		if w.done || w.from < 0 {
+			return true
+		}
+		if !w.rewind(0) {
+			return false
+		}
+		w.r.all = w.r.all[:len(w.r.all)-1]
+		w.from = -1
+		return true
+	})
+	return w.Writer.Abort()
+}
+
+// objects are what was written as the parity file names it, a name beside which that lies,
+// and the name of the parity file.
+func (r *Recorder) objects() (objects []Object, base, name string) {
+	names := r.stage.Names()
+	if !r.behind {
+		names = names[:0]
+		for _, w := range r.all {
+			names = append(names, w.info.Name)
+		}
+	}
+	base, name = r.root, NameOf([]string{r.root})
+	for i, n := range names {
+		o := Object{Name: path.Base(n)}
+		if rest, below := strings.CutPrefix(n, r.root+"/"); below {
+			o.Name = "/" + rest
+		} else if len(names) == 1 {
+			o.Name, base, name = "", n, NameOf(names)
+		} else {
+			name = NameOf(names)
+		}
+		if !r.behind {
+			info := r.all[i].info
+			o = objectOf(o.Name, info)
+		}
+		objects = append(objects, o)
+	}
+	return objects, base, name
+}
+
+// Finish writes the parity when all of the archive is written, and nothing of it is there
+// yet. Nobody sees it before Commit.
+func (r *Recorder) Finish(ctx context.Context) error {
+	if r.e == nil && !r.behind {
+		return errors.New("nothing was written that could be protected")
+	}
+	for _, w := range r.all {
+		r.behind = r.behind || !w.done
+	}
+	if r.behind {
+		return nil
+	}
+	objects, _, name := r.objects()
+	err := r.put(ctx, name, func(w store.Writer) error { return r.e.Finish(w, objects) })
+	if r.behind = errors.Is(err, ErrTooMuch); r.behind {
+		return nil
+	}
+	r.e.Close()
+	return err
+}
+
+// put writes a parity file that waits for Commit. It replaces what is there: that is of
+// what the archive takes the place of.
+func (r *Recorder) put(ctx context.Context, name string, write func(store.Writer) error) (err error) {
+	out, err := store.Create(ctx, r.stage.Store, name)
+	if err != nil {
+		return err
+	}
+	err = write(out)
+	if finish := out.Can().Finish; err == nil && finish != nil {
+		_, err = finish(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	r.out = out
+	return nil
+}
+
+// Commit has the parity file appear, when the archive has. It returns what that is.
+func (r *Recorder) Commit(ctx context.Context) (store.Info, error) {
+	if r.behind {
+		objects, base, name := r.objects()
+		err := r.put(ctx, name, func(w store.Writer) error {
+			for i := range objects {
+				info, err := store.Briefly(r.stage.Store, objects[i].NameBeside(base)).Info(ctx)
+				if err != nil {
+					return err
+				}
+				objects[i] = objectOf(objects[i].Name, info)
+			}
+			_, err := Protect(ctx, r.stage.Store, base, objects, r.loss, nil, w)
+			return err
+		})
+		if err != nil {
+			return store.Info{}, err
+		}
+	}
+	out := r.out
+	r.out = nil
+	info, err := out.Commit(ctx)
+	if err != nil {
+		err = errors.Join(err, out.Abort())
+	}
+	return info, err
+}

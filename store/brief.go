@@ -1,0 +1,34 @@
+package store
+
+import "context"
+
+// Briefly returns an object that is open only while it is asked something: where there are
+// more objects than a process may have files.
+func Briefly(st Store, name string) Object { return briefly{st, name} }
+
+type briefly struct {
+	st   Store
+	name string
+}
+
+func (b briefly) do(ctx context.Context, ask func(Object) error) error {
+	o, err := b.st.Open(ctx, b.name)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	return ask(o)
+}
+
+func (b briefly) Info(ctx context.Context) (info Info, err error) {
+	err = b.do(ctx, func(o Object) (err error) { info, err = o.Info(ctx); return err })
+	return info, err
+}
+
+func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return b.do(ctx, func(o Object) error { return o.ReadAt(ctx, p, off) })
+}
+
+func (b briefly) Close() error { return nil }
+
+func (b briefly) Can() ObjectAbilities { return ObjectAbilities{} }
