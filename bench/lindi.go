@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -41,28 +39,10 @@ func (s *suite) reference(r *row, step string, args ...string) error {
 		r.skipped = append(r.skipped, "lindi: $HOLDALL_LINDI_PYTHON does not say where it is")
 		return nil
 	}
-	script := filepath.Join(s.out, "lindi_reference.py")
-	if err := os.WriteFile(script, lindiReference, 0o666); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(s.ctx, python, append([]string{script, step}, args...)...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		return failed(cmd.Args, err, said.Bytes())
-	}
-	var t struct {
-		Wall, CPU float64
-		RSS       int64
-	}
-	if err := json.Unmarshal(out, &t); err != nil {
-		return err
-	}
-	second := float64(time.Second)
+	var err error
 	r.peer = "lindi, " + step
-	r.peerTook = &figures{time.Duration(t.Wall * second), time.Duration(t.CPU * second), t.RSS}
-	return nil
+	r.peerTook, err = s.pythonStep(python, "lindi_reference.py", lindiReference, step, args...)
+	return err
 }
 
 // times wants to be so many times faster than the peer.

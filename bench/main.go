@@ -45,6 +45,7 @@ type suite struct {
 	sizes sizes
 	self  string // this program, which measures others
 	bin   string // holdall
+	top   string // the project
 	gocaf string // "" if there is none
 	made  map[string]bool
 }
@@ -166,7 +167,8 @@ func (s *suite) prepare() (err error) {
 		return fmt.Errorf("go list: %w", err)
 	}
 	build := exec.CommandContext(s.ctx, "go", "build", "-o", s.bin, "./cmd/holdall")
-	build.Dir = strings.TrimSpace(string(top))
+	s.top = strings.TrimSpace(string(top))
+	build.Dir = s.top
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}

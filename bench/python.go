@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+)
+
+// The Python package is timed within its own process, so that the start of Python does not
+// count. $HOLDALL_PYTHON names a python, which may have webdataset; else it is python3.
+//
+//go:embed python_reader.py
+var pythonReader []byte
+
+// pythonStep lets a Python program do a step and say what that took. It is nil if the step
+// needs what is not there.
+func (s *suite) pythonStep(python, name string, program []byte, step string, args ...string) (*figures, error) {
+	script := filepath.Join(s.out, name)
+	if err := os.WriteFile(script, program, 0o666); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(s.ctx, python, append([]string{script, step}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(s.top, "python", "src"))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, failed(cmd.Args, err, said.Bytes())
+	}
+	var t *struct {
+		Wall, CPU float64
+		RSS       int64
+	}
+	if err := json.Unmarshal(out, &t); err != nil || t == nil {
+		return nil, err
+	}
+	second := float64(time.Second)
+	return &figures{time.Duration(t.Wall * second), time.Duration(t.CPU * second), t.RSS}, nil
+}
+
+// byPython is the best of several steps of the package.
+func (s *suite) byPython(step string, args ...string) (best *figures, err error) {
+	python := os.Getenv("HOLDALL_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if !have(python) {
+		return nil, fmt.Errorf("%w: %s is not installed", errSkipped, python)
+	}
+	for range s.n {
+		f, err := s.pythonStep(python, "python_reader.py", pythonReader, step, args...)
+		if f == nil || err != nil {
+			return nil, err
+		}
+		best = best.best(*f)
+	}
+	return best, nil
+}
+
+// pythonReady opens an archive of many files by its index, and asks for the first of them.
+func pythonReady(s *suite) (r row, err error) {
+	archive, index, err := s.indexedRows()
+	if err != nil {
+		return r, err
+	}
+	r.ours = "holdall.open and a name, after import"
+	if r.oursTook, err = s.byPython("ready", archive, index, rowName(s.sizes.rows/3)); err != nil {
+		return r, err
+	}
+	r.judge([]goal{cpuUnder(5 * time.Millisecond)}, s.quick)
+	return r, nil
+}
+
+// pythonRandom reads files of S at random.
+func pythonRandom(s *suite) (r row, err error) {
+	in, archive, err := s.indexedS()
+	if err != nil {
+		return r, err
+	}
+	n := s.count(20_000)
+	r.peer, r.ours = fmt.Sprintf("open and read, %d files", n), "archive[name]"
+	if r.peerTook, err = s.byPython("files", in, archive, strconv.Itoa(n)); err != nil {
+		return r, err
+	}
+	if r.oursTook, err = s.byPython("random", archive, strconv.Itoa(n)); err != nil {
+		return r, err
+	}
+	r.notes = append(r.notes, fmt.Sprintf("%.2f µs of CPU each", r.oursTook.cpu.Seconds()*1e6/float64(n)))
+	r.judge([]goal{cpuUnder(time.Duration(n) * 6 * time.Microsecond)}, s.quick)
+	return r, nil
+}
+
+// indexed is fresh, with an index beside it.
+func (s *suite) indexed(name string, command ...string) (string, error) {
+	archive, err := s.fresh(name, command...)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.fresh(name+holdall.IndexSuffix, s.bin, "index", "-q", archive, "-o", outputHere)
+	return archive, err
+}
+
+// indexedS is S, and an archive of it with an index.
+func (s *suite) indexedS() (in, archive string, err error) {
+	if in, err = s.setS(); err == nil {
+		archive, err = s.indexed("S.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	}
+	return in, archive, err
+}
+
+// Set T is for training: files that are all as long.
+const (
+	samples    = 100_000
+	sampleSize = 4 << 10
+)
+
+func (s *suite) setT() (string, error) {
+	n := s.count(samples)
+	return s.have(fmt.Sprintf("T-%d", n), func(path string) error {
+		return s.files(path, 'T', n, func(i int) (string, int) { return fmt.Sprintf("%03d/%06d.bin", i/1000, i), sampleSize })
+	})
+}
+
+// pythonEpoch reads all of T in a shuffled order, against a stream of a tar of which samples
+// wait in a buffer.
+func pythonEpoch(peer string, most float64, name string, pack ...string) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.setT()
+		if err != nil {
+			return r, err
+		}
+		if !have("tar") {
+			return r, fmt.Errorf("%w: tar is not installed", errSkipped)
+		}
+		tar, err := s.fresh("T.tar", "tar", "cf", outputHere, "-C", in, ".")
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.indexed(name, append([]string{s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in}, pack...)...)
+		if err != nil {
+			return r, err
+		}
+		r.peer, r.ours = strings.ReplaceAll(peer, "-", " "), "Stream(Samples(archive))"
+		if r.peerTook, err = s.byPython(peer, tar); err != nil {
+			return r, err
+		}
+		if r.peerTook == nil {
+			r.skipped = append(r.skipped, peer+" is not installed")
+		}
+		if r.oursTook, err = s.byPython("epoch", archive, strconv.Itoa(s.count(samples))); err != nil {
+			return r, err
+		}
+		if r.oursTook == nil {
+			return r, fmt.Errorf("%w: Python has no decoder of %s: install zstandard", errSkipped, name)
+		}
+		r.judge([]goal{wallRatio(most)}, s.quick)
+		return r, nil
+	}
+}
+
+// pythonWeb reads files over HTTP, at once and one by one.
+func pythonWeb(s *suite) (r row, err error) {
+	_, archive, err := s.indexedS()
+	if err != nil {
+		return r, err
+	}
+	v, err := serveSlowly(filepath.Dir(archive))
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, v.stop()) }()
+	n := strconv.Itoa(s.count(2000))
+	r.peer, r.ours = "archive[name], one after the other", "read_many"
+	if r.peerTook, err = s.byPython("each", v.url+filepath.Base(archive), n); err != nil {
+		return r, err
+	}
+	if r.oursTook, err = s.byPython("many", v.url+filepath.Base(archive), n); err != nil {
+		return r, err
+	}
+	r.judge([]goal{times(10)}, s.quick)
+	return r, nil
+}

@@ -1,0 +1,192 @@
+"""An archive: a mapping from names to contents."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from . import opening, quick
+from .file import ArchiveFile
+from .glob import matcher
+from .listing import Closed, Rows, text
+from .objects import LocalFile, Object
+from .quick import Read
+from .reading import Reader
+from .table import Table
+
+
+Content: TypeAlias = bytes
+
+
+class Info(NamedTuple):
+    """What is known of a file without reading it."""
+
+    name: str
+    kind: str  # "file", or "property" of a content repository
+    size: int
+    number: int
+
+
+class Archive(Mapping[str, bytes]):
+    """A mapping from the names of an archive's files to their contents.
+
+    Files have numbers, too: ``a[0]`` to ``a[len(a) - 1]``, in the order of directory and name. An archive may be read
+    by any number of threads, and by processes that were forked after it was opened; one that is pickled opens again
+    where it is first used.
+    """
+
+    format: str  # "caf", "lindi", "tar", …
+    address: str  # of the archive, without what is secret
+    verifies: bool  # contents that have a digest are compared with it
+    unverified: str  # why not
+    source: Object  # where its bytes lie
+    view: str  # of the format's views, the one that is shown
+    _rows: Rows
+    _reader: Reader
+    index: str | None  # the index that it is read by; None for the archive's own
+
+    def __init__(self, what: Any, **how: Any) -> None:
+        self._what = what
+        self._how = how
+
+    def __getattr__(self, name: str) -> Any:
+        """Open the archive when something is first asked of it."""
+        if name.startswith("__") or name in ("_what", "_how") or "_rows" in self.__dict__:
+            raise AttributeError(name)
+        self._open()
+        return getattr(self, name)
+
+    def _open(self) -> None:
+        found = opening.find(self._what, **self._how)
+        reader = Reader(found)
+        self.view = found.view
+        self.format, self.address, self.index = found.format, found.archive.name, found.index
+        self.verifies, self.unverified = reader.verifies, reader.unverified
+        self.source = found.archive
+        self._reader = reader
+        self._read: Read = reader.read
+        if isinstance(found.rows, Table):
+            find = quick.finder(found.rows)
+            reader.find = found.rows.finder(find)
+            if isinstance(found.archive, LocalFile) and hasattr(os, "pread") and not reader.verifies:
+                self._read = quick.reader(found.rows, found.archive, find, reader.read)
+        self._find = reader.find
+        self._rows = found.rows
+
+    # A mapping
+
+    def __len__(self) -> int:
+        return self._rows.files
+
+    def __iter__(self) -> Iterator[str]:
+        return map(text, self._rows.names())
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self._find(name.encode("utf-8", "surrogateescape")) >= 0
+        except UnicodeEncodeError:  # no name has that
+            return False
+
+    def __getitem__(self, which: str | int) -> Content:
+        """The content of a file, by its name or its number."""
+        return self._read(which)
+
+    def name(self, i: int) -> str:
+        """The name of the file of that number."""
+        return text(self._rows.name(self._reader.row(i)))
+
+    def size(self, which: str | int) -> int:
+        """How many bytes a file has."""
+        return self._rows.size(self._reader.row(which))
+
+    def info(self, which: str | int) -> Info:
+        """What is known of a file, by its name or its number."""
+        row = self._reader.row(which)
+        rows = self._rows
+        return Info(text(rows.name(row)), rows.kind(row), rows.size(row), rows.number(row))
+
+    def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
+        """A part of a file. start and end are as in a slice."""
+        return self._reader.part(self._reader.row(which), start, end)
+
+    def read_many(self, which: Iterable[str | int]) -> list[Content]:
+        """The contents of several files. What lies together is read at once."""
+        return self._reader.many(list(map(self._reader.row, which)))
+
+    def open(self, which: str | int) -> io.BufferedReader:
+        """A file to read from, which can seek."""
+        row = self._reader.row(which)
+        name = text(self._rows.name(row))
+        return io.BufferedReader(ArchiveFile(self._reader, row, name, self._rows.size(row)), 64 << 10)
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        """The names that a pattern matches: ``*`` and ``?`` within a part of a name, ``[…]``, ``**`` any folders."""
+        matches = matcher(pattern)
+        return (name for name in self if matches(name))
+
+    # Its life
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all files have together."""
+        return self._rows.total
+
+    def stored(self) -> Sequence[int]:
+        """The numbers of all files in the order in which they are stored. A range if that is their own order."""
+        return self._rows.stored()
+
+    def close(self) -> None:
+        """End the use of it."""
+        if "_rows" in self.__dict__:
+            self._reader.close()
+            self._rows.close()
+            self._rows = self._reader = cast(Any, Closed(self.address))
+            self._find, self._read = self._rows.find, self._reader.read
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        what = self.source.again() if "_rows" in self.__dict__ else opening.again(self._what)
+        how = {k: opening.again(v) if k == "index" else v for k, v in self._how.items() if v is not None}
+        return (_reopen, (what, how) if how else (what,))
+
+    def __repr__(self) -> str:
+        what = self.address if "_rows" in self.__dict__ else self._what
+        return f"<holdall.Archive {what!r}>"
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def _reopen(what: Any, how: dict[str, Any] | None = None) -> Archive:
+    return Archive(what, **(how or {}))
+
+
+def open(
+    what: Any,
+    *,
+    index: Any = None,
+    view: str | None = None,
+    verify: bool | None = None,
+    external: bool | None = None,
+) -> Archive:
+    """Open an archive to read.
+
+    what: a path, a URL, an fsspec file, or an open file that can seek.
+    index: where its index is; by default ARCHIVE.holdall if that is there. False uses none.
+    view: one of the format's views: "zarr" has the keys of a LINDI archive.
+    verify: True compares contents with their digests, and fails if that cannot be done; None compares where it can be
+        done (``Archive.verifies`` says whether); False does not.
+    external: whether the archive may lead outside itself: None to its own folder or its own server, True anywhere.
+    """
+    archive = Archive(what, index=index, view=view, verify=verify, external=external)
+    archive._open()
+    return archive

@@ -1,0 +1,281 @@
+"""What stored bytes become. Decoders that Python lacks are used if their packages are installed."""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable
+from typing import IO, Any, Protocol, cast
+
+MAX_WINDOW = 128 << 20  # what a zstd frame may refer back to
+MAX_RECORD = 64 << 20
+MAX_SEGMENT = 512 + (256 << 10)
+
+
+class Reading(Protocol):
+    """What is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class MissingDecoder(Exception):
+    """A decoder that is not installed."""
+
+
+class _Inflating:
+    """What a stream of zlib or deflate becomes. What is behind it is not looked at."""
+
+    def __init__(self, file: Reading, wbits: int) -> None:
+        self._file = file
+        self._inflater = zlib.decompressobj(wbits)
+
+    def read(self, size: int, /) -> bytes:
+        made = []
+        d = self._inflater
+        while size > 0 and not d.eof:
+            fed = d.unconsumed_tail or self._file.read(256 << 10)
+            if not fed:
+                raise EOFError("it ends too early")
+            made.append(d.decompress(fed, size))
+            size -= len(made[-1])
+        return b"".join(made)
+
+
+class _Frames:
+    """What frames of zstd become, by a decoder as Python has it from 3.14 on, or pyzstd."""
+
+    def __init__(self, file: Reading, new: Callable[[], Any]) -> None:
+        self._file, self._new = file, new
+        self._decoder = new()
+        self._began = False
+
+    def read(self, size: int, /) -> bytes:
+        made = []
+        while size > 0:
+            d, fed = self._decoder, b""
+            if d.eof:
+                fed = d.unused_data or self._file.read(256 << 10)
+                if not fed:
+                    break
+                d = self._decoder = self._new()
+            elif d.needs_input:
+                fed = self._file.read(256 << 10)
+                if not fed:
+                    raise EOFError("it ends too early")
+            made.append(d.decompress(fed, size))
+            size -= len(made[-1])
+        return b"".join(made)
+
+
+def has_zstd() -> bool:
+    """Whether there is a decoder of zstd."""
+    try:
+        _zstd_decoder()
+    except MissingDecoder:
+        return False
+    return True
+
+
+@functools.cache
+def _zstd_decoder() -> Callable[[Reading], Reading]:
+    """The decoder of zstd that there is. To look for those that are not there takes long."""
+    try:
+        from compression import zstd
+
+        options = {zstd.DecompressionParameter.window_log_max: 27}
+        return lambda file: _Frames(file, lambda: zstd.ZstdDecompressor(options=options))
+    except ImportError:
+        pass
+    try:
+        import zstandard
+
+        def read(file: Reading) -> Reading:
+            decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+            made: Reading = decoder.stream_reader(cast(IO[bytes], file), read_across_frames=True)
+            return made
+
+        return read
+    except ImportError:
+        pass
+    try:
+        import pyzstd
+
+        option = {pyzstd.DParameter.windowLogMax: 27}
+        return lambda file: _Frames(file, lambda: pyzstd.ZstdDecompressor(option=option))
+    except ImportError:
+        raise MissingDecoder("zstd needs Python 3.14 or the package zstandard") from None
+
+
+def _zstd(file: Reading) -> Reading:
+    """What frames of zstd become."""
+    return _zstd_decoder()(file)
+
+
+class _Around:
+    """A file with something before and behind it."""
+
+    def __init__(self, before: bytes, file: Reading, behind: bytes) -> None:
+        self._parts: list[Reading] = [io.BytesIO(before), file, io.BytesIO(behind)]
+
+    def read(self, size: int, /) -> bytes:
+        while self._parts:
+            data = self._parts[0].read(size)
+            if data:
+                return data
+            del self._parts[0]
+        return b""
+
+
+def _zstd_record(file: Reading) -> Reading:
+    """The first frame, whatever is behind it."""
+    stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
+    return _zstd(io.BytesIO(stored[: _zstd_end(stored)]))
+
+
+def _zstd_end(b: bytes) -> int:
+    """Where a frame of zstd ends, by its blocks."""
+    if b[:4] != b"\x28\xb5\x2f\xfd":
+        raise ValueError("zstd: not a frame")
+    d = b[4]
+    single = d >> 5 & 1
+    at = 5 + (0, 1, 2, 4)[d & 3] + (single, 2, 4, 8)[d >> 6] + 1 - single
+    while True:
+        head = int.from_bytes(b[at : at + 3], "little")
+        at += 3 + (1 if head >> 1 & 3 == 1 else head >> 3)
+        if at > len(b):
+            raise ValueError("zstd: it ends too early")
+        if head & 1:
+            return at + (4 if d & 4 else 0)
+
+
+def _zstd_blocks(file: Reading) -> Reading:
+    """Blocks of a zstd frame without its header, of a window of 8 MiB, and without a last block."""
+    return _zstd(_Around(b"\x28\xb5\x2f\xfd\x00\x68", file, b"\x01\x00\x00"))
+
+
+def _snappy(file: Reading) -> Reading:
+    """A block of snappy with anything behind it."""
+    stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
+    try:
+        import cramjam
+
+        unpack: Callable[[bytes], Any] = cramjam.snappy.decompress_raw
+    except ImportError:
+        try:
+            import snappy
+
+            unpack = snappy.uncompress
+        except ImportError:
+            raise MissingDecoder("snappy needs the package cramjam or python-snappy") from None
+    return io.BytesIO(bytes(unpack(stored[: _snappy_end(stored)])))
+
+
+def _snappy_end(b: bytes) -> int:
+    """Where a block of snappy ends, by its tags. A copy from 0 bytes back is an error that decoders may not see."""
+    length = shift = i = 0
+    while True:
+        length |= (b[i] & 0x7F) << shift
+        i, shift = i + 1, shift + 7
+        if b[i - 1] < 0x80:
+            break
+    if length > MAX_RECORD:
+        raise ValueError(f"snappy: {length} bytes, over the limit of {MAX_RECORD}")
+    made = 0
+    while made < length:
+        tag = b[i]
+        n = (tag >> 2) + 1
+        if tag & 3 == 0:
+            i += 1
+            if n > 60:
+                k = n - 60
+                n = int.from_bytes(b[i : i + k], "little") + 1
+                i += k
+            i += n
+        else:
+            k = tag & 3
+            if k == 1:
+                n, distance = (tag >> 2 & 7) + 4, tag >> 5 << 8 | b[i + 1]
+            else:
+                distance = int.from_bytes(b[i + 1 : i + (3 if k == 2 else 5)], "little")
+            if distance == 0:
+                raise ValueError("snappy: a copy from 0 bytes back")
+            i += (2, 3, 5)[k - 1]
+        made += n
+    if made > length or i > len(b):
+        raise ValueError("snappy: longer than it says")
+    return i
+
+
+def _lz4(file: Reading) -> Reading:
+    try:
+        import lz4.frame
+    except ImportError:
+        raise MissingDecoder("lz4 needs the package lz4") from None
+    made: Reading = lz4.frame.LZ4FrameFile(file)
+    return made
+
+
+def _oak_segment(file: Reading) -> Reading:
+    """A segment of an Oak store behind its tar header, whose name has the CRC-32 of the segment."""
+    stored = file.read(MAX_SEGMENT + 1)
+    named = re.match(rb"[0-9a-f-]{36}(?:\.([0-9a-f]{8}))?[.\0]", stored[:100])
+    if named is None or not 512 < len(stored) <= MAX_SEGMENT or named[1] and zlib.crc32(stored[512:]) != int(named[1], 16):
+        raise ValueError("a segment whose CRC-32 is not what its name says")
+    return io.BytesIO(stored[512:])
+
+
+_STREAMS: dict[str, Callable[[Any], Reading]] = {
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),
+    "deflate": lambda file: _Inflating(file, -15),
+    "zlib-record": lambda file: _Inflating(file, 15),
+    "bzip2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+    "xz-plain": lzma.LZMAFile,
+    "lzma": lzma.LZMAFile,
+    "lz4": _lz4,
+    "zstd": _zstd,
+    "zstd-record": _zstd_record,
+    "zstd-blocks": _zstd_blocks,
+    "snappy-record": _snappy,
+    "oak-segment": _oak_segment,
+}
+
+
+def stream(codec: str, file: Reading) -> Reading:
+    """What to read from to get what a file of stored bytes becomes."""
+    begin = _STREAMS.get(codec)
+    if begin is None:
+        raise MissingDecoder(f"there is no decoder for {codec!r}")
+    return begin(file)
+
+
+def whole(codec: str, stored: bytes, most: int) -> bytes:
+    """What stored bytes become, up to so many bytes of it."""
+    if codec == "zlib-record":
+        made = zlib.decompressobj().decompress(stored, most)
+    elif codec == "deflate":
+        made = zlib.decompressobj(-15).decompress(stored, most)
+    else:
+        made = fill(stream(codec, io.BytesIO(stored)), most)
+    return made
+
+
+def fill(file: Reading, size: int) -> bytes:
+    """So many bytes of a file, or all that there are."""
+    data = file.read(size)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    size -= len(data)
+    while size > 0:
+        data = file.read(size)
+        if not data:
+            break
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)

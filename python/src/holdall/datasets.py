@@ -1,0 +1,328 @@
+"""Archives as datasets for training.
+
+    samples = Samples("photos.caf", grouped=True)
+    samples[0]                              # {"__key__": "2026/a", "jpg": b"…", "json": b"…"}
+
+    stream = Stream(samples, seed=1)        # shuffled, shared among ranks and workers
+    for sample in DataLoader(stream, num_workers=8): ...
+
+:class:`Samples` is a map-style dataset, :class:`Stream` an iterable one, and
+:class:`Sampler` the order of a stream for loaders that want numbers. They work in torch's
+DataLoader, and without torch. What a content means is left to the caller: decode= takes
+a function.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+from . import open as _open
+from .archive import Archive
+from .order import Order, part_of
+from .tree import Tree
+
+if TYPE_CHECKING:
+    _Iterable = object
+else:
+    try:  # DataLoader knows a stream by its class.
+        from torch.utils.data import IterableDataset as _Iterable
+    except ImportError:
+        _Iterable = object
+
+__all__ = ["Sampler", "Samples", "Stream"]
+
+# A block of samples is about this many bytes, and no more than this many samples.
+BLOCK_BYTES = 4 << 20
+MOST_IN_BLOCK = 4096
+
+
+class Samples:
+    """The samples of an archive, by number.
+
+    A sample is a file, as (name, content); or, if grouped, all files of a folder whose names
+    are the same up to the first dot, as {"__key__": "folder/name", "jpg": content, …}. A
+    file without a dot is a sample of its own, whose content is under "".
+
+    archive is an archive, or what :func:`holdall.open` takes. With folder, samples are only
+    of what lies in that folder and below it. decode is called with each sample, and what it
+    returns is taken in its place.
+    """
+
+    def __init__(
+        self,
+        archive: Archive | str | os.PathLike[str],
+        *,
+        folder: str = "",
+        grouped: bool = False,
+        decode: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.archive = archive if isinstance(archive, Archive) else _open(archive)
+        self.folder, self.grouped, self.decode = folder.strip("/"), grouped, decode
+        self._find()
+
+    def _find(self) -> None:
+        """Finds the files, and of groups the first files."""
+        self._runs = [range(len(self.archive))]
+        if self.folder:
+            tree = Tree(self.archive)
+            self._runs = [tree.files(self.folder), tree.below(self.folder)]
+        self._ends = list(accumulate(map(len, self._runs)))
+        self._stored: Sequence[int] | None = None
+        self._firsts: array[int] | None = None
+        if self.grouped:
+            self._firsts = array("Q")
+            last = ""
+            names = map(self.archive.name, chain(*self._runs)) if self.folder else iter(self.archive)
+            for at, name in enumerate(names):
+                key, kind = _split(name)
+                if key != last or not kind:
+                    self._firsts.append(at)
+                last = key if kind else ""
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._firsts is None else len(self._firsts)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        """Many samples at once: files that lie near each other are read together."""
+        return [self.decoded(sample) for sample in self.read(numbers)]
+
+    def read(self, numbers: Sequence[int]) -> list[Any]:
+        """The samples as they are before they are decoded."""
+        files = [self.files(number) for number in numbers]
+        contents = iter(self.archive.read_many([file for some in files for file in some]))
+        if self._firsts is None:
+            return [(self.archive.name(file), next(contents)) for (file,) in files]
+        samples = []
+        for some in files:
+            names = [_split(self.archive.name(file)) for file in some]
+            samples.append({"__key__": names[0][0]} | {kind: next(contents) for _, kind in names})
+        return samples
+
+    def decoded(self, sample: Any) -> Any:
+        """What decode makes of a sample."""
+        return sample if self.decode is None else self.decode(sample)
+
+    def files(self, number: int) -> list[int]:
+        """The numbers of a sample's files in the archive."""
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"sample {number} of {count}")
+        number %= count
+        if self._firsts is None:
+            return [self._file(number)]
+        end = self._firsts[number + 1] if number + 1 < count else self._ends[-1]
+        return [self._file(at) for at in range(self._firsts[number], end)]
+
+    def _file(self, at: int) -> int:
+        run = bisect_right(self._ends, at)
+        return self._runs[run][at - self._ends[run]]
+
+    def stored(self) -> Sequence[int]:
+        """The numbers of the samples in the order in which they are stored."""
+        if self._stored is None:
+            files = self.archive.stored()
+            self._stored = range(len(self))
+            if not isinstance(files, range):
+                place = array("Q", bytes(8 * len(files)))
+                for at, file in enumerate(files):
+                    place[file] = at
+                self._stored = array("Q", sorted(self._stored, key=lambda number: place[self.files(number)[0]]))
+        return self._stored
+
+    def block(self) -> int:
+        """How many samples are about as much as one read should fetch."""
+        mean = self.archive.bytes // max(1, len(self.archive)) * self._ends[-1] // max(1, len(self))
+        return min(max(1, BLOCK_BYTES // max(1, mean)), MOST_IN_BLOCK)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker finds the rest by itself: an address is shorter than a list of files.
+        return {key: getattr(self, key) for key in ("archive", "folder", "grouped", "decode")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._find()
+
+
+def _split(name: str) -> tuple[str, str]:
+    """What samples are grouped by, and what is behind it: ("a/b", "tar.gz") of "a/b.tar.gz"."""
+    base = name.rfind("/") + 1
+    while name.startswith(".", base):
+        base += 1
+    dot = name.find(".", base)
+    return (name, "") if dot < 0 else (name[:dot], name[dot + 1 :])
+
+
+@dataclass
+class _Pass:
+    """A pass over a worker's part of an epoch."""
+
+    epoch: int
+    worker: int
+    workers: int
+    start: int  # what was taken before
+    taken: int
+    ended: bool = False
+
+
+class _Ordered:
+    """What a stream and a sampler share: an order of samples, a rank's part of it, and a place in that."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        *,
+        shuffle: bool = True,
+        exact: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        even: bool = False,
+        block: int | None = None,
+        mix: int = 8,
+    ) -> None:
+        block = samples.block() if block is None else block
+        if not 0 <= rank < world or block < 1 or mix < 1:
+            raise ValueError(f"rank {rank} of {world}, blocks of {block} samples, {mix} mixed: these cannot be")
+        self.samples = samples
+        samples.stored()  # before workers are forked, which then need not
+        self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
+        self._rank, self._world, self._even = rank, world, even
+        self._epoch = 0
+        self._pass: _Pass | None = None
+        self._resume: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._places(0, 1))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next pass is. Without it, that is the one after the last."""
+        if self._resume is None or self._resume["epoch"] != epoch:
+            self._epoch, self._pass, self._resume = epoch, None, None
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the last pass is, for load_state_dict. JSON can hold it."""
+        p = self._pass
+        if p is None or p.ended:
+            return self._resume or self._state(self._epoch, [])
+        return self._state(p.epoch, [p.taken if worker == p.worker else None for worker in range(p.workers)])
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Lets the next pass go on where that state is."""
+        for key, value in self._settings().items():
+            if state["order"].get(key) != value:
+                raise ValueError(f"state of another order: {key} is {value!r} here, {state['order'].get(key)!r} there")
+        self._epoch, self._pass, self._resume = state["epoch"], None, state
+
+    def _state(self, epoch: int, taken: list[int | None]) -> dict[str, Any]:
+        return {"order": self._settings(), "epoch": epoch, "taken": taken}
+
+    def _settings(self) -> dict[str, Any]:
+        settings = vars(self._order) | {"rank": self._rank, "world": self._world, "even": self._even}
+        del settings["epoch"]
+        return settings
+
+    def _places(self, worker: int, workers: int) -> range:
+        """The places in the order that are this rank's, and of these a worker's."""
+        count = self._order.count
+        if self._even:
+            count -= count % self._world
+        return part_of(part_of(range(count), self._rank, self._world), worker, workers)
+
+    def _begin(self, worker: int, workers: int) -> _Pass:
+        start = self._skips(workers)[worker]
+        if start is None:
+            raise ValueError(f"state without worker {worker}")
+        self._pass = _Pass(self._epoch, worker, workers, start, start)
+        # A worker that lives on is not told of epochs: it counts them.
+        self._epoch, self._resume = self._epoch + 1, None
+        return self._pass
+
+    def _skips(self, workers: int) -> list[Any]:
+        """How much each worker leaves out of the next pass."""
+        taken = self._resume["taken"] if self._resume is not None else []
+        if taken and len(taken) != workers:
+            raise ValueError(f"state of {len(taken)} workers: there are {workers}")
+        return list(taken) or [0] * workers
+
+    def _windows(self, p: _Pass) -> Iterator[list[int]]:
+        """The samples of a pass, as many at a time as are worth reading at once."""
+        stored = self.samples.stored()
+        order = replace(self._order, epoch=p.epoch)
+        for window in order.windows(self._places(p.worker, p.workers), p.taken):
+            yield [stored[number] for number in window]
+        p.ended = True
+
+
+class Sampler(_Ordered):
+    """The order of a :class:`Stream`, as numbers: for loaders that take a sampler. Its arguments are a stream's."""
+
+    def __iter__(self) -> Iterator[int]:
+        p = self._begin(0, 1)
+        for numbers in self._windows(p):
+            for number in numbers:
+                p.taken += 1
+                yield number
+
+    def state_after(self, samples: int) -> dict[str, Any]:
+        """The state when so many samples were taken out of a loader, which asks for numbers ahead."""
+        if self._pass is None:
+            raise ValueError("no pass has begun")
+        return self._state(self._pass.epoch, [self._pass.start + samples])
+
+
+class Stream(_Ordered, _Iterable):
+    """Samples in a shuffled order, read many at a time. An iterable dataset for a DataLoader, in whose workers it
+    gives each sample once.
+
+    samples       a :class:`Samples`
+    shuffle       False: as they are stored
+    exact         any sample may come at any place; slow where reading is far away or compressed
+    seed          which of all orders
+    rank, world   each rank gets a part: all have the same length, or one more
+    even          all ranks get the same length; what is over is left out, something else in each epoch
+    block         how many samples stay together, usually what is about 4 MiB
+    mix           how many blocks are mixed with each other: so many are in memory at once
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        p = self._begin(*_worker())
+        for numbers in self._windows(p):
+            samples = self.samples.read(numbers)
+            samples.reverse()
+            while samples:
+                p.taken += 1
+                yield self.samples.decoded(samples.pop())
+
+    def state_after(self, batches: int, batch_size: int, workers: int, drop_last: bool = False) -> dict[str, Any]:
+        """The state when so many batches came out of a DataLoader with workers, since it was made.
+
+        What a worker has read is known only there. But batches come from one worker after the other, so how many
+        samples each has given is known here.
+        """
+        places = [self._places(worker, workers) for worker in range(workers)]
+        taken = self._skips(workers)
+        smallest = batch_size if drop_last else 1
+        while batches and any(len(p) - t >= smallest for p, t in zip(places, taken)):
+            for worker in range(workers):
+                left = len(places[worker]) - taken[worker]
+                if batches and left >= smallest:
+                    taken[worker] += min(left, batch_size)
+                    batches -= 1
+        return self._state(self._epoch, taken)
+
+
+def _worker() -> tuple[int, int]:
+    """Which worker of a DataLoader this process is, and of how many."""
+    data = sys.modules.get("torch.utils.data")
+    info = data.get_worker_info() if data is not None else None
+    return (0, 1) if info is None else (info.id, info.num_workers)

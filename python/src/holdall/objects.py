@@ -1,0 +1,301 @@
+"""Where the bytes of an archive lie: files on a disk, files of fsspec, and open files.
+
+Objects of servers are in :mod:`holdall.web`. An object is read by ranges only, and any number of threads and
+forked processes may do so: nothing that they share has a position.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from typing import Any, Protocol, cast
+
+from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
+
+Ranges = list[tuple[int, int]]  # offset, length
+
+# Ranges with no more than this between them are read by one request.
+NEAR_GAP = 16 << 10
+FAR_GAP = 64 << 10
+
+
+class Object:
+    """One run of stored bytes. ``size``, ``version`` and ``mtime_ns`` say which version of it this is."""
+
+    name: str  # for errors, without what is secret
+    near = True  # a read of it costs no request
+    size: int
+    version = ""  # the store's own word for it
+    mtime_ns: int | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly these bytes."""
+        raise NotImplementedError
+
+    def read_many(self, ranges: Ranges) -> list[bytes]:
+        """Several ranges, which the caller has joined where they are near each other."""
+        return [self.read(offset, length) for offset, length in ranges]
+
+    def head(self, length: int) -> bytes:
+        """The first bytes; fewer if the object is shorter."""
+        return self.read(0, min(length, self.size))
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes; fewer if the object is shorter."""
+        length = min(length, self.size)
+        return self.read(self.size - length, length)
+
+    def beside(self, suffix: str) -> Object:
+        """The object whose name is this one's with something behind it."""
+        raise NotFoundError(self.name, "nothing can lie beside an open file")
+
+    def again(self) -> Any:
+        """What :func:`open_object` opens this by in another process."""
+        raise TypeError(f"{self.name}: an open file cannot be sent to another process; open the archive by its path")
+
+    def close(self) -> None:
+        """End the use of it."""
+
+    def short(self, offset: int, length: int, got: int) -> DamagedError:
+        """The error of a read that brought too little."""
+        return DamagedError(self.name, f"it ends at {offset + got}, expected {length} bytes at {offset}")
+
+
+def failed(name: str, err: OSError) -> HoldallError:
+    """The error of this package for one of the system."""
+    reason = err.strerror or str(err)
+    if isinstance(err, FileNotFoundError | NotADirectoryError):
+        return NotFoundError(name, reason)
+    return HoldallError(name, reason)
+
+
+class LocalFile(Object):
+    """A file on a disk."""
+
+    def __init__(self, path: str) -> None:
+        self.path = self.name = path
+        self.fd = -1
+        try:
+            self.fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+            stat = os.fstat(self.fd)
+        except OSError as err:
+            raise failed(path, err) from err
+        self.size = stat.st_size
+        self.mtime_ns = stat.st_mtime_ns
+        self._lock: Any = None if hasattr(os, "pread") else threading.Lock()
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset + length > self.size:
+            raise self.short(offset, length, max(self.size - offset, 0))
+        try:
+            data = self._pread(length, offset)
+            while len(data) < length:
+                more = self._pread(length - len(data), offset + len(data))
+                if not more:
+                    raise self.short(offset, length, len(data))
+                data += more
+        except (OSError, OverflowError, MemoryError) as err:
+            raise self._wrong(err) from err
+        return data
+
+    def _pread(self, length: int, offset: int) -> bytes:
+        if self._lock is None:
+            return os.pread(self.fd, length, offset)
+        with self._lock:
+            os.lseek(self.fd, offset, os.SEEK_SET)
+            return os.read(self.fd, length)
+
+    def _wrong(self, err: Exception) -> HoldallError:
+        if self.fd < 0:
+            return HoldallError(self.name, "the archive is closed")
+        if isinstance(err, OSError):
+            return failed(self.name, err)
+        return DamagedError(self.name, f"a read that cannot be: {err}")
+
+    def beside(self, suffix: str) -> Object:
+        return LocalFile(self.path + suffix)
+
+    def again(self) -> Any:
+        return os.path.abspath(self.path)
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self.close()
+
+
+class Folder(Object):
+    """A folder on a disk, whose objects lie below it."""
+
+    size = 0
+
+    def __init__(self, path: str) -> None:
+        self.path = path.rstrip("/" + os.sep) or path
+        self.name = self.path
+
+    def read(self, offset: int, length: int) -> bytes:
+        raise UnsupportedError(self.name, "a folder, which has no bytes of its own")
+
+    def beside(self, suffix: str) -> Object:
+        return LocalFile(self.path + suffix)
+
+    def again(self) -> Any:
+        return os.path.abspath(self.path)
+
+
+class Stream(Object):
+    """An open file that can seek. Threads wait for each other; forked processes have a lock of their own."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.name = str(getattr(file, "name", None) or type(file).__name__)
+        self._renew()
+        if hasattr(os, "register_at_fork"):
+            import weakref
+
+            me = weakref.WeakMethod(self._renew)
+            os.register_at_fork(after_in_child=lambda: (renew := me()) and renew())
+        try:
+            self.size = file.seek(0, os.SEEK_END)
+        except (OSError, ValueError) as err:
+            raise HoldallError(self.name, str(err)) from err
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = b""
+        try:
+            with self._lock:
+                self.file.seek(offset)
+                while len(data) < length:
+                    more = self.file.read(length - len(data))
+                    if not more:
+                        raise self.short(offset, length, len(data))
+                    data += more
+        except (OSError, ValueError, OverflowError) as err:
+            raise HoldallError(self.name, str(err)) from err
+        return bytes(data)
+
+
+class _FileSystem(Protocol):
+    """What is used of an fsspec filesystem."""
+
+    def info(self, path: str) -> dict[str, Any]: ...
+    def cat_file(self, path: str, start: int, end: int) -> bytes: ...
+    def cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], on_error: str) -> list[bytes]: ...
+    def unstrip_protocol(self, path: str) -> str: ...
+
+
+class FsspecFile(Object):
+    """A file of an fsspec filesystem."""
+
+    near = False
+
+    def __init__(self, fs: Any, path: str) -> None:
+        self.fs = cast(_FileSystem, fs)
+        self.path = path
+        self.name = self.fs.unstrip_protocol(path).split("?")[0]
+        try:
+            info = self.fs.info(path)
+        except FileNotFoundError as err:
+            raise NotFoundError(self.name, "there is no such object") from err
+        except Exception as err:
+            raise HoldallError(self.name, str(err)) from err
+        size = info.get("size")
+        if info.get("type") == "directory" or not isinstance(size, int):
+            raise UnsupportedError(self.name, "a folder, or an object whose size nobody tells")
+        self.size = size
+        self.version = str(info.get("ETag") or info.get("etag") or "")
+        self.mtime_ns = _time_of(info)
+
+    def _ask(self, what: Any, *args: Any, **more: Any) -> Any:
+        try:
+            return what(*args, **more)
+        except Exception as err:
+            raise HoldallError(self.name, str(err) or type(err).__name__) from err
+
+    def read(self, offset: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        data: bytes = self._ask(self.fs.cat_file, self.path, start=offset, end=offset + length)
+        if len(data) != length:
+            raise self.short(offset, length, len(data))
+        return bytes(data)
+
+    def read_many(self, ranges: Ranges) -> list[bytes]:
+        starts = [offset for offset, _ in ranges]
+        ends = [offset + length for offset, length in ranges]
+        all_: list[bytes] = self._ask(self.fs.cat_ranges, [self.path] * len(ranges), starts, ends, on_error="raise")
+        for (offset, length), data in zip(ranges, all_, strict=True):
+            if len(data) != length:
+                raise self.short(offset, length, len(data))
+        return [bytes(data) for data in all_]
+
+    def beside(self, suffix: str) -> Object:
+        return FsspecFile(self.fs, self.path + suffix)
+
+    def again(self) -> Any:
+        from fsspec.core import OpenFile
+
+        return OpenFile(self.fs, self.path)
+
+
+def _time_of(info: dict[str, Any]) -> int | None:
+    """When a file was written, as its filesystem tells: seconds, or a datetime."""
+    for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        t: Any = info.get(key)
+        if isinstance(t, int | float):
+            return int(t) * 1_000_000_000  # what is less than a second is not exact
+        if hasattr(t, "timestamp"):
+            return int(t.timestamp() // 1) * 1_000_000_000 + int(t.microsecond) * 1000
+    return None
+
+
+def open_object(what: Any) -> Object:
+    """Open what a path, an address, an fsspec file or an open file leads to."""
+    if isinstance(what, Object):
+        return what
+    if hasattr(what, "__fspath__"):
+        what = os.fspath(what)
+    if isinstance(what, bytes):
+        what = os.fsdecode(what)
+    if isinstance(what, str):
+        return _open_address(what)
+    if hasattr(what, "fs") and hasattr(what, "path") and hasattr(what.fs, "cat_ranges"):
+        return _of_filesystem(what.fs, what.path)
+    if isinstance(what, io.IOBase) or hasattr(what, "seek") and hasattr(what, "read"):
+        return Stream(what)
+    raise TypeError(f"expected a path, an address or a file, found {type(what).__name__}")
+
+
+def _open_address(address: str) -> Object:
+    scheme, found, rest = address.partition("://")
+    if not found:
+        return Folder(address) if os.path.isdir(address) else LocalFile(address)
+    if scheme in ("http", "https"):
+        from .web import WebObject
+
+        return WebObject(address)
+    if scheme == "file":
+        return _open_address(rest)
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise UnsupportedError(address, f"an address of {scheme}:// needs the package fsspec") from None
+    try:
+        fs, path = url_to_fs(address)
+    except (ValueError, ImportError) as err:
+        raise UnsupportedError(address, str(err)) from err
+    return _of_filesystem(fs, path)
+
+
+def _of_filesystem(fs: Any, path: str) -> Object:
+    if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
+        return _open_address(path)
+    return FsspecFile(fs, path)

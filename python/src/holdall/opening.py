@@ -1,0 +1,126 @@
+"""What an archive is, and by what it is read: its index, or itself."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import bound, caf, codecs, lindi, table
+from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
+from .listing import Rows
+from .objects import Folder, Object, open_object
+from .pages import Pages
+
+SUFFIX = ".holdall"
+FRONT = 64 << 10
+
+_USUAL = {"", "members", "files"}  # views of formats that have several
+
+
+@dataclass
+class Found:
+    """An archive, and how to read it."""
+
+    archive: Object
+    format: str
+    rows: Rows
+    index: str | None = None
+    view: str = ""
+    volumes: list[tuple[str, bool]] = field(default_factory=lambda: [("", False)])
+    codecs: list[str] = field(default_factory=list)
+    no_digests: str = ""  # why they cannot be read
+    verify: bool | None = None
+    external: bool | None = None
+
+
+def again(what: Any) -> Any:
+    """What another process opens by what was not opened yet here."""
+    return os.path.abspath(os.fspath(what)) if isinstance(what, str | os.PathLike) and "://" not in str(what) else what
+
+
+def find(what: Any, *, index: Any = None, view: str | None = None, verify: bool | None = None, external: bool | None = None) -> Found:
+    """Look for an index of an archive, and open it by that or by its own."""
+    archive = open_object(what)
+    try:
+        found = _find(archive, index, view, verify)
+    except BaseException:
+        archive.close()
+        raise
+    found.verify, found.external = verify, external
+    return found
+
+
+def _find(archive: Object, index: Any, view: str | None, verify: bool | None) -> Found:
+    why: HoldallError | None = None
+    if index is not None and index is not False:
+        return _by_index(archive, open_object(index), view, verify, True)
+    if index is None:
+        try:
+            return _by_index(archive, archive.beside(SUFFIX), view, verify, False)
+        except NotFoundError:
+            pass
+        except HoldallError as err:
+            why = err
+    try:
+        found = _by_itself(archive, view, verify)
+    except UnsupportedError as err:
+        raise why or err from None
+    if isinstance(why, StaleIndexError | DamagedError):
+        warnings.warn(f"{why}; the archive is read without it", StaleIndexWarning, stacklevel=5)
+    return found
+
+
+def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | None, named: bool) -> Found:
+    """An archive by an index of it. One that was named may be of any view."""
+    try:
+        head = table.read_head(obj)
+        if head is None:
+            raise UnsupportedError(archive.name, f"the index {obj.name} has no table: make it again by `holdall index`")
+        try:
+            bound.check(obj.name, archive, head)
+            has = str(head.get("view", ""))
+            if view is not None and has != view or view is None and not named and has not in _USUAL:
+                raise UnsupportedError(archive.name, f"the index {obj.name} is of the view {has!r}")
+            if head.get("param") and not named:
+                raise UnsupportedError(archive.name, f"the index {obj.name} was made with other options")
+            kind = str(head["format"])
+        except (KeyError, TypeError, AttributeError) as err:
+            raise DamagedError(obj.name, f"its head is none: {err!r}") from err
+        rows = table.Table(obj, head, archive.name)
+        no_digests = ""
+        if (rows.digest or rows.chunk) and verify is not False:
+            rows.digest = "blake3" if rows.chunk else rows.digest
+            if codecs.has_zstd():
+                rows.pages = Pages(obj, rows.rows, rows.chunk)
+            else:
+                no_digests = "they are in parts of the index that need a decoder of zstd (Python 3.14, or the package zstandard)"
+    except BaseException:
+        obj.close()
+        raise
+    return Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs, no_digests)
+
+
+def _by_itself(archive: Object, view: str | None, verify: bool | None) -> Found:
+    """A CAF or a LINDI archive by its own index."""
+    if isinstance(archive, Folder):
+        if not os.path.exists(os.path.join(archive.path, lindi.RFS)):
+            raise _needs_index(archive)
+        rows, volumes = lindi.read(archive, b"", view, verify)
+        return Found(archive, "lindi", rows, None, view or "members", volumes)
+    if not archive.name.lower().endswith((".json", ".tar")):
+        tail = archive.tail(caf.PROBE)
+        if archive.name.lower().endswith(".caf") or caf.is_one(tail, archive.size):
+            if view:
+                raise UnsupportedError(archive.name, f"CAF has no view {view!r}")
+            return Found(archive, "caf", caf.read(archive, tail, verify))
+    head = archive.head(FRONT)
+    if not lindi.shape(head):
+        raise _needs_index(archive)
+    rows, volumes = lindi.read(archive, head, view, verify)
+    return Found(archive, "lindi", rows, None, view or "members", volumes)
+
+
+def _needs_index(archive: Object) -> UnsupportedError:
+    return UnsupportedError(archive.name, "only CAF and LINDI are read without an index: make one by `holdall index`")

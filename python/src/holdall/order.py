@@ -1,0 +1,97 @@
+"""In which order samples come.
+
+Reading one sample here and one there is slow where many are stored together: on a server,
+on a turning disk, in compressed records. So samples are shuffled in two steps. The samples,
+in the order in which they are stored, are cut into blocks, and the blocks come in any order.
+Then a window goes over a few blocks at a time and mixes their samples. What is read at once
+are whole blocks, and what comes out looks like chance.
+
+An order depends on its numbers only, and is the same with any version of Python. Any part
+of it can be had without what comes before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, MutableSequence
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+
+__all__ = ["Order", "part_of"]
+
+
+def part_of(whole: range, part: int, parts: int) -> range:
+    """One of several parts of a range. Their lengths differ by no more than one."""
+    n = len(whole)
+    return whole[n * part // parts : n * (part + 1) // parts]
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of the numbers from 0 to count. Its places are numbered from 0 to count, too."""
+
+    count: int
+    block: int  # samples in a block
+    mix: int  # blocks in a window
+    seed: int = 0
+    epoch: int = 0
+    shuffle: bool = True
+    exact: bool = False  # any sample may come at any place
+
+    def windows(self, places: range, skip: int = 0) -> Iterator[list[int]]:
+        """The numbers at these places but for the first ones, in their order. A list has what
+        is worth reading at once."""
+        if not self.shuffle or self.exact:
+            numbers = self._all()
+            places, size = places[skip:], self.block * self.mix
+            for i in range(0, len(places), size):
+                some = places[i : i + size]
+                yield list(numbers[some.start : some.stop])
+            return
+        start, runs = places.start, list[range]()
+        for run in self._runs(places):
+            runs.append(run)
+            if len(runs) < self.mix:
+                continue
+            yield from self._mixed(start, runs, skip)
+            n = sum(map(len, runs))
+            start, skip, runs = start + n, max(0, skip - n), []
+        yield from self._mixed(start, runs, skip)
+
+    def _mixed(self, start: int, runs: list[range], skip: int) -> Iterator[list[int]]:
+        if skip >= sum(map(len, runs)):
+            return
+        numbers = list(chain.from_iterable(runs))
+        _shuffle(numbers, self._random(f"window {start}"))
+        yield numbers[skip:]
+
+    def _runs(self, places: range) -> Iterator[range]:
+        """What these places have of each block."""
+        blocks = array("Q", range(-(-self.count // self.block)))
+        _shuffle(blocks, self._random("blocks"))
+        at = 0
+        for number in blocks:
+            block = range(number * self.block, min((number + 1) * self.block, self.count))
+            run = block[max(0, places.start - at) : max(0, places.stop - at)]
+            if run:
+                yield run
+            at += len(block)
+
+    def _all(self) -> range | array[int]:
+        if not self.shuffle:
+            return range(self.count)
+        numbers = array("Q", range(self.count))
+        _shuffle(numbers, self._random("exact"))
+        return numbers
+
+    def _random(self, what: str) -> Random:
+        return Random(f"holdall {self.seed} {self.epoch} {what}")
+
+
+def _shuffle(x: MutableSequence[int], random: Random) -> None:
+    # random.shuffle may differ between versions of Python, random.random does not.
+    number = random.random
+    for i in range(len(x) - 1, 0, -1):
+        j = int(number() * (i + 1))
+        x[i], x[j] = x[j], x[i]

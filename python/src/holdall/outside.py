@@ -1,0 +1,45 @@
+"""Where an archive may lead that refers to other files and servers.
+
+An archive of references could otherwise make whoever opens it read any file, or ask any server.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+
+from .errors import UnsupportedError
+from .objects import Folder, LocalFile, Object, open_object
+from .web import WebObject
+
+
+def find(archive: Object, address: str, allowed: bool | None) -> Object:
+    """The object at an address, or at a path that is meant from the archive's folder."""
+    if allowed is False:
+        raise UnsupportedError(archive.name, f"it leads to {address}, and external is False")
+    if "://" not in address:
+        return _beside(archive, address, bool(allowed))
+    if not allowed and not (isinstance(archive, WebObject) and _origin(archive.address) == _origin(address)):
+        raise UnsupportedError(archive.name, f"it leads to {address}; external=True allows it")
+    return open_object(address)
+
+
+def _beside(archive: Object, path: str, allowed: bool) -> Object:
+    if isinstance(archive, WebObject):
+        address = urllib.parse.urljoin(archive.address, urllib.parse.quote(path))
+        if _origin(address) != _origin(archive.address):
+            raise UnsupportedError(archive.name, f"it leads to {path}, which is on another server")
+        return WebObject(address)
+    if not isinstance(archive, LocalFile | Folder):
+        raise UnsupportedError(archive.name, f"it leads to the path {path}, which has no meaning here")
+    folder = archive.path if isinstance(archive, Folder) else os.path.dirname(archive.path)
+    at = os.path.join(folder, path)
+    within = os.path.realpath(folder)
+    if not allowed and os.path.commonpath([within, os.path.realpath(at)]) != within:
+        raise UnsupportedError(archive.name, f"it leads to {path}; external=True allows it")
+    return LocalFile(at)
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    u = urllib.parse.urlsplit(address)
+    return u.scheme, u.hostname, u.port or {"http": 80, "https": 443}.get(u.scheme)

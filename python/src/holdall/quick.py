@@ -1,0 +1,98 @@
+"""The usual look-up and the usual read in as few steps as Python allows.
+
+They do what Table.find, Table.runs and LocalFile.read do. Whatever is not usual (a block that was not compared with its
+checksum yet, a name that is not there, anything damaged) is left to those. What leads to a row is not compared with
+checksums here: that the row has the name which is looked for is proof enough. Its place is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from struct import Struct, error
+from zlib import crc32
+
+from .objects import LocalFile
+from .table import Table
+
+_LOW48 = (1 << 48) - 1
+
+Find = Callable[[bytes], int]
+Read = Callable[[str | int], bytes]
+
+
+def finder(table: Table) -> Find:
+    """What finds the row of a name, of any kind; -1 if Table.find has to."""
+    m, slots, hashes, groups, names = table.map, table.slots, table.hashes, table.groups, table.names_at
+    shift, rows, names_len = table.shift, table.rows, table.names_len
+    two, four, wide = Struct("<II").unpack_from, Struct("<I"), Struct("<QQ").unpack_from
+    pack, one = four.pack, four.unpack_from
+
+    def find(name: bytes) -> int:
+        try:
+            hashed = crc32(name)
+            low, high = two(m, slots + (hashed >> shift << 2))
+            low = hashes + 8 * low
+            at = m.find(pack(hashed), low, hashes + 8 * high)
+            if at < 0 or at - low & 7:
+                return -1
+            row: int = one(m, at + 4)[0]
+            low, high = wide(m, groups + (row >> 4 << 3))
+            if row >= rows or high - low > 4096 or high > names_len:
+                return -1
+            group = m[names + low : names + high]
+            if not group.isascii():
+                return -1  # numbers may have several bytes in it
+            at = 0
+            heads = []
+            for _ in range(row & 15):
+                heads.append(at)
+                at += 2 + group[at + 1]
+            # The name is compared from its end on: heads leads to the names that it shares its beginning with.
+            shared, n = group[at], group[at + 1]
+            if shared + n != len(name) or group[at + 2 : at + 2 + n] != name[shared:]:
+                return -1
+            while shared:
+                at = heads.pop()
+                begins = group[at]
+                if begins < shared:
+                    if begins + group[at + 1] < shared or group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
+                        return -1
+                    shared = begins
+            return row
+        except (IndexError, ValueError, error):
+            return -1
+
+    return find
+
+
+def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
+    """What reads a file of an archive by its name or its number; slow does the same for all others."""
+    m, ok, places, simple = table.map, table.ok, table.places, table.simple
+    files, same = table.files, table.files == table.rows
+    place = Struct("<QII").unpack_from
+    fd, size, pread = archive.fd, archive.size, os.pread
+
+    def read(which: str | int) -> bytes:
+        try:
+            if type(which) is str:
+                row = find(which.encode())
+                if row < 0:
+                    return slow(which)
+            elif type(which) is int and 0 <= which < files and (same or table.numbers is not None):
+                row = which if same else table.numbers[which]  # type: ignore[index]
+            else:
+                return slow(which)
+            at = places + 16 * row
+            if not ok[at >> 12]:
+                return slow(which)
+            where, stored, length = place(m, at)
+            offset = where & _LOW48
+            if where >> 48 not in simple or stored != length or offset + length > size:
+                return slow(which)
+            data = pread(fd, length, offset)
+            return data if len(data) == length else slow(which)
+        except (IndexError, OSError, ValueError, error):
+            return slow(which)  # which says what is wrong
+
+    return read

@@ -1,0 +1,382 @@
+"""Reading contents: from where a list of files says that they lie, by way of decoders, compared with digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import index as as_number
+from typing import Any, cast
+
+from . import codecs, digests, outside
+from .digests import Digest
+from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
+from .listing import INLINE, RAW, Closed, Extent, Proof, Rows, text
+from .objects import FAR_GAP, NEAR_GAP, Object, Ranges
+
+NEAR_JOINED = 256 << 10  # of ranges that are read as one: what a processor's cache holds
+FAR_JOINED = 8 << 20
+MAX_STORED = 32 << 20  # of a unit that is held in memory; longer ones are read as streams
+MAX_MADE = 16 << 20  # of what a unit becomes that is kept for the files beside the one that was asked for
+MAX_KEPT = 64 << 20  # of all that is kept
+MAX_OPEN = 256  # objects that are held open; others are opened for each read
+MAX_ZEROS = 1 << 30  # of a content that are stored nowhere, in one read
+COMPARE_WHOLE = 1 << 20  # files up to here are read whole for a part of them, and compared
+
+Unit = tuple[int, int, int]  # volume, offset, codec
+
+
+class Reader:
+    """Reads the files of an archive."""
+
+    def __init__(self, found: Any) -> None:
+        self.rows: Rows = found.rows
+        self.find: Callable[[bytes], int] = found.rows.find
+        self.archive: Object = found.archive
+        self.volumes: list[tuple[str, bool]] = found.volumes
+        self.codecs: list[str] = found.codecs
+        self._external: bool | None = found.external
+        self._objects: dict[int, Object] = {}
+        self._units: dict[Unit, bytes] = {}
+        self._digests, self.unverified = _digests(found)
+        self.verifies = not self.unverified
+        if found.verify and self.unverified:
+            raise UnsupportedError(self.archive.name, f"contents cannot be compared with digests: {self.unverified}")
+
+    def close(self) -> None:
+        """End the use of it."""
+        for obj in [*self._objects.values(), self.archive]:
+            obj.close()
+        self._units = {}
+        self.rows = cast(Rows, Closed(self.archive.name))
+
+    def row(self, which: str | int) -> int:
+        """The row of a name or a number."""
+        if isinstance(which, str):
+            try:
+                row = self.find(which.encode("utf-8", "surrogateescape"))
+            except UnicodeEncodeError:  # no name has that
+                row = -1
+            if row < 0:
+                raise NotFoundError(self.archive.name, "there is no such file", which)
+            return row
+        i, n = as_number(which), self.rows.files
+        if not -n <= i < n:
+            raise NotFoundError(self.archive.name, f"there is no file {i} of {n}")
+        return self.rows.row(i % n)
+
+    def read(self, which: str | int) -> bytes:
+        """The content of a file, by its name or its number."""
+        return self.get(self.row(which))
+
+    def get(self, row: int) -> bytes:
+        """The whole content."""
+        size = self.rows.size(row)
+        data = self._content(row, 0, size)
+        if self.verifies:
+            self._compare(row, data, 0, size)
+        return data
+
+    def part(self, row: int, start: int = 0, end: int | None = None) -> bytes:
+        """A part of a content, which is compared as far as there are digests of parts, or the whole is short."""
+        size = self.rows.size(row)
+        start, end, _ = slice(start, end).indices(size)
+        if start >= end:
+            self.rows.extents(row)  # it says what is wrong
+            return b""
+        proof = self.rows.proof(row) if self.verifies else None
+        if proof is None:
+            return self._content(row, start, end)
+        if proof.chunk:
+            first, last = start - start % proof.chunk, min(end + -end % proof.chunk, size)
+        elif size <= COMPARE_WHOLE or end - start == size:
+            first, last = 0, size
+        else:
+            return self._content(row, start, end)
+        data = self._content(row, first, last)
+        self._compare(row, data, first, size)
+        return data[start - first : end - first]
+
+    def many(self, rows: list[int]) -> list[bytes]:
+        """The contents of several files."""
+        contents: list[bytes] = [b""] * len(rows)
+        runs: dict[int, list[tuple[int, int, int]]] = {}  # of each volume: offset, length, which file
+        others: list[tuple[int, Extent]] = []
+        for i, run in enumerate(self.rows.runs(rows)):
+            if run is not None:
+                runs.setdefault(run[0], []).append((run[1], run[2], i))
+            else:
+                others += [(i, e) for e in self.rows.extents(rows[i])]
+        for volume, ours in runs.items():
+            self._fetch_runs(self.object(volume), ours, contents)
+        if others or len(contents) > sum(map(len, runs.values())):
+            parts: dict[int, list[tuple[int, bytes]]] = {}
+            for i, at, data in self._fetch(others):
+                parts.setdefault(i, []).append((at, data))
+            plain = {i for ours in runs.values() for _, _, i in ours}
+            for i, row in enumerate(rows):
+                if i not in plain:
+                    contents[i] = self._assembled(row, parts.get(i, []), 0, self.rows.size(row))
+        if self.verifies:
+            for row, data in zip(rows, contents, strict=True):
+                self._compare(row, data, 0, len(data))
+        return contents
+
+    # Where bytes come from
+
+    def object(self, volume: int) -> Object:
+        """The object of a volume."""
+        obj = self._objects.get(volume)
+        if obj is None:
+            name, external = self.volumes[volume]
+            if external:
+                obj = outside.find(self.archive, name, self._external)
+            elif name:
+                obj = self.archive.beside(name)
+            else:
+                return self.archive
+            if len(self._objects) < MAX_OPEN:
+                obj = self._objects.setdefault(volume, obj)
+        return obj
+
+    def _content(self, row: int, start: int, end: int) -> bytes:
+        """The bytes [start, end) of a content."""
+        extents = self.rows.extents(row)
+        if len(extents) == 1:
+            e = extents[0]
+            if e.codec == RAW and e.volume != INLINE and start >= e.at and end <= e.at + e.length:
+                return self.object(e.volume).read(e.offset + start - e.at, end - start)
+        parts = []
+        for e in extents:
+            first, last = max(start - e.at, 0), min(end - e.at, e.length)
+            if first < last:
+                parts.append((e.at + first, self._piece(row, e, first, last)))
+        return self._assembled(row, parts, start, end)
+
+    def _assembled(self, row: int, parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
+        zeros = end - start - sum(len(data) for _, data in parts)
+        if zeros > MAX_ZEROS:
+            raise HoldallError(self.archive.name, f"{zeros} bytes of zeros in one read, over the limit of {MAX_ZEROS}: read it in parts", self._name(row))
+        return _assemble(parts, start, end)
+
+    def _piece(self, row: int, e: Extent, first: int, last: int) -> bytes:
+        """The bytes [first, last) of an extent."""
+        if e.volume == INLINE:
+            return e.data[first:last]
+        obj = self.object(e.volume)
+        if e.codec == RAW:
+            return obj.read(e.offset + e.skip + first, last - first)
+        unit = (e.volume, e.offset, e.codec)
+        made = self._units.get(unit)
+        if made is not None and len(made) >= e.skip + last:
+            return made[e.skip + first : e.skip + last]
+        if _is_long(e):
+            return self._streamed(row, e, first, last)
+        return self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)[e.skip + first : e.skip + last]
+
+    def _stored(self, obj: Object, e: Extent) -> int:
+        """How many bytes of a unit to read: where a record ends, nobody says, so it may be said to reach too far."""
+        if self.codecs[e.codec].endswith("-record"):
+            return max(min(e.stored, obj.size - e.offset), 0)
+        return e.stored
+
+    def _decoded(self, row: int, e: Extent, stored: bytes, last: int) -> bytes:
+        """What a unit becomes: as much of it as is needed up to last, and mostly all."""
+        need = e.skip + last
+        most = max(need, MAX_MADE)
+        made = self._undo(row, e, lambda: codecs.whole(self.codecs[e.codec], stored, most))
+        if len(made) < need:
+            raise self._damaged(row, f"a unit at {e.offset} becomes {len(made)} bytes, expected {need}")
+        if len(made) != e.length:  # there are others in it
+            self._keep((e.volume, e.offset, e.codec), made)
+        return made
+
+    def _keep(self, unit: Unit, made: bytes) -> None:
+        """Keep what a unit became, in the place of those that were kept first."""
+        units = self._units
+        units.pop(unit, None)
+        units[unit] = made
+        kept = [(u, len(m)) for u, m in list(units.items())]
+        total = sum(n for _, n in kept)
+        for u, n in kept[:-1]:
+            if total <= MAX_KEPT:
+                break
+            units.pop(u, None)
+            total -= n
+
+    def _streamed(self, row: int, e: Extent, first: int, last: int) -> bytes:
+        """A part of a unit that is too long to be held in memory."""
+
+        def read() -> bytes:
+            file = codecs.stream(self.codecs[e.codec], _Run(self.object(e.volume), e.offset, e.stored))
+            left = e.skip + first
+            while left > 0:
+                passed = len(file.read(min(left, 1 << 20)))
+                if not passed:
+                    return b""
+                left -= passed
+            return codecs.fill(file, last - first)
+
+        data = self._undo(row, e, read)
+        if len(data) != last - first:
+            raise self._damaged(row, f"a unit at {e.offset} becomes fewer than {e.skip + last} bytes")
+        return data
+
+    def _undo(self, row: int, e: Extent, decode: Callable[[], bytes]) -> bytes:
+        try:
+            return decode()
+        except HoldallError:
+            raise
+        except codecs.MissingDecoder as err:
+            raise UnsupportedError(self.archive.name, str(err), self._name(row)) from err
+        except Exception as err:  # each decoder has errors of its own
+            raise self._damaged(row, f"a unit at {e.offset} cannot be decoded: {err or type(err).__name__}") from err
+
+    def _fetch_runs(self, obj: Object, runs: list[tuple[int, int, int]], contents: list[bytes]) -> None:
+        """Read raw runs, joined where they are near each other."""
+        runs.sort()
+        ranges, counts = join(runs, obj.near)
+        at = 0
+        datas = map(obj.read, *zip(*ranges, strict=True)) if obj.near else obj.read_many(ranges)
+        for (start, _), n, data in zip(ranges, counts, datas, strict=True):
+            if n == 1:
+                contents[runs[at][2]] = data
+            else:
+                for offset, length, i in runs[at : at + n]:
+                    offset -= start
+                    contents[i] = data[offset : offset + length]
+            at += n
+
+    def _fetch(self, wanted: list[tuple[int, Extent]]) -> Iterator[tuple[int, int, bytes]]:
+        """Extents with their bytes: which file, where in it, the bytes. Each unit is decoded once."""
+        units: dict[int, dict[tuple[int, int], list[tuple[int, Extent]]]] = {}
+        for i, e in wanted:
+            if e.volume == INLINE or self._is_kept(e) or _is_long(e):
+                yield i, e.at, self._piece(-1, e, 0, e.length)
+            else:
+                units.setdefault(e.volume, {}).setdefault((e.offset + (e.skip if e.codec == RAW else 0), e.codec), []).append((i, e))
+        for volume, ours in units.items():
+            obj = self.object(volume)
+            runs = sorted((key[0], max(e.stored if e.codec == RAW else self._stored(obj, e) for _, e in group), key[1]) for key, group in ours.items())
+            ranges, counts = join(runs, obj.near)
+            at = 0
+            datas = map(obj.read, *zip(*ranges, strict=True)) if obj.near else obj.read_many(ranges)
+            for (start, _), n, data in zip(ranges, counts, datas, strict=True):
+                for offset, _, codec in runs[at : at + n]:
+                    for i, e, made in self._undone(ours[offset, codec], data, offset - start):
+                        yield i, e.at, made
+                at += n
+
+    def _undone(self, group: list[tuple[int, Extent]], data: bytes, at: int) -> Iterator[tuple[int, Extent, bytes]]:
+        """What extents become that lie in one unit, or are one run, at a place in what was read."""
+        last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
+        if last.codec != RAW:
+            made = self._decoded(-1, last, data[at : at + last.stored], last.length)
+        for i, e in group:
+            yield i, e, data[at : at + e.length] if e.codec == RAW else made[e.skip : e.skip + e.length]
+
+    def _is_kept(self, e: Extent) -> bool:
+        return e.codec != RAW and len(self._units.get((e.volume, e.offset, e.codec), b"")) >= e.skip + e.length
+
+    # What bytes are compared with
+
+    def _compare(self, row: int, data: bytes, first: int, size: int) -> None:
+        """Compare the bytes of a content from first on with what digests there are of them."""
+        proof = self.rows.proof(row)
+        if proof is None:
+            return
+        if not proof.chunk:
+            digest = self._digests.get(proof.algo)
+            if digest is not None and digest(data) != proof.sum:
+                raise self._damaged(row, f"its {proof.algo} is not what it should be")
+            return
+        for at in range(first, first + len(data), proof.chunk):
+            piece = data[at - first : at - first + proof.chunk]
+            expected = proof.sums[at // proof.chunk]
+            if expected == bytes(32):
+                raise self._damaged(row, f"nothing proves the piece at {at}: it was damaged when the index was made")
+            if self._digests["blake3"](piece) != expected:
+                raise self._damaged(row, f"the BLAKE3 of the piece at {at} is not what it should be")
+
+    def _name(self, row: int) -> str | None:
+        return text(self.rows.name(row)) if row >= 0 else None
+
+    def _damaged(self, row: int, reason: str) -> DamagedError:
+        return DamagedError(self.archive.name, reason, self._name(row))
+
+
+def _is_long(e: Extent) -> bool:
+    """Whether an extent lies in a unit that is not held in memory."""
+    return e.codec != RAW and max(e.stored, e.skip + e.length) > MAX_STORED
+
+
+def join(runs: list[tuple[int, int, int]], near: bool) -> tuple[Ranges, list[int]]:
+    """Runs in the order of their offsets as ranges, in which those are one that lie near each other; and how many."""
+    gap, most = (NEAR_GAP, NEAR_JOINED) if near else (FAR_GAP, FAR_JOINED)
+    ranges: Ranges = []
+    counts: list[int] = []
+    start = end = n = 0
+    for offset, length, _ in runs:
+        last = offset + length
+        if n and offset <= end + gap and (last <= end or last - start <= most):
+            end = max(end, last)
+            n += 1
+            continue
+        if n:
+            ranges.append((start, end - start))
+            counts.append(n)
+        start, end, n = offset, last, 1
+    if n:
+        ranges.append((start, end - start))
+        counts.append(n)
+    return ranges, counts
+
+
+def _assemble(parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
+    """The bytes [start, end), of which parts are here. What is not is zeros."""
+    if len(parts) == 1 and parts[0][0] == start and len(parts[0][1]) == end - start:
+        return parts[0][1]
+    pieces = []
+    for at, data in sorted(parts):
+        if at > start:
+            pieces.append(bytes(at - start))
+        pieces.append(data)
+        start = at + len(data)
+    pieces.append(bytes(end - start))
+    return b"".join(pieces)
+
+
+class _Run:
+    """A run of stored bytes as a file."""
+
+    def __init__(self, obj: Object, offset: int, length: int) -> None:
+        self._obj, self._at, self._end = obj, offset, offset + length
+
+    def read(self, size: int = -1, /) -> bytes:
+        size = self._end - self._at if size < 0 else min(size, self._end - self._at)
+        data = self._obj.read(self._at, min(size, 1 << 20))
+        self._at += len(data)
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _digests(found: Any) -> tuple[dict[str, Digest], str]:
+    """What makes the digests that contents are compared with, and why there are none."""
+    if found.verify is False:
+        return {}, "verify is False"
+    algo = found.rows.digest
+    if not algo:
+        return {}, "the archive has no digests"
+    if found.no_digests:
+        return {}, found.no_digests
+    made: dict[str, Digest] = {}
+    why = ""
+    for a in ("blake3", "crc32", "crc32c") if algo == "several" else (algo,):
+        try:
+            made[a] = digests.find(a)
+        except ImportError as err:
+            why = f"the package {err.name} is not installed" if err.name else str(err)
+    return made, "" if made else why

@@ -1,0 +1,574 @@
+"""The flat part of an index: a table of names and places that is read where it lies.
+
+docs/index.md has the bytes. A near index is mapped into memory; of a far one the blocks are fetched when they are first
+used. A block of 4096 bytes is compared with its checksum before anything in it is used; what is known of that is all
+the state that there is, and it may be lost or doubled by threads and forks without harm.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import compress, islice
+from operator import le
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from .errors import DamagedError, UnsupportedError
+from .listing import INLINE, RAW, Extent, Proof, text
+from .objects import LocalFile, Object
+
+MAGIC = b"holdall index 2\n"
+END = b"holdall2"
+TABLE = b"holdtab1"
+BLOCK = 4096
+TAIL = 32 << 10  # of an index, read at once
+MAX_HEAD = 64 << 20
+FETCH = 16  # blocks of a far index that are fetched together
+MANY = 64  # fetches after which all the rest is fetched
+
+_LOW48 = (1 << 48) - 1
+_NONE32 = 0xFFFFFFFF
+_two_u32 = struct.Struct("<II").unpack_from
+_u32 = struct.Struct("<I").unpack_from
+_u16 = struct.Struct("<H").unpack_from
+_two_u64 = struct.Struct("<QQ").unpack_from
+_place = struct.Struct("<QII").unpack_from
+_record = struct.Struct("<QII").unpack_from
+_extent = struct.Struct("<QQQQQII").unpack_from
+
+CONTENT = ("file", "property")  # kinds that have bytes
+
+
+class How(NamedTuple):
+    """What many rows have in common."""
+
+    kind: str
+    file: bool
+    volume: int  # -1: no bytes anywhere
+    codec: int
+    whole: bool
+    long: bool
+    ask: bool
+    fault: bool
+    plain: bool
+
+
+class Head(NamedTuple):
+    """What an index says of itself."""
+
+    text: dict[str, Any]
+    end: int  # of the flat part, where what is read first of the index begins at the latest
+
+
+def read_head(obj: Object) -> dict[str, Any] | None:
+    """The head of an index; None if it has no table."""
+    tail = obj.tail(TAIL)
+    size = obj.size
+    if len(tail) < 32 or tail[-8:] != END:
+        raise DamagedError(obj.name, "it does not end as an index does")
+    if len(tail) < 48 or tail[-40:-32] != TABLE:
+        return None
+    length, crc = _two_u32(tail, len(tail) - 48)
+    if length > MAX_HEAD or length > size - 48:
+        raise DamagedError(obj.name, f"a head of {length} bytes")
+    raw = tail[-48 - length : -48] if length + 48 <= len(tail) else obj.read(size - 48 - length, length)
+    if crc32(raw) != crc:
+        raise DamagedError(obj.name, "its head is damaged: the CRC-32 is another")
+    try:
+        head = json.loads(raw)
+    except (ValueError, RecursionError) as err:
+        raise DamagedError(obj.name, f"its head is no JSON: {err}") from err
+    if type(head) is not dict:
+        raise DamagedError(obj.name, "its head is no object")
+    return head
+
+
+class Table:
+    """The rows of an index by its flat part."""
+
+    def __init__(self, obj: Object, head: dict[str, Any], archive: str) -> None:
+        self._obj = obj
+        self.archive = archive
+        try:
+            self._take(head)
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
+            raise self._bad(f"its head is none: {err!r}") from err
+        self.pages: Any = None  # what has digests
+        self.numbers: array[int] | None = None
+        self._map_blocks()
+
+    def _take(self, head: dict[str, Any]) -> None:
+        """Take over a head that makes sense."""
+        self.rows = _count(head["rows"], 1 << 32)
+        self.files = _count(head["files"], self.rows + 1)
+        self.total = _count(head["bytes"], 1 << 63)
+        self.digest: str = head.get("digest", "")
+        self.chunk = _count(head.get("chunk", 0), 1 << 32)
+        bits = _count(head["bits"], 33)
+        self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head["volumes"] or []]
+        self.codecs = [str(c) for c in head["codecs"] or []]
+        for name, external in self.volumes:
+            if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
+                raise ValueError(f"a volume {name!r}, which is not in the archive")
+        start = _count(head["start"], self._obj.size)
+        places: dict[str, tuple[int, int]] = {}
+        at = start
+        for name in ("slots", "hashes", "places", "skips", "groups", "names", "longs", "checks"):
+            if name == "skips" and name not in head["sections"]:
+                places[name] = (at, 0)
+                continue
+            off, n = (_count(head["sections"][name][k], 1 << 62) for k in ("off", "len"))
+            if off != at or off % BLOCK:
+                raise ValueError(f"section {name} lies at {off}, expected {at}")
+            places[name] = (off, n)
+            at = off + n + -n % BLOCK
+        if places["checks"][0] + places["checks"][1] > self._obj.size:
+            raise ValueError("it reaches beyond the end of the index")
+        blocks = (places["checks"][0] - start) // BLOCK
+        expected = {"slots": 4 * ((1 << bits) + 1), "hashes": 8 * self.rows, "places": 16 * self.rows,
+                    "groups": 8 * ((self.rows + 15) // 16 + 1), "checks": 4 * blocks}  # fmt: skip
+        for name, n in expected.items():
+            if places[name][1] != n:
+                raise ValueError(f"section {name} of {places[name][1]} bytes, expected {n}")
+        if places["skips"][1] not in (0, 4 * self.rows):
+            raise ValueError(f"section skips of {places['skips'][1]} bytes")
+        self.shift = 32 - bits
+        self._start = start
+        self._sections = places
+        self._checks_crc = head["checks_crc32"]
+        self._how = [self._how_of(h) for h in head["how"] or []]
+        # What is one raw run, which is nearly all; and what is one in the archive itself.
+        self._raw = frozenset(i for i, h in enumerate(self._how)
+                              if h.file and h.volume >= 0 and h.codec == RAW and not (h.long or h.ask or h.fault))  # fmt: skip
+        self._files = frozenset(i for i, h in enumerate(self._how) if h.file)
+        self.simple = frozenset(i for i in self._raw if self.volumes[self._how[i].volume] == ("", False))
+
+    def _how_of(self, h: dict[str, Any]) -> How:
+        volume, codec = h.get("volume", -1), h.get("codec", RAW)
+        if not (type(volume) is int and -1 <= volume < len(self.volumes) and type(codec) is int and -1 <= codec < len(self.codecs)):
+            raise ValueError("a volume or a codec that is not there")
+        said = [bool(h.get(k, False)) for k in ("whole", "long", "ask", "fault", "plain")]
+        return How(h["kind"], h["kind"] in CONTENT and not h.get("implied", False), volume, codec, *said)
+
+    # Blocks
+
+    def _map_blocks(self) -> None:
+        """Map the flat part. Places in the map count from self._base on."""
+        obj = self._obj
+        checks, n = self._sections["checks"]
+        self._base = 0 if isinstance(obj, LocalFile) else self._start
+        self.map: Any = b""
+        if isinstance(obj, LocalFile):
+            self._far = False
+            try:
+                self.map = mmap.mmap(obj.fd, 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as err:
+                raise UnsupportedError(obj.name, f"it cannot be mapped into memory: {err}") from err
+            if len(self.map) < checks + n:
+                raise self._bad("it became shorter while it was read")
+        else:
+            self._far = True
+            private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+            if checks > self._start:
+                self.map = mmap.mmap(-1, checks - self._start, **private)
+        sums = obj.read(checks, n)
+        if crc32(sums) != self._checks_crc:
+            raise self._bad("its checksums are damaged")
+        self._sums = memoryview(sums).cast("B")
+        at = {name: off - self._base for name, (off, _) in self._sections.items()}
+        self.slots, self.hashes, self.places, self._skips = at["slots"], at["hashes"], at["places"], at["skips"]
+        self.groups, self.names_at, self._longs = at["groups"], at["names"], at["longs"]
+        self.names_len, self._longs_len = self._sections["names"][1], self._sections["longs"][1]
+        self._has_skips = self._sections["skips"][1] > 0
+        self._first = (self._start - self._base) // BLOCK
+        # By block of the map: whether it was compared with its checksum.
+        self.ok = bytearray((checks - self._base) // BLOCK + 1)
+        self._fetches = 0
+
+    def _check(self, start: int, end: int) -> None:
+        """Compare the blocks of the map with their checksums in which [start, end) lies."""
+        ok = self.ok
+        first, last = start // BLOCK, (end - 1) // BLOCK
+        if not (start >= self._first * BLOCK and last < len(ok) - 1):
+            raise self._bad(f"it leads to bytes {start} to {end}, which are not in its table")
+        block = ok.find(0, first, last + 1)
+        while block >= 0:
+            if self._far:
+                self._fetch(block, last)
+            else:
+                self._compare(block, self.map[block * BLOCK : (block + 1) * BLOCK])
+            block = ok.find(0, block, last + 1)
+
+    def _compare(self, block: int, data: bytes) -> None:
+        if crc32(data) != _u32(self._sums, 4 * (block - self._first))[0]:
+            raise self._bad(f"its block at {block * BLOCK + self._base} is damaged: the CRC-32 is another")
+        self.ok[block] = 1
+
+    def _fetch(self, block: int, last: int) -> None:
+        """Bring blocks of a far index: some around the first, or all if many were asked for."""
+        self._fetches += 1
+        ok, end = self.ok, len(self.ok) - 1
+        if self._fetches > MANY or end <= MANY * FETCH // 4:
+            first, end = 0, end
+        else:
+            first = block - block % FETCH
+            end = min(max(last + 1, first + FETCH), end)
+        while first < end:
+            n = min(end - first, (8 << 20) // BLOCK)
+            if 0 in ok[first : first + n]:
+                data = self._obj.read(self._base + first * BLOCK, n * BLOCK)
+                for i in range(n):
+                    piece = data[i * BLOCK : (i + 1) * BLOCK]
+                    if not ok[first + i]:
+                        self._compare(first + i, piece)
+                        self.map[(first + i) * BLOCK : (first + i + 1) * BLOCK] = piece
+            first += n
+
+    # Names
+
+    def find(self, name: bytes) -> int:
+        """The row of the file of that name, -1 if there is none."""
+        m, ok = self.map, self.ok
+        hashed = crc32(name)
+        at = self.slots + 4 * (hashed >> self.shift)
+        if not (ok[at >> 12] and ok[at + 7 >> 12]):
+            self._check(at, at + 8)
+        low, high = _two_u32(m, at)
+        if low >= high:
+            if low > high:
+                raise self._bad("its slots go backwards")
+            return -1
+        if high > self.rows:
+            raise self._bad(f"a slot leads to row {high} of {self.rows}")
+        first, last = self.hashes + 8 * low, self.hashes + 8 * high
+        if last - first > BLOCK or not (ok[first >> 12] and ok[last - 1 >> 12]):
+            self._check(first, last)
+        key = hashed.to_bytes(4, "little")
+        at = m.find(key, first, last)
+        while at >= 0:
+            if not (at - first) & 7:
+                row: int = _u32(m, at + 4)[0]
+                if self._is_named(row, name) and self._how_of_row(row).file:
+                    return row
+            at = m.find(key, at + 1, last)
+        return -1
+
+    def finder(self, quick: Callable[[bytes], int]) -> Callable[[bytes], int]:
+        """What does as find, by way of something quicker that finds most rows, of any kind."""
+        ok, places, m, files, slow = self.ok, self.places, self.map, self._files, self.find
+
+        def find(name: bytes) -> int:
+            row = quick(name)
+            if row < 0:
+                return slow(name)
+            at = places + 16 * row
+            return row if ok[at >> 12] and _u16(m, at + 6)[0] in files else slow(name)
+
+        return find
+
+    def _group(self, row: int) -> bytes:
+        """The text of the names of the 16 rows of which this is one."""
+        if row >= self.rows:
+            raise self._bad(f"it leads to row {row} of {self.rows}")
+        ok = self.ok
+        at = self.groups + 8 * (row >> 4)
+        if not (ok[at >> 12] and ok[at + 15 >> 12]):
+            self._check(at, at + 16)
+        start, end = _two_u64(self.map, at)
+        if not start < end <= self.names_len:
+            raise self._bad(f"names from {start} to {end} of {self.names_len}")
+        start, end = start + self.names_at, end + self.names_at
+        if end - start > BLOCK or not (ok[start >> 12] and ok[end - 1 >> 12]):
+            self._check(start, end)
+        group: bytes = self.map[start:end]
+        return group
+
+    def _is_named(self, row: int, name: bytes) -> bool:
+        """Whether the row has that name. Only what differs in the names before it is looked at."""
+        group = self._group(row)
+        at = 0
+        heads: list[int] = []
+        try:
+            for _ in range(row & 15):
+                heads.append(at)
+                shared, rest = group[at], group[at + 1]
+                if shared | rest > 127:
+                    return self.name(row) == name
+                at += 2 + rest
+            shared, rest = group[at], group[at + 1]
+            if shared | rest > 127:
+                return self.name(row) == name
+        except IndexError:
+            raise self._bad("a name that breaks off") from None
+        if shared + rest != len(name) or not name.endswith(group[at + 2 : at + 2 + rest]):
+            return False
+        while shared:
+            if not heads:
+                raise self._bad("a name that shares bytes with none")
+            at = heads.pop()
+            begins = group[at]
+            if begins < shared:
+                if begins + group[at + 1] < shared:
+                    raise self._bad("a name that shares more than there is")
+                if group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
+                    return False
+                shared = begins
+        return True
+
+    def _names_of(self, group: bytes, count: int) -> Iterator[bytes]:
+        """The first names of a group."""
+        at, name = 0, b""
+        try:
+            for _ in range(count):
+                shared, at = _uvar(group, at)
+                rest, at = _uvar(group, at)
+                if shared > len(name) or rest > len(group) - at:
+                    raise IndexError
+                name = name[:shared] + group[at : at + rest]
+                at += rest
+                yield name
+        except IndexError:
+            raise self._bad("a name that breaks off") from None
+
+    def name(self, row: int) -> bytes:
+        """The name of a row."""
+        return next(islice(self._names_of(self._group(row), (row & 15) + 1), row & 15, None))
+
+    def names(self) -> Iterator[bytes]:
+        """The names of all files."""
+        flags = self._flags()
+        for at in range(0, self.rows, 16):
+            n = min(16, self.rows - at)
+            all_ = self._names_of(self._group(at), n)
+            yield from all_ if flags is None else compress(list(all_), flags[at : at + n])
+
+    # Rows and numbers
+
+    def row(self, number: int) -> int:
+        """The row of the file of that number."""
+        return number if self.files == self.rows else self._file_rows()[number]
+
+    def number(self, row: int) -> int:
+        """The number of the file in a row."""
+        if self.files == self.rows:
+            return row
+        from bisect import bisect_left
+
+        return bisect_left(self._file_rows(), row)
+
+    def _file_rows(self) -> array[int]:
+        """The rows of all files, by their numbers."""
+        if self.numbers is None:
+            numbers = array("I", compress(range(self.rows), self._flags() or b""))
+            if len(numbers) != self.files:
+                raise self._bad(f"it has {len(numbers)} files, expected {self.files}")
+            self.numbers = numbers
+        return self.numbers
+
+    def _flags(self) -> bytes | None:
+        """A byte for each row: whether it is a file. None if all are."""
+        if self.files == self.rows:
+            return None
+        start, end = self.places, self.places + 16 * self.rows
+        self._check(start, end)
+        m, hows = self.map, self._how
+        low: bytes = m[start + 6 : end : 16]
+        if len(hows) <= 256:
+            if low and max(low) >= len(hows) or any(m[start + 7 : end : 16]):
+                raise self._bad("a row that is like none")
+            return low.translate(bytes(h.file for h in hows) + bytes(256 - len(hows)))
+        both = zip(low, m[start + 7 : end : 16], strict=True)
+        try:
+            return bytes(hows[a | b << 8].file for a, b in both)
+        except IndexError:
+            raise self._bad("a row that is like none") from None
+
+    def stored(self) -> range | array[int]:
+        """The numbers of all files in the order in which they are stored; a range if that is their own order."""
+        if not self.rows:
+            return range(0)
+        start, end = self.places, self.places + 16 * self.rows
+        self._check(start, end)
+        flags = self._flags()
+        words = array("Q")
+        words.frombytes(self.map[start:end])
+        places = words[::2]
+        if struct.pack("=H", 1) != b"\x01\x00":
+            places.byteswap()
+        if flags is not None:
+            places = array("Q", compress(places, flags))
+        if len(places) != self.files:
+            raise self._bad(f"it has {len(places)} files, expected {self.files}")
+        volumes = {h.volume for h in self._how if h.file and h.volume >= 0 and not h.long}
+        if len(volumes) < 2 and not self._has_skips:
+            at = [p & _LOW48 for p in places]
+            if all(map(le, at, islice(at, 1, None))):
+                return range(self.files)
+            return array("I", sorted(range(self.files), key=at.__getitem__))
+        keys = [(h.volume, p & _LOW48) for p in places for h in (self._how_at(p >> 48),)]
+        if self._has_skips:
+            self._check(self._skips, self._skips + 4 * self.rows)
+            skips = [s for (s,) in struct.iter_unpack("<I", self.map[self._skips : self._skips + 4 * self.rows])]
+            keys = [(*k, s) for k, s in zip(keys, skips if flags is None else compress(skips, flags), strict=True)]  # type: ignore[misc]
+        if all(map(le, keys, islice(keys, 1, None))):
+            return range(self.files)
+        return array("I", sorted(range(self.files), key=keys.__getitem__))
+
+    # Places
+
+    def _how_at(self, number: int) -> How:
+        try:
+            return self._how[number]
+        except IndexError:
+            raise self._bad("a row that is like none") from None
+
+    def _at(self, row: int) -> tuple[int, int, int]:
+        """The place of a row: offset and how, stored length, length."""
+        if row >= self.rows:
+            raise self._bad(f"it leads to row {row} of {self.rows}")
+        at = self.places + 16 * row
+        if not self.ok[at >> 12]:
+            self._check(at, at + 16)
+        place: tuple[int, int, int] = _place(self.map, at)
+        return place
+
+    def _how_of_row(self, row: int) -> How:
+        return self._how_at(self._at(row)[0] >> 48)
+
+    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
+        """Volume, offset and length of files that are one raw run; None of others."""
+        m, ok, places, hows, raw, n = self.map, self.ok, self.places, self._how, self._raw, self.rows
+        runs: list[tuple[int, int, int] | None] = []
+        for row in rows:
+            at = places + 16 * row
+            if row >= n or not ok[at >> 12]:
+                self._at(row)
+            where, stored, length = _place(m, at)
+            how = where >> 48
+            runs.append((hows[how].volume, where & _LOW48, length) if how in raw and stored == length else None)
+        return runs
+
+    def kind(self, row: int) -> str:
+        """The kind of a row."""
+        return self._how_of_row(row).kind
+
+    def size(self, row: int) -> int:
+        """How long the content of a row is."""
+        where, _, length = self._at(row)
+        how = self._how_at(where >> 48)
+        return self._long(where & _LOW48)[0] if how.long else length
+
+    def _long(self, at: int) -> tuple[int, int]:
+        """Length and number of extents of the record at a place in longs."""
+        if at % 8 or at + 16 > self._longs_len:
+            raise self._bad(f"a record at {at} of {self._longs_len} bytes")
+        at += self._longs
+        self._check(at, at + 16)
+        length, n, _ = _record(self.map, at)
+        if length >= 1 << 63:
+            raise self._bad(f"a content of {length} bytes")
+        return length, n
+
+    def extents(self, row: int) -> list[Extent]:
+        """Where the content of a row lies."""
+        where, stored, length = self._at(row)
+        how = self._how_at(where >> 48)
+        offset = where & _LOW48
+        if how.fault:
+            raise DamagedError(self.archive, "it could not be read when the index was made", self._text(row))
+        if how.ask:
+            raise UnsupportedError(self.archive, "the index does not say where it lies; holdall cat reads it", self._text(row))
+        if how.long:
+            return self._extents(offset)
+        if how.volume < 0:
+            if length:
+                raise self._bad(f"row {row} has {length} bytes and no place")
+            return []
+        if how.codec == RAW:
+            if stored != length:
+                raise self._bad(f"a raw run of {stored} bytes becomes {length}")
+            return [Extent(0, length, how.volume, offset, stored, 0, RAW)]
+        skip = 0
+        if self._has_skips and not how.whole:
+            at = self._skips + 4 * row
+            self._check(at, at + 4)
+            skip = _u32(self.map, at)[0]
+        return [Extent(0, length, how.volume, offset, stored, skip, how.codec)]
+
+    def _extents(self, place: int) -> list[Extent]:
+        """Those of a record in longs."""
+        size, n = self._long(place)
+        place += 16
+        if n > (self._longs_len - place) // 48:
+            raise self._bad(f"a record of {n} extents at {place} of {self._longs_len} bytes")
+        if not n:
+            return []
+        self._check(self._longs + place, self._longs + place + 48 * n)
+        extents: list[Extent] = []
+        end = 0
+        for i in range(n):
+            at, length, offset, stored, skip, volume, codec = _extent(self.map, self._longs + place + 48 * i)
+            if at < end or at + length > size or max(offset, stored, skip) >= 1 << 62:
+                raise self._bad(f"an extent of {length} bytes at {at} of a content of {size}")
+            end = at + length
+            data = b""
+            if volume == _NONE32:
+                if offset + length > self._longs_len:
+                    raise self._bad(f"inline bytes from {offset} to {offset + length} of {self._longs_len}")
+                if length:
+                    self._check(self._longs + offset, self._longs + offset + length)
+                    data = self.map[self._longs + offset : self._longs + offset + length]
+                volume, codec = INLINE, RAW
+            else:
+                codec = RAW if codec == _NONE32 else codec
+                if volume >= len(self.volumes) or codec >= len(self.codecs) or codec == RAW and stored != length:
+                    raise self._bad("an extent in a volume or by a codec that is not there")
+            extents.append(Extent(at, length, volume, offset, stored, skip, codec, data))
+        return extents
+
+    # The rest
+
+    def proof(self, row: int) -> Proof | None:
+        """What the content of a row is compared with."""
+        if self.pages is None or self._how_of_row(row).plain and not self.chunk:
+            return None
+        proof: Proof | None = self.pages.proof(row, self.size(row))
+        return proof
+
+    def _text(self, row: int) -> str:
+        return text(self.name(row))
+
+    def _bad(self, reason: str) -> DamagedError:
+        return DamagedError(self._obj.name, reason)
+
+    def close(self) -> None:
+        """End the use of the index. The map ends with who reads it."""
+        self._obj.close()
+
+
+def _count(n: Any, below: int) -> int:
+    """A number that is not negative, and below another one."""
+    if type(n) is not int or not 0 <= n < below:
+        raise ValueError(f"a number that cannot be: {n!r}")
+    return n
+
+
+def _uvar(b: bytes, at: int) -> tuple[int, int]:
+    """An unsigned LEB128 and where it ends."""
+    c = b[at]
+    if c < 0x80:
+        return c, at + 1
+    v = shift = 0
+    while True:
+        c = b[at]
+        at += 1
+        v |= (c & 0x7F) << shift
+        if c < 0x80:
+            return v, at
+        shift += 7
+        if shift > 63:
+            raise IndexError

@@ -1,0 +1,82 @@
+"""Folders of an archive.
+
+An archive has names, and folders only as parts of names. Its files are numbered in the
+order of folder and name, so what lies in a folder is one run of numbers, and what lies in
+the folders below it another. Both are found by halving: nothing is listed, and nothing is
+kept in memory, however many files there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Protocol
+
+from .listing import is_path, order_of
+
+__all__ = ["Names", "Tree", "has_place"]
+
+
+class Names(Protocol):
+    """What a tree needs of an archive."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, number: int, /) -> str: ...
+
+
+class Tree:
+    """The folders of an archive. A folder is named without a slash at its end; "" is the root."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def files(self, folder: str) -> range:
+        """The numbers of the files directly in a folder. In the root, some may be no paths."""
+        raw = _bytes(folder)
+        first = self._first(raw)
+        return range(first, self._first(raw + b"\0", first))
+
+    def below(self, folder: str) -> range:
+        """The numbers of the files in all folders below a folder."""
+        if not folder:
+            return range(self._first(b"\0"), len(self._names))
+        raw = _bytes(folder)
+        first = self._first(raw + b"/")
+        return range(first, self._first(raw + b"0", first))  # "0" is what follows "/"
+
+    def folders(self, folder: str) -> list[str]:
+        """The folders directly in a folder, as whole names."""
+        below = self.below(folder)
+        start = len(folder) + 1 if folder else 0
+        found: dict[str, None] = {}
+        at = below.start
+        while at < below.stop:
+            deep = self._names.name(at).rpartition("/")[0]
+            end = deep.find("/", start)
+            child = deep if end < 0 else deep[:end]
+            found[child] = None
+            # Of "a" and "a/b" there may be others between, such as "a-b".
+            after = _bytes(child) + (b"\0" if end < 0 else b"0")
+            at = self._first(after, at + 1, below.stop)
+        return list(found)
+
+    def is_folder(self, folder: str) -> bool:
+        """Whether there is a file in a folder or below it."""
+        return bool(self.files(folder) or self.below(folder))
+
+    def _first(self, folder: bytes, low: int = 0, high: int | None = None) -> int:
+        """The first file whose folder is not before this one."""
+        numbers = range(len(self._names))
+        return bisect_left(numbers, folder, low, len(numbers) if high is None else high, key=self._folder)
+
+    def _folder(self, number: int) -> bytes:
+        return order_of(_bytes(self._names.name(number)))[0]
+
+
+def has_place(name: str) -> bool:
+    """Whether a name has a place in a tree. Others, such as "/a" and "a//b", have none."""
+    return is_path(_bytes(name))
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

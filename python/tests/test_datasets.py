@@ -1,0 +1,348 @@
+"""Datasets: each sample once an epoch, in any number of processes, however they were started, killed or resumed."""
+
+import io
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+from itertools import islice
+
+import pytest
+from torch.utils.data import DataLoader
+
+import holdall
+from holdall.datasets import Sampler, Samples, Stream
+
+STARTS = [s for s in ("fork", "spawn", "forkserver") if hasattr(os, "fork") or s == "spawn"]
+
+
+def names(samples):
+    """What DataLoader makes of a batch here."""
+    return [name for name, _ in samples]
+
+
+def content(number):
+    return b"%d " % number * (1 + number % 300)
+
+
+@pytest.fixture(scope="module")
+def files():
+    return {f"{number % 7}/{number:04}.bin": content(number) for number in range(1000)}
+
+
+@pytest.fixture
+def archive(pack, files):
+    return pack(files, "x.caf")
+
+
+@pytest.fixture
+def threads():
+    """Threads that run while others fork."""
+    ended = threading.Event()
+    running = [threading.Thread(target=lambda: [ended.wait(0.001) for _ in iter(ended.is_set, True)]) for _ in range(4)]
+    for thread in running:
+        thread.start()
+    yield
+    ended.set()
+    for thread in running:
+        thread.join()
+
+
+def test_samples_are_files(archive, files):
+    samples = Samples(archive)
+    assert len(samples) == 1000
+    assert dict(samples[i] for i in range(1000)) == files
+    assert samples[-1] == samples[999]
+    assert samples.__getitems__([5, 3, 3]) == [samples[5], samples[3], samples[3]]
+    for number in (1000, -1001):
+        with pytest.raises(IndexError):
+            samples[number]
+
+
+def test_samples_of_a_folder(pack):
+    a = pack({"a/1": b"1", "a/b/2": b"2", "a-b/3": b"3", "ab/4": b"4", "5": b"5"}, "x.caf")
+    assert {name for name, _ in Samples(a, folder="a/")} == {"a/1", "a/b/2"}
+    assert [name for name, _ in Samples(a, folder="a/b")] == ["a/b/2"]
+    assert len(Samples(a, folder="nowhere")) == 0
+    assert list(Stream(Samples(a, folder="nowhere"))) == []
+
+
+def test_groups(pack):
+    a = pack(
+        {
+            "a/1.jpg": b"j1",
+            "a/1.json": b"s1",
+            "a/1.seg.png": b"p1",
+            "a/1-b.jpg": b"jb",
+            "a/10.jpg": b"j10",
+            "b/1.jpg": b"other folder",
+            "b/README": b"alone",
+            "b/README.txt": b"text",
+            "b/.hidden": b"h",
+            "b/.x.jpg": b"xj",
+            "b/.x.json": b"xs",
+        },
+        "x.caf",
+    )
+    samples = Samples(a, grouped=True)
+    found = {(s.pop("__key__"), *sorted(s)): s for s in samples}
+    assert found == {
+        ("a/1", "jpg", "json", "seg.png"): {"jpg": b"j1", "json": b"s1", "seg.png": b"p1"},
+        ("a/1-b", "jpg"): {"jpg": b"jb"},
+        ("a/10", "jpg"): {"jpg": b"j10"},
+        ("b/1", "jpg"): {"jpg": b"other folder"},
+        ("b/README", ""): {"": b"alone"},
+        ("b/README", "txt"): {"txt": b"text"},
+        ("b/.hidden", ""): {"": b"h"},
+        ("b/.x", "jpg", "json"): {"jpg": b"xj", "json": b"xs"},
+    }
+    assert len(Samples(a, grouped=True, folder="b")) == 5
+    stream = Stream(samples, block=2, mix=2)
+    assert sorted(s["__key__"] for s in stream) == sorted(s["__key__"] for s in samples)
+
+
+def test_decoders_are_the_callers(archive):
+    def decode(sample):
+        return len(sample[1])
+
+    plain, decoded = Samples(archive), Samples(archive, decode=decode)
+    assert [len(data) for _, data in plain] == list(decoded)
+    assert sorted(Stream(decoded)) == sorted(decoded)
+
+
+def test_a_stream_reads_blocks(archive, files):
+    """A shuffled epoch is read by runs of neighbours, not by files."""
+    a = holdall.open(archive)
+    samples = Samples(a)
+    asked = []
+    many = a.read_many
+    a.read_many = lambda numbers: asked.append(list(numbers)) or many(numbers)
+    stream = Stream(samples, block=50, mix=4)
+    assert {name: data for name, data in stream} == files
+    assert len(asked) == 5 and all(len(numbers) == 200 for numbers in asked)
+    stored = {file: place for place, file in enumerate(a.stored())}
+    for numbers in asked:
+        places = sorted(stored[n] for n in numbers)
+        assert sum(b - a != 1 for a, b in zip(places, places[1:])) < 4
+
+
+def test_stored_order_is_taken_from_the_archive(holdall_command, tmp_path):
+    """Neighbours are what lies together, whatever it is called."""
+    order = [f"{n:03}" for n in range(200)]
+    random.Random(1).shuffle(order)
+    for name in order:
+        (tmp_path / name).write_bytes(name.encode())
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [holdall_command, "pack", "--no-sync", "-q", "-o", str(out / "x.caf"), "--files-from", "-"]
+    subprocess.run(command, cwd=tmp_path, input="\n".join(order).encode(), check=True)
+    samples = Samples(out / "x.caf")
+    assert [name for name, _ in Stream(samples, shuffle=False)] == order
+    window = list(islice(Stream(samples, block=10, mix=1), 10))
+    places = sorted(order.index(name) for name, _ in window)
+    assert places == list(range(places[0], places[0] + 10))
+
+
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_ranks_share_an_epoch(archive, files, even, exact):
+    samples = Samples(archive)
+    how = {"seed": 3, "world": 3, "block": 11, "exact": exact, "even": even}
+    epochs = []
+    for epoch in range(3):
+        got = []
+        for rank in range(3):
+            stream = Stream(samples, rank=rank, **how)
+            stream.set_epoch(epoch)
+            got.append([name for name, _ in stream])
+            assert len(got[-1]) == len(stream)
+        lengths = list(map(len, got))
+        assert lengths == ([333] * 3 if even else [333, 333, 334])
+        all = [name for part in got for name in part]
+        assert len(set(all)) == len(all)
+        epochs.append(all)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert set().union(*epochs) == set(files)
+
+
+def test_each_pass_is_the_next_epoch(archive):
+    stream = Stream(Samples(archive), seed=1)
+    passes = [names(stream) for _ in range(3)]
+    for epoch in (2, 0, 1):
+        stream.set_epoch(epoch)
+        assert names(stream) == passes[epoch]
+    assert len({tuple(p) for p in passes}) == 3
+
+
+@pytest.mark.parametrize("kind", [Stream, Sampler])
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_state_goes_on_at_the_exact_sample(archive, kind, exact):
+    def new():
+        return kind(Samples(archive), seed=5, rank=1, world=2, exact=exact, block=13, mix=3)
+
+    stream = new()
+    stream.set_epoch(4)
+    whole = list(stream)
+    next_epoch = list(stream)
+    for taken in (0, 1, 38, 39, 40, 250, 499, 500):
+        stream.set_epoch(4)
+        running = iter(stream)
+        before = list(islice(running, taken))
+        state = json.loads(json.dumps(stream.state_dict()))
+        later = pickle.loads(pickle.dumps(new()))
+        later.load_state_dict(state)
+        later.set_epoch(4)  # as loops do that resume
+        assert before + list(later) == whole
+        assert list(later) == next_epoch
+
+
+def test_states_of_other_orders_are_refused(archive):
+    state = Stream(Samples(archive), seed=1).state_dict()
+    for other in ({"seed": 2}, {"seed": 1, "mix": 9}, {"seed": 1, "exact": True}, {"seed": 1, "world": 2}):
+        with pytest.raises(ValueError, match="another order"):
+            Stream(Samples(archive), **other).load_state_dict(state)
+    state["taken"] = [1, 2, 3]
+    stream = Stream(Samples(archive), seed=1)
+    stream.load_state_dict(state)
+    with pytest.raises(ValueError, match="state of 3 workers"):
+        next(iter(stream))
+
+
+@pytest.mark.parametrize("wrong", [{"rank": 1}, {"rank": -1}, {"world": 0}, {"block": 0}, {"mix": 0}])
+def test_what_cannot_be_is_refused(archive, wrong):
+    with pytest.raises(ValueError):
+        Stream(Samples(archive), **wrong)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_workers_give_each_sample_once_an_epoch(archive, files, threads, start):
+    """With a parent that has read before, and whose threads run."""
+    samples = Samples(archive)
+    assert dict(samples[i] for i in range(0, 1000, 7))
+    stream = Stream(samples, block=20, mix=2)
+    orders = set()
+    for epoch in range(10 if start == "fork" else 2):
+        stream.set_epoch(epoch)
+        loader = DataLoader(stream, 17, num_workers=8, multiprocessing_context=start, collate_fn=list)
+        got = [sample for batch in loader for sample in batch]
+        assert len(got) == 1000 and dict(got) == files
+        orders.add(tuple(names(got)))
+    assert len(orders) > 1
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_workers_read_from_a_server(pack, files, serve, start):
+    """With a parent whose connections are open."""
+    archive = pack(files, "x.caf", index=True)
+    samples = Samples(f"{serve(archive.parent)}/x.caf")
+    assert samples[0][1] == files[samples[0][0]]
+    loader = DataLoader(Stream(samples), 17, num_workers=3, multiprocessing_context=start, collate_fn=list)
+    got = [sample for batch in loader for sample in batch]
+    assert len(got) == 1000 and dict(got) == files
+    assert samples[999][1] == files[samples[999][0]]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_map_style_in_workers(archive, files, threads, start):
+    samples = Samples(archive)
+    sampler = Sampler(samples, seed=2)
+    loader = DataLoader(samples, 32, sampler=sampler, num_workers=3, multiprocessing_context=start, collate_fn=list)
+    got = [sample for batch in loader for sample in batch]
+    assert dict(got) == files and len(got) == 1000
+    assert names(got) == names(Stream(samples, seed=2))
+
+
+def test_workers_that_live_on_count_epochs(archive):
+    stream = Stream(Samples(archive), block=20)
+    loader = DataLoader(stream, 17, num_workers=2, persistent_workers=True, collate_fn=names)
+    passes = [[name for batch in loader for name in batch] for _ in range(3)]
+    assert all(len(set(p)) == 1000 for p in passes)
+    assert len(set(map(tuple, passes))) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_loader_goes_on_after_any_batch(archive, workers, drop_last):
+    """state_after tells by the batches that came out what each worker has given."""
+
+    def loader(stream):
+        return DataLoader(stream, 30, num_workers=workers, drop_last=drop_last, collate_fn=names)
+
+    samples = Samples(archive)
+    whole = list(loader(Stream(samples, seed=8, block=10)))
+    rest = []
+    for batches in (0, 1, 2, 7, len(whole) - 1, len(whole)):
+        stream = Stream(samples, seed=8, block=10)
+        state = stream.state_after(batches, 30, workers, drop_last)
+        assert sum(state["taken"]) == sum(map(len, whole[:batches]))
+        stream.load_state_dict(json.loads(json.dumps(state)))
+        rest = list(loader(stream))
+        assert sorted(n for b in whole[batches:] for n in b) == sorted(n for b in rest for n in b)
+        # And once more, in what was resumed.
+        again = stream.state_after(2, 30, workers, drop_last)
+        later = Stream(samples, seed=8, block=10)
+        later.load_state_dict(again)
+        assert sorted(n for b in loader(later) for n in b) == sorted(n for b in rest[2:] for n in b)
+
+
+TRAIN = """
+import json, os, sys
+sys.path[:0] = {path!r}
+from torch.utils.data import DataLoader
+from holdall.datasets import Samples, Stream
+
+if __name__ == "__main__":
+    archive, log, state, start = sys.argv[1:]
+    stream = Stream(Samples(archive), seed=4, block=20)
+    if os.path.exists(state):
+        with open(state) as f:
+            stream.load_state_dict(json.load(f))
+    loader = DataLoader(stream, 16, num_workers=4, multiprocessing_context=start, collate_fn=list)
+    for batches, batch in enumerate(loader, 1):
+        with open(state + ".new", "w") as f:
+            json.dump(stream.state_after(batches, 16, 4), f)
+        with open(log, "a") as f:
+            f.write("".join(name + "\\n" for name, _ in batch))
+        os.replace(state + ".new", state)
+        print("batch", flush=True)
+    print("end", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signal kills here")
+@pytest.mark.parametrize("start", STARTS)
+def test_killed_and_resumed_no_sample_is_missing_or_twice(archive, files, tmp_path, start):
+    script, log, state = tmp_path / "train.py", tmp_path / "log", tmp_path / "state"
+    script.write_text(TRAIN.format(path=sys.path))
+    rnd, ended = random.Random(6), False
+    while not ended:
+        process = subprocess.Popen(
+            [sys.executable, script, archive, log, state, start], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        for line in islice(process.stdout, rnd.randint(15, 30)):
+            ended = line == "end\n"
+        # Once a batch was said it was also written down; the next one may be half in.
+        os.killpg(process.pid, signal.SIGSTOP)
+        done = state.read_text()
+        seen = sum(json.loads(done)["taken"])
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        # A training that is killed goes back to what it kept with its state.
+        kept = log.read_text().splitlines()[:seen]
+        log.write_text("".join(name + "\n" for name in kept))
+    got = log.read_text().split()
+    assert len(got) == 1000 and set(got) == set(files)
+
+
+def test_what_is_pickled_is_short(archive):
+    samples = Samples(holdall.open(archive), grouped=True)
+    assert len(pickle.dumps(samples)) < 200 + len(str(archive))
+    out = io.BytesIO()
+    pickle.Pickler(out).dump(Stream(samples))
+    again = pickle.loads(out.getvalue())
+    assert list(again) == list(Stream(samples))
