@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/holdall/holdall/internal/arraycodec"
 )
 
 func shuffleStage(c Codec) (stage, error) {
@@ -16,7 +18,7 @@ func shuffleStage(c Codec) (stage, error) {
 			return in, nil
 		}
 		out := make([]byte, len(in))
-		unshuffle(out, in, int(size))
+		arraycodec.Unshuffle(out, in, int(size))
 		return out, nil
 	}}, nil
 }
@@ -79,25 +81,3 @@ func checksumStage(sum func([]byte) uint32, before bool) func(Codec) (stage, err
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
-// folded after 360 words, before they overflow; an odd byte counts as a high one.
-func fletcher32(b []byte) uint32 {
-	var a, s uint32
-	fold := func(v uint32) uint32 { return v&0xffff + v>>16 }
-	for len(b) > 1 {
-		run := b[:min(len(b)&^1, 720)]
-		b = b[len(run):]
-		for i := 0; i+1 < len(run); i += 2 {
-			a += uint32(run[i])<<8 | uint32(run[i+1])
-			s += a
-		}
-		a, s = fold(a), fold(s)
-	}
-	if len(b) == 1 {
-		a += uint32(b[0]) << 8
-		s += a
-		a, s = fold(a), fold(s)
-	}
-	return fold(s)<<16 | fold(a)
-}

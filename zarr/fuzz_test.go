@@ -24,29 +24,6 @@ func checkMade(t *testing.T, fn func()) {
 	}
 }
 
-func FuzzBlosc(f *testing.F) {
-	var all map[string]struct {
-		Data []byte `json:"data"`
-	}
-	readGolden(f, "blosc.json", &all)
-	for _, c := range all {
-		if len(c.Data) < 2000 {
-			f.Add(c.Data)
-		}
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		checkMade(t, func() {
-			out, err := decodeBlosc(in, fuzzRoom)
-			if err == nil && len(out) > fuzzRoom {
-				t.Errorf("%d bytes", len(out))
-			}
-			if err != nil && kindOf(err) == nil {
-				t.Errorf("an error of no kind: %v", err)
-			}
-		})
-	})
-}
-
 func FuzzMeta(f *testing.F) {
 	for _, g := range goldens(f) {
 		f.Add(g.Keys[".zarray"])

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // A keyed source holds its values in memory.
@@ -45,6 +47,8 @@ func readGolden(t testing.TB, name string, into any) {
 		t.Fatal(err)
 	}
 }
+
+func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
 func goldens(t testing.TB) map[string]golden {
 	t.Helper()
@@ -148,32 +152,4 @@ func canon(v any) any {
 		}
 	}
 	return v
-}
-
-func TestBloscContainersOfTheReference(t *testing.T) {
-	var all map[string]struct {
-		Data   []byte `json:"data"`
-		Size   int64  `json:"size"`
-		SHA256 string `json:"sha256"`
-	}
-	readGolden(t, "blosc.json", &all)
-	seen := map[byte]int{}
-	for name, c := range all {
-		got, err := decodeBlosc(c.Data, c.Size)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if int64(len(got)) != c.Size || digest(got) != c.SHA256 {
-			t.Errorf("%s: decodes to something else", name)
-		}
-		if _, err := decodeBlosc(c.Data, c.Size-1); err == nil {
-			t.Errorf("%s: gives more than it may", name)
-		}
-		seen[c.Data[2]]++
-	}
-	t.Logf("containers by flags: %x", seen)
-	if len(seen) < 15 {
-		t.Errorf("only %d kinds of containers", len(seen))
-	}
 }

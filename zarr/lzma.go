@@ -8,6 +8,7 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 
 	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/internal/arraycodec"
 )
 
 // What numcodecs calls lzma is Python's lzma module; these are its formats.
@@ -67,7 +68,7 @@ func decodeLZMA2(in *bytes.Reader, dict, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readBounded(r, in.Len(), most)
+	return arraycodec.ReadBounded(r, in.Len(), most)
 }
 
 func decodeLZMA(in []byte, most int64) ([]byte, error) {
@@ -82,11 +83,11 @@ func decodeLZMA(in []byte, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readBounded(r, len(in), most)
+	return arraycodec.ReadBounded(r, len(in), most)
 }
 
 func decodeXZ(in []byte, most int64) ([]byte, error) {
-	return readBounded(codec.NewXZ(bytes.NewReader(in), most), len(in), most)
+	return arraycodec.ReadBounded(codec.NewXZ(bytes.NewReader(in), most), len(in), most)
 }
 
 var _ io.ByteReader = (*bytes.Reader)(nil) // else LZMA2 would read beyond its end

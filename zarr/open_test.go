@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 const oneByte = `{"zarr_format":2,"shape":[4],"chunks":[2],"dtype":"|u1","order":"C","compressor":null,"filters":null,"fill_value":9}`
@@ -254,3 +256,16 @@ func TestFirstFailureStopsReading(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errFault }
+
+// A few bytes that claim a gigabyte must not have it made.
+func TestClaimsOfObjectsMakeNoMemory(t *testing.T) {
+	const gig = 1 << 30
+	var err error
+	n := testkit.Allocated(func() {
+		room := int64(gig)
+		_, err = decodeVlenUTF8([]byte{0, 0, 0, 0x40, 0}, []int64{gig}, &room)
+	})
+	if err == nil || n > 4<<20 {
+		t.Errorf("%v, having made %d bytes", err, n)
+	}
+}

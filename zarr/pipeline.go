@@ -4,6 +4,8 @@ import (
 	"errors"
 	"hash/adler32"
 	"hash/crc32"
+
+	"github.com/holdall/holdall/internal/arraycodec"
 )
 
 const maxFilters = 32
@@ -29,12 +31,12 @@ type pipeline struct {
 // builders make stages of what .zarray says of a codec; only what is built in
 // the init of this package is ever in it.
 var builders = map[string]func(Codec) (stage, error){
-	"blosc": fixed(compressedBound, decodeBlosc),
-	"zlib":  fixed(compressedBound, decodeZlib),
-	"gzip":  fixed(compressedBound, decodeGzip),
-	"zstd":  fixed(compressedBound, decodeZstd),
-	"lz4":   fixed(compressedBound, decodeLZ4),
-	"bz2":   fixed(compressedBound, decodeBzip2),
+	"blosc": fixed(compressedBound, arraycodec.Blosc),
+	"zlib":  fixed(compressedBound, arraycodec.Zlib),
+	"gzip":  fixed(compressedBound, arraycodec.Gzip),
+	"zstd":  fixed(compressedBound, arraycodec.Zstd),
+	"lz4":   fixed(compressedBound, arraycodec.LZ4),
+	"bz2":   fixed(compressedBound, arraycodec.Bzip2),
 	"lzma":  lzmaStage,
 
 	"shuffle":          shuffleStage,
@@ -46,7 +48,7 @@ var builders = map[string]func(Codec) (stage, error){
 	"packbits":         fixed(func(n int64) int64 { return n/8 + 2 }, unpackBits),
 	"base64":           fixed(func(n int64) int64 { return addSize(n, n/3+4) }, decodeBase64),
 
-	"fletcher32": checksumStage(fletcher32, false),
+	"fletcher32": checksumStage(arraycodec.Fletcher32, false),
 	"crc32":      checksumStage(crc32.ChecksumIEEE, true),
 	"crc32c":     checksumStage(func(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }, false),
 	"adler32":    checksumStage(adler32.Checksum, true),

@@ -1,12 +1,12 @@
-package zarr
+package arraycodec
 
 import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// unshuffle puts the bytes of elements together again: in holds first the first
+// Unshuffle puts the bytes of elements together again: in holds first the first
 // byte of every element, then the second. What is no whole element is at the end.
-func unshuffle(out, in []byte, size int) {
+func Unshuffle(out, in []byte, size int) {
 	n := len(in) / size
 	rest := n * size
 	switch {
@@ -121,7 +121,7 @@ func unshuffleBits(out, in []byte, size int) {
 		joinBits(out[j*n:(j+1)*n], in[j*n:(j+1)*n])
 	}
 	copy(in, out[:n*size])
-	unshuffle(out, in, size)
+	Unshuffle(out, in, size)
 }
 
 // joinBits makes bytes of eight rows of their bits, the lowest bits first.
@@ -159,4 +159,26 @@ func transposeBits(w uint64) uint64 {
 	w ^= t ^ t<<14
 	t = (w ^ w>>28) & 0x00000000f0f0f0f0
 	return w ^ t ^ t<<28
+}
+
+// Fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
+// folded after 360 words, before they overflow; an odd byte counts as a high one.
+func Fletcher32(b []byte) uint32 {
+	var a, s uint32
+	fold := func(v uint32) uint32 { return v&0xffff + v>>16 }
+	for len(b) > 1 {
+		run := b[:min(len(b)&^1, 720)]
+		b = b[len(run):]
+		for i := 0; i+1 < len(run); i += 2 {
+			a += uint32(run[i])<<8 | uint32(run[i+1])
+			s += a
+		}
+		a, s = fold(a), fold(s)
+	}
+	if len(b) == 1 {
+		a += uint32(b[0]) << 8
+		s += a
+		a, s = fold(a), fold(s)
+	}
+	return fold(s)<<16 | fold(a)
 }

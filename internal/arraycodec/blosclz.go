@@ -1,4 +1,9 @@
-package zarr
+package arraycodec
+
+import (
+	"errors"
+	"fmt"
+)
 
 // decodeBloscLZ decodes Blosc's own codec, a FastLZ: each step begins with a
 // byte c.
@@ -13,9 +18,9 @@ package zarr
 func decodeBloscLZ(dst, src []byte) error {
 	const far = 8191
 	if len(src) == 0 {
-		return corrupt("no data")
+		return errors.New("no data")
 	}
-	short := corrupt("the data end within a step")
+	short := errors.New("the data end within a step")
 	at, n := 1, 0
 	for c := int(src[0] & 31); ; at++ {
 		if c < 32 {
@@ -24,7 +29,7 @@ func decodeBloscLZ(dst, src []byte) error {
 				return short
 			}
 			if c > len(dst)-n {
-				return corrupt("more than %d bytes", len(dst))
+				return fmt.Errorf("more than %d bytes", len(dst))
 			}
 			copy(dst[n:], src[at:at+c])
 			at, n = at+c, n+c
@@ -51,10 +56,10 @@ func decodeBloscLZ(dst, src []byte) error {
 			}
 			dist++
 			if dist > n {
-				return corrupt("offset %d: a match %d bytes back, where only %d are", at, dist, n)
+				return fmt.Errorf("offset %d: a match %d bytes back, where only %d are", at, dist, n)
 			}
 			if length > len(dst)-n {
-				return corrupt("more than %d bytes", len(dst))
+				return fmt.Errorf("more than %d bytes", len(dst))
 			}
 			copyMatch(dst, n, dist, length)
 			n += length
@@ -65,7 +70,7 @@ func decodeBloscLZ(dst, src []byte) error {
 		c = int(src[at])
 	}
 	if n != len(dst) {
-		return corrupt("expected %d bytes, found %d", len(dst), n)
+		return fmt.Errorf("expected %d bytes, found %d", len(dst), n)
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
-package zarr
+package arraycodec
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -30,7 +32,7 @@ func container(flags, typeSize byte, size int, stream []byte) []byte {
 func TestBloscWithSnappy(t *testing.T) {
 	want := []byte(strings.Repeat("0123456789", 30))
 	b := container(2<<bloscCodecShift|bloscOneStream, 1, len(want), snappy.Encode(nil, want))
-	if got, err := decodeBlosc(b, 300); err != nil || !bytes.Equal(got, want) {
+	if got, err := Blosc(b, 300); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -58,15 +60,67 @@ func TestBloscDamageIsNamed(t *testing.T) {
 	} {
 		b := bytes.Clone(good)
 		binary.LittleEndian.PutUint32(b[c.at:], c.to)
-		if _, err := decodeBlosc(b, 300); err == nil || !strings.HasPrefix(err.Error(), c.want) || kindOf(err) == nil {
+		if _, err := Blosc(b, 300); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%d at %d: %v, expected %s", c.to, c.at, err, c.want)
 		}
 	}
 	for n := range bloscHeader {
-		if _, err := decodeBlosc(good[:n], 300); !errors.Is(err, ErrCorrupt) {
+		if _, err := Blosc(good[:n], 300); err == nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
+}
+
+func TestBloscContainersOfTheReference(t *testing.T) {
+	var all map[string]struct {
+		Data   []byte `json:"data"`
+		Size   int64  `json:"size"`
+		SHA256 string `json:"sha256"`
+	}
+	testkit.JSON(t, "testdata/blosc.json", &all)
+	seen := map[byte]int{}
+	for name, c := range all {
+		got, err := Blosc(c.Data, c.Size)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if int64(len(got)) != c.Size || fmt.Sprintf("%x", sha256.Sum256(got)) != c.SHA256 {
+			t.Errorf("%s: decodes to something else", name)
+		}
+		if _, err := Blosc(c.Data, c.Size-1); err == nil {
+			t.Errorf("%s: gives more than it may", name)
+		}
+		seen[c.Data[2]]++
+	}
+	t.Logf("containers by flags: %x", seen)
+	if len(seen) < 15 {
+		t.Errorf("only %d kinds of containers", len(seen))
+	}
+}
+
+func FuzzBlosc(f *testing.F) {
+	var all map[string]struct {
+		Data []byte `json:"data"`
+	}
+	testkit.JSON(f, "testdata/blosc.json", &all)
+	for _, c := range all {
+		if len(c.Data) < 2000 {
+			f.Add(c.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		const room, spare = 1 << 20, 64 << 20 // the codecs' own tables and windows
+		made := testkit.Allocated(func() {
+			out, err := Blosc(in, room)
+			if err == nil && len(out) > room {
+				t.Errorf("%d bytes", len(out))
+			}
+		})
+		if made > spare {
+			t.Errorf("made %d bytes", made)
+		}
+	})
 }
 
 func TestBloscLZDamageIsAnError(t *testing.T) {
@@ -112,10 +166,10 @@ func TestZstdFramesWithoutASizeAndSeveralOfThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := decodeZstd(b.Bytes(), 90000); err != nil || !bytes.Equal(got, want) {
+	if got, err := Zstd(b.Bytes(), 90000); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if _, err := decodeZstd(b.Bytes(), 89999); err == nil {
+	if _, err := Zstd(b.Bytes(), 89999); err == nil {
 		t.Error("more than it may give")
 	}
 }
@@ -126,15 +180,10 @@ func TestCompressedClaimsMakeNoMemory(t *testing.T) {
 	size := []byte{0, 0, 0, 0x40}
 	zstdFrame := []byte("\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x40\x01\x00\x00")
 	for name, fn := range map[string]func() ([]byte, error){
-		"blosc lz4":  func() ([]byte, error) { return decodeBlosc(container(0x30, 1, gig, make([]byte, 100)), gig) },
-		"blosc zstd": func() ([]byte, error) { return decodeBlosc(container(0x90, 1, gig, zstdFrame), gig) },
-		"lz4":        func() ([]byte, error) { return decodeLZ4(append(size, 1, 2, 3), gig) },
-		"zstd":       func() ([]byte, error) { return decodeZstd(zstdFrame, gig) },
-		"vlen": func() ([]byte, error) {
-			room := int64(gig)
-			_, err := decodeVlenUTF8(append(size, 0), []int64{gig}, &room)
-			return nil, err
-		},
+		"blosc lz4":  func() ([]byte, error) { return Blosc(container(0x30, 1, gig, make([]byte, 100)), gig) },
+		"blosc zstd": func() ([]byte, error) { return Blosc(container(0x90, 1, gig, zstdFrame), gig) },
+		"lz4":        func() ([]byte, error) { return LZ4(append(size, 1, 2, 3), gig) },
+		"zstd":       func() ([]byte, error) { return Zstd(zstdFrame, gig) },
 	} {
 		var err error
 		if n := testkit.Allocated(func() { _, err = fn() }); err == nil || n > 4<<20 {
@@ -159,7 +208,7 @@ func TestUnshuffleUndoesShuffle(t *testing.T) {
 				}
 			}
 			got := make([]byte, n)
-			if unshuffle(got, shuffled, size); !bytes.Equal(got, want) {
+			if Unshuffle(got, shuffled, size); !bytes.Equal(got, want) {
 				t.Errorf("elements of %d bytes in %d bytes", size, n)
 			}
 		}
@@ -181,7 +230,7 @@ func benchmarkBlosc(b *testing.B, flags byte) {
 	c := container(flags|1<<bloscCodecShift|bloscOneStream, typeSize, size, stream[:n])
 	b.SetBytes(size)
 	for b.Loop() {
-		if _, err := decodeBlosc(c, size); err != nil {
+		if _, err := Blosc(c, size); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,7 +1,9 @@
-package zarr
+package arraycodec
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/pierrec/lz4/v4"
@@ -45,7 +47,7 @@ type bloscCodec struct {
 
 var bloscCodecs = [8]bloscCodec{
 	0: {"blosclz", 256, decodeBloscLZ},
-	1: {"lz4", 256, decodeLZ4Block},
+	1: {"lz4", 256, LZ4Block},
 	2: {"snappy", 64, decodeSnappyBlock},
 	3: {"zlib", 1032, decodeZlibBlock},
 	4: {"zstd", zstdRatio, decodeZstdBlock},
@@ -59,20 +61,21 @@ type bloscReader struct {
 	codec                bloscCodec
 }
 
-func decodeBlosc(in []byte, most int64) ([]byte, error) {
+// Blosc decodes a Blosc-1 container.
+func Blosc(in []byte, most int64) ([]byte, error) {
 	r, err := openBlosc(in, most)
 	if err != nil || r.size == 0 {
 		return nil, err
 	}
 	if r.flags&bloscStored != 0 {
 		if int64(len(in))-bloscHeader < r.size {
-			return nil, corrupt("expected %d stored bytes, found %d", r.size, len(in)-bloscHeader)
+			return nil, fmt.Errorf("expected %d stored bytes, found %d", r.size, len(in)-bloscHeader)
 		}
 		return in[bloscHeader : bloscHeader+r.size], nil
 	}
 	blocks := (r.size-1)/r.blockSize + 1
 	if table := bloscHeader + 4*blocks; table > r.end {
-		return nil, corrupt("%d blocks do not fit into %d bytes", blocks, r.end)
+		return nil, fmt.Errorf("%d blocks do not fit into %d bytes", blocks, r.end)
 	}
 	if err := r.plausible(blocks); err != nil {
 		return nil, err
@@ -85,7 +88,7 @@ func decodeBlosc(in []byte, most int64) ([]byte, error) {
 	for i := range blocks {
 		block := out[i*r.blockSize : min((i+1)*r.blockSize, r.size)]
 		if err := r.block(i, block, spare); err != nil {
-			return nil, corrupt("block %d of %d: %v", i, blocks, err)
+			return nil, fmt.Errorf("block %d of %d: %v", i, blocks, err)
 		}
 	}
 	return out, nil
@@ -93,7 +96,7 @@ func decodeBlosc(in []byte, most int64) ([]byte, error) {
 
 func openBlosc(in []byte, most int64) (*bloscReader, error) {
 	if len(in) < bloscHeader {
-		return nil, corrupt("expected a header of %d bytes, found %d bytes", bloscHeader, len(in))
+		return nil, fmt.Errorf("expected a header of %d bytes, found %d bytes", bloscHeader, len(in))
 	}
 	r := &bloscReader{
 		in: in, flags: in[2], typeSize: int64(in[3]),
@@ -103,18 +106,18 @@ func openBlosc(in []byte, most int64) (*bloscReader, error) {
 	}
 	switch {
 	case in[0] == 0 || in[0] > 2:
-		return nil, corrupt("expected version 1 or 2, found %d", in[0])
+		return nil, fmt.Errorf("expected version 1 or 2, found %d", in[0])
 	case r.size > most:
-		return nil, corrupt("expected at most %d bytes, found a header that says %d", most, r.size)
+		return nil, fmt.Errorf("expected at most %d bytes, found a header that says %d", most, r.size)
 	case r.end < bloscHeader || r.end > int64(len(in)):
-		return nil, corrupt("the header says %d bytes, but %d are there", r.end, len(in))
+		return nil, fmt.Errorf("the header says %d bytes, but %d are there", r.end, len(in))
 	case r.size == 0 || r.flags&bloscStored != 0:
 		return r, nil
 	case r.typeSize == 0 || r.blockSize == 0:
-		return nil, corrupt("expected sizes above 0, found elements of %d bytes in blocks of %d", r.typeSize, r.blockSize)
+		return nil, fmt.Errorf("expected sizes above 0, found elements of %d bytes in blocks of %d", r.typeSize, r.blockSize)
 	}
 	if r.codec = bloscCodecs[r.flags>>bloscCodecShift]; r.codec.decode == nil {
-		return nil, unsupported("inner codec %d is not supported", r.flags>>bloscCodecShift)
+		return nil, unsupported(fmt.Sprintf("inner codec %d is not supported", r.flags>>bloscCodecShift))
 	}
 	return r, nil
 }
@@ -133,15 +136,15 @@ func (r *bloscReader) streams(block, n int64, fn func(stored []byte, from, to in
 	k := r.splits(n)
 	for i := range k {
 		if at < bloscHeader || at > r.end-4 {
-			return corrupt("stream at offset %d, outside of %d bytes", at, r.end)
+			return fmt.Errorf("stream at offset %d, outside of %d bytes", at, r.end)
 		}
 		length := int64(binary.LittleEndian.Uint32(r.in[at:]))
 		at += 4
 		if length > r.end-at {
-			return corrupt("stream at offset %d: expected %d bytes, found %d", at, length, r.end-at)
+			return fmt.Errorf("stream at offset %d: expected %d bytes, found %d", at, length, r.end-at)
 		}
 		if err := fn(r.in[at:at+length], i*(n/k), (i+1)*(n/k)); err != nil {
-			return corrupt("stream at offset %d: %s: %v", at, r.codec.name, err)
+			return fmt.Errorf("stream at offset %d: %s: %v", at, r.codec.name, err)
 		}
 		at += length
 	}
@@ -154,12 +157,12 @@ func (r *bloscReader) plausible(blocks int64) error {
 	for i := range blocks {
 		err := r.streams(i, min(r.blockSize, r.size-i*r.blockSize), func(stored []byte, from, to int64) error {
 			if int64(len(stored))*r.codec.ratio < to-from {
-				return corrupt("%d bytes cannot stand for %d", len(stored), to-from)
+				return fmt.Errorf("%d bytes cannot stand for %d", len(stored), to-from)
 			}
 			return nil
 		})
 		if err != nil {
-			return corrupt("block %d of %d: %v", i, blocks, err)
+			return fmt.Errorf("block %d of %d: %v", i, blocks, err)
 		}
 	}
 	return nil
@@ -184,17 +187,25 @@ func (r *bloscReader) block(i int64, out, spare []byte) error {
 	case err != nil:
 		return err
 	case bytewise:
-		unshuffle(out, into, int(r.typeSize))
+		Unshuffle(out, into, int(r.typeSize))
 	case bitwise:
 		unshuffleBits(out, into, int(r.typeSize))
 	}
 	return nil
 }
 
-func decodeLZ4Block(dst, src []byte) error {
+// An unsupported error names what this package does not know.
+type unsupported string
+
+func (e unsupported) Error() string { return string(e) }
+
+func (e unsupported) Unwrap() error { return errors.ErrUnsupported }
+
+// LZ4Block decodes a block without a frame, which must fill dst.
+func LZ4Block(dst, src []byte) error {
 	n, err := lz4.UncompressBlock(src, dst)
 	if err == nil && n != len(dst) {
-		err = corrupt("expected %d bytes, found %d", len(dst), n)
+		err = fmt.Errorf("expected %d bytes, found %d", len(dst), n)
 	}
 	return err
 }
@@ -202,7 +213,7 @@ func decodeLZ4Block(dst, src []byte) error {
 func decodeSnappyBlock(dst, src []byte) error {
 	n, err := snappy.DecodedLen(src)
 	if err == nil && n != len(dst) {
-		err = corrupt("expected %d bytes, found %d", len(dst), n)
+		err = fmt.Errorf("expected %d bytes, found %d", len(dst), n)
 	}
 	if err == nil {
 		_, err = snappy.Decode(dst, src)

@@ -1,9 +1,10 @@
-package zarr
+package arraycodec
 
 import (
 	"bytes"
 	"compress/bzip2"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"sync"
 
@@ -12,20 +13,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// readBounded reads all of r, which must not be more than most bytes. It
+// ReadBounded reads all of r, which must not be more than most bytes. It
 // starts with what stored bytes usually give, not with what they may.
-func readBounded(r io.Reader, stored int, most int64) ([]byte, error) {
+func ReadBounded(r io.Reader, stored int, most int64) ([]byte, error) {
 	out := make([]byte, 0, min(int64(stored)*4+512, most+1))
 	for {
 		n, err := r.Read(out[len(out):cap(out)])
 		out = out[:len(out)+n]
 		switch {
 		case int64(len(out)) > most:
-			return nil, corrupt("expected at most %d bytes, found more", most)
+			return nil, fmt.Errorf("expected at most %d bytes, found more", most)
 		case err == io.EOF:
 			return out, nil
 		case err == io.ErrUnexpectedEOF:
-			return nil, corrupt("the data end early, after %d bytes", len(out))
+			return nil, fmt.Errorf("the data end early, after %d bytes", len(out))
 		case err != nil:
 			return nil, err
 		}
@@ -67,9 +68,10 @@ func withZlib(in []byte, fn func(io.Reader) error) error {
 	return fn(z)
 }
 
-func decodeZlib(in []byte, most int64) (out []byte, err error) {
+// Zlib decodes a zlib stream.
+func Zlib(in []byte, most int64) (out []byte, err error) {
 	err = withZlib(in, func(z io.Reader) error {
-		out, err = readBounded(z, len(in), most)
+		out, err = ReadBounded(z, len(in), most)
 		return err
 	})
 	return out, err
@@ -78,19 +80,19 @@ func decodeZlib(in []byte, most int64) (out []byte, err error) {
 func decodeZlibBlock(dst, src []byte) error {
 	return withZlib(src, func(z io.Reader) error {
 		if n, err := io.ReadFull(z, dst); err != nil {
-			return corrupt("after %d of %d bytes: %v", n, len(dst), err)
+			return fmt.Errorf("after %d of %d bytes: %v", n, len(dst), err)
 		}
 		var more [1]byte
 		if n, err := z.Read(more[:]); n > 0 || err != io.EOF {
-			return corrupt("expected the end after %d bytes, found more or %v", len(dst), err)
+			return fmt.Errorf("expected the end after %d bytes, found more or %v", len(dst), err)
 		}
 		return nil
 	})
 }
 
-// decodeGzip reads all members; zeros may follow them, as they do where LINDI
+// Gzip reads all members; zeros may follow them, as they do where LINDI
 // has filled a chunk up.
-func decodeGzip(in []byte, most int64) ([]byte, error) {
+func Gzip(in []byte, most int64) ([]byte, error) {
 	src := bytes.NewReader(in)
 	z := gzipReaders.Get().(*gzip.Reader)
 	defer gzipReaders.Put(z)
@@ -100,7 +102,7 @@ func decodeGzip(in []byte, most int64) ([]byte, error) {
 			return nil, err
 		}
 		z.Multistream(false)
-		part, err := readBounded(z, src.Len(), most-int64(len(out)))
+		part, err := ReadBounded(z, src.Len(), most-int64(len(out)))
 		if err != nil {
 			return nil, err
 		}
@@ -122,9 +124,9 @@ func decodeGzip(in []byte, most int64) ([]byte, error) {
 // of four bytes, repeats one 128 KiB long.
 const zstdRatio = 1 << 15
 
-// decodeZstd decodes into memory of the size the first frame says, or else of
+// Zstd decodes into memory of the size the first frame says, or else of
 // growing sizes: a streaming decoder would make the window a frame asks for.
-func decodeZstd(in []byte, most int64) (out []byte, err error) {
+func Zstd(in []byte, most int64) (out []byte, err error) {
 	var h zstd.Header
 	if err := h.Decode(in); err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func decodeZstd(in []byte, most int64) (out []byte, err error) {
 	size := min(8*int64(len(in)), most)
 	if h.HasFCS {
 		if h.FrameContentSize > uint64(most) {
-			return nil, corrupt("expected at most %d bytes, found a frame of %d bytes that says %d", most, len(in), h.FrameContentSize)
+			return nil, fmt.Errorf("expected at most %d bytes, found a frame of %d bytes that says %d", most, len(in), h.FrameContentSize)
 		}
 		size = int64(h.FrameContentSize)
 	}
@@ -154,28 +156,29 @@ func decodeZstdBlock(dst, src []byte) error {
 	defer zstdReaders.Put(d)
 	out, err := d.DecodeAll(src, dst[:0])
 	if err == nil && len(out) != len(dst) {
-		err = corrupt("expected %d bytes, found %d", len(dst), len(out))
+		err = fmt.Errorf("expected %d bytes, found %d", len(dst), len(out))
 	}
 	return err
 }
 
-// decodeLZ4 reads what numcodecs writes: the size as a signed 32-bit number, little
+// LZ4 reads what numcodecs writes: the size as a signed 32-bit number, little
 // endian, and then one LZ4 block.
-func decodeLZ4(in []byte, most int64) ([]byte, error) {
+func LZ4(in []byte, most int64) ([]byte, error) {
 	if len(in) < 4 {
-		return nil, corrupt("expected a size of 4 bytes, found %d bytes", len(in))
+		return nil, fmt.Errorf("expected a size of 4 bytes, found %d bytes", len(in))
 	}
 	size, block := int64(binary.LittleEndian.Uint32(in)), in[4:]
 	if size > most || size > int64(len(block))*256 {
-		return nil, corrupt("expected at most %d bytes, found %d stored bytes that say %d", most, len(block), size)
+		return nil, fmt.Errorf("expected at most %d bytes, found %d stored bytes that say %d", most, len(block), size)
 	}
 	out := make([]byte, size)
 	if size == 0 {
 		return out, nil
 	}
-	return out, decodeLZ4Block(out, block)
+	return out, LZ4Block(out, block)
 }
 
-func decodeBzip2(in []byte, most int64) ([]byte, error) {
-	return readBounded(bzip2.NewReader(bytes.NewReader(in)), len(in), most)
+// Bzip2 decodes a bzip2 stream.
+func Bzip2(in []byte, most int64) ([]byte, error) {
+	return ReadBounded(bzip2.NewReader(bytes.NewReader(in)), len(in), most)
 }
