@@ -1,0 +1,455 @@
+package hdf5
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Indexes that are arrays have an element for each chunk, in the order of the grid of the
+// largest array: its address and, if chunks are filtered, how many bytes it has and which
+// filters were left out (u32).
+
+// places says how an array's elements are the places of a grid. The dimension that
+// may grow, if there is one, comes first.
+type places struct {
+	first int     // that dimension
+	size  []int64 // elements from one place to the next, of each
+	count []int64 // places along each dimension but the first
+}
+
+func (x *index) places(grows bool) (p places, err error) {
+	p.size, p.count = make([]int64, len(x.chunk)), make([]int64, len(x.chunk))
+	for i, n := range x.max {
+		p.count[i] = max(1, ceil(n, x.chunk[i]))
+		if n == Unlimited {
+			if !grows {
+				return p, corrupt("an index of chunks of this kind cannot grow in dimension %d", i)
+			}
+			p.first, grows = i, false
+		}
+	}
+	size := int64(1)
+	for i := len(p.size) - 1; i >= 0; i-- {
+		if i == p.first {
+			continue
+		}
+		p.size[i] = size
+		var ok bool
+		if size, ok = multiply(size, p.count[i]); !ok {
+			return p, corrupt("a grid of %v is too large", p.count)
+		}
+	}
+	p.size[p.first] = size
+	return p, nil
+}
+
+// number is the element of a place.
+func (p places) number(at []int64) int64 {
+	n := int64(0)
+	for i, x := range at {
+		n += x * p.size[i]
+	}
+	return n
+}
+
+// place is the place of an element.
+func (p places) place(n int64, at []int64) {
+	at[p.first], n = n/p.size[p.first], n%p.size[p.first]
+	for i := range at {
+		if i != p.first {
+			at[i], n = n/p.size[i], n%p.size[i]
+		}
+	}
+}
+
+// An array is the part of an index that is the same for both kinds of arrays.
+type array struct {
+	*index
+	places
+	from, to    int64 // elements that are wanted
+	filtered    bool
+	elementSize int64
+	at          []int64
+}
+
+func (x *index) array(grows bool) (*array, error) {
+	p, err := x.places(grows)
+	if err != nil {
+		return nil, err
+	}
+	a := &array{index: x, places: p, at: make([]int64, len(x.chunk)), filtered: len(x.o.Filters) > 0}
+	for i := range x.box.to {
+		if n, ok := multiply(x.box.to[i]+1, p.size[i]); !ok || n > 1<<56 {
+			return nil, corrupt("a grid of %v chunks is too large", x.count)
+		}
+	}
+	a.from, a.to = p.number(x.box.from), p.number(x.box.to)
+	return a, nil
+}
+
+// head checks what both kinds of headers begin with: letters, version, whether chunks are
+// filtered, bytes of an element.
+func (a *array) head(c *cursor, letters string) error {
+	if err := c.sign(letters, 0); err != nil {
+		return err
+	}
+	if _, err := summed(c.b); err != nil {
+		return err
+	}
+	client := c.u8()
+	a.elementSize = int64(c.u8())
+	least, most := int64(a.w.f.offsets), int64(a.w.f.offsets)
+	if a.filtered {
+		least, most = least+5, most+12
+	}
+	if client > 1 || (client == 1) != a.filtered || a.elementSize < least || a.elementSize > most {
+		return corrupt("expected elements of %d to %d bytes, found type %d of %d bytes", least, most, client, a.elementSize)
+	}
+	return nil
+}
+
+// elements tells of the chunks of some elements, of which b has the first numbered n.
+func (a *array) elements(b []byte, n int64) error {
+	c := a.w.f.cursor(b)
+	if skip := a.from - n; skip > 0 {
+		c.skip(min(skip*a.elementSize, int64(c.left())))
+		n = a.from
+	}
+	for ; int64(c.left()) >= a.elementSize && n <= a.to; n++ {
+		addr, size, mask := c.addr(), a.bytes, uint32(0)
+		if a.filtered {
+			size, mask = c.size(int(a.elementSize)-a.w.f.offsets-4), c.u32()
+		}
+		if addr == undefined {
+			continue
+		}
+		a.place(n, a.at)
+		if err := a.found(a.at, addr, size, mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// implicit is no array at all: the chunks lie one after another.
+func (x *index) implicit() error {
+	a, err := x.array(false)
+	if err != nil {
+		return err
+	}
+	total, ok := multiply(a.to+1, x.bytes)
+	if !ok {
+		total = 1 << 62
+	}
+	if err := x.w.f.extent(x.o.Layout.Addr, total); err != nil {
+		return err
+	}
+	for n := a.from; n <= a.to; n++ {
+		a.place(n, a.at)
+		if err := x.found(a.at, x.o.Layout.Addr+n*x.bytes, x.bytes, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A page is some elements with a checksum behind them.
+type page struct {
+	off   int64
+	count int64
+	first int64 // number of its first element
+}
+
+// pages reads those with elements that are wanted, many at once. head is how many bytes
+// are before the elements, of what looks like a block of its own.
+func (a *array) pages(all []page, what string, head int64, check func(p page, b []byte) error) error {
+	wanted := slices.DeleteFunc(all, func(p page) bool { return p.first > a.to || p.first+p.count <= a.from })
+	for batch := range slices.Chunk(wanted, nodesAtOnce) {
+		var want []span
+		var ok []page
+		for _, p := range batch {
+			n, fits := multiply(p.count, a.elementSize)
+			if !fits {
+				n = maxPiece
+			}
+			s := span{p.off, n + head + 4}
+			if err := a.w.f.holds(s); err != nil {
+				if err := a.broken(a.w.f.place(what, p.off, err)); err != nil {
+					return err
+				}
+				continue
+			}
+			want, ok = append(want, s), append(ok, p)
+		}
+		read, err := a.w.readAll(want)
+		if err != nil {
+			return err
+		}
+		for i, b := range read {
+			a.w.saw(what, want[i].off, want[i].n)
+			b, err := summed(b)
+			if err == nil && check != nil {
+				err = check(ok[i], b)
+			}
+			if err != nil {
+				if err := a.broken(a.w.f.place(what, want[i].off, err)); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := a.elements(b[head:], ok[i].first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// paged makes pages of a block of elements, leaving out those that were never written:
+// there are bits for them from one on, the highest of a byte first. Of those beyond the
+// file it makes one, which is an error.
+func (a *array) paged(off, count, perPage, first int64, written []byte, bit int64) []page {
+	var all []page
+	for i := int64(0); i*perPage < count; i++ {
+		if k := bit + i; written[k/8]&(0x80>>(k%8)) == 0 {
+			continue
+		}
+		p := page{off + i*(perPage*a.elementSize+4), min(perPage, count-i*perPage), first + i*perPage}
+		if all = append(all, p); p.off > a.w.f.size {
+			break
+		}
+	}
+	return all
+}
+
+// fixedArray walks one: "FAHD", version, type, bytes of an element, bits of a page,
+// elements (length), address of a block, sum.
+//
+// The block: "FADB", version, type, address of the header; elements and a sum, or, if
+// they are more than a page has, a bit for each page that was written, a sum, and the
+// pages, each with a sum.
+func (x *index) fixedArray() error {
+	a, err := x.array(false)
+	if err != nil {
+		return err
+	}
+	f := x.w.f
+	at := x.o.Layout.Addr
+	n := int64(12 + f.lengths + f.offsets)
+	b, err := x.w.read(at, n)
+	if err != nil {
+		return err
+	}
+	x.w.saw("fixed array", at, n)
+	c := f.cursor(b)
+	if err := a.head(c, "FAHD"); err != nil {
+		return err
+	}
+	pageBits, count, data := c.u8(), c.length(), c.addr()
+	if data == undefined {
+		return nil
+	}
+	if count > f.size/a.elementSize && (pageBits < 8 || count>>min(pageBits, 62) > 8*f.size) || pageBits > 40 {
+		return corrupt("%d elements are not in a file of %d bytes", count, f.size)
+	}
+	a.to = min(a.to, count-1)
+	head := int64(6 + f.offsets)
+	if count <= 1<<pageBits {
+		return a.pages([]page{{data, count, 0}}, "fixed array", head, func(_ page, b []byte) error { return a.ofHeader(b, "FADB", at) })
+	}
+	perPage := int64(1) << pageBits
+	pages := ceil(count, perPage)
+	if b, err = x.w.read(data, head+ceil(pages, 8)+4); err == nil {
+		x.w.saw("fixed array", data, int64(len(b)))
+		if b, err = summed(b); err == nil {
+			err = a.ofHeader(b, "FADB", at)
+		}
+	}
+	if err != nil {
+		return f.place("fixed array's block", data, err)
+	}
+	all := a.paged(data+head+ceil(pages, 8)+4, min(count, (a.to/perPage+1)*perPage), perPage, 0, b[head:], 0)
+	return a.pages(all, "fixed array's page", 0, nil)
+}
+
+// ofHeader checks what blocks begin with: letters, version, type, address of the header.
+func (a *array) ofHeader(b []byte, letters string, header int64) error {
+	c := a.w.f.cursor(b)
+	if err := c.sign(letters, 0); err != nil {
+		return err
+	}
+	if c.skip(1); c.addr() != header {
+		return corrupt("it is of another header than that at byte %d", header)
+	}
+	return c.err()
+}
+
+// An extensible array has its first elements in an index block, those after them in data
+// blocks, of which the index block has the first addresses, super blocks those of others.
+// Data blocks are grouped: group g has 2^(g/2) of them, each of 2^((g+1)/2) times the
+// least number of elements. A super block has the addresses of one group.
+//
+//	"EAHD", version, type, bytes of an element, bits of the largest number, elements of
+//	the index block, least elements of a data block, least addresses of a super block,
+//	bits of a page (u8 each), four lengths, largest number that is set and a count
+//	(lengths), address of the index block, sum
+//	"EAIB", version, type, header, elements, addresses of data blocks, of super blocks, sum
+//	"EASB", version, type, header, place, bits of pages, addresses, sum
+//	"EADB", version, type, header, place, elements, sum; of many elements only a sum, and
+//	then pages
+type extensible struct {
+	*array
+	header              int64
+	numberBits, inIndex int
+	least               int64 // elements of a data block
+	pageBits            int
+	placeSize           int64
+}
+
+func (x *index) extensibleArray() error {
+	a, err := x.array(true)
+	if err != nil {
+		return err
+	}
+	f := x.w.f
+	e := extensible{array: a, header: x.o.Layout.Addr}
+	n := int64(16 + 6*f.lengths + f.offsets)
+	b, err := x.w.read(e.header, n)
+	if err != nil {
+		return err
+	}
+	x.w.saw("extensible array", e.header, n)
+	c := f.cursor(b)
+	if err := a.head(c, "EAHD"); err != nil {
+		return err
+	}
+	e.numberBits, e.inIndex, e.least = int(c.u8()), int(c.u8()), int64(c.u8())
+	pointers := int(c.u8())
+	e.pageBits = int(c.u8())
+	c.skip(4 * int64(f.lengths))
+	set := c.length()
+	c.skip(int64(f.lengths))
+	block := c.addr()
+	if e.least == 0 || e.least&(e.least-1) != 0 || pointers == 0 || pointers&(pointers-1) != 0 || e.numberBits == 0 || e.numberBits > 64 || e.pageBits > 40 {
+		return corrupt("expected an array of blocks, found %d elements, %d addresses, %d and %d bits", e.least, pointers, e.numberBits, e.pageBits)
+	}
+	e.placeSize = int64(e.numberBits+7) / 8
+	if a.to = min(a.to, set-1); block == undefined || a.to < a.from {
+		return nil
+	}
+	groups := max(0, 1+e.numberBits-(bits.Len64(uint64(e.least))-1))
+	direct := min(groups, 2*(bits.Len(uint(pointers))-1)) // groups of which the index block knows
+	blocks := 2 * (pointers - 1)
+	head := int64(6 + f.offsets)
+	n = head + int64(e.inIndex)*a.elementSize + int64(blocks+groups-direct)*int64(f.offsets) + 4
+	if b, err = x.w.read(block, n); err == nil {
+		x.w.saw("extensible array", block, n)
+		if b, err = summed(b); err == nil {
+			err = a.ofHeader(b, "EAIB", e.header)
+		}
+	}
+	if err != nil {
+		return f.place("extensible array's index block", block, err)
+	}
+	c = f.cursor(b)
+	c.skip(head)
+	if err := a.elements(c.take(int64(e.inIndex)*a.elementSize), 0); err != nil {
+		return err
+	}
+	first := int64(e.inIndex)
+	var all []page
+	for g := range direct {
+		for range int64(1) << (g / 2) {
+			if all = append(all, page{c.addr(), e.groupElements(g), first}); c.short {
+				return c.err()
+			}
+			first += e.groupElements(g)
+		}
+	}
+	if err := e.data(all, nil); err != nil {
+		return err
+	}
+	for g := direct; g < groups && first <= a.to; g++ {
+		at := c.addr()
+		next := first + e.groupElements(g)<<(g/2)
+		if at != undefined && next > a.from {
+			if err := e.group(g, at, first); err != nil {
+				return err
+			}
+		}
+		if first = next; first > 1<<58 {
+			break
+		}
+	}
+	return c.err()
+}
+
+// groupElements is how many elements a data block of a group has.
+func (e *extensible) groupElements(g int) int64 { return e.least << ((g + 1) / 2) }
+
+// group reads the elements of a super block.
+func (e *extensible) group(g int, at, first int64) error {
+	f := e.w.f
+	count, size := int64(1)<<(g/2), e.groupElements(g)
+	perPage := int64(1) << e.pageBits
+	bitmap := int64(0) // bytes for a data block
+	if size > perPage {
+		bitmap = ceil(size/perPage, 8) // more than is used: the bits have no gaps
+	}
+	head := int64(6+f.offsets) + e.placeSize
+	n, ok := multiply(count, bitmap+int64(f.offsets))
+	if !ok {
+		n = maxPiece
+	}
+	b, err := e.w.read(at, head+n+4)
+	if err == nil {
+		e.w.saw("extensible array", at, int64(len(b)))
+		if b, err = summed(b); err == nil {
+			err = e.ofHeader(b, "EASB", e.header)
+		}
+	}
+	if err != nil {
+		if err = f.place("extensible array's super block", at, err); ofFile(err) {
+			return e.broken(err)
+		}
+		return err
+	}
+	c := f.cursor(b)
+	c.skip(head)
+	written := c.take(count * bitmap)
+	all := make([]page, count)
+	for i := range all {
+		all[i] = page{c.addr(), size, first + int64(i)*size}
+	}
+	return e.data(all, written)
+}
+
+// data reads the elements of data blocks of a group. written has bits for the pages that
+// are there of all of them.
+func (e *extensible) data(all []page, written []byte) error {
+	head := int64(6+e.w.f.offsets) + e.placeSize
+	perPage := int64(1) << e.pageBits
+	check := func(_ page, b []byte) error { return e.ofHeader(b, "EADB", e.header) }
+	var small, pages []page
+	for i, p := range all {
+		switch {
+		case p.off == undefined || p.first > e.to || p.first+p.count <= e.from:
+		case p.count <= perPage:
+			small = append(small, p)
+		case written == nil:
+			return unsupported("pages of blocks that the index block knows are not supported")
+		default:
+			pages = append(pages, e.paged(p.off+head+4, p.count, perPage, p.first, written, int64(i)*(p.count/perPage))...)
+		}
+		if len(pages) >= 1<<16 {
+			if err := e.pages(pages, "extensible array's page", 0, nil); err != nil {
+				return err
+			}
+			pages = pages[:0]
+		}
+	}
+	if err := e.pages(small, "extensible array's block", head, check); err != nil {
+		return err
+	}
+	return e.pages(pages, "extensible array's page", 0, nil)
+}

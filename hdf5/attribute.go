@@ -1,0 +1,169 @@
+package hdf5
+
+import (
+	"cmp"
+	"slices"
+)
+
+// An Attribute is a small named value of an object.
+type Attribute struct {
+	Name  string
+	Type  *Datatype
+	Space Space
+	// Data are the elements, as they are in the file.
+	Data []byte
+	// Values are the elements, where they were asked for. See File.Decode.
+	Values []any
+	// Order counts attributes as they were created, -1 where that is not kept.
+	Order int64
+	// Err says what of the attribute could not be read.
+	Err error
+}
+
+const (
+	attrTypeShared  = 1 << 0
+	attrSpaceShared = 1 << 1
+)
+
+// attribute reads one:
+//
+//	1  version, reserved, bytes of name, type and space (u16 each), those padded to 8, data
+//	2  version, flags, bytes of name, type and space, those, data
+//	3  as 2, with a character set before the name
+func (w *wave) attribute(m message) (a Attribute) {
+	a.Order = m.order
+	a.Err = w.f.place("attribute", m.off, w.parseAttribute(&a, m))
+	return a
+}
+
+func (w *wave) parseAttribute(a *Attribute, m message) error {
+	f := w.f
+	if m.flags&flagShared != 0 {
+		_, err := f.shared(m)
+		return cmp.Or(err, unsupported("shared attributes are not supported"))
+	}
+	c := f.cursor(m.data)
+	version, flags := c.u8(), c.u8()
+	nameSize, typeSize, spaceSize := int(c.u16()), int(c.u16()), int(c.u16())
+	pad := 1
+	switch version {
+	case 1:
+		pad, flags = 8, 0
+	case 2:
+	case 3:
+		c.skip(1)
+	default:
+		return unsupported("version %d of attributes is not supported", version)
+	}
+	part := func(n int) []byte { return c.take(int64(padded(n, pad))) }
+	a.Name = f.cursor(append(part(nameSize), 0)).text(1)
+	typ, space := part(typeSize), part(spaceSize)
+	if err := c.err(); err != nil {
+		return err
+	}
+	var err error
+	if a.Type, err = w.typeOf(message{data: typ, flags: flags & attrTypeShared << 1, off: m.off}); err != nil {
+		return err
+	}
+	if flags&attrSpaceShared != 0 {
+		return unsupported("shared data spaces are not supported")
+	}
+	if a.Space, err = parseSpace(f.cursor(space)); err != nil {
+		return err
+	}
+	n, ok := multiply(max(a.Space.Elements(), 0), a.Type.Size)
+	if !ok || a.Space.Elements() < 0 || n > int64(c.left()) {
+		return corrupt("expected elements %v of %d bytes, found %d bytes", a.Space.Dims, a.Type.Size, c.left())
+	}
+	a.Data = c.take(n)
+	return nil
+}
+
+// typeOf reads a datatype message, which may be that of a committed datatype.
+func (w *wave) typeOf(m message) (*Datatype, error) {
+	if m.flags&flagShared == 0 {
+		return parseType(w.f.cursor(m.data), 0)
+	}
+	at, err := w.f.shared(m)
+	if err != nil {
+		return nil, err
+	}
+	w.f.mu.Lock()
+	t := w.f.types[at]
+	w.f.mu.Unlock()
+	if t != nil {
+		return t, nil
+	}
+	h, err := w.header(at)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range h.messages {
+		if m.kind != msgType {
+			continue
+		}
+		if m.flags&flagShared != 0 {
+			return nil, corrupt("the committed datatype at byte %d is one elsewhere", at)
+		}
+		if t, err = parseType(w.f.cursor(m.data), 0); err != nil {
+			return nil, err
+		}
+		t.Committed = at
+		w.f.mu.Lock()
+		defer w.f.mu.Unlock()
+		if len(w.f.types) >= maxTypes {
+			clear(w.f.types)
+		}
+		w.f.types[at] = t
+		return t, nil
+	}
+	return nil, corrupt("expected a committed datatype at byte %d, found another object", at)
+}
+
+const maxTypes = 4096 // that are remembered
+
+// attributes reads those of an object: messages of its header, or in a heap.
+func (w *wave) attributes(h *header) (all []Attribute, err error) {
+	for _, m := range h.messages {
+		switch m.kind {
+		case msgAttribute:
+			all = append(all, w.attribute(m))
+		case msgAttrInfo:
+			var dense []Attribute
+			dense, err = w.denseAttributes(m)
+			all = append(all, dense...)
+		}
+	}
+	slices.SortFunc(all, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// denseAttributes reads what an attribute info message leads to: version, flags, the
+// highest order (u16, if bit 0), addresses of a heap, of a B-tree by name, and of one
+// by order (if bit 1).
+func (w *wave) denseAttributes(m message) (all []Attribute, err error) {
+	c := w.f.cursor(m.data)
+	if v := c.u8(); v != 0 {
+		return nil, unsupported("version %d of attribute info is not supported", v)
+	}
+	tracked := c.u8()&1 != 0
+	if tracked {
+		c.skip(2)
+	}
+	heap, names := c.addr(), c.addr()
+	if err := c.err(); err != nil || heap == undefined {
+		return nil, err
+	}
+	// A record: ID in the heap (8), flags of the message, order (u32), hash (u32).
+	err = w.dense(heap, names, treeAttrNames, 0, func(rec, b []byte) error {
+		r := w.f.cursor(rec)
+		r.skip(8)
+		m := message{data: b, flags: r.u8(), order: -1, off: heap}
+		if order := int64(r.u32()); tracked {
+			m.order = order
+		}
+		all = append(all, w.attribute(m))
+		return nil
+	})
+	return all, err
+}

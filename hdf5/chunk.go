@@ -1,0 +1,259 @@
+package hdf5
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/holdall/holdall/internal/pipe"
+)
+
+// A Chunk is a stored part of an array.
+type Chunk struct {
+	// Offset is the place of its first element in the array.
+	Offset []int64
+	// Addr and Size are where it is in the file.
+	Addr, Size int64
+	// Mask has a bit for each filter that was left out, the lowest for the first.
+	Mask uint32
+}
+
+// A grid is how an array is divided into chunks.
+type grid struct {
+	dims, max, chunk []int64
+	count            []int64 // chunks along each dimension, of the array as it is
+	bytes            int64   // of a chunk that is not filtered
+}
+
+func (o *Object) grid() grid {
+	g := grid{dims: o.Space.Dims, max: o.Space.Max, chunk: o.Layout.Chunk}
+	g.count = make([]int64, len(g.dims))
+	for i, d := range g.dims {
+		g.count[i] = ceil(d, g.chunk[i])
+	}
+	g.bytes, _ = multiply(append([]int64{o.Type.Size}, g.chunk...)...)
+	return g
+}
+
+func ceil(a, b int64) int64 {
+	if a <= 0 {
+		return 0
+	}
+	return (a-1)/b + 1
+}
+
+// A box is a range of chunks by their places in the grid, both ends in it.
+type box struct{ from, to []int64 }
+
+// whole is the box of all chunks; none if there are none.
+func (g grid) whole() (box, bool) {
+	b := box{make([]int64, len(g.count)), make([]int64, len(g.count))}
+	for i, n := range g.count {
+		if n == 0 {
+			return b, false
+		}
+		b.to[i] = n - 1
+	}
+	return b, true
+}
+
+func (b box) has(at []int64) bool {
+	for i, x := range at {
+		if x < b.from[i] || x > b.to[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// An index is a walk through the chunks of a dataset that lie in a box.
+type index struct {
+	grid
+	w    *wave
+	o    *Object
+	box  box
+	tell func(Chunk) error
+	// broken is told of a part that is damaged, and says whether to go on.
+	broken func(error) error
+	slab   []int64 // memory of offsets
+}
+
+// found tells of a chunk, if it is wanted: at is its place in the grid, which found
+// makes its own.
+func (x *index) found(at []int64, addr, size int64, mask uint32) error {
+	if addr == undefined || !x.box.has(at) {
+		return nil
+	}
+	if err := x.w.f.extent(addr, size); err != nil {
+		return x.broken(x.w.f.place("chunk", addr, err))
+	}
+	n := len(at)
+	if len(x.slab) < n {
+		x.slab = make([]int64, 256*n)
+	}
+	offset := x.slab[:n:n]
+	x.slab = x.slab[n:]
+	for i := range at {
+		offset[i] = at[i] * x.chunk[i]
+	}
+	return x.tell(Chunk{offset, addr, size, mask})
+}
+
+// extent says what is wrong with a run of content.
+func (f *File) extent(off, n int64) error {
+	if off < 0 || n < 0 || off > f.size || n > f.size-off {
+		return corrupt("%d bytes are not all within the file, of %d bytes", n, f.size)
+	}
+	return nil
+}
+
+func (x *index) walk() error {
+	if x.o.Layout.Addr == undefined {
+		return nil
+	}
+	switch l := x.o.Layout; l.Index {
+	case BTree1:
+		return x.btree1()
+	case SingleChunk:
+		return x.found(make([]int64, len(x.chunk)), l.Addr, l.single.Size, l.single.Mask)
+	case Implicit:
+		return x.implicit()
+	case FixedArray:
+		return x.fixedArray()
+	case ExtensibleArray:
+		return x.extensibleArray()
+	}
+	return x.btree2()
+}
+
+// btree1 walks a version 1 B-tree. A key: bytes (u32), mask (u32), the place of the
+// chunk's first element (8 bytes each), 8 bytes of zeros.
+func (x *index) btree1() error {
+	n := len(x.chunk)
+	at := make([]int64, n)
+	place := func(key []byte) ([]int64, error) {
+		c := x.w.f.cursor(key[8:])
+		for i := range at {
+			v := c.size(8)
+			if at[i] = v / x.chunk[i]; v%x.chunk[i] != 0 {
+				return at, corrupt("expected a chunk at multiples of %v, found %d", x.chunk, v)
+			}
+		}
+		return at, nil
+	}
+	t := tree1{w: x.w, kind: 1, keySize: 16 + 8*n, k: x.w.f.chunkK, broken: x.broken}
+	t.leaf = func(key []byte, child int64) error {
+		at, err := place(key)
+		if err != nil {
+			return x.broken(x.w.f.place("chunk", child, err))
+		}
+		c := x.w.f.cursor(key)
+		return x.found(at, child, int64(c.u32()), c.u32())
+	}
+	t.outside = func(from, to []byte) bool {
+		before, err := place(from)
+		if err == nil && slices.Compare(before, x.box.to) > 0 {
+			return true
+		}
+		behind, err := place(to)
+		return err == nil && slices.Compare(behind, x.box.from) <= 0
+	}
+	return t.walk(x.o.Layout.Addr)
+}
+
+// btree2 walks a version 2 B-tree. A record: address, if filtered bytes (of as many bytes
+// as the record has room for) and mask (u32), the place in the grid (8 bytes each).
+func (x *index) btree2() error {
+	n := len(x.chunk)
+	kind, extra := byte(treeChunks), 0
+	filtered := len(x.o.Filters) > 0
+	if filtered {
+		kind = treeFilteredChunks
+	}
+	t, err := x.w.tree2(x.o.Layout.Addr, kind)
+	if err != nil {
+		return err
+	}
+	if extra = t.recordSize - x.w.f.offsets - 8*n; filtered {
+		extra -= 4
+	}
+	if extra < 0 || extra > 8 || !filtered && extra != 0 || filtered && extra == 0 {
+		return x.w.f.place("B-tree header", x.o.Layout.Addr, corrupt("expected records of chunks of %d dimensions, found %d bytes", n, t.recordSize))
+	}
+	at := make([]int64, n)
+	place := func(rec []byte) []int64 {
+		c := x.w.f.cursor(rec[len(rec)-8*n:])
+		for i := range at {
+			at[i] = c.size(8)
+		}
+		return at
+	}
+	t.broken = x.broken
+	t.record = func(rec []byte) error {
+		c := x.w.f.cursor(rec)
+		addr, size, mask := c.addr(), x.bytes, uint32(0)
+		if filtered {
+			size, mask = c.size(extra), c.u32()
+		}
+		return x.found(place(rec), addr, size, mask)
+	}
+	t.outside = func(from, to []byte) bool {
+		return from != nil && slices.Compare(place(from), x.box.to) >= 0 || to != nil && slices.Compare(place(to), x.box.from) <= 0
+	}
+	return t.walk()
+}
+
+// Chunks walks through the chunks that are stored, in no particular order. After an
+// error about what the file holds it goes on with what else there is.
+func (o *Object) Chunks(ctx context.Context) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		if o.indexed {
+			for _, c := range o.chunks {
+				if !yield(c, nil) {
+					return
+				}
+			}
+			if o.indexErr != nil {
+				yield(Chunk{}, o.indexErr)
+			}
+			return
+		}
+		walk := func(tell func(Chunk) error) error {
+			box, ok := o.wholeBox()
+			if !ok {
+				return nil
+			}
+			return o.walkChunks(o.f.wave(ctx), box, tell, func(err error) error {
+				if !yield(Chunk{}, err) {
+					return errStop
+				}
+				return nil
+			})
+		}
+		for c, err := range pipe.Told(walk) {
+			if err == errStop || !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+var errStop = &marked{text: "stopped"}
+
+// wholeBox is that of all chunks, if there are some.
+func (o *Object) wholeBox() (box, bool) {
+	if o.Kind != Dataset || o.Layout.Class != Chunked || o.dataErr != nil || o.Space.Null {
+		return box{}, false
+	}
+	return o.grid().whole()
+}
+
+// walkChunks tells of the chunks in a box.
+func (o *Object) walkChunks(w *wave, b box, tell func(Chunk) error, broken func(error) error) error {
+	x := &index{grid: o.grid(), w: w, o: o, box: b, tell: tell, broken: broken}
+	err := o.f.place("chunk index", o.Layout.Addr, x.walk())
+	if err != nil && ofFile(err) {
+		return broken(err)
+	}
+	return err
+}

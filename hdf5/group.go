@@ -1,0 +1,221 @@
+package hdf5
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A LinkKind is how a link leads to an object.
+type LinkKind uint8
+
+// The kinds of links. Those from UserLink on are defined by programs.
+const (
+	HardLink     LinkKind = 0
+	SoftLink     LinkKind = 1
+	ExternalLink LinkKind = 64
+	UserLink     LinkKind = 65
+)
+
+// A Link is a name in a group.
+type Link struct {
+	Name string
+	Kind LinkKind
+	// Addr is where the object header is that a hard link leads to.
+	Addr int64
+	// Target is the path of a soft link, or that of an external one in File.
+	Target string
+	File   string
+	// Order counts links as they were created, -1 where that is not kept.
+	Order int64
+}
+
+// isGroup reports whether an object's messages are those of a group.
+func (h *header) isGroup() bool {
+	return slices.ContainsFunc(h.messages, func(m message) bool {
+		return m.kind == msgSymbolTable || m.kind == msgLinkInfo || m.kind == msgLink
+	})
+}
+
+// links reads those of a group, sorted by name. What it could not read it tells by the
+// error.
+func (w *wave) links(h *header) (all []Link, err error) {
+	for _, m := range h.messages {
+		var more []Link
+		var wrong error
+		switch m.kind {
+		case msgSymbolTable:
+			more, wrong = w.symbolTable(m)
+		case msgLinkInfo:
+			more, wrong = w.denseLinks(m)
+		case msgLink:
+			var l Link
+			if l, wrong = w.f.parseLink(m.data); wrong == nil {
+				more = []Link{l}
+			}
+		}
+		all = append(all, more...)
+		err = cmp.Or(err, w.f.place("link", m.off, wrong))
+	}
+	slices.SortFunc(all, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// parseLink reads a link message: version, flags, kind (if bit 3), order (8 bytes, if bit
+// 2), character set (if bit 4), bytes of the name (1, 2, 4 or 8 by the lower bits), name,
+// and an address, a path, or a file and a path.
+func (f *File) parseLink(b []byte) (l Link, err error) {
+	c := f.cursor(b)
+	if v := c.u8(); v != 1 {
+		return l, unsupported("version %d of links is not supported", v)
+	}
+	flags := c.u8()
+	if l.Order = -1; flags&(1<<3) != 0 {
+		l.Kind = LinkKind(c.u8())
+	}
+	if flags&(1<<2) != 0 {
+		l.Order = c.size(8)
+	}
+	if flags&(1<<4) != 0 {
+		c.skip(1)
+	}
+	l.Name = string(c.take(c.size(1 << (flags & 3))))
+	switch l.Kind {
+	case HardLink:
+		l.Addr = c.addr()
+	case SoftLink:
+		l.Target = string(c.take(int64(c.u16())))
+	case ExternalLink:
+		x := f.cursor(c.take(int64(c.u16())))
+		if v := x.u8(); v>>4 != 0 {
+			return l, unsupported("version %d of external links is not supported", v>>4)
+		}
+		l.File, l.Target = x.text(1), x.text(1)
+		if err := x.err(); err != nil {
+			return l, err
+		}
+	}
+	if l.Name == "" && c.err() == nil {
+		return l, corrupt("a link without a name")
+	}
+	return l, c.err()
+}
+
+// denseLinks reads what a link info message leads to: version, flags, the highest order
+// (8 bytes, if bit 0), addresses of a heap, of a B-tree by name, and of one by order (if
+// bit 1).
+func (w *wave) denseLinks(m message) (all []Link, err error) {
+	c := w.f.cursor(m.data)
+	if v := c.u8(); v != 0 {
+		return nil, unsupported("version %d of link info is not supported", v)
+	}
+	if c.u8()&1 != 0 {
+		c.skip(8)
+	}
+	heap, names := c.addr(), c.addr()
+	if err := c.err(); err != nil || heap == undefined {
+		return nil, err
+	}
+	// A record: hash (u32), ID in the heap.
+	var wrong error
+	err = w.dense(heap, names, treeLinkNames, 4, func(_, b []byte) error {
+		l, err := w.f.parseLink(b)
+		if err != nil {
+			wrong = cmp.Or(wrong, w.f.place("link", heap, err))
+			return nil
+		}
+		all = append(all, l)
+		return nil
+	})
+	return all, cmp.Or(err, wrong)
+}
+
+// symbolTable reads the links of an old group: a symbol table message has the addresses
+// of a B-tree and of a local heap.
+func (w *wave) symbolTable(m message) (all []Link, err error) {
+	f := w.f
+	c := f.cursor(m.data)
+	tree, heap := c.addr(), c.addr()
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	var names localHeap
+	var heapErr error
+	var nodes []int64
+	var wrong error
+	keep := func(err error) error {
+		wrong = cmp.Or(wrong, err)
+		return nil
+	}
+	t := tree1{w: w, kind: 0, keySize: f.lengths, k: f.groupK, broken: keep, leaf: func(_ []byte, child int64) error {
+		nodes = append(nodes, child)
+		return nil
+	}}
+	w.together(
+		func() { names, heapErr = w.localHeap(heap) },
+		func() { err = t.walk(tree) },
+	)
+	if err = cmp.Or(heapErr, err); err != nil {
+		return nil, err
+	}
+	entry := int64(2*f.offsets + 24)
+	size := 8 + 2*int64(f.leafK)*entry
+	if int64(len(nodes)) > f.size/8 {
+		return nil, corrupt("%d nodes of a symbol table are not in a file of %d bytes", len(nodes), f.size)
+	}
+	for batch := range slices.Chunk(nodes, nodesAtOnce) {
+		var want []span
+		for _, at := range batch {
+			s := span{at, min(size, f.size-at)}
+			if err := f.holds(s); err != nil {
+				wrong = cmp.Or(wrong, f.place("symbol table node", at, err))
+				continue
+			}
+			want = append(want, s)
+		}
+		read, err := w.readAll(want)
+		if err != nil {
+			return all, err
+		}
+		for i, b := range read {
+			w.saw("symbol table node", want[i].off, want[i].n)
+			more, err := f.symbols(b, names)
+			all = append(all, more...)
+			wrong = cmp.Or(wrong, f.place("symbol table node", want[i].off, err))
+		}
+	}
+	return all, wrong
+}
+
+// symbols reads a node of a symbol table: "SNOD", version, reserved, entries (u16), and
+// each of these: where its name is in the heap, the address of its object header, kind
+// (u32), reserved (u32), 16 bytes. Those of kind 2 are soft links, and the 16 bytes begin
+// with where the path is in the heap (u32).
+func (f *File) symbols(b []byte, names localHeap) (all []Link, err error) {
+	c := f.cursor(b)
+	if err := c.sign("SNOD", 1); err != nil {
+		return nil, err
+	}
+	c.skip(1)
+	for range c.u16() {
+		l := Link{Order: -1}
+		at := c.size(f.offsets)
+		l.Addr = c.addr()
+		kind := c.u32()
+		c.skip(4)
+		rest := f.cursor(c.take(16))
+		if err := c.err(); err != nil {
+			return all, err
+		}
+		if l.Name, err = names.text(at); err != nil {
+			return all, err
+		}
+		if kind == 2 {
+			l.Kind, l.Addr = SoftLink, 0
+			if l.Target, err = names.text(int64(rest.u32())); err != nil {
+				return all, err
+			}
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}

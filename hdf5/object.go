@@ -1,0 +1,336 @@
+package hdf5
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Kind is what an object is.
+type Kind uint8
+
+// The kinds of objects.
+const (
+	Unknown Kind = iota // its header could not be read
+	Group
+	Dataset
+	NamedType
+)
+
+var kindNames = [...]string{"unknown", "group", "dataset", "datatype"}
+
+func (k Kind) String() string { return kindNames[min(int(k), len(kindNames)-1)] }
+
+// An Object is a group, a dataset, or a datatype that has a name. Its methods may be
+// called in parallel.
+type Object struct {
+	// Path is by which links the object was found, "/" for the root.
+	Path string
+	// Addr is where its header is. Hard links to one object have the same address.
+	Addr int64
+	Kind Kind
+
+	Attributes []Attribute // by name
+	Links      []Link      // of a group, by name
+
+	Type    *Datatype // of a dataset's elements, or the datatype itself
+	Space   Space     // of a dataset, as all that follows
+	Layout  Layout
+	Filters []Filter
+	Fill    []byte // an element that stands for those never written; nil for zeros
+
+	// Err says what of the object could not be read. All else is there.
+	Err error
+
+	f        *File
+	dataErr  error // why a dataset's elements cannot be read
+	indexed  bool  // chunks and indexErr are known
+	chunks   []Chunk
+	indexErr error
+}
+
+// A Region is a structure in a file: "object header", "B-tree node", and so on.
+type Region struct {
+	What     string
+	Off, Len int64
+}
+
+// WalkOptions say what a walk reads besides objects, their links and attributes.
+type WalkOptions struct {
+	// Values asks for Attribute.Values.
+	Values bool
+	// Chunks is how many chunks of all datasets that are read at once may have their
+	// places read as well, as Object.Chunks gives them. Datasets that may have more than
+	// are left are not read ahead.
+	Chunks int64
+	// Seen is told of each structure that is read, in no order, some of them more than
+	// once. It is called by one goroutine at a time.
+	Seen func(Region)
+}
+
+const objectsAtOnce = 256
+
+// Walk gives all objects that hard links lead to, each once, level by level: the root,
+// what it has, what that has. Objects that are damaged have an Err; an error of the walk
+// is one of the store, and ends it.
+func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
+	return func(yield func(*Object, error) bool) {
+		seen := map[int64]bool{f.Root: true}
+		level := []*Object{{Path: "/", Addr: f.Root}}
+		for len(level) > 0 {
+			var below []*Object
+			for batch := range slices.Chunk(level, objectsAtOnce) {
+				if err := f.load(ctx, opt, batch); err != nil {
+					yield(nil, err)
+					return
+				}
+				for i, o := range batch {
+					if !yield(o, nil) {
+						return
+					}
+					for _, l := range o.Links {
+						if l.Kind == HardLink && !seen[l.Addr] {
+							seen[l.Addr] = true
+							below = append(below, &Object{Path: path.Join(o.Path, l.Name), Addr: l.Addr})
+						}
+					}
+					batch[i] = nil
+				}
+			}
+			level = below
+		}
+	}
+}
+
+// load reads objects whose addresses are known.
+func (f *File) load(ctx context.Context, opt WalkOptions, all []*Object) error {
+	w := f.wave(ctx)
+	w.seen = opt.Seen
+	tasks := make([]func(), len(all))
+	for i, o := range all {
+		tasks[i] = func() { w.object(o) }
+	}
+	w.together(tasks...)
+	if opt.Values {
+		for i, o := range all {
+			tasks[i] = func() { w.values(o.Attributes) }
+		}
+		w.together(tasks...)
+	}
+	if room := opt.Chunks; room > 0 {
+		tasks = tasks[:0]
+		for _, o := range all {
+			if n, ok := multiply(o.count()...); ok && n <= room {
+				room -= n
+				tasks = append(tasks, func() { o.readIndex(w) })
+			}
+		}
+		w.together(tasks...)
+	}
+	return w.failed
+}
+
+// count is the shape of the grid of chunks, 0 for what has none.
+func (o *Object) count() []int64 {
+	if _, ok := o.wholeBox(); !ok {
+		return []int64{0}
+	}
+	return o.grid().count
+}
+
+func (o *Object) readIndex(w *wave) {
+	box, ok := o.wholeBox()
+	if o.indexed = true; !ok {
+		return
+	}
+	err := o.walkChunks(w, box, func(c Chunk) error {
+		o.chunks = append(o.chunks, c)
+		return nil
+	}, func(err error) error {
+		o.indexErr = errors.Join(o.indexErr, err)
+		return nil
+	})
+	o.indexErr = cmp.Or(o.indexErr, err)
+}
+
+// object reads one.
+func (w *wave) object(o *Object) {
+	o.f = w.f
+	h, err := w.header(o.Addr)
+	for _, m := range h.messages {
+		if m.kind > msgLast && m.flags&flagMustKnow != 0 {
+			err = errors.Join(err, w.f.place("object header", h.addr, unsupported("messages of type %d are not supported", m.kind)))
+		}
+	}
+	var linkErr, attrErr error
+	switch {
+	case h.isGroup():
+		o.Kind = Group
+	case h.has(msgLayout):
+		o.Kind = Dataset
+	case h.has(msgType):
+		o.Kind = NamedType
+	}
+	w.together(
+		func() {
+			if o.Kind == Group {
+				o.Links, linkErr = w.links(h)
+			}
+		},
+		func() { o.Attributes, attrErr = w.attributes(h) },
+		func() {
+			if o.Kind == Dataset || o.Kind == NamedType {
+				o.dataErr = w.dataset(o, h)
+			}
+		},
+	)
+	if o.Kind == Unknown && err == nil {
+		err = w.f.place("object header", o.Addr, corrupt("expected a group, a dataset or a datatype, found %d messages of others", len(h.messages)))
+	}
+	o.Err = errors.Join(err, linkErr, attrErr, o.dataErr)
+	o.dataErr = cmp.Or(o.dataErr, err)
+}
+
+func (h *header) has(kind int) bool {
+	return slices.ContainsFunc(h.messages, func(m message) bool { return m.kind == kind })
+}
+
+// dataset takes what a header says of a dataset, or of a datatype.
+func (w *wave) dataset(o *Object, h *header) error {
+	var parts [msgLast + 1]*message
+	for _, m := range h.messages {
+		if m.kind <= msgLast && parts[m.kind] == nil {
+			parts[m.kind] = &m
+		}
+	}
+	var first error
+	// part calls read with a message, if it is there.
+	part := func(kind int, what string, read func(m message, c *cursor) error) bool {
+		m := parts[kind]
+		if m == nil {
+			return false
+		}
+		err := error(nil)
+		if m.flags&flagShared != 0 && kind != msgType {
+			_, err = w.f.shared(*m)
+			err = cmp.Or(err, unsupported("it is in another object header"))
+		} else {
+			err = read(*m, w.f.cursor(m.data))
+		}
+		first = cmp.Or(first, w.f.place(what, m.off, err))
+		return err == nil
+	}
+	part(msgType, "datatype", func(m message, _ *cursor) (err error) {
+		o.Type, err = w.typeOf(m)
+		return err
+	})
+	if o.Kind != Dataset {
+		return first
+	}
+	part(msgSpace, "data space", func(_ message, c *cursor) (err error) {
+		o.Space, err = parseSpace(c)
+		return err
+	})
+	part(msgFilters, "filter pipeline", func(_ message, c *cursor) (err error) {
+		o.Filters, err = parseFilters(c)
+		return err
+	})
+	if o.Type == nil || parts[msgSpace] == nil {
+		return cmp.Or(first, w.f.place("object header", h.addr, corrupt("expected a dataset's type and space")))
+	}
+	if first != nil {
+		return first
+	}
+	for _, kind := range []int{msgFill, msgOldFill} {
+		if part(kind, "fill value", func(_ message, c *cursor) (err error) {
+			o.Fill, err = parseFill(c, kind, o.Type)
+			return err
+		}) && o.Fill != nil {
+			break
+		}
+	}
+	part(msgLayout, "data layout", func(_ message, c *cursor) (err error) {
+		o.Layout, err = parseLayout(c, o.Space, o.Type)
+		return err
+	})
+	if first != nil {
+		return first
+	}
+	switch {
+	case parts[msgExternal] != nil:
+		o.Layout.Class = External
+		return w.f.place("data layout", h.addr, unsupported("elements in other files are not supported"))
+	case o.Layout.Class == Virtual:
+		return w.f.place("data layout", h.addr, unsupported("virtual datasets are not supported"))
+	}
+	return first
+}
+
+// Readable says why a dataset's elements cannot be read, if that is known before they
+// are.
+func (o *Object) Readable() error {
+	if o.Kind != Dataset {
+		return &fs.PathError{Op: "read", Path: o.Path, Err: fmt.Errorf("it is a %v, not a dataset", o.Kind)}
+	}
+	if o.dataErr != nil {
+		return o.dataErr
+	}
+	return o.f.place("filter pipeline", o.Addr, checkFilters(o.Filters))
+}
+
+// At returns the object whose header is at an address, as references and links have it.
+func (f *File) At(ctx context.Context, addr int64) (*Object, error) {
+	o := &Object{Addr: addr}
+	return o, f.load(ctx, WalkOptions{}, []*Object{o})
+}
+
+const maxSoftLinks = 40
+
+// Find returns the object at a path from the root. Soft links are followed. Where a path
+// leads into another file, the error wraps errors.ErrUnsupported.
+func (f *File) Find(ctx context.Context, name string) (*Object, error) {
+	rest := components(name)
+	at, dir := f.Root, "/"
+	for soft := 0; len(rest) > 0; {
+		w := f.wave(ctx)
+		h, err := w.header(at)
+		if err != nil {
+			return nil, err
+		}
+		links, err := w.links(h)
+		i, ok := slices.BinarySearchFunc(links, rest[0], func(l Link, name string) int { return cmp.Compare(l.Name, name) })
+		if !ok {
+			return nil, cmp.Or(err, error(&fs.PathError{Op: "find", Path: path.Join(dir, rest[0]), Err: fs.ErrNotExist}))
+		}
+		switch l := links[i]; l.Kind {
+		case HardLink:
+			at, dir, rest = l.Addr, path.Join(dir, l.Name), rest[1:]
+		case SoftLink:
+			if soft++; soft > maxSoftLinks {
+				return nil, f.place("soft link "+path.Join(dir, l.Name), -1, corrupt("more than %d soft links, or a loop of them", maxSoftLinks))
+			}
+			rest = slices.Concat(components(l.Target), rest[1:])
+			if strings.HasPrefix(l.Target, "/") {
+				at, dir = f.Root, "/"
+			}
+		case ExternalLink:
+			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
+		default:
+			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
+		}
+	}
+	o, err := f.At(ctx, at)
+	o.Path = dir
+	return o, err
+}
+
+// components are the names of a path. A dot is the group itself.
+func components(name string) []string {
+	return slices.DeleteFunc(strings.Split(name, "/"), func(s string) bool { return s == "" || s == "." })
+}

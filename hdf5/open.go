@@ -1,0 +1,188 @@
+package hdf5
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/holdall/holdall/store"
+)
+
+// DefaultLimit is a File's Limit unless it is changed.
+const DefaultLimit = 1 << 30
+
+const (
+	signature = "\x89HDF\r\n\x1a\n"
+	headSize  = 16 << 10 // read first: the superblock, and what often follows it
+	maxUser   = 1 << 30  // where a signature is looked for
+)
+
+// A File is an open HDF5 file. Its methods may be called in parallel.
+type File struct {
+	// Limit is how much memory one call may take for what it returns, and for
+	// chunks that are being decoded.
+	Limit int64
+
+	Superblock
+	obj   store.Object
+	name  string
+	size  int64
+	cache cache
+
+	mu    sync.Mutex
+	types map[int64]*Datatype // committed ones
+}
+
+// A Superblock is what a file says of itself as a whole.
+type Superblock struct {
+	Version int
+	// End is where the file ends, as it was written. A shorter one was cut off.
+	End int64
+	// Root is the address of the root group's object header.
+	Root int64
+	// Base is where the signature is: after a user block, if there is one. All
+	// addresses that this package gives count from the file's first byte.
+	Base int64
+
+	offsets, lengths int   // bytes of an address and of a length
+	leafK, groupK    int   // half of how many entries nodes of old groups have
+	chunkK           int   // and those of chunks
+	extension        int64 // address of an object header
+}
+
+// Open reads the superblock of the file that o is. The caller closes o.
+func Open(ctx context.Context, o store.Object) (*File, error) {
+	head := make([]byte, headSize)
+	n, err := store.ReadHead(ctx, o, head)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, types: map[int64]*Datatype{}}
+	f.cache.add(0, head[:n])
+	w := f.wave(ctx)
+	at, err := w.findSignature()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.superblock(at); err != nil {
+		return nil, f.place("superblock", at, err)
+	}
+	if f.extension != undefined {
+		if err := w.superblockExtension(); err != nil {
+			return nil, f.place("superblock extension", f.extension, err)
+		}
+	}
+	return f, nil
+}
+
+// Size is how many bytes the file has.
+func (f *File) Size() int64 { return f.size }
+
+// findSignature looks at 0, 512, 1024, 2048 and so on: user blocks are that long.
+func (w *wave) findSignature() (int64, error) {
+	for at := int64(0); at <= maxUser && at+int64(len(signature)) <= w.f.size; at = max(512, 2*at) {
+		b, err := w.read(at, int64(len(signature)))
+		if err != nil {
+			return 0, err
+		}
+		if string(b) == signature {
+			return at, nil
+		}
+	}
+	return 0, &Error{File: w.f.name, What: "superblock", Off: -1, Err: ErrNotHDF5}
+}
+
+// HasSignature reports whether what a file begins with is that of HDF5. A user block
+// may hide it.
+func HasSignature(head []byte) bool {
+	for at := 0; at < len(head); at = max(512, 2*at) {
+		if bytes.HasPrefix(head[at:], []byte(signature)) {
+			return true
+		}
+	}
+	return false
+}
+
+// superblock reads all versions:
+//
+//	0, 1  signature, version, three versions of parts and a reserved byte, bytes of an
+//	      address, bytes of a length, reserved, leaf K, group K (u16), flags (u32), in
+//	      version 1 chunk K (u16) and 2 reserved bytes, four addresses (base, free space,
+//	      end, driver), the root group's symbol table entry
+//	2, 3  signature, version, bytes of an address, bytes of a length, flags, four
+//	      addresses (base, extension, end, root group), checksum
+func (w *wave) superblock(at int64) error {
+	f := w.f
+	b, err := w.read(at, min(128, f.size-at))
+	if err != nil {
+		return err
+	}
+	c := f.cursor(b)
+	c.skip(int64(len(signature)))
+	f.Superblock = Superblock{Version: int(c.u8()), Base: at, leafK: 4, groupK: 16, chunkK: 32, extension: undefined}
+	switch {
+	case f.Version > 3:
+		return unsupported("version %d is not supported", f.Version)
+	case f.Version < 2:
+		c.skip(4)
+	}
+	f.offsets, f.lengths = int(c.u8()), int(c.u8())
+	for _, n := range []int{f.offsets, f.lengths} {
+		if n != 2 && n != 4 && n != 8 {
+			return corrupt("expected addresses and lengths of 2, 4 or 8 bytes, found %d and %d", f.offsets, f.lengths)
+		}
+	}
+	c.skip(1)
+	if f.Version >= 2 {
+		c.skip(int64(f.offsets)) // a base address; that of the signature counts
+		f.extension, f.End, f.Root = c.addr(), c.addr(), c.addr()
+		if err := c.err(); err != nil {
+			return err
+		}
+		_, err := summed(b[:min(len(b), c.at+4)])
+		w.saw("superblock", at, int64(c.at+4))
+		return err
+	}
+	f.leafK, f.groupK = int(c.u16()), int(c.u16())
+	c.skip(4)
+	if f.Version == 1 {
+		f.chunkK = int(c.u16())
+		c.skip(2)
+	}
+	c.skip(2 * int64(f.offsets))
+	f.End = c.addr()
+	c.skip(2 * int64(f.offsets)) // and where in a heap the root group's name is
+	f.Root = c.addr()
+	c.skip(24)
+	w.saw("superblock", at, int64(c.at))
+	if f.leafK == 0 || f.groupK == 0 || f.chunkK == 0 {
+		return corrupt("expected nodes of some entries, found K of %d, %d and %d", f.leafK, f.groupK, f.chunkK)
+	}
+	return c.err()
+}
+
+// superblockExtension takes from it how large nodes of version 1 B-trees are.
+func (w *wave) superblockExtension() error {
+	h, err := w.header(w.f.extension)
+	if err != nil {
+		return err
+	}
+	for _, m := range h.messages {
+		if m.kind != msgBTreeK {
+			continue
+		}
+		c := w.f.cursor(m.data)
+		if v := c.u8(); v != 0 {
+			return unsupported("version %d of B-tree sizes is not supported", v)
+		}
+		w.f.chunkK, w.f.groupK, w.f.leafK = int(c.u16()), int(c.u16()), int(c.u16())
+		if err := c.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
