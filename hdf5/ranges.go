@@ -13,6 +13,7 @@ import (
 const (
 	atOnce    = 32       // requests under way
 	nearby    = 2 << 10  // a gap that is always read: a request costs as much
+	farther   = 16 << 10 // a gap that may be read
 	smallest  = 4 << 10  // bytes of a request, where there are few
 	longest   = 4 << 20  // bytes of a request that was joined
 	maxPiece  = 64 << 20 // bytes of one structure
@@ -103,7 +104,7 @@ func joined(want []span) []span {
 	slices.SortStableFunc(before, func(i, j int) int { return cmp.Compare(gap(i), gap(j)) })
 	join := make([]bool, len(all))
 	for room, i := total/4, 0; i < len(before); i++ {
-		if room -= gap(before[i]); room < 0 {
+		if room -= gap(before[i]); room < 0 || gap(before[i]) > farther {
 			break
 		}
 		join[before[i]] = true

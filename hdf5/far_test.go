@@ -1,0 +1,102 @@
+package hdf5
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+)
+
+const roundTrip = 20 * time.Millisecond
+
+// far is an object to which a request takes a round trip. It is for synctest, where time
+// passes when all wait.
+type far struct {
+	store.Object
+	mu              sync.Mutex
+	requests, bytes int64
+}
+
+func (o *far) count(n int) {
+	time.Sleep(roundTrip)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.requests++
+	o.bytes += int64(n)
+}
+
+func (o *far) ReadAt(ctx context.Context, p []byte, off int64) error {
+	o.count(len(p))
+	return o.Object.ReadAt(ctx, p, off)
+}
+
+func (o *far) Can() store.ObjectAbilities {
+	can := o.Object.Can()
+	read := can.ReadEnd
+	can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (int, error) {
+		o.count(len(p))
+		return read(ctx, p, tail)
+	}
+	return can
+}
+
+// A cost is what a file's whole listing takes.
+type cost struct {
+	rounds, requests, bytes int64
+	metadata                int64 // bytes of all structures
+	objects, chunks         int
+}
+
+func listing(t *testing.T, b []byte) (c cost) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &far{Object: inMemory(t, b)}
+		begin := time.Now()
+		f, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[int64]int64{}
+		opt := WalkOptions{Values: true, Chunks: 1 << 20, Seen: func(r Region) { seen[r.Off] = max(seen[r.Off], r.Len) }}
+		for o, err := range f.Walk(t.Context(), opt) {
+			if err != nil || o.Err != nil {
+				t.Fatal(err, o.Err)
+			}
+			c.objects++
+			for _, err := range o.Chunks(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.chunks++
+			}
+		}
+		c.rounds, c.requests, c.bytes = int64(time.Since(begin)/roundTrip), o.requests, o.bytes
+		for _, n := range seen {
+			c.metadata += n
+		}
+	})
+	return c
+}
+
+func TestFarFilesTakeFewRounds(t *testing.T) {
+	for _, name := range []string{"links_earliest", "links_latest", "attributes_latest", "kinds_earliest", "chunks_latest", "paged_latest"} {
+		b := testkit.Read(t, "testdata/"+name+".h5")
+		c := listing(t, b)
+		t.Logf("%s, %d bytes: %+v", name, len(b), c)
+		if c.rounds > 14 {
+			t.Errorf("%s: %d rounds", name, c.rounds)
+		}
+	}
+}
+
+func TestTmp(t *testing.T) {
+	for _, name := range []string{"k_earliest", "k_latest", "g_earliest", "g_latest"} {
+		b := testkit.Read(t, "/tmp/h5w/"+name+".h5")
+		c := listing(t, b)
+		t.Logf("%s, %d bytes: %+v", name, len(b), c)
+	}
+}
