@@ -70,7 +70,7 @@ def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
     """What reads a file of an archive by its name or its number; slow does the same for all others."""
     m, ok, places, simple = table.map, table.ok, table.places, table.simple
     files, same = table.files, table.files == table.rows
-    place = Struct("<QII").unpack_from
+    place = Struct("<QI").unpack_from
     fd, size, pread = archive.fd, archive.size, os.pread
 
     def read(which: str | int) -> bytes:
@@ -83,12 +83,12 @@ def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
                 row = which if same else table.numbers[which]  # type: ignore[index]
             else:
                 return slow(which)
-            at = places + 16 * row
-            if not ok[at >> 12]:
+            at = places + 12 * row
+            if not (ok[at >> 12] and ok[at + 11 >> 12]):
                 return slow(which)
-            where, stored, length = place(m, at)
+            where, length = place(m, at)
             offset = where & _LOW48
-            if where >> 48 not in simple or stored != length or offset + length > size:
+            if where >> 48 not in simple or offset + length > size:
                 return slow(which)
             data = pread(fd, length, offset)
             return data if len(data) == length else slow(which)
