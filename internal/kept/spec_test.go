@@ -80,15 +80,19 @@ func u64(b []byte, i int64) int64 { return int64(binary.LittleEndian.Uint64(b[8*
 
 // name is the name of a row.
 func (t *specTable) name(row int64) string {
-	names := t.section("names")[u64(t.section("groups"), row/16):]
-	name := ""
-	for range row%16 + 1 {
-		shared, n := binary.Uvarint(names)
-		length, m := binary.Uvarint(names[n:])
-		rest := names[n+m:][:length]
-		name, names = name[:shared]+string(rest), names[n+m+len(rest):]
+	begin := u64(t.section("groups"), row/16)
+	names := t.section("names")[begin&(1<<63-1):]
+	number := func(i int64) int64 { return int64(names[i]) }
+	text := int64(32)
+	if begin < 0 {
+		number = func(i int64) int64 { return u32(names, i) }
+		text = 128
 	}
-	return name
+	at, i := text, row%16
+	for k := range i {
+		at += number(16 + k)
+	}
+	return string(names[text:][:number(i)]) + string(names[at:][:number(16+i)])
 }
 
 // find returns the number of a row, -1 if there is none.

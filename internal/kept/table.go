@@ -16,7 +16,8 @@ const (
 	tableMagic   = "holdtab1"
 	tableEndLen  = 4 + 4 + len(tableMagic) // length and CRC-32 of the head, and the magic
 	tableBlock   = 4096                    // has a checksum, and sections begin at one
-	namesGroup   = 16                      // names that are told apart from the one before
+	namesGroup   = 16                      // names that are told apart from the first of them
+	wideNames    = 1 << 63                 // of where a group begins: its lengths have 4 bytes, not one
 	hashLen      = 8
 	placeLen     = 12
 	runLen       = 24 // of sums of a page

@@ -42,10 +42,12 @@ type tabler struct {
 	lastHow uint16
 	codecs  []string
 
-	last, name []byte // names of the row before, and of this one
-	buf        []byte
-	xs         []format.Extent
-	volumes    []int
+	name    []byte
+	texts   []byte // names of the last rows that were added, which are not in names yet
+	ends    []int  // where each ends
+	buf     []byte
+	xs      []format.Extent
+	volumes []int
 }
 
 func newTabler(scratch func() (sorter.Scratch, error)) *tabler {
@@ -123,7 +125,7 @@ func (t *tabler) digestOf(d format.Digest) int {
 }
 
 func (t *tabler) addName(at place) error {
-	t.last, t.name = t.name, t.last[:0]
+	t.name = t.name[:0]
 	if at.dir != "" {
 		t.name = append(append(t.name, at.dir...), '/')
 	}
@@ -131,23 +133,54 @@ func (t *tabler) addName(at place) error {
 	if err := t.hashes.add(uint64(crc32.ChecksumIEEE(t.name))<<32 | uint64(t.rows)); err != nil {
 		return err
 	}
-	k := 0
-	if t.rows%namesGroup != 0 {
-		k = shared(t.last, string(t.name))
-	} else if err := t.group(); err != nil {
-		return err
+	if t.rows%namesGroup == 0 {
+		if err := t.group(); err != nil {
+			return err
+		}
 	}
-	t.buf = binary.AppendUvarint(t.buf[:0], uint64(k))
-	t.buf = appendString(t.buf, string(t.name[k:]))
-	return t.names.write(t.buf)
+	t.texts = append(t.texts, t.name...)
+	t.ends = append(t.ends, len(t.texts))
+	return nil
 }
 
-// group writes what a group of rows begins with.
+// group ends a group of rows, and says where the next one begins.
 func (t *tabler) group() error {
-	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
+	if err := t.sums.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.before))); err != nil {
 		return err
 	}
-	return t.sums.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.before)))
+	if len(t.ends) == 0 {
+		return nil
+	}
+	var shares, lens [namesGroup]int
+	width, at := 1, uint64(t.names.n)
+	begin := 0
+	for i, end := range t.ends {
+		if i > 0 {
+			shares[i] = shared(t.texts[:t.ends[0]], string(t.texts[begin:end]))
+		}
+		if lens[i] = end - begin - shares[i]; max(shares[i], lens[i]) > math.MaxUint8 {
+			width, at = 4, uint64(t.names.n)|wideNames
+		}
+		begin = end
+	}
+	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], at)); err != nil {
+		return err
+	}
+	b := t.buf[:0]
+	for _, numbers := range [][namesGroup]int{shares, lens} {
+		for _, n := range numbers {
+			if b = append(b, byte(n)); width == 4 {
+				b = append(b, byte(n>>8), byte(n>>16), byte(n>>24))
+			}
+		}
+	}
+	begin = 0
+	for i, end := range t.ends {
+		b = append(b, t.texts[begin+shares[i]:end]...)
+		begin = end
+	}
+	t.buf, t.texts, t.ends = b, t.texts[:0], t.ends[:0]
+	return t.names.write(b)
 }
 
 // addPlace adds where a row's content lies.
@@ -284,6 +317,9 @@ func (t *tabler) write(w *binder, of Head, runs []sumRun) (tableHead, error) {
 		return h, err
 	}
 	if err := t.group(); err != nil {
+		return h, err
+	}
+	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
 		return h, err
 	}
 	if t.times.n > 0 && t.times.short() {

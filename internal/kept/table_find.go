@@ -239,32 +239,34 @@ func (t *table) isCalled(ctx context.Context, row int64, name string) (bool, err
 	if err != nil {
 		return false, err
 	}
-	from, to := binary.LittleEndian.Uint64(bounds), binary.LittleEndian.Uint64(bounds[8:])
-	if from > to || to > uint64(t.Sections.Names.Len) {
+	from, to := binary.LittleEndian.Uint64(bounds), binary.LittleEndian.Uint64(bounds[8:])&^wideNames
+	width := uint64(1)
+	if from&wideNames != 0 {
+		from, width = from&^wideNames, 4
+	}
+	if from > to || to > uint64(t.Sections.Names.Len) || to-from < 2*namesGroup*width {
 		return false, t.p.fail(t.Sections.Groups.Off, errTable)
 	}
 	b, err := t.bytes(ctx, &t.Sections.Names, int64(from), int64(to-from))
 	if err != nil {
 		return false, err
 	}
-	c := scanner{b: b}
-	// same is how many bytes a name has in common with the one that is looked for.
-	long, same := uint64(0), uint64(0)
-	for range row%namesGroup + 1 {
-		k := c.uvarint()
-		rest := c.text()
-		if c.bad || k > long {
-			return false, t.p.fail(t.Sections.Names.Off, errTable)
+	number := func(i int64) uint64 {
+		if width == 1 {
+			return uint64(b[i])
 		}
-		if k <= same {
-			same = k
-			for i := 0; i < len(rest) && same < uint64(len(name)) && rest[i] == name[same]; i++ {
-				same++
-			}
-		}
-		long = k + uint64(len(rest))
+		return uint64(binary.LittleEndian.Uint32(b[4*i:]))
 	}
-	return long == same && same == uint64(len(name)), nil
+	at := 2 * namesGroup * width
+	begin, i := at, row%namesGroup
+	for k := range i {
+		at += number(namesGroup + k)
+	}
+	same, n := number(i), number(namesGroup+i)
+	if at+n > uint64(len(b)) || i > 0 && same > number(namesGroup) || i == 0 && same > 0 {
+		return false, t.p.fail(t.Sections.Names.Off, errTable)
+	}
+	return same+n == uint64(len(name)) && string(b[at:at+n]) == name[same:] && string(b[begin:begin+same]) == name[:same], nil
 }
 
 // lookup is Index.Lookup by the table: of what is not plain it only knows the number of

@@ -71,6 +71,8 @@ func vectors() map[string]vector {
 		file(&plain, fmt.Sprintf("data/%d/member_%03d.bin", i/20, i), 100+i, raw("dir/x", 1000*i, 100+i)...)
 	}
 	file(&plain, "empty", 0)
+	file(&plain, strings.Repeat("long/", 60)+"a", 3, raw("dir/x", 3, 3)...)
+	file(&plain, strings.Repeat("long/", 60)+"b", 4, raw("dir/x", 6, 4)...)
 	file(&plain, "other", 7, raw("dir/x/volume-2", 1<<40, 7)...)
 	file(&plain, "outside", 8, format.Extent{Size: 8, Object: "https://example.org/y", External: true, Off: 5, Len: 8})
 	file(&plain, "xxxxx", 1, raw("dir/x", 1, 1)...) // the two have one hash

@@ -41,24 +41,12 @@ def finder(table: Table) -> Find:
             if row >= rows or high - low > 4096 or high > names_len:
                 return -1
             group = m[names + low : names + high]
-            if not group.isascii():
-                return -1  # numbers may have several bytes in it
-            at = 0
-            heads = []
-            for _ in range(row & 15):
-                heads.append(at)
-                at += 2 + group[at + 1]
-            # The name is compared from its end on: heads leads to the names that it shares its beginning with.
-            shared, n = group[at], group[at + 1]
-            if shared + n != len(name) or group[at + 2 : at + 2 + n] != name[shared:]:
+            i = row & 15
+            shared, n = group[i], group[16 + i]
+            at = 32 + sum(group[16 : 16 + i])
+            # Where its lengths have four bytes low is no place in the names, and there is no group.
+            if shared + n != len(name) or group[at : at + n] != name[shared:] or group[32 : 32 + shared] != name[:shared] or shared > group[16]:
                 return -1
-            while shared:
-                at = heads.pop()
-                begins = group[at]
-                if begins < shared:
-                    if begins + group[at + 1] < shared or group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
-                        return -1
-                    shared = begins
             return row
         except (IndexError, ValueError, error):
             return -1

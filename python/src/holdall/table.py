@@ -35,11 +35,13 @@ FETCH = 16  # blocks of a far index that are fetched together
 MANY = 64  # fetches after which all the rest is fetched
 
 _LOW48 = (1 << 48) - 1
+_LOW63 = (1 << 63) - 1
 _NONE32 = 0xFFFFFFFF
 _two_u32 = struct.Struct("<II").unpack_from
 _u32 = struct.Struct("<I").unpack_from
 _u64 = struct.Struct("<Q").unpack_from
 _u16 = struct.Struct("<H").unpack_from
+_names = struct.Struct("<32I").unpack_from
 _run = struct.Struct("<QQI").unpack_from
 _two_u64 = struct.Struct("<QQ").unpack_from
 _place = struct.Struct("<QI").unpack_from
@@ -270,7 +272,7 @@ class Table:
         while at >= 0:
             if not (at - first) & 7:
                 row: int = _u32(m, at + 4)[0]
-                if self._is_named(row, name) and self._how_of_row(row).file:
+                if self.name(row) == name and self._how_of_row(row).file:
                     return row
             at = m.find(key, at + 1, last)
         return -1
@@ -288,8 +290,8 @@ class Table:
 
         return find
 
-    def _group(self, row: int) -> bytes:
-        """The text of the names of the 16 rows of which this is one."""
+    def _group(self, row: int) -> tuple[bytes, bytes | tuple[int, ...], int]:
+        """The names of the 16 rows of which this is one: as they are, their numbers, and where the texts begin."""
         if row >= self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
         ok = self.ok
@@ -297,71 +299,40 @@ class Table:
         if not (ok[at >> 12] and ok[at + 15 >> 12]):
             self._check(at, at + 16)
         start, end = _two_u64(self.map, at)
-        if not start < end <= self.names_len:
+        text = 128 if start >> 63 else 32
+        start, end = start & _LOW63, end & _LOW63
+        if not start + text <= end <= self.names_len:
             raise self._bad(f"names from {start} to {end} of {self.names_len}")
         start, end = start + self.names_at, end + self.names_at
         if end - start > BLOCK or not (ok[start >> 12] and ok[end - 1 >> 12]):
             self._check(start, end)
         group: bytes = self.map[start:end]
-        return group
-
-    def _is_named(self, row: int, name: bytes) -> bool:
-        """Whether the row has that name. Only what differs in the names before it is looked at."""
-        group = self._group(row)
-        at = 0
-        heads: list[int] = []
-        try:
-            for _ in range(row & 15):
-                heads.append(at)
-                shared, rest = group[at], group[at + 1]
-                if shared | rest > 127:
-                    return self.name(row) == name
-                at += 2 + rest
-            shared, rest = group[at], group[at + 1]
-            if shared | rest > 127:
-                return self.name(row) == name
-        except IndexError:
-            raise self._bad("a name that breaks off") from None
-        if shared + rest != len(name) or not name.endswith(group[at + 2 : at + 2 + rest]):
-            return False
-        while shared:
-            if not heads:
-                raise self._bad("a name that shares bytes with none")
-            at = heads.pop()
-            begins = group[at]
-            if begins < shared:
-                if begins + group[at + 1] < shared:
-                    raise self._bad("a name that shares more than there is")
-                if group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
-                    return False
-                shared = begins
-        return True
-
-    def _names_of(self, group: bytes, count: int) -> Iterator[bytes]:
-        """The first names of a group."""
-        at, name = 0, b""
-        try:
-            for _ in range(count):
-                shared, at = _uvar(group, at)
-                rest, at = _uvar(group, at)
-                if shared > len(name) or rest > len(group) - at:
-                    raise IndexError
-                name = name[:shared] + group[at : at + rest]
-                at += rest
-                yield name
-        except IndexError:
-            raise self._bad("a name that breaks off") from None
+        numbers = group[:32] if text == 32 else _names(group)
+        if numbers[0] or max(numbers[:16]) > numbers[16] or text + sum(numbers[16:]) != len(group):
+            raise self._bad("a name that breaks off")
+        return group, numbers, text
 
     def name(self, row: int) -> bytes:
         """The name of a row."""
-        return next(islice(self._names_of(self._group(row), (row & 15) + 1), row & 15, None))
+        group, numbers, text = self._group(row)
+        i = row & 15
+        at = text + sum(numbers[16 : 16 + i])
+        return group[text : text + numbers[i]] + group[at : at + numbers[16 + i]]
+
+    def _names_of(self, row: int, count: int) -> Iterator[bytes]:
+        """The names of a group that begins with a row."""
+        group, numbers, at = self._group(row)
+        first = group[at : at + numbers[16]]
+        for shared, n in zip(numbers[:count], numbers[16:], strict=False):
+            yield first[:shared] + group[at : at + n]
+            at += n
 
     def names(self) -> Iterator[bytes]:
         """The names of all files."""
         flags = self._flags()
         for at in range(0, self.rows, 16):
             n = min(16, self.rows - at)
-            all_ = self._names_of(self._group(at), n)
+            all_ = self._names_of(at, n)
             yield from all_ if flags is None else compress(list(all_), flags[at : at + n])
 
     # Rows and numbers
@@ -636,20 +607,3 @@ def _count(n: Any, below: int) -> int:
     if type(n) is not int or not 0 <= n < below:
         raise ValueError(f"a number that cannot be: {n!r}")
     return n
-
-
-def _uvar(b: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 and where it ends."""
-    c = b[at]
-    if c < 0x80:
-        return c, at + 1
-    v = shift = 0
-    while True:
-        c = b[at]
-        at += 1
-        v |= (c & 0x7F) << shift
-        if c < 0x80:
-            return v, at
-        shift += 7
-        if shift > 63:
-            raise IndexError
