@@ -174,7 +174,7 @@ func (b *builder) finish(root rootPage) error {
 	if err != nil {
 		return err
 	}
-	r, err := b.w.page(text, nil, 0, 1)
+	r, err := b.w.page(text, nil, nil, 0, 1)
 	if err != nil {
 		return err
 	}
@@ -445,18 +445,19 @@ func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 // so they stay together with what leads to them, which is read at once from afar.
 func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
 	if t == nil {
-		return b.rows(nil)
+		refs, _, err := b.rows(nil)
+		return refs, err
 	}
 	pages := &spool{scratch: b.scratch}
 	defer pages.close()
 	w, off := b.w.w, b.w.off
 	b.w.w, b.w.off = pages, 0
-	refs, err := b.rows(t)
+	refs, runs, err := b.rows(t)
 	b.w.w, b.w.off = w, off
 	if err != nil {
 		return nil, err
 	}
-	head, err := t.write(b.w, b.head)
+	head, err := t.write(b.w, b.head, runs)
 	if err == nil {
 		b.tableHead, err = appendTableHead(head)
 	}
@@ -471,7 +472,7 @@ func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
 }
 
 // rows writes the pages of rows, and tells t of them, if that is not nil.
-func (b *builder) rows(t *tabler) ([]ref, error) {
+func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
 	var (
@@ -490,13 +491,13 @@ func (b *builder) rows(t *tabler) ([]ref, error) {
 			err = context.Cause(b.ctx)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		one.reset()
 		e = format.Entry{}
 		r.entry = &e
 		if err := one.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r.dir != string(one.dir) {
 			r.dir = string(one.dir)
@@ -512,15 +513,15 @@ func (b *builder) rows(t *tabler) ([]ref, error) {
 			continue // it is there
 		}
 		if number == maxRows {
-			return nil, fmt.Errorf("more than %d rows", int64(maxRows))
+			return nil, nil, fmt.Errorf("more than %d rows", int64(maxRows))
 		}
 		key = append(key[:0], at.Key...)
 		if err := w.add(&r, key[:min(shared(lastKey, string(key))+1, len(key))]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if t != nil {
 			if err := t.add(&r); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		if number++; !r.implied {
@@ -534,7 +535,8 @@ func (b *builder) rows(t *tabler) ([]ref, error) {
 		}
 		key, lastKey = lastKey, key
 	}
-	return w.all()
+	refs, err := w.all()
+	return refs, w.runs, err
 }
 
 // rowPages writes rows into pages.
@@ -544,21 +546,31 @@ type rowPages struct {
 	page         []byte
 	first        []byte // key of its first row
 	number, from int64
-	sums, names  int // bytes of digests, and of names, in the page
+	sums         []byte // digests of its rows
+	names        int    // bytes of names in the page
 	refs         []ref
+	runs         []sumRun
+	sumsBefore   int64 // bytes of digests in the pages before
+}
+
+// A sumRun is where the digests of a page lie.
+type sumRun struct {
+	before int64 // bytes of digests in the pages before
+	off    int64
+	sum    uint32 // CRC-32
 }
 
 // add adds a row. No key of a row before it is as great as first, and its own is not less.
 func (w *rowPages) add(r *row, first []byte) error {
 	if w.number == w.from {
 		w.first = slices.Clone(first)
+		w.s.sums = &w.sums
 		w.s.reset()
 	}
 	w.page = w.s.appendRow(w.page, r)
 	w.names += len(r.dir) + 1 + len(r.base)
-	w.sums += len(r.entry.Digest.Sum)
 	w.number++
-	if w.sums+(len(w.page)-w.sums)/3 >= pageStored || len(w.page) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows {
+	if len(w.sums)+len(w.page)/3 >= pageStored || len(w.page) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows {
 		return w.flush()
 	}
 	return nil
@@ -568,9 +580,17 @@ func (w *rowPages) flush() error {
 	if w.number == w.from {
 		return nil
 	}
-	ref, err := w.w.page(w.page, w.first, w.from, w.number-w.from)
+	page := w.page
+	if n := len(w.sums); n > 0 {
+		page = append(binary.AppendUvarint([]byte{sumsApart}, uint64(n)), page...)
+	}
+	ref, err := w.w.page(page, w.sums, w.first, w.from, w.number-w.from)
 	w.refs = append(w.refs, ref)
-	w.page, w.sums, w.names, w.from = w.page[:0], 0, 0, w.number
+	if n := int64(len(w.sums)); n > 0 {
+		w.runs = append(w.runs, sumRun{w.sumsBefore, ref.off + int64(ref.stored) - n, crc32.ChecksumIEEE(w.sums)})
+		w.sumsBefore += n
+	}
+	w.page, w.sums, w.names, w.from = w.page[:0], w.sums[:0], 0, w.number
 	return err
 }
 

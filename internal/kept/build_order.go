@@ -93,7 +93,7 @@ func (b *builder) orders() (refs []ref, err error) {
 			page = binary.AppendVarint(page, int64(n)-last)
 			last = int64(n)
 		}
-		r, err := b.w.page(page, nil, int64(from), int64(len(part)))
+		r, err := b.w.page(page, nil, nil, int64(from), int64(len(part)))
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (b *builder) digests(all iter.Seq2[[DigestLen]byte, error]) (refs []ref, er
 		if n == from {
 			return nil
 		}
-		r, err := b.w.page(page, nil, from, n-from)
+		r, err := b.w.page(page, nil, nil, from, n-from)
 		refs, page, from = append(refs, r), page[:0], n
 		return err
 	}

@@ -204,9 +204,9 @@ func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
 	}
 	var s state
 	s.reset()
-	c := &scanner{b: b}
-	p, err := x.decodeRows(c, &s, r)
-	if err == nil && c.at != len(b) {
+	c := scanRows(b)
+	p, err := x.decodeRows(&c, &s, r)
+	if err == nil && !c.ended() {
 		return nil, x.fail(r.off, errRow)
 	}
 	return p, err

@@ -304,14 +304,26 @@ func (w *binder) write(b []byte) error {
 	return err
 }
 
-// page writes a page of items from a number on.
-func (w *binder) page(b, first []byte, from, items int64) (ref, error) {
-	if len(b) > maxPage {
-		return ref{}, fmt.Errorf("a page of %d bytes, expected at most %d", len(b), maxPage)
+// page writes a page of items from a number on. What is raw stands at its end, as it is.
+func (w *binder) page(b, raw, first []byte, from, items int64) (ref, error) {
+	long := len(b) + len(raw)
+	if long > maxPage {
+		return ref{}, fmt.Errorf("a page of %d bytes, expected at most %d", long, maxPage)
 	}
 	w.buf = w.z.EncodeAll(b, w.buf[:0])
-	r := ref{first: first, from: from, items: items, off: w.off, stored: len(w.buf), long: len(b), sum: crc32.Checksum(w.buf, castagnoli)}
+	if len(raw) > 0 {
+		w.buf = appendRaw(w.buf, raw)
+	}
+	r := ref{first: first, from: from, items: items, off: w.off, stored: len(w.buf), long: long, sum: crc32.Checksum(w.buf, castagnoli)}
 	return r, w.write(w.buf)
+}
+
+// appendRaw appends a frame of zstd that has b as it is, in one block: b may have 128 KiB.
+func appendRaw(frames, b []byte) []byte {
+	frames = append(frames, 0x28, 0xb5, 0x2f, 0xfd, 2<<6|1<<5) // a length of 4 bytes, and no window
+	frames = binary.LittleEndian.AppendUint32(frames, uint32(len(b)))
+	head := len(b)<<3 | 1 // raw, and the last one
+	return append(append(frames, byte(head), byte(head>>8), byte(head>>16)), b...)
 }
 
 // nodeLen is about how long a node becomes.
@@ -331,7 +343,7 @@ func (w *binder) nodes(refs []ref) (tree, error) {
 				n++
 			}
 			last := refs[n-1]
-			r, err := w.page(appendNode(nil, refs[:n]), refs[0].first, refs[0].from, last.from+last.items-refs[0].from)
+			r, err := w.page(appendNode(nil, refs[:n]), nil, refs[0].first, refs[0].from, last.from+last.items-refs[0].from)
 			if err != nil {
 				return tree{}, err
 			}

@@ -18,6 +18,7 @@ import (
 const (
 	kindBits    = 0x07
 	newDir      = 0x07 // in the place of a kind: a directory, in which the rows are that follow
+	sumsApart   = 0x06 // at the beginning of a page: its digests stand behind its rows
 	oneRun      = 1 << 3
 	isImplied   = 1 << 4
 	isWhole     = 1 << 5
@@ -62,10 +63,11 @@ type state struct {
 	sec       int64
 	rank      int64
 	proof     int64
+	sums      *[]byte // takes the digests of rows; nil if they stand in the rows
 }
 
 func (s *state) reset() {
-	*s = state{dir: s.dir[:0], base: s.base[:0], manners: s.manners[:0], rank: -1}
+	*s = state{dir: s.dir[:0], base: s.base[:0], manners: s.manners[:0], rank: -1, sums: s.sums}
 }
 
 // A row is an entry, or a directory that is implied.
@@ -124,7 +126,11 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 		b = binary.AppendUvarint(b, uint64(e.ModTime.Nanosecond()))
 		s.sec = sec
 	}
-	b = append(b, e.Digest.Sum...)
+	if s.sums != nil {
+		*s.sums = append(*s.sums, e.Digest.Sum...)
+	} else {
+		b = append(b, e.Digest.Sum...)
+	}
 	b = binary.AppendVarint(b, r.rank-s.rank-1)
 	s.rank = r.rank
 	if rare != 0 {
@@ -260,6 +266,43 @@ type scanner struct {
 	at   int
 	bad  bool
 	skim bool // digests are passed by
+
+	apart bool // digests are not in b, but in
+	sums  []byte
+	sumAt int
+}
+
+// scanRows scans the rows of a page.
+func scanRows(page []byte) scanner {
+	c := scanner{b: page}
+	if len(page) == 0 || page[0] != sumsApart {
+		return c
+	}
+	c.at, c.apart = 1, true
+	n := c.uvarint()
+	if n > uint64(len(page)-c.at) {
+		c.bad = true
+		return c
+	}
+	end := len(page) - int(n)
+	c.b, c.sums = page[:end], page[end:]
+	return c
+}
+
+// ended reports whether all was scanned.
+func (c *scanner) ended() bool { return c.at == len(c.b) && c.sumAt == len(c.sums) }
+
+// sum returns the digest of a row.
+func (c *scanner) sum(n int) []byte {
+	if !c.apart {
+		return c.bytes(uint64(n))
+	}
+	if c.bad || n > len(c.sums)-c.sumAt {
+		c.bad = true
+		return nil
+	}
+	c.sumAt += n
+	return c.sums[c.sumAt-n : c.sumAt]
 }
 
 // must says what has to be so.
@@ -397,7 +440,7 @@ func (s *state) decodeManner(c *scanner, e *format.Entry) {
 		e.ModTime = time.Unix(s.sec, int64(nsec)).UTC()
 	}
 	if n.sumLen > 0 || n.algo != "" {
-		if sum := c.bytes(uint64(n.sumLen)); !c.skim {
+		if sum := c.sum(int(n.sumLen)); !c.skim {
 			e.Digest = format.Digest{Algo: n.algo, Sum: string(sum)}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // single names: rows are decoded from the bookmark before them.
 type sheet struct {
 	ref
-	raw     []byte
+	rows    scanner // at the first one
 	marks   []bookmark
 	names   []byte // of the rows before bookmarks
 	manners []manner
@@ -22,13 +22,14 @@ type sheet struct {
 
 // A bookmark is where a row begins, and what it is told apart from.
 type bookmark struct {
-	at, dir, base uint32 // in raw, in names, and behind that
-	ends          uint32
-	manners       uint32 // how many there are
-	whole         bool   // of the row before
-	last, volume  int
-	end, sec      int64
-	rank, proof   int64
+	at, sumAt    uint32 // of the scanner
+	dir, base    uint32 // in names, and behind that
+	ends         uint32
+	manners      uint32 // how many there are
+	whole        bool   // of the row before
+	last, volume int
+	end, sec     int64
+	rank, proof  int64
 }
 
 const (
@@ -41,14 +42,15 @@ func (x *Index) newSheet(raw []byte, r *ref) (*sheet, error) {
 	if r.items > pageRows {
 		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
 	}
-	h := &sheet{ref: *r, raw: raw, marks: make([]bookmark, 0, (r.items+sheetRows-1)/sheetRows)}
+	h := &sheet{ref: *r, rows: scanRows(raw), marks: make([]bookmark, 0, (r.items+sheetRows-1)/sheetRows)}
 	var s state
 	var w skimmed
 	s.reset()
-	c := &scanner{b: raw, skim: true}
+	h.rows.skim = true
+	c := h.rows
 	for i := range r.items {
 		if i%sheetRows == 0 {
-			m := bookmark{at: uint32(c.at), dir: uint32(len(h.names)), manners: uint32(len(s.manners)), whole: w.row.whole,
+			m := bookmark{at: uint32(c.at), sumAt: uint32(c.sumAt), dir: uint32(len(h.names)), manners: uint32(len(s.manners)), whole: w.row.whole,
 				last: s.last, volume: s.volume, end: s.end, sec: s.sec, rank: s.rank, proof: s.proof}
 			h.names = append(h.names, s.dir...)
 			m.base = uint32(len(h.names))
@@ -58,11 +60,11 @@ func (x *Index) newSheet(raw []byte, r *ref) (*sheet, error) {
 				return nil, x.fail(r.off, errRow)
 			}
 		}
-		if err := w.next(&s, c, x.Chunk); err != nil {
+		if err := w.next(&s, &c, x.Chunk); err != nil {
 			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+i, err))
 		}
 	}
-	if c.at != len(raw) {
+	if !c.ended() {
 		return nil, x.fail(r.off, errRow)
 	}
 	h.manners = s.manners
@@ -83,14 +85,15 @@ func (w *skimmed) next(s *state, c *scanner, chunk int64) error {
 }
 
 // size is what a sheet takes.
-func (h *sheet) size() int { return cap(h.raw) + cap(h.names) + 80*cap(h.marks) + 1<<10 }
+func (h *sheet) size() int { return cap(h.rows.b) + cap(h.names) + 88*cap(h.marks) + 1<<10 }
 
 // goTo sets s and c to a bookmark.
 func (h *sheet) goTo(k int, s *state, c *scanner) {
 	m := &h.marks[k]
 	*s = state{dir: append(s.dir[:0], h.names[m.dir:m.base]...), base: append(s.base[:0], h.names[m.base:m.ends]...), manners: h.manners[:m.manners:m.manners],
 		last: m.last, volume: m.volume, end: m.end, sec: m.sec, rank: m.rank, proof: m.proof}
-	*c = scanner{b: h.raw, at: int(m.at), skim: true}
+	*c = h.rows
+	c.at, c.sumAt = int(m.at), int(m.sumAt)
 }
 
 // search returns the first row that before does not hold of, which says of a row that what

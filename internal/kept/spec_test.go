@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What follows reads a table by docs/index.md, and uses nothing of this package but the
@@ -19,10 +20,14 @@ import (
 type specTable struct {
 	file []byte
 	head struct {
-		Rows, Start int64
-		Bits        int
-		Codecs      []string
-		Volumes     []struct {
+		Rows, Start, Pages, Since int64
+		Bits                      int
+		Codecs                    []string
+		Digests                   []struct {
+			Algo string
+			Len  int64
+		}
+		Volumes []struct {
 			Name     string
 			External bool
 		}
@@ -30,7 +35,10 @@ type specTable struct {
 		Checks   uint32 `json:"checks_crc32"`
 		How      []struct {
 			Kind                                    string
-			Volume, Codec                           *int
+			Volume, Codec, Digest                   *int
+			Mode                                    *uint32
+			Owner, Group                            string
+			Time                                    bool
 			Plain, Long, Ask, Fault, Implied, Whole bool
 		}
 	}
@@ -72,15 +80,19 @@ func u64(b []byte, i int64) int64 { return int64(binary.LittleEndian.Uint64(b[8*
 
 // name is the name of a row.
 func (t *specTable) name(row int64) string {
-	names := t.section("names")[u64(t.section("groups"), row/16):]
-	name := ""
-	for range row%16 + 1 {
-		shared, n := binary.Uvarint(names)
-		length, m := binary.Uvarint(names[n:])
-		rest := names[n+m:][:length]
-		name, names = name[:shared]+string(rest), names[n+m+len(rest):]
+	begin := u64(t.section("groups"), row/16)
+	names := t.section("names")[begin&(1<<63-1):]
+	number := func(i int64) int64 { return int64(names[i]) }
+	text := int64(32)
+	if begin < 0 {
+		number = func(i int64) int64 { return u32(names, i) }
+		text = 128
 	}
-	return name
+	at, i := text, row%16
+	for k := range i {
+		at += number(16 + k)
+	}
+	return string(names[text:][:number(i)]) + string(names[at:][:number(16+i)])
 }
 
 // find returns the number of a row, -1 if there is none.
@@ -96,14 +108,60 @@ func (t *specTable) find(name string, implied bool) int64 {
 	return -1
 }
 
-func (t *specTable) how(row int64) int64 { return int64(uint64(u64(t.section("places"), 2*row)) >> 48) }
+func (t *specTable) how(row int64) int64 { return int64(uint64(t.place(row)) >> 48) }
+
+// place is what a place begins with.
+func (t *specTable) place(row int64) int64 { return u64(t.section("places")[12*row:], 0) }
+
+// column is what a section that may be missing has of a row.
+func (t *specTable) column(name string, row int64) int64 {
+	if s := t.section(name); len(s) > 0 {
+		return u32(s, row)
+	}
+	return 0
+}
+
+// digest is that of a row, with its algorithm; empty if it has none.
+func (t *specTable) digest(row int64) string {
+	at := u64(t.section("sums"), row/16)
+	for before := row / 16 * 16; before < row; before++ {
+		if d := t.head.How[t.how(before)].Digest; d != nil {
+			at += t.head.Digests[*d].Len
+		}
+	}
+	d := t.head.Digests[*t.head.How[t.how(row)].Digest]
+	runs := t.section("runs")
+	k := int64(0)
+	for u64(runs, 3*k+3) <= at {
+		k++
+	}
+	begin, off := u64(runs, 3*k), t.head.Pages+u64(runs, 3*k+1)
+	run := t.file[off:][:u64(runs, 3*k+3)-begin]
+	if int64(crc32.ChecksumIEEE(run)) != u32(runs, 6*k+4) {
+		return "damaged"
+	}
+	return d.Algo + ":" + hex.EncodeToString(run[at-begin:][:d.Len])
+}
+
+// time is that of a row.
+func (t *specTable) time(row int64) time.Time {
+	if times := t.section("times"); int64(len(times)) == 8*t.head.Rows {
+		return time.Unix(0, u64(times, row)).UTC()
+	}
+	return time.Unix(t.head.Since+t.column("times", row), 0).UTC()
+}
 
 // answer is what the table says of a row.
 func (t *specTable) answer(row int64) vectorRow {
-	places := t.section("places")
-	off, stored, length := u64(places, 2*row)&(1<<48-1), u32(places, 4*row+2), u32(places, 4*row+3)
+	off, length := t.place(row)&(1<<48-1), u32(t.section("places")[12*row:], 2)
 	h := t.head.How[t.how(row)]
-	r := vectorRow{Kind: h.Kind, Size: length, Plain: h.Plain, Ask: h.Ask, Fault: h.Fault}
+	r := vectorRow{Kind: h.Kind, Size: length, Plain: h.Plain, Ask: h.Ask, Fault: h.Fault, Mode: h.Mode, Owner: h.Owner, Group: h.Group}
+	if h.Time {
+		r.Time = t.time(row).Format(time.RFC3339Nano)
+	}
+	if h.Digest != nil {
+		r.Digest = t.digest(row)
+	}
 	extent := func(at, length, off, stored, skip int64, volume, codec int) vectorExtent {
 		v := t.head.Volumes[volume]
 		x := vectorExtent{At: at, Length: length, Volume: v.Name, Outside: v.External, Offset: off, Stored: stored, Skip: skip}
@@ -126,11 +184,11 @@ func (t *specTable) answer(row int64) vectorRow {
 			r.Extents = append(r.Extents, extent(u64(x, 0), u64(x, 1), u64(x, 2), u64(x, 3), u64(x, 4), int(volume), codec))
 		}
 	} else if h.Volume != nil {
-		skip := int64(0)
-		if skips := t.section("skips"); len(skips) > 0 {
-			skip = u32(skips, row)
+		stored := length
+		if *h.Codec >= 0 {
+			stored = t.column("stored", row)
 		}
-		r.Extents = append(r.Extents, extent(0, length, off, stored, skip, *h.Volume, *h.Codec))
+		r.Extents = append(r.Extents, extent(0, length, off, stored, t.column("skips", row), *h.Volume, *h.Codec))
 	}
 	return r
 }

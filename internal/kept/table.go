@@ -16,15 +16,18 @@ const (
 	tableMagic   = "holdtab1"
 	tableEndLen  = 4 + 4 + len(tableMagic) // length and CRC-32 of the head, and the magic
 	tableBlock   = 4096                    // has a checksum, and sections begin at one
-	namesGroup   = 16                      // names that are told apart from the one before
+	namesGroup   = 16                      // names that are told apart from the first of them
+	wideNames    = 1 << 63                 // of where a group begins: its lengths have 4 bytes, not one
 	hashLen      = 8
-	placeLen     = 16
+	placeLen     = 12
+	runLen       = 24 // of sums of a page
 	longHeadLen  = 16
 	longLen      = 48        // an extent in a long record
 	offBits      = 48        // of a place
 	noNumber     = 1<<32 - 1 // in a long record: a volume that is the table itself, a codec that is none
 	maxHows      = 1<<16 - 1
-	maxPlacedHow = maxHows - 256 // the others have no volume, and are few
+	maxPlacedHow = maxHows - 4096 // the others have little of their own, and are few
+	maxSums      = 8              // algorithms of digests
 )
 
 // A tableHead says what a table is of, and where it has what. It is JSON.
@@ -43,9 +46,17 @@ type tableHead struct {
 	Start    int64             `json:"start"`
 	Sections tableSections     `json:"sections"`
 	Sum      uint32            `json:"checks_crc32"` // of the section of checks
-	Digest   string            `json:"digest,omitempty"`
+	Digests  []digestKind      `json:"digests,omitempty"`
+	Pages    int64             `json:"pages"`           // where they begin
+	Since    int64             `json:"since,omitempty"` // in seconds since 1970, of times of 4 bytes
 	Chunk    int64             `json:"chunk,omitempty"`
 	How      []how             `json:"how"`
+}
+
+// A digestKind is what digests of rows have in common.
+type digestKind struct {
+	Algo string `json:"algo"`
+	Len  int    `json:"len"`
 }
 
 // tableBound is Bound with sums that every language has: the first 16 bytes of SHA-256.
@@ -69,10 +80,15 @@ type tableSections struct {
 	Slots  section `json:"slots"`
 	Hashes section `json:"hashes"`
 	Places section `json:"places"`
+	Stored section `json:"stored,omitzero"`
 	Skips  section `json:"skips,omitzero"`
+	Times  section `json:"times,omitzero"`
+	Firsts section `json:"firsts,omitzero"`
 	Groups section `json:"groups"`
 	Names  section `json:"names"`
 	Longs  section `json:"longs"`
+	Sums   section `json:"sums,omitzero"`
+	Runs   section `json:"runs,omitzero"`
 	Checks section `json:"checks"`
 }
 
@@ -91,26 +107,43 @@ type how struct {
 	whole         bool // what the run is decoded to is the content, and nothing else
 	long          bool // the place leads to a record
 	ask, fault    bool
+	hasMode       bool
+	mode          uint32
+	owner, group  string
+	time          bool // it has one
+	digest        int  // of Digests, -1 is none
 	plain         bool // there is nothing in the pages that is not here
 }
 
 // howJSON is how in JSON.
 type howJSON struct {
-	Kind    string `json:"kind"`
-	Implied bool   `json:"implied,omitempty"`
-	Volume  *int   `json:"volume,omitempty"`
-	Codec   *int   `json:"codec,omitempty"`
-	Whole   bool   `json:"whole,omitempty"`
-	Long    bool   `json:"long,omitempty"`
-	Ask     bool   `json:"ask,omitempty"`
-	Fault   bool   `json:"fault,omitempty"`
-	Plain   bool   `json:"plain,omitempty"`
+	Kind    string  `json:"kind"`
+	Implied bool    `json:"implied,omitempty"`
+	Volume  *int    `json:"volume,omitempty"`
+	Codec   *int    `json:"codec,omitempty"`
+	Whole   bool    `json:"whole,omitempty"`
+	Long    bool    `json:"long,omitempty"`
+	Ask     bool    `json:"ask,omitempty"`
+	Fault   bool    `json:"fault,omitempty"`
+	Mode    *uint32 `json:"mode,omitempty"`
+	Owner   string  `json:"owner,omitempty"`
+	Group   string  `json:"group,omitempty"`
+	Time    bool    `json:"time,omitempty"`
+	Digest  *int    `json:"digest,omitempty"`
+	Plain   bool    `json:"plain,omitempty"`
 }
 
 func (h how) MarshalJSON() ([]byte, error) {
-	j := howJSON{Kind: h.kind.String(), Implied: h.implied, Whole: h.whole, Long: h.long, Ask: h.ask, Fault: h.fault, Plain: h.plain}
+	j := howJSON{Kind: h.kind.String(), Implied: h.implied, Whole: h.whole, Long: h.long, Ask: h.ask, Fault: h.fault,
+		Owner: h.owner, Group: h.group, Time: h.time, Plain: h.plain}
 	if h.placed {
 		j.Volume, j.Codec = &h.volume, &h.codec
+	}
+	if h.hasMode {
+		j.Mode = &h.mode
+	}
+	if h.digest >= 0 {
+		j.Digest = &h.digest
 	}
 	return json.Marshal(j)
 }
@@ -124,9 +157,16 @@ func (h *how) UnmarshalJSON(b []byte) error {
 	if kind < 0 || (j.Volume == nil) != (j.Codec == nil) {
 		return fmt.Errorf("%q, which is no kind, or a volume without a codec", clip(j.Kind))
 	}
-	*h = how{kind: format.Kind(kind), implied: j.Implied, whole: j.Whole, long: j.Long, ask: j.Ask, fault: j.Fault, plain: j.Plain}
+	*h = how{kind: format.Kind(kind), implied: j.Implied, whole: j.Whole, long: j.Long, ask: j.Ask, fault: j.Fault,
+		owner: j.Owner, group: j.Group, time: j.Time, digest: -1, plain: j.Plain}
 	if h.placed = j.Volume != nil; h.placed {
 		h.volume, h.codec = *j.Volume, *j.Codec
+	}
+	if h.hasMode = j.Mode != nil; h.hasMode {
+		h.mode = *j.Mode
+	}
+	if j.Digest != nil {
+		h.digest = *j.Digest
 	}
 	return nil
 }

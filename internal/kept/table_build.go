@@ -5,12 +5,14 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"hash/crc32"
 	"io"
 	"iter"
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -22,30 +24,41 @@ type tabler struct {
 	rows   int64
 	hashes hashes
 	places spool
-	skips  spool
+	stored column
+	skips  column
+	times  times
+	firsts column
 	groups spool
 	names  spool
 	longs  spool
+
+	sums      spool // what sumsBefore was at each group
+	before    int64 // bytes of digests
+	digests   []digestKind
+	tooManyOf bool // of these
 
 	hows    []how
 	howOf   map[how]uint16
 	lastHow uint16
 	codecs  []string
-	digest  string // what algorithm the rows' digests are of
 
-	last, name []byte // names of the row before, and of this one
-	buf        []byte
-	xs         []format.Extent
-	volumes    []int
+	name    []byte
+	texts   []byte // names of the last rows that were added, which are not in names yet
+	ends    []int  // where each ends
+	buf     []byte
+	xs      []format.Extent
+	volumes []int
 }
 
 func newTabler(scratch func() (sorter.Scratch, error)) *tabler {
 	s := spool{scratch: scratch}
-	return &tabler{hashes: hashes{scratch: scratch}, places: s, skips: s, groups: s, names: s, longs: s, howOf: map[how]uint16{}, codecs: []string{}}
+	c := column{spool: s, width: 4}
+	return &tabler{hashes: hashes{scratch: scratch}, places: s, stored: c, skips: c, times: times{column: column{spool: s, width: 8}}, firsts: c, groups: s, names: s, longs: s, sums: s,
+		howOf: map[how]uint16{}, codecs: []string{}}
 }
 
 func (t *tabler) close() {
-	for _, s := range []*spool{&t.places, &t.skips, &t.groups, &t.names, &t.longs} {
+	for _, s := range []*spool{&t.places, &t.stored.spool, &t.skips.spool, &t.times.spool, &t.firsts.spool, &t.groups, &t.names, &t.longs, &t.sums} {
 		s.close()
 	}
 	if t.hashes.disk != nil {
@@ -58,15 +71,61 @@ func (t *tabler) add(r *row) error {
 	if err := t.addName(r.place); err != nil {
 		return err
 	}
-	if err := t.addPlace(r); err != nil {
-		return err
+	h, err := t.like(r)
+	if err == nil {
+		err = t.addPlace(r, h)
 	}
 	t.rows++
-	return nil
+	return err
+}
+
+// like returns how a row is, but for where its content lies, and adds its time and what
+// digests it has.
+func (t *tabler) like(r *row) (h how, err error) {
+	e := r.entry
+	h = how{kind: e.Kind, implied: r.implied, ask: r.elsewhere, fault: e.Fault != nil, digest: -1}
+	first := int64(0)
+	if !r.implied {
+		h.hasMode, h.mode, h.owner, h.group = e.HasMode, uint32(e.Mode), e.Owner, e.Group
+		if h.digest = t.digestOf(e.Digest); r.proofs > 0 {
+			first = r.proof
+		}
+		t.before += int64(len(e.Digest.Sum))
+	}
+	h.plain = e.Link == "" && len(e.Attr) == 0 && !e.Internal && !h.fault && !h.ask && first <= math.MaxUint32 && (e.HasMode || e.Mode == 0) &&
+		(h.digest >= 0 || r.implied || e.Digest == (format.Digest{}))
+	if h.time, err = t.times.add(e.ModTime); err != nil {
+		return h, err
+	}
+	if !h.time && !e.ModTime.IsZero() {
+		h.plain = false
+	}
+	if !t.has(h) {
+		h.hasMode, h.mode, h.owner, h.group, h.plain = false, 0, "", "", false
+	}
+	return h, t.firsts.add(uint64(uint32(first)))
+}
+
+// digestOf is the number of what a digest is of; -1 if it has none.
+func (t *tabler) digestOf(d format.Digest) int {
+	if d == (format.Digest{}) {
+		return -1
+	}
+	k := digestKind{d.Algo, len(d.Sum)}
+	i := slices.Index(t.digests, k)
+	if i < 0 {
+		if len(t.digests) == maxSums {
+			t.tooManyOf = true
+			return -1
+		}
+		i = len(t.digests)
+		t.digests = append(t.digests, k)
+	}
+	return i
 }
 
 func (t *tabler) addName(at place) error {
-	t.last, t.name = t.name, t.last[:0]
+	t.name = t.name[:0]
 	if at.dir != "" {
 		t.name = append(append(t.name, at.dir...), '/')
 	}
@@ -74,30 +133,59 @@ func (t *tabler) addName(at place) error {
 	if err := t.hashes.add(uint64(crc32.ChecksumIEEE(t.name))<<32 | uint64(t.rows)); err != nil {
 		return err
 	}
-	k := 0
-	if t.rows%namesGroup != 0 {
-		k = shared(t.last, string(t.name))
-	} else if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
+	if t.rows%namesGroup == 0 {
+		if err := t.group(); err != nil {
+			return err
+		}
+	}
+	t.texts = append(t.texts, t.name...)
+	t.ends = append(t.ends, len(t.texts))
+	return nil
+}
+
+// group ends a group of rows, and says where the next one begins.
+func (t *tabler) group() error {
+	if err := t.sums.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.before))); err != nil {
 		return err
 	}
-	t.buf = binary.AppendUvarint(t.buf[:0], uint64(k))
-	t.buf = appendString(t.buf, string(t.name[k:]))
-	return t.names.write(t.buf)
+	if len(t.ends) == 0 {
+		return nil
+	}
+	var shares, lens [namesGroup]int
+	width, at := 1, uint64(t.names.n)
+	begin := 0
+	for i, end := range t.ends {
+		if i > 0 {
+			shares[i] = shared(t.texts[:t.ends[0]], string(t.texts[begin:end]))
+		}
+		if lens[i] = end - begin - shares[i]; max(shares[i], lens[i]) > math.MaxUint8 {
+			width, at = 4, uint64(t.names.n)|wideNames
+		}
+		begin = end
+	}
+	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], at)); err != nil {
+		return err
+	}
+	b := t.buf[:0]
+	for _, numbers := range [][namesGroup]int{shares, lens} {
+		for _, n := range numbers {
+			if b = append(b, byte(n)); width == 4 {
+				b = append(b, byte(n>>8), byte(n>>16), byte(n>>24))
+			}
+		}
+	}
+	begin = 0
+	for i, end := range t.ends {
+		b = append(b, t.texts[begin+shares[i]:end]...)
+		begin = end
+	}
+	t.buf, t.texts, t.ends = b, t.texts[:0], t.ends[:0]
+	return t.names.write(b)
 }
 
 // addPlace adds where a row's content lies.
-func (t *tabler) addPlace(r *row) error {
+func (t *tabler) addPlace(r *row, h how) error {
 	e := r.entry
-	h := how{kind: e.Kind, implied: r.implied, ask: r.elsewhere, fault: e.Fault != nil}
-	h.plain = r.implied || e.ModTime.IsZero() && !e.HasMode && e.Mode == 0 && e.Owner == "" && e.Group == "" && e.Digest == (format.Digest{}) && e.Link == "" &&
-		len(e.Attr) == 0 && !e.Internal && !h.fault && !h.ask && r.proofs == 0
-	if e.Digest.Algo != "" && t.digest != e.Digest.Algo {
-		if t.digest == "" {
-			t.digest = e.Digest.Algo
-		} else {
-			t.digest = "several"
-		}
-	}
 	t.xs, t.volumes = t.xs[:0], t.volumes[:0]
 	if r.one && !r.implied {
 		t.xs, t.volumes = append(t.xs, format.Extent{Off: r.off, Len: e.Size, Size: e.Size}), append(t.volumes, r.volume)
@@ -179,19 +267,12 @@ func (t *tabler) put(h how, off, stored, length, skip int64) error {
 		t.lastHow = n
 	}
 	b := binary.LittleEndian.AppendUint64(t.buf[:0], uint64(off)|uint64(n)<<offBits)
-	b = binary.LittleEndian.AppendUint32(b, uint32(stored))
 	b = binary.LittleEndian.AppendUint32(b, uint32(length))
 	t.buf = b
-	if err := t.places.write(b); err != nil || skip == 0 && t.skips.n == 0 {
-		return err
+	if !h.placed || h.codec < 0 {
+		stored = 0
 	}
-	// All rows have one as soon as one has.
-	for t.skips.n < 4*t.rows {
-		if err := t.skips.write(zeros[:min(4*t.rows-t.skips.n, int64(len(zeros)))]); err != nil {
-			return err
-		}
-	}
-	return t.skips.write(binary.LittleEndian.AppendUint32(b[:0], uint32(skip)))
+	return errors.Join(t.places.write(b), t.stored.add(uint64(stored)), t.skips.add(uint64(skip)))
 }
 
 var zeros [tableBlock]byte
@@ -226,32 +307,49 @@ func (t *tabler) addLong(size int64) (at int64, err error) {
 	return at, t.longs.write(b)
 }
 
-// write writes the table, and returns its head.
-func (t *tabler) write(w *binder, of Head) (tableHead, error) {
+// write writes the table, and returns its head. runs are where digests lie in the pages
+// that will be written behind it.
+func (t *tabler) write(w *binder, of Head, runs []sumRun) (tableHead, error) {
 	h := tableHead{Format: of.Format, View: of.View, Param: of.Param, Objects: of.Bound.objects, Volumes: append([]Volume{}, of.Volumes...), Codecs: t.codecs,
-		Rows: t.rows, Files: of.Files, Bytes: of.Bytes, Bits: max(bits.Len64(uint64(t.rows)/4)-1, 0), Digest: t.digest, Chunk: of.Chunk, How: t.hows,
+		Rows: t.rows, Files: of.Files, Bytes: of.Bytes, Bits: max(bits.Len64(uint64(t.rows)/4)-1, 0), Digests: t.digests, Chunk: of.Chunk, How: t.hows,
 		Bound: tableBound{Size: of.Bound.Size, ModTime: of.Bound.ModTime, Version: of.Bound.Version, Head: of.Bound.headSum, Tail: of.Bound.tailSum}}
 	if err := w.write(zeros[:-w.off&(tableBlock-1)]); err != nil {
+		return h, err
+	}
+	if err := t.group(); err != nil {
 		return h, err
 	}
 	if err := t.groups.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.names.n))); err != nil {
 		return h, err
 	}
+	if t.times.n > 0 && t.times.short() {
+		h.Since = t.times.least
+	}
+	if t.before == 0 || t.tooManyOf {
+		t.sums.drop()
+		runs = nil
+	}
 	h.Start = w.off
 	c := &checker{w: w}
 	for _, s := range []struct {
 		at    *section
+		has   bool
 		write func(io.Writer) error
 	}{
-		{&h.Sections.Slots, func(w io.Writer) error { return t.hashes.writeSlots(w, h.Bits) }},
-		{&h.Sections.Hashes, t.hashes.writeTo},
-		{&h.Sections.Places, t.places.writeTo},
-		{&h.Sections.Skips, t.skips.writeTo},
-		{&h.Sections.Groups, t.groups.writeTo},
-		{&h.Sections.Names, t.names.writeTo},
-		{&h.Sections.Longs, t.longs.writeTo},
+		{&h.Sections.Slots, true, func(w io.Writer) error { return t.hashes.writeSlots(w, h.Bits) }},
+		{&h.Sections.Hashes, true, t.hashes.writeTo},
+		{&h.Sections.Places, true, t.places.writeTo},
+		{&h.Sections.Stored, t.stored.n > 0, t.stored.writeTo},
+		{&h.Sections.Skips, t.skips.n > 0, t.skips.writeTo},
+		{&h.Sections.Times, t.times.n > 0, t.times.writeTo},
+		{&h.Sections.Firsts, t.firsts.n > 0, t.firsts.writeTo},
+		{&h.Sections.Groups, true, t.groups.writeTo},
+		{&h.Sections.Names, true, t.names.writeTo},
+		{&h.Sections.Longs, true, t.longs.writeTo},
+		{&h.Sections.Sums, t.sums.n > 0, t.sums.writeTo},
+		{&h.Sections.Runs, len(runs) > 0, func(w io.Writer) error { return writeRuns(w, runs, t.before) }},
 	} {
-		if s.at == &h.Sections.Skips && t.skips.n == 0 {
+		if !s.has {
 			continue
 		}
 		if err := c.section(s.at, s.write); err != nil {
@@ -263,10 +361,25 @@ func (t *tabler) write(w *binder, of Head) (tableHead, error) {
 		sums = binary.LittleEndian.AppendUint32(sums, sum)
 	}
 	h.Sum = crc32.ChecksumIEEE(sums)
-	return h, c.section(&h.Sections.Checks, func(w io.Writer) error {
+	err := c.section(&h.Sections.Checks, func(w io.Writer) error {
 		_, err := w.Write(sums)
 		return err
 	})
+	h.Pages = w.off
+	return h, err
+}
+
+// writeRuns writes where digests lie, and at last how many bytes there are of them.
+func writeRuns(w io.Writer, runs []sumRun, all int64) error {
+	for _, r := range append(runs, sumRun{before: all}) {
+		b := binary.LittleEndian.AppendUint64(nil, uint64(r.before))
+		b = binary.LittleEndian.AppendUint64(b, uint64(r.off))
+		b = binary.LittleEndian.AppendUint32(b, r.sum)
+		if _, err := w.Write(binary.LittleEndian.AppendUint32(b, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendTableHead appends the head of a table, and what leads to it.
@@ -553,8 +666,98 @@ func (s *spool) writeTo(w io.Writer) error {
 	return err
 }
 
+// drop forgets what it has.
+func (s *spool) drop() {
+	s.close()
+	s.mem, s.disk, s.n = nil, nil, 0
+}
+
 func (s *spool) close() {
 	if s.disk != nil {
 		s.disk.Close()
 	}
+}
+
+// A column has a number of each row. It is empty while all of them are zeros.
+type column struct {
+	spool
+	width int64
+	rows  int64
+}
+
+func (c *column) add(v uint64) error {
+	c.rows++
+	if v == 0 && c.n == 0 {
+		return nil
+	}
+	for before := c.width * (c.rows - 1); c.n < before; {
+		if err := c.write(zeros[:min(before-c.n, tableBlock)]); err != nil {
+			return err
+		}
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	return c.write(b[:c.width])
+}
+
+// times are those of rows: nanoseconds since 1970, from the least one on, so that 0 is none.
+type times struct {
+	column
+	least, most int64 // in seconds
+	parts       bool  // of seconds
+}
+
+// leastTime is the first that has a number.
+const leastTime = math.MinInt64
+
+// add adds the time of a row, and reports whether there is room for it.
+func (c *times) add(t time.Time) (ok bool, err error) {
+	sec := t.Unix()
+	if t.IsZero() || sec <= leastTime/1_000_000_000 || sec >= math.MaxInt64/1_000_000_000 {
+		return false, c.column.add(0)
+	}
+	if c.n == 0 {
+		c.least, c.most = sec, sec
+	}
+	c.least, c.most = min(c.least, sec), max(c.most, sec)
+	c.parts = c.parts || t.Nanosecond() != 0
+	return true, c.column.add(uint64(t.UnixNano()) - 1<<63)
+}
+
+// short reports whether seconds in 4 bytes do.
+func (c *times) short() bool { return !c.parts && c.most-c.least <= math.MaxUint32 }
+
+// writeTo writes them as the table has them.
+func (c *times) writeTo(w io.Writer) error {
+	return c.spool.writeTo(&timeWriter{w: w, of: c})
+}
+
+// A timeWriter is given times as they are spooled.
+type timeWriter struct {
+	w    io.Writer
+	of   *times
+	rest []byte
+	out  []byte
+}
+
+func (w *timeWriter) Write(b []byte) (int, error) {
+	in := append(w.rest, b...)
+	w.out = w.out[:0]
+	for ; len(in) >= 8; in = in[8:] {
+		v := binary.LittleEndian.Uint64(in)
+		ns := int64(v + 1<<63)
+		switch {
+		case v == 0 && w.of.short():
+			w.out = binary.LittleEndian.AppendUint32(w.out, 0)
+		case v == 0:
+			w.out = binary.LittleEndian.AppendUint64(w.out, 0)
+		case w.of.short():
+			w.out = binary.LittleEndian.AppendUint32(w.out, uint32(ns/1_000_000_000-w.of.least))
+		default:
+			w.out = binary.LittleEndian.AppendUint64(w.out, uint64(ns))
+		}
+	}
+	w.rest = append(w.rest[:0], in...)
+	_, err := w.w.Write(w.out)
+	return len(b), err
 }

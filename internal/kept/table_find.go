@@ -1,17 +1,21 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
@@ -28,9 +32,18 @@ type table struct {
 
 	mu      sync.RWMutex // whoever reads what is mapped
 	mapped  []byte
-	checked []atomic.Uint32 // a bit for each block of what is mapped that was compared
+	checked marks // of blocks of what is mapped that were compared
+	proven  marks // of runs of digests
 	lost    atomic.Bool
 }
+
+// marks are bits that several may set.
+type marks []atomic.Uint32
+
+func newMarks(n int64) marks { return make(marks, n/32+1) }
+
+func (m marks) has(i int64) bool { return m[i/32].Load()>>(i%32)&1 != 0 }
+func (m marks) set(i int64)      { m[i/32].Or(1 << (i % 32)) }
 
 var errTable = errors.New("a table that is none")
 
@@ -67,11 +80,12 @@ func (t *table) open(ctx context.Context) error {
 	c := t.Sections.Checks
 	if file := t.p.obj.Can().File; file != nil {
 		if f, err := file(ctx); err == nil {
-			if b, err := sysfile.Map(f, c.Off+c.Len); err == nil {
-				t.mapped, t.checked = b, make([]atomic.Uint32, (c.Off-t.Start)/tableBlock/32+1)
+			if b, err := sysfile.Map(f, t.p.size); err == nil {
+				t.mapped, t.checked = b, newMarks((c.Off-t.Start)/tableBlock)
 			}
 		}
 	}
+	t.proven = newMarks(t.Sections.Runs.Len / runLen)
 	var err error
 	if t.checks, err = t.p.stored(ctx, c.Off, int(c.Len)); err == nil && crc32.ChecksumIEEE(t.checks) != t.Sum {
 		err = t.p.fail(c.Off, errTable)
@@ -102,17 +116,23 @@ func (h *tableHead) sane(of *Head, rows, end int64) bool {
 		(s.Checks.Off-h.Start)%tableBlock != 0 || s.Checks.Len != (s.Checks.Off-h.Start)/tableBlock*4 {
 		return false
 	}
-	for _, x := range []section{s.Slots, s.Hashes, s.Places, s.Skips, s.Groups, s.Names, s.Longs} {
+	for _, x := range []section{s.Slots, s.Hashes, s.Places, s.Stored, s.Skips, s.Times, s.Firsts, s.Groups, s.Names, s.Longs, s.Sums, s.Runs} {
 		if x != (section{}) && (x.Off < h.Start || x.Len < 0 || x.Off > s.Checks.Off || x.Len > s.Checks.Off-x.Off || x.Off%tableBlock != 0) {
 			return false
 		}
 	}
-	if s.Slots.Len != 4*(1<<h.Bits+1) || s.Hashes.Len != hashLen*rows || s.Places.Len != placeLen*rows || s.Skips.Len != 0 && s.Skips.Len != 4*rows ||
-		s.Groups.Len != 8*((rows+namesGroup-1)/namesGroup+1) {
+	column := func(x section, width int64) bool { return x.Len == 0 || x.Len == width*rows }
+	groups := 8 * ((rows+namesGroup-1)/namesGroup + 1)
+	if s.Slots.Len != 4*(1<<h.Bits+1) || s.Hashes.Len != hashLen*rows || s.Places.Len != placeLen*rows || s.Groups.Len != groups ||
+		!column(s.Stored, 4) || !column(s.Skips, 4) || !column(s.Times, 4) && !column(s.Times, 8) || !column(s.Firsts, 4) ||
+		s.Sums.Len != 0 && s.Sums.Len != groups || s.Runs.Len%runLen != 0 || (s.Runs.Len == 0) != (s.Sums.Len == 0) {
+		return false
+	}
+	if h.Pages < s.Checks.Off+s.Checks.Len || h.Pages > end || len(h.Digests) > maxSums || slices.ContainsFunc(h.Digests, func(k digestKind) bool { return k.Len < 0 || k.Len > math.MaxUint8 }) {
 		return false
 	}
 	return !slices.ContainsFunc(h.How, func(w how) bool {
-		return w.placed && (w.volume < 0 || w.volume >= len(h.Volumes) || w.codec < -1 || w.codec >= len(h.Codecs))
+		return w.placed && (w.volume < 0 || w.volume >= len(h.Volumes) || w.codec < -1 || w.codec >= len(h.Codecs)) || w.digest < -1 || w.digest >= len(h.Digests)
 	})
 }
 
@@ -138,14 +158,14 @@ func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, er
 		}
 	}
 	for k := first; k <= last; k++ {
-		if t.mapped != nil && t.checked[k/32].Load()>>(k%32)&1 != 0 {
+		if t.mapped != nil && t.checked.has(k) {
 			continue
 		}
 		if block := t.Start + k*tableBlock; crc32.ChecksumIEEE(b[block-at:][:tableBlock]) != binary.LittleEndian.Uint32(t.checks[4*k:]) {
 			return nil, t.p.fail(block, errors.New("a block of its table is damaged"))
 		}
 		if t.mapped != nil {
-			t.checked[k/32].Or(1 << (k % 32))
+			t.checked.set(k)
 		}
 	}
 	return b[s.Off+off-at:][:n], nil
@@ -219,32 +239,34 @@ func (t *table) isCalled(ctx context.Context, row int64, name string) (bool, err
 	if err != nil {
 		return false, err
 	}
-	from, to := binary.LittleEndian.Uint64(bounds), binary.LittleEndian.Uint64(bounds[8:])
-	if from > to || to > uint64(t.Sections.Names.Len) {
+	from, to := binary.LittleEndian.Uint64(bounds), binary.LittleEndian.Uint64(bounds[8:])&^wideNames
+	width := uint64(1)
+	if from&wideNames != 0 {
+		from, width = from&^wideNames, 4
+	}
+	if from > to || to > uint64(t.Sections.Names.Len) || to-from < 2*namesGroup*width {
 		return false, t.p.fail(t.Sections.Groups.Off, errTable)
 	}
 	b, err := t.bytes(ctx, &t.Sections.Names, int64(from), int64(to-from))
 	if err != nil {
 		return false, err
 	}
-	c := scanner{b: b}
-	// same is how many bytes a name has in common with the one that is looked for.
-	long, same := uint64(0), uint64(0)
-	for range row%namesGroup + 1 {
-		k := c.uvarint()
-		rest := c.text()
-		if c.bad || k > long {
-			return false, t.p.fail(t.Sections.Names.Off, errTable)
+	number := func(i int64) uint64 {
+		if width == 1 {
+			return uint64(b[i])
 		}
-		if k <= same {
-			same = k
-			for i := 0; i < len(rest) && same < uint64(len(name)) && rest[i] == name[same]; i++ {
-				same++
-			}
-		}
-		long = k + uint64(len(rest))
+		return uint64(binary.LittleEndian.Uint32(b[4*i:]))
 	}
-	return long == same && same == uint64(len(name)), nil
+	at := 2 * namesGroup * width
+	begin, i := at, row%namesGroup
+	for k := range i {
+		at += number(namesGroup + k)
+	}
+	same, n := number(i), number(namesGroup+i)
+	if at+n > uint64(len(b)) || i > 0 && same > number(namesGroup) || i == 0 && same > 0 {
+		return false, t.p.fail(t.Sections.Names.Off, errTable)
+	}
+	return same+n == uint64(len(name)) && string(b[at:at+n]) == name[same:] && string(b[begin:begin+same]) == name[:same], nil
 }
 
 // lookup is Index.Lookup by the table: of what is not plain it only knows the number of
@@ -285,24 +307,157 @@ func (t *table) entry(ctx context.Context, x *Index, name string, row int64, h *
 		return e, h.kind == format.Dir, nil
 	}
 	off := int64(binary.LittleEndian.Uint64(place) & (1<<offBits - 1))
-	stored := int64(binary.LittleEndian.Uint32(place[8:]))
-	e.Size = int64(binary.LittleEndian.Uint32(place[12:]))
-	if !h.plain || h.long || h.ask || h.fault || !h.placed && e.Size != 0 || Pieces(&e, x.Chunk) > 0 {
+	e.Size = int64(binary.LittleEndian.Uint32(place[8:]))
+	if !h.plain || h.long || h.ask || h.fault || !h.placed && e.Size != 0 || h.digest >= 0 && t.Sections.Sums.Len == 0 {
 		return e, false, nil
 	}
 	ref := &handle{}
 	switch {
 	case !h.placed:
-	case h.codec < 0 && stored == e.Size:
+	case h.codec < 0:
 		ref.one, ref.off, ref.volume = true, off, int32(h.volume)
-	case h.codec >= 0 && h.whole:
+	case h.whole:
+		stored, err := t.column(ctx, &t.Sections.Stored, row)
+		if err != nil {
+			return e, false, err
+		}
 		one := []format.Extent{{Off: off, Len: stored, Size: e.Size, Unit: e.Size, Codec: t.Codecs[h.codec]}}
 		ref.extents = string(appendExtents(nil, one, []int{h.volume}))
 	default:
 		return e, false, nil
 	}
+	e.HasMode, e.Mode, e.Owner, e.Group = h.hasMode, fs.FileMode(h.mode), h.owner, h.group
+	if h.time {
+		if e.ModTime, err = t.time(ctx, row); err != nil {
+			return e, false, err
+		}
+	}
+	if h.digest >= 0 {
+		if e.Digest, err = t.digest(ctx, row, h.digest); err != nil {
+			return e, false, err
+		}
+	}
+	if Pieces(&e, x.Chunk) > 0 {
+		if ref.proof, err = t.column(ctx, &t.Sections.Firsts, row); err != nil {
+			return e, false, err
+		}
+	}
 	e.Ref = ref
 	return e, true, nil
+}
+
+// column returns what a section of 4 bytes a row has of one; 0 if there is no such section.
+func (t *table) column(ctx context.Context, s *section, row int64) (int64, error) {
+	if s.Len == 0 {
+		return 0, nil
+	}
+	b, err := t.bytes(ctx, s, 4*row, 4)
+	if err != nil {
+		return 0, err
+	}
+	return int64(binary.LittleEndian.Uint32(b)), nil
+}
+
+// time returns the time of a row.
+func (t *table) time(ctx context.Context, row int64) (time.Time, error) {
+	s := &t.Sections.Times
+	if s.Len == 4*t.Rows {
+		sec, err := t.column(ctx, s, row)
+		return time.Unix(t.Since+sec, 0).UTC(), err
+	}
+	b, err := t.bytes(ctx, s, 8*row, 8)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(0, int64(binary.LittleEndian.Uint64(b))).UTC(), nil
+}
+
+// digest returns the digest of a row, which is of a kind.
+func (t *table) digest(ctx context.Context, row int64, kind int) (d format.Digest, err error) {
+	b, err := t.bytes(ctx, &t.Sections.Sums, row/namesGroup*8, 8)
+	if err != nil {
+		return d, err
+	}
+	at := int64(binary.LittleEndian.Uint64(b))
+	first := row / namesGroup * namesGroup
+	places, err := t.bytes(ctx, &t.Sections.Places, first*placeLen, (row-first)*placeLen)
+	if err != nil {
+		return d, err
+	}
+	for ; len(places) > 0; places = places[placeLen:] {
+		n := int(binary.LittleEndian.Uint64(places) >> offBits)
+		if n >= len(t.How) {
+			return d, t.p.fail(t.Sections.Places.Off, errTable)
+		}
+		if k := t.How[n].digest; k >= 0 {
+			at += int64(t.Digests[k].Len)
+		}
+	}
+	sum, err := t.sum(ctx, at, int64(t.Digests[kind].Len))
+	return format.Digest{Algo: t.Digests[kind].Algo, Sum: string(sum)}, err
+}
+
+// runAt is what the section of runs has of one.
+func (t *table) runAt(ctx context.Context, i int64) (sumRun, error) {
+	b, err := t.bytes(ctx, &t.Sections.Runs, i*runLen, runLen)
+	if err != nil {
+		return sumRun{}, err
+	}
+	return sumRun{int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint32(b[16:])}, nil
+}
+
+// run finds the run that byte at of all digests lies in, and how long that is. Runs are of
+// much the same length: the first steps guess.
+func (t *table) run(ctx context.Context, at int64) (i int64, r sumRun, long int64, err error) {
+	lo, hi := int64(0), t.Sections.Runs.Len/runLen-1
+	r, err = t.runAt(ctx, lo)
+	end, lerr := t.runAt(ctx, hi)
+	if err = cmp.Or(err, lerr); err != nil {
+		return 0, r, 0, err
+	}
+	for step := 0; hi-lo > 1; step++ {
+		mid := (lo + hi) / 2
+		if width := end.before - r.before; step < 4 && width > 0 {
+			mid = min(max(lo+int64(float64(at-r.before)/float64(width)*float64(hi-lo)), lo+1), hi-1)
+		}
+		m, err := t.runAt(ctx, mid)
+		if err != nil {
+			return 0, r, 0, err
+		}
+		if m.before > at {
+			hi, end = mid, m
+		} else {
+			lo, r = mid, m
+		}
+	}
+	if r.before < 0 || at < r.before || at >= end.before || end.before-r.before > maxPage || r.off < 0 || r.off > t.p.size-t.Pages-(end.before-r.before) {
+		return 0, r, 0, t.p.fail(t.Sections.Runs.Off, errTable)
+	}
+	return lo, r, end.before - r.before, nil
+}
+
+// sum returns bytes [at, at+n) of all digests, which lie in one run.
+func (t *table) sum(ctx context.Context, at, n int64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	i, r, long, err := t.run(ctx, at)
+	if err != nil || n > r.before+long-at {
+		return nil, cmp.Or(err, t.p.fail(t.Sections.Runs.Off, errTable))
+	}
+	off, b := t.Pages+r.off, t.mapped
+	if b != nil {
+		b = b[off:][:long]
+	} else if b, err = t.p.stored(ctx, off, int(long)); err != nil {
+		return nil, err
+	}
+	if t.mapped == nil || !t.proven.has(i) {
+		if got := crc32.ChecksumIEEE(b); got != r.sum {
+			return nil, t.p.fail(off, fmt.Errorf("digests of a page are damaged: expected CRC-32 %08x, found %08x", r.sum, got))
+		}
+		t.proven.set(i)
+	}
+	return b[at-r.before:][:n], nil
 }
 
 // byTable is Lookup by the table. ok is false if the pages have to be asked, because of

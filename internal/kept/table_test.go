@@ -140,6 +140,8 @@ func TestAForgedTableLeadsNowhere(t *testing.T) {
 	hashes := func(h *tableHead) section { return h.Sections.Hashes }
 	places := func(h *tableHead) section { return h.Sections.Places }
 	groups := func(h *tableHead) section { return h.Sections.Groups }
+	sums := func(h *tableHead) section { return h.Sections.Sums }
+	runs := func(h *tableHead) section { return h.Sections.Runs }
 	for what, change := range map[string]func(h *tableHead, flat []byte){
 		"slots that lead behind":  set32(slots, 1, 1<<31),
 		"slots that lead back":    set32(slots, 0, 7),
@@ -154,6 +156,19 @@ func TestAForgedTableLeadsNowhere(t *testing.T) {
 		"other volumes": func(h *tableHead, _ []byte) {
 			h.Volumes = append(h.Volumes, Volume{Name: "/etc/passwd", External: true})
 		},
+		"other digests":         func(h *tableHead, _ []byte) { h.Digests = append(h.Digests, digestKind{"x", 300}) },
+		"too many digests":      func(h *tableHead, _ []byte) { h.Digests = make([]digestKind, maxSums+1) },
+		"a digest that is none": func(h *tableHead, _ []byte) { eachHow(h, func(w *how) { w.digest = 1 << 30 }) },
+		"pages in the table":    func(h *tableHead, _ []byte) { h.Pages = h.Start },
+		"pages behind":          func(h *tableHead, _ []byte) { h.Pages = 1 << 62 },
+		"no runs":               func(h *tableHead, _ []byte) { h.Sections.Runs = section{} },
+		"half a run":            func(h *tableHead, _ []byte) { h.Sections.Runs.Len -= runLen / 2 },
+		"runs that lead behind": set32(runs, 3, 1<<31),
+		"runs of great length":  set32(runs, 1, 1<<30),
+		"runs far behind":       set32(runs, 1, 1<<31),
+		"sums that lead behind": set32(sums, 1, 1<<31),
+		"a few times":           func(h *tableHead, _ []byte) { h.Sections.Times.Len -= 4 },
+		"few that are stored":   func(h *tableHead, _ []byte) { h.Sections.Stored.Len -= 4 },
 		"more rows":             func(h *tableHead, _ []byte) { h.Rows++ },
 		"fewer rows":            func(h *tableHead, _ []byte) { h.Rows-- },
 		"negative rows":         func(h *tableHead, _ []byte) { h.Rows = -1 },
@@ -355,7 +370,7 @@ func FuzzTable(f *testing.F) {
 	h, at := tableIn(f, good)
 	head := good[at : len(good)-footerLen-tableEndLen]
 	f.Add([]byte(nil), head)
-	for _, s := range []section{h.Sections.Slots, h.Sections.Hashes, h.Sections.Places, h.Sections.Groups, h.Sections.Names, h.Sections.Longs} {
+	for _, s := range []section{h.Sections.Slots, h.Sections.Hashes, h.Sections.Places, h.Sections.Groups, h.Sections.Names, h.Sections.Longs, h.Sections.Sums, h.Sections.Runs, h.Sections.Times} {
 		var patches []byte
 		for i := range min(s.Len, 40) {
 			patches = append(binary.LittleEndian.AppendUint16(patches, uint16(s.Off-h.Start+i)), byte(i))

@@ -2,6 +2,7 @@ package kept
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -36,6 +38,11 @@ type vectorRow struct {
 	Plain   bool           `json:"plain,omitempty"`
 	Ask     bool           `json:"ask,omitempty"`
 	Fault   bool           `json:"fault,omitempty"`
+	Mode    *uint32        `json:"mode,omitempty"`
+	Owner   string         `json:"owner,omitempty"`
+	Group   string         `json:"group,omitempty"`
+	Time    string         `json:"time,omitempty"`
+	Digest  string         `json:"digest,omitempty"` // algorithm, a colon, hex
 	Extents []vectorExtent `json:"extents,omitempty"`
 }
 
@@ -64,10 +71,24 @@ func vectors() map[string]vector {
 		file(&plain, fmt.Sprintf("data/%d/member_%03d.bin", i/20, i), 100+i, raw("dir/x", 1000*i, 100+i)...)
 	}
 	file(&plain, "empty", 0)
+	file(&plain, strings.Repeat("long/", 60)+"a", 3, raw("dir/x", 3, 3)...)
+	file(&plain, strings.Repeat("long/", 60)+"b", 4, raw("dir/x", 6, 4)...)
 	file(&plain, "other", 7, raw("dir/x/volume-2", 1<<40, 7)...)
 	file(&plain, "outside", 8, format.Extent{Size: 8, Object: "https://example.org/y", External: true, Off: 5, Len: 8})
 	file(&plain, "xxxxx", 1, raw("dir/x", 1, 1)...) // the two have one hash
 	file(&plain, "9~\t\xa3y", 2, raw("dir/x", 2, 2)...)
+
+	proven := vector{xs: map[string][]format.Extent{}}
+	for i := range int64(200) { // in two pages
+		name := fmt.Sprintf("%d/%d", i/100, i)
+		e := format.Entry{Name: name, Size: 10, HasMode: true, Mode: 0o644, Owner: "a", ModTime: time.Unix(2e9-i, 5*i).UTC()}
+		if i%3 != 0 {
+			sum := sha256.Sum256([]byte(name))
+			e.Digest = format.Digest{Algo: "long", Sum: strings.Repeat(string(sum[:]), 6)}
+		}
+		proven.entries = append(proven.entries, e)
+		proven.xs[name] = raw("dir/x", 10*i, 10)
+	}
 
 	kinds := vector{xs: map[string][]format.Extent{}, bound: Bound{Size: 1234, ModTime: time.Unix(1e9, 5e8).UTC(), headSum: "00112233445566778899aabbccddeeff", tailSum: "ffeeddccbbaa99887766554433221100"}}
 	kinds.entries = []format.Entry{
@@ -79,6 +100,8 @@ func vectors() map[string]vector {
 		{Name: "node/property", Kind: format.Property, Size: 3},
 		{Name: "dir/with a time", Size: 4, ModTime: time.Unix(1e9, 0).UTC()},
 		{Name: "dir/with a digest", Size: 4, Digest: format.Digest{Algo: "blake3", Sum: string(make([]byte, 32))}},
+		{Name: "dir/with another digest", Size: 5, Digest: format.Digest{Algo: "crc32", Sum: "\x01\x02\x03\x04"}},
+		{Name: "dir/with an owner", Owner: "somebody", Group: "all"},
 		{Name: "dir/with attributes", Attr: map[string]string{"k": "v"}},
 		{Name: "dir/at fault", Size: 9, Fault: &format.Problem{Code: format.BadData, Severity: format.Error, Off: -1, Message: "lost"}},
 		{Name: "dir/ask", Size: 10},
@@ -87,7 +110,7 @@ func vectors() map[string]vector {
 		{Name: "a/", Size: 1}, {Name: "a/b", Size: 2}, // "a" is implied, and "a/" a file
 		{Name: "/absolute"}, {Name: "../up"}, {Name: ""}, {Name: "ü"}, {Name: "\xff\xfe/\x00"},
 	}
-	for _, name := range []string{"node/property", "dir/with a time", "dir/with a digest", "a/", "a/b"} {
+	for _, name := range []string{"node/property", "dir/with a time", "dir/with a digest", "dir/with another digest", "a/", "a/b"} {
 		for _, e := range kinds.entries {
 			if e.Name == name {
 				kinds.xs[name] = raw("dir/x", 77, e.Size)
@@ -113,7 +136,7 @@ func vectors() map[string]vector {
 	file(&codecs, "long", 1<<32, raw("dir/x/1", 3, 1<<32)...)
 	file(&codecs, "as long as a place has room", 1<<32-1, raw("dir/x/1", 1<<48-1, 1<<32-1)...)
 	file(&codecs, "far", 1, raw("dir/x/1", 1<<48, 1)...)
-	return map[string]vector{"plain": plain, "kinds": kinds, "codecs": codecs, "empty": {xs: map[string][]format.Extent{}}}
+	return map[string]vector{"plain": plain, "proven": proven, "kinds": kinds, "codecs": codecs, "empty": {xs: map[string][]format.Extent{}}}
 }
 
 // rows are what is to be answered.
@@ -140,8 +163,17 @@ func (v vector) rows() (all []vectorRow) {
 			}
 			r.Extents = append(r.Extents, y)
 		}
-		e.Fault, e.Size, e.Kind, e.Name = nil, 0, 0, ""
-		r.Plain = !r.Fault && !r.Ask && fmt.Sprint(e) == fmt.Sprint(format.Entry{})
+		if e.HasMode {
+			mode := uint32(e.Mode)
+			r.Mode = &mode
+		}
+		if r.Owner, r.Group = e.Owner, e.Group; !e.ModTime.IsZero() {
+			r.Time = e.ModTime.Format(time.RFC3339Nano)
+		}
+		if e.Digest.Algo != "" {
+			r.Digest = e.Digest.Algo + ":" + hex.EncodeToString([]byte(e.Digest.Sum))
+		}
+		r.Plain = !r.Fault && !r.Ask && e.Link == "" && e.Attr == nil && !e.Internal
 		all = append(all, r)
 	}
 	return all

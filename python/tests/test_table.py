@@ -31,7 +31,9 @@ def test_vectors(name):
         key = bytes.fromhex(want["name_hex"]) if "name_hex" in want else want.get("name", "").encode()
         row = rows.pop(key)
         how = table._how_of_row(row)
-        assert (table.kind(row), how.plain, how.fault, how.ask) == (want["kind"], *(want.get(k, False) for k in ("plain", "fault", "ask")))
+        assert (table.kind(row), how.fault, how.ask) == (want["kind"], *(want.get(k, False) for k in ("fault", "ask")))
+        proof = table.proof(row)
+        assert (f"{proof.algo}:{proof.sum.hex()}" if proof else None) == want.get("digest")
         assert table.size(row) == want["size"]
         is_file = want["kind"] in ("file", "property")
         assert table.find(key) == find(key) == (row if is_file else -1)

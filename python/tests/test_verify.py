@@ -118,6 +118,8 @@ def test_without_zstd_it_is_said(pack, holdall_command, monkeypatch):
     path = pack(FILES, "x.caf")
     subprocess.run([holdall_command, "index", "-q", str(path)], check=True)
     hide(monkeypatch, "zstandard", "pyzstd", "compression")
+    assert holdall.open(path, verify=True)["a"] == FILES["a"]
+    subprocess.run([holdall_command, "index", "-q", "--chunk-digests", str(path)], check=True)
     a = holdall.open(path)
     assert not a.verifies and "zstd" in a.unverified
     assert a["a"] == FILES["a"]

@@ -43,7 +43,7 @@ class Rows(Protocol):
 
     files: int
     total: int  # bytes of all of them
-    digest: str  # algorithm of the digests, "" if there are none
+    algos: tuple[str, ...]  # of the digests
 
     def find(self, name: bytes) -> int:
         """The row of a name, -1 if there is none. Only files are found."""
@@ -134,7 +134,8 @@ class Listing:
 
     def __init__(self, archive: str, files: dict[bytes, File], digest: str) -> None:
         self.archive = archive
-        self.digest = digest if any(f.digest for f in files.values()) else ""
+        self.algos: tuple[str, ...] = (digest,) if any(f.digest for f in files.values()) else ()
+        self._algo = digest
         self._names = sorted(files, key=order_of)
         self._files = [files[name] for name in self._names]
         self._rows = {name: i for i, name in enumerate(self._names)}
@@ -179,7 +180,7 @@ class Listing:
 
     def proof(self, row: int) -> Proof | None:
         digest = self._files[row].digest
-        return Proof(self.digest, digest) if digest else None
+        return Proof(self._algo, digest) if digest else None
 
     def stored(self) -> range | array[int]:
         """The numbers of all files in the order in which they are stored; a range if that is their own order."""

@@ -90,8 +90,7 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
             raise DamagedError(obj.name, f"its head is none: {err!r}") from err
         rows = table.Table(obj, head, archive.name)
         no_digests = ""
-        if (rows.digest or rows.chunk) and verify is not False:
-            rows.digest = "blake3" if rows.chunk else rows.digest
+        if rows.chunk and verify is not False:
             if codecs.has_zstd():
                 rows.pages = Pages(obj, rows.rows, rows.chunk)
             else:

@@ -41,24 +41,12 @@ def finder(table: Table) -> Find:
             if row >= rows or high - low > 4096 or high > names_len:
                 return -1
             group = m[names + low : names + high]
-            if not group.isascii():
-                return -1  # numbers may have several bytes in it
-            at = 0
-            heads = []
-            for _ in range(row & 15):
-                heads.append(at)
-                at += 2 + group[at + 1]
-            # The name is compared from its end on: heads leads to the names that it shares its beginning with.
-            shared, n = group[at], group[at + 1]
-            if shared + n != len(name) or group[at + 2 : at + 2 + n] != name[shared:]:
+            i = row & 15
+            shared, n = group[i], group[16 + i]
+            at = 32 + sum(group[16 : 16 + i])
+            # Where its lengths have four bytes low is no place in the names, and there is no group.
+            if shared + n != len(name) or group[at : at + n] != name[shared:] or group[32 : 32 + shared] != name[:shared] or shared > group[16]:
                 return -1
-            while shared:
-                at = heads.pop()
-                begins = group[at]
-                if begins < shared:
-                    if begins + group[at + 1] < shared or group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
-                        return -1
-                    shared = begins
             return row
         except (IndexError, ValueError, error):
             return -1
@@ -70,7 +58,7 @@ def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
     """What reads a file of an archive by its name or its number; slow does the same for all others."""
     m, ok, places, simple = table.map, table.ok, table.places, table.simple
     files, same = table.files, table.files == table.rows
-    place = Struct("<QII").unpack_from
+    place = Struct("<QI").unpack_from
     fd, size, pread = archive.fd, archive.size, os.pread
 
     def read(which: str | int) -> bytes:
@@ -83,12 +71,12 @@ def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
                 row = which if same else table.numbers[which]  # type: ignore[index]
             else:
                 return slow(which)
-            at = places + 16 * row
-            if not ok[at >> 12]:
+            at = places + 12 * row
+            if not (ok[at >> 12] and ok[at + 11 >> 12]):
                 return slow(which)
-            where, stored, length = place(m, at)
+            where, length = place(m, at)
             offset = where & _LOW48
-            if where >> 48 not in simple or stored != length or offset + length > size:
+            if where >> 48 not in simple or offset + length > size:
                 return slow(which)
             data = pread(fd, length, offset)
             return data if len(data) == length else slow(which)

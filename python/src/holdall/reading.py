@@ -367,14 +367,13 @@ def _digests(found: Any) -> tuple[dict[str, Digest], str]:
     """What makes the digests that contents are compared with, and why there are none."""
     if found.verify is False:
         return {}, "verify is False"
-    algo = found.rows.digest
-    if not algo:
+    if not found.rows.algos:
         return {}, "the archive has no digests"
     if found.no_digests:
         return {}, found.no_digests
     made: dict[str, Digest] = {}
     why = ""
-    for a in ("blake3", "crc32", "crc32c") if algo == "several" else (algo,):
+    for a in found.rows.algos:
         try:
             made[a] = digests.find(a)
         except ImportError as err:

@@ -27,16 +27,24 @@ TABLE = b"holdtab1"
 BLOCK = 4096
 TAIL = 32 << 10  # of an index, read at once
 MAX_HEAD = 64 << 20
+PLACE = 12  # bytes of a row
+RUN = 24
+MAX_RUN = 16 << 20  # bytes of a page's digests
+MAX_FETCHED = 1024  # of these of a far index
 FETCH = 16  # blocks of a far index that are fetched together
 MANY = 64  # fetches after which all the rest is fetched
 
 _LOW48 = (1 << 48) - 1
+_LOW63 = (1 << 63) - 1
 _NONE32 = 0xFFFFFFFF
 _two_u32 = struct.Struct("<II").unpack_from
 _u32 = struct.Struct("<I").unpack_from
+_u64 = struct.Struct("<Q").unpack_from
 _u16 = struct.Struct("<H").unpack_from
+_names = struct.Struct("<32I").unpack_from
+_run = struct.Struct("<QQI").unpack_from
 _two_u64 = struct.Struct("<QQ").unpack_from
-_place = struct.Struct("<QII").unpack_from
+_place = struct.Struct("<QI").unpack_from
 _record = struct.Struct("<QII").unpack_from
 _extent = struct.Struct("<QQQQQII").unpack_from
 
@@ -50,11 +58,11 @@ class How(NamedTuple):
     file: bool
     volume: int  # -1: no bytes anywhere
     codec: int
+    digest: int  # -1: none
     whole: bool
     long: bool
     ask: bool
     fault: bool
-    plain: bool
 
 
 class Head(NamedTuple):
@@ -97,7 +105,7 @@ class Table:
             self._take(head)
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise self._bad(f"its head is none: {err!r}") from err
-        self.pages: Any = None  # what has digests
+        self.pages: Any = None  # what has digests of pieces
         self.numbers: array[int] | None = None
         self._map_blocks()
 
@@ -106,7 +114,8 @@ class Table:
         self.rows = _count(head["rows"], 1 << 32)
         self.files = _count(head["files"], self.rows + 1)
         self.total = _count(head["bytes"], 1 << 63)
-        self.digest: str = head.get("digest", "")
+        self.digests = [(str(d["algo"]), _count(d["len"], 256)) for d in head.get("digests") or []]
+        self.pages_at = _count(head["pages"], self._obj.size)
         self.chunk = _count(head.get("chunk", 0), 1 << 32)
         bits = _count(head["bits"], 33)
         self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head["volumes"] or []]
@@ -117,8 +126,9 @@ class Table:
         start = _count(head["start"], self._obj.size)
         places: dict[str, tuple[int, int]] = {}
         at = start
-        for name in ("slots", "hashes", "places", "skips", "groups", "names", "longs", "checks"):
-            if name == "skips" and name not in head["sections"]:
+        columns = {"stored": (4,), "skips": (4,), "times": (4, 8), "firsts": (4,)}
+        for name in ("slots", "hashes", "places", *columns, "groups", "names", "longs", "sums", "runs", "checks"):
+            if name in (*columns, "sums", "runs") and name not in head["sections"]:
                 places[name] = (at, 0)
                 continue
             off, n = (_count(head["sections"][name][k], 1 << 62) for k in ("off", "len"))
@@ -129,13 +139,15 @@ class Table:
         if places["checks"][0] + places["checks"][1] > self._obj.size:
             raise ValueError("it reaches beyond the end of the index")
         blocks = (places["checks"][0] - start) // BLOCK
-        expected = {"slots": 4 * ((1 << bits) + 1), "hashes": 8 * self.rows, "places": 16 * self.rows,
-                    "groups": 8 * ((self.rows + 15) // 16 + 1), "checks": 4 * blocks}  # fmt: skip
-        for name, n in expected.items():
-            if places[name][1] != n:
-                raise ValueError(f"section {name} of {places[name][1]} bytes, expected {n}")
-        if places["skips"][1] not in (0, 4 * self.rows):
-            raise ValueError(f"section skips of {places['skips'][1]} bytes")
+        groups = 8 * ((self.rows + 15) // 16 + 1)
+        expected = {"slots": (4 * ((1 << bits) + 1),), "hashes": (8 * self.rows,), "places": (PLACE * self.rows,),
+                    "groups": (groups,), "sums": (0, groups), "checks": (4 * blocks,)}  # fmt: skip
+        expected |= {name: (0, *(w * self.rows for w in widths)) for name, widths in columns.items()}
+        for name, lengths in expected.items():
+            if places[name][1] not in lengths:
+                raise ValueError(f"section {name} of {places[name][1]} bytes, expected {lengths[-1]}")
+        if places["runs"][1] % RUN or (places["runs"][1] > 0) != (places["sums"][1] > 0):
+            raise ValueError(f"section runs of {places['runs'][1]} bytes")
         self.shift = 32 - bits
         self._start = start
         self._sections = places
@@ -144,6 +156,7 @@ class Table:
         # What is one raw run, which is nearly all; and what is one in the archive itself.
         self._raw = frozenset(i for i, h in enumerate(self._how)
                               if h.file and h.volume >= 0 and h.codec == RAW and not (h.long or h.ask or h.fault))  # fmt: skip
+        self.algos = ("blake3",) if self.chunk else tuple(algo for algo, _ in self.digests) if places["sums"][1] else ()
         self._files = frozenset(i for i, h in enumerate(self._how) if h.file)
         self.simple = frozenset(i for i in self._raw if self.volumes[self._how[i].volume] == ("", False))
 
@@ -151,8 +164,11 @@ class Table:
         volume, codec = h.get("volume", -1), h.get("codec", RAW)
         if not (type(volume) is int and -1 <= volume < len(self.volumes) and type(codec) is int and -1 <= codec < len(self.codecs)):
             raise ValueError("a volume or a codec that is not there")
-        said = [bool(h.get(k, False)) for k in ("whole", "long", "ask", "fault", "plain")]
-        return How(h["kind"], h["kind"] in CONTENT and not h.get("implied", False), volume, codec, *said)
+        digest = h.get("digest", -1)
+        if type(digest) is not int or not -1 <= digest < len(self.digests):
+            raise ValueError("a digest that is not there")
+        said = [bool(h.get(k, False)) for k in ("whole", "long", "ask", "fault")]
+        return How(h["kind"], h["kind"] in CONTENT and not h.get("implied", False), volume, codec, digest, *said)
 
     # Blocks
 
@@ -180,7 +196,10 @@ class Table:
             raise self._bad("its checksums are damaged")
         self._sums = memoryview(sums).cast("B")
         at = {name: off - self._base for name, (off, _) in self._sections.items()}
-        self.slots, self.hashes, self.places, self._skips = at["slots"], at["hashes"], at["places"], at["skips"]
+        self.slots, self.hashes, self.places, self._stored, self._skips = at["slots"], at["hashes"], at["places"], at["stored"], at["skips"]
+        self._sums_at, self._runs_at, self._firsts = at["sums"], at["runs"], at["firsts"]
+        self._runs = self._sections["runs"][1] // RUN - 1  # the last one only ends that before
+        self._checked = bytearray(max(self._runs, 0))  # runs that were compared with their checksums
         self.groups, self.names_at, self._longs = at["groups"], at["names"], at["longs"]
         self.names_len, self._longs_len = self._sections["names"][1], self._sections["longs"][1]
         self._has_skips = self._sections["skips"][1] > 0
@@ -188,6 +207,7 @@ class Table:
         # By block of the map: whether it was compared with its checksum.
         self.ok = bytearray((checks - self._base) // BLOCK + 1)
         self._fetches = 0
+        self._fetched: dict[int, bytes] = {}  # digests of pages, by where they lie
 
     def _check(self, start: int, end: int) -> None:
         """Compare the blocks of the map with their checksums in which [start, end) lies."""
@@ -252,7 +272,7 @@ class Table:
         while at >= 0:
             if not (at - first) & 7:
                 row: int = _u32(m, at + 4)[0]
-                if self._is_named(row, name) and self._how_of_row(row).file:
+                if self.name(row) == name and self._how_of_row(row).file:
                     return row
             at = m.find(key, at + 1, last)
         return -1
@@ -265,13 +285,13 @@ class Table:
             row = quick(name)
             if row < 0:
                 return slow(name)
-            at = places + 16 * row
-            return row if ok[at >> 12] and _u16(m, at + 6)[0] in files else slow(name)
+            at = places + PLACE * row
+            return row if ok[at >> 12] and ok[at + 11 >> 12] and _u16(m, at + 6)[0] in files else slow(name)
 
         return find
 
-    def _group(self, row: int) -> bytes:
-        """The text of the names of the 16 rows of which this is one."""
+    def _group(self, row: int) -> tuple[bytes, bytes | tuple[int, ...], int]:
+        """The names of the 16 rows of which this is one: as they are, their numbers, and where the texts begin."""
         if row >= self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
         ok = self.ok
@@ -279,71 +299,40 @@ class Table:
         if not (ok[at >> 12] and ok[at + 15 >> 12]):
             self._check(at, at + 16)
         start, end = _two_u64(self.map, at)
-        if not start < end <= self.names_len:
+        text = 128 if start >> 63 else 32
+        start, end = start & _LOW63, end & _LOW63
+        if not start + text <= end <= self.names_len:
             raise self._bad(f"names from {start} to {end} of {self.names_len}")
         start, end = start + self.names_at, end + self.names_at
         if end - start > BLOCK or not (ok[start >> 12] and ok[end - 1 >> 12]):
             self._check(start, end)
         group: bytes = self.map[start:end]
-        return group
-
-    def _is_named(self, row: int, name: bytes) -> bool:
-        """Whether the row has that name. Only what differs in the names before it is looked at."""
-        group = self._group(row)
-        at = 0
-        heads: list[int] = []
-        try:
-            for _ in range(row & 15):
-                heads.append(at)
-                shared, rest = group[at], group[at + 1]
-                if shared | rest > 127:
-                    return self.name(row) == name
-                at += 2 + rest
-            shared, rest = group[at], group[at + 1]
-            if shared | rest > 127:
-                return self.name(row) == name
-        except IndexError:
-            raise self._bad("a name that breaks off") from None
-        if shared + rest != len(name) or not name.endswith(group[at + 2 : at + 2 + rest]):
-            return False
-        while shared:
-            if not heads:
-                raise self._bad("a name that shares bytes with none")
-            at = heads.pop()
-            begins = group[at]
-            if begins < shared:
-                if begins + group[at + 1] < shared:
-                    raise self._bad("a name that shares more than there is")
-                if group[at + 2 : at + 2 + shared - begins] != name[begins:shared]:
-                    return False
-                shared = begins
-        return True
-
-    def _names_of(self, group: bytes, count: int) -> Iterator[bytes]:
-        """The first names of a group."""
-        at, name = 0, b""
-        try:
-            for _ in range(count):
-                shared, at = _uvar(group, at)
-                rest, at = _uvar(group, at)
-                if shared > len(name) or rest > len(group) - at:
-                    raise IndexError
-                name = name[:shared] + group[at : at + rest]
-                at += rest
-                yield name
-        except IndexError:
-            raise self._bad("a name that breaks off") from None
+        numbers = group[:32] if text == 32 else _names(group)
+        if numbers[0] or max(numbers[:16]) > numbers[16] or text + sum(numbers[16:]) != len(group):
+            raise self._bad("a name that breaks off")
+        return group, numbers, text
 
     def name(self, row: int) -> bytes:
         """The name of a row."""
-        return next(islice(self._names_of(self._group(row), (row & 15) + 1), row & 15, None))
+        group, numbers, text = self._group(row)
+        i = row & 15
+        at = text + sum(numbers[16 : 16 + i])
+        return group[text : text + numbers[i]] + group[at : at + numbers[16 + i]]
+
+    def _names_of(self, row: int, count: int) -> Iterator[bytes]:
+        """The names of a group that begins with a row."""
+        group, numbers, at = self._group(row)
+        first = group[at : at + numbers[16]]
+        for shared, n in zip(numbers[:count], numbers[16:], strict=False):
+            yield first[:shared] + group[at : at + n]
+            at += n
 
     def names(self) -> Iterator[bytes]:
         """The names of all files."""
         flags = self._flags()
         for at in range(0, self.rows, 16):
             n = min(16, self.rows - at)
-            all_ = self._names_of(self._group(at), n)
+            all_ = self._names_of(at, n)
             yield from all_ if flags is None else compress(list(all_), flags[at : at + n])
 
     # Rows and numbers
@@ -373,15 +362,15 @@ class Table:
         """A byte for each row: whether it is a file. None if all are."""
         if self.files == self.rows:
             return None
-        start, end = self.places, self.places + 16 * self.rows
+        start, end = self.places, self.places + PLACE * self.rows
         self._check(start, end)
         m, hows = self.map, self._how
-        low: bytes = m[start + 6 : end : 16]
+        low: bytes = m[start + 6 : end : PLACE]
         if len(hows) <= 256:
-            if low and max(low) >= len(hows) or any(m[start + 7 : end : 16]):
+            if low and max(low) >= len(hows) or any(m[start + 7 : end : PLACE]):
                 raise self._bad("a row that is like none")
             return low.translate(bytes(h.file for h in hows) + bytes(256 - len(hows)))
-        both = zip(low, m[start + 7 : end : 16], strict=True)
+        both = zip(low, m[start + 7 : end : PLACE], strict=True)
         try:
             return bytes(hows[a | b << 8].file for a, b in both)
         except IndexError:
@@ -391,12 +380,14 @@ class Table:
         """The numbers of all files in the order in which they are stored; a range if that is their own order."""
         if not self.rows:
             return range(0)
-        start, end = self.places, self.places + 16 * self.rows
+        start, end = self.places, self.places + PLACE * self.rows
         self._check(start, end)
         flags = self._flags()
-        words = array("Q")
-        words.frombytes(self.map[start:end])
-        places = words[::2]
+        words = bytearray(8 * self.rows)
+        for i in range(8):
+            words[i::8] = self.map[start + i : end : PLACE]
+        places = array("Q")
+        places.frombytes(words)
         if struct.pack("=H", 1) != b"\x01\x00":
             places.byteswap()
         if flags is not None:
@@ -426,15 +417,24 @@ class Table:
         except IndexError:
             raise self._bad("a row that is like none") from None
 
-    def _at(self, row: int) -> tuple[int, int, int]:
-        """The place of a row: offset and how, stored length, length."""
+    def _at(self, row: int) -> tuple[int, int]:
+        """The place of a row: offset and how, length."""
         if row >= self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
-        at = self.places + 16 * row
-        if not self.ok[at >> 12]:
-            self._check(at, at + 16)
-        place: tuple[int, int, int] = _place(self.map, at)
+        at = self.places + PLACE * row
+        if not (self.ok[at >> 12] and self.ok[at + 11 >> 12]):
+            self._check(at, at + PLACE)
+        place: tuple[int, int] = _place(self.map, at)
         return place
+
+    def _column(self, name: str, begin: int, row: int) -> int:
+        """What a section of four bytes a row has of one; 0 if there is no such section."""
+        if not self._sections[name][1]:
+            return 0
+        at = begin + 4 * row
+        self._check(at, at + 4)
+        value: int = _u32(self.map, at)[0]
+        return value
 
     def _how_of_row(self, row: int) -> How:
         return self._how_at(self._at(row)[0] >> 48)
@@ -444,12 +444,12 @@ class Table:
         m, ok, places, hows, raw, n = self.map, self.ok, self.places, self._how, self._raw, self.rows
         runs: list[tuple[int, int, int] | None] = []
         for row in rows:
-            at = places + 16 * row
-            if row >= n or not ok[at >> 12]:
+            at = places + PLACE * row
+            if row >= n or not (ok[at >> 12] and ok[at + 11 >> 12]):
                 self._at(row)
-            where, stored, length = _place(m, at)
+            where, length = _place(m, at)
             how = where >> 48
-            runs.append((hows[how].volume, where & _LOW48, length) if how in raw and stored == length else None)
+            runs.append((hows[how].volume, where & _LOW48, length) if how in raw else None)
         return runs
 
     def kind(self, row: int) -> str:
@@ -458,7 +458,7 @@ class Table:
 
     def size(self, row: int) -> int:
         """How long the content of a row is."""
-        where, _, length = self._at(row)
+        where, length = self._at(row)
         how = self._how_at(where >> 48)
         return self._long(where & _LOW48)[0] if how.long else length
 
@@ -475,7 +475,7 @@ class Table:
 
     def extents(self, row: int) -> list[Extent]:
         """Where the content of a row lies."""
-        where, stored, length = self._at(row)
+        where, length = self._at(row)
         how = self._how_at(where >> 48)
         offset = where & _LOW48
         if how.fault:
@@ -489,14 +489,9 @@ class Table:
                 raise self._bad(f"row {row} has {length} bytes and no place")
             return []
         if how.codec == RAW:
-            if stored != length:
-                raise self._bad(f"a raw run of {stored} bytes becomes {length}")
-            return [Extent(0, length, how.volume, offset, stored, 0, RAW)]
-        skip = 0
-        if self._has_skips and not how.whole:
-            at = self._skips + 4 * row
-            self._check(at, at + 4)
-            skip = _u32(self.map, at)[0]
+            return [Extent(0, length, how.volume, offset, length, 0, RAW)]
+        stored = self._column("stored", self._stored, row)
+        skip = 0 if how.whole else self._column("skips", self._skips, row)
         return [Extent(0, length, how.volume, offset, stored, skip, how.codec)]
 
     def _extents(self, place: int) -> list[Extent]:
@@ -534,10 +529,67 @@ class Table:
 
     def proof(self, row: int) -> Proof | None:
         """What the content of a row is compared with."""
-        if self.pages is None or self._how_of_row(row).plain and not self.chunk:
+        how = self._how_of_row(row)
+        if self.chunk:
+            size = self.size(row)
+            if self.pages is None or not (how.file and size) or how.fault:
+                return None
+            proof: Proof = self.pages.proof(self._column("firsts", self._firsts, row), size)
+            return proof
+        if how.digest < 0 or self._runs < 0:
             return None
-        proof: Proof | None = self.pages.proof(row, self.size(row))
-        return proof
+        algo, length = self.digests[how.digest]
+        return Proof(algo, self._digest(row, length))
+
+    def _digest(self, row: int, length: int) -> bytes:
+        """The digest of a row, which lies behind the rows of a page."""
+        if not length:
+            return b""
+        group = row >> 4
+        place = self._sums_at + 8 * group
+        self._check(place, place + 8)
+        at: int = _u64(self.map, place)[0]
+        for before in range(group << 4, row):
+            kind = self._how_of_row(before).digest
+            if kind >= 0:
+                at += self.digests[kind][1]
+        low, high = 0, self._runs
+        while high - low > 1:
+            mid = (low + high) // 2
+            if self._run(mid)[0] <= at:
+                low = mid
+            else:
+                high = mid
+        begin, offset, crc = self._run(low)
+        end = self._run(low + 1)[0] if self._runs else 0
+        if not begin <= at <= end - length or end - begin > MAX_RUN:
+            raise self._bad(f"a digest at {at} of {end}")
+        start = self.pages_at + offset
+        if start + end - begin > self._obj.size:
+            raise self._bad("digests behind its end")
+        run = self.map[start : start + end - begin] if not self._far else self._far_run(start, end - begin)
+        if not self._checked[low]:
+            if crc32(run) != crc:
+                raise self._bad(f"digests of a page at {start} are damaged: the CRC-32 is another")
+            self._checked[low] = not self._far
+        digest: bytes = run[at - begin : at - begin + length]
+        return digest
+
+    def _run(self, i: int) -> tuple[int, int, int]:
+        """Where the digests of a page begin among all, where they lie behind the table, and their checksum."""
+        at = self._runs_at + RUN * i
+        self._check(at, at + RUN)
+        run: tuple[int, int, int] = _run(self.map, at)
+        return run
+
+    def _far_run(self, start: int, length: int) -> bytes:
+        """Those of a far index, which are kept."""
+        run = self._fetched.get(start)
+        if run is None:
+            run = self._fetched[start] = self._obj.read(start, length)
+            if len(self._fetched) > MAX_FETCHED:
+                self._fetched.pop(next(iter(self._fetched)), None)
+        return run
 
     def _text(self, row: int) -> str:
         return text(self.name(row))
@@ -555,20 +607,3 @@ def _count(n: Any, below: int) -> int:
     if type(n) is not int or not 0 <= n < below:
         raise ValueError(f"a number that cannot be: {n!r}")
     return n
-
-
-def _uvar(b: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 and where it ends."""
-    c = b[at]
-    if c < 0x80:
-        return c, at + 1
-    v = shift = 0
-    while True:
-        c = b[at]
-        at += 1
-        v |= (c & 0x7F) << shift
-        if c < 0x80:
-            return v, at
-        shift += 7
-        if shift > 63:
-            raise IndexError
