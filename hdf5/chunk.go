@@ -155,8 +155,13 @@ func (x *index) btree1() error {
 		if err == nil && slices.Compare(before, x.box.to) > 0 {
 			return true
 		}
+		// The last key of all is that of the last chunk, with more than zeros at the end.
 		behind, err := place(to)
-		return err == nil && slices.Compare(behind, x.box.from) <= 0
+		least := 0
+		if x.w.f.cursor(to[len(to)-8:]).size(8) > 0 {
+			least = -1
+		}
+		return err == nil && slices.Compare(behind, x.box.from) <= least
 	}
 	return t.walk(x.o.Layout.Addr)
 }

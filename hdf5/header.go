@@ -78,7 +78,7 @@ func (w *wave) headerParts(h *header, b []byte) error {
 		if flags&(1<<4) != 0 {
 			c.skip(4)
 		}
-		size = c.size(1<<(flags&3)) + 4 // and the checksum
+		size = min(c.size(1<<(flags&3)), 1<<60) + 4 // and the checksum
 	} else {
 		h.version = 1
 		if v := c.u8(); v != 1 {
@@ -91,7 +91,10 @@ func (w *wave) headerParts(h *header, b []byte) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	size = min(size, maxHeaderPart) + int64(c.at)
+	if size > maxHeaderPart {
+		return overLimit("an object header", size, maxHeaderPart)
+	}
+	size += int64(c.at)
 	if size > int64(len(b)) {
 		var err error
 		if b, err = w.read(h.addr, size); err != nil {
