@@ -49,9 +49,10 @@ type Layout struct {
 	// Chunk is the shape of a chunk.
 	Chunk []int64
 	Index IndexKind
+	// PlainEdges says that chunks that reach beyond the array are not filtered.
+	PlainEdges bool
 
-	plainEdges bool // chunks that reach beyond the array are not filtered
-	single     Chunk
+	single Chunk
 }
 
 const (
@@ -156,7 +157,7 @@ func (l *Layout) chunk(c *cursor, rank, lengthSize int, t *Datatype) error {
 
 func (l *Layout) chunk4(c *cursor, t *Datatype) error {
 	flags := c.u8()
-	l.plainEdges = flags&chunkPlainEdges != 0
+	l.PlainEdges = flags&chunkPlainEdges != 0
 	rank, lengthSize := int(c.u8()), int(c.u8())
 	if lengthSize < 1 || lengthSize > 8 {
 		return corrupt("expected lengths of 1 to 8 bytes, found %d", lengthSize)

@@ -251,7 +251,7 @@ func (o *Object) Decode(c Chunk, stored []byte) ([]byte, error) {
 }
 
 func (o *Object) chunk(g grid, x part, stored []byte) ([]byte, error) {
-	if o.Layout.plainEdges {
+	if o.Layout.PlainEdges {
 		for i, at := range x.at {
 			if at > g.dims[i]-g.chunk[i] {
 				return unfilter(nil, 0, stored, g.bytes)

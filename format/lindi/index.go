@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pyjson"
 )
 
 const (
@@ -318,7 +319,7 @@ func appendRow(p []byte, name string, o, d, s int64, sum string) []byte {
 	p = append(p, `"d":`...)
 	p = strconv.AppendInt(p, d, 10)
 	p = append(p, `,"n":`...)
-	p = appendQuoted(p, name)
+	p = pyjson.AppendString(p, name)
 	p = append(p, `,"o":`...)
 	p = strconv.AppendInt(p, o, 10)
 	p = append(p, `,"s":`...)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/internal/pyjson"
 )
 
 // A refset is a lindi.json that is being changed: what is not touched stays the
@@ -43,7 +45,7 @@ func (s *refset) put(key string, value []byte) (freed string) {
 	i, there := s.place[key]
 	if !there {
 		s.place[key] = len(s.list)
-		s.list = append(s.list, member{appendQuoted(nil, key), value})
+		s.list = append(s.list, member{pyjson.AppendString(nil, key), value})
 		return ""
 	}
 	freed = s.release(s.list[i].value)
@@ -96,7 +98,7 @@ func (s *refset) rename(from, to string) error {
 	s.changed = true
 	delete(s.place, from)
 	s.place[to] = i
-	s.list[i].key = appendQuoted(nil, to)
+	s.list[i].key = pyjson.AppendString(nil, to)
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/holdall/holdall/internal/pyjson"
 )
 
 // An rfs is the reference file system of lindi.json: keys, and where or what
@@ -265,7 +267,7 @@ func appendInline(p []byte, key string, content []byte) []byte {
 		}
 	}
 	if ascii {
-		return appendQuoted(p, string(content))
+		return pyjson.AppendString(p, string(content))
 	}
 	p = append(p, `"`+base64Mark...)
 	p = base64.StdEncoding.AppendEncode(p, content)
@@ -275,7 +277,7 @@ func appendInline(p []byte, key string, content []byte) []byte {
 // appendRef appends a reference.
 func appendRef(p []byte, t target) []byte {
 	p = append(p, '[')
-	p = appendQuoted(p, t.address)
+	p = pyjson.AppendString(p, t.address)
 	p = fmt.Appendf(p, ", %d, %d]", t.off, t.n)
 	return p
 }

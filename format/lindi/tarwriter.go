@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pyjson"
 	"github.com/holdall/holdall/store"
 )
 
@@ -104,7 +105,7 @@ func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input)
 	digits := int64(len(strconv.FormatInt(2*end, 10)))
 	var quoted []byte
 	for _, e := range manifest {
-		quoted = appendQuoted(quoted[:0], e.Name)
+		quoted = pyjson.AppendString(quoted[:0], e.Name)
 		name := int64(len(quoted))
 		rowLen := name + rowRest + 3*digits
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pyjson"
 	"github.com/holdall/holdall/store"
 )
 
@@ -252,7 +253,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		w.refs.WriteByte(',')
 	}
 	w.refs.WriteString("\n  ")
-	w.refs.Write(appendQuoted(nil, e.Name))
+	w.refs.Write(pyjson.AppendString(nil, e.Name))
 	w.refs.WriteString(": ")
 	w.refs.Write(value)
 	return nil

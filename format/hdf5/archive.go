@@ -1,0 +1,302 @@
+package hdf5
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+)
+
+// An archive is an open file, whose objects are known.
+type archive struct {
+	obj    store.Object
+	name   string
+	f      *h5.File
+	limits format.Limits
+
+	root   *h5.Object
+	byAddr map[int64]*h5.Object
+	notes  []format.Problem
+}
+
+func openArchive(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*archive, error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{obj: obj, name: name, limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
+	if a.f, err = h5.Open(ctx, obj); err != nil {
+		obj.Close()
+		return nil, a.corrupt(err)
+	}
+	return a, nil
+}
+
+func (a *archive) close() error { return a.obj.Close() }
+
+// objectCost is about how much memory an object takes besides its attributes and links.
+const objectCost = 512
+
+// listedChunks is how many chunks of arrays are found together with the arrays.
+const listedChunks = 1 << 20
+
+// load reads all objects.
+func (a *archive) load(ctx context.Context) error {
+	room := a.limits.Index
+	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks}) {
+		if err != nil {
+			return err
+		}
+		if a.root == nil {
+			a.root = o
+		}
+		a.byAddr[o.Addr] = o
+		a.note(o, o.Err)
+		room -= objectCost
+		for i := range o.Attributes {
+			at := &o.Attributes[i]
+			room -= int64(len(at.Name)+2*len(at.Data)) + 64
+			a.note(o, at.Err)
+		}
+		for _, l := range o.Links {
+			room -= int64(len(l.Name)+len(l.Target)) + 64
+		}
+		if room < 0 {
+			return a.corrupt(&h5.Error{File: a.name, What: "objects", Off: o.Addr, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)})
+		}
+	}
+	return nil
+}
+
+// note keeps what is wrong with an object.
+func (a *archive) note(o *h5.Object, err error) {
+	for _, err := range parts(err) {
+		a.notes = append(a.notes, a.problem(o.Path, err))
+	}
+}
+
+// parts are the errors that were joined.
+func parts(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := err.(interface{ Unwrap() []error }); ok {
+		if _, ours := err.(*h5.Error); !ours && !isKind(err) {
+			var all []error
+			for _, err := range e.Unwrap() {
+				all = append(all, parts(err)...)
+			}
+			return all
+		}
+	}
+	return []error{err}
+}
+
+// isKind reports whether what err wraps are kinds of errors, and not several errors.
+func isKind(err error) bool {
+	return slices.ContainsFunc(err.(interface{ Unwrap() []error }).Unwrap(), func(err error) bool {
+		return err == h5.ErrCorrupt || err == h5.ErrLimit || err == errors.ErrUnsupported
+	})
+}
+
+// problem is an error about an object.
+func (a *archive) problem(of string, err error) format.Problem {
+	p := format.Problem{Code: codeOf(err), Severity: format.Error, Volume: a.name, Off: -1, Entry: strings.TrimPrefix(of, "/"), HasEntry: of != "", Message: err.Error()}
+	if e, ok := errors.AsType[*h5.Error](err); ok {
+		p.Off = e.Off
+		p.Message = e.What + ": " + e.Err.Error()
+	}
+	if p.Code == format.Unsupported {
+		p.Severity = format.Warning
+	}
+	return p
+}
+
+func codeOf(err error) format.Code {
+	switch {
+	case errors.Is(err, h5.ErrChecksum):
+		return format.BadChecksum
+	case errors.Is(err, h5.ErrLimit):
+		return format.Limit
+	case errors.Is(err, errors.ErrUnsupported):
+		return format.Unsupported
+	case errors.Is(err, h5.ErrNotHDF5):
+		return format.BadMagic
+	}
+	return format.BadData
+}
+
+// corrupt makes an error of package hdf5 one of a format; others stay what they are.
+func (a *archive) corrupt(err error) error {
+	if e, ok := errors.AsType[*h5.Error](err); ok {
+		return &format.CorruptError{Format: "hdf5", Problem: a.problem("", e), Err: err}
+	}
+	return err
+}
+
+// A visit is a place in the tree: an object, or a link that leads to none here.
+type visit struct {
+	path   string // without a slash in front; "" is the root
+	object *h5.Object
+	link   *h5.Link // soft, external, or of a kind that is not known
+}
+
+// tree goes through all paths: a group before what is in it, names in order. An object
+// that several hard links lead to comes several times, but not within itself.
+func (a *archive) tree() iter.Seq2[visit, error] {
+	return func(yield func(visit, error) bool) {
+		room := a.limits.Index
+		above := map[int64]bool{}
+		var walk func(v visit) bool
+		walk = func(v visit) bool {
+			if room -= int64(len(v.path)) + 64; room < 0 {
+				yield(v, a.corrupt(&h5.Error{File: a.name, What: "paths", Off: -1, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)}))
+				return false
+			}
+			if !yield(v, nil) {
+				return false
+			}
+			if v.object == nil || v.object.Kind != h5.Group {
+				return true
+			}
+			above[v.object.Addr] = true
+			defer delete(above, v.object.Addr)
+			for i := range v.object.Links {
+				l := &v.object.Links[i]
+				in := visit{path: path.Join(v.path, l.Name)}
+				switch {
+				case l.Name == "" || l.Name == "." || l.Name == ".." || strings.Contains(l.Name, "/"):
+					continue
+				case l.Kind != h5.HardLink:
+					in.link = l
+				case above[l.Addr]:
+					continue
+				default:
+					if in.object = a.byAddr[l.Addr]; in.object == nil {
+						continue
+					}
+				}
+				if !walk(in) {
+					return false
+				}
+			}
+			return true
+		}
+		if a.root != nil {
+			walk(visit{object: a.root})
+		}
+	}
+}
+
+// regions are what all bytes of the file are for that are not the content of entries,
+// which used says.
+func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2[format.Region, error] {
+	return func(yield func(format.Region, error) bool) {
+		var all []format.Region
+		add := func(use format.Use, label string, off, n int64) {
+			if off >= 0 && off < a.f.Size() && n > 0 {
+				all = append(all, format.Region{Object: a.name, Off: off, Len: min(n, a.f.Size()-off), Use: use, Label: label})
+			}
+		}
+		seen := func(r h5.Region) {
+			use := format.IndexData
+			if r.What == "superblock" {
+				use = format.Header
+			}
+			add(use, r.What, r.Off, r.Len)
+		}
+		var raw formatkit.Ranges // of datasets, and chunks
+		for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Seen: seen}) {
+			if err != nil {
+				yield(format.Region{}, err)
+				return
+			}
+			switch {
+			case o.Kind != h5.Dataset:
+			case o.Layout.Class == h5.Contiguous && o.Layout.Addr > 0:
+				raw.Add(o.Layout.Addr, o.Layout.Addr+min(max(o.Layout.Size, 0), a.f.Size()))
+			case o.Layout.Class == h5.Chunked:
+				for c, err := range o.Chunks(ctx) {
+					if err == nil {
+						raw.Add(c.Addr, c.Addr+c.Size)
+					} else if ctx.Err() != nil {
+						yield(format.Region{}, err)
+						return
+					}
+				}
+			}
+		}
+		raw.Join()
+		for _, r := range raw.All {
+			add(format.Unknown, "elements of arrays", r.From, r.To-r.From)
+		}
+		if base := a.f.Base; base > 0 {
+			add(format.Header, "user block", 0, base)
+		}
+		slices.SortFunc(all, func(x, y format.Region) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(y.Len, x.Len)) })
+		// Each byte once: what entries have is theirs, and what comes first has what several claim.
+		at := int64(0)
+		part := func(r format.Region, from, to int64) bool {
+			for _, gap := range used.Gaps(from, to) {
+				r.Off, r.Len = gap.From, gap.To-gap.From
+				if !yield(r, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		free := format.Region{Object: a.name, Use: format.Unknown, Label: "what nothing leads to"}
+		for _, r := range all {
+			if r.Off > at && !part(free, at, r.Off) {
+				return
+			}
+			if end := r.Off + r.Len; end > at {
+				if !part(r, max(at, r.Off), end) {
+					return
+				}
+				at = end
+			}
+		}
+		if at < a.f.Size() {
+			part(free, at, a.f.Size())
+		}
+	}
+}
+
+// doubt is the first of what is damaged.
+func (a *archive) doubt() *format.Problem {
+	for i, p := range a.notes {
+		if p.Severity == format.Error {
+			return &a.notes[i]
+		}
+	}
+	return nil
+}
+
+func (a *archive) about() format.About {
+	sb := a.f.Superblock
+	about := format.About{Version: fmt.Sprintf("superblock %d", sb.Version), Volumes: []string{a.name}, Notes: a.notes}
+	groups, datasets := 0, 0
+	for _, o := range a.byAddr {
+		switch o.Kind {
+		case h5.Group:
+			groups++
+		case h5.Dataset:
+			datasets++
+		}
+	}
+	about.Facts = append(about.Facts, [2]string{"objects", fmt.Sprintf("%d groups, %d datasets", groups, datasets)})
+	if sb.Base > 0 {
+		about.Facts = append(about.Facts, [2]string{"user block", fmt.Sprintf("%d bytes", sb.Base)})
+	}
+	return about
+}

@@ -1,0 +1,488 @@
+package hdf5
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/pyjson"
+)
+
+// What LINDI makes of datasets.
+const (
+	smallElements = 1000       // an array with fewer is kept with its metadata
+	splitFrom     = 20_000_000 // bytes of a run from which on it is cut into chunks of about that
+	maxObjects    = 64 << 20   // bytes of an array whose elements become JSON
+)
+
+// An array is a dataset as Zarr has it.
+type array struct {
+	*h5.Object
+	dtype string
+	item  int64 // bytes of an element in a chunk
+	shape []int64
+	chunk []int64
+	count []int64 // chunks in each dimension
+
+	how    storing
+	scalar bool
+	linked bool       // nothing of it is listed
+	stored []h5.Chunk // of how decoded
+	value  []byte     // of how kept: the chunk, once it is known; or
+	err    error      // why it is not
+	fields []string   // of a compound: names and types, one after the other
+	fill   []byte     // JSON
+	codecs [][]byte   // JSON
+	json   bool       // elements are JSON
+}
+
+// storing is where the chunks of an array are.
+type storing uint8
+
+const (
+	inFile  storing = iota // chunks of the file
+	inRun                  // one run in the file, cut into chunks
+	kept                   // one chunk, with the metadata
+	decoded                // chunks of the file that Zarr has no filters for: decoded
+)
+
+// newArray says how a dataset is an array, without reading its elements.
+func (t *texter) newArray(o *h5.Object) (*array, error) {
+	if err := o.Readable(); err != nil {
+		return nil, err
+	}
+	if o.Space.Null {
+		return nil, fmt.Errorf("it is empty, and has no shape: %w", errors.ErrUnsupported)
+	}
+	x := &array{Object: o, shape: o.Space.Dims, item: o.Type.Size}
+	typ := o.Type
+	for typ.Class == h5.Array { // as the last dimensions
+		x.shape, typ = append(x.shape[:len(x.shape):len(x.shape)], typ.Dims...), typ.Base
+		x.item = typ.Size
+	}
+	n := o.Space.Elements()
+	number := true
+	if x.dtype, number = dtypeOf(typ); x.dtype == "" {
+		if err := x.asJSON(typ); err != nil {
+			return nil, err
+		}
+	}
+	if x.scalar = len(x.shape) == 0; x.scalar {
+		x.shape = []int64{1}
+	}
+	switch empty := n == 0; {
+	case empty:
+		x.how, x.chunk = inRun, make([]int64, len(x.shape))
+		for i := range x.chunk {
+			x.chunk[i] = 1
+		}
+	case x.scalar || x.json || n < smallElements:
+		x.how, x.chunk = kept, x.shape
+	case o.Layout.Class == h5.Chunked:
+		x.chunk = append(o.Layout.Chunk[:len(o.Layout.Chunk):len(o.Layout.Chunk)], x.shape[len(o.Space.Dims):]...)
+		x.how = x.filters()
+	default:
+		x.how, x.chunk = inRun, x.shape
+		if row := o.Bytes() / x.shape[0]; o.Bytes() > splitFrom && number && o.Layout.Class == h5.Contiguous {
+			x.chunk = append([]int64{max(1, splitFrom/row)}, x.shape[1:]...)
+		}
+	}
+	if o.Layout.Class == h5.Compact && x.how == inRun && n > 0 {
+		x.how = kept
+	}
+	x.count = make([]int64, len(x.shape))
+	for i, d := range x.shape {
+		x.count[i] = (d + x.chunk[i] - 1) / x.chunk[i]
+	}
+	var err error
+	x.fill, err = x.fillValue(t, typ)
+	return x, err
+}
+
+// dtypeOf is NumPy's word for a type whose elements have the same bytes in Zarr; empty if
+// there is none.
+func dtypeOf(t *h5.Datatype) (name string, number bool) {
+	order := byte('<')
+	if t.BigEndian {
+		order = '>'
+	}
+	of := func(kind byte, size int64) string {
+		if size == 1 {
+			order = '|'
+		}
+		return string(order) + string(kind) + strconv.FormatInt(size, 10)
+	}
+	size := t.Size
+	switch t.Class {
+	case h5.Integer, h5.BitField:
+		if t.BitOffset != 0 || int64(t.Precision) != 8*size || size != 1 && size != 2 && size != 4 && size != 8 {
+			return "", false
+		}
+		if t.Signed {
+			return of('i', size), true
+		}
+		return of('u', size), true
+	case h5.Float:
+		if size > 8 || *t.Float != ieee[size] {
+			return "", false
+		}
+		return of('f', size), true
+	case h5.Complex:
+		if name, _ := dtypeOf(t.Base); name == "" || t.Base.Class != h5.Float || t.Base.Size < 4 {
+			return "", false
+		}
+		if t.Base.BigEndian {
+			order = '>'
+		}
+		return of('c', size), false
+	case h5.Compound: // as h5py writes complex numbers
+		if len(t.Fields) == 2 && t.Fields[0].Name == "r" && t.Fields[1].Name == "i" {
+			half := t.Fields[0].Type
+			a, _ := dtypeOf(half)
+			b, _ := dtypeOf(t.Fields[1].Type)
+			if a != "" && a == b && half.Class == h5.Float && half.Size >= 4 && t.Fields[0].Offset == 0 && t.Fields[1].Offset == half.Size && size == 2*half.Size {
+				return a[:1] + "c" + strconv.FormatInt(size, 10), false
+			}
+		}
+	case h5.Enum:
+		if t.Bool() {
+			return "|b1", false
+		}
+		return dtypeOf(t.Base)
+	case h5.String:
+		if size > 0 && t.Padding != h5.SpacePadded {
+			return "|S" + strconv.FormatInt(size, 10), false
+		}
+	case h5.Opaque:
+		if size > 0 {
+			return "|V" + strconv.FormatInt(size, 10), false
+		}
+	}
+	return "", false
+}
+
+// ieee are the floats that NumPy has.
+var ieee = map[int64]h5.FloatFormat{
+	2: {Sign: 15, ExponentAt: 10, ExponentBits: 5, MantissaBits: 10, Bias: 15, Implied: true},
+	4: {Sign: 31, ExponentAt: 23, ExponentBits: 8, MantissaBits: 23, Bias: 127, Implied: true},
+	8: {Sign: 63, ExponentAt: 52, ExponentBits: 11, MantissaBits: 52, Bias: 1023, Implied: true},
+}
+
+// asJSON has the elements become JSON, if they can.
+func (x *array) asJSON(t *h5.Datatype) error {
+	switch {
+	case len(x.shape) == 0 && t.Class == h5.Variable && t.IsString:
+		x.dtype = "<U" // and how many characters, once that is known
+		return nil
+	case len(x.shape) == 0 && t.Class != h5.Compound && t.Class != h5.Reference:
+	case t.Class == h5.Variable && t.IsString, t.Class == h5.Reference && t.Ref == h5.ObjectRef, t.Class == h5.String:
+		x.json = true
+	case t.Class == h5.Compound:
+		for _, f := range t.Fields {
+			word := fieldType(f.Type)
+			if word == "" {
+				return fmt.Errorf("elements of type %v are not supported as Zarr: %w", t, errors.ErrUnsupported)
+			}
+			x.fields = append(x.fields, f.Name, word)
+		}
+		x.json = true
+	}
+	if !x.json {
+		return fmt.Errorf("elements of type %v are not supported as Zarr: %w", t, errors.ErrUnsupported)
+	}
+	if n := x.Bytes(); n < 0 || n > maxObjects {
+		return fmt.Errorf("%d bytes of elements of type %v are too many to be shown as JSON: %w", n, t, errors.ErrUnsupported)
+	}
+	x.dtype = "|O"
+	return nil
+}
+
+// fieldType is NumPy's long word for a type, as LINDI has it of fields.
+func fieldType(t *h5.Datatype) string {
+	name, _ := dtypeOf(t)
+	switch {
+	case t.Class == h5.Reference && t.Ref == h5.ObjectRef:
+		return "<REFERENCE>"
+	case t.Class == h5.Variable && t.IsString:
+		return "object"
+	case t.Class == h5.String:
+		return "|S" + strconv.FormatInt(t.Size, 10)
+	case len(name) < 3 || name[1] == 'V' || name[1] == 'c':
+		return ""
+	case name == "|b1":
+		return "bool"
+	case name[0] == '>':
+		return name
+	}
+	word := map[byte]string{'i': "int", 'u': "uint", 'f': "float"}[name[1]]
+	return word + strconv.FormatInt(8*t.Size, 10)
+}
+
+// filters makes codecs of a pipeline, and says whether chunks are those of the file.
+func (x *array) filters() storing {
+	if x.Layout.PlainEdges && len(x.Filters) > 0 {
+		return decoded
+	}
+	add := func(text string, a ...any) { x.codecs = append(x.codecs, fmt.Appendf(nil, text, a...)) }
+	for _, f := range x.Filters { // LINDI has it in front of all others
+		if f.ID == shuffle {
+			add(`{"elementsize":%d,"id":"shuffle"}`, x.item)
+		}
+	}
+	at := func(f h5.Filter, i int) uint32 {
+		if i < len(f.Values) {
+			return f.Values[i]
+		}
+		return 0
+	}
+	for i, f := range x.Filters {
+		switch f.ID {
+		case shuffle:
+			if i != 0 {
+				x.codecs = nil
+				return decoded
+			}
+		case deflate:
+			add(`{"id":"zlib","level":%d}`, at(f, 0))
+		case fletcher32:
+			add(`{"id":"fletcher32"}`)
+		case zstd:
+			add(`{"id":"zstd","level":%d}`, int32(at(f, 0)))
+		case bloscFilter:
+			names := []string{"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"}
+			name := names[0]
+			if n := at(f, 6); int(n) < len(names) {
+				name = names[n]
+			}
+			add(`{"blocksize":%d,"clevel":%d,"cname":%q,"id":"blosc","shuffle":%d}`, at(f, 3), at(f, 4), name, at(f, 5))
+		default:
+			x.codecs = nil
+			return decoded
+		}
+	}
+	return inFile
+}
+
+// chunks is how many chunks the grid has, at most most.
+func (x *array) chunks(most int64) int64 {
+	all := int64(1)
+	for _, c := range x.count {
+		if c > 0 && all > most/c {
+			return most
+		}
+		all *= c
+	}
+	return all
+}
+
+// The numbers of filters that Zarr has, too.
+const (
+	deflate     = 1
+	shuffle     = 2
+	fletcher32  = 3
+	bloscFilter = 32001
+	zstd        = 32015
+)
+
+const (
+	jsonFilter = `{"allow_nan":true,"check_circular":true,"encoding":"utf-8","ensure_ascii":true,"id":"json2","indent":null,"separators":[",",":"],"skipkeys":false,"sort_keys":true,"strict":true}`
+	bloscCodec = `{"blocksize":0,"clevel":5,"cname":"lz4","id":"blosc","shuffle":1}`
+)
+
+// meta is the text of .zarray.
+func (x *array) meta() []byte {
+	lengths := func(p []byte, all []int64) []byte {
+		p = append(p, '[')
+		for i, n := range all {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			p = strconv.AppendInt(p, n, 10)
+		}
+		return append(p, ']')
+	}
+	p := lengths([]byte(`{"chunks":`), x.chunk)
+	compressor, filters := "null", "null"
+	if x.how == kept {
+		compressor = bloscCodec
+	}
+	if x.json {
+		filters = "[" + jsonFilter + "]"
+	}
+	for i, c := range x.codecs {
+		if i == 0 {
+			filters = "[" + string(c)
+		} else {
+			filters += "," + string(c)
+		}
+		if i == len(x.codecs)-1 {
+			filters += "]"
+		}
+	}
+	p = fmt.Appendf(p, `,"compressor":%s,"dtype":%q,"fill_value":%s,"filters":%s,"order":"C","shape":`, compressor, x.dtype, x.fill, filters)
+	return append(lengths(p, x.shape), `,"zarr_format":2}`...)
+}
+
+// fillValue is the JSON of the value of elements that were never written.
+func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
+	fill := x.Fill
+	if x.how == kept || int64(len(fill)) < typ.Size {
+		fill = make([]byte, typ.Size)
+	}
+	fill = fill[:typ.Size] // of an array the first
+	switch kind := x.dtype[1]; kind {
+	case 'O':
+		return []byte("0"), nil
+	case 'U':
+		return []byte(`""`), nil
+	case 'S', 'V':
+		n := len(fill)
+		for kind == 'S' && n > 0 && fill[n-1] == 0 {
+			n--
+		}
+		return strconv.AppendQuote(nil, base64.StdEncoding.EncodeToString(fill[:n])), nil
+	}
+	v, err := t.a.f.Values(context.Background(), typ, fill) // nothing of it is in a heap
+	if err != nil {
+		return nil, err
+	}
+	return t.value(nil, typ, v[0])
+}
+
+// chunkOf makes the chunk of an array that is kept with its metadata, as Blosc stores what
+// it does not compress.
+func (x *array) chunkOf(t *texter, e h5.Elements) error {
+	data, item := e.Data, x.item
+	switch {
+	case x.json:
+		p := []byte{'['}
+		for i, v := range e.Values {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			var err error
+			if p, err = t.value(p, x.Type, v); err != nil {
+				return err
+			}
+		}
+		p = append(p, `,"|O",[`...)
+		for i, n := range x.shape {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			p = strconv.AppendInt(p, n, 10)
+		}
+		data, item = append(p, "]]"...), 1
+	case x.dtype == "<U":
+		s, _ := e.Values[0].(string)
+		n := max(1, utf8.RuneCountInString(s))
+		data, item = make([]byte, 0, 4*n), int64(4*n)
+		for _, r := range s {
+			data = binary.LittleEndian.AppendUint32(data, uint32(r))
+		}
+		data = append(data, make([]byte, 4*n-len(data))...)
+		x.dtype = "<U" + strconv.Itoa(n)
+	case x.scalar && x.dtype[1] == 'S': // as long as the string is
+		n := len(data)
+		for n > 1 && data[n-1] == 0 {
+			n--
+		}
+		data, item = data[:n], int64(n)
+		x.dtype = "|S" + strconv.Itoa(n)
+	}
+	x.value = blosc(data, item)
+	return nil
+}
+
+const bloscHead = 16
+
+// blosc is what Blosc makes of bytes that it does not compress.
+func blosc(data []byte, item int64) []byte {
+	const version, lz4Version, stored = 2, 1, 0x33 // stored as they are, LZ4, blocks in one piece, shuffled
+	if item > 255 {
+		item = 1
+	}
+	p := append(make([]byte, 0, bloscHead+len(data)), version, lz4Version, stored, byte(item))
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(data)))
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(data)))
+	p = binary.LittleEndian.AppendUint32(p, uint32(bloscHead+len(data)))
+	return append(p, data...)
+}
+
+// fromValues reports whether a chunk is made of values, and not of elements as they are.
+func (x *array) fromValues() bool { return x.json || x.dtype == "<U" }
+
+// isOpen reports whether the metadata depends on the elements.
+func (x *array) isOpen() bool { return x.fromValues() || x.scalar && x.dtype[1] == 'S' }
+
+// attributes is the text of .zattrs; nil if there is none.
+func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
+	p := []byte{'{'}
+	put := func(name string) {
+		if len(p) > 1 {
+			p = append(p, ',')
+		}
+		p = append(pyjson.AppendString(p, name), ':')
+	}
+	for i := range o.Attributes {
+		at, n := &o.Attributes[i], len(p)
+		put(at.Name)
+		var err error
+		if p, err = t.attribute(p, at); err != nil {
+			p = p[:n]
+			if at.Err == nil { // that is noted already
+				t.a.notes = append(t.a.notes, t.a.problem(o.Path, fmt.Errorf("attribute %q: %w", at.Name, err)))
+			}
+		}
+	}
+	if x != nil && x.scalar {
+		put("_SCALAR")
+		p = append(p, "true"...)
+	}
+	if x != nil && x.fields != nil {
+		put("_COMPOUND_DTYPE")
+		for i := 0; i < len(x.fields); i += 2 {
+			p = append(p, "[,"[min(i, 1)])
+			p = pyjson.AppendString(append(p, '['), x.fields[i])
+			p = pyjson.AppendString(append(p, ','), x.fields[i+1])
+			p = append(p, ']')
+		}
+		p = append(p, ']')
+	}
+	if link != "" {
+		put("_EXTERNAL_ARRAY_LINK")
+		p = append(p, link...)
+	}
+	if len(p) == 1 {
+		return nil
+	}
+	return append(p, '}')
+}
+
+// elements reads arrays that are kept with their metadata, and makes their chunks.
+func (t *texter) elements(ctx context.Context, all []*array) error {
+	for _, values := range []bool{false, true} {
+		var some []*array
+		var objects []*h5.Object
+		for _, x := range all {
+			if x.value == nil && x.err == nil && x.fromValues() == values {
+				some, objects = append(some, x), append(objects, x.Object)
+			}
+		}
+		found, err := t.a.f.Elements(ctx, objects, values)
+		if err != nil {
+			return err
+		}
+		for i, x := range some {
+			if x.err = found[i].Err; x.err == nil {
+				x.err = x.chunkOf(t, found[i])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package hdf5
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+
+	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/pyjson"
+)
+
+// errShape is why a value has no place in JSON.
+var errShape = fmt.Errorf("it has no place in the attributes of Zarr: %w", errors.ErrUnsupported)
+
+// A texter writes values of HDF5 as LINDI has them in JSON.
+type texter struct {
+	a      *archive
+	fileID *string // of the root, made when it is first needed
+}
+
+// attribute appends the value of an attribute: a scalar, or lists as deep as it has
+// dimensions.
+func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
+	switch {
+	case at.Err != nil:
+		return p, at.Err
+	case at.Space.Null:
+		return p, fmt.Errorf("it is empty, and has no shape: %w", errors.ErrUnsupported)
+	}
+	typ, dims, values := at.Type, at.Space.Dims, at.Values
+	for typ.Class == h5.Array { // as the last dimensions
+		var flat []any
+		for _, v := range values {
+			list, ok := v.([]any)
+			if !ok {
+				return p, errShape
+			}
+			flat = append(flat, list...)
+		}
+		typ, dims, values = typ.Base, append(dims[:len(dims):len(dims)], typ.Dims...), flat
+	}
+	p, rest, err := t.lists(p, typ, dims, values)
+	if err == nil && len(rest) > 0 {
+		err = errShape
+	}
+	return p, err
+}
+
+// lists appends the first of values in lists of those dimensions, and returns the others.
+func (t *texter) lists(p []byte, typ *h5.Datatype, dims []int64, values []any) (_ []byte, rest []any, err error) {
+	if len(dims) == 0 {
+		if len(values) == 0 {
+			return p, nil, errShape
+		}
+		p, err = t.value(p, typ, values[0])
+		return p, values[1:], err
+	}
+	p = append(p, '[')
+	for i := range dims[0] {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		if p, values, err = t.lists(p, typ, dims[1:], values); err != nil {
+			return p, nil, err
+		}
+	}
+	return append(p, ']'), values, nil
+}
+
+// value appends one value.
+func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case int64:
+		if typ.Bool() {
+			return strconv.AppendBool(p, v != 0), nil
+		}
+		return strconv.AppendInt(p, v, 10), nil
+	case uint64:
+		if typ.Bool() {
+			return strconv.AppendBool(p, v != 0), nil
+		}
+		return strconv.AppendUint(p, v, 10), nil
+	case *big.Int:
+		return v.Append(p, 10), nil
+	case float64:
+		return appendFloat(p, v), nil
+	case string:
+		return pyjson.AppendString(p, v), nil
+	case complex128:
+		p = append(appendFloat(append(p, '['), real(v)), ',')
+		return append(appendFloat(p, imag(v)), ']'), nil
+	case h5.Ref:
+		return t.reference(p, v)
+	case []any:
+		if typ.Class != h5.Compound || len(v) != len(typ.Fields) {
+			return p, errShape
+		}
+		p = append(p, '[')
+		for i, x := range v {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			var err error
+			if p, err = t.value(p, typ.Fields[i].Type, x); err != nil {
+				return p, err
+			}
+		}
+		return append(p, ']'), nil
+	}
+	return p, errShape
+}
+
+// appendFloat appends a float, or the word for one that JSON does not have.
+func appendFloat(p []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(p, `"NaN"`...)
+	case math.IsInf(v, 1):
+		return append(p, `"Infinity"`...)
+	case math.IsInf(v, -1):
+		return append(p, `"-Infinity"`...)
+	}
+	return pyjson.AppendFloat(p, v)
+}
+
+// reference appends what a reference leads to: the object's path, and the object_id that
+// NWB gives it and the file.
+func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
+	to := t.a.byAddr[int64(r)]
+	if to == nil {
+		return p, fmt.Errorf("it refers to no object of this file: %w", errors.ErrUnsupported)
+	}
+	if t.fileID == nil {
+		id := objectID(t.a.root)
+		t.fileID = &id
+	}
+	p = append(p, `{"_REFERENCE":{"object_id":`...)
+	p = append(p, objectID(to)...)
+	p = append(p, `,"path":`...)
+	p = pyjson.AppendString(p, to.Path)
+	p = append(p, `,"source":".","source_object_id":`...)
+	p = append(p, *t.fileID...)
+	return append(p, "}}"...), nil
+}
+
+// objectID is the attribute of that name as JSON.
+func objectID(o *h5.Object) string {
+	for _, at := range o.Attributes {
+		if at.Name == "object_id" && at.Err == nil && len(at.Values) == 1 {
+			if s, ok := at.Values[0].(string); ok {
+				return string(pyjson.AppendString(nil, s))
+			}
+		}
+	}
+	return "null"
+}

@@ -1,0 +1,367 @@
+package hdf5
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/pyjson"
+)
+
+// keys is the view of a file as a hierarchy of Zarr: the references that LINDI makes.
+type keys struct {
+	*format.Index
+	a     *archive
+	t     *texter
+	table keyTable
+
+	once sync.Once // reads small arrays
+	err  error
+	mu   sync.Mutex
+}
+
+// A keyTable has the keys of nodes, in their order.
+type keyTable struct {
+	nodes []node
+	rows  []keyRow
+}
+
+// A node is a group, an array, or a link.
+type node struct {
+	path          string
+	x             *array // of an array
+	attrs, zarray []byte
+}
+
+// A keyRow is a key.
+type keyRow struct {
+	node   int32
+	kind   keyKind
+	number int64 // of a chunk
+	off, n int64 // where it is in the file
+}
+
+type keyKind uint8
+
+const (
+	attrsKey keyKind = iota
+	groupKey
+	arrayKey
+	chunkKey
+)
+
+const groupText = `{"zarr_format":2}`
+
+func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
+	k := &keys{a: a, t: &texter{a: a}}
+	var open []*array
+	for v, err := range a.tree() {
+		if err != nil {
+			return nil, err
+		}
+		if x := k.add(v, links); x != nil && x.isOpen() {
+			open = append(open, x)
+		}
+	}
+	if err := k.t.elements(ctx, open); err != nil {
+		return nil, err
+	}
+	if err := k.list(ctx); err != nil {
+		return nil, err
+	}
+	k.Index = format.NewIndex(&k.table)
+	return k, nil
+}
+
+// add adds the node of what is at a place in the tree, if Zarr has it.
+func (k *keys) add(v visit, links int64) *array {
+	t := &k.table
+	if v.link != nil {
+		switch v.link.Kind {
+		case h5.SoftLink:
+			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
+			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
+		case h5.ExternalLink:
+			k.miss(v.path, fmt.Errorf("it is a link to %q in the file %q", v.link.Target, v.link.File))
+		default:
+			k.miss(v.path, fmt.Errorf("it is a link of type %d, which programs define", v.link.Kind))
+		}
+		return nil
+	}
+	switch v.object.Kind {
+	case h5.Group:
+		t.nodes = append(t.nodes, node{path: v.path, attrs: k.t.attributes(v.object, nil, "")})
+	case h5.Dataset:
+		x, err := k.t.newArray(v.object)
+		if err != nil {
+			if v.object.Err == nil { // that is noted already
+				k.miss(v.path, err)
+			}
+			return nil
+		}
+		link := ""
+		if n := max(links, 0); n > 0 && v.object.Layout.Class == h5.Chunked && x.chunks(n+1) > n && (x.how == inFile || x.how == decoded) {
+			x.how = inRun // of which nothing is listed
+			x.linked = true
+			link = fmt.Sprintf(`{"link_type":"hdf5_dataset","name":%s,"url":%s}`, pyjson.AppendString(nil, v.path), pyjson.AppendString(nil, k.a.name))
+		}
+		t.nodes = append(t.nodes, node{path: v.path, x: x, attrs: k.t.attributes(v.object, x, link)})
+		return x
+	}
+	return nil
+}
+
+// miss notes what has no place in Zarr.
+func (k *keys) miss(path string, err error) {
+	p := k.a.problem(path, err)
+	p.Code, p.Severity = format.Unsupported, format.Warning
+	k.a.notes = append(k.a.notes, p)
+}
+
+// list makes the rows of all nodes.
+func (k *keys) list(ctx context.Context) error {
+	t := &k.table
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		if n.x != nil && n.x.err != nil {
+			k.miss(n.path, n.x.err)
+			continue
+		}
+		if n.attrs != nil {
+			t.rows = append(t.rows, keyRow{node: int32(i), kind: attrsKey})
+		}
+		if n.x == nil {
+			t.rows = append(t.rows, keyRow{node: int32(i), kind: groupKey})
+			continue
+		}
+		t.rows = append(t.rows, keyRow{node: int32(i), kind: arrayKey})
+		at := len(t.rows)
+		if err := k.chunks(ctx, int32(i), n.x); err != nil {
+			return err
+		}
+		slices.SortFunc(t.rows[at:], func(a, b keyRow) int { return int(min(max(a.number-b.number, -1), 1)) })
+		n.zarray = n.x.meta()
+	}
+	return nil
+}
+
+// chunks adds the rows of an array's chunks.
+func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
+	t := &k.table
+	row := keyRow{node: node, kind: chunkKey, off: -1}
+	switch o := x.Object; {
+	case x.linked || x.Space.Elements() == 0:
+	case x.how == kept:
+		if row.n = int64(len(x.value)); x.value == nil {
+			row.n = bloscHead + x.Bytes()
+		}
+		t.rows = append(t.rows, row)
+	case x.how == inRun:
+		if o.Layout.Addr < 0 {
+			return nil // nothing was written
+		}
+		all := x.Bytes()
+		size := all / x.shape[0] * x.chunk[0]
+		for i := range x.count[0] {
+			row.number, row.off, row.n = i, o.Layout.Addr+i*size, min(size, all-i*size)
+			t.rows = append(t.rows, row)
+		}
+	default:
+		return k.stored(ctx, node, x)
+	}
+	return nil
+}
+
+// stored adds the rows of chunks as the file has them.
+func (k *keys) stored(ctx context.Context, node int32, x *array) error {
+	t, o := &k.table, x.Object
+	first, room := len(t.rows), k.a.limits.Index/keyCost-int64(len(t.rows))
+	plain := x.item // bytes of a chunk
+	for _, n := range x.chunk {
+		plain *= n
+	}
+	for c, err := range o.Chunks(ctx) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			k.a.note(o, err)
+			continue
+		}
+		row := keyRow{node: node, kind: chunkKey, off: c.Addr, n: c.Size}
+		for d, at := range c.Offset {
+			row.number = row.number*x.count[d] + at/o.Layout.Chunk[d]
+		}
+		switch {
+		case x.how == decoded:
+			row.off, row.n = int64(len(x.stored)), plain
+			x.stored = append(x.stored, c)
+		case c.Mask != 0: // it was not filtered: Zarr cannot say so of one alone
+			x.how, x.codecs = decoded, nil
+			t.rows = t.rows[:first]
+			return k.stored(ctx, node, x)
+		}
+		if t.rows = append(t.rows, row); int64(len(t.rows)-first) > room {
+			return k.a.corrupt(&h5.Error{File: k.a.name, What: "chunks", Off: o.Addr, Err: fmt.Errorf("there are more than %d: %w", room, h5.ErrLimit)})
+		}
+	}
+	return nil
+}
+
+// keyCost is what a key takes in memory.
+const keyCost = 40
+
+func (t *keyTable) Len() int { return len(t.rows) }
+
+func (t *keyTable) Name(i int) string {
+	r := &t.rows[i]
+	n := &t.nodes[r.node]
+	last := [...]string{attrsKey: ".zattrs", groupKey: ".zgroup", arrayKey: ".zarray", chunkKey: ""}[r.kind]
+	if r.kind == chunkKey {
+		last = n.x.key(r.number)
+	}
+	if n.path == "" {
+		return last
+	}
+	return n.path + "/" + last
+}
+
+// key is the last part of a chunk's name.
+func (x *array) key(number int64) string {
+	var room [64]byte
+	at := make([]int64, len(x.count))
+	for d := len(x.count) - 1; d >= 0; d-- {
+		if x.count[d] > 0 {
+			at[d], number = number%x.count[d], number/x.count[d]
+		}
+	}
+	p := room[:0]
+	for d, n := range at {
+		if d > 0 {
+			p = append(p, '.')
+		}
+		p = strconv.AppendInt(p, n, 10)
+	}
+	return string(p)
+}
+
+func (t *keyTable) Entry(i int) format.Entry {
+	r := &t.rows[i]
+	return format.Entry{Name: t.Name(i), Size: t.size(r), Ref: r}
+}
+
+func (t *keyTable) size(r *keyRow) int64 {
+	if r.kind == chunkKey {
+		return r.n
+	}
+	return int64(len(t.text(r)))
+}
+
+// text is the content of metadata.
+func (t *keyTable) text(r *keyRow) []byte {
+	n := &t.nodes[r.node]
+	return [...][]byte{attrsKey: n.attrs, groupKey: []byte(groupText), arrayKey: n.zarray, chunkKey: nil}[r.kind]
+}
+
+func (k *keys) Can() format.Abilities {
+	can := k.Index.Can()
+	can.Run, can.Doubt = k.Run, k.a.doubt
+	return can
+}
+
+// Run returns where a chunk of the file is.
+func (k *keys) Run(e format.Entry) (format.Extent, bool) {
+	r, ok := e.Ref.(*keyRow)
+	if !ok || r.kind != chunkKey || r.off < 0 || k.table.nodes[r.node].x.how == decoded || r.n == 0 {
+		return format.Extent{}, false
+	}
+	return format.Extent{Size: r.n, Object: k.a.name, Off: r.off, Len: r.n}, true
+}
+
+func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		r, ok := e.Ref.(*keyRow)
+		if !ok || n <= 0 || e.Size == 0 {
+			if !ok {
+				yield(format.Extent{}, e.Unreadable("hdf5"))
+			}
+			return
+		}
+		if x, ok := k.Run(e); ok {
+			yield(x, nil)
+			return
+		}
+		b, err := k.content(ctx, r)
+		if err != nil {
+			yield(format.Extent{}, k.a.corrupt(err))
+			return
+		}
+		yield(format.Extent{Size: int64(len(b)), Object: k.a.name, Len: int64(len(b)), Codec: codec.Inline, Data: b}, nil)
+	}
+}
+
+// content is that of a key that is not as the file has it.
+func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
+	if r.kind != chunkKey {
+		return k.table.text(r), nil
+	}
+	x := k.table.nodes[r.node].x
+	if x.how == decoded {
+		return k.decode(ctx, x, r)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if x.value == nil && x.err == nil { // all at once: who reads one reads others
+		var small []*array
+		for i := range k.table.nodes {
+			if y := k.table.nodes[i].x; y != nil && y.how == kept {
+				small = append(small, y)
+			}
+		}
+		if err := k.t.elements(ctx, small); err != nil {
+			return nil, err
+		}
+	}
+	return x.value, x.err
+}
+
+// decode reads a chunk, as it is without filters.
+func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
+	c := x.stored[r.off]
+	if r.n > k.a.f.Limit || c.Size > k.a.f.Limit {
+		return nil, &h5.Error{File: k.a.name, What: "chunk", Off: c.Addr, Err: fmt.Errorf("it takes more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
+	}
+	b := make([]byte, c.Size)
+	if err := k.a.obj.ReadAt(ctx, b, c.Addr); err != nil {
+		return nil, err
+	}
+	return x.Decode(c, b)
+}
+
+// used is what of the file chunks are as they are.
+func (k *keys) used() *formatkit.Ranges {
+	var all formatkit.Ranges
+	for i := range k.table.rows {
+		r := &k.table.rows[i]
+		if x, ok := k.Run(format.Entry{Ref: r}); ok {
+			all.Add(x.Off, x.Off+x.Len)
+		}
+	}
+	all.Join()
+	return &all
+}
+
+func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return k.a.regions(ctx, k.used())
+}
+
+func (k *keys) About(context.Context) (format.About, error) { return k.a.about(), nil }
+
+func (k *keys) Close() error { return k.a.close() }
