@@ -41,11 +41,13 @@ func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
 		http.Error(w, "400: "+err.Error(), http.StatusBadRequest)
 		return p, false
 	}
-	if accept := r.Header.Get("Accept"); !p.json && !strings.Contains(r.URL.RawQuery, "format=") &&
+	accept := r.Header.Get("Accept")
+	if !p.json && !strings.Contains(r.URL.RawQuery, "format=") &&
 		strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		p.json = true
 	}
-	if !p.json && p.limit == 0 {
+	// Programs that read HTML know nothing of pages.
+	if !p.json && p.limit == 0 && strings.Contains(accept, "text/html") {
 		p.limit = htmlPage
 	}
 	return p, true
@@ -245,7 +247,7 @@ func (l *htmlListing) title(archive, dir string) {
 }
 
 func (l *htmlListing) entry(name, at string, e holdall.Entry) {
-	shown, link, size, modified := format.Escape(name), reference(at), "", ""
+	shown, link, size, modified := format.Escape(name), href(at), "", ""
 	if e.Kind == format.Dir {
 		shown += "/"
 		link += "/"

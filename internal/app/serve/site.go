@@ -177,7 +177,8 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 		return
 	}
 	inner := *r
-	inner.URL = &url.URL{Path: "/" + below, RawQuery: r.URL.RawQuery}
+	// fsspec asks for ".../NAME//" where it was given ".../NAME/".
+	inner.URL = &url.URL{Path: "/" + strings.TrimLeft(below, "/"), RawQuery: r.URL.RawQuery}
 	do(h, w, &inner)
 }
 
