@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,20 @@ type Shard struct {
 	Chunks  []int64 // a shard's shape, a multiple of Meta.Chunks along each axis
 	AtStart bool    // the index is before the chunks, not behind them
 	Summed  bool    // the index ends in a CRC-32C of itself
+}
+
+// MetaOf gives the path of the array that a key's value describes, what reads that, and how long it
+// may be. Without parse, it describes none; where parse gives ErrGroup, it is of a group.
+func MetaOf(key string) (at string, parse func(text []byte) (*Meta, error), limit int64) {
+	at, last := path.Split(key)
+	at = strings.TrimSuffix(at, "/")
+	switch last {
+	case ".zarray":
+		return at, ParseMeta, metaLimit
+	case MetaName: // that of a group may have those of all that is below it
+		return at, ParseArray, attrLimit
+	}
+	return at, nil, 0
 }
 
 // A node is what a zarr.json is of.
