@@ -148,14 +148,9 @@ func readAttrs(ctx context.Context, src Source, at string) (map[string]any, erro
 	if err != nil || !ok {
 		return nil, err
 	}
-	room := int64(DefaultLimit)
-	v, err := parseJSON(raw, &room)
+	o, err := parseObject(raw)
 	if err != nil {
 		return nil, &KeyError{key, err}
-	}
-	o, ok := v.(map[string]any)
-	if !ok {
-		return nil, &KeyError{key, corrupt("expected a JSON object, found %s", brief(v))}
 	}
 	return o, nil
 }
