@@ -77,7 +77,7 @@ var imports = map[string]string{
 	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/survey format internal/tree store internal/pack internal/parity internal/meter internal/pipe",
 	"internal/app/fleet/river":           "internal/app/catalog format",
 	"internal/app/catalog":               "format internal/sorter",
-	"internal/app/serve":                 " docs format format/zip internal/sorter store internal/content internal/listing",
+	"internal/app/serve":                 " docs format format/zip internal/sorter store zarr internal/content internal/listing",
 	"mount":                              " format store internal/people",
 	"cmd/holdall":                        " format store codec bytemap zarr mount internal/app/explore internal/app/explore/nodes internal/app/serve internal/app/catalog internal/app/catalog/survey internal/app/fleet internal/app/fleet/river format/all store/all store/local internal/oak format/rvn/recipe internal/mend internal/pack internal/parity internal/meter",
 	"internal/app/explore":               " bytemap codec format store zarr internal/columns internal/app/serve",

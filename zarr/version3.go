@@ -315,8 +315,11 @@ func (t *Version3) fill(d DType) (json.RawMessage, error) {
 		return appendQuoted(nil, base64.StdEncoding.EncodeToString(make([]byte, d.Size))), nil
 	case d.Kind == 'O':
 		s, ok := t.Fill.(string)
-		if !ok || t.bytes {
+		switch {
+		case t.bytes:
 			s = ""
+		case !ok && t.Anew && t.Fill != nil: // as chunks have it
+			s = string(appendJSON(nil, t.Fill))
 		}
 		return appendQuoted(nil, s), nil
 	}

@@ -97,7 +97,11 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 		l.title(path.Base(h.a.Archive.Name()), strings.Trim(r.URL.Path, "/"))
 	}
 	n, last, more := 0, "", ""
-	for e, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, from) {
+	entries := h.a.Source().ReadDirFrom(r.Context(), dir.Name, from)
+	if dir.Name == "." {
+		entries = h.withConsolidated(r.Context(), entries, from)
+	}
+	for e, err := range entries {
 		switch {
 		case err != nil && l == nil:
 			if dir.Kind != format.Dir || errors.Is(err, fs.ErrNotExist) {

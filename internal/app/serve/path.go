@@ -114,6 +114,11 @@ func (h *handler) find(ctx context.Context, name string) (_ holdall.Entry, below
 		return holdall.Entry{Name: ".", Kind: format.Dir}, "", nil
 	}
 	e, err := h.a.Lookup(ctx, name)
+	if name == consolidatedName && errors.Is(err, fs.ErrNotExist) {
+		if made, ok := h.consolidated(ctx); ok {
+			return made, "", nil
+		}
+	}
 	if err == nil || !h.hasLinks || !errors.Is(err, fs.ErrNotExist) {
 		return e, "", err
 	}
