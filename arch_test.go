@@ -102,6 +102,7 @@ var imports = map[string]string{
 	"interop/databundle":                 " format store format/all store/all format/databundle",
 	"interop/rvn":                        " format store format/all store/all",
 	"interop/serve":                      " internal/app/serve format/all store/all",
+	"interop/zarr":                       " internal/app/serve zarr format/all store/all",
 	"docs":                               "",
 }
 
@@ -127,6 +128,7 @@ var offThePath = map[string]bool{
 	"interop/rvn":                 true,
 	"interop/s3":                  true,
 	"interop/serve":               true,
+	"interop/zarr":                true,
 	"mount":                       true,
 	"store/all":                   true,
 	"store/azure":                 true,

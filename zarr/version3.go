@@ -86,7 +86,7 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 // named3 is a name with a configuration.
 type named3 struct {
 	Name   string         `json:"name"`
-	Config map[string]any `json:"configuration,omitempty"`
+	Config map[string]any `json:"configuration,omitzero"`
 }
 
 // withAttributes adds attributes to the text of an object, as they stand.

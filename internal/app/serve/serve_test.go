@@ -298,8 +298,11 @@ func TestFoldersAreListed(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/dir": "./dir/", "/dir?format=json": "./dir/?format=json", "/dir/sub": "./sub/", "/a:b": "./a%3Ab/"} {
-		if answer, _ := get(t, s.url+path); answer.StatusCode != 302 || answer.Header.Get("Location") != want {
+		if answer, _ := get(t, s.url+path, "Accept", "text/html,*/*"); answer.StatusCode != 302 || answer.Header.Get("Location") != want {
 			t.Errorf("%s: %s to %s", path, answer.Status, answer.Header.Get("Location"))
+		}
+		if answer, body := get(t, s.url+path); answer.StatusCode != 200 || !strings.Contains(path, "format=") && !strings.Contains(body, `<base href="`+want+`">`) {
+			t.Errorf("%s: %s\n%s", path, answer.Status, body)
 		}
 	}
 	if answer, body, err := ask(t, "HEAD", s.url+"/"); err != nil || answer.StatusCode != 200 || body != "" {

@@ -174,8 +174,12 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 	below = strings.TrimLeft(below, "/") // fsspec asks for ".../NAME//" where it was given ".../NAME/"
 	h = s.other(r, h, below)
 	defer h.a.Release()
-	if !slash {
+	if !slash && (isBrowser(r) || strings.HasPrefix(r.URL.Path, "/zip/")) {
 		redirectToDir(w, r)
+		return
+	}
+	if !slash {
+		h.list(w, r, holdall.Entry{Name: ".", Kind: format.Dir}, name)
 		return
 	}
 	inner := *r

@@ -71,7 +71,7 @@ func TestSiteRoutes(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/f/one.caf": "./one.caf/", "/f/a%20b:c": "./a%20b%3Ac/", "/f/one.caf/dir": "./dir/", "/f": "./f/"} {
-		if answer, _ := get(t, url+path); answer.StatusCode != 302 || answer.Header.Get("Location") != want {
+		if answer, _ := get(t, url+path, "Accept", "text/html"); answer.StatusCode != 302 || answer.Header.Get("Location") != want {
 			t.Errorf("%s: %s to %s", path, answer.Status, answer.Header.Get("Location"))
 		}
 	}
