@@ -166,6 +166,27 @@ func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, er
 	return b.Bytes(), nil
 }
 
+// GetRange returns n bytes of the content of the entry of that name, as [Archive.ReadAt] reads
+// them; a negative offset is from its end.
+func (a *Archive) GetRange(ctx context.Context, name string, off, n int64) ([]byte, error) {
+	e, err := a.Lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	from := off
+	if off < 0 {
+		from += e.Size
+	}
+	if !e.Kind.HasContent() || n < 0 || from < 0 || from > e.Size-n {
+		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes at %d are wanted of %d", n, off, e.Size)}
+	}
+	b := make([]byte, n)
+	if _, err := a.ReadAt(ctx, e, b, from); err != nil && err != io.EOF {
+		return nil, err
+	}
+	return b, nil
+}
+
 // fileInfo shows an Entry as io/fs wants it.
 type fileInfo struct{ e Entry }
 

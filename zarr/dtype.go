@@ -113,43 +113,51 @@ func splitUnit(unit string) (int64, string) {
 }
 
 func parseFields(list []any, depth int) (DType, error) {
-	d := DType{Name: string(appendJSON(nil, list)), Kind: 'V'}
 	if depth >= maxFieldDepth {
-		return d, corrupt("dtype: structured types are nested more than %d deep", maxFieldDepth)
+		return DType{}, corrupt("dtype: structured types are nested more than %d deep", maxFieldDepth)
 	}
-	if len(list) == 0 {
-		return d, corrupt("dtype: a structured type without fields")
-	}
+	fields := make([]Field, 0, min(len(list), 1024))
 	for i, v := range list {
 		parts, ok := v.([]any)
 		if !ok || len(parts) != 2 && len(parts) != 3 {
-			return d, corrupt("dtype: field %d: expected [name, type] or [name, type, shape], found %s", i, brief(v))
+			return DType{}, corrupt("dtype: field %d: expected [name, type] or [name, type, shape], found %s", i, brief(v))
 		}
 		f := Field{Count: 1}
 		if f.Name, ok = parts[0].(string); !ok {
-			return d, corrupt("dtype: field %d: expected a name, found %s", i, brief(parts[0]))
+			return DType{}, corrupt("dtype: field %d: expected a name, found %s", i, brief(parts[0]))
 		}
 		var err error
 		if f.Type, err = parseDType(parts[1], depth+1); err != nil {
-			return d, err
+			return DType{}, err
 		}
 		if len(parts) == 3 {
 			if f.Shape, err = parseFieldShape(parts[2]); err != nil {
-				return d, corrupt("dtype: field %q: %v", f.Name, err)
+				return DType{}, corrupt("dtype: field %q: %v", f.Name, err)
 			}
 			if f.Count, ok = product(f.Shape); !ok {
-				return d, corrupt("dtype: field %q: its shape %v is too large", f.Name, f.Shape)
+				return DType{}, corrupt("dtype: field %q: its shape %v is too large", f.Name, f.Shape)
 			}
 		}
+		fields = append(fields, f)
+	}
+	return structured(string(appendJSON(nil, list)), fields)
+}
+
+// structured makes a type of its fields.
+func structured(name string, fields []Field) (DType, error) {
+	d := DType{Name: name, Kind: 'V', Fields: fields}
+	if len(fields) == 0 {
+		return d, corrupt("dtype: a structured type without fields")
+	}
+	for _, f := range fields {
 		if f.Type.Kind == 0 || f.Type.Kind == 'O' {
-			return DType{Name: d.Name}, nil
+			return DType{Name: name}, nil
 		}
 		n, ok := multiply(f.Count, f.Type.Size)
 		if !ok || n > maxItem-d.Size {
 			return d, corrupt("dtype: its elements are larger than %d bytes", maxItem)
 		}
 		d.Size += n
-		d.Fields = append(d.Fields, f)
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -75,6 +76,67 @@ func FuzzArray(f *testing.F) {
 				}
 			}
 		})
+	})
+}
+
+// FuzzArray3 reads an array of version 3 whose chunks, or shards, are anything.
+func FuzzArray3(f *testing.F) {
+	for _, g := range goldens3(f) {
+		for key, v := range g.Keys {
+			if key != MetaName && len(v) < 4096 {
+				f.Add(g.Keys[MetaName], v)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text, chunk []byte) {
+		k := keyed{MetaName: text}
+		for _, key := range []string{"c", "0", "0.0", "0/0", "c/0", "c/1", "c/0/0", "c/0/1", "c/1/0", "c/0/0/0", "c.0.0"} {
+			k[key] = chunk
+		}
+		checkMade(t, func() {
+			a, err := Open(t.Context(), k, "")
+			if err != nil {
+				if kindOf(err) == nil && !errors.Is(err, ErrGroup) {
+					t.Errorf("an error of no kind: %v", err)
+				}
+				return
+			}
+			if n := a.NumKeys(); n < 0 || a.Codecs() == "" {
+				t.Errorf("%d keys", n)
+			}
+			a.Limit = fuzzRoom
+			w := &fullAfter{left: 1 << 16}
+			if err := a.WriteText(t.Context(), w); err == nil && a.Elements() > 1<<20 {
+				t.Error("all of it was written")
+			} else if err != nil && w.left > 0 && kindOf(err) == nil {
+				t.Errorf("an error of no kind: %v", err)
+			}
+		})
+	})
+}
+
+// FuzzShardIndex reads the index of a shard, whatever it is.
+func FuzzShardIndex(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0xff}, 4*indexRow), false)
+	f.Add(append(make([]byte, 4*indexRow), 1, 2, 3, 4), true)
+	f.Fuzz(func(t *testing.T, in []byte, summed bool) {
+		s, err := newShards(&Meta{Chunks: []int64{2, 3}, Shard: &Shard{Chunks: []int64{4, 6}, Summed: summed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.check(in)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Error(err)
+			}
+			return
+		}
+		for n := range int64(4) {
+			off, size, ok, err := s.row(rows, n)
+			if err == nil && ok && (off < 0 || size < 0 || off+size < 0) {
+				t.Errorf("chunk %d: %d bytes at %d", n, size, off)
+			}
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package zarr
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,21 +15,28 @@ const (
 	maxDims   = 64       // NumPy's own bound
 )
 
-// Meta is what a .zarray says of its array.
+// Meta is what a .zarray, or a zarr.json, says of its array.
 type Meta struct {
 	Shape  []int64
 	Chunks []int64 // one chunk's shape, as long as Shape
-	DType  DType
+	// Shard is set where chunks lie in shards. ChunkKey is then the key of a shard.
+	Shard *Shard
+	DType DType
 	// Order is 'C' or 'F': which axis of a chunk's elements runs fastest.
 	Order byte
 	// Separator stands between the numbers of a chunk's key: "." or "/".
 	Separator string
+	// Prefix is what a chunk's key begins with, and a separator follows: "c", or nothing.
+	Prefix string
 	// Fill is the JSON of fill_value: nil, bool, json.Number, string, []any or
 	// map[string]any. Numbers may be NaN, Infinity and -Infinity.
 	Fill any
 	// Filters are applied in this order on writing, and then the Compressor.
 	Filters    []Codec
 	Compressor *Codec
+
+	version int   // of Zarr, if it is not 2
+	axes    []int // of a chunk as they are stored, if that is neither order
 }
 
 // A Codec is one step by which chunks are stored, as .zarray describes it.
@@ -192,7 +200,7 @@ func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Siz
 // Filled is how long chunks are that may be stored short, and have zeros behind then: those
 // of numbers without compressor and filters. It is 0 for others.
 func (m *Meta) Filled() int64 {
-	if kind := m.DType.Kind; m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
+	if kind := m.DType.Kind; m.version == 3 || m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
 		return 0
 	}
 	n, _ := m.chunkBytes(maxSize)
@@ -200,11 +208,13 @@ func (m *Meta) Filled() int64 {
 }
 
 // Grid is how many chunks there are along each axis.
-func (m *Meta) Grid() []int64 {
-	g := make([]int64, len(m.Shape))
-	for i, n := range m.Shape {
+func (m *Meta) Grid() []int64 { return gridOf(m.Shape, m.Chunks) }
+
+func gridOf(shape, chunks []int64) []int64 {
+	g := make([]int64, len(shape))
+	for i, n := range shape {
 		if n > 0 {
-			g[i] = (n-1)/m.Chunks[i] + 1
+			g[i] = (n-1)/chunks[i] + 1
 		}
 	}
 	return g
@@ -216,19 +226,42 @@ func (m *Meta) NumChunks() int64 {
 	return n
 }
 
-// ChunkKey names a chunk by its place in the grid, relative to the array's path.
-func (m *Meta) ChunkKey(index ...int64) string {
-	if len(index) == 0 {
-		return "0"
+// NumKeys is how many keys they have: shards are one each.
+func (m *Meta) NumKeys() int64 {
+	if m.Shard == nil {
+		return m.NumChunks()
 	}
-	var b []byte
+	n, _ := product(gridOf(m.Shape, m.Shard.Chunks))
+	return n
+}
+
+// ChunkKey names a chunk, or a shard, by its place in the grid, relative to the array's path.
+func (m *Meta) ChunkKey(index ...int64) string {
+	b := []byte(m.Prefix)
+	if len(index) == 0 && m.Prefix == "" {
+		b = append(b, '0')
+	}
 	for i, n := range index {
-		if i > 0 {
+		if i > 0 || m.Prefix != "" {
 			b = append(b, m.Separator...)
 		}
 		b = strconv.AppendInt(b, n, 10)
 	}
 	return string(b)
+}
+
+// chunkStrides says how far apart the elements of a chunk are along each axis.
+func (m *Meta) chunkStrides(chunks []int64) []int64 {
+	if m.axes == nil || len(m.axes) != len(chunks) {
+		return strides(chunks, m.Order)
+	}
+	s := make([]int64, len(chunks))
+	n := int64(1)
+	for _, axis := range slices.Backward(m.axes) {
+		s[axis] = n
+		n *= chunks[axis]
+	}
+	return s
 }
 
 // Codecs says in short words how chunks are stored, in the order of writing:
@@ -241,10 +274,14 @@ func (m *Meta) Codecs() string {
 	if m.Compressor != nil {
 		words = append(words, m.Compressor.String())
 	}
-	if len(words) == 0 {
-		return "none"
+	all := "none"
+	if len(words) > 0 {
+		all = strings.Join(words, " + ")
 	}
-	return strings.Join(words, " + ")
+	if m.Shard != nil {
+		all += ", in shards"
+	}
+	return all
 }
 
 // String is the codec in a word: "zlib", "blosc(zstd,bitshuffle)".
@@ -256,13 +293,16 @@ func (c Codec) String() string {
 	if name, ok := c.Config["cname"].(string); ok {
 		words = append(words, name)
 	}
-	switch n, _ := asInt(c.Config["shuffle"]); n {
-	case 1:
+	n, _ := asInt(c.Config["shuffle"])
+	switch named, _ := c.Config["shuffle"].(string); {
+	case n == 1:
 		words = append(words, "shuffle")
-	case 2:
+	case n == 2:
 		words = append(words, "bitshuffle")
-	case -1:
+	case n == -1:
 		words = append(words, "autoshuffle")
+	case named == "shuffle" || named == "bitshuffle":
+		words = append(words, named)
 	}
 	return "blosc(" + strings.Join(words, ",") + ")"
 }

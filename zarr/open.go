@@ -27,7 +27,7 @@ type Array struct {
 	// Path is where the array was found: links have been followed. It is "" for
 	// the root.
 	Path string
-	// Attrs is .zattrs, with values as in Meta.Fill.
+	// Attrs are the attributes, with values as in Meta.Fill.
 	Attrs map[string]any
 	// Scalar says that the array, of one element, stands for a value without a
 	// shape. It is written as such.
@@ -49,7 +49,7 @@ type External struct{ URL, Name string }
 type CompoundField struct{ Name, Type string }
 
 // Open opens the array at a path, "" for the root. It reads .zarray and
-// .zattrs, no chunk. Where LINDI has put a soft link in the place of a group, on
+// .zattrs, or zarr.json, no chunk. Where LINDI has put a soft link in the place of a group, on
 // the path or at its end, the link is followed: a path that begins with a slash
 // from the root, another one from the group the link is in.
 func Open(ctx context.Context, src Source, name string) (*Array, error) {
@@ -61,6 +61,9 @@ func Open(ctx context.Context, src Source, name string) (*Array, error) {
 		}
 		if ok {
 			return openAt(ctx, src, at, raw)
+		}
+		if a, err := open3(ctx, src, at); a != nil || err != nil {
+			return a, err
 		}
 		next, err := follow(ctx, src, at)
 		if err != nil {
@@ -112,17 +115,31 @@ func follow(ctx context.Context, src Source, name string) (*string, error) {
 
 // absent says what is there in place of an array.
 func absent(ctx context.Context, src Source, at string) error {
-	for _, other := range []struct {
-		key string
-		is  error
-	}{{".zgroup", ErrGroup}, {"zarr.json", unsupported("version 3 of Zarr is not supported, only 2")}} {
-		if _, ok, err := get(ctx, src, path.Join(at, other.key), metaLimit); err != nil {
-			return err
-		} else if ok {
-			return &fs.PathError{Op: "open array", Path: at, Err: other.is}
-		}
+	is := fs.ErrNotExist
+	if _, ok, err := get(ctx, src, path.Join(at, ".zgroup"), metaLimit); err != nil {
+		return err
+	} else if ok {
+		is = ErrGroup
 	}
-	return &fs.PathError{Op: "open array", Path: at, Err: fs.ErrNotExist}
+	return &fs.PathError{Op: "open array", Path: at, Err: is}
+}
+
+// open3 opens an array of version 3, if there is one; nil if not.
+func open3(ctx context.Context, src Source, at string) (*Array, error) {
+	key := path.Join(at, MetaName)
+	raw, ok, err := get(ctx, src, key, attrLimit)
+	if err != nil || !ok {
+		return nil, err
+	}
+	n, err := parseNode(raw)
+	switch {
+	case err != nil:
+		return nil, &KeyError{key, err}
+	case n.array == nil:
+		return nil, &fs.PathError{Op: "open array", Path: at, Err: ErrGroup}
+	}
+	a := &Array{Meta: *n.array, Path: at, Attrs: n.attrs, Limit: DefaultLimit, src: src}
+	return a, a.mark(key)
 }
 
 func readAttrs(ctx context.Context, src Source, at string) (map[string]any, error) {
@@ -131,14 +148,9 @@ func readAttrs(ctx context.Context, src Source, at string) (map[string]any, erro
 	if err != nil || !ok {
 		return nil, err
 	}
-	room := int64(DefaultLimit)
-	v, err := parseJSON(raw, &room)
+	o, err := parseObject(raw)
 	if err != nil {
 		return nil, &KeyError{key, err}
-	}
-	o, ok := v.(map[string]any)
-	if !ok {
-		return nil, &KeyError{key, corrupt("expected a JSON object, found %s", brief(v))}
 	}
 	return o, nil
 }
@@ -152,23 +164,28 @@ func openAt(ctx context.Context, src Source, at string, raw []byte) (*Array, err
 	if a.Attrs, err = readAttrs(ctx, src, at); err != nil {
 		return nil, err
 	}
+	return a, a.mark(path.Join(at, ".zattrs"))
+}
+
+// mark heeds LINDI's marks in the attributes, which the value of a key has.
+func (a *Array) mark(key string) error {
 	wrong := func(mark, expected string) error {
-		return &KeyError{path.Join(at, ".zattrs"), corrupt("%s: expected %s, found %s", mark, expected, brief(a.Attrs[mark]))}
+		return &KeyError{key, corrupt("%s: expected %s, found %s", mark, expected, brief(a.Attrs[mark]))}
 	}
 	a.Scalar = a.Attrs[markScalar] == true
 	if a.Scalar && a.Elements() != 1 {
-		return nil, wrong(markScalar, "an array of one element")
+		return wrong(markScalar, "an array of one element")
 	}
 	if link, ok := a.Attrs[markExternal]; ok {
 		o, _ := link.(map[string]any)
 		url, ok := o["url"].(string)
 		name, ok2 := o["name"].(string)
 		if !ok || !ok2 {
-			return nil, wrong(markExternal, "a url and a name")
+			return wrong(markExternal, "a url and a name")
 		}
 		a.External = &External{url, name}
 	}
-	return a, nil
+	return nil
 }
 
 // Compound gives the fields that the elements of an object array have; nil if

@@ -38,6 +38,8 @@ func tree() keyed {
 		"gone/.zattrs":    softLink("/nowhere"),
 		"odd/.zattrs":     []byte(`{"_SOFT_LINK":["x"]}`),
 		"three/zarr.json": []byte(`{"zarr_format":3}`),
+		"four/zarr.json":  []byte(`{"zarr_format":4}`),
+		"five/zarr.json":  []byte(`{"zarr_format":3,"node_type":"group","attributes":{}}`),
 	}
 }
 
@@ -58,7 +60,7 @@ func TestOpenFollowsSoftLinks(t *testing.T) {
 func TestOpenSaysWhatIsNoArray(t *testing.T) {
 	for name, want := range map[string]error{
 		"": ErrGroup, "g": ErrGroup, "togroup": ErrGroup, "gone": fs.ErrNotExist, "g/b": fs.ErrNotExist, "g/a/b": fs.ErrNotExist,
-		"loop": ErrCorrupt, "self": ErrCorrupt, "odd": ErrCorrupt, "three": errors.ErrUnsupported,
+		"loop": ErrCorrupt, "self": ErrCorrupt, "odd": ErrCorrupt, "three": ErrCorrupt, "four": errors.ErrUnsupported, "five": ErrGroup,
 	} {
 		if _, err := Open(t.Context(), tree(), name); !errors.Is(err, want) {
 			t.Errorf("%q: %v, expected %v", name, err, want)

@@ -35,6 +35,7 @@ type reader struct {
 	unit          int64 // bytes of an element, 0 for objects
 	workers       int64
 	fill          []byte
+	shards        *shards // nil without
 }
 
 // slabs calls fn with all elements in order. A slab's memory is used again when
@@ -93,6 +94,9 @@ func (a *Array) newReader() (*reader, error) {
 	if ce, ok := errors.AsType[*CodecError](err); ok {
 		ce.Path = a.name()
 		return nil, ce
+	}
+	if err == nil && a.Shard != nil {
+		r.shards, err = newShards(&a.Meta)
 	}
 	if err != nil {
 		return nil, &KeyError{a.name(), err}
@@ -169,7 +173,7 @@ func (r *reader) index(first, i int64) []int64 {
 // region says where in a slab that begins with row first of the grid a chunk
 // belongs.
 func (r *reader) region(index []int64, first int64) *region {
-	g := &region{extent: make([]int64, len(index)), toStr: strides(r.shape, 'C'), fromStr: strides(r.chunks, r.a.Order)}
+	g := &region{extent: make([]int64, len(index)), toStr: strides(r.shape, 'C'), fromStr: r.a.chunkStrides(r.chunks)}
 	for i, at := range index {
 		start := at * r.chunks[i]
 		g.extent[i] = min(r.chunks[i], r.shape[i]-start)
@@ -184,7 +188,7 @@ func (r *reader) region(index []int64, first int64) *region {
 func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
 	at := r.region(index, first)
 	key := r.key(index)
-	raw, ok, err := r.fetch(ctx, key)
+	raw, ok, err := r.fetch(ctx, index)
 	switch {
 	case err != nil:
 		return err
@@ -206,13 +210,24 @@ func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, 
 	return nil
 }
 
+// key is that of a chunk, or of the shard that it is in.
 func (r *reader) key(index []int64) string {
-	return path.Join(r.a.Path, r.a.ChunkKey(index[:len(r.a.Shape)]...))
+	index = index[:len(r.a.Shape)]
+	if r.shards != nil {
+		index, _ = r.shards.place(index)
+	}
+	return path.Join(r.a.Path, r.a.ChunkKey(index...))
 }
 
 // fetch reads and decodes a chunk, if it is there.
-func (r *reader) fetch(ctx context.Context, key string) (raw []byte, ok bool, err error) {
-	stored, ok, err := get(ctx, r.a.src, key, r.pipe.stored)
+func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool, err error) {
+	key := r.key(index)
+	var stored []byte
+	if r.shards != nil {
+		stored, ok, err = r.shards.get(ctx, r.a.src, key, index[:len(r.a.Shape)], r.pipe.stored)
+	} else {
+		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
+	}
 	if err != nil || !ok {
 		return nil, false, err
 	}

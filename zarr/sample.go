@@ -47,7 +47,7 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	} else if chunk > a.Limit {
 		return nil, &KeyError{a.name(), overLimit("a chunk", chunk, a.Limit)}
 	}
-	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: strides(count, 'C'), in: strides(r.chunks, a.Order)}
+	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: strides(count, 'C'), in: a.chunkStrides(r.chunks)}
 	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
 }
 
@@ -84,7 +84,7 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	raw, _, err := s.r.fetch(ctx, s.r.key(index)) // nil if it is not there
+	raw, _, err := s.r.fetch(ctx, index) // nil if it is not there
 	if err == nil {
 		s.pick(raw, index, runs, 0, 0, 0)
 	}

@@ -14,6 +14,8 @@ type Source interface {
 	// Get gives a key's value, which is not changed. One that is not there is
 	// fs.ErrNotExist. A value longer than limit is an error, and no memory is taken for it.
 	Get(ctx context.Context, key string, limit int64) ([]byte, error)
+	// GetRange gives n bytes of a key's value, all of them; a negative offset is from its end.
+	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
 }
 
 // Files makes a source of a file system: each file is a key.
@@ -22,24 +24,12 @@ func Files(fsys fs.FS) Source { return files{fsys} }
 type files struct{ fsys fs.FS }
 
 func (s files) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if !fs.ValidPath(key) {
-		return nil, &fs.PathError{Op: "open", Path: key, Err: fs.ErrNotExist}
-	}
-	f, err := s.fsys.Open(key)
+	f, info, err := s.open(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, &fs.PathError{Op: "open", Path: key, Err: fs.ErrNotExist}
-	case info.Size() > limit:
+	if info.Size() > limit {
 		return nil, overLimit("its value", info.Size(), limit)
 	}
 	// A file may grow while it is read.
@@ -52,6 +42,64 @@ func (s files) Get(ctx context.Context, key string, limit int64) ([]byte, error)
 		return nil, overLimit("its value", int64(b.Len()), limit)
 	}
 	return b.Bytes(), nil
+}
+
+func (s files) open(ctx context.Context, key string) (fs.File, fs.FileInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	if !fs.ValidPath(key) {
+		return nil, nil, &fs.PathError{Op: "open", Path: key, Err: fs.ErrNotExist}
+	}
+	f, err := s.fsys.Open(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: key, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		f.Close()
+	}
+	return f, info, err
+}
+
+func (s files) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	f, info, err := s.open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if off, err = Within(off, n, info.Size()); err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	if at, ok := f.(io.ReaderAt); ok {
+		_, err = at.ReadAt(b, off)
+		if err == io.EOF { // which may come with the last byte
+			err = nil
+		}
+		return b, err
+	}
+	if _, err := io.CopyN(io.Discard, f, off); err != nil {
+		return nil, err
+	}
+	_, err = io.ReadFull(f, b)
+	return b, err
+}
+
+// Within gives the offset from the beginning that a Source's GetRange of a value of a size is
+// asked for, if the value has what is wanted.
+func Within(off, n, size int64) (int64, error) {
+	from := off
+	if off < 0 {
+		from += size
+	}
+	if n < 0 || from < 0 || from > size-n {
+		return 0, corrupt("%d bytes at %d are wanted of a value of %d", n, off, size)
+	}
+	return from, nil
 }
 
 // get is src.Get whose errors name the key. A missing value is nil, false.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -55,7 +54,7 @@ type arrayJSON struct {
 	Stored  int64   `json:"stored_bytes"`
 	Error   string  `json:"error,omitempty"`
 
-	separator string
+	separator, prefix string
 }
 
 // gatherArrays finds the arrays among an archive's keys.
@@ -66,20 +65,23 @@ func gatherArrays(ctx context.Context, in *holdall.Archive) ([]*arrayJSON, error
 		if err != nil {
 			return nil, err
 		}
-		dir, last := path.Split(e.Name)
-		if last != ".zarray" {
+		at, parse, limit := zarr.MetaOf(e.Name)
+		if parse == nil {
 			continue
 		}
-		x := &arrayJSON{Path: strings.TrimSuffix(dir, "/")}
-		text, err := in.Get(ctx, e.Name, 4<<20)
+		x := &arrayJSON{Path: at}
+		text, err := in.Get(ctx, e.Name, limit)
 		var m *zarr.Meta
 		if err == nil {
-			m, err = zarr.ParseMeta(text)
+			m, err = parse(text)
+		}
+		if errors.Is(err, zarr.ErrGroup) {
+			continue
 		}
 		if err != nil {
 			x.Error = err.Error()
 		} else {
-			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.separator = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumChunks(), m.Separator
+			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.separator, x.prefix = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumKeys(), m.Separator, m.Prefix
 		}
 		byPath[x.Path] = x
 		list = append(list, x)
@@ -99,10 +101,14 @@ func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
 	for i := len(key); i > 0; {
 		i = strings.LastIndexByte(key[:i], '/')
 		dir, rest := key[:max(i, 0)], key[i+1:]
-		if strings.Trim(rest, "0123456789./") != "" || rest == "" {
+		numbers := rest
+		if numbers == "c" || strings.HasPrefix(numbers, "c/") || strings.HasPrefix(numbers, "c.") {
+			numbers = numbers[1:]
+		}
+		if strings.Trim(numbers, "0123456789./") != "" || rest == "" {
 			return nil
 		}
-		if x := byPath[dir]; x != nil && (x.separator == "/" || !strings.Contains(rest, "/")) {
+		if x := byPath[dir]; x != nil && strings.HasPrefix(rest, x.prefix) && (x.separator == "/" || !strings.Contains(rest, "/")) {
 			return x
 		} else if x != nil {
 			return nil

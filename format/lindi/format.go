@@ -11,14 +11,17 @@ import (
 const (
 	membersView = "members" // what lies in the tar, or in the folder
 	zarrView    = "zarr"    // the keys of lindi.json
+	zarr3View   = "zarr3"   // the same as keys of version 3
 )
+
+var views = []string{membersView, zarrView, zarr3View}
 
 // Format is the LINDI archive in its three forms.
 var Format = &format.Format{
 	Name:          "lindi",
 	Title:         "LINDI tar",
 	Extensions:    []string{".lindi.tar", ".lindi.json", ".lindi.d"},
-	Views:         []string{membersView, zarrView},
+	Views:         views,
 	Keeps:         format.KeepsDigests,
 	WantsManifest: true,
 	Copies:        true,

@@ -11,11 +11,12 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/zarr3"
 	"github.com/holdall/holdall/store"
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	if o.View != "" && o.View != membersView && o.View != zarrView {
+	if o.View != "" && !slices.Contains(views, o.View) {
 		return nil, fmt.Errorf("lindi has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	a, err := openArchive(ctx, st, name, o)
@@ -31,8 +32,15 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Reader, error) {
-	if view == zarrView {
+	switch view {
+	case zarrView:
 		return newKeys(ctx, a)
+	case zarr3View:
+		k, err := newKeys(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		return zarr3.New(k, a.st, "lindi", a.objectName()), nil
 	}
 	switch a.form {
 	case tarForm:

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/pyjson"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
 )
 
 // A kind of input is told by the manifest.
@@ -22,7 +23,7 @@ type input uint8
 
 const (
 	fromTree   input = iota // each entry becomes a member
-	fromZarr                // entries are keys: a Zarr v2 folder, or the zarr view of another archive
+	fromZarr                // entries are keys: a folder of Zarr, or the zarr view of another archive
 	fromFolder              // lindi.json is among the entries: they are the members it speaks of
 	fromJSON                // one entry, a lindi.json under another name
 )
@@ -32,7 +33,7 @@ func inputOf(manifest []format.Entry) input {
 	in := fromTree
 	for _, e := range manifest {
 		switch e.Name {
-		case ".zgroup", ".zarray":
+		case ".zgroup", ".zarray", zarr.MetaName:
 			if in == fromTree {
 				in = fromZarr
 			}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -307,19 +306,22 @@ func (q *question) arrays() error {
 		if err != nil {
 			return err
 		}
-		if path.Base(e.Name) != ".zarray" {
+		at, parse, limit := zarr.MetaOf(e.Name)
+		if parse == nil {
 			continue
 		}
 		if len(list) == most {
 			more = true
 			break
 		}
-		j := arrayJSON{Path: format.Escape(strings.TrimSuffix(strings.TrimSuffix(e.Name, ".zarray"), "/"))}
-		text, err := v.in.Get(q.ctx(), e.Name, 1<<20)
+		j := arrayJSON{Path: format.Escape(at)}
+		text, err := v.in.Get(q.ctx(), e.Name, limit)
 		if err == nil {
 			var m *zarr.Meta
-			if m, err = zarr.ParseMeta(text); err == nil {
+			if m, err = parse(text); err == nil {
 				j.Shape, j.Chunks, j.DType, j.Codecs, j.Elements = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.Elements()
+			} else if errors.Is(err, zarr.ErrGroup) {
+				continue
 			}
 		}
 		list = append(list, j)

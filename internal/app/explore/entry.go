@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/zarr"
 )
 
 // archiveJSON is what is known of an archive at once.
@@ -210,6 +211,14 @@ func (q *question) entry() error {
 	}
 	if e.Kind == format.Dir && v.name == zarrView {
 		_, err := v.in.Lookup(q.ctx(), keyIn(e.Name, ".zarray"))
+		if err != nil {
+			key := keyIn(e.Name, zarr.MetaName)
+			_, parse, limit := zarr.MetaOf(key)
+			var text []byte
+			if text, err = v.in.Get(q.ctx(), key, limit); err == nil {
+				_, err = parse(text)
+			}
+		}
 		j.Array = err == nil
 	}
 	return q.json(j)

@@ -44,6 +44,10 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 			head.Set("ETag", tag)
 		}
 	}
+	if text, ok := e.Ref.(made); ok {
+		http.ServeContent(w, r, "", written, bytes.NewReader(text))
+		return
+	}
 	if strings.Count(strings.Join(r.Header["Range"], ","), ",") >= maxRanges {
 		r = r.Clone(r.Context())
 		r.Header.Del("Range")

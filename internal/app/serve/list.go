@@ -32,6 +32,7 @@ type page struct {
 	json  bool
 	limit int    // 0 is all
 	after string // the place of the last entry of the page before
+	as    string // the folder's name where links are to be relative to that, "" if they are
 }
 
 // askedPage returns which page is asked for, or answers the request.
@@ -41,11 +42,13 @@ func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
 		http.Error(w, "400: "+err.Error(), http.StatusBadRequest)
 		return p, false
 	}
-	if accept := r.Header.Get("Accept"); !p.json && !strings.Contains(r.URL.RawQuery, "format=") &&
+	accept := r.Header.Get("Accept")
+	if !p.json && !strings.Contains(r.URL.RawQuery, "format=") &&
 		strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		p.json = true
 	}
-	if !p.json && p.limit == 0 {
+	// Programs that read HTML know nothing of pages.
+	if !p.json && p.limit == 0 && strings.Contains(accept, "text/html") {
 		p.limit = htmlPage
 	}
 	return p, true
@@ -79,12 +82,14 @@ func parsePage(query string) (p page, err error) {
 func next(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
 // list shows what lies in dir, as it comes: a folder may have millions. A file
-// may have something below it, too, where nothing but names makes folders.
-func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry) {
+// may have something below it, too, where nothing but names makes folders. As is what the client calls dir, if
+// that has no slash at its end.
+func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry, as string) {
 	p, ok := askedPage(w, r)
 	if !ok {
 		return
 	}
+	p.as = as
 	from := ""
 	if p.after != "" {
 		from = p.after + "\x00"
@@ -95,7 +100,11 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 		l.title(path.Base(h.a.Archive.Name()), strings.Trim(r.URL.Path, "/"))
 	}
 	n, last, more := 0, "", ""
-	for e, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, from) {
+	entries := h.a.Source().ReadDirFrom(r.Context(), dir.Name, from)
+	if dir.Name == "." {
+		entries = h.withConsolidated(r.Context(), entries, from)
+	}
+	for e, err := range entries {
 		switch {
 		case err != nil && l == nil:
 			if dir.Kind != format.Dir || errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +166,7 @@ func (p page) listing(w http.ResponseWriter, r *http.Request) listing {
 	}
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	return &htmlListing{out: bufio.NewWriter(out), limit: p.limit}
+	return &htmlListing{out: bufio.NewWriter(out), limit: p.limit, as: p.as}
 }
 
 // jsonListing is one JSON object, so that half of it is none.
@@ -216,21 +225,20 @@ func (l *jsonListing) end(more string) {
 type htmlListing struct {
 	out   *bufio.Writer
 	limit int
+	as    string
 }
 
 const htmlHead = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>%[1]s</title>
+<title>%s</title>
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em; color-scheme: light dark }
 h1 { font-size: 1.2em; overflow-wrap: anywhere }
 td { padding: 0 1.5em 0 0; overflow-wrap: anywhere }
 td + td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 </style>
-<h1>%[1]s</h1>
-<table>
 `
 
 func (l *htmlListing) title(archive, dir string) {
@@ -239,13 +247,17 @@ func (l *htmlListing) title(archive, dir string) {
 		title = "archives"
 	}
 	fmt.Fprintf(l.out, htmlHead, html.EscapeString(format.Escape(title)))
+	if l.as != "" {
+		fmt.Fprintf(l.out, "<base href=\"%s/\">\n", reference(l.as))
+	}
+	fmt.Fprintf(l.out, "<h1>%s</h1>\n<table>\n", html.EscapeString(format.Escape(title)))
 	if dir != "" {
 		l.row("../", "../", "", "")
 	}
 }
 
 func (l *htmlListing) entry(name, at string, e holdall.Entry) {
-	shown, link, size, modified := format.Escape(name), reference(at), "", ""
+	shown, link, size, modified := format.Escape(name), href(at), "", ""
 	if e.Kind == format.Dir {
 		shown += "/"
 		link += "/"

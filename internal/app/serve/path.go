@@ -3,9 +3,12 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -35,6 +38,36 @@ func escaped(b []byte, s string) string {
 			b = append(b, c)
 		default:
 			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(b)
+}
+
+// href returns a name as a link of a list: as it stands where browsers understand it, since
+// clients that read lists with a pattern, as fsspec does, take links for names. Those also
+// take what begins with "http" for an address, and "./" for a part of the name.
+func href(name string) string {
+	first, _, _ := strings.Cut(name, "/") // where a colon would make a scheme of what is before it
+	b := make([]byte, 0, len(name)+8)
+	for i, n := 0, 0; i < len(name); i += n {
+		var c rune
+		c, n = utf8.DecodeRuneInString(name[i:])
+		plain := c != utf8.RuneError && unicode.IsPrint(c)
+		switch {
+		case c == ' ':
+			plain = 0 < i && i < len(name)-1 // others are trimmed
+		case c < utf8.RuneSelf:
+			plain = plain && strings.IndexByte("\"#%&'<>?\\^`{|}", byte(c)) < 0 && (c != ':' || i >= len(first))
+		}
+		if i == 0 && strings.HasPrefix(name, "http") {
+			plain = false
+		}
+		for _, raw := range []byte(name[i : i+n]) {
+			if plain {
+				b = append(b, raw)
+			} else {
+				b = fmt.Appendf(b, "%%%02X", raw)
+			}
 		}
 	}
 	return string(b)
@@ -81,6 +114,11 @@ func (h *handler) find(ctx context.Context, name string) (_ holdall.Entry, below
 		return holdall.Entry{Name: ".", Kind: format.Dir}, "", nil
 	}
 	e, err := h.a.Lookup(ctx, name)
+	if name == consolidatedName && errors.Is(err, fs.ErrNotExist) {
+		if made, ok := h.consolidated(ctx); ok {
+			return made, "", nil
+		}
+	}
 	if err == nil || !h.hasLinks || !errors.Is(err, fs.ErrNotExist) {
 		return e, "", err
 	}

@@ -159,6 +159,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	h = s.site.other(r, h, key)
 	defer h.a.Release()
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
 	switch {
@@ -393,7 +394,11 @@ func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next 
 	from := k.from
 again:
 	n := 0
-	for e, err := range h.a.Keys(ctx, k.prefix, from) {
+	entries := h.a.Keys(ctx, k.prefix, from)
+	if strings.HasPrefix(consolidatedName, k.prefix) {
+		entries = h.withConsolidated(ctx, entries, from)
+	}
+	for e, err := range entries {
 		if n++; n&0xff == 0 && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/holdall/holdall"
@@ -37,9 +38,13 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 	case wantsDir:
-		h.list(w, r, e)
+		h.list(w, r, e, "")
 	case e.Kind == format.Dir:
-		redirectToDir(w, r)
+		if isBrowser(r) {
+			redirectToDir(w, r)
+		} else {
+			h.list(w, r, e, path.Base(r.URL.Path))
+		}
 	case e.Kind.HasContent():
 		h.content(w, r, e)
 	default:
@@ -114,6 +119,10 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	return false
 }
 
+// isBrowser reports whether a request is one of a browser. Others are given the list of a folder without a slash
+// at the end, too: aiohttp, and so fsspec and zarr, does not follow relative links from paths with spaces.
+func isBrowser(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
 // redirectToDir leads to the same path with a slash at its end, relative to
 // where the client thinks it is: what is in front of the path, it alone knows.
 func redirectToDir(w http.ResponseWriter, r *http.Request) {
@@ -121,6 +130,7 @@ func redirectToDir(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "" {
 		to += "?" + r.URL.RawQuery
 	}
+	w.Header().Add("Vary", "Accept")
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusFound)
 }

@@ -167,6 +167,8 @@ type opened struct {
 
 	whenIdle []func()
 
+	consolidated consolidated
+
 	state  string // before it was opened
 	looked time.Time
 }
@@ -345,7 +347,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		}
 		o = &opened{key: key, src: src, ready: make(chan struct{})}
 		// Others of its views are what somebody looked at.
-		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView)
+		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView || key.view == zarr3View)
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()

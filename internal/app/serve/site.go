@@ -42,6 +42,7 @@ type SiteOptions struct {
 //
 //	/f/ARCHIVE/PATH    a file, or the list of a folder
 //	/z/ARCHIVE/KEY     the same of the view that Zarr clients read
+//	/z3/ARCHIVE/KEY    the same of the view of version 3 of Zarr
 //	/zip/ARCHIVE/DIR/  a folder as a zip
 //	/metrics           for Prometheus
 //	/healthz           whether it answers at all
@@ -67,7 +68,7 @@ func NewSite(set *Set, o SiteOptions) *Site {
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch route {
-	case "f", "z", "zip", "metrics", "healthz", "openapi.yaml", "api", "ui":
+	case "f", "z", "z3", "zip", "metrics", "healthz", "openapi.yaml", "api", "ui":
 	case "":
 		if route = "page"; len(r.URL.Path) > 1 {
 			route = "other" // "//"
@@ -140,14 +141,16 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 		return
 	}
 	switch {
-	case route == "page" || rest == "" && (route == "f" || route == "z") && strings.HasSuffix(r.URL.Path, "/"):
+	case route == "page" || rest == "" && (route == "f" || route == "z" || route == "z3") && strings.HasSuffix(r.URL.Path, "/"):
 		s.list(w, r, route)
-	case rest == "" && (route == "f" || route == "z") && !strings.HasSuffix(r.URL.Path, "/"):
+	case rest == "" && (route == "f" || route == "z" || route == "z3") && !strings.HasSuffix(r.URL.Path, "/"):
 		redirectToDir(w, r)
 	case route == "f":
 		s.archive(w, r, rest, "", (*handler).serve)
 	case route == "z":
 		s.archive(w, r, rest, zarrView, (*handler).serve)
+	case route == "z3":
+		s.archive(w, r, rest, zarr3View, (*handler).serve)
 	case route == "zip" && rest != "":
 		s.archive(w, r, rest, "", (*handler).zip)
 	case route == "metrics" && rest == "":
@@ -160,9 +163,6 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 	}
 }
 
-// zarrView is the view below /z/.
-const zarrView = "zarr"
-
 // archive answers a request for what is in an archive.
 func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {
 	name, below, slash := strings.Cut(rest, "/")
@@ -171,9 +171,15 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 		http.Error(w, text, code)
 		return
 	}
+	below = strings.TrimLeft(below, "/") // fsspec asks for ".../NAME//" where it was given ".../NAME/"
+	h = s.other(r, h, below)
 	defer h.a.Release()
-	if !slash {
+	if !slash && (isBrowser(r) || strings.HasPrefix(r.URL.Path, "/zip/")) {
 		redirectToDir(w, r)
+		return
+	}
+	if !slash {
+		h.list(w, r, holdall.Entry{Name: ".", Kind: format.Dir}, name)
 		return
 	}
 	inner := *r

@@ -1,0 +1,461 @@
+package zarr3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
+)
+
+const (
+	maxText  = 256 << 20 // bytes of a zarr.json
+	maxChunk = 256 << 20 // bytes of a chunk that is made anew
+	alone    = 16 << 20  // chunks that take more are made one at a time
+	maxNotes = 100       // arrays that are left out and named
+)
+
+// A reader shows the keys of another reader as those of version 3.
+type reader struct {
+	formatkit.LateIndex // of keys: for all that is more than finding one
+
+	src    source
+	name   string // of the format
+	object string // in which what is made is said to be found
+
+	mu    sync.Mutex
+	index *format.Index
+	root  []byte // zarr.json of the root; nil while nobody has asked
+	left  []leftOut
+	lost  map[string]bool // by path, what is left out
+	last  lastArray
+	large sync.Mutex // held while much memory is in use
+}
+
+// A leftOut is a group or an array that version 3 cannot say.
+type leftOut struct {
+	at  string
+	why error
+}
+
+// lastArray is the array that was asked for last.
+type lastArray struct {
+	at    string
+	array *zarr.Version3 // nil if there is none
+	err   error
+	known bool
+}
+
+// New shows keys, the view of version 2 of an archive of a format whose first object is called object.
+func New(keys format.Reader, st store.Store, formatName, object string) format.Reader {
+	r := &reader{src: source{keys, st}, name: formatName, object: object}
+	r.Load = r.load
+	return r
+}
+
+// What an entry's Ref is, if it is not what the keys have.
+type (
+	madeText  struct{ at string } // the zarr.json at a path
+	madeChunk struct {
+		array *zarr.Version3
+		key   string // of the chunk that it is made of
+	}
+)
+
+// isOld reports whether the last part of a key is one that only version 2 has.
+func isOld(last string) bool {
+	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == ".zmetadata"
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// split takes a key apart; dir is "" in the root.
+func split(key string) (dir, last string) {
+	dir, last = path.Split(key)
+	return strings.TrimSuffix(dir, "/"), last
+}
+
+// text gives the zarr.json at a path.
+func (r *reader) text(ctx context.Context, at string) ([]byte, error) {
+	text, array, err := zarr.Node3(ctx, r.src, at, maxChunk)
+	if err != nil || at != "" || array != nil {
+		return text, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err = r.readRoot(ctx)
+	return r.root, err
+}
+
+// readRoot makes the zarr.json of the root, unless that was done. r.mu is held.
+func (r *reader) readRoot(ctx context.Context) error {
+	if r.root != nil {
+		return nil
+	}
+	var left []leftOut
+	lost := map[string]bool{}
+	root, err := zarr.Root3(ctx, r.src, r.src.names(ctx), maxText, maxChunk, func(at string, why error) {
+		left = append(left, leftOut{at, why})
+		lost[at] = true
+	})
+	if err != nil {
+		return err
+	}
+	r.root, r.left, r.lost = root, left, lost
+	return nil
+}
+
+// array gives the array of version 2 at a path, nil if there is none; an error says that it is left out.
+func (r *reader) array(ctx context.Context, at string) (*zarr.Version3, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.known && r.last.at == at {
+		return r.last.array, r.last.err
+	}
+	_, a, err := zarr.Node3(ctx, r.src, at, maxChunk)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if ctx.Err() == nil {
+		r.last = lastArray{at, a, err, true}
+	}
+	return a, err
+}
+
+// arrayOf gives the array that a key may be a chunk of, and where that is; nil if there is none.
+func (r *reader) arrayOf(ctx context.Context, key string) (at string, _ *zarr.Version3, _ error) {
+	for at = key; at != ""; {
+		var last string
+		if at, last = split(at); strings.Trim(last, "0123456789.c") != "" {
+			return "", nil, nil
+		}
+		if a, err := r.array(ctx, at); a != nil || err != nil {
+			return at, a, err
+		}
+	}
+	return "", nil, nil
+}
+
+// below is what a key is called in an array.
+func below(at, key string) string { return strings.TrimPrefix(strings.TrimPrefix(key, at), "/") }
+
+func notThere(name string) error {
+	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+// Lookup finds a key without going through all of them.
+func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	dir, last := split(name)
+	if isOld(last) {
+		return format.Entry{}, notThere(name)
+	}
+	if last == zarr.MetaName {
+		if e, err := r.src.keys.Lookup(ctx, name); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return e, err
+		}
+		text, err := r.text(ctx, dir)
+		if err != nil {
+			return format.Entry{}, gone(name, err)
+		}
+		return format.Entry{Name: name, Size: int64(len(text)), Ref: madeText{dir}}, nil
+	}
+	at, a, err := r.arrayOf(ctx, name)
+	if err != nil {
+		return format.Entry{}, gone(name, err)
+	}
+	if a != nil && a.Anew {
+		if old, ok := a.OldKey(below(at, name)); ok {
+			return r.made(ctx, name, a, join(at, old))
+		}
+		if a.IsChunk(below(at, name)) {
+			return format.Entry{}, notThere(name)
+		}
+	}
+	e, err := r.src.keys.Lookup(ctx, name)
+	if err != nil || e.Kind != format.Dir {
+		return e, err
+	}
+	return r.LateIndex.Lookup(ctx, name)
+}
+
+// gone is err, or that there is nothing of the name because it is left out.
+func gone(name string, err error) error {
+	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+		return err
+	}
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, zarr.ErrCorrupt) || errors.Is(err, zarr.ErrLimit) {
+		return notThere(name)
+	}
+	return err
+}
+
+// made is the entry of a chunk that is made of another. If that cannot be read, neither can it.
+func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key string) (format.Entry, error) {
+	e, err := r.src.keys.Lookup(ctx, key)
+	if err != nil {
+		return e, err
+	}
+	e = format.Entry{Name: name, Size: a.Size, ModTime: e.ModTime, Fault: e.Fault, Ref: madeChunk{a, key}}
+	if e.Size < 0 && e.Fault == nil {
+		b, err := r.chunk(ctx, a, key)
+		if err != nil && ctx.Err() != nil {
+			return e, context.Cause(ctx)
+		}
+		e.Size = int64(len(b))
+		if err != nil {
+			e.Fault = &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: "it cannot be made of " + key + ": " + err.Error()}
+			if errors.Is(err, errors.ErrUnsupported) {
+				e.Fault.Code = format.Unsupported
+			}
+		}
+	}
+	return e, nil
+}
+
+// chunk makes a chunk of the one at a key.
+func (r *reader) chunk(ctx context.Context, a *zarr.Version3, key string) ([]byte, error) {
+	stored, err := r.src.Get(ctx, key, a.StoredLimit())
+	if err != nil {
+		return nil, err
+	}
+	if a.Size > alone || len(stored) > alone/16 {
+		r.large.Lock()
+		defer r.large.Unlock()
+	}
+	return a.Chunk(stored)
+}
+
+// keyTable is the keys of version 3, in the order of those of version 2.
+type keyTable struct {
+	r    *reader
+	rows []row
+}
+
+type row struct {
+	name string
+	size int64  // of what is made; -1 of what is not
+	key  string // of what a chunk is made of
+}
+
+func (t *keyTable) Len() int          { return len(t.rows) }
+func (t *keyTable) Name(i int) string { return t.rows[i].name }
+
+// Entry reads nothing: all that took reading is in the row.
+func (t *keyTable) Entry(i int) format.Entry {
+	ctx := context.Background()
+	row := t.rows[i]
+	dir, last := split(row.name)
+	switch {
+	case row.size >= 0 && last == zarr.MetaName:
+		return format.Entry{Name: row.name, Size: row.size, Ref: madeText{dir}}
+	case row.key != "":
+		_, a, err := t.r.arrayOf(ctx, row.name)
+		if err == nil && a != nil && row.size >= 0 {
+			return format.Entry{Name: row.name, Size: row.size, Ref: madeChunk{a, row.key}}
+		}
+	}
+	e, err := t.r.Lookup(ctx, row.name)
+	if err != nil {
+		e = format.Entry{Name: row.name, Fault: &format.Problem{Code: format.BadData, Severity: format.Error, Volume: t.r.object, Off: -1, Entry: row.name, HasEntry: true, Message: err.Error()}}
+	}
+	return e
+}
+
+// load goes through the keys of version 2.
+func (r *reader) load(ctx context.Context) (*format.Index, error) {
+	r.mu.Lock()
+	index, err := r.index, r.readRoot(ctx)
+	r.mu.Unlock()
+	if index != nil || err != nil {
+		return index, err
+	}
+	t := &keyTable{r: r}
+	for e, err := range r.src.keys.Entries(ctx) {
+		if err == nil {
+			err = r.add(ctx, t, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.index == nil {
+		r.index = format.NewIndex(t)
+	}
+	return r.index, nil
+}
+
+// add adds the row of a key, if version 3 has one.
+func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
+	dir, last := split(e.Name)
+	switch {
+	case last == ".zgroup" || last == ".zarray":
+		if _, err := r.src.keys.Lookup(ctx, join(dir, zarr.MetaName)); err == nil {
+			return nil // it has one of its own
+		}
+		if last == ".zarray" {
+			if _, err := r.src.keys.Lookup(ctx, join(dir, ".zgroup")); err == nil {
+				return nil // that is its row
+			}
+		}
+		text, err := r.text(ctx, dir)
+		if err != nil {
+			if err = gone(e.Name, err); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), size: int64(len(text))})
+		return nil
+	case isOld(last):
+		return nil
+	case e.Kind == format.Dir:
+		if r.lost[e.Name] {
+			return nil
+		}
+		t.rows = append(t.rows, row{name: e.Name, size: -1})
+		return nil
+	}
+	at, a, err := r.arrayOf(ctx, e.Name)
+	switch {
+	case err != nil:
+		if err = gone(e.Name, err); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	case a == nil || !a.Anew || !a.IsChunk(below(at, e.Name)):
+		t.rows = append(t.rows, row{name: e.Name, size: -1})
+		return nil
+	}
+	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name)
+	if err != nil {
+		return err
+	}
+	x := row{name: made.Name, size: made.Size, key: e.Name}
+	if made.Fault != nil {
+		x.size = -1 // it says why again
+	}
+	t.rows = append(t.rows, x)
+	return nil
+}
+
+// isMade reports whether an entry is none of the keys of version 2.
+func isMade(e format.Entry) bool {
+	switch e.Ref.(type) {
+	case madeText, madeChunk:
+		return true
+	}
+	return false
+}
+
+func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	if !isMade(e) {
+		return r.src.keys.Extents(ctx, e, off, n)
+	}
+	return func(yield func(format.Extent, error) bool) {
+		if e.Fault != nil {
+			yield(format.Extent{}, e.Unreadable(r.name))
+			return
+		}
+		if n <= 0 || e.Size == 0 {
+			return
+		}
+		var b []byte
+		var err error
+		switch ref := e.Ref.(type) {
+		case madeText:
+			b, err = r.text(ctx, ref.at)
+		case madeChunk:
+			b, err = r.chunk(ctx, ref.array, ref.key)
+		}
+		if err == nil && int64(len(b)) != e.Size {
+			err = fmt.Errorf("expected %d bytes, found %d: %w", e.Size, len(b), store.ErrChanged)
+		}
+		if err != nil {
+			yield(format.Extent{}, fmt.Errorf("%s: %w", e.Name, err))
+			return
+		}
+		yield(format.Extent{Size: e.Size, Object: r.object, Codec: codec.Inline, Data: b}, nil)
+	}
+}
+
+// Can returns what the reader can do besides.
+func (r *reader) Can() format.Abilities {
+	of := r.src.keys.Can()
+	can := r.LateIndex.Can()
+	can.Doubt = of.Doubt
+	if of.Run != nil {
+		can.Run = func(e format.Entry) (format.Extent, bool) {
+			if isMade(e) {
+				return format.Extent{}, false
+			}
+			return of.Run(e)
+		}
+	}
+	if of.Compares != nil {
+		can.Compares = func(e format.Entry) bool { return !isMade(e) && of.Compares(e) }
+	}
+	if of.Decoder != nil {
+		can.Decoder = func(ctx context.Context) (func(format.Entry) format.Decode, error) {
+			decoder, err := of.Decoder(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return func(e format.Entry) format.Decode {
+				if isMade(e) {
+					return nil
+				}
+				return decoder(e)
+			}, nil
+		}
+	}
+	return can
+}
+
+// Regions are those of the keys of version 2.
+func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return r.src.keys.Regions(ctx)
+}
+
+// About says of the archive what its keys of version 2 do, and what is left out.
+func (r *reader) About(ctx context.Context) (format.About, error) {
+	about, err := r.src.keys.About(ctx)
+	if err != nil {
+		return about, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.readRoot(ctx); err != nil {
+		return about, err
+	}
+	about.Notes = slices.Clone(about.Notes)
+	for i, l := range r.left {
+		p := format.Problem{Code: format.Unsupported, Severity: format.Note, Volume: r.object, Off: -1, Entry: l.at, HasEntry: true, Message: "it is left out: version 3 of Zarr has no place for it: " + l.why.Error()}
+		if i == maxNotes {
+			p.Entry, p.HasEntry, p.Message = "", false, fmt.Sprintf("%d more are left out", len(r.left)-i)
+		}
+		if about.Notes = append(about.Notes, p); i == maxNotes {
+			break
+		}
+	}
+	about.Facts = append(slices.Clone(about.Facts), [2]string{"left out", fmt.Sprint(len(r.left))})
+	return about, nil
+}
+
+func (r *reader) Close() error { return r.src.keys.Close() }

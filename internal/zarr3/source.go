@@ -1,0 +1,105 @@
+package zarr3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
+)
+
+// A source gives the values of a reader's keys to package zarr. It reads as formats do: ranges of objects
+// of the archive's store, nothing outside of it.
+type source struct {
+	keys format.Reader
+	st   store.Store
+}
+
+func (s source) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if e.Size > limit {
+		return nil, fmt.Errorf("%d bytes, over the limit of %d: %w", e.Size, limit, zarr.ErrLimit)
+	}
+	return s.read(ctx, e, 0, e.Size)
+}
+
+func (s source) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	e, err := s.entry(ctx, key)
+	if err == nil {
+		off, err = zarr.Within(off, n, e.Size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, e, off, n)
+}
+
+func (s source) entry(ctx context.Context, key string) (format.Entry, error) {
+	e, err := s.keys.Lookup(ctx, key)
+	if err == nil && !e.Kind.HasContent() {
+		err = notThere(key)
+	}
+	return e, err
+}
+
+// read reads n bytes of a content from off on.
+func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte, error) {
+	b := make([]byte, n)
+	for x, err := range s.keys.Extents(ctx, e, off, n) {
+		if err != nil {
+			return nil, err
+		}
+		// Extents may stick out of what was asked for.
+		from, to := max(x.At, off), min(x.At+x.Size, off+n)
+		if from >= to {
+			continue
+		}
+		part, skip := b[from-off:to-off], x.Skip+from-x.At
+		switch {
+		case x.Codec == codec.Zero:
+		case x.Codec == codec.Inline:
+			copy(part, x.Data[skip:])
+		case x.External:
+			return nil, fmt.Errorf("it lies outside, at %s: %w", x.Object, errors.ErrUnsupported)
+		case x.Codec == codec.Raw:
+			err = s.readAt(ctx, x.Object, part, x.Off+skip)
+		default:
+			err = fmt.Errorf("it is stored by %s: %w", x.Codec, errors.ErrUnsupported)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (s source) readAt(ctx context.Context, object string, b []byte, off int64) error {
+	o, err := s.st.Open(ctx, object)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not there", object) // which is not to say that the key is not
+	}
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	return o.ReadAt(ctx, b, off)
+}
+
+// names are those of all keys.
+func (s source) names(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for e, err := range s.keys.Entries(ctx) {
+			if !yield(e.Name, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package zarr_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
+	_ "github.com/holdall/holdall/store/all"
+	"github.com/holdall/holdall/zarr"
+)
+
+// The pythons of zarr 2.18, zarr 3.1 with xarray, and pynwb with lindi.
+const (
+	zarr2 = "HOLDALL_ZARR2_PYTHON"
+	zarr3 = "HOLDALL_ZARR3_PYTHON"
+	nwb   = "HOLDALL_NWB_PYTHON"
+)
+
+// run runs a script of this folder.
+func run(t *testing.T, python, script string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testkit.Needs(t, python), append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", script, strings.Join(args, " "), err, out, &errs)
+	}
+	return string(out)
+}
+
+// A member is what read.py says of one.
+type member struct {
+	Kind   string
+	Shape  []int64
+	Sha    string
+	Values []string
+	Attrs  map[string]any
+}
+
+type members struct {
+	Members map[string]member
+	Error   string
+}
+
+// read lets zarr read hierarchies.
+func read(t *testing.T, python, how string, addresses ...string) []members {
+	t.Helper()
+	var all []members
+	for d := json.NewDecoder(strings.NewReader(run(t, python, "read.py", append([]string{how}, addresses...)...))); d.More(); {
+		var m members
+		if err := d.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	if len(all) != len(addresses) {
+		t.Fatalf("%d answers to %d questions", len(all), len(addresses))
+	}
+	return all
+}
+
+// requests counts what a server is asked for.
+type requests struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *requests) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.seen
+	r.seen = nil
+	return seen
+}
+
+// serving serves archives by their names.
+func serving(t *testing.T, archives ...string) (url string, asked *requests) {
+	t.Helper()
+	set := serve.NewSet(serve.SetOptions{})
+	t.Cleanup(set.Close)
+	for _, archive := range archives {
+		set.Add(serve.Source{Name: filepath.Base(archive), Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+			a, err := holdall.Open(ctx, archive, holdall.OpenOptions{View: view})
+			return a, "1", err
+		}})
+	}
+	site := serve.NewSite(set, serve.SiteOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	asked = &requests{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.mu.Lock()
+		asked.seen = append(asked.seen, r.Method+" "+r.URL.Path)
+		asked.mu.Unlock()
+		site.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, asked
+}
+
+// same compares what was read with what is right. What is of no concern to a hierarchy is empty in want.
+func same(t *testing.T, how string, got members, want map[string]member) {
+	t.Helper()
+	if got.Error != "" {
+		t.Errorf("%s: %s", how, got.Error)
+		return
+	}
+	for path, w := range want {
+		g, ok := got.Members[path]
+		switch {
+		case !ok:
+			t.Errorf("%s: %q is missing", how, path)
+		case g.Kind != w.Kind, w.Shape != nil && !slices.Equal(g.Shape, w.Shape), w.Sha != "" && g.Sha != w.Sha, w.Values != nil && !slices.Equal(g.Values, w.Values), w.Attrs != nil && !reflect.DeepEqual(g.Attrs, w.Attrs):
+			t.Errorf("%s: %q: %.300v, expected %.300v", how, path, g, w)
+		}
+	}
+	for path := range got.Members {
+		if _, ok := want[path]; !ok && path != "" {
+			t.Errorf("%s: %q was not expected", how, path)
+		}
+	}
+}
+
+// NWB files as pynwb writes them, by references of lindi, are what h5py reads, whichever client reads them.
+func TestClientsReadNWB(t *testing.T) {
+	dir := t.TempDir()
+	run(t, nwb, "nwb.py", "write", dir)
+	var truth members
+	if b, err := os.ReadFile(filepath.Join(dir, "truth.json")); err != nil {
+		t.Fatal(err)
+	} else if err := json.Unmarshal(b, &truth); err != nil || len(truth.Members) < 60 {
+		t.Fatalf("%v: %d members", err, len(truth.Members))
+	}
+	url, asked := serving(t, filepath.Join(dir, "x.lindi.tar"))
+	z2, z3 := url+"/z/x.lindi.tar", url+"/z3/x.lindi.tar"
+	for i, got := range read(t, zarr3, "open", z3, z3+"/", z2, z2+"/") {
+		same(t, fmt.Sprintf("zarr 3 (%d)", i), got, truth.Members)
+	}
+	for _, request := range asked.take() {
+		if strings.Contains(request, "/general/") && (strings.HasSuffix(request, zarr.MetaName) || strings.HasSuffix(request, "/")) {
+			t.Errorf("%s, though the root has all metadata", request)
+		}
+	}
+	// Lists do not go through links to groups, and know nothing of what is below.
+	listed := maps.Clone(truth.Members)
+	maps.DeleteFunc(listed, func(path string, _ member) bool { return strings.Contains(path, "/device/") })
+	for i, got := range read(t, zarr3, "listed", z3, z3+"/") {
+		same(t, fmt.Sprintf("zarr 3, by lists (%d)", i), got, listed)
+	}
+	// Version 2 has compounds as lists, and their values are not those of h5py in this test.
+	two := maps.Clone(truth.Members)
+	compound := two["scratch_of_h5py/compound"]
+	compound.Sha = ""
+	two["scratch_of_h5py/compound"] = compound
+	for i, got := range read(t, zarr2, "consolidated", z2, z2+"/") {
+		same(t, fmt.Sprintf("zarr 2, consolidated (%d)", i), got, two)
+	}
+	for i, got := range read(t, zarr2, "open", z2, z2+"/") {
+		same(t, fmt.Sprintf("zarr 2 (%d)", i), got, two)
+	}
+	for _, at := range []string{z2, z2 + "/"} {
+		if out := run(t, nwb, "nwb.py", "read", dir, at); !strings.Contains(out, "OK") {
+			t.Errorf("pynwb at %s: %s", at, out)
+		}
+	}
+}
+
+const fixtures = "../../format/lindi/testdata"
+
+// What the reference has written, and noted of it, is what clients read.
+func TestClientsReadFixtures(t *testing.T) {
+	names := []string{"p02_few_blobs.lindi.tar", "p06_attrs_groups_links.lindi.tar", "p07_from_hdf5.lindi.tar", "p10_codecs.lindi.tar"}
+	var archives, at2, at3 []string
+	for _, name := range names {
+		archives = append(archives, filepath.Join(fixtures, name))
+	}
+	url, _ := serving(t, archives...)
+	for _, name := range names {
+		at2, at3 = append(at2, url+"/z/"+name), append(at3, url+"/z3/"+name)
+	}
+	by2, by3 := read(t, zarr2, "open", at2...), read(t, zarr3, "open", at3...)
+	for i, name := range names {
+		var expect struct {
+			Arrays map[string]struct {
+				Shape    []int64
+				Compound [][]any `json:"compound_dtype"`
+			}
+			Groups map[string]any
+		}
+		b, err := os.ReadFile(archives[i] + ".expect.json")
+		if err == nil {
+			err = json.Unmarshal(b, &expect)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by2[i].Error != "" || by3[i].Error != "" {
+			t.Errorf("%s: %s, %s", name, by2[i].Error, by3[i].Error)
+			continue
+		}
+		for path := range expect.Groups {
+			if got := by3[i].Members[path]; got.Kind != "group" {
+				t.Errorf("%s: group %q: %v", name, path, got)
+			}
+		}
+		for path, a := range expect.Arrays {
+			old, got := by2[i].Members[path], by3[i].Members[path]
+			if got.Kind != "array" || !slices.Equal(got.Shape, a.Shape) || got.Sha != old.Sha || !slices.Equal(got.Values, old.Values) || !reflect.DeepEqual(got.Attrs, old.Attrs) {
+				t.Errorf("%s: array %q: %.300v, expected %.300v", name, path, got, old)
+			}
+		}
+	}
+}
+
+// golden is arrays of version 2 by all codecs; package zarr tells what is in them.
+type golden map[string]struct {
+	Keys map[string][]byte
+	NPY  string
+}
+
+type keyed map[string][]byte
+
+func (k keyed) Get(_ context.Context, key string, _ int64) ([]byte, error) {
+	if v, ok := k[key]; ok {
+		return v, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (k keyed) GetRange(_ context.Context, key string, off, n int64) ([]byte, error) {
+	v, ok := k[key]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	from, err := zarr.Within(off, n, int64(len(v)))
+	if err != nil {
+		return nil, err
+	}
+	return v[from : from+n], nil
+}
+
+func write(t *testing.T, dir string, keys map[string][]byte) {
+	t.Helper()
+	for key, b := range keys {
+		at := filepath.Join(dir, filepath.FromSlash(key))
+		if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// zarr 3 reads the translation of each array as zarr 2 reads the array.
+func TestZarr3ReadsTranslations(t *testing.T) {
+	var g golden
+	b, err := os.ReadFile("../../zarr/testdata/golden.json")
+	if err == nil {
+		err = json.Unmarshal(b, &g)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, two, three []string
+	for name, array := range g {
+		text, v, err := zarr.Node3(t.Context(), keyed(array.Keys), "", 1<<28)
+		if err != nil {
+			t.Logf("%s: left out: %v", name, err)
+			continue
+		}
+		keys := map[string][]byte{zarr.MetaName: text}
+		for key, b := range array.Keys {
+			if strings.HasPrefix(key, ".") {
+				continue
+			}
+			if v.Anew {
+				if b, err = v.Chunk(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			keys[v.Key(key)] = b
+		}
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "2"), array.Keys)
+		write(t, filepath.Join(dir, "3"), keys)
+		names, two, three = append(names, name), append(two, filepath.Join(dir, "2")), append(three, filepath.Join(dir, "3"))
+	}
+	if len(names) < 150 {
+		t.Errorf("only %d arrays", len(names))
+	}
+	by2, by3 := read(t, zarr2, "array", two...), read(t, zarr3, "array", three...)
+	for i, name := range names {
+		old, got := by2[i].Members[""], by3[i].Members[""]
+		if by2[i].Error != "" || by3[i].Error != "" || got.Sha != old.Sha || !slices.Equal(got.Values, old.Values) || !slices.Equal(got.Shape, old.Shape) {
+			text, _ := os.ReadFile(filepath.Join(three[i], zarr.MetaName))
+			t.Errorf("%s: %s%.200v, expected %s%.200v\n%s", name, by3[i].Error, got, by2[i].Error, old, text)
+		}
+	}
+}
+
+// xarray opens by one request for all metadata, in either version.
+func TestXarray(t *testing.T) {
+	dir := t.TempDir()
+	from := filepath.Join(dir, "z")
+	run(t, zarr3, "xarray_over_http.py", "write", from)
+	archive := filepath.Join(dir, "x.lindi.tar")
+	if _, err := holdall.Pack(t.Context(), archive, []string{from}, holdall.PackOptions{Format: "lindi"}); err != nil {
+		t.Fatal(err)
+	}
+	url, asked := serving(t, archive)
+	if out := run(t, zarr3, "xarray_over_http.py", "read", url+"/z/x.lindi.tar", url+"/z/x.lindi.tar/", url+"/z3/x.lindi.tar", url+"/z3/x.lindi.tar/"); !strings.Contains(out, "OK") {
+		t.Error(out)
+	}
+	for _, request := range asked.take() {
+		if strings.HasSuffix(request, "/t/"+zarr.MetaName) || strings.HasSuffix(request, "/t/.zarray") || strings.HasSuffix(request, ".tar/") {
+			t.Errorf("%s, though the root has all metadata", request)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package zarr
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"math"
+	"sync"
+)
+
+// A shard has chunks one behind the other, and an index of where they are: for each chunk,
+// in C order, a u64 offset from the shard's beginning and a u64 length, little endian, all ones
+// for a chunk that is not there. A CRC-32C may follow.
+
+const (
+	indexRow   = 16
+	indexLimit = 64 << 20 // of the indexes that are held
+)
+
+// shards reads chunks of shards. It holds indexes that were read.
+type shards struct {
+	m   *Meta
+	per []int64 // chunks of a shard along each axis
+	len int64   // of an index
+
+	mu    sync.Mutex
+	held  map[string]*shardIndex
+	bytes int64
+}
+
+type shardIndex struct {
+	once sync.Once
+	rows []byte // nil if the shard is not there
+	err  error
+}
+
+func newShards(m *Meta) (*shards, error) {
+	s := &shards{m: m, per: m.Shard.perShard(m.Chunks), held: map[string]*shardIndex{}}
+	n, _ := product(s.per)
+	if n > indexLimit/indexRow {
+		return nil, overLimit("the index of a shard", addSize(0, n), indexLimit/indexRow)
+	}
+	s.len = n * indexRow
+	if m.Shard.Summed {
+		s.len += crc32.Size
+	}
+	return s, nil
+}
+
+// place gives where in the grid of shards a chunk is, and which chunk of the shard it is.
+func (s *shards) place(index []int64) (shard []int64, n int64) {
+	shard = make([]int64, len(index))
+	for i, at := range index {
+		shard[i] = at / s.per[i]
+		n = n*s.per[i] + at%s.per[i]
+	}
+	return shard, n
+}
+
+// get reads a chunk as it is stored, if it is there.
+func (s *shards) get(ctx context.Context, src Source, key string, index []int64, limit int64) ([]byte, bool, error) {
+	x := s.of(key)
+	x.once.Do(func() { x.rows, x.err = s.read(ctx, src, key) })
+	if x.err != nil || x.rows == nil {
+		return nil, false, x.err
+	}
+	_, n := s.place(index)
+	off, size, ok, err := s.row(x.rows, n)
+	if err == nil && size > limit {
+		err = overLimit("a chunk of the shard", size, limit)
+	}
+	if err != nil {
+		return nil, false, &KeyError{key, err}
+	}
+	if !ok {
+		return nil, false, nil
+	}
+	b, err := src.GetRange(ctx, key, off, size)
+	if err != nil {
+		return nil, false, &KeyError{key, err}
+	}
+	return b, true, nil
+}
+
+// of gives the index of a shard, which may be still to be read.
+func (s *shards) of(key string) *shardIndex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.held[key]
+	if x == nil {
+		if s.bytes += s.len + int64(len(key)) + 128; s.bytes > indexLimit {
+			clear(s.held)
+			s.bytes = 0
+		}
+		x = &shardIndex{}
+		s.held[key] = x
+	}
+	return x
+}
+
+// read reads the index of a shard; nil if the shard is not there.
+func (s *shards) read(ctx context.Context, src Source, key string) ([]byte, error) {
+	off := -s.len
+	if s.m.Shard.AtStart {
+		off = 0
+	}
+	b, err := src.GetRange(ctx, key, off, s.len)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		b, err = s.check(b)
+	}
+	if err != nil {
+		return nil, &KeyError{key, err}
+	}
+	return b, nil
+}
+
+// check compares an index with its checksum, and gives its rows.
+func (s *shards) check(b []byte) ([]byte, error) {
+	if int64(len(b)) != s.len {
+		return nil, corrupt("the index of the shard: expected %d bytes, found %d", s.len, len(b))
+	}
+	if !s.m.Shard.Summed {
+		return b, nil
+	}
+	rows, sum := b[:len(b)-crc32.Size], binary.LittleEndian.Uint32(b[len(b)-crc32.Size:])
+	if found := crc32.Checksum(rows, castagnoli); found != sum {
+		return nil, corrupt("the index of the shard: expected a checksum of %08x, found %08x", sum, found)
+	}
+	return rows, nil
+}
+
+// row gives where a chunk is. It is not ok if it is not there.
+func (s *shards) row(rows []byte, n int64) (off, size int64, ok bool, err error) {
+	o, l := binary.LittleEndian.Uint64(rows[n*indexRow:]), binary.LittleEndian.Uint64(rows[n*indexRow+8:])
+	switch {
+	case o == math.MaxUint64 && l == math.MaxUint64:
+		return 0, 0, false, nil
+	case o > math.MaxInt64 || l > math.MaxInt64-o:
+		return 0, 0, false, corrupt("the index of the shard: chunk %d: no shard has %d bytes at %d", n, l, o)
+	}
+	return int64(o), int64(l), true, nil
+}
