@@ -121,6 +121,7 @@ func TestWrongRangesAreRefused(t *testing.T) {
 	if err := o.Read(t.Context(), make([]byte, 2400), nil, nil); !errors.Is(err, ErrLimit) {
 		t.Error(err)
 	}
+	f.Limit = DefaultLimit
 	if o, err = f.Find(t.Context(), "/"); err != nil {
 		t.Fatal(err)
 	}
