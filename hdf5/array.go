@@ -139,7 +139,7 @@ func (x *index) implicit() error {
 	}
 	total, ok := multiply(a.to+1, x.bytes)
 	if !ok {
-		total = 1 << 62
+		total = noSize
 	}
 	if err := x.w.f.extent(x.o.Layout.Addr, total); err != nil {
 		return err
@@ -166,11 +166,11 @@ func (a *array) pages(all []page, what string, head int64, check func(p page, b 
 	wanted := slices.DeleteFunc(all, func(p page) bool { return p.first > a.to || p.first+p.count <= a.from })
 	for batch := range slices.Chunk(wanted, nodesAtOnce) {
 		var want []span
-		var ok []page
+		var pages []page
 		for _, p := range batch {
-			n, fits := multiply(p.count, a.elementSize)
-			if !fits {
-				n = maxPiece
+			n, ok := multiply(p.count, a.elementSize)
+			if !ok {
+				n = noSize
 			}
 			s := span{p.off, n + head + 4}
 			if err := a.w.f.holds(s); err != nil {
@@ -179,7 +179,7 @@ func (a *array) pages(all []page, what string, head int64, check func(p page, b 
 				}
 				continue
 			}
-			want, ok = append(want, s), append(ok, p)
+			want, pages = append(want, s), append(pages, p)
 		}
 		read, err := a.w.readAll(want)
 		if err != nil {
@@ -189,7 +189,7 @@ func (a *array) pages(all []page, what string, head int64, check func(p page, b 
 			a.w.saw(what, want[i].off, want[i].n)
 			b, err := summed(b)
 			if err == nil && check != nil {
-				err = check(ok[i], b)
+				err = check(pages[i], b)
 			}
 			if err != nil {
 				if err := a.broken(a.w.f.place(what, want[i].off, err)); err != nil {
@@ -197,7 +197,7 @@ func (a *array) pages(all []page, what string, head int64, check func(p page, b 
 				}
 				continue
 			}
-			if err := a.elements(b[head:], ok[i].first); err != nil {
+			if err := a.elements(b[head:], pages[i].first); err != nil {
 				return err
 			}
 		}
@@ -399,7 +399,7 @@ func (e *extensible) group(g int, at, first int64) error {
 	head := int64(6+f.offsets) + e.placeSize
 	n, ok := multiply(count, bitmap+int64(f.offsets))
 	if !ok {
-		n = maxPiece
+		n = noSize
 	}
 	b, err := e.w.read(at, head+n+4)
 	if err == nil {

@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 )
@@ -75,7 +76,7 @@ func (w *wave) parseAttribute(a *Attribute, m message) error {
 	if !ok || a.Space.Elements() < 0 || n > int64(c.left()) {
 		return corrupt("expected elements %v of %d bytes, found %d bytes", a.Space.Dims, a.Type.Size, c.left())
 	}
-	a.Data = c.take(n)
+	a.Data = bytes.Clone(c.take(n)) // what it is part of may be large
 	return nil
 }
 

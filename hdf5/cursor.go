@@ -98,6 +98,9 @@ func (c *cursor) sign(letters string, version byte) error {
 	return c.err()
 }
 
+// noSize is more than any file has.
+const noSize = 1 << 62
+
 // multiply returns a product of sizes, unless it is too large.
 func multiply(a ...int64) (int64, bool) {
 	n := int64(1)

@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -305,7 +306,7 @@ func (t *Datatype) parseMembers(c *cursor, n int, version uint32) error {
 		t.Members[i].Name = c.text(namePad(version))
 	}
 	for i := range t.Members {
-		t.Members[i].Value = c.take(t.Size)
+		t.Members[i].Value = bytes.Clone(c.take(t.Size))
 	}
 	return c.err()
 }

@@ -9,6 +9,8 @@ type Elements struct {
 	Err    error  // why they could not be read
 }
 
+const maxWhole = 64 << 20 // bytes of one dataset that is read so
+
 // Elements reads several datasets at once, in as many rounds as one takes: it is for many
 // small ones.
 func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elements, error) {
@@ -42,8 +44,8 @@ func (o *Object) whole(w *wave) ([]byte, error) {
 	if o.Space.Null {
 		n = 0
 	}
-	if n < 0 || n > maxPiece {
-		return nil, o.f.place("data", o.Layout.Addr, overLimit("all of it", n, maxPiece))
+	if n < 0 || n > maxWhole {
+		return nil, o.f.place("data", o.Layout.Addr, overLimit("all of it", n, maxWhole))
 	}
 	s, err := o.selection(nil, nil)
 	p := make([]byte, n)

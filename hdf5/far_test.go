@@ -92,11 +92,3 @@ func TestFarFilesTakeFewRounds(t *testing.T) {
 		}
 	}
 }
-
-func TestTmp(t *testing.T) {
-	for _, name := range []string{"k_earliest", "k_latest", "g_earliest", "g_latest", "big_earliest", "big_latest", "many"} {
-		b := testkit.Read(t, "/tmp/h5w/"+name+".h5")
-		c := listing(t, b)
-		t.Logf("%s, %d bytes: %+v", name, len(b), c)
-	}
-}

@@ -138,7 +138,7 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	var names localHeap
+	var names *localHeap
 	var heapErr error
 	var nodes []int64
 	var wrong error
@@ -190,7 +190,7 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 // each of these: where its name is in the heap, the address of its object header, kind
 // (u32), reserved (u32), 16 bytes. Those of kind 2 are soft links, and the 16 bytes begin
 // with where the path is in the heap (u32).
-func (f *File) symbols(b []byte, names localHeap) (all []Link, err error) {
+func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 	c := f.cursor(b)
 	if err := c.sign("SNOD", 1); err != nil {
 		return nil, err

@@ -7,44 +7,51 @@ import (
 )
 
 // A localHeap has the names of an old group.
-type localHeap struct{ b []byte }
+type localHeap struct {
+	b    []byte
+	room int // bytes that names may still have: they do not share any
+}
 
 // localHeap reads one: "HEAP", version, 3 reserved, bytes of its data, a length, and
 // the address of the data.
-func (w *wave) localHeap(at int64) (localHeap, error) {
+func (w *wave) localHeap(at int64) (*localHeap, error) {
 	h, err := w.parseLocalHeap(at)
 	return h, w.f.place("local heap", at, err)
 }
 
-func (w *wave) parseLocalHeap(at int64) (h localHeap, err error) {
+func (w *wave) parseLocalHeap(at int64) (*localHeap, error) {
 	n := int64(8 + 2*w.f.lengths + w.f.offsets)
 	b, err := w.read(at, n)
 	if err != nil {
-		return h, err
+		return nil, err
 	}
 	c := w.f.cursor(b)
 	if err := c.sign("HEAP", 0); err != nil {
-		return h, err
+		return nil, err
 	}
 	c.skip(3)
 	size := c.length()
 	c.skip(int64(w.f.lengths))
 	data := c.addr()
 	w.saw("local heap", at, n)
-	if h.b, err = w.read(data, size); err == nil {
-		w.saw("local heap", data, size)
+	if b, err = w.read(data, size); err != nil {
+		return nil, err
 	}
-	return h, err
+	w.saw("local heap", data, size)
+	return &localHeap{b, len(b)}, nil
 }
 
 // text is the string at a place, which a zero ends.
-func (h localHeap) text(at int64) (string, error) {
+func (h *localHeap) text(at int64) (string, error) {
 	if at < 0 || at >= int64(len(h.b)) {
 		return "", corrupt("a name at %d is not in a local heap of %d bytes", at, len(h.b))
 	}
 	s, _, ok := bytes.Cut(h.b[at:], []byte{0})
 	if !ok {
 		return "", corrupt("a name at %d in a local heap has no end", at)
+	}
+	if h.room -= len(s); h.room < 0 {
+		return "", corrupt("names take more than the %d bytes of their local heap", len(h.b))
 	}
 	return string(s), nil
 }
@@ -72,7 +79,8 @@ type fractalHeap struct {
 	offsetSize int // bytes of a place in the heap, in IDs and blocks
 	lengthSize int // bytes of an object's length, in IDs
 	root       int64
-	rows       int // of the root; 0 if it is a direct block
+	rows       int   // of the root; 0 if it is a direct block
+	room       int64 // bytes that objects may still have: they do not share any
 	tables     map[int64][]int64
 	huge       map[uint64]span
 }
@@ -94,7 +102,7 @@ func (w *wave) parseFractalHeap(at int64) (*fractalHeap, error) {
 	if err := c.sign("FRHP", 0); err != nil {
 		return nil, err
 	}
-	h := &fractalHeap{w: w, at: at, tables: map[int64][]int64{}, idSize: int(c.u16())}
+	h := &fractalHeap{w: w, at: at, tables: map[int64][]int64{}, idSize: int(c.u16()), room: f.size}
 	if c.u16() != 0 {
 		return nil, unsupported("heaps that are filtered are not supported")
 	}
@@ -114,7 +122,7 @@ func (w *wave) parseFractalHeap(at int64) (*fractalHeap, error) {
 		return nil, err
 	}
 	power := func(n int64) bool { return n > 0 && n&(n-1) == 0 }
-	if !power(h.width) || !power(h.start) || !power(h.maxDirect) || h.maxDirect < h.start || h.maxDirect > maxPiece || size == 0 || size > 64 || h.rows > 64 || h.idSize < 2 {
+	if !power(h.width) || !power(h.start) || !power(h.maxDirect) || h.maxDirect < h.start || h.maxDirect > 1<<30 || size == 0 || size > 64 || h.rows > 64 || h.idSize < 2 {
 		return nil, corrupt("expected a table of blocks, found width %d, blocks of %d to %d bytes, %d bits and %d rows", h.width, h.start, h.maxDirect, size, h.rows)
 	}
 	h.offsetSize = (size + 7) / 8
@@ -344,6 +352,9 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 			} else {
 				h.w.saw("huge object of a fractal heap", x.at, x.size)
 			}
+		}
+		if h.room -= int64(len(b)); h.room < 0 {
+			return h.w.f.place("fractal heap", h.at, corrupt("its objects take more than the file"))
 		}
 		if err := do(i, b); err != nil {
 			return err

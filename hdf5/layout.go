@@ -130,7 +130,7 @@ func (l *Layout) plain(c *cursor, version, rank int, s Space, t *Datatype) error
 		l.Size = int64(c.u16())
 	}
 	l.Addr = undefined
-	if l.Data = c.take(l.Size); l.Size < n && l.Size > 0 {
+	if l.Data = bytes.Clone(c.take(l.Size)); l.Size < n && l.Size > 0 {
 		return corrupt("expected %d bytes of elements, found %d", n, l.Size)
 	}
 	return nil

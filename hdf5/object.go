@@ -74,16 +74,18 @@ type WalkOptions struct {
 	Seen func(Region)
 }
 
-const objectsAtOnce = 256
+const objectsAtOnce = 1024
 
 // Walk gives all objects that hard links lead to, each once, level by level: the root,
-// what it has, what that has. Objects that are damaged have an Err; an error of the walk
+// what it has, what that has. Within a level they come as they lie in the file. Objects that are damaged have an Err; an error of the walk
 // is one of the store, and ends it.
 func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		seen := map[int64]bool{f.Root: true}
 		level := []*Object{{Path: "/", Addr: f.Root}}
 		for len(level) > 0 {
+			// Those that lie side by side are read together.
+			slices.SortStableFunc(level, func(a, b *Object) int { return cmp.Compare(a.Addr, b.Addr) })
 			var below []*Object
 			for batch := range slices.Chunk(level, objectsAtOnce) {
 				if err := f.load(ctx, opt, batch); err != nil {

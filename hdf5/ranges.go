@@ -16,7 +16,6 @@ const (
 	farther   = 16 << 10 // a gap that may be read
 	smallest  = 4 << 10  // bytes of a request, where there are few
 	longest   = 4 << 20  // bytes of a request that was joined
-	maxPiece  = 64 << 20 // bytes of one structure
 	cacheSize = 16 << 20
 )
 
@@ -154,9 +153,6 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	for i, s := range want {
 		if got[i] == nil && s.n > 0 {
 			k := sort.Search(len(ranges), func(k int) bool { return ranges[k].off > s.off }) - 1
-			for ranges[k].end() < s.end() { // few can lie within a longer one before
-				k--
-			}
 			at := s.off - ranges[k].off
 			got[i] = read[k][at : at+s.n : at+s.n]
 		}
@@ -234,8 +230,8 @@ func (f *File) holds(s span) error {
 		return corrupt("its address is undefined")
 	case s.n < 0 || s.off > f.size || s.n > f.size-s.off:
 		return corrupt("%d bytes at %d are not all within the file, of %d bytes", s.n, s.off, f.size)
-	case s.n > maxPiece:
-		return overLimit("it", s.n, maxPiece)
+	case s.n > f.Limit:
+		return overLimit("it", s.n, f.Limit)
 	}
 	return nil
 }

@@ -264,8 +264,8 @@ func (d *decoder) object(at int64, number uint32) ([]byte, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	b, ok := x.objects[number]
-	if !ok {
+	b := x.object(number)
+	if b == nil {
 		return nil, d.w.f.place("global heap", at, corrupt("it has no object %d", number))
 	}
 	return b, nil
@@ -273,8 +273,22 @@ func (d *decoder) object(at int64, number uint32) ([]byte, error) {
 
 // A collection is a part of the global heap.
 type collection struct {
-	objects map[uint32][]byte
+	objects []heapObject
 	err     error
+}
+
+type heapObject struct {
+	number uint32
+	b      []byte
+}
+
+// object is the one of a number; nil if there is none.
+func (x *collection) object(number uint32) []byte {
+	i, ok := slices.BinarySearchFunc(x.objects, number, func(o heapObject, n uint32) int { return cmp.Compare(o.number, n) })
+	if !ok {
+		return nil
+	}
+	return x.objects[i].b
 }
 
 const heapGuess = 4096 // bytes that most collections have
@@ -338,7 +352,7 @@ func (f *File) collectionSize(b []byte) (int64, error) {
 // these, padded to 8. Number 0 is what is free.
 func (w *wave) collection(at int64, b []byte) *collection {
 	w.saw("global heap", at, int64(len(b)))
-	x := &collection{objects: map[uint32][]byte{}}
+	x := &collection{}
 	c := w.f.cursor(b)
 	c.skip(int64(8 + w.f.lengths))
 	for c.left() >= 8+w.f.lengths {
@@ -352,9 +366,10 @@ func (w *wave) collection(at int64, b []byte) *collection {
 			x.err = w.f.place("global heap", at, corrupt("object %d: expected %d bytes, found %d", number, n, c.left()))
 			break
 		}
-		x.objects[number] = c.take(n)
+		x.objects = append(x.objects, heapObject{number, c.take(n)})
 		c.skip(min(int64(padded(int(n), 8))-n, int64(c.left())))
 	}
+	slices.SortFunc(x.objects, func(a, b heapObject) int { return cmp.Compare(a.number, b.number) })
 	return x
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/databundle"
+	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/format/rvn"
@@ -16,6 +17,7 @@ import (
 func init() {
 	format.Register(caf.Format)
 	format.Register(databundle.Format)
+	format.Register(hdf5.Format)
 	format.Register(lindi.Format)
 	format.Register(oak.Format)
 	format.Register(rvn.Format)

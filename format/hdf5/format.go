@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func detect(p format.Probe) format.Match {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	view := Format.ViewOf(o.View)
+	view := cmp.Or(o.View, objectsView)
 	if view != objectsView && view != zarrView && view != zarr3View {
 		return nil, fmt.Errorf("hdf5 has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
