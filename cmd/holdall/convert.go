@@ -49,10 +49,10 @@ system copies them itself. Reports everything that DST cannot store.`,
 
 // convert writes what is in src as p.out. --format is about that here.
 func (a *app) convert(ctx context.Context, src string, p packing) error {
-	to, view := a.format, a.view
+	to, view, dst := a.format, a.view, a.writes(p.out)
 	a.format = p.from
 	in, err := a.open(ctx, src, false)
-	if err == nil && view == "" && keysWanted(in, src, p.out, &p.o) {
+	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
 		in.Close()
 		a.view = zarrView
 		in, err = a.open(ctx, src, false)
@@ -81,19 +81,20 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	return a.packed(ctx, st, sum, p)
 }
 
-// keysWanted reports whether an archive that has references is to be converted key by
-// key: where members cannot be copied as they are. What lies behind a network stays
-// there when only its keys are wanted.
-func keysWanted(in *holdall.Archive, src, dst string, o *holdall.PackOptions) bool {
+// keysWanted reports whether an archive is to be converted key by key, to a format that
+// can refer to where they lie: where members cannot be copied as they are, or there are
+// none. What lies behind a network stays there when only its keys are wanted, and so does
+// what has arrays and is no archive of that format.
+func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
-	if !f.Refers || !slices.Contains(f.Views, zarrView) {
+	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
 		return false
 	}
-	bare := f.Bare != nil && f.Bare(dst)
-	if s := store.Scheme(src); bare && s != "" && s != "file" && !o.Embed && o.Refer == "" {
+	bare, other := to.Bare != nil && to.Bare(dst), f.Name != to.Name
+	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !o.Embed && o.Refer == "" {
 		o.Refer = "here"
 	}
-	return bare || o.Embed || o.Refer != ""
+	return bare || other || o.Embed || o.Refer != ""
 }
 
 // isFolderName reports whether dst is meant to be a folder.

@@ -272,14 +272,14 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 	}
 }
 
-// doubt is the first of what is damaged.
-func (a *archive) doubt() *format.Problem {
-	for i, p := range a.notes {
-		if p.Severity == format.Error {
-			return &a.notes[i]
+// doubt is the first of what is damaged, or else of what is not shown.
+func (a *archive) doubt() (p *format.Problem) {
+	for i := range a.notes {
+		if q := &a.notes[i]; p == nil || q.Severity > p.Severity {
+			p = q
 		}
 	}
-	return nil
+	return p
 }
 
 func (a *archive) about() format.About {

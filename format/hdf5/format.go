@@ -29,7 +29,7 @@ var Format = &format.Format{
 	Title:      "HDF5",
 	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5"},
 	Views:      []string{objectsView, zarrView, zarr3View},
-	Keeps:      format.KeepsDirs | format.KeepsProperties,
+	Keeps:      format.KeepsDirs,
 	Params: []format.Param{{
 		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Least: 1, Most: 1 << 40,
 		Help: "with --view zarr: show arrays of more chunks than this as links to the file, as LINDI does beyond 1000",

@@ -2,11 +2,13 @@ package hdf5
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -38,6 +40,7 @@ type node struct {
 	path          string
 	x             *array // of an array
 	attrs, zarray []byte
+	fault         *format.Problem // why nothing of it can be shown
 }
 
 // A keyRow is a key.
@@ -83,15 +86,21 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 // add adds the node of what is at a place in the tree, if Zarr has it.
 func (k *keys) add(v visit, links int64) *array {
 	t := &k.table
+	if !utf8.ValidString(v.path) {
+		if v.object == nil || v.object.Kind != h5.NamedType {
+			k.a.notes = append(k.a.notes, k.a.problem(v.path, fmt.Errorf("its name is not UTF-8: %w", errors.ErrUnsupported)))
+		}
+		return nil
+	}
 	if v.link != nil {
 		switch v.link.Kind {
 		case h5.SoftLink:
 			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
 			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
 		case h5.ExternalLink:
-			k.miss(v.path, fmt.Errorf("it is a link to %q in the file %q", v.link.Target, v.link.File))
+			k.miss(v.path, fmt.Errorf("it is a link to %q in the file %q: %w", v.link.Target, v.link.File, errors.ErrUnsupported))
 		default:
-			k.miss(v.path, fmt.Errorf("it is a link of type %d, which programs define", v.link.Kind))
+			k.miss(v.path, fmt.Errorf("it is a link of type %d, which programs define: %w", v.link.Kind, errors.ErrUnsupported))
 		}
 		return nil
 	}
@@ -101,9 +110,7 @@ func (k *keys) add(v visit, links int64) *array {
 	case h5.Dataset:
 		x, err := k.t.newArray(v.object)
 		if err != nil {
-			if v.object.Err == nil { // that is noted already
-				k.miss(v.path, err)
-			}
+			k.miss(v.path, err)
 			return nil
 		}
 		link := ""
@@ -118,11 +125,15 @@ func (k *keys) add(v visit, links int64) *array {
 	return nil
 }
 
-// miss notes what has no place in Zarr.
+// miss adds what cannot be shown as Zarr.
 func (k *keys) miss(path string, err error) {
-	p := k.a.problem(path, err)
-	p.Code, p.Severity = format.Unsupported, format.Warning
-	k.a.notes = append(k.a.notes, p)
+	k.table.nodes = append(k.table.nodes, node{path: path, fault: k.fault(path+"/.zarray", err)})
+}
+
+func (k *keys) fault(name string, err error) *format.Problem {
+	p := k.a.problem(name, err)
+	p.Severity = format.Error
+	return &p
 }
 
 // list makes the rows of all nodes.
@@ -131,7 +142,10 @@ func (k *keys) list(ctx context.Context) error {
 	for i := range t.nodes {
 		n := &t.nodes[i]
 		if n.x != nil && n.x.err != nil {
-			k.miss(n.path, n.x.err)
+			n.fault = k.fault(n.path+"/.zarray", n.x.err)
+		}
+		if n.fault != nil {
+			t.rows = append(t.rows, keyRow{node: int32(i), kind: arrayKey})
 			continue
 		}
 		if n.attrs != nil {
@@ -254,7 +268,7 @@ func (x *array) key(number int64) string {
 
 func (t *keyTable) Entry(i int) format.Entry {
 	r := &t.rows[i]
-	return format.Entry{Name: t.Name(i), Size: t.size(r), Ref: r}
+	return format.Entry{Name: t.Name(i), Size: t.size(r), Fault: t.nodes[r.node].fault, Ref: r}
 }
 
 func (t *keyTable) size(r *keyRow) int64 {
@@ -288,10 +302,11 @@ func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		r, ok := e.Ref.(*keyRow)
-		if !ok || n <= 0 || e.Size == 0 {
-			if !ok {
-				yield(format.Extent{}, e.Unreadable("hdf5"))
-			}
+		switch {
+		case e.Fault != nil || !ok:
+			yield(format.Extent{}, e.Unreadable("hdf5"))
+			return
+		case n <= 0 || e.Size == 0:
 			return
 		}
 		if x, ok := k.Run(e); ok {
