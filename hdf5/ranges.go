@@ -14,8 +14,10 @@ const (
 	atOnce    = 32       // requests under way
 	nearby    = 2 << 10  // a gap that is always read: a request costs as much
 	farther   = 16 << 10 // a gap that may be read
-	smallest  = 4 << 10  // bytes of a request, where there are few
-	longest   = 4 << 20  // bytes of a request that was joined
+	short     = 2 << 10  // bytes of a request at least
+	shortFew  = 8 << 10  // the same where there are few
+	few       = 4
+	longest   = 4 << 20 // bytes of a request that was joined
 	cacheSize = 16 << 20
 )
 
@@ -131,12 +133,7 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	if len(missing) == 0 {
 		return got, ctx.Err()
 	}
-	ranges := joined(missing)
-	if len(ranges) <= 4 {
-		for i, r := range ranges {
-			ranges[i].n = min(max(r.n, smallest), f.size-r.off)
-		}
-	}
+	ranges := f.widened(joined(missing))
 	read := make([][]byte, len(ranges))
 	err := f.each(ctx, len(ranges), func(ctx context.Context, i int) error {
 		b := make([]byte, ranges[i].n)
@@ -158,6 +155,22 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		}
 	}
 	return got, nil
+}
+
+// widened makes short ranges longer: what an object leads to is often beside it, on either
+// side.
+func (f *File) widened(all []span) []span {
+	least := int64(short)
+	if len(all) <= few {
+		least = shortFew
+	}
+	for i, s := range all {
+		if s.n < least {
+			from := max(0, s.off-least/4)
+			all[i] = span{from, min(max(s.end(), from+least), f.size) - from}
+		}
+	}
+	return joined(all)
 }
 
 // each calls do for numbers below n, many at once.

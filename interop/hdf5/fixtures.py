@@ -205,7 +205,7 @@ def attributes(f):
     for name in "zyxabc":
         h.attrs[name] = name * 3
     if f.libver[0] != "earliest":
-        f.create_group("large").attrs["long"] = rng.integers(0, 9, 20000, dtype="u1")
+        f.create_group("large").attrs["long"] = rng.integers(0, 9, 6000, dtype="u1")
     f.create_group("µ").attrs["naïve"] = "ü"
 
 
@@ -286,6 +286,11 @@ def paged(f):
         d[3] = d[n // 2] = d[n - 1] = 9
 
 
+def far(f):
+    """The nodes of a tree of 10,000 chunks lie between these."""
+    f.create_dataset("x", data=np.zeros((10000, 90)), chunks=(1, 90))
+
+
 def filters(f):
     v = (np.arange(3000, dtype="<i4") * 3 // 10).reshape(60, 50)
     for name, o in {
@@ -296,9 +301,9 @@ def filters(f):
         "blosc_zlib": hdf5plugin.Blosc(cname="zlib", shuffle=0), "blosc2": hdf5plugin.Blosc2(), "bitshuffle": hdf5plugin.Bitshuffle(), "scaleoffset": dict(scaleoffset=0),
     }.items():
         f.create_dataset(name, data=v, chunks=(25, 20), **o)
-    noise = rng.integers(0, 256, 4000, dtype="u1")
+    noise = rng.integers(0, 256, 1500, dtype="u1")
     for name, o in {"noise_lzf": dict(compression="lzf"), "noise_lz4": hdf5plugin.LZ4(), "noise_gzip": dict(compression="gzip"), "noise_blosc": hdf5plugin.Blosc()}.items():
-        f.create_dataset(name, data=noise, chunks=(999,), **o)
+        f.create_dataset(name, data=noise, chunks=(499,), **o)
     # A chunk that was written past the filters.
     d = f.create_dataset("masked", (4, 4), "u1", chunks=(2, 4), compression="gzip", shuffle=True)
     d[...] = 7
@@ -321,11 +326,13 @@ os.makedirs(OUT, exist_ok=True)
 for v, bounds in VERSIONS.items():
     write("kinds_" + v, kinds, libver=bounds)
     write("attributes_" + v, attributes, libver=bounds)
-    write("links_" + v, links, libver=bounds)
-    write("chunks_" + v, chunks, libver=bounds)
+    if v != "v112":
+        write("links_" + v, links, libver=bounds)
+        write("chunks_" + v, chunks, libver=bounds)
 for v in ["earliest", "latest"]:
     write("paged_" + v, paged, libver=VERSIONS[v])
     write("filters_" + v, filters, libver=VERSIONS[v])
+    write("far_" + v, far, libver=VERSIONS[v])
     write("refused_" + v, refused, libver=VERSIONS[v])
 write("user_block_earliest", attributes, libver=VERSIONS["earliest"], userblock_size=512)
 write("user_block_latest", chunks, libver=VERSIONS["latest"], userblock_size=2048)
