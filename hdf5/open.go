@@ -139,7 +139,7 @@ func (w *wave) superblock(at int64) error {
 	c.skip(1)
 	if f.Version >= 2 {
 		c.skip(int64(f.offsets)) // a base address; that of the signature counts
-		f.extension, f.End, f.Root = c.addr(), c.addr(), c.addr()
+		f.extension, f.End, f.Root = c.addr(), c.size(f.offsets), c.addr()
 		if err := c.err(); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (w *wave) superblock(at int64) error {
 		c.skip(2)
 	}
 	c.skip(2 * int64(f.offsets))
-	f.End = c.addr()
+	f.End = c.size(f.offsets) // from the first byte of the file on
 	c.skip(2 * int64(f.offsets)) // and where in a heap the root group's name is
 	f.Root = c.addr()
 	c.skip(24)

@@ -21,6 +21,7 @@ type archive struct {
 	obj    store.Object
 	name   string
 	f      *h5.File
+	size   int64
 	limits format.Limits
 
 	root   *h5.Object
@@ -34,6 +35,12 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 		return nil, err
 	}
 	a := &archive{obj: obj, name: name, limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		obj.Close()
+		return nil, err
+	}
+	a.size = info.Size
 	if a.f, err = h5.Open(ctx, obj); err != nil {
 		obj.Close()
 		return nil, a.corrupt(err)
@@ -60,7 +67,11 @@ func (a *archive) load(ctx context.Context) error {
 			a.root = o
 		}
 		a.byAddr[o.Addr] = o
-		a.note(o, o.Err)
+		for _, err := range parts(o.Err) {
+			if o.Kind != h5.Dataset || err != o.Readable() { // that is told of where the dataset is shown
+				a.note(o, err)
+			}
+		}
 		room -= objectCost
 		for i := range o.Attributes {
 			at := &o.Attributes[i]
@@ -112,7 +123,9 @@ func isKind(err error) bool {
 func (a *archive) problem(of string, err error) format.Problem {
 	p := format.Problem{Code: codeOf(err), Severity: format.Error, Volume: a.name, Off: -1, Entry: strings.TrimPrefix(of, "/"), HasEntry: of != "", Message: err.Error()}
 	if e, ok := errors.AsType[*h5.Error](err); ok {
-		p.Off = e.Off
+		if p.Off = e.Off; p.Off >= a.size {
+			p.Off = -1
+		}
 		p.Message = e.What + ": " + e.Err.Error()
 	}
 	if p.Code == format.Unsupported {
@@ -138,7 +151,9 @@ func codeOf(err error) format.Code {
 // corrupt makes an error of package hdf5 one of a format; others stay what they are.
 func (a *archive) corrupt(err error) error {
 	if e, ok := errors.AsType[*h5.Error](err); ok {
-		return &format.CorruptError{Format: "hdf5", Problem: a.problem("", e), Err: err}
+		p := a.problem("", e)
+		p.Severity = format.Error
+		return &format.CorruptError{Format: "hdf5", Problem: p, Err: err}
 	}
 	return err
 }

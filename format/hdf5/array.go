@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
@@ -57,7 +56,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		return nil, err
 	}
 	if o.Space.Null {
-		return nil, fmt.Errorf("it is empty, and has no shape: %w", errors.ErrUnsupported)
+		return nil, unsupported("it is empty, and has no shape")
 	}
 	x := &array{Object: o, shape: o.Space.Dims, item: o.Type.Size}
 	typ := o.Type
@@ -186,17 +185,17 @@ func (x *array) asJSON(t *h5.Datatype) error {
 		for _, f := range t.Fields {
 			word := fieldType(f.Type)
 			if word == "" {
-				return fmt.Errorf("elements of type %v are not supported as Zarr: %w", t, errors.ErrUnsupported)
+				return unsupported("elements of type %v are not supported as Zarr", t)
 			}
 			x.fields = append(x.fields, f.Name, word)
 		}
 		x.json = true
 	}
 	if !x.json {
-		return fmt.Errorf("elements of type %v are not supported as Zarr: %w", t, errors.ErrUnsupported)
+		return unsupported("elements of type %v are not supported as Zarr", t)
 	}
 	if n := x.Bytes(); n < 0 || n > maxObjects {
-		return fmt.Errorf("%d bytes of elements of type %v are too many to be shown as JSON: %w", n, t, errors.ErrUnsupported)
+		return unsupported("%d bytes of elements of type %v are too many to be shown as JSON", n, t)
 	}
 	x.dtype = "|O"
 	return nil

@@ -15,9 +15,8 @@ import (
 
 // Views of a file.
 const (
-	objectsView = "objects" // groups, datasets and attributes
-	zarrView    = "zarr"    // keys of Zarr, version 2
-	zarr3View   = "zarr3"   // the same as keys of version 3
+	zarrView  = "zarr"  // keys of Zarr, version 2
+	zarr3View = "zarr3" // the same as keys of version 3
 )
 
 // linkArrays says from how many chunks on an array is a link to the file.
@@ -28,16 +27,14 @@ var Format = &format.Format{
 	Name:       "hdf5",
 	Title:      "HDF5",
 	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5"},
-	Views:      []string{objectsView, zarrView, zarr3View},
-	Keeps:      format.KeepsDirs,
+	Views:      []string{zarrView, zarr3View},
 	Params: []format.Param{{
 		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Least: 1, Most: 1 << 40,
-		Help: "with --view zarr: show arrays of more chunks than this as links to the file, as LINDI does beyond 1000",
+		Help: "show arrays of more chunks than this as links to the file, as LINDI does beyond 1000",
 	}},
-	Detect:   detect,
-	Open:     open,
-	Verify:   verify,
-	ReadsAll: true,
+	Detect: detect,
+	Open:   open,
+	Verify: verify,
 }
 
 func detect(p format.Probe) format.Match {
@@ -48,8 +45,8 @@ func detect(p format.Probe) format.Match {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	view := cmp.Or(o.View, objectsView)
-	if view != objectsView && view != zarrView && view != zarr3View {
+	view := cmp.Or(o.View, zarrView)
+	if view != zarrView && view != zarr3View {
 		return nil, fmt.Errorf("hdf5 has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	a, err := openArchive(ctx, st, name, o)
@@ -63,9 +60,6 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}()
 	if err := a.load(ctx); err != nil {
 		return nil, err
-	}
-	if view == objectsView {
-		return newObjects(ctx, a)
 	}
 	links, _ := strconv.ParseInt(o.Param[linkArrays], 10, 64)
 	k, err := newKeys(ctx, a, links)

@@ -11,8 +11,16 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
+// unsupportedError says what cannot be shown.
+type unsupportedError string
+
+func (e unsupportedError) Error() string { return string(e) }
+func (e unsupportedError) Unwrap() error { return errors.ErrUnsupported }
+
+func unsupported(msg string, args ...any) error { return unsupportedError(fmt.Sprintf(msg, args...)) }
+
 // errShape is why a value has no place in JSON.
-var errShape = fmt.Errorf("it has no place in the attributes of Zarr: %w", errors.ErrUnsupported)
+var errShape = unsupported("it has no place in the attributes of Zarr")
 
 // A texter writes values of HDF5 as LINDI has them in JSON.
 type texter struct {
@@ -27,7 +35,7 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	case at.Err != nil:
 		return p, at.Err
 	case at.Space.Null:
-		return p, fmt.Errorf("it is empty, and has no shape: %w", errors.ErrUnsupported)
+		return p, unsupported("it is empty, and has no shape")
 	}
 	typ, dims, values := at.Type, at.Space.Dims, at.Values
 	for typ.Class == h5.Array { // as the last dimensions
@@ -130,7 +138,7 @@ func appendFloat(p []byte, v float64) []byte {
 func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	to := t.a.byAddr[int64(r)]
 	if to == nil {
-		return p, fmt.Errorf("it refers to no object of this file: %w", errors.ErrUnsupported)
+		return p, unsupported("it refers to no object of this file")
 	}
 	if t.fileID == nil {
 		id := objectID(t.a.root)

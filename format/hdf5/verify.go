@@ -2,6 +2,8 @@ package hdf5
 
 import (
 	"context"
+	"fmt"
+	"io"
 
 	"github.com/holdall/holdall/format"
 	h5 "github.com/holdall/holdall/hdf5"
@@ -9,7 +11,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verify reads all structures, whose checksums are compared, and decodes every chunk.
+// verify reads all structures, whose checksums are compared.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := openArchive(ctx, st, name, o)
 	if err != nil {
@@ -20,42 +22,80 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return formatkit.Reported(err, report)
 	}
 	if end := a.f.End; end > a.f.Size() {
-		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(), Message: "the file ends before its superblock says"})
+		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
+			Message: fmt.Sprintf("the file has %d bytes, and its superblock says %d", a.f.Size(), end)})
+	}
+	k, err := newKeys(ctx, a, 0)
+	if err != nil {
+		return formatkit.Reported(err, report)
 	}
 	for _, p := range a.notes {
 		report(p)
 	}
-	for v, err := range a.tree() {
-		if err != nil {
-			return formatkit.Reported(err, report)
-		}
-		if v.object == nil || v.object.Kind != h5.Dataset || v.object.Readable() != nil {
-			continue
-		}
-		for c, err := range v.object.Chunks(ctx) {
-			if err == nil && !o.Quick {
-				err = a.check(ctx, v.object, c)
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err != nil {
-				report(a.problem(v.path, err))
-			}
-		}
-	}
+	formatkit.CheckEntries(k.Index, k.table.Entry, name, report)
 	return nil
 }
 
-// check decodes a chunk.
-func (a *archive) check(ctx context.Context, o *h5.Object, c h5.Chunk) error {
-	if c.Size > a.f.Limit {
-		return &h5.Error{File: a.name, What: "chunk", Off: c.Addr, Err: h5.ErrLimit}
+// decoder decodes chunks, which shows damage where filters compare checksums or cannot
+// decode what is wrong.
+func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error) {
+	return func(e format.Entry) format.Decode {
+		r, ok := e.Ref.(*keyRow)
+		if !ok || e.Fault != nil {
+			return nil
+		}
+		x := k.table.nodes[r.node].x
+		if r.kind != chunkKey || x.how == kept && x.Layout.Class == h5.Compact {
+			if k.a.f.Version < 2 {
+				return nil
+			}
+			return func(context.Context, io.Reader, func(format.Problem)) (format.Proof, error) {
+				return format.Summed, nil // it comes from a header, which has a checksum
+			}
+		}
+		proof := x.proof()
+		if proof == format.Unproven || x.how == inRun {
+			return nil
+		}
+		return func(ctx context.Context, content io.Reader, report func(format.Problem)) (format.Proof, error) {
+			if x.how != inFile { // it was decoded to be read
+				_, err := io.Copy(io.Discard, content)
+				return proof, err
+			}
+			b, err := io.ReadAll(content)
+			if err != nil {
+				return format.Unproven, err
+			}
+			if _, err := x.Decode(h5.Chunk{Offset: x.offset(r.number), Addr: r.off, Size: r.n}, b); err != nil {
+				p := k.a.problem(e.Name, err)
+				p.Severity = format.Error
+				report(p)
+			}
+			return proof, nil
+		}
+	}, nil
+}
+
+// proof is what decoding a chunk shows.
+func (x *array) proof() format.Proof {
+	proof := format.Unproven
+	for _, f := range x.Filters {
+		switch f.ID {
+		case fletcher32, deflate:
+			return format.Summed
+		case shuffle:
+		default:
+			proof = format.Decoded
+		}
 	}
-	b := make([]byte, c.Size)
-	if err := a.obj.ReadAt(ctx, b, c.Addr); err != nil {
-		return err
+	return proof
+}
+
+// offset is the place of the first element of a chunk in the dataset.
+func (x *array) offset(number int64) []int64 {
+	at := x.place(number)[:len(x.Space.Dims)]
+	for d := range at {
+		at[d] *= x.chunk[d]
 	}
-	_, err := o.Decode(c, b)
-	return err
+	return at
 }

@@ -2,7 +2,6 @@ package hdf5
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -88,7 +87,7 @@ func (k *keys) add(v visit, links int64) *array {
 	t := &k.table
 	if !utf8.ValidString(v.path) {
 		if v.object == nil || v.object.Kind != h5.NamedType {
-			k.a.notes = append(k.a.notes, k.a.problem(v.path, fmt.Errorf("its name is not UTF-8: %w", errors.ErrUnsupported)))
+			k.a.notes = append(k.a.notes, k.a.problem(v.path, unsupported("its name is not UTF-8")))
 		}
 		return nil
 	}
@@ -98,9 +97,9 @@ func (k *keys) add(v visit, links int64) *array {
 			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
 			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
 		case h5.ExternalLink:
-			k.miss(v.path, fmt.Errorf("it is a link to %q in the file %q: %w", v.link.Target, v.link.File, errors.ErrUnsupported))
+			k.miss(v.path, unsupported("it is a link to %q in the file %q", v.link.Target, v.link.File))
 		default:
-			k.miss(v.path, fmt.Errorf("it is a link of type %d, which programs define: %w", v.link.Kind, errors.ErrUnsupported))
+			k.miss(v.path, unsupported("it is a link of type %d, which programs define", v.link.Kind))
 		}
 		return nil
 	}
@@ -250,20 +249,25 @@ func (t *keyTable) Name(i int) string {
 // key is the last part of a chunk's name.
 func (x *array) key(number int64) string {
 	var room [64]byte
-	at := make([]int64, len(x.count))
-	for d := len(x.count) - 1; d >= 0; d-- {
-		if x.count[d] > 0 {
-			at[d], number = number%x.count[d], number/x.count[d]
-		}
-	}
 	p := room[:0]
-	for d, n := range at {
+	for d, n := range x.place(number) {
 		if d > 0 {
 			p = append(p, '.')
 		}
 		p = strconv.AppendInt(p, n, 10)
 	}
 	return string(p)
+}
+
+// place is where a chunk is in the grid.
+func (x *array) place(number int64) []int64 {
+	at := make([]int64, len(x.count))
+	for d := len(x.count) - 1; d >= 0; d-- {
+		if x.count[d] > 0 {
+			at[d], number = number%x.count[d], number/x.count[d]
+		}
+	}
+	return at
 }
 
 func (t *keyTable) Entry(i int) format.Entry {
@@ -286,7 +290,7 @@ func (t *keyTable) text(r *keyRow) []byte {
 
 func (k *keys) Can() format.Abilities {
 	can := k.Index.Can()
-	can.Run, can.Doubt = k.Run, k.a.doubt
+	can.Run, can.Doubt, can.Decoder = k.Run, k.a.doubt, k.decoder
 	return can
 }
 
