@@ -439,8 +439,9 @@ func (h *fractalHeap) hugeAt(c *cursor) (span, error) {
 	return s, nil
 }
 
-// dense calls do with each record of a B-tree and the object of the heap that it
-// names by an ID at some place. It goes on after what is damaged, and returns that.
+// dense calls do with each record of a B-tree, of links or attributes, and the object of
+// the heap that it names by an ID at some place. It goes on after what is damaged, and
+// returns that.
 func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byte) error) error {
 	var h *fractalHeap
 	var t *tree2
@@ -467,7 +468,15 @@ func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byt
 	}
 	var records, ids [][]byte
 	t.record = func(rec []byte) error {
-		records, ids = append(records, rec), append(ids, rec[idAt:idAt+h.idSize])
+		id := rec[idAt : idAt+h.idSize]
+		if kind == treeAttrNames && len(rec) > 8 && rec[8]&flagShared != 0 {
+			b, err := w.sharedInHeap(msgAttribute, id)
+			if err != nil {
+				return err
+			}
+			return do(rec, b)
+		}
+		records, ids = append(records, rec), append(ids, id)
 		return nil
 	}
 	t.broken = broken

@@ -213,33 +213,31 @@ func (w *wave) dataset(o *Object, h *header) error {
 	}
 	var first error
 	// part calls read with a message, if it is there.
-	part := func(kind int, what string, read func(m message, c *cursor) error) bool {
+	part := func(kind int, what string, read func(c *cursor) error) bool {
 		m := parts[kind]
 		if m == nil {
 			return false
 		}
-		err := error(nil)
-		if m.flags&flagShared != 0 && kind != msgType {
-			_, err = w.f.shared(*m)
-			err = cmp.Or(err, unsupported("it is in another object header"))
+		var err error
+		if kind == msgType {
+			o.Type, err = w.typeOf(*m)
+		} else if x, _, wrong := w.resolve(*m); wrong != nil {
+			err = wrong
 		} else {
-			err = read(*m, w.f.cursor(m.data))
+			err = read(w.f.cursor(x.data))
 		}
 		first = cmp.Or(first, w.f.place(what, m.off, err))
 		return err == nil
 	}
-	part(msgType, "datatype", func(m message, _ *cursor) (err error) {
-		o.Type, err = w.typeOf(m)
-		return err
-	})
+	part(msgType, "datatype", nil)
 	if o.Kind != Dataset {
 		return first
 	}
-	part(msgSpace, "data space", func(_ message, c *cursor) (err error) {
+	part(msgSpace, "data space", func(c *cursor) (err error) {
 		o.Space, err = parseSpace(c)
 		return err
 	})
-	part(msgFilters, "filter pipeline", func(_ message, c *cursor) (err error) {
+	part(msgFilters, "filter pipeline", func(c *cursor) (err error) {
 		o.Filters, err = parseFilters(c)
 		return err
 	})
@@ -250,14 +248,14 @@ func (w *wave) dataset(o *Object, h *header) error {
 		return first
 	}
 	for _, kind := range []int{msgFill, msgOldFill} {
-		if part(kind, "fill value", func(_ message, c *cursor) (err error) {
+		if part(kind, "fill value", func(c *cursor) (err error) {
 			o.Fill, err = parseFill(c, kind, o.Type)
 			return err
 		}) && o.Fill != nil {
 			break
 		}
 	}
-	part(msgLayout, "data layout", func(_ message, c *cursor) (err error) {
+	part(msgLayout, "data layout", func(c *cursor) (err error) {
 		o.Layout, err = parseLayout(c, o.Space, o.Type)
 		return err
 	})
