@@ -81,7 +81,7 @@ func showsDamage(t *testing.T, b []byte) bool {
 	t.Helper()
 	f, err := Open(t.Context(), inMemory(t, b))
 	if err != nil {
-		return ofFile(err)
+		return ofFile(err) || errors.Is(err, ErrNotHDF5)
 	}
 	if f.Err != nil {
 		return true

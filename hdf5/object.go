@@ -81,6 +81,11 @@ const objectsAtOnce = 1024
 // is one of the store, and ends it.
 func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
+		if opt.Seen != nil {
+			for _, r := range f.opened {
+				opt.Seen(r)
+			}
+		}
 		seen := map[int64]bool{f.Root: true}
 		level := []*Object{{Path: "/", Addr: f.Root}}
 		for len(level) > 0 {

@@ -33,6 +33,7 @@ type File struct {
 	cache cache
 
 	shared []sharedHeap
+	opened []Region // what Open has read
 
 	mu    sync.Mutex
 	types map[string]*Datatype // committed and shared ones, by the messages that say where
@@ -69,6 +70,7 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, types: map[string]*Datatype{}}
 	f.cache.add(0, head[:n])
 	w := f.wave(ctx)
+	w.seen = func(r Region) { f.opened = append(f.opened, r) }
 	at, err := w.findSignature()
 	if err != nil {
 		return nil, err
