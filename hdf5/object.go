@@ -87,32 +87,41 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 			}
 		}
 		seen := map[int64]bool{f.Root: true}
-		level := []*Object{{Path: "/", Addr: f.Root}}
-		for len(level) > 0 {
+		for level := []found{{"/", f.Root}}; len(level) > 0; {
 			// Those that lie side by side are read together.
-			slices.SortStableFunc(level, func(a, b *Object) int { return cmp.Compare(a.Addr, b.Addr) })
-			var below []*Object
+			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
+			var below []found
 			for batch := range slices.Chunk(level, objectsAtOnce) {
-				if err := f.load(ctx, opt, batch); err != nil {
+				objects := make([]*Object, len(batch))
+				for i, x := range batch {
+					objects[i] = &Object{Path: x.path, Addr: x.addr}
+				}
+				if err := f.load(ctx, opt, objects); err != nil {
 					yield(nil, err)
 					return
 				}
-				for i, o := range batch {
-					if !yield(o, nil) {
-						return
-					}
+				for i, o := range objects {
 					for _, l := range o.Links {
 						if l.Kind == HardLink && !seen[l.Addr] {
 							seen[l.Addr] = true
-							below = append(below, &Object{Path: path.Join(o.Path, l.Name), Addr: l.Addr})
+							below = append(below, found{path.Join(o.Path, l.Name), l.Addr})
 						}
 					}
-					batch[i] = nil
+					if !yield(o, nil) {
+						return
+					}
+					objects[i] = nil
 				}
 			}
 			level = below
 		}
 	}
+}
+
+// A found object is one that a link leads to.
+type found struct {
+	path string
+	addr int64
 }
 
 // load reads objects whose addresses are known.
