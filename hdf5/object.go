@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 )
@@ -104,7 +103,7 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 					for _, l := range o.Links {
 						if l.Kind == HardLink && !seen[l.Addr] {
 							seen[l.Addr] = true
-							below = append(below, found{path.Join(o.Path, l.Name), l.Addr})
+							below = append(below, found{join(o.Path, l.Name), l.Addr})
 						}
 					}
 					if !yield(o, nil) {
@@ -304,6 +303,9 @@ func (f *File) At(ctx context.Context, addr int64) (*Object, error) {
 	return o, f.load(ctx, WalkOptions{}, []*Object{o})
 }
 
+// join is a path with one more name.
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
+
 const maxSoftLinks = 40
 
 // Find returns the object at a path from the root. Soft links are followed. Where a path
@@ -320,23 +322,23 @@ func (f *File) Find(ctx context.Context, name string) (*Object, error) {
 		links, err := w.links(h)
 		i, ok := slices.BinarySearchFunc(links, rest[0], func(l Link, name string) int { return cmp.Compare(l.Name, name) })
 		if !ok {
-			return nil, cmp.Or(err, error(&fs.PathError{Op: "find", Path: path.Join(dir, rest[0]), Err: fs.ErrNotExist}))
+			return nil, cmp.Or(err, error(&fs.PathError{Op: "find", Path: join(dir, rest[0]), Err: fs.ErrNotExist}))
 		}
 		switch l := links[i]; l.Kind {
 		case HardLink:
-			at, dir, rest = l.Addr, path.Join(dir, l.Name), rest[1:]
+			at, dir, rest = l.Addr, join(dir, l.Name), rest[1:]
 		case SoftLink:
 			if soft++; soft > maxSoftLinks {
-				return nil, f.place("soft link "+path.Join(dir, l.Name), -1, corrupt("more than %d soft links, or a loop of them", maxSoftLinks))
+				return nil, f.place("soft link "+join(dir, l.Name), -1, corrupt("more than %d soft links, or a loop of them", maxSoftLinks))
 			}
 			rest = slices.Concat(components(l.Target), rest[1:])
 			if strings.HasPrefix(l.Target, "/") {
 				at, dir = f.Root, "/"
 			}
 		case ExternalLink:
-			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
+			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
 		default:
-			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
+			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
 		}
 	}
 	o, err := f.At(ctx, at)
