@@ -76,8 +76,8 @@ type WalkOptions struct {
 const objectsAtOnce = 1024
 
 // Walk gives all objects that hard links lead to, each once, level by level: the root,
-// what it has, what that has. Within a level they come as they lie in the file. Objects that are damaged have an Err; an error of the walk
-// is one of the store, and ends it.
+// what it has, what that has. Within a level they come as they lie in the file. Objects
+// that are damaged have an Err; an error of the walk is one of the store, and ends it.
 func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		if opt.Seen != nil {

@@ -279,27 +279,30 @@ func (w *wave) step() {
 	}
 }
 
-// together runs tasks beside each other, and waits for them.
+// together runs tasks beside each other, and waits for them. The first of them counts in
+// place of the caller, and the caller in place of the last one to end.
 func (w *wave) together(tasks ...func()) {
-	var wg sync.WaitGroup
+	left := len(tasks)
+	if left == 0 {
+		return
+	}
 	w.mu.Lock()
-	w.live += len(tasks)
+	w.live += left - 1
 	w.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, task := range tasks {
 		wg.Go(func() {
 			task()
 			w.mu.Lock()
-			w.live--
-			w.step()
+			if left--; left > 0 {
+				w.live--
+				w.step()
+			} else {
+				w.mu.Unlock()
+			}
 		})
 	}
-	w.mu.Lock()
-	w.live-- // the caller waits for its tasks
-	w.step()
 	wg.Wait()
-	w.mu.Lock()
-	w.live++
-	w.mu.Unlock()
 }
 
 // saw reports a structure.
