@@ -76,6 +76,9 @@ func (w *wave) parseAttribute(a *Attribute, m message) error {
 	if !ok || a.Space.Elements() < 0 || n > int64(c.left()) {
 		return corrupt("expected elements %v of %d bytes, found %d bytes", a.Space.Dims, a.Type.Size, c.left())
 	}
+	if err := w.spend(&w.room.values, n, "bytes of attributes"); err != nil {
+		return err
+	}
 	a.Data = bytes.Clone(c.take(n)) // what it is part of may be large
 	return nil
 }

@@ -427,7 +427,7 @@ func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byt
 			return do(rec, b)
 		}
 		records, ids = append(records, rec), append(ids, id)
-		return nil
+		return w.spend(&w.room.records, 1, "links and attributes")
 	}
 	t.broken = broken
 	if err := t.walk(); err != nil {

@@ -148,7 +148,7 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	}
 	t := tree1{w: w, kind: 0, keySize: f.lengths, k: f.groupK, broken: keep, leaf: func(_ []byte, child int64) error {
 		nodes = append(nodes, child)
-		return nil
+		return w.spend(&w.room.records, 1, "nodes of symbol tables")
 	}}
 	w.together(
 		func() { names, heapErr = w.localHeap(heap) },
@@ -159,9 +159,6 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	}
 	entry := int64(2*f.offsets + 24)
 	size := 8 + 2*int64(f.leafK)*entry
-	if int64(len(nodes)) > f.size/8 {
-		return nil, corrupt("%d nodes of a symbol table are not in a file of %d bytes", len(nodes), f.size)
-	}
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
 		var want []span
 		for _, at := range batch {
@@ -180,6 +177,7 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 			w.saw("symbol table node", want[i].off, want[i].n)
 			more, err := f.symbols(b, names)
 			all = append(all, more...)
+			err = cmp.Or(err, w.spend(&w.room.records, int64(len(more)), "links"))
 			wrong = cmp.Or(wrong, f.place("symbol table node", want[i].off, err))
 		}
 	}

@@ -102,6 +102,9 @@ func (w *wave) headerParts(h *header, b []byte) error {
 			return err
 		}
 	}
+	if err := w.spend(&w.room.headers, size, "object headers"); err != nil {
+		return err
+	}
 	w.saw("object header", h.addr, size)
 	more, err := w.messages(h, flags, b[:size], c.at, h.addr)
 	seen := map[int64]bool{h.addr: true}
@@ -114,6 +117,9 @@ func (w *wave) headerParts(h *header, b []byte) error {
 				return overLimit("a continuation", s.n, maxHeaderPart)
 			}
 			seen[s.off] = true
+			if err := w.spend(&w.room.headers, s.n, "object headers"); err != nil {
+				return err
+			}
 		}
 		var parts [][]byte
 		if parts, err = w.readAll(more); err != nil {

@@ -201,6 +201,30 @@ type wave struct {
 	live    int // tasks that have not ended and do not wait for others
 	waiting []*request
 	failed  error // of the store
+	room    room
+}
+
+// A room is what a wave may still find. Structures do not share bytes, but for a few, so
+// a file has no more of them than fit into it: of one whose objects all lead to the same
+// tree there would be much in little.
+type room struct {
+	records int64 // links, attributes, and what leads to them, of 8 bytes at least
+	headers int64 // bytes of object headers; those of committed datatypes are read often
+	values  int64 // bytes of attributes, and of values in memory
+}
+
+func (f *File) room() room {
+	return room{records: f.size / 8, headers: 4*f.size + 4<<20, values: f.Limit}
+}
+
+// spend takes from one of the rooms.
+func (w *wave) spend(room *int64, n int64, what string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if *room -= n; *room < 0 {
+		return corrupt("there are more %s than a file of %d bytes has room for", what, w.f.size)
+	}
+	return nil
 }
 
 type request struct {
@@ -210,7 +234,7 @@ type request struct {
 }
 
 // wave returns a wave of one task, which is the caller.
-func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, live: 1} }
+func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, live: 1, room: f.room()} }
 
 // read returns the bytes of one span.
 func (w *wave) read(off, n int64) ([]byte, error) {

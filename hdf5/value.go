@@ -36,7 +36,7 @@ type RegionValue struct {
 //
 // What lies in heaps is read, several heaps at once.
 func (f *File) Values(ctx context.Context, t *Datatype, b []byte) ([]any, error) {
-	d := decoder{w: f.wave(ctx), room: f.Limit}
+	d := decoder{w: f.wave(ctx)}
 	return d.all(t, b)
 }
 
@@ -47,7 +47,7 @@ func (w *wave) values(all []Attribute) {
 		if a.Err != nil {
 			continue
 		}
-		d := decoder{w: w, room: w.f.Limit}
+		d := decoder{w: w}
 		a.Values, a.Err = d.all(a.Type, a.Data)
 	}
 }
@@ -55,7 +55,6 @@ func (w *wave) values(all []Attribute) {
 // A decoder makes values of elements.
 type decoder struct {
 	w     *wave
-	room  int64 // bytes that values may still take
 	heaps map[int64]*collection
 }
 
@@ -64,9 +63,15 @@ const (
 	heapsReady = 256 // that are read at once
 )
 
+// take counts what values of a wave take together.
 func (d *decoder) take(n int64) error {
-	if d.room -= n; d.room < 0 {
-		return d.w.f.place("values", -1, overLimit("what they hold", d.w.f.Limit-d.room, d.w.f.Limit))
+	w := d.w
+	w.mu.Lock()
+	w.room.values -= n
+	left := w.room.values
+	w.mu.Unlock()
+	if left < 0 {
+		return w.f.place("values", -1, overLimit("what they hold", w.f.Limit-left, w.f.Limit))
 	}
 	return nil
 }
@@ -243,10 +248,8 @@ func (d *decoder) sequence(t *Datatype, b []byte) (any, error) {
 		return d.all(t.Base, got[:size])
 	}
 	// Elements that refer to heaps again have their own.
-	inner := decoder{w: d.w, room: d.room, heaps: d.heaps}
-	v, err := inner.all(t.Base, got[:size])
-	d.room = inner.room
-	return v, err
+	inner := decoder{w: d.w, heaps: d.heaps}
+	return inner.all(t.Base, got[:size])
 }
 
 // object is that of a global heap; nil if it refers to nothing.
