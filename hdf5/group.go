@@ -160,25 +160,18 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	entry := int64(2*f.offsets + 24)
 	size := 8 + 2*int64(f.leafK)*entry
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
-		var want []span
-		for _, at := range batch {
-			s := span{at, min(size, f.size-at)}
-			if err := f.holds(s); err != nil {
-				wrong = cmp.Or(wrong, f.place("symbol table node", at, err))
-				continue
-			}
-			want = append(want, s)
+		want := make([]span, len(batch))
+		for i, at := range batch {
+			want[i] = span{at, min(size, max(8, f.size-at))}
 		}
-		read, err := w.readAll(want)
-		if err != nil {
-			return all, err
-		}
-		for i, b := range read {
+		err := w.structures("symbol table node", want, keep, func(i int, b []byte) error {
 			w.saw("symbol table node", want[i].off, want[i].n)
 			more, err := f.symbols(b, names)
 			all = append(all, more...)
-			err = cmp.Or(err, w.spend(&w.room.records, int64(len(more)), "links"))
-			wrong = cmp.Or(wrong, f.place("symbol table node", want[i].off, err))
+			return cmp.Or(err, w.spend(&w.room.records, int64(len(more)), "links"))
+		})
+		if err != nil {
+			return all, err
 		}
 	}
 	return all, wrong

@@ -260,6 +260,38 @@ func (w *wave) readAll(want []span) ([][]byte, error) {
 	return r.got, err
 }
 
+// nodesAtOnce is how many structures of a kind whoever has a list of them gives to
+// structures.
+const nodesAtOnce = 512
+
+// structures reads structures of a kind, and calls do with the bytes of each. What is
+// damaged is told to broken, which decides whether to go on.
+func (w *wave) structures(what string, all []span, broken func(error) error, do func(i int, b []byte) error) error {
+	var want []span
+	var index []int
+	for i, s := range all {
+		if err := w.f.holds(s); err == nil {
+			want, index = append(want, s), append(index, i)
+		} else if err := broken(w.f.place(what, s.off, err)); err != nil {
+			return err
+		}
+	}
+	read, err := w.readAll(want)
+	if err != nil {
+		return err
+	}
+	for k, b := range read {
+		err := do(index[k], b)
+		if err != nil && ofFile(err) {
+			err = broken(w.f.place(what, want[k].off, err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // holds says what is wrong with a span.
 func (f *File) holds(s span) error {
 	switch {
