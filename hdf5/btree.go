@@ -231,9 +231,7 @@ func (t *tree2) level(nodes []node2, depth int) error {
 			if depth > 0 {
 				n += int64((x.count + 1) * t.pointer(depth))
 			}
-			if want[i] = (span{x.at, n}); n > t.nodeSize {
-				want[i].off = undefined
-			}
+			want[i] = span{x.at, n}
 			t.room -= n
 		}
 		if t.room < 0 {
@@ -256,6 +254,9 @@ func (t *tree2) level(nodes []node2, depth int) error {
 }
 
 func (t *tree2) node(x node2, b []byte, depth int) (below []node2, err error) {
+	if int64(len(b)) > t.nodeSize {
+		return nil, corrupt("%d records are not in a node of %d bytes", x.count, t.nodeSize)
+	}
 	t.w.saw("B-tree node", x.at, min(t.nodeSize, t.w.f.size-x.at))
 	letters := "BTLF"
 	if depth > 0 {
