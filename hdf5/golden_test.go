@@ -22,7 +22,7 @@ import (
 )
 
 // fixtures are the files that interop/hdf5/fixtures.py has made.
-const fixtures = 30
+const fixtures = 32
 
 // A described object is what h5py says of one.
 type described struct {

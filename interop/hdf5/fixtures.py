@@ -19,6 +19,8 @@ VERSIONS = {"earliest": ("earliest", "v108"), "v108": ("v108", "v108"), "v110": 
 # What h5py has no function for.
 LIB = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
 LIB.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_istore_k.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_sym_k.argtypes = [ctypes.c_int64, ctypes.c_uint, ctypes.c_uint]
 LIB.H5Pset_shared_mesg_nindexes.argtypes = [ctypes.c_int64, ctypes.c_uint]
 LIB.H5Pset_shared_mesg_index.argtypes = [ctypes.c_int64] + 3 * [ctypes.c_uint]
 
@@ -132,6 +134,18 @@ def shared(path, libver):
     LIB.H5Pset_shared_mesg_index(create.id, 1, 1 << 1 | 1 << 3 | 1 << 5 | 1 << 11, 5)
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     bound = {"v108": h5py.h5f.LIBVER_V18, "latest": h5py.h5f.LIBVER_LATEST}
+    access.set_libver_bounds(*[bound[v] for v in libver])
+    return h5py.File(h5py.h5f.create(path.encode(), h5py.h5f.ACC_TRUNC, create, access))
+
+
+def odd(path, libver):
+    """A file of short addresses, whose B-trees have small nodes."""
+    create = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    create.set_sizes(4, 4)
+    LIB.H5Pset_istore_k(create.id, 3)
+    LIB.H5Pset_sym_k(create.id, 2, 3)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    bound = {"earliest": h5py.h5f.LIBVER_EARLIEST, "v108": h5py.h5f.LIBVER_V18}
     access.set_libver_bounds(*[bound[v] for v in libver])
     return h5py.File(h5py.h5f.create(path.encode(), h5py.h5f.ACC_TRUNC, create, access))
 
@@ -370,5 +384,7 @@ for v in ["earliest", "latest"]:
     write("filters_" + v, filters, libver=VERSIONS[v])
     write("far_" + v, far, libver=VERSIONS[v])
     write("refused_" + v, refused, libver=VERSIONS[v])
+write("odd_earliest", links, odd, libver=VERSIONS["earliest"])
+write("odd_v108", chunks, odd, libver=VERSIONS["v108"])
 write("user_block_earliest", attributes, libver=VERSIONS["earliest"], userblock_size=512)
 write("user_block_latest", chunks, libver=VERSIONS["latest"], userblock_size=2048)
