@@ -134,16 +134,18 @@ func (f *File) collectionSize(b []byte) (int64, error) {
 
 // collection reads one: "GCOL", version, 3 reserved, bytes of the whole (length), and for
 // each object: its number (u16), references (u16), reserved (u32), bytes (length), and
-// these, padded to 8. Number 0 is what is free.
+// these. All parts are padded to 8. Number 0 is what is free.
 func (w *wave) collection(at int64, b []byte) *collection {
 	w.saw("global heap", at, int64(len(b)))
 	x := &collection{}
 	c := w.f.cursor(b)
-	c.skip(int64(8 + w.f.lengths))
-	for c.left() >= 8+w.f.lengths {
+	head := padded(8+w.f.lengths, 8) // of the whole, and of each object
+	c.skip(int64(head))
+	for c.left() >= head {
 		number := uint32(c.u16())
 		c.skip(6)
 		n := c.length()
+		c.skip(int64(head - 8 - w.f.lengths))
 		if number == 0 {
 			break
 		}

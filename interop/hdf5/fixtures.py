@@ -27,6 +27,10 @@ LIB.H5Pset_shared_mesg_index.argtypes = [ctypes.c_int64] + 3 * [ctypes.c_uint]
 rng = np.random.default_rng(SEED)
 
 
+# What the library makes of no limit in files of short addresses.
+UNLIMITED = 2**32 - 1
+
+
 def value(v):
     """A value as JSON: see canonical in the Go test."""
     if isinstance(v, h5py.Empty):
@@ -92,7 +96,7 @@ def describe(o):
     elif isinstance(o, h5py.Dataset):
         d["kind"] = "dataset"
         d["shape"] = None if o.shape is None else list(o.shape)
-        d["maxshape"] = None if o.shape is None else [-1 if m is None else m for m in o.maxshape]
+        d["maxshape"] = None if o.shape is None else [-1 if m in (None, UNLIMITED) else m for m in o.maxshape]
         d["chunks"] = o.chunks and list(o.chunks)
         d["filters"] = [o.id.get_create_plist().get_filter(i)[0] for i in range(o.id.get_create_plist().get_nfilters())]
         if o.chunks:
