@@ -162,44 +162,30 @@ type page struct {
 
 // pages reads those with elements that are wanted, many at once. head is how many bytes
 // are before the elements, of what looks like a block of its own.
-func (a *array) pages(all []page, what string, head int64, check func(p page, b []byte) error) error {
+func (a *array) pages(all []page, what string, head int64, check func(b []byte) error) error {
 	wanted := slices.DeleteFunc(all, func(p page) bool { return p.first > a.to || p.first+p.count <= a.from })
 	for batch := range slices.Chunk(wanted, nodesAtOnce) {
-		var want []span
-		var pages []page
-		for _, p := range batch {
+		want := make([]span, len(batch))
+		for i, p := range batch {
 			n, ok := multiply(p.count, a.elementSize)
 			if !ok {
 				n = noSize
 			}
-			s := span{p.off, n + head + 4}
-			if err := a.w.f.holds(s); err != nil {
-				if err := a.broken(a.w.f.place(what, p.off, err)); err != nil {
-					return err
-				}
-				continue
-			}
-			want, pages = append(want, s), append(pages, p)
+			want[i] = span{p.off, n + head + 4}
 		}
-		read, err := a.w.readAll(want)
-		if err != nil {
-			return err
-		}
-		for i, b := range read {
+		err := a.w.structures(what, want, a.broken, func(i int, b []byte) error {
 			a.w.saw(what, want[i].off, want[i].n)
 			b, err := summed(b)
 			if err == nil && check != nil {
-				err = check(pages[i], b)
+				err = check(b)
 			}
 			if err != nil {
-				if err := a.broken(a.w.f.place(what, want[i].off, err)); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := a.elements(b[head:], pages[i].first); err != nil {
 				return err
 			}
+			return a.elements(b[head:], batch[i].first)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -255,7 +241,7 @@ func (x *index) fixedArray() error {
 	a.to = min(a.to, count-1)
 	head := int64(6 + f.offsets)
 	if count <= 1<<pageBits {
-		return a.pages([]page{{data, count, 0}}, "fixed array", head, func(_ page, b []byte) error { return a.ofHeader(b, "FADB", at) })
+		return a.pages([]page{{data, count, 0}}, "fixed array", head, func(b []byte) error { return a.ofHeader(b, "FADB", at) })
 	}
 	perPage := int64(1) << pageBits
 	pages := ceil(count, perPage)
@@ -429,7 +415,7 @@ func (e *extensible) group(g int, at, first int64) error {
 func (e *extensible) data(all []page, written []byte) error {
 	head := int64(6+e.w.f.offsets) + e.placeSize
 	perPage := int64(1) << e.pageBits
-	check := func(_ page, b []byte) error { return e.ofHeader(b, "EADB", e.header) }
+	check := func(b []byte) error { return e.ofHeader(b, "EADB", e.header) }
 	var small, pages []page
 	for i, p := range all {
 		switch {

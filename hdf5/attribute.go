@@ -39,9 +39,9 @@ func (w *wave) attribute(m message) (a Attribute) {
 
 func (w *wave) parseAttribute(a *Attribute, m message) error {
 	f := w.f
-	if m.flags&flagShared != 0 {
-		_, err := f.shared(m)
-		return cmp.Or(err, unsupported("shared attributes are not supported"))
+	m, _, err := w.resolve(m)
+	if err != nil {
+		return err
 	}
 	c := f.cursor(m.data)
 	version, flags := c.u8(), c.u8()
@@ -62,19 +62,22 @@ func (w *wave) parseAttribute(a *Attribute, m message) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	var err error
-	if a.Type, err = w.typeOf(message{data: typ, flags: flags & attrTypeShared << 1, off: m.off}); err != nil {
+	if a.Type, err = w.typeOf(message{kind: msgType, data: typ, flags: flags & attrTypeShared << 1}); err != nil {
 		return err
 	}
-	if flags&attrSpaceShared != 0 {
-		return unsupported("shared data spaces are not supported")
+	shape, _, err := w.resolve(message{kind: msgSpace, data: space, flags: flags & attrSpaceShared})
+	if err == nil {
+		a.Space, err = parseSpace(f.cursor(shape.data))
 	}
-	if a.Space, err = parseSpace(f.cursor(space)); err != nil {
+	if err != nil {
 		return err
 	}
 	n, ok := multiply(max(a.Space.Elements(), 0), a.Type.Size)
 	if !ok || a.Space.Elements() < 0 || n > int64(c.left()) {
 		return corrupt("expected elements %v of %d bytes, found %d bytes", a.Space.Dims, a.Type.Size, c.left())
+	}
+	if err := w.spend(&w.room.values, n, "bytes of attributes"); err != nil {
+		return err
 	}
 	a.Data = bytes.Clone(c.take(n)) // what it is part of may be large
 	return nil
@@ -82,43 +85,30 @@ func (w *wave) parseAttribute(a *Attribute, m message) error {
 
 // typeOf reads a datatype message, which may be that of a committed datatype.
 func (w *wave) typeOf(m message) (*Datatype, error) {
-	if m.flags&flagShared == 0 {
-		return parseType(w.f.cursor(m.data), 0)
-	}
-	at, err := w.f.shared(m)
-	if err != nil {
-		return nil, err
-	}
-	w.f.mu.Lock()
-	t := w.f.types[at]
-	w.f.mu.Unlock()
-	if t != nil {
-		return t, nil
-	}
-	h, err := w.header(at)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range h.messages {
-		if m.kind != msgType {
-			continue
-		}
-		if m.flags&flagShared != 0 {
-			return nil, corrupt("the committed datatype at byte %d is one elsewhere", at)
-		}
-		if t, err = parseType(w.f.cursor(m.data), 0); err != nil {
-			return nil, err
-		}
-		t.Committed = at
+	if m.flags&flagShared != 0 {
 		w.f.mu.Lock()
-		defer w.f.mu.Unlock()
-		if len(w.f.types) >= maxTypes {
-			clear(w.f.types)
+		t := w.f.types[string(m.data)]
+		w.f.mu.Unlock()
+		if t != nil {
+			return t, nil
 		}
-		w.f.types[at] = t
-		return t, nil
 	}
-	return nil, corrupt("expected a committed datatype at byte %d, found another object", at)
+	x, at, err := w.resolve(m)
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseType(w.f.cursor(x.data), 0)
+	if err != nil || m.flags&flagShared == 0 {
+		return t, err
+	}
+	t.Committed = at
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	if len(w.f.types) >= maxTypes {
+		clear(w.f.types)
+	}
+	w.f.types[string(m.data)] = t
+	return t, nil
 }
 
 const maxTypes = 4096 // that are remembered
@@ -159,7 +149,7 @@ func (w *wave) denseAttributes(m message) (all []Attribute, err error) {
 	err = w.dense(heap, names, treeAttrNames, 0, func(rec, b []byte) error {
 		r := w.f.cursor(rec)
 		r.skip(8)
-		m := message{data: b, flags: r.u8(), order: -1, off: heap}
+		m := message{data: b, flags: r.u8() &^ flagShared, order: -1, off: heap}
 		if order := int64(r.u32()); tracked {
 			m.order = order
 		}

@@ -4,8 +4,6 @@ import (
 	"slices"
 )
 
-const nodesAtOnce = 512
-
 // A tree1 is a walk through a version 1 B-tree:
 //
 //	"TREE", kind, level, entries (u16), two siblings (addresses), key, child, key, …, key
@@ -38,43 +36,29 @@ func (t *tree1) level(nodes []int64, level int) error {
 	size := int64(head + (2*t.k+1)*t.keySize + 2*t.k*f.offsets)
 	guess := min(size, 64<<10)
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
-		var want []span
-		for _, at := range batch {
-			s := span{at, min(guess, f.size-at)}
-			if t.room -= s.n; t.room < 0 {
-				return corrupt("a B-tree has more nodes than the file has room for")
-			}
-			if err := f.holds(s); err != nil || s.n < int64(head) {
-				if err = t.broken(f.place("B-tree node", at, corrupt("expected an address within the file"))); err != nil {
-					return err
-				}
-				continue
-			}
-			want = append(want, s)
+		want := make([]span, len(batch))
+		for i, at := range batch {
+			want[i] = span{at, max(int64(head), min(guess, f.size-at))}
+			t.room -= want[i].n
 		}
-		read, err := t.w.readAll(want)
-		if err != nil {
-			return err
+		if t.room < 0 {
+			return corrupt("a B-tree has more nodes than the file has room for")
 		}
 		var below []int64
 		next := level
-		for i, b := range read {
-			at, n := want[i].off, level
-			if children, err := t.node(at, b, size, &n); err != nil {
-				if !ofFile(err) {
-					return err
-				}
-				if err := t.broken(f.place("B-tree node", at, err)); err != nil {
-					return err
-				}
-			} else {
+		err := t.w.structures("B-tree node", want, t.broken, func(i int, b []byte) error {
+			n := level
+			children, err := t.node(want[i].off, b, size, &n)
+			if err == nil {
 				below, next = append(below, children...), n
 			}
+			return err
+		})
+		if err == nil && len(below) > 0 {
+			err = t.level(below, next-1)
 		}
-		if len(below) > 0 {
-			if err := t.level(below, next-1); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -240,58 +224,39 @@ func (t *tree2) walk() error {
 }
 
 func (t *tree2) level(nodes []node2, depth int) error {
-	f := t.w.f
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
-		var want []span
-		var ok []node2
-		for _, x := range batch {
+		want := make([]span, len(batch))
+		for i, x := range batch {
 			n := int64(10 + x.count*t.recordSize)
 			if depth > 0 {
 				n += int64((x.count + 1) * t.pointer(depth))
 			}
-			s := span{x.at, n}
-			if t.room -= n; t.room < 0 {
-				return corrupt("a B-tree has more nodes than the file has room for")
-			}
-			err := f.holds(s)
-			if err == nil && n > t.nodeSize {
-				err = corrupt("%d records are not in a node of %d bytes", x.count, t.nodeSize)
-			}
-			if err != nil {
-				if err := t.broken(f.place("B-tree node", x.at, err)); err != nil {
-					return err
-				}
-				continue
-			}
-			want, ok = append(want, s), append(ok, x)
+			want[i] = span{x.at, n}
+			t.room -= n
 		}
-		read, err := t.w.readAll(want)
-		if err != nil {
-			return err
+		if t.room < 0 {
+			return corrupt("a B-tree has more nodes than the file has room for")
 		}
 		var below []node2
-		for i, b := range read {
-			children, err := t.node(ok[i], b, depth)
-			if err != nil {
-				if !ofFile(err) {
-					return err
-				}
-				if err := t.broken(f.place("B-tree node", ok[i].at, err)); err != nil {
-					return err
-				}
-			}
+		err := t.w.structures("B-tree node", want, t.broken, func(i int, b []byte) error {
+			children, err := t.node(batch[i], b, depth)
 			below = append(below, children...)
+			return err
+		})
+		if err == nil && len(below) > 0 {
+			err = t.level(below, depth-1)
 		}
-		if len(below) > 0 {
-			if err := t.level(below, depth-1); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (t *tree2) node(x node2, b []byte, depth int) (below []node2, err error) {
+	if int64(len(b)) > t.nodeSize {
+		return nil, corrupt("%d records are not in a node of %d bytes", x.count, t.nodeSize)
+	}
 	t.w.saw("B-tree node", x.at, min(t.nodeSize, t.w.f.size-x.at))
 	letters := "BTLF"
 	if depth > 0 {

@@ -75,7 +75,9 @@ type index struct {
 	tell func(Chunk) error
 	// broken is told of a part that is damaged, and says whether to go on.
 	broken func(error) error
+	left   int64   // places that no chunk was told of yet
 	slab   []int64 // memory of offsets
+	ahead  int     // how many of them were made last
 }
 
 // found tells of a chunk, if it is wanted: at is its place in the grid, which found
@@ -87,9 +89,13 @@ func (x *index) found(at []int64, addr, size int64, mask uint32) error {
 	if err := x.w.f.extent(addr, size); err != nil {
 		return x.broken(x.w.f.place("chunk", addr, err))
 	}
+	if x.left--; x.left < 0 {
+		return x.broken(x.w.f.place("chunk", addr, corrupt("the array has no more than %v chunks", x.count)))
+	}
 	n := len(at)
 	if len(x.slab) < n {
-		x.slab = make([]int64, 256*n)
+		x.ahead = min(2*x.ahead+4, 256)
+		x.slab = make([]int64, x.ahead*n)
 	}
 	offset := x.slab[:n:n]
 	x.slab = x.slab[n:]
@@ -256,6 +262,10 @@ func (o *Object) wholeBox() (box, bool) {
 // walkChunks tells of the chunks in a box.
 func (o *Object) walkChunks(w *wave, b box, tell func(Chunk) error, broken func(error) error) error {
 	x := &index{grid: o.grid(), w: w, o: o, box: b, tell: tell, broken: broken}
+	var ok bool
+	if x.left, ok = multiply(x.count...); !ok {
+		x.left = noSize
+	}
 	err := o.f.place("chunk index", o.Layout.Addr, x.walk())
 	if err != nil && ofFile(err) {
 		return broken(err)

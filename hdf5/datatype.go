@@ -2,6 +2,7 @@ package hdf5
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -186,10 +187,7 @@ func parseType(c *cursor, depth int) (*Datatype, error) {
 	if t.Base != nil {
 		t.variable = t.variable || t.Base.variable
 	}
-	if err == nil {
-		err = c.err()
-	}
-	if err != nil {
+	if err = cmp.Or(c.err(), err); err != nil {
 		return nil, err
 	}
 	return t, nil

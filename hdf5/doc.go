@@ -34,6 +34,6 @@
 // of HDF5 1.12, of which the bytes are given; layouts 1 to 5 with all indexes of chunks;
 // the filters deflate, shuffle, fletcher32, lzf, bzip2, blosc, lz4 and zstd.
 //
-// Named and refused are virtual datasets and those in other files, other filters, and
-// messages that are shared by a heap.
+// Named and refused are virtual datasets and those in other files, heaps that are filtered,
+// and other filters.
 package hdf5

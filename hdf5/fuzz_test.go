@@ -35,7 +35,7 @@ func checkKind(t *testing.T, err error) {
 // within returns a file that has no superblock.
 func within(t testing.TB, b []byte) *File {
 	return &File{
-		Limit: fuzzLimit, obj: inMemory(t, b), name: "x.h5", size: int64(len(b)), types: map[int64]*Datatype{},
+		Limit: fuzzLimit, obj: inMemory(t, b), name: "x.h5", size: int64(len(b)), types: map[string]*Datatype{},
 		Superblock: Superblock{offsets: 8, lengths: 8, leafK: 4, groupK: 16, chunkK: 32},
 	}
 }

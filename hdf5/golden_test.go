@@ -22,7 +22,7 @@ import (
 )
 
 // fixtures are the files that interop/hdf5/fixtures.py has made.
-const fixtures = 28
+const fixtures = 32
 
 // A described object is what h5py says of one.
 type described struct {
@@ -192,7 +192,8 @@ func (c comparison) dataset(o *Object, d described, refused bool) {
 	if !slices.Equal(ids, d.Filters) {
 		c.wrong("filters", ids, d.Filters)
 	}
-	if d.Offset != nil && *d.Offset+c.f.Base != o.Layout.Addr && *d.Offset != o.Layout.Addr {
+	// Without elements h5py gives the byte before the file's own first one.
+	if d.Offset != nil && *d.Offset != o.Layout.Addr && (o.Layout.Addr != undefined || *d.Offset != c.f.Base-1) {
 		c.wrong("offset", o.Layout.Addr, *d.Offset)
 	}
 	if d.Chunks != nil {
@@ -278,8 +279,10 @@ func (c comparison) values(what string, t *Datatype, got, want []any) {
 func (c comparison) canonical(t *Datatype, v any) any {
 	switch v := v.(type) {
 	case int64:
-		if t.Bool() {
-			return float64(v)
+		if t.Bool() && v != 0 { // NumPy knows no others
+			return 1.0
+		} else if t.Bool() {
+			return 0.0
 		}
 		return strconv.FormatInt(v, 10)
 	case uint64:

@@ -148,7 +148,7 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	}
 	t := tree1{w: w, kind: 0, keySize: f.lengths, k: f.groupK, broken: keep, leaf: func(_ []byte, child int64) error {
 		nodes = append(nodes, child)
-		return nil
+		return w.spend(&w.room.records, 1, "nodes of symbol tables")
 	}}
 	w.together(
 		func() { names, heapErr = w.localHeap(heap) },
@@ -159,28 +159,19 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	}
 	entry := int64(2*f.offsets + 24)
 	size := 8 + 2*int64(f.leafK)*entry
-	if int64(len(nodes)) > f.size/8 {
-		return nil, corrupt("%d nodes of a symbol table are not in a file of %d bytes", len(nodes), f.size)
-	}
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
-		var want []span
-		for _, at := range batch {
-			s := span{at, min(size, f.size-at)}
-			if err := f.holds(s); err != nil {
-				wrong = cmp.Or(wrong, f.place("symbol table node", at, err))
-				continue
-			}
-			want = append(want, s)
+		want := make([]span, len(batch))
+		for i, at := range batch {
+			want[i] = span{at, min(size, max(8, f.size-at))}
 		}
-		read, err := w.readAll(want)
-		if err != nil {
-			return all, err
-		}
-		for i, b := range read {
+		err := w.structures("symbol table node", want, keep, func(i int, b []byte) error {
 			w.saw("symbol table node", want[i].off, want[i].n)
 			more, err := f.symbols(b, names)
 			all = append(all, more...)
-			wrong = cmp.Or(wrong, f.place("symbol table node", want[i].off, err))
+			return cmp.Or(err, w.spend(&w.room.records, int64(len(more)), "links"))
+		})
+		if err != nil {
+			return all, err
 		}
 	}
 	return all, wrong

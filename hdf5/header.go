@@ -13,6 +13,7 @@ const (
 	msgLayout       = 0x08
 	msgFilters      = 0x0b
 	msgAttribute    = 0x0c
+	msgSharedTable  = 0x0f
 	msgContinuation = 0x10
 	msgSymbolTable  = 0x11
 	msgBTreeK       = 0x13
@@ -101,6 +102,9 @@ func (w *wave) headerParts(h *header, b []byte) error {
 			return err
 		}
 	}
+	if err := w.spend(&w.room.headers, size, "object headers"); err != nil {
+		return err
+	}
 	w.saw("object header", h.addr, size)
 	more, err := w.messages(h, flags, b[:size], c.at, h.addr)
 	seen := map[int64]bool{h.addr: true}
@@ -113,6 +117,9 @@ func (w *wave) headerParts(h *header, b []byte) error {
 				return overLimit("a continuation", s.n, maxHeaderPart)
 			}
 			seen[s.off] = true
+			if err := w.spend(&w.room.headers, s.n, "object headers"); err != nil {
+				return err
+			}
 		}
 		var parts [][]byte
 		if parts, err = w.readAll(more); err != nil {
@@ -185,25 +192,4 @@ func (w *wave) messages(h *header, flags byte, b []byte, from int, off int64) (m
 		}
 	}
 	return more, c.err()
-}
-
-// shared follows a message that only says where it really is: in the header of a
-// committed datatype, which is the only place that this package reads.
-//
-//	1  version, type, 6 reserved, a length, address
-//	2  version, type, address
-//	3  version, type (1 in a heap, 2 in a header), address or ID in the heap
-func (f *File) shared(m message) (at int64, err error) {
-	c := f.cursor(m.data)
-	version, kind := c.u8(), c.u8()
-	switch {
-	case version == 1:
-		c.skip(6 + int64(f.lengths))
-	case version == 3 && kind == 1:
-		return 0, unsupported("messages that are shared by a heap are not supported")
-	case version != 2 && version != 3:
-		return 0, unsupported("version %d of shared messages is not supported", version)
-	}
-	at = c.addr()
-	return at, c.err()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 )
@@ -77,37 +76,51 @@ type WalkOptions struct {
 const objectsAtOnce = 1024
 
 // Walk gives all objects that hard links lead to, each once, level by level: the root,
-// what it has, what that has. Within a level they come as they lie in the file. Objects that are damaged have an Err; an error of the walk
-// is one of the store, and ends it.
+// what it has, what that has. Within a level they come as they lie in the file. Objects
+// that are damaged have an Err; an error of the walk is one of the store, and ends it.
 func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
+		if opt.Seen != nil {
+			for _, r := range f.opened {
+				opt.Seen(r)
+			}
+		}
 		seen := map[int64]bool{f.Root: true}
-		level := []*Object{{Path: "/", Addr: f.Root}}
-		for len(level) > 0 {
+		for level := []found{{"/", f.Root}}; len(level) > 0; {
 			// Those that lie side by side are read together.
-			slices.SortStableFunc(level, func(a, b *Object) int { return cmp.Compare(a.Addr, b.Addr) })
-			var below []*Object
+			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
+			var below []found
 			for batch := range slices.Chunk(level, objectsAtOnce) {
-				if err := f.load(ctx, opt, batch); err != nil {
+				objects := make([]*Object, len(batch))
+				for i, x := range batch {
+					objects[i] = &Object{Path: x.path, Addr: x.addr}
+				}
+				if err := f.load(ctx, opt, objects); err != nil {
 					yield(nil, err)
 					return
 				}
-				for i, o := range batch {
-					if !yield(o, nil) {
-						return
-					}
+				for i, o := range objects {
 					for _, l := range o.Links {
 						if l.Kind == HardLink && !seen[l.Addr] {
 							seen[l.Addr] = true
-							below = append(below, &Object{Path: path.Join(o.Path, l.Name), Addr: l.Addr})
+							below = append(below, found{join(o.Path, l.Name), l.Addr})
 						}
 					}
-					batch[i] = nil
+					if !yield(o, nil) {
+						return
+					}
+					objects[i] = nil
 				}
 			}
 			level = below
 		}
 	}
+}
+
+// A found object is one that a link leads to.
+type found struct {
+	path string
+	addr int64
 }
 
 // load reads objects whose addresses are known.
@@ -213,33 +226,31 @@ func (w *wave) dataset(o *Object, h *header) error {
 	}
 	var first error
 	// part calls read with a message, if it is there.
-	part := func(kind int, what string, read func(m message, c *cursor) error) bool {
+	part := func(kind int, what string, read func(c *cursor) error) bool {
 		m := parts[kind]
 		if m == nil {
 			return false
 		}
-		err := error(nil)
-		if m.flags&flagShared != 0 && kind != msgType {
-			_, err = w.f.shared(*m)
-			err = cmp.Or(err, unsupported("it is in another object header"))
+		var err error
+		if kind == msgType {
+			o.Type, err = w.typeOf(*m)
+		} else if x, _, wrong := w.resolve(*m); wrong != nil {
+			err = wrong
 		} else {
-			err = read(*m, w.f.cursor(m.data))
+			err = read(w.f.cursor(x.data))
 		}
 		first = cmp.Or(first, w.f.place(what, m.off, err))
 		return err == nil
 	}
-	part(msgType, "datatype", func(m message, _ *cursor) (err error) {
-		o.Type, err = w.typeOf(m)
-		return err
-	})
+	part(msgType, "datatype", nil)
 	if o.Kind != Dataset {
 		return first
 	}
-	part(msgSpace, "data space", func(_ message, c *cursor) (err error) {
+	part(msgSpace, "data space", func(c *cursor) (err error) {
 		o.Space, err = parseSpace(c)
 		return err
 	})
-	part(msgFilters, "filter pipeline", func(_ message, c *cursor) (err error) {
+	part(msgFilters, "filter pipeline", func(c *cursor) (err error) {
 		o.Filters, err = parseFilters(c)
 		return err
 	})
@@ -250,14 +261,14 @@ func (w *wave) dataset(o *Object, h *header) error {
 		return first
 	}
 	for _, kind := range []int{msgFill, msgOldFill} {
-		if part(kind, "fill value", func(_ message, c *cursor) (err error) {
+		if part(kind, "fill value", func(c *cursor) (err error) {
 			o.Fill, err = parseFill(c, kind, o.Type)
 			return err
 		}) && o.Fill != nil {
 			break
 		}
 	}
-	part(msgLayout, "data layout", func(_ message, c *cursor) (err error) {
+	part(msgLayout, "data layout", func(c *cursor) (err error) {
 		o.Layout, err = parseLayout(c, o.Space, o.Type)
 		return err
 	})
@@ -292,6 +303,9 @@ func (f *File) At(ctx context.Context, addr int64) (*Object, error) {
 	return o, f.load(ctx, WalkOptions{}, []*Object{o})
 }
 
+// join is a path with one more name.
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
+
 const maxSoftLinks = 40
 
 // Find returns the object at a path from the root. Soft links are followed. Where a path
@@ -308,23 +322,23 @@ func (f *File) Find(ctx context.Context, name string) (*Object, error) {
 		links, err := w.links(h)
 		i, ok := slices.BinarySearchFunc(links, rest[0], func(l Link, name string) int { return cmp.Compare(l.Name, name) })
 		if !ok {
-			return nil, cmp.Or(err, error(&fs.PathError{Op: "find", Path: path.Join(dir, rest[0]), Err: fs.ErrNotExist}))
+			return nil, cmp.Or(err, error(&fs.PathError{Op: "find", Path: join(dir, rest[0]), Err: fs.ErrNotExist}))
 		}
 		switch l := links[i]; l.Kind {
 		case HardLink:
-			at, dir, rest = l.Addr, path.Join(dir, l.Name), rest[1:]
+			at, dir, rest = l.Addr, join(dir, l.Name), rest[1:]
 		case SoftLink:
 			if soft++; soft > maxSoftLinks {
-				return nil, f.place("soft link "+path.Join(dir, l.Name), -1, corrupt("more than %d soft links, or a loop of them", maxSoftLinks))
+				return nil, f.place("soft link "+join(dir, l.Name), -1, corrupt("more than %d soft links, or a loop of them", maxSoftLinks))
 			}
 			rest = slices.Concat(components(l.Target), rest[1:])
 			if strings.HasPrefix(l.Target, "/") {
 				at, dir = f.Root, "/"
 			}
 		case ExternalLink:
-			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
+			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
 		default:
-			return nil, f.place("link "+path.Join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
+			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
 		}
 	}
 	o, err := f.At(ctx, at)

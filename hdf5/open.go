@@ -23,14 +23,20 @@ type File struct {
 	// chunks that are being decoded.
 	Limit int64
 
+	// Err says what of the file as a whole could not be read, apart from objects.
+	Err error
+
 	Superblock
 	obj   store.Object
 	name  string
 	size  int64
 	cache cache
 
+	shared []sharedHeap
+	opened []Region // what Open has read
+
 	mu    sync.Mutex
-	types map[int64]*Datatype // committed ones
+	types map[string]*Datatype // committed and shared ones, by the messages that say where
 }
 
 // A Superblock is what a file says of itself as a whole.
@@ -61,9 +67,10 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, types: map[int64]*Datatype{}}
+	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, types: map[string]*Datatype{}}
 	f.cache.add(0, head[:n])
 	w := f.wave(ctx)
+	w.seen = func(r Region) { f.opened = append(f.opened, r) }
 	at, err := w.findSignature()
 	if err != nil {
 		return nil, err
@@ -72,8 +79,10 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 		return nil, f.place("superblock", at, err)
 	}
 	if f.extension != undefined {
-		if err := w.superblockExtension(); err != nil {
-			return nil, f.place("superblock extension", f.extension, err)
+		if err := w.superblockExtension(); err != nil && !ofFile(err) {
+			return nil, err
+		} else {
+			f.Err = f.place("superblock extension", f.extension, err)
 		}
 	}
 	return f, nil
@@ -165,13 +174,19 @@ func (w *wave) superblock(at int64) error {
 	return c.err()
 }
 
-// superblockExtension takes from it how large nodes of version 1 B-trees are.
+// superblockExtension takes from it how large nodes of version 1 B-trees are, and where
+// shared messages are.
 func (w *wave) superblockExtension() error {
 	h, err := w.header(w.f.extension)
 	if err != nil {
 		return err
 	}
 	for _, m := range h.messages {
+		if m.kind == msgSharedTable {
+			if err := w.sharedTable(m); err != nil {
+				return err
+			}
+		}
 		if m.kind != msgBTreeK {
 			continue
 		}

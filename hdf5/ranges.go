@@ -201,6 +201,30 @@ type wave struct {
 	live    int // tasks that have not ended and do not wait for others
 	waiting []*request
 	failed  error // of the store
+	room    room
+}
+
+// A room is what a wave may still find. Structures do not share bytes, but for a few, so
+// a file has no more of them than fit into it: of one whose objects all lead to the same
+// tree there would be much in little.
+type room struct {
+	records int64 // links, attributes, and what leads to them, of 8 bytes at least
+	headers int64 // bytes of object headers; those of committed datatypes are read often
+	values  int64 // bytes of attributes, and of values in memory
+}
+
+func (f *File) room() room {
+	return room{records: f.size / 8, headers: 4*f.size + 4<<20, values: f.Limit}
+}
+
+// spend takes from one of the rooms.
+func (w *wave) spend(room *int64, n int64, what string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if *room -= n; *room < 0 {
+		return corrupt("there are more %s than a file of %d bytes has room for", what, w.f.size)
+	}
+	return nil
 }
 
 type request struct {
@@ -210,7 +234,7 @@ type request struct {
 }
 
 // wave returns a wave of one task, which is the caller.
-func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, live: 1} }
+func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, live: 1, room: f.room()} }
 
 // read returns the bytes of one span.
 func (w *wave) read(off, n int64) ([]byte, error) {
@@ -234,6 +258,38 @@ func (w *wave) readAll(want []span) ([][]byte, error) {
 	w.step()
 	err := <-r.done
 	return r.got, err
+}
+
+// nodesAtOnce is how many structures of a kind whoever has a list of them gives to
+// structures.
+const nodesAtOnce = 512
+
+// structures reads structures of a kind, and calls do with the bytes of each. What is
+// damaged is told to broken, which decides whether to go on.
+func (w *wave) structures(what string, all []span, broken func(error) error, do func(i int, b []byte) error) error {
+	var want []span
+	var index []int
+	for i, s := range all {
+		if err := w.f.holds(s); err == nil {
+			want, index = append(want, s), append(index, i)
+		} else if err := broken(w.f.place(what, s.off, err)); err != nil {
+			return err
+		}
+	}
+	read, err := w.readAll(want)
+	if err != nil {
+		return err
+	}
+	for k, b := range read {
+		err := do(index[k], b)
+		if err != nil && ofFile(err) {
+			err = broken(w.f.place(what, want[k].off, err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // holds says what is wrong with a span.
@@ -279,27 +335,30 @@ func (w *wave) step() {
 	}
 }
 
-// together runs tasks beside each other, and waits for them.
+// together runs tasks beside each other, and waits for them. The first of them counts in
+// place of the caller, and the caller in place of the last one to end.
 func (w *wave) together(tasks ...func()) {
-	var wg sync.WaitGroup
+	left := len(tasks)
+	if left == 0 {
+		return
+	}
 	w.mu.Lock()
-	w.live += len(tasks)
+	w.live += left - 1
 	w.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, task := range tasks {
 		wg.Go(func() {
 			task()
 			w.mu.Lock()
-			w.live--
-			w.step()
+			if left--; left > 0 {
+				w.live--
+				w.step()
+			} else {
+				w.mu.Unlock()
+			}
 		})
 	}
-	w.mu.Lock()
-	w.live-- // the caller waits for its tasks
-	w.step()
 	wg.Wait()
-	w.mu.Lock()
-	w.live++
-	w.mu.Unlock()
 }
 
 // saw reports a structure.

@@ -2,7 +2,9 @@ package hdf5
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
 	"runtime"
 	"slices"
 
@@ -59,13 +61,18 @@ func (o *Object) Read(ctx context.Context, p []byte, start, count []int64) error
 		return err
 	}
 	s, err := o.selection(start, count)
-	if err == nil && s.bytes != int64(len(p)) {
-		err = corrupt("expected room for %d bytes, found %d", s.bytes, len(p))
-	}
 	if err != nil {
-		return o.f.place("selection of "+o.Path, -1, err)
+		return err
+	}
+	if s.bytes != int64(len(p)) {
+		return o.misread("expected room for %d bytes, found %d", s.bytes, len(p))
 	}
 	return o.read(ctx, p, s)
+}
+
+// misread is the error of a caller.
+func (o *Object) misread(format string, a ...any) error {
+	return &fs.PathError{Op: "read", Path: o.Path, Err: fmt.Errorf(format+": %w", append(a, fs.ErrInvalid)...)}
 }
 
 func (o *Object) selection(start, count []int64) (s selection, err error) {
@@ -74,17 +81,17 @@ func (o *Object) selection(start, count []int64) (s selection, err error) {
 		start, count = make([]int64, len(dims)), dims
 	}
 	if len(start) != len(dims) || len(count) != len(dims) {
-		return s, corrupt("expected %d dimensions, found %d and %d", len(dims), len(start), len(count))
+		return s, o.misread("expected %d dimensions, found %d and %d", len(dims), len(start), len(count))
 	}
 	for i, d := range dims {
 		if start[i] < 0 || count[i] < 0 || start[i] > d || count[i] > d-start[i] {
-			return s, corrupt("expected a range of dimensions %v, found %v from %v on", dims, count, start)
+			return s, o.misread("expected a range of dimensions %v, found %v from %v on", dims, count, start)
 		}
 	}
 	s = selection{start: start, count: count, stride: make([]int64, len(dims))}
 	ok := true
 	if s.bytes, ok = multiply(append([]int64{o.Type.Size}, count...)...); !ok {
-		return s, corrupt("%v elements of %d bytes are too many", count, o.Type.Size)
+		return s, o.f.place("data", o.Layout.Addr, corrupt("%v elements of %d bytes are too many", count, o.Type.Size))
 	}
 	if o.Space.Null {
 		s.bytes = 0
@@ -342,9 +349,12 @@ func (o *Object) runs(ctx context.Context, parts func(yield func(part, error) bo
 		if r.n > o.f.Limit {
 			return o.f.place("chunk", r.off, overLimit("what is stored", r.n, o.f.Limit))
 		}
-		b := make([]byte, r.n)
-		if err := o.f.obj.ReadAt(ctx, b, r.off); err != nil {
-			return err
+		b := o.f.cache.find(r.span)
+		if b == nil {
+			b = make([]byte, r.n)
+			if err := o.f.obj.ReadAt(ctx, b, r.off); err != nil {
+				return err
+			}
 		}
 		for _, x := range r.parts {
 			if err := do(x, b[x.off-r.off:][:x.n:x.n]); err != nil {
@@ -372,7 +382,7 @@ func (o *Object) Slabs(ctx context.Context, fn func([]byte) error) error {
 	}
 	all, err := o.selection(nil, nil)
 	if err != nil || all.bytes == 0 {
-		return o.f.place("data", -1, err)
+		return err
 	}
 	rows, step := int64(1), int64(1)
 	if len(all.count) > 0 {

@@ -3,6 +3,7 @@ package hdf5
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ func TestWrongRangesAreRefused(t *testing.T) {
 		{[]int64{0, 0}, []int64{1, 2}, 4},
 		{[]int64{0, 0}, []int64{1 << 62, 1 << 62}, 4},
 	} {
-		if err := o.Read(t.Context(), make([]byte, c.room), c.start, c.count); !errors.Is(err, ErrCorrupt) {
+		if err := o.Read(t.Context(), make([]byte, c.room), c.start, c.count); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
@@ -272,5 +273,27 @@ func TestStoredChunksAreDecoded(t *testing.T) {
 	}
 	if n < 100 {
 		t.Errorf("only %d chunks", n)
+	}
+}
+
+func TestLinksOfProgramsAreNamed(t *testing.T) {
+	f := within(t, nil)
+	for want, b := range map[string]string{
+		"{mine 200 0   -1}":                            "\x01\x08\xc8\x04mine\x02\x00ab",
+		"{n 0 4660   7}":                               "\x01\x0c\x00\x07\x00\x00\x00\x00\x00\x00\x00\x01n\x34\x12\x00\x00\x00\x00\x00\x00",
+		"{n 64 0 /x other.h5 -1}":                      "\x01\x18\x40\x01\x01n\x0d\x00\x00other.h5\x00/x\x00",
+		"version 2 of links is not supported":          "\x02",
+		"version 1 of external links is not supported": "\x01\x08\x40\x01n\x01\x00\x10",
+		"it ends early, after 5 bytes":                 "\x01\x00\x09na",
+		"a link without a name":                        "\x01\x00\x00\x34\x12\x00\x00\x00\x00\x00\x00",
+	} {
+		l, err := f.parseLink([]byte(b))
+		got := fmt.Sprintf("{%s %d %d %s %s %d}", l.Name, l.Kind, l.Addr, l.Target, l.File, l.Order)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %s, expected %s", b, got, want)
+		}
 	}
 }

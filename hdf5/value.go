@@ -36,7 +36,7 @@ type RegionValue struct {
 //
 // What lies in heaps is read, several heaps at once.
 func (f *File) Values(ctx context.Context, t *Datatype, b []byte) ([]any, error) {
-	d := decoder{w: f.wave(ctx), room: f.Limit}
+	d := decoder{w: f.wave(ctx)}
 	return d.all(t, b)
 }
 
@@ -47,7 +47,7 @@ func (w *wave) values(all []Attribute) {
 		if a.Err != nil {
 			continue
 		}
-		d := decoder{w: w, room: w.f.Limit}
+		d := decoder{w: w}
 		a.Values, a.Err = d.all(a.Type, a.Data)
 	}
 }
@@ -55,7 +55,6 @@ func (w *wave) values(all []Attribute) {
 // A decoder makes values of elements.
 type decoder struct {
 	w     *wave
-	room  int64 // bytes that values may still take
 	heaps map[int64]*collection
 }
 
@@ -64,9 +63,15 @@ const (
 	heapsReady = 256 // that are read at once
 )
 
+// take counts what values of a wave take together.
 func (d *decoder) take(n int64) error {
-	if d.room -= n; d.room < 0 {
-		return d.w.f.place("values", -1, overLimit("what they hold", d.w.f.Limit-d.room, d.w.f.Limit))
+	w := d.w
+	w.mu.Lock()
+	w.room.values -= n
+	left := w.room.values
+	w.mu.Unlock()
+	if left < 0 {
+		return w.f.place("values", -1, overLimit("what they hold", w.f.Limit-left, w.f.Limit))
 	}
 	return nil
 }
@@ -243,10 +248,8 @@ func (d *decoder) sequence(t *Datatype, b []byte) (any, error) {
 		return d.all(t.Base, got[:size])
 	}
 	// Elements that refer to heaps again have their own.
-	inner := decoder{w: d.w, room: d.room, heaps: d.heaps}
-	v, err := inner.all(t.Base, got[:size])
-	d.room = inner.room
-	return v, err
+	inner := decoder{w: d.w, heaps: d.heaps}
+	return inner.all(t.Base, got[:size])
 }
 
 // object is that of a global heap; nil if it refers to nothing.
@@ -269,108 +272,6 @@ func (d *decoder) object(at int64, number uint32) ([]byte, error) {
 		return nil, d.w.f.place("global heap", at, corrupt("it has no object %d", number))
 	}
 	return b, nil
-}
-
-// A collection is a part of the global heap.
-type collection struct {
-	objects []heapObject
-	err     error
-}
-
-type heapObject struct {
-	number uint32
-	b      []byte
-}
-
-// object is the one of a number; nil if there is none.
-func (x *collection) object(number uint32) []byte {
-	i, ok := slices.BinarySearchFunc(x.objects, number, func(o heapObject, n uint32) int { return cmp.Compare(o.number, n) })
-	if !ok {
-		return nil
-	}
-	return x.objects[i].b
-}
-
-const heapGuess = 4096 // bytes that most collections have
-
-// collections returns those at some addresses. It takes from known what is there, and
-// leaves out all else. A damaged one has an error.
-func (w *wave) collections(at []int64, known map[int64]*collection) (map[int64]*collection, error) {
-	out := map[int64]*collection{}
-	var want []span
-	for _, a := range at {
-		s := span{a, min(heapGuess, w.f.size-a)}
-		if x := known[a]; x != nil {
-			out[a] = x
-		} else if err := w.f.holds(s); err != nil {
-			out[a] = &collection{err: w.f.place("global heap", a, err)}
-		} else {
-			want = append(want, s)
-		}
-	}
-	read, err := w.readAll(want)
-	if err != nil {
-		return out, err
-	}
-	var more []span
-	for i, b := range read {
-		n, err := w.f.collectionSize(b)
-		s := span{want[i].off, n}
-		if err == nil {
-			err = w.f.holds(s)
-		}
-		switch {
-		case err != nil:
-			out[s.off] = &collection{err: w.f.place("global heap", s.off, err)}
-		case n > int64(len(b)):
-			more = append(more, s)
-		default:
-			out[s.off] = w.collection(s.off, b[:n])
-		}
-	}
-	if read, err = w.readAll(more); err != nil {
-		return out, err
-	}
-	for i, b := range read {
-		out[more[i].off] = w.collection(more[i].off, b)
-	}
-	return out, nil
-}
-
-func (f *File) collectionSize(b []byte) (int64, error) {
-	c := f.cursor(b)
-	if err := c.sign("GCOL", 1); err != nil {
-		return 0, err
-	}
-	c.skip(3)
-	n := c.length()
-	return n, c.err()
-}
-
-// collection reads one: "GCOL", version, 3 reserved, bytes of the whole (length), and for
-// each object: its number (u16), references (u16), reserved (u32), bytes (length), and
-// these, padded to 8. Number 0 is what is free.
-func (w *wave) collection(at int64, b []byte) *collection {
-	w.saw("global heap", at, int64(len(b)))
-	x := &collection{}
-	c := w.f.cursor(b)
-	c.skip(int64(8 + w.f.lengths))
-	for c.left() >= 8+w.f.lengths {
-		number := uint32(c.u16())
-		c.skip(6)
-		n := c.length()
-		if number == 0 {
-			break
-		}
-		if n > int64(c.left()) {
-			x.err = w.f.place("global heap", at, corrupt("object %d: expected %d bytes, found %d", number, n, c.left()))
-			break
-		}
-		x.objects = append(x.objects, heapObject{number, c.take(n)})
-		c.skip(min(int64(padded(int(n), 8))-n, int64(c.left())))
-	}
-	slices.SortFunc(x.objects, func(a, b heapObject) int { return cmp.Compare(a.number, b.number) })
-	return x
 }
 
 // trim takes off what fills a string up.

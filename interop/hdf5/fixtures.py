@@ -7,7 +7,7 @@ objects by their paths, each with what h5py says of it: kind, dtype, shape, elem
 bytes in the file's own order, values where they lie in heaps, attributes, links. Floats
 are their bits, so that NaN can be compared.
 """
-import gzip, json, os, sys, zlib
+import ctypes, glob, gzip, json, os, sys, zlib
 
 import h5py
 import hdf5plugin
@@ -16,7 +16,19 @@ import numpy as np
 OUT = sys.argv[1]
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 7
 VERSIONS = {"earliest": ("earliest", "v108"), "v108": ("v108", "v108"), "v110": ("v110", "v110"), "v112": ("v112", "v112"), "latest": ("latest", "latest")}
+# What h5py has no function for.
+LIB = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+LIB.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_istore_k.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_sym_k.argtypes = [ctypes.c_int64, ctypes.c_uint, ctypes.c_uint]
+LIB.H5Pset_shared_mesg_nindexes.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_shared_mesg_index.argtypes = [ctypes.c_int64] + 3 * [ctypes.c_uint]
+
 rng = np.random.default_rng(SEED)
+
+
+# What the library makes of no limit in files of short addresses.
+UNLIMITED = 2**32 - 1
 
 
 def value(v):
@@ -84,7 +96,7 @@ def describe(o):
     elif isinstance(o, h5py.Dataset):
         d["kind"] = "dataset"
         d["shape"] = None if o.shape is None else list(o.shape)
-        d["maxshape"] = None if o.shape is None else [-1 if m is None else m for m in o.maxshape]
+        d["maxshape"] = None if o.shape is None else [-1 if m in (None, UNLIMITED) else m for m in o.maxshape]
         d["chunks"] = o.chunks and list(o.chunks)
         d["filters"] = [o.id.get_create_plist().get_filter(i)[0] for i in range(o.id.get_create_plist().get_nfilters())]
         if o.chunks:
@@ -118,10 +130,34 @@ def attr_value(o, name):
     return o.attrs[name]
 
 
-def write(name, fill, **options):
+def shared(path, libver):
+    """A file whose object headers share messages, in two heaps."""
+    create = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    LIB.H5Pset_shared_mesg_nindexes(create.id, 2)
+    LIB.H5Pset_shared_mesg_index(create.id, 0, 1 << 12, 20)  # attributes
+    LIB.H5Pset_shared_mesg_index(create.id, 1, 1 << 1 | 1 << 3 | 1 << 5 | 1 << 11, 5)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    bound = {"v108": h5py.h5f.LIBVER_V18, "latest": h5py.h5f.LIBVER_LATEST}
+    access.set_libver_bounds(*[bound[v] for v in libver])
+    return h5py.File(h5py.h5f.create(path.encode(), h5py.h5f.ACC_TRUNC, create, access))
+
+
+def odd(path, libver):
+    """A file of short addresses, whose B-trees have small nodes."""
+    create = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    create.set_sizes(4, 4)
+    LIB.H5Pset_istore_k(create.id, 3)
+    LIB.H5Pset_sym_k(create.id, 2, 3)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    bound = {"earliest": h5py.h5f.LIBVER_EARLIEST, "v108": h5py.h5f.LIBVER_V18}
+    access.set_libver_bounds(*[bound[v] for v in libver])
+    return h5py.File(h5py.h5f.create(path.encode(), h5py.h5f.ACC_TRUNC, create, access))
+
+
+def write(name, fill, make=None, **options):
     global FILE
     path = os.path.join(OUT, name + ".h5")
-    with h5py.File(path, "w", **options) as f:
+    with make(path, **options) if make else h5py.File(path, "w", **options) as f:
         fill(f)
     with h5py.File(path, "r") as FILE:
         seen = {"/": describe(FILE)}
@@ -269,8 +305,15 @@ def chunks(f):
     plist.set_chunk((4, 4))
     plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     h5py.h5d.create(f.id, b"implicit", h5py.h5t.STD_I16LE, space, plist).write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(60, dtype="i2"))
-    if hasattr(plist, "set_chunk_opts"):
-        plist.set_chunk_opts(2)
+    if f.libver[0] not in ("earliest", "v108"):
+        # Chunks at the edges are not filtered.
+        for name, maxshape in [("plain_edges", (10, 6)), ("plain_edges_growing", (h5py.h5s.UNLIMITED, 6)), ("plain_edges_both", 2 * (h5py.h5s.UNLIMITED,))]:
+            plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plist.set_chunk((4, 4))
+            plist.set_deflate(4)
+            LIB.H5Pset_chunk_opts(plist.id, 2)
+            space = h5py.h5s.create_simple((10, 6), maxshape)
+            h5py.h5d.create(f.id, name.encode(), h5py.h5t.STD_I16LE, space, plist).write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(60, dtype="i2"))
 
 
 def paged(f):
@@ -289,6 +332,16 @@ def paged(f):
 def far(f):
     """The nodes of a tree of 10,000 chunks lie between these."""
     f.create_dataset("x", data=np.zeros((10000, 90)), chunks=(1, 90))
+
+
+def sharing(f):
+    for i in range(30):
+        d = f.create_dataset(f"d{i}", data=np.arange(i % 5 + 2), fillvalue=i % 3, chunks=(2,), compression="gzip")
+        d.attrs["same"] = "a text of all " * 3
+        d.attrs["list"] = np.arange(20)
+    for i in range(20):
+        f["d0"].attrs[f"list {i}"] = np.arange(20) * (i % 4)
+        f["d0"].attrs[f"short {i}"] = np.int8(i)
 
 
 def filters(f):
@@ -331,8 +384,11 @@ for v, bounds in VERSIONS.items():
         write("chunks_" + v, chunks, libver=bounds)
 for v in ["earliest", "latest"]:
     write("paged_" + v, paged, libver=VERSIONS[v])
+    write("shared_" + ("v108" if v == "earliest" else v), sharing, shared, libver=("v108", "v108") if v == "earliest" else ("latest", "latest"))
     write("filters_" + v, filters, libver=VERSIONS[v])
     write("far_" + v, far, libver=VERSIONS[v])
     write("refused_" + v, refused, libver=VERSIONS[v])
+write("odd_earliest", links, odd, libver=VERSIONS["earliest"])
+write("odd_v108", chunks, odd, libver=VERSIONS["v108"])
 write("user_block_earliest", attributes, libver=VERSIONS["earliest"], userblock_size=512)
 write("user_block_latest", chunks, libver=VERSIONS["latest"], userblock_size=2048)
