@@ -38,7 +38,8 @@ type reader struct {
 	index *format.Index
 	root  []byte // zarr.json of the root; nil while nobody has asked
 	left  []leftOut
-	lost  map[string]bool // by path, what is left out
+	lost  map[string]bool    // by path, what is left out
+	also  map[string][]alias // where else things are seen, through soft links
 	last  lastArray
 	large sync.Mutex // held while much memory is in use
 }
@@ -47,6 +48,12 @@ type reader struct {
 type leftOut struct {
 	at  string
 	why error
+}
+
+// An alias is a place at which something else is seen.
+type alias struct {
+	at  string
+	own bool // a key of version 2 says so
 }
 
 // lastArray is the array that was asked for last.
@@ -109,15 +116,17 @@ func (r *reader) readRoot(ctx context.Context) error {
 		return nil
 	}
 	var left []leftOut
-	lost := map[string]bool{}
+	lost, also := map[string]bool{}, map[string][]alias{}
 	root, err := zarr.Root3(ctx, r.src, r.src.names(ctx), maxText, maxChunk, func(at string, why error) {
 		left = append(left, leftOut{at, why})
 		lost[at] = true
+	}, func(at, is string, own bool) {
+		also[is] = append(also[is], alias{at, own})
 	})
 	if err != nil {
 		return err
 	}
-	r.root, r.left, r.lost = root, left, lost
+	r.root, r.left, r.lost, r.also = root, left, lost, also
 	return nil
 }
 
@@ -332,6 +341,11 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 			return err
 		}
 		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), size: int64(len(text))})
+		for _, link := range r.also[dir] {
+			if !link.own {
+				t.rows = append(t.rows, row{name: join(link.at, zarr.MetaName), size: int64(len(text))})
+			}
+		}
 		return nil
 	case isOld(last):
 		return nil
@@ -351,6 +365,11 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 		return err
 	case a == nil || !a.Anew || !a.IsChunk(below(at, e.Name)):
 		t.rows = append(t.rows, row{name: e.Name, size: -1})
+		if a != nil {
+			for _, link := range r.also[at] {
+				t.rows = append(t.rows, row{name: join(link.at, below(at, e.Name)), size: -1})
+			}
+		}
 		return nil
 	}
 	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name)
@@ -362,6 +381,10 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 		x.size = -1 // it says why again
 	}
 	t.rows = append(t.rows, x)
+	for _, link := range r.also[at] {
+		x.name = join(link.at, below(at, made.Name))
+		t.rows = append(t.rows, x)
+	}
 	return nil
 }
 
