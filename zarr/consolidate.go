@@ -16,9 +16,9 @@ type seen struct {
 	link   bool // it is a soft link that is not followed
 }
 
-// maxSeen is how many nodes may be seen through soft links, beside four times those that there are: links to groups
+// maxSeen is how many nodes may be looked at through soft links, beside four times those that there are: links to groups
 // that have links make many of few.
-const maxSeen = 100_000
+const maxSeen = 10_000
 
 // hierarchy is the groups and arrays of version 2.
 type hierarchy struct {
@@ -27,6 +27,7 @@ type hierarchy struct {
 	arrays map[string]bool   // by path; false of groups
 	links  map[string]string // from groups that are soft links, to where they lead
 	seen   []seen
+	steps  int // that were taken to find them
 }
 
 // readHierarchy finds them by the names of all keys.
@@ -61,7 +62,9 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 	}
 	slices.Sort(h.paths)
 	h.seen = make([]seen, 0, len(h.paths))
-	h.walk("", "", nil)
+	if err := h.walk(ctx, "", "", nil); err != nil {
+		return nil, err
+	}
 	// A node counts only in a group.
 	groups := map[string]bool{"": true}
 	h.seen = slices.DeleteFunc(h.seen, func(n seen) bool {
@@ -76,34 +79,59 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 }
 
 // walk goes through what is below a path, which is seen at another; through are the links that led there.
-func (h *hierarchy) walk(at, is string, through []string) {
+func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) error {
+	var err error
 	from, _ := slices.BinarySearch(h.paths, is)
 	for _, p := range h.paths[from:] {
 		below, ok := strings.CutPrefix(p, is)
 		if !ok {
-			return
+			break
 		}
 		if is != "" && below != "" && below[0] != '/' {
 			continue // "a-b" is not below "a"
 		}
+		h.steps++
 		n := seen{at: at + below, is: p, array: h.arrays[p]}
 		to, isLink := h.resolve(p)
 		if !isLink {
-			h.seen = append(h.seen, n)
+			// A source may not follow links: then there is nothing to be had there.
+			if n.link, err = h.missing(ctx, n); err != nil {
+				return err
+			}
+			if _, own := h.arrays[n.at]; own || !n.link {
+				n.array = n.array && !n.link
+				h.seen = append(h.seen, n)
+			}
 			continue
 		}
 		if h.links[p] == "" {
 			continue // below a link, where nobody sees it
 		}
 		_, there := h.arrays[to]
-		n.link = !there || len(h.seen) > 4*len(h.paths)+maxSeen || len(through) > maxLinks ||
+		n.link = !there || h.steps > 4*len(h.paths)+maxSeen || len(through) > maxLinks ||
 			within(p, to) || slices.ContainsFunc(through, func(t string) bool { return within(t, to) })
 		if n.link {
 			h.seen = append(h.seen, n)
 			continue
 		}
-		h.walk(n.at, to, append(through[:len(through):len(through)], p))
+		if err = h.walk(ctx, n.at, to, append(through[:len(through):len(through)], p)); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// missing reports whether what is seen at another place is not to be had there.
+func (h *hierarchy) missing(ctx context.Context, n seen) (bool, error) {
+	if n.at == n.is {
+		return false, nil
+	}
+	name := ".zgroup"
+	if n.array {
+		name = ".zarray"
+	}
+	_, ok, err := get(ctx, h.src, path.Join(n.at, name), metaLimit)
+	return !ok, err
 }
 
 // within reports whether a path is another, or below it.
@@ -136,6 +164,9 @@ func (h *hierarchy) resolve(p string) (to string, isLink bool) {
 // What cannot be read is left out: failed says what.
 func (h *hierarchy) each(ctx context.Context, fn func(n seen, raw, attrs []byte) error, failed func(at string, err error)) error {
 	for _, n := range h.seen {
+		if n.link {
+			n.is = n.at // it is the group that it is
+		}
 		var raw []byte
 		var err error
 		ok := true
@@ -202,9 +233,10 @@ func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error],
 }
 
 // Root3 makes the zarr.json of the root of a hierarchy of version 2, which has those of all that is below it. What is
-// left out of it, since version 3 cannot say it, is told to left. The text may take limit bytes, and chunks
+// left out of it, since version 3 cannot say it, is told to left. What is seen through soft links is told to through, with
+// where it is, and whether there is a group at its place, which is the link. The text may take limit bytes, and chunks
 // that are made anew chunk.
-func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error)) ([]byte, error) {
+func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), through func(at, is string, own bool)) ([]byte, error) {
 	h, err := readHierarchy(ctx, src, keys)
 	if err != nil {
 		return nil, err
@@ -226,6 +258,10 @@ func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit
 		if n.at == "" {
 			root = text
 			return nil
+		}
+		if n.at != n.is {
+			_, own := h.arrays[n.at]
+			through(n.at, n.is, own)
 		}
 		if out[len(out)-1] == '}' {
 			out = append(out, ',')

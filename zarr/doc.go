@@ -1,8 +1,9 @@
-// Package zarr reads the arrays of Zarr version 2 hierarchies out of any tree
+// Package zarr reads the arrays of Zarr hierarchies, of version 2 and 3, out of any tree
 // of files: a folder, or an archive's view. It knows the codecs numcodecs
-// writes, Blosc included, and the marks LINDI leaves in attributes.
+// writes, Blosc included, shards, and the marks LINDI leaves in attributes. [Node3] and
+// [Root3] say of a hierarchy of version 2 what it is in version 3.
 //
-// It is not for writing Zarr, nor for version 3, nor for the arithmetic one does
+// It is not for writing Zarr, nor for the arithmetic one does
 // with arrays: it hands their elements on as a NumPy file, as text, or as bytes.
 //
 //	a, err := zarr.Open(ctx, zarr.Files(os.DirFS("data.zarr")), "units/spike_times")

@@ -79,6 +79,10 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	if err != nil {
 		return nil, corrupt("%v", err)
 	}
+	if a.dimensions() != nil {
+		delete(a.Attrs, dimensionsMark) // as xarray has it
+		attrs = appendJSON(nil, a.Attrs)
+	}
 	t.text = withAttributes(t.text, attrs)
 	return t, nil
 }
@@ -103,9 +107,12 @@ func group3(attrs []byte) []byte {
 	return withAttributes([]byte(`{"zarr_format":3,"node_type":"group"}`), attrs)
 }
 
-// dimensions are the names of the axes, which xarray keeps in an attribute.
+// dimensionsMark is the attribute in which xarray keeps the names of the axes in version 2.
+const dimensionsMark = "_ARRAY_DIMENSIONS"
+
+// dimensions are the names of the axes, if they are known.
 func (a *Array) dimensions() []any {
-	list, _ := a.Attrs["_ARRAY_DIMENSIONS"].([]any)
+	list, _ := a.Attrs[dimensionsMark].([]any)
 	if len(list) != len(a.Shape) || slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok }) {
 		return nil
 	}

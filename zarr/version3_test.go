@@ -2,8 +2,10 @@ package zarr
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"iter"
 	"maps"
 	"path"
@@ -115,7 +117,25 @@ func asText(v any) string {
 	return string(appendJSON(nil, v))
 }
 
-// all is a hierarchy with links of every kind.
+// following is a source that follows links, as LINDI's does.
+type following struct{ keyed }
+
+func (f following) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	for range maxLinks {
+		if b, err := f.keyed.Get(ctx, key, limit); err == nil {
+			return b, nil
+		}
+		at, last := path.Split(key)
+		to, err := follow(ctx, f.keyed, path.Clean(at))
+		if err != nil || to == nil {
+			break
+		}
+		key = path.Join(*to, last)
+	}
+	return nil, fs.ErrNotExist
+}
+
+// linked is a hierarchy with links of every kind.
 func linked() keyed {
 	array := func(dims string) []byte {
 		return []byte(`{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","compressor":null,"filters":null,"fill_value":0,"order":"C"}`)
@@ -144,8 +164,9 @@ func namesOf(k keyed) iter.Seq2[string, error] {
 
 // All metadata together has what the keys have, those too that links lead to; and it ends.
 func TestConsolidated(t *testing.T) {
-	k := linked()
-	text, err := Consolidate(t.Context(), k, namesOf(k), 1<<20)
+	keys := linked()
+	k := following{keys}
+	text, err := Consolidate(t.Context(), k, namesOf(keys), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +183,12 @@ func TestConsolidated(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(two.Metadata)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	left := map[string]bool{}
-	if text, err = Root3(t.Context(), k, namesOf(k), 1<<20, 1<<20, func(at string, err error) {
+	left, through := map[string]bool{}, map[string]string{}
+	if text, err = Root3(t.Context(), k, namesOf(keys), 1<<20, 1<<20, func(at string, err error) {
 		if left[at] = true; kindOf(err) == nil {
 			t.Errorf("%s: an error of no kind: %v", at, err)
 		}
-	}); err != nil {
+	}, func(at, is string, _ bool) { through[at] = is }); err != nil {
 		t.Fatal(err)
 	}
 	var three struct {
@@ -192,12 +213,17 @@ func TestConsolidated(t *testing.T) {
 	if x := three.All.Metadata["togroup/x"]; x.Node != "array" || !slices.Equal(x.Names, []string{"t"}) || x.Attributes["unit"] != "mV" || three.All.Metadata["toarray"].Attributes["unit"] != "mV" {
 		t.Errorf("%+v", x)
 	}
+	if want := (map[string]string{"chain": "a/x", "toarray": "a/x", "togroup": "a", "togroup/x": "a/x", "one/to": "two", "two/to": "one"}); !maps.Equal(through, want) {
+		t.Errorf("through links: %q", through)
+	}
 	if got := slices.Sorted(maps.Keys(left)); !slices.Equal(got, []string{"bad", "far", "odd"}) {
 		t.Errorf("left out: %q", got)
 	}
 	for _, make := range []func() ([]byte, error){
-		func() ([]byte, error) { return Consolidate(t.Context(), k, namesOf(k), 1000) },
-		func() ([]byte, error) { return Root3(t.Context(), k, namesOf(k), 1000, 1<<20, func(string, error) {}) },
+		func() ([]byte, error) { return Consolidate(t.Context(), k, namesOf(keys), 1000) },
+		func() ([]byte, error) {
+			return Root3(t.Context(), k, namesOf(keys), 1000, 1<<20, func(string, error) {}, func(string, string, bool) {})
+		},
 	} {
 		if text, err := make(); !errors.Is(err, ErrLimit) || len(text) > 2000 {
 			t.Errorf("%v, %d bytes", err, len(text))
@@ -220,8 +246,13 @@ func TestLinksDoNotMultiply(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Consolidate(t.Context(), k, namesOf(k), 1<<30); err != nil {
+	if _, err := Consolidate(t.Context(), following{k}, namesOf(k), 1<<30); err != nil {
 		t.Error(err)
+	}
+	// Who cannot follow links sees none of it.
+	text, err := Consolidate(t.Context(), k, namesOf(k), 1<<30)
+	if err != nil || bytes.Contains(text, []byte("/l/l")) {
+		t.Errorf("%v: links are followed", err)
 	}
 }
 

@@ -36,11 +36,10 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 	case zarrView:
 		return newKeys(ctx, a)
 	case zarr3View:
-		k, err := newKeys(ctx, a)
-		if err != nil {
+		if err := a.loadRFS(ctx); err != nil {
 			return nil, err
 		}
-		return zarr3.New(k, a.st, "lindi", a.objectName()), nil
+		return a.inVersion3(), nil
 	}
 	switch a.form {
 	case tarForm:
@@ -71,6 +70,11 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 		}
 		return newLoose(a, files), nil
 	}
+}
+
+// inVersion3 is the view of version 3 of an archive whose lindi.json is loaded.
+func (a *archive) inVersion3() format.Reader {
+	return zarr3.New(keysOf(a), a.st, "lindi", a.objectName())
 }
 
 // members is the view of a tar's members, whose Ref is their row; or of those of a

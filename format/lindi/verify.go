@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/internal/zarr3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -34,6 +35,9 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		defer a.close()
 		c := &checker{a: a, report: report, stat: o.Stat}
 		err = c.check(ctx)
+		if err == nil && o.View == zarr3View && a.rfs != nil {
+			err = zarr3.Check(ctx, a.inVersion3(), report)
+		}
 	}
 	return formatkit.Reported(err, report)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -37,7 +38,8 @@ type reader struct {
 	index *format.Index
 	root  []byte // zarr.json of the root; nil while nobody has asked
 	left  []leftOut
-	lost  map[string]bool // by path, what is left out
+	lost  map[string]bool    // by path, what is left out
+	also  map[string][]alias // where else things are seen, through soft links
 	last  lastArray
 	large sync.Mutex // held while much memory is in use
 }
@@ -46,6 +48,12 @@ type reader struct {
 type leftOut struct {
 	at  string
 	why error
+}
+
+// An alias is a place at which something else is seen.
+type alias struct {
+	at  string
+	own bool // a key of version 2 says so
 }
 
 // lastArray is the array that was asked for last.
@@ -108,15 +116,17 @@ func (r *reader) readRoot(ctx context.Context) error {
 		return nil
 	}
 	var left []leftOut
-	lost := map[string]bool{}
+	lost, also := map[string]bool{}, map[string][]alias{}
 	root, err := zarr.Root3(ctx, r.src, r.src.names(ctx), maxText, maxChunk, func(at string, why error) {
 		left = append(left, leftOut{at, why})
 		lost[at] = true
+	}, func(at, is string, own bool) {
+		also[is] = append(also[is], alias{at, own})
 	})
 	if err != nil {
 		return err
 	}
-	r.root, r.left, r.lost = root, left, lost
+	r.root, r.left, r.lost, r.also = root, left, lost, also
 	return nil
 }
 
@@ -164,7 +174,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if isOld(last) {
 		return format.Entry{}, notThere(name)
 	}
-	if last == zarr.MetaName {
+	if last == zarr.MetaName && format.ValidPath(name) {
 		if e, err := r.src.keys.Lookup(ctx, name); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return e, err
 		}
@@ -213,18 +223,27 @@ func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key st
 	e = format.Entry{Name: name, Size: a.Size, ModTime: e.ModTime, Fault: e.Fault, Ref: madeChunk{a, key}}
 	if e.Size < 0 && e.Fault == nil {
 		b, err := r.chunk(ctx, a, key)
-		if err != nil && ctx.Err() != nil {
-			return e, context.Cause(ctx)
-		}
 		e.Size = int64(len(b))
-		if err != nil {
-			e.Fault = &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: "it cannot be made of " + key + ": " + err.Error()}
-			if errors.Is(err, errors.ErrUnsupported) {
-				e.Fault.Code = format.Unsupported
-			}
+		if e.Fault = r.fault(name, key, err); err != nil && e.Fault == nil {
+			return e, err
 		}
 	}
+	e.Size = max(e.Size, 0)
 	return e, nil
+}
+
+// fault says that a chunk cannot be made, if err is about what it is made of; nil if not.
+func (r *reader) fault(name, key string, err error) *format.Problem {
+	p := &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: fmt.Sprintf("it cannot be made of %s: %v", key, err)}
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		p.Code = format.Unsupported
+	case errors.Is(err, zarr.ErrLimit):
+		p.Code = format.Limit
+	case !errors.Is(err, zarr.ErrCorrupt):
+		return nil
+	}
+	return p
 }
 
 // chunk makes a chunk of the one at a key.
@@ -322,6 +341,11 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 			return err
 		}
 		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), size: int64(len(text))})
+		for _, link := range r.also[dir] {
+			if !link.own {
+				t.rows = append(t.rows, row{name: join(link.at, zarr.MetaName), size: int64(len(text))})
+			}
+		}
 		return nil
 	case isOld(last):
 		return nil
@@ -341,6 +365,11 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 		return err
 	case a == nil || !a.Anew || !a.IsChunk(below(at, e.Name)):
 		t.rows = append(t.rows, row{name: e.Name, size: -1})
+		if a != nil {
+			for _, link := range r.also[at] {
+				t.rows = append(t.rows, row{name: join(link.at, below(at, e.Name)), size: -1})
+			}
+		}
 		return nil
 	}
 	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name)
@@ -352,6 +381,10 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 		x.size = -1 // it says why again
 	}
 	t.rows = append(t.rows, x)
+	for _, link := range r.also[at] {
+		x.name = join(link.at, below(at, made.Name))
+		t.rows = append(t.rows, x)
+	}
 	return nil
 }
 
@@ -383,6 +416,9 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 			b, err = r.text(ctx, ref.at)
 		case madeChunk:
 			b, err = r.chunk(ctx, ref.array, ref.key)
+			if p := r.fault(e.Name, ref.key, err); p != nil {
+				err = &format.CorruptError{Format: r.name, Problem: *p, Err: err}
+			}
 		}
 		if err == nil && int64(len(b)) != e.Size {
 			err = fmt.Errorf("expected %d bytes, found %d: %w", e.Size, len(b), store.ErrChanged)
@@ -419,13 +455,37 @@ func (r *reader) Can() format.Abilities {
 			}
 			return func(e format.Entry) format.Decode {
 				if isMade(e) {
-					return nil
+					return remade
 				}
 				return decoder(e)
 			}, nil
 		}
 	}
 	return can
+}
+
+// remade is the Decode of what is made: making it is what shows damage.
+func remade(_ context.Context, r io.Reader, _ func(format.Problem)) (format.Proof, error) {
+	_, err := io.Copy(io.Discard, r)
+	return format.Decoded, err
+}
+
+// Check reports which keys of a reader that New has returned cannot be made, though what they are made of is there.
+func Check(ctx context.Context, r format.Reader, report func(format.Problem)) error {
+	for e, err := range r.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		ref, ok := e.Ref.(madeChunk)
+		if !ok || e.Fault == nil {
+			continue
+		}
+		// What is wrong with that says whoever checks version 2.
+		if of, err := r.(*reader).src.keys.Lookup(ctx, ref.key); err == nil && of.Fault == nil {
+			report(*e.Fault)
+		}
+	}
+	return nil
 }
 
 // Regions are those of the keys of version 2.

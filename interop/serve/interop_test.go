@@ -60,7 +60,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out, "10 selected / 10 total") {
+	if !strings.Contains(out, "11 selected / 11 total") {
 		t.Errorf("not all were tried:\n%s", out)
 	}
 }
