@@ -58,7 +58,7 @@ func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e E
 		}
 		m.Add(1, 0)
 		if err != nil {
-			return each(e, format.Digest{}, err)
+			return each(e, format.Digest{}, content.ReadError(e, err))
 		}
 		return each(e, format.Digest{Algo: algo, Sum: string(h.Sum(nil))}, nil)
 	})

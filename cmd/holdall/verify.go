@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -215,9 +214,6 @@ func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err err
 	defer stop()
 	return bad, in.Sums(ctx, algo, m, func(e holdall.Entry, d format.Digest, err error) error {
 		if err != nil {
-			if !is[*holdall.ExternalError](err) && !errors.Is(err, holdall.ErrDamaged) {
-				return err
-			}
 			bad = true
 			a.report(err)
 			return nil

@@ -201,7 +201,7 @@ func (w *counting) Write(p []byte) (int, error) {
 // e's digest.
 func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 	if s.heal != nil && s.comparesWhole(e) && !s.proves(e) {
-		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.whole(ctx, e, b, 0)) }}
+		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 		return Content{Entry: e, r: r, trusted: true}
 	}
 	return s.healing(ctx, s.by(ctx, e, e.Size-off > Small).open(ctx, e, off), off, true)
@@ -231,7 +231,7 @@ type named struct {
 
 func (n *named) Read(p []byte) (int, error) {
 	k, err := n.ReadCloser.Read(p)
-	return k, readError(n.e, err)
+	return k, ReadError(n.e, err)
 }
 
 // Copy copies all of e's content to w, as Content.CopyTo does.
@@ -240,7 +240,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 		b := spareOf(e.Size)
 		defer spares.Put(b)
 		if err := s.whole(ctx, e, *b, 0); err != nil {
-			return readError(e, err)
+			return ReadError(e, err)
 		}
 		_, err := w.Write(*b)
 		return err

@@ -232,7 +232,7 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
-	return done, readError(e, err)
+	return done, ReadError(e, err)
 }
 
 func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
@@ -256,8 +256,8 @@ func all(n int, err error) (int, error) {
 	return n, nil
 }
 
-// readError says of which entry an error is, unless it does already.
-func readError(e Entry, err error) error {
+// ReadError says of which entry an error is, unless it does already.
+func ReadError(e Entry, err error) error {
 	if err == nil || err == io.EOF || saysWhich(err) {
 		return err
 	}

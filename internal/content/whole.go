@@ -215,7 +215,7 @@ func (s *Source) touch(ctx context.Context, e Entry) error {
 	}
 	b := spareOf(e.Size)
 	defer spares.Put(b)
-	return readError(e, s.whole(ctx, e, *b, 0))
+	return ReadError(e, s.whole(ctx, e, *b, 0))
 }
 
 // check compares b with the digest of e.
@@ -247,7 +247,7 @@ func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser
 	case known:
 		return &wholeReader{err: wrong}
 	case s.comparesWhole(e):
-		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return readError(e, s.whole(ctx, e, b, 0)) }}
+		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 	}
 	c := s.Open(ctx, e, off)
 	if off > 0 {
