@@ -202,14 +202,73 @@ def test_a_state_goes_on_at_the_exact_sample(archive, kind, exact):
 
 def test_states_of_other_orders_are_refused(archive):
     state = Stream(Samples(archive), seed=1).state_dict()
-    for other in ({"seed": 2}, {"seed": 1, "mix": 9}, {"seed": 1, "exact": True}, {"seed": 1, "world": 2}):
+    for other in ({"seed": 2}, {"seed": 1, "mix": 9}, {"seed": 1, "exact": True}, {"seed": 1, "even": True}):
         with pytest.raises(ValueError, match="another order"):
             Stream(Samples(archive), **other).load_state_dict(state)
-    state["taken"] = [1, 2, 3]
+    state["left"] = [None, [[0, 1000, 0, 1000]], None]
     stream = Stream(Samples(archive), seed=1)
     stream.load_state_dict(state)
-    with pytest.raises(ValueError, match="state of 3 workers"):
+    with pytest.raises(ValueError, match="state of one worker of 3"):
         next(iter(stream))
+
+
+@pytest.mark.parametrize("kind", [Stream, Sampler])
+@pytest.mark.parametrize("how", [{}, {"exact": True}, {"shuffle": False}, {"even": True}], ids=str)
+def test_ranks_go_on_whatever_their_number(archive, kind, how):
+    """Several times in one epoch, each rank from another place, with the states in any order."""
+    rnd = random.Random(7)
+    got, states = [], []
+    worlds = [3, 1, 4, 2, 5]
+    for world in worlds:
+        rnd.shuffle(states)
+        streams = [kind(Samples(archive), seed=6, rank=rank, world=world, block=13, mix=3, **how) for rank in range(world)]
+        for stream in streams:
+            if states:
+                stream.load_state_dict(json.loads(json.dumps(states)))
+            else:
+                stream.set_epoch(2)
+        states = []
+        for stream in streams:
+            got += islice(iter(stream), rnd.randrange(1, 100) if world != worlds[-1] else 1000)
+            states.append(stream.state_dict())
+    assert len(got) == len(set(got))
+    if how.get("even"):
+        assert 1000 - sum(world - 1 for world in worlds) <= len(got) <= 1000
+    else:
+        assert len(got) == 1000
+    assert all(state["epoch"] == 3 and state["left"] is None for state in states)
+    alone = kind(Samples(archive), seed=6, block=13, mix=3, **how)
+    alone.load_state_dict(states[3])  # the epoch has ended everywhere
+    whole = kind(Samples(archive), seed=6, block=13, mix=3, **how)
+    whole.set_epoch(3)
+    assert list(alone) == list(whole)
+
+
+def test_a_rank_that_ended_the_epoch_has_nothing_left(archive, files):
+    streams = [Stream(Samples(archive), seed=6, rank=rank, world=2) for rank in range(2)]
+    got = [*streams[0], *islice(iter(streams[1]), 10)]
+    states = [stream.state_dict() for stream in streams]
+    stream = Stream(Samples(archive), seed=6)
+    stream.load_state_dict(states)
+    got += stream
+    assert len(got) == 1000 and dict(got) == files
+
+
+def test_states_that_do_not_go_together_are_refused(archive):
+    streams = [Stream(Samples(archive), rank=rank, world=3) for rank in range(3)]
+    states = []
+    for stream in streams:
+        next(iter(stream))
+        states.append(stream.state_dict())
+    other = Stream(Samples(archive), world=2)
+    for some in (states[0], states[:2], [*states, states[0]], [states[0], states[1], states[1]]):
+        with pytest.raises(ValueError, match="needs the states of all ranks"):
+            other.load_state_dict(some)
+    for epoch in (1, 2):
+        with pytest.raises(ValueError, match=f"states of epochs 0 and {epoch}"):
+            other.load_state_dict([*states[:2], {**states[2], "epoch": epoch}])
+    with pytest.raises(ValueError, match="another order: seed"):
+        other.load_state_dict([*states[:2], {**states[2], "order": {**states[2]["order"], "seed": 5}}])
 
 
 @pytest.mark.parametrize("wrong", [{"rank": 1}, {"rank": -1}, {"world": 0}, {"block": 0}, {"mix": 0}])
@@ -264,6 +323,28 @@ def test_workers_that_live_on_count_epochs(archive):
     assert len(set(map(tuple, passes))) == 3
 
 
+def left(state):
+    """How many samples are left in the epoch of a state."""
+    return sum(stop - start for pieces in state["left"] for _, _, start, stop in pieces)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_loader_goes_on_with_any_number_of_workers(archive, drop_last):
+    samples = Samples(archive)
+    stream = Stream(samples, seed=8, block=10)
+    got = []
+    for workers, batches in [(3, 5), (1, 2), (8, 10), (2, 3), (0, 4), (4, 1000)]:
+        loader = DataLoader(stream, 30, num_workers=workers, drop_last=drop_last, collate_fn=names)
+        some = list(islice(loader, batches))
+        got += [name for batch in some for name in batch]
+        state = stream.state_after(len(some), 30, workers, drop_last) if workers else stream.state_dict()
+        state = json.loads(json.dumps(state))
+        assert left(state) == 1000 - len(got)
+        stream = Stream(samples, seed=8, block=10)
+        stream.load_state_dict(state)
+    assert len(set(got)) == len(got) and (1000 - len(got) < 4 * 30 if drop_last else len(got) == 1000)
+
+
 @pytest.mark.parametrize("workers", [1, 3, 8])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_loader_goes_on_after_any_batch(archive, workers, drop_last):
@@ -278,7 +359,7 @@ def test_a_loader_goes_on_after_any_batch(archive, workers, drop_last):
     for batches in (0, 1, 2, 7, len(whole) - 1, len(whole)):
         stream = Stream(samples, seed=8, block=10)
         state = stream.state_after(batches, 30, workers, drop_last)
-        assert sum(state["taken"]) == sum(map(len, whole[:batches]))
+        assert left(state) == 1000 - sum(map(len, whole[:batches]))
         stream.load_state_dict(json.loads(json.dumps(state)))
         rest = list(loader(stream))
         assert sorted(n for b in whole[batches:] for n in b) == sorted(n for b in rest for n in b)
@@ -328,7 +409,7 @@ def test_killed_and_resumed_no_sample_is_missing_or_twice(archive, files, tmp_pa
         # Once a batch was said it was also written down; the next one may be half in.
         os.killpg(process.pid, signal.SIGSTOP)
         done = state.read_text()
-        seen = sum(json.loads(done)["taken"])
+        seen = 1000 - left(json.loads(done))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()

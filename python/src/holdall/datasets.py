@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import open as _open
 from .archive import Archive
@@ -162,6 +162,47 @@ def _split(name: str) -> tuple[str, str]:
     return (name, "") if dot < 0 else (name[:dot], name[dot + 1 :])
 
 
+class _Piece(NamedTuple):
+    """Of the samples at the places from first to last, in their order, those from start to stop."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+
+_Pieces = list[_Piece]
+_Left = list[_Pieces | None]  # what each worker has left; None of workers that are other processes
+
+
+def _count(pieces: _Pieces) -> int:
+    return sum(p.stop - p.start for p in pieces)
+
+
+def _cut(pieces: _Pieces, part: range) -> _Pieces:
+    """What is in a part of several pieces, one after the other."""
+    found, at = [], 0
+    for p in pieces:
+        low, high = max(part.start - at, 0) + p.start, min(part.stop - at + p.start, p.stop)
+        if low < high:
+            found.append(_Piece(p.first, p.last, low, high))
+        at += p.stop - p.start
+    return found
+
+
+def _left(state: dict[str, Any]) -> _Left | None:
+    """What workers have left by a state, which may have been JSON."""
+    left: list[Any] | None = state["left"]
+    return None if left is None else [None if pieces is None else [_Piece(*p) for p in pieces] for pieces in left]
+
+
+def _together(left: _Left) -> _Pieces:
+    """What all workers have left."""
+    if None in left:
+        raise ValueError(f"state of one worker of {len(left)}, of which there must be as many again")
+    return [p for pieces in left for p in pieces or ()]
+
+
 @dataclass
 class _Pass:
     """A pass over a worker's part of an epoch."""
@@ -169,9 +210,13 @@ class _Pass:
     epoch: int
     worker: int
     workers: int
-    start: int  # what was taken before
-    taken: int
+    pieces: _Pieces  # what there was to take
+    taken: int = 0
     ended: bool = False
+
+    def left(self, taken: int) -> _Pieces:
+        """What there is behind so many samples."""
+        return _cut(self.pieces, range(taken, _count(self.pieces)))
 
 
 class _Ordered:
@@ -202,7 +247,7 @@ class _Ordered:
         self._resume: dict[str, Any] | None = None
 
     def __len__(self) -> int:
-        return len(self._places(0, 1))
+        return len(self._part(self._order.count, self._rank, self._world))
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next pass is. Without it, that is the one after the last."""
@@ -213,53 +258,87 @@ class _Ordered:
         """How far the last pass is, for load_state_dict. JSON can hold it."""
         p = self._pass
         if p is None or p.ended:
-            return self._resume or self._state(self._epoch, [])
-        return self._state(p.epoch, [p.taken if worker == p.worker else None for worker in range(p.workers)])
+            return self._resume or self._state(self._epoch, None)
+        return self._state(p.epoch, [p.left(p.taken) if worker == p.worker else None for worker in range(p.workers)])
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next pass go on where that state is."""
-        for key, value in self._settings().items():
-            if state["order"].get(key) != value:
-                raise ValueError(f"state of another order: {key} is {value!r} here, {state['order'].get(key)!r} there")
-        self._epoch, self._pass, self._resume = state["epoch"], None, state
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+        """Lets the next pass go on where that state is, whatever the number of workers was. With the states of all ranks
+        it does so whatever their number was."""
+        states = [state] if isinstance(state, dict) else list(state)
+        mine = self._settings()
+        for key in mine.keys() - {"rank", "world"}:
+            for theirs in (state["order"].get(key) for state in states):
+                if theirs != mine[key]:
+                    raise ValueError(f"state of another order: {key} is {mine[key]!r} here, {theirs!r} there")
+        found = [state for state in states if state["order"] == mine] or [self._joined(states)]
+        self._epoch, self._pass, self._resume = found[0]["epoch"], None, found[0]
 
-    def _state(self, epoch: int, taken: list[int | None]) -> dict[str, Any]:
-        return {"order": self._settings(), "epoch": epoch, "taken": taken}
+    def _joined(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """The state of this rank by those of all ranks, of which there were others."""
+        epoch = min(state["epoch"] for state in states)
+        if all(state["left"] is None and state["epoch"] == epoch for state in states):
+            return self._state(epoch, None)
+        states.sort(key=lambda state: int(state["order"]["rank"]))
+        ranks = [(state["order"]["rank"], state["order"]["world"]) for state in states]
+        if ranks != [(rank, len(states)) for rank in range(len(states))]:
+            there = ", ".join(f"{rank} of {world}" for rank, world in ranks)
+            raise ValueError(f"state of rank {there}: rank {self._rank} of {self._world} needs the states of all ranks there were")
+        pieces: _Pieces = []
+        for rank, state in enumerate(states):
+            if state["epoch"] == epoch:
+                pieces += _together(_left(state) or self._fresh(rank, len(states), 1))
+            elif state["epoch"] != epoch + 1 or state["left"] is not None:  # it has not just ended the epoch
+                raise ValueError(f"states of epochs {epoch} and {state['epoch']}")
+        return self._state(epoch, [_cut(pieces, self._part(_count(pieces), self._rank, self._world))])
+
+    def _state(self, epoch: int, left: _Left | None) -> dict[str, Any]:
+        return {"order": self._settings(), "epoch": epoch, "left": left}
 
     def _settings(self) -> dict[str, Any]:
         settings = vars(self._order) | {"rank": self._rank, "world": self._world, "even": self._even}
         del settings["epoch"]
         return settings
 
-    def _places(self, worker: int, workers: int) -> range:
-        """The places in the order that are this rank's, and of these a worker's."""
-        count = self._order.count
-        if self._even:
-            count -= count % self._world
-        return part_of(part_of(range(count), self._rank, self._world), worker, workers)
+    def _part(self, count: int, rank: int, world: int) -> range:
+        """A rank's part of so many samples."""
+        return part_of(range(count - count % world if self._even else count), rank, world)
+
+    def _fresh(self, rank: int, world: int, workers: int) -> _Left:
+        """What each worker of a rank has in an epoch."""
+        places = self._part(self._order.count, rank, world)
+        parts = (part_of(places, worker, workers) for worker in range(workers))
+        return [[_Piece(part.start, part.stop, 0, len(part))] for part in parts]
+
+    def _workers(self, workers: int) -> _Left:
+        """What each worker has in the next pass."""
+        left = _left(self._resume) if self._resume is not None else None
+        if left is None:
+            return self._fresh(self._rank, self._world, workers)
+        if len(left) == workers:
+            return left
+        pieces = _together(left)
+        return [_cut(pieces, part_of(range(_count(pieces)), worker, workers)) for worker in range(workers)]
 
     def _begin(self, worker: int, workers: int) -> _Pass:
-        start = self._skips(workers)[worker]
-        if start is None:
+        pieces = self._workers(workers)[worker]
+        if pieces is None:
             raise ValueError(f"state without worker {worker}")
-        self._pass = _Pass(self._epoch, worker, workers, start, start)
+        self._pass = _Pass(self._epoch, worker, workers, pieces)
         # A worker that lives on is not told of epochs: it counts them.
         self._epoch, self._resume = self._epoch + 1, None
         return self._pass
-
-    def _skips(self, workers: int) -> list[Any]:
-        """How much each worker leaves out of the next pass."""
-        taken = self._resume["taken"] if self._resume is not None else []
-        if taken and len(taken) != workers:
-            raise ValueError(f"state of {len(taken)} workers: there are {workers}")
-        return list(taken) or [0] * workers
 
     def _windows(self, p: _Pass) -> Iterator[list[int]]:
         """The samples of a pass, as many at a time as are worth reading at once."""
         stored = self.samples.stored()
         order = replace(self._order, epoch=p.epoch)
-        for window in order.windows(self._places(p.worker, p.workers), p.taken):
-            yield [stored[number] for number in window]
+        for piece in p.pieces:
+            left = piece.stop - piece.start
+            for window in order.windows(range(piece.first, piece.last), piece.start):
+                yield [stored[number] for number in window[:left]]
+                left -= len(window)
+                if left <= 0:
+                    break
         p.ended = True
 
 
@@ -277,7 +356,7 @@ class Sampler(_Ordered):
         """The state when so many samples were taken out of a loader, which asks for numbers ahead."""
         if self._pass is None:
             raise ValueError("no pass has begun")
-        return self._state(self._pass.epoch, [self._pass.start + samples])
+        return self._state(self._pass.epoch, [self._pass.left(samples)])
 
 
 class Stream(_Ordered, _Iterable):
@@ -309,16 +388,15 @@ class Stream(_Ordered, _Iterable):
         What a worker has read is known only there. But batches come from one worker after the other, so how many
         samples each has given is known here.
         """
-        places = [self._places(worker, workers) for worker in range(workers)]
-        taken = self._skips(workers)
+        pieces = [pieces or [] for pieces in self._workers(workers)]
+        taken, left = [0] * workers, list(map(_count, pieces))
         smallest = batch_size if drop_last else 1
-        while batches and any(len(p) - t >= smallest for p, t in zip(places, taken)):
+        while batches and max(left) >= smallest:
             for worker in range(workers):
-                left = len(places[worker]) - taken[worker]
-                if batches and left >= smallest:
-                    taken[worker] += min(left, batch_size)
-                    batches -= 1
-        return self._state(self._epoch, taken)
+                if batches and left[worker] >= smallest:
+                    n = min(left[worker], batch_size)
+                    taken[worker], left[worker], batches = taken[worker] + n, left[worker] - n, batches - 1
+        return self._state(self._epoch, [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
 
 
 def _worker() -> tuple[int, int]:
