@@ -40,6 +40,10 @@ RECORD = np.dtype([("x", "<u4"), ("y", "<i8"), ("weight", "<f4")])
 RECORD_OF_REFS = np.dtype([("start", "<i4"), ("count", "<i4"), ("series", REF)])
 
 
+def is_ref(dt):
+    return h5py.check_ref_dtype(dt) is not None
+
+
 def nested():
     inner = np.dtype([("flag", "?"), ("at", ">f8", (2,)), ("tag", "S3"), ("kind", ENUM)])
     return np.dtype({"names": ["a", "inner", "z", "ref"], "formats": ["<i2", inner, "<c8", REF], "offsets": [4, 16, 64, 80], "itemsize": 96})
@@ -220,9 +224,9 @@ class Gen:
 
     def attribute_for_lindi(self, item):
         dt = self.rnd.choice([np.dtype("<i4"), np.dtype(">u2"), np.dtype("<f4"), np.dtype("<f8"), np.dtype("?"), UTF8, np.dtype("S7"), REF])
-        shape = () if dt == REF or self.rnd.random() < 0.5 else self.shape(2, zero=False)
+        shape = () if is_ref(dt) or self.rnd.random() < 0.5 else self.shape(2, zero=False)
         value = self.values(dt, shape)
-        if dt.kind in "OS" and dt != REF:
+        if dt.kind in "OS" and not is_ref(dt):
             value = np.array(["text" if v in ("NaN", b"NaN") else v for v in value.ravel().tolist()], dt).reshape(shape)
         item.attrs.create(self.name(), value, shape=shape, dtype=dt)
 
@@ -251,7 +255,7 @@ class Gen:
         kind = rnd.random()
         if kind < 0.05 and not self.lindi:
             ds = parent.create_dataset(name, data=h5py.Empty(dt if dt.subdtype is None else "f8"))
-        elif kind < 0.15 and not (self.lindi and (dt.fields is not None or dt == REF)):
+        elif kind < 0.15 and not (self.lindi and (dt.fields is not None or is_ref(dt))):
             ds = self.scalar(parent, name, dt)
         else:
             ds = self.array(parent, name, dt)
@@ -274,7 +278,7 @@ class Gen:
         ds.id.write(part, whole, value, h5t.py_create(dt))
 
     def array(self, parent, name, dt):
-        rnd, shape = self.rnd, self.shape()
+        rnd, shape = self.rnd, self.shape(zero=not (self.lindi and dt.kind == "b"))
         plain = dt.kind in "iufbS" and dt.subdtype is None
         how = {"shape": shape, "dtype": dt, "dcpl": h5p.create(h5p.DATASET_CREATE)}
         if plain and rnd.random() < 0.3:
@@ -365,7 +369,7 @@ def types(g):
     g.objects.append(f.create_dataset("first", data=np.arange(24).reshape(4, 6)).name)
     for i, dt in enumerate(g.types):
         g.array(f, f"array {i}", dt)
-        if not (g.lindi and (dt.fields is not None or dt == REF)):
+        if not (g.lindi and (dt.fields is not None or is_ref(dt))):
             g.scalar(f, f"scalar {i}", dt)
         if not g.lindi:
             g.attribute(f, f"attribute {i}", dt, (2,))
