@@ -32,7 +32,7 @@ import (
 const (
 	zarr2 = "HOLDALL_ZARR2_PYTHON"
 	zarr3 = "HOLDALL_ZARR3_PYTHON"
-	nwb   = "HOLDALL_NWB_PYTHON"
+	nwb   = "HOLDALL_HDF5_PYTHON"
 )
 
 // run runs a script of this folder.
