@@ -134,7 +134,6 @@ var offThePath = map[string]bool{
 	"interop/serve":               true,
 	"interop/zarr":                true,
 	"mount":                       true,
-	"internal/pyjson":             "",
 	"store/all":                   true,
 	"store/azure":                 true,
 	"store/bucket":                true,

@@ -23,7 +23,7 @@ func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elem
 			o, e := all[first+i], &found[first+i]
 			tasks[i] = func() {
 				if e.Data, e.Err = o.whole(w); e.Err == nil && values {
-					d := decoder{w: w, room: f.Limit}
+					d := decoder{w: w}
 					e.Values, e.Err = d.all(o.Type, e.Data)
 				}
 			}

@@ -163,7 +163,7 @@ func (w *wave) superblock(at int64) error {
 		c.skip(2)
 	}
 	c.skip(2 * int64(f.offsets))
-	f.End = c.size(f.offsets) // from the first byte of the file on
+	f.End = c.size(f.offsets)    // from the first byte of the file on
 	c.skip(2 * int64(f.offsets)) // and where in a heap the root group's name is
 	f.Root = c.addr()
 	c.skip(24)

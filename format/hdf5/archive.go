@@ -18,11 +18,12 @@ import (
 
 // An archive is an open file, whose objects are known.
 type archive struct {
-	obj    store.Object
-	name   string
-	f      *h5.File
-	size   int64
-	limits format.Limits
+	obj     store.Object
+	name    string
+	f       *h5.File
+	size    int64
+	address string
+	limits  format.Limits
 
 	root   *h5.Object
 	byAddr map[int64]*h5.Object
@@ -34,7 +35,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{obj: obj, name: name, limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
+	a := &archive{obj: obj, name: name, address: cmp.Or(store.AddressOf(st, name), name), limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
 	info, err := obj.Info(ctx)
 	if err != nil {
 		obj.Close()

@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 	for _, name := range names {
 		short := strings.TrimSuffix(filepath.Base(name), ".gz")
 		file := fixture(t, name)
-		if len(file) > 12<<10 { // each is damaged thousands of times
+		if len(file) > 12<<10 || strings.HasPrefix(short, "refused_") { // each is damaged thousands of times; not all of the others can be read
 			continue
 		}
 		t.Run(short, func(t *testing.T) {

@@ -23,9 +23,7 @@ type keys struct {
 	t     *texter
 	table keyTable
 
-	once sync.Once // reads small arrays
-	err  error
-	mu   sync.Mutex
+	mu sync.Mutex // who reads small arrays
 }
 
 // A keyTable has the keys of nodes, in their order.
@@ -116,7 +114,7 @@ func (k *keys) add(v visit, links int64) *array {
 		if n := max(links, 0); n > 0 && v.object.Layout.Class == h5.Chunked && x.chunks(n+1) > n && (x.how == inFile || x.how == decoded) {
 			x.how = inRun // of which nothing is listed
 			x.linked = true
-			link = fmt.Sprintf(`{"link_type":"hdf5_dataset","name":%s,"url":%s}`, pyjson.AppendString(nil, v.path), pyjson.AppendString(nil, k.a.name))
+			link = fmt.Sprintf(`{"link_type":"hdf5_dataset","name":%s,"url":%s}`, pyjson.AppendString(nil, v.path), pyjson.AppendString(nil, k.a.address))
 		}
 		t.nodes = append(t.nodes, node{path: v.path, x: x, attrs: k.t.attributes(v.object, x, link)})
 		return x

@@ -269,6 +269,8 @@ type row struct {
 	name string
 	size int64  // of what is made; -1 of what is not
 	key  string // of what a chunk is made of
+
+	fault *format.Problem // why an array or a group of version 2 cannot be read
 }
 
 func (t *keyTable) Len() int          { return len(t.rows) }
@@ -280,6 +282,8 @@ func (t *keyTable) Entry(i int) format.Entry {
 	row := t.rows[i]
 	dir, last := split(row.name)
 	switch {
+	case row.fault != nil:
+		return format.Entry{Name: row.name, Fault: row.fault}
 	case row.size >= 0 && last == zarr.MetaName:
 		return format.Entry{Name: row.name, Size: row.size, Ref: madeText{dir}}
 	case row.key != "":
@@ -324,6 +328,9 @@ func (r *reader) load(ctx context.Context) (*format.Index, error) {
 func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 	dir, last := split(e.Name)
 	switch {
+	case e.Fault != nil && isOld(last):
+		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), fault: e.Fault})
+		return nil
 	case last == ".zgroup" || last == ".zarray":
 		if _, err := r.src.keys.Lookup(ctx, join(dir, zarr.MetaName)); err == nil {
 			return nil // it has one of its own

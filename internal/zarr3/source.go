@@ -44,8 +44,8 @@ func (s source) GetRange(ctx context.Context, key string, off, n int64) ([]byte,
 
 func (s source) entry(ctx context.Context, key string) (format.Entry, error) {
 	e, err := s.keys.Lookup(ctx, key)
-	if err == nil && !e.Kind.HasContent() {
-		err = notThere(key)
+	if _, last := split(key); err == nil && (!e.Kind.HasContent() || e.Fault != nil && isOld(last)) {
+		err = notThere(key) // of what is at fault the list says so
 	}
 	return e, err
 }
