@@ -69,7 +69,7 @@ func (a *archive) load(ctx context.Context) error {
 		}
 		a.byAddr[o.Addr] = o
 		for _, err := range parts(o.Err) {
-			if o.Kind != h5.Dataset || err != o.Readable() { // that is told of where the dataset is shown
+			if o.Kind != h5.Dataset || err != o.Readable() { // the dataset's own entry says that
 				a.note(o, err)
 			}
 		}
