@@ -147,7 +147,7 @@ func (m *mender) checkOne(x *found, behind int64) error {
 		tries = append(tries, gap)
 	}
 	for _, n := range tries {
-		if n < int64(localLen+len(rowName(x.raw))) || n > localLen+2*math.MaxUint16 || int64(x.stored) > m.dirOff-x.at-n {
+		if !sound && (n < int64(localLen+len(rowName(x.raw))) || n > localLen+2*math.MaxUint16) || int64(x.stored) > m.dirOff-x.at-n {
 			continue
 		}
 		fine, err := m.matches(&x.row, x.at+n)
