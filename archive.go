@@ -64,6 +64,8 @@ type OpenOptions struct {
 	OnHeal func(by string) `json:"-"`
 	// once says that all entries are wanted, one after the other, and no more.
 	once bool
+	// linked opens what the archive leads to: see format.OpenOptions.
+	linked func(ctx context.Context, address string) (format.Reader, error)
 	// NoVerify has content read without comparing it with digests.
 	NoVerify bool `json:"no_verify,omitempty"`
 	// CompareWhole is up to which size a file is read whole and compared with its digest
@@ -86,7 +88,7 @@ func (o OpenOptions) wanted() kept.Wanted {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
 }
 
 // An Archive is an archive open for reading. Its methods may run in parallel.
@@ -249,6 +251,7 @@ func (s *spans) cover() bool {
 // openBy is OpenStore of an archive whose structure is read by another store.
 func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External), asked: o}
+	o.linked = a.openLinked
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	// Held from the start, so that what recognising fetches is there for reading.
 	// A folder has none; its format will find what lies in it.
@@ -277,6 +280,19 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 	a.took = time.Since(start)
 	a.src.Read(f, r)
 	return a, nil
+}
+
+// openLinked opens a file that the archive leads to, as keys of Zarr.
+func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader, error) {
+	st, name, err := a.src.Find(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if st != a.src.Store {
+		st = cache.Far(st, 0)
+	}
+	_, r, err := recognise(ctx, st, name, OpenOptions{View: "zarr", Formats: a.asked.Formats, Limits: a.asked.Limits})
+	return r, err
 }
 
 // recognise finds the format of an archive and opens it. A name that ends like

@@ -116,6 +116,24 @@ type Extent struct {
 	// does not know.
 	Unit int64
 	Data []byte // the content itself when Codec is codec.Inline; the rest says where it was found
+	// Make gives what Data would be where that takes work: it is called by who reads the
+	// content, not by who plans reads.
+	Make func(ctx context.Context) ([]byte, error)
+}
+
+// Inline returns the content of an extent whose codec is codec.Inline.
+func (x Extent) Inline(ctx context.Context) ([]byte, error) {
+	b := x.Data
+	if x.Make != nil {
+		var err error
+		if b, err = x.Make(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if x.Skip > int64(len(b)) || x.Size > int64(len(b))-x.Skip {
+		return nil, fmt.Errorf("content %d+%d is to be bytes %d+%d of %d", x.At, x.Size, x.Skip, x.Size, len(b))
+	}
+	return b[x.Skip:][:x.Size], nil
 }
 
 // A Region says what a run of stored bytes that are not content is for.

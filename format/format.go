@@ -292,7 +292,10 @@ type OpenOptions struct {
 	NoVerify bool
 	// Stat asks for an object outside of the archive; nil keeps a Verify from asking. Its
 	// error is errors.ErrUnsupported for what the archive may not lead to.
-	Stat   func(ctx context.Context, address string) (store.Info, error)
+	Stat func(ctx context.Context, address string) (store.Info, error)
+	// Linked opens a file that the archive leads to, as keys of Zarr; nil where none is to be
+	// opened. Its error is errors.ErrUnsupported for what the archive may not lead to.
+	Linked func(ctx context.Context, address string) (Reader, error)
 	Limits Limits
 	// Param has values of Format.Params, by their names ("ends": "inclusive").
 	Param map[string]string

@@ -3,6 +3,7 @@ package zarr
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -32,7 +33,8 @@ type Array struct {
 	// Scalar says that the array, of one element, stands for a value without a
 	// shape. It is written as such.
 	Scalar bool
-	// External is set where the elements lie in an HDF5 file. They cannot be read.
+	// External is set where the elements lie in an HDF5 file. They can be read if the Source
+	// has the chunks of that file.
 	External *External
 	// Limit is how many bytes one row of chunks along the first axis may take, and the chunks
 	// that are being decoded; a row that takes more is an error.
@@ -43,6 +45,27 @@ type Array struct {
 
 // External says where in an HDF5 file an array's elements are.
 type External struct{ URL, Name string }
+
+// ErrUnwritten is what a Source says of a chunk of an array whose elements lie in an HDF5 file,
+// that it knows all chunks of, where that file has none: it is fs.ErrNotExist.
+var ErrUnwritten = fmt.Errorf("the chunk was never written: %w", fs.ErrNotExist)
+
+// ParseExternal returns where the elements of an array lie whose attributes are these, if they
+// say so.
+func ParseExternal(zattrs []byte) (External, bool) {
+	attrs, err := parseObject(zattrs)
+	if err != nil {
+		return External{}, false
+	}
+	return external(attrs)
+}
+
+func external(attrs map[string]any) (External, bool) {
+	o, _ := attrs[markExternal].(map[string]any)
+	url, ok := o["url"].(string)
+	name, ok2 := o["name"].(string)
+	return External{url, name}, ok && ok2
+}
 
 // A CompoundField is one field of the elements of an object array that stands
 // for a compound HDF5 dataset: each element is a list of the fields' values.
@@ -176,14 +199,12 @@ func (a *Array) mark(key string) error {
 	if a.Scalar && a.Elements() != 1 {
 		return wrong(markScalar, "an array of one element")
 	}
-	if link, ok := a.Attrs[markExternal]; ok {
-		o, _ := link.(map[string]any)
-		url, ok := o["url"].(string)
-		name, ok2 := o["name"].(string)
-		if !ok || !ok2 {
+	if _, ok := a.Attrs[markExternal]; ok {
+		e, ok := external(a.Attrs)
+		if !ok {
 			return wrong(markExternal, "a url and a name")
 		}
-		a.External = &External{url, name}
+		a.External = &e
 	}
 	return nil
 }

@@ -80,9 +80,6 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 }
 
 func (a *Array) newReader() (*reader, error) {
-	if e := a.External; e != nil {
-		return nil, &KeyError{a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", e.Name, e.URL)}
-	}
 	r := &reader{a: a, shape: a.Shape, chunks: a.Chunks, grid: a.Grid(), unit: a.DType.Size}
 	if len(r.shape) == 0 {
 		r.shape, r.chunks, r.grid = []int64{1}, []int64{1}, []int64{1}
@@ -227,6 +224,12 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 		stored, ok, err = r.shards.get(ctx, r.a.src, key, index[:len(r.a.Shape)], r.pipe.stored)
 	} else {
 		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
+	}
+	if e := r.a.External; e != nil && err == nil && !ok {
+		// Is it not there, or does the source not know?
+		if _, err := r.a.src.Get(ctx, key, r.pipe.stored); !errors.Is(err, ErrUnwritten) {
+			return nil, false, &KeyError{r.a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", e.Name, e.URL)}
+		}
 	}
 	if err != nil || !ok {
 		return nil, false, err

@@ -53,9 +53,8 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	a.format = p.from
 	in, err := a.open(ctx, src, false)
 	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
-		in.Close()
-		a.view = zarrView
-		in, err = a.open(ctx, src, false)
+		bare := dst.Bare != nil && dst.Bare(p.out)
+		in, err = a.openToRefer(ctx, in, src, bare && !p.o.Embed, p.o.Refer)
 	}
 	a.format, a.view = to, view
 	if err != nil {
@@ -79,6 +78,22 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	return a.packed(ctx, st, sum, p)
+}
+
+// openToRefer opens an archive again that is to be converted key by key. References link to
+// arrays of many chunks, as LINDI's own do, if nothing else was said.
+func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, src string, bare bool, refer string) (*holdall.Archive, error) {
+	const arrays, address, many = "link-arrays", "link-address", "1000"
+	in.Close()
+	a.view = zarrView
+	if f := in.Format(); bare && f.Param(format.ToOpen, arrays) != nil {
+		a.unsaid = map[string]string{arrays: many}
+		if refer != "here" {
+			a.unsaid[address] = refer
+		}
+		defer func() { a.unsaid = nil }()
+	}
+	return a.open(ctx, src, false)
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a format that

@@ -56,7 +56,7 @@ func sane(x format.Extent) error {
 			return fmt.Errorf("raw extent of %d stored bytes gives %d from %d on", x.Len, x.Size, x.Skip)
 		}
 	case codec.Inline:
-		if x.Skip+x.Size > int64(len(x.Data)) {
+		if x.Make == nil && x.Skip+x.Size > int64(len(x.Data)) {
 			return fmt.Errorf("inline extent of %d bytes gives %d from %d on", len(x.Data), x.Size, x.Skip)
 		}
 	case codec.Zero:
@@ -79,7 +79,7 @@ func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err e
 	case codec.Zero:
 		return make([]byte, x.Size), nil
 	case codec.Inline:
-		return x.Data[x.Skip:][:x.Size], nil
+		return x.Inline(ctx)
 	}
 	if x.External {
 		return make([]byte, x.Size), nil // not in the archive: nothing of it can be checked here

@@ -135,6 +135,13 @@ func (a *archive) problem(of string, err error) format.Problem {
 	return p
 }
 
+// fault is a problem that keeps an entry from being read.
+func (a *archive) fault(name string, err error) *format.Problem {
+	p := a.problem(name, err)
+	p.Severity = format.Error
+	return &p
+}
+
 func codeOf(err error) format.Code {
 	switch {
 	case errors.Is(err, h5.ErrChecksum):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/holdall/holdall/format"
@@ -15,23 +16,29 @@ import (
 
 // Views of a file.
 const (
-	zarrView  = "zarr"  // keys of Zarr, version 2
-	zarr3View = "zarr3" // the same as keys of version 3
+	zarrView    = "zarr"    // keys of Zarr, version 2
+	zarr3View   = "zarr3"   // the same as keys of version 3
+	objectsView = "objects" // groups, datasets and attributes
 )
 
-// linkArrays says from how many chunks on an array is a link to the file.
-const linkArrays = "link-arrays"
+var views = []string{zarrView, zarr3View, objectsView}
+
+// Parameters.
+const (
+	linkArrays  = "link-arrays"  // from how many chunks on an array is a link to the file
+	linkAddress = "link-address" // of the file in such links
+)
 
 // Format is HDF5.
 var Format = &format.Format{
 	Name:       "hdf5",
 	Title:      "HDF5",
 	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5"},
-	Views:      []string{zarrView, zarr3View},
+	Views:      views,
 	Params: []format.Param{{
-		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Least: 1, Most: 1 << 40,
-		Help: "show arrays of more chunks than this as links to the file, as LINDI does beyond 1000",
-	}},
+		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Most: 1 << 40,
+		Help: "show arrays of more chunks than this as links to the file; references have them beyond 1000 chunks, with 0 none",
+	}, {Name: linkAddress, Flag: "-", For: format.ToOpen}},
 	Detect: detect,
 	Open:   open,
 	Verify: verify,
@@ -46,7 +53,7 @@ func detect(p format.Probe) format.Match {
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
 	view := cmp.Or(o.View, zarrView)
-	if view != zarrView && view != zarr3View {
+	if !slices.Contains(views, view) {
 		return nil, fmt.Errorf("hdf5 has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	a, err := openArchive(ctx, st, name, o)
@@ -61,6 +68,10 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err := a.load(ctx); err != nil {
 		return nil, err
 	}
+	if view == objectsView {
+		return newObjects(ctx, a)
+	}
+	a.address = cmp.Or(o.Param[linkAddress], a.address)
 	links, _ := strconv.ParseInt(o.Param[linkArrays], 10, 64)
 	k, err := newKeys(ctx, a, links)
 	if err != nil || view == zarrView {

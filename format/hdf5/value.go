@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -22,10 +23,13 @@ func unsupported(msg string, args ...any) error { return unsupportedError(fmt.Sp
 // errShape is why a value has no place in JSON.
 var errShape = unsupported("it has no place in the attributes of Zarr")
 
-// A texter writes values of HDF5 as LINDI has them in JSON.
+// A texter writes values of HDF5 in JSON, as LINDI has them, or all of them.
 type texter struct {
 	a      *archive
 	fileID *string // of the root, made when it is first needed
+	// all has compounds with the names of their fields, and what LINDI has no place for:
+	// sequences, bytes in base64, null for references that lead to no object.
+	all bool
 }
 
 // attribute appends the value of an attribute: a scalar, or lists as deep as it has
@@ -101,23 +105,48 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 		return append(appendFloat(p, imag(v)), ']'), nil
 	case h5.Ref:
 		return t.reference(p, v)
+	case []byte:
+		if t.all {
+			return append(base64.StdEncoding.AppendEncode(append(p, '"'), v), '"'), nil
+		}
 	case []any:
-		if typ.Class != h5.Compound || len(v) != len(typ.Fields) {
-			return p, errShape
+		switch {
+		case typ.Class == h5.Compound && len(v) == len(typ.Fields):
+			return t.compound(p, typ, v)
+		case t.all && typ.Class == h5.Variable:
+			p, _, err := t.lists(p, typ.Base, []int64{int64(len(v))}, v)
+			return p, err
+		case t.all && typ.Class == h5.Array:
+			p, _, err := t.lists(p, typ.Base, typ.Dims, v)
+			return p, err
 		}
-		p = append(p, '[')
-		for i, x := range v {
-			if i > 0 {
-				p = append(p, ',')
-			}
-			var err error
-			if p, err = t.value(p, typ.Fields[i].Type, x); err != nil {
-				return p, err
-			}
-		}
-		return append(p, ']'), nil
+	}
+	if t.all {
+		return p, unsupported("elements of type %v have no text", typ)
 	}
 	return p, errShape
+}
+
+// compound appends a list of fields, or an object of them.
+func (t *texter) compound(p []byte, typ *h5.Datatype, v []any) ([]byte, error) {
+	left, right := byte('['), byte(']')
+	if t.all {
+		left, right = '{', '}'
+	}
+	p = append(p, left)
+	for i, x := range v {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		if t.all {
+			p = append(pyjson.AppendString(p, typ.Fields[i].Name), ':')
+		}
+		var err error
+		if p, err = t.value(p, typ.Fields[i].Type, x); err != nil {
+			return p, err
+		}
+	}
+	return append(p, right), nil
 }
 
 // appendFloat appends a float, or the word for one that JSON does not have.
@@ -137,7 +166,10 @@ func appendFloat(p []byte, v float64) []byte {
 // NWB gives it and the file.
 func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	to := t.a.byAddr[int64(r)]
-	if to == nil {
+	switch {
+	case to == nil && t.all:
+		return append(p, "null"...), nil
+	case to == nil:
 		return p, unsupported("it refers to no object of this file")
 	}
 	if t.fileID == nil {

@@ -25,15 +25,45 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
 			Message: fmt.Sprintf("the file has %d bytes, and its superblock says %d", a.f.Size(), end)})
 	}
-	k, err := newKeys(ctx, a, 0)
+	var entries *format.Index
+	var entry func(int) format.Entry
+	if o.View == objectsView {
+		r, wrong := newObjects(ctx, a)
+		if err = wrong; err == nil {
+			entries, entry = r.Index, r.all.Entry
+		}
+	} else {
+		k, wrong := newKeys(ctx, a, 0)
+		if err = wrong; err == nil {
+			entries, entry = k.Index, k.table.Entry
+		}
+	}
 	if err != nil {
 		return formatkit.Reported(err, report)
 	}
 	for _, p := range a.notes {
 		report(p)
 	}
-	formatkit.CheckEntries(k.Index, k.table.Entry, name, report)
+	formatkit.CheckEntries(entries, entry, name, report)
 	return nil
+}
+
+// decoder decodes the chunks of datasets.
+func (r *objects) decoder(context.Context) (func(format.Entry) format.Decode, error) {
+	return func(e format.Entry) format.Decode {
+		d, ok := e.Ref.(*dataset)
+		if !ok || e.Fault != nil || d.Layout.Class != h5.Chunked {
+			return nil
+		}
+		proof := proofOf(d.Object)
+		if proof == format.Unproven {
+			return nil
+		}
+		return func(_ context.Context, content io.Reader, _ func(format.Problem)) (format.Proof, error) {
+			_, err := io.Copy(io.Discard, content) // it was decoded to be read
+			return proof, err
+		}
+	}, nil
 }
 
 // decoder decodes chunks, which shows damage where filters compare checksums or cannot
@@ -53,7 +83,7 @@ func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error
 				return format.Summed, nil // it comes from a header, which has a checksum
 			}
 		}
-		proof := x.proof()
+		proof := proofOf(x.Object)
 		if proof == format.Unproven || x.how == inRun {
 			return nil
 		}
@@ -76,10 +106,10 @@ func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error
 	}, nil
 }
 
-// proof is what decoding a chunk shows.
-func (x *array) proof() format.Proof {
+// proofOf is what decoding the chunks of a dataset shows.
+func proofOf(o *h5.Object) format.Proof {
 	proof := format.Unproven
-	for _, f := range x.Filters {
+	for _, f := range o.Filters {
 		switch f.ID {
 		case fletcher32, deflate:
 			return format.Summed

@@ -94,10 +94,8 @@ func (k *keys) add(v visit, links int64) *array {
 		case h5.SoftLink:
 			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
 			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
-		case h5.ExternalLink:
-			k.miss(v.path, unsupported("it is a link to %q in the file %q", v.link.Target, v.link.File))
 		default:
-			k.miss(v.path, unsupported("it is a link of type %d, which programs define", v.link.Kind))
+			k.miss(v.path, linkError(v.link))
 		}
 		return nil
 	}
@@ -122,15 +120,17 @@ func (k *keys) add(v visit, links int64) *array {
 	return nil
 }
 
-// miss adds what cannot be shown as Zarr.
-func (k *keys) miss(path string, err error) {
-	k.table.nodes = append(k.table.nodes, node{path: path, fault: k.fault(path+"/.zarray", err)})
+// linkError says what a link is that is named only.
+func linkError(l *h5.Link) error {
+	if l.Kind == h5.ExternalLink {
+		return unsupported("it is a link to %q in the file %q", l.Target, l.File)
+	}
+	return unsupported("it is a link of type %d, which programs define", l.Kind)
 }
 
-func (k *keys) fault(name string, err error) *format.Problem {
-	p := k.a.problem(name, err)
-	p.Severity = format.Error
-	return &p
+// miss adds what cannot be shown as Zarr.
+func (k *keys) miss(path string, err error) {
+	k.table.nodes = append(k.table.nodes, node{path: path, fault: k.a.fault(path+"/.zarray", err)})
 }
 
 // list makes the rows of all nodes.
@@ -139,7 +139,7 @@ func (k *keys) list(ctx context.Context) error {
 	for i := range t.nodes {
 		n := &t.nodes[i]
 		if n.x != nil && n.x.err != nil {
-			n.fault = k.fault(n.path+"/.zarray", n.x.err)
+			n.fault = k.a.fault(n.path+"/.zarray", n.x.err)
 		}
 		if n.fault != nil {
 			t.rows = append(t.rows, keyRow{node: int32(i), kind: arrayKey})
@@ -315,24 +315,29 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 			yield(x, nil)
 			return
 		}
-		b, err := k.content(ctx, r)
-		if err != nil {
-			yield(format.Extent{}, k.a.corrupt(err))
+		x := format.Extent{Size: e.Size, Object: k.a.name, Codec: codec.Inline}
+		if y := k.table.nodes[r.node].x; r.kind == chunkKey && y.how == decoded {
+			x.Make = func(ctx context.Context) ([]byte, error) {
+				b, err := k.decode(ctx, y, r)
+				return b, k.a.corrupt(err)
+			}
+			yield(x, nil)
 			return
 		}
-		yield(format.Extent{Size: int64(len(b)), Object: k.a.name, Len: int64(len(b)), Codec: codec.Inline, Data: b}, nil)
+		var err error
+		if x.Data, err = k.content(ctx, r); err != nil {
+			x = format.Extent{}
+		}
+		yield(x, k.a.corrupt(err))
 	}
 }
 
-// content is that of a key that is not as the file has it.
+// content is that of a key that is kept with the metadata.
 func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 	if r.kind != chunkKey {
 		return k.table.text(r), nil
 	}
 	x := k.table.nodes[r.node].x
-	if x.how == decoded {
-		return k.decode(ctx, x, r)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if x.value == nil && x.err == nil { // all at once: who reads one reads others

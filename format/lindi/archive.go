@@ -42,6 +42,7 @@ type archive struct {
 	name   string
 	form   form
 	limits format.Limits
+	open   func(ctx context.Context, address string) (format.Reader, error) // OpenOptions.Linked
 
 	obj    store.Object // tar, or the JSON itself; of a folder its lindi.json
 	size   int64        // of obj
@@ -68,7 +69,7 @@ type piece struct {
 // openArchive opens the object and finds out which form it has. Of a tar, the
 // first read is kept.
 func openArchive(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
-	a := &archive{st: st, name: name, limits: o.Limits.OrDefault()}
+	a := &archive{st: st, name: name, limits: o.Limits.OrDefault(), open: o.Linked}
 	trimmed := strings.TrimRight(name, "/")
 	if formOf(name) == dirForm {
 		if a.obj, err = st.Open(ctx, trimmed+"/"+rfsName); err != nil {

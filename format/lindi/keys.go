@@ -27,6 +27,11 @@ type keys struct {
 	tail     map[string]row // members behind all that the index knows
 	tailOnce sync.Once
 
+	loading sync.Mutex
+	index   *format.Index            // nil until it is needed, as all that follows
+	linked  map[string]*linked       // arrays, by path
+	files   map[string]format.Reader // that they are in, by address
+
 	mu     sync.Mutex
 	arrays map[string]*array // by path, nil where there is none
 	large  sync.Mutex        // held by what takes much memory
@@ -49,22 +54,50 @@ func newKeys(ctx context.Context, a *archive) (*keys, error) {
 // keysOf is the view of an archive whose lindi.json is loaded. What finds keys
 // is made when it is first needed.
 func keysOf(a *archive) *keys {
-	k := &keys{a: a, arrays: map[string]*array{}}
+	k := &keys{a: a, arrays: map[string]*array{}, linked: map[string]*linked{}, files: map[string]format.Reader{}}
 	k.byKey = &names{n: a.rfs.Len(), name: a.rfs.Name}
 	if a.table != nil {
 		k.byName = &names{n: a.table.Len(), name: a.table.Name}
 	}
-	index := sync.OnceValue(func() *format.Index { return format.NewIndex(keyTable{k}) })
-	k.Load = func(context.Context) (*format.Index, error) { return index(), nil }
+	k.Load = k.load
 	return k
 }
 
-// keyTable makes an entry of a key when one is asked for.
-type keyTable struct{ *keys }
+func (k *keys) load(ctx context.Context) (*format.Index, error) {
+	k.loading.Lock()
+	defer k.loading.Unlock()
+	if k.index == nil {
+		elsewhere, err := k.followLinks(ctx)
+		if err != nil {
+			return nil, err
+		}
+		k.index = format.NewIndex(keyTable{k, elsewhere})
+	}
+	return k.index, nil
+}
 
-func (t keyTable) Len() int                 { return t.a.rfs.Len() }
-func (t keyTable) Name(i int) string        { return t.a.rfs.Name(i) }
-func (t keyTable) Entry(i int) format.Entry { return t.entry(t.a.rfs.refs[i]) }
+// keyTable makes an entry of a key when one is asked for. Behind those of lindi.json are
+// chunks of linked arrays.
+type keyTable struct {
+	*keys
+	elsewhere []format.Entry
+}
+
+func (t keyTable) Len() int { return t.a.rfs.Len() + len(t.elsewhere) }
+
+func (t keyTable) Name(i int) string {
+	if i -= t.a.rfs.Len(); i >= 0 {
+		return t.elsewhere[i].Name
+	}
+	return t.a.rfs.Name(i + t.a.rfs.Len())
+}
+
+func (t keyTable) Entry(i int) format.Entry {
+	if i -= t.a.rfs.Len(); i >= 0 {
+		return t.elsewhere[i]
+	}
+	return t.entry(t.a.rfs.refs[i+t.a.rfs.Len()])
+}
 
 // A place is where a key's content lies.
 type place struct {
@@ -282,6 +315,11 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 			return e, nil
 		}
 	}
+	if l := k.linkedTo(at); l != nil && l.fault != nil {
+		return format.Entry{Name: name, Fault: l.fault}, nil
+	} else if l != nil {
+		err = &fs.PathError{Op: "look up", Path: name, Err: zarr.ErrUnwritten}
+	}
 	return e, err
 }
 
@@ -350,7 +388,10 @@ func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 	return format.Extent{Size: e.Size, Object: p.object, Off: p.off, Len: p.n}, true
 }
 
-func (k *keys) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
+func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	if c, ok := e.Ref.(chunkElsewhere); ok && e.Fault == nil {
+		return c.extents(ctx, off, n)
+	}
 	return func(yield func(format.Extent, error) bool) {
 		p, ok := e.Ref.(place)
 		switch {
@@ -470,4 +511,4 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-func (k *keys) Close() error { return k.a.close() }
+func (k *keys) Close() error { return errors.Join(k.closeFiles(), k.a.close()) }

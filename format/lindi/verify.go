@@ -301,6 +301,10 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 				return err
 			}
 		}
+		if to, ok := k.links(r); ok {
+			s := cmp.Or(outside[to.URL], &source{address: to.URL, at: a.place(r)})
+			s.refs, outside[to.URL] = s.refs+1, s
+		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
 			if to, ok := k.link(dir); ok {
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {

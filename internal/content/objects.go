@@ -75,13 +75,20 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 	return o, err
 }
 
+// Find finds what the archive leads to outside. Its error is errors.ErrUnsupported for what it
+// may not lead to.
+func (s *Source) Find(ctx context.Context, address string) (store.Store, string, error) {
+	st, name, err := s.objects.rule.Find(ctx, address)
+	if _, ok := errors.AsType[*outside.Error](err); ok {
+		err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	return st, name, err
+}
+
 // Stat asks for an object that the archive leads to outside. Its error is
 // errors.ErrUnsupported for what it may not lead to.
 func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
-	st, name, err := s.objects.rule.Find(ctx, address)
-	if _, ok := errors.AsType[*outside.Error](err); ok {
-		err = errors.ErrUnsupported
-	}
+	st, name, err := s.Find(ctx, address)
 	if err != nil {
 		return store.Info{}, err
 	}

@@ -104,7 +104,7 @@ type Extents = iter.Seq2[format.Extent, error]
 func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int64) error {
 	var few [2]format.Extent
 	xs := few[:0]
-	if err := fillHere(extents, p, off, &xs); err != nil {
+	if err := fillHere(ctx, extents, p, off, &xs); err != nil {
 		return err
 	}
 	if len(xs) == 1 && xs[0].Codec == codec.Raw && xs[0].Size <= g.limits.Request {
@@ -124,7 +124,7 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 
 // fillHere fills p with what takes no request: holes, zeros and what extents
 // carry themselves. The other extents, cut to what p wants, it appends to xs.
-func fillHere(extents Extents, p []byte, off int64, xs *[]format.Extent) error {
+func fillHere(ctx context.Context, extents Extents, p []byte, off int64, xs *[]format.Extent) error {
 	var here []format.Extent
 	covered, end := int64(0), int64(0)
 	for e, err := range extents {
@@ -154,8 +154,10 @@ func fillHere(extents Extents, p []byte, off int64, xs *[]format.Extent) error {
 	for _, e := range here {
 		if dst := p[e.At-off:][:e.Size]; e.Codec == codec.Zero {
 			clear(dst)
+		} else if b, err := e.Inline(ctx); err != nil {
+			return err
 		} else {
-			copy(dst, e.Data[e.Skip:])
+			copy(dst, b)
 		}
 	}
 	return nil

@@ -64,7 +64,7 @@ func check(e format.Extent) error {
 	if e.At < 0 || e.Size < 0 || e.Off < 0 || e.Len < 0 || e.Skip < 0 ||
 		e.At > most || e.Size > most || e.Off > most || e.Len > most || e.Skip > most ||
 		e.Codec == codec.Raw && e.Len-e.Skip < e.Size ||
-		e.Codec == codec.Inline && int64(len(e.Data))-e.Skip < e.Size ||
+		e.Codec == codec.Inline && e.Make == nil && int64(len(e.Data))-e.Skip < e.Size ||
 		e.Unit < 0 || e.Unit > most || e.Unit > 0 && Coded(e) && e.Unit-e.Skip < e.Size {
 		return fmt.Errorf("extent is no range: content %d+%d, stored %d+%d, skip %d, unit %d", e.At, e.Size, e.Off, e.Len, e.Skip, e.Unit)
 	}

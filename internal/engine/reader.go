@@ -141,7 +141,11 @@ func (r *Reader) nextRun() error {
 	case e.Codec == codec.Zero:
 		r.cur = zeros{}
 	case e.Codec == codec.Inline:
-		r.cur = bytes.NewReader(e.Data[e.Skip:][:e.Size])
+		b, err := e.Inline(r.ctx)
+		if err != nil {
+			return err
+		}
+		r.cur = bytes.NewReader(b)
 	case e.Codec == codec.Raw:
 		o, err := r.g.Object(r.ctx, e)
 		if err != nil {

@@ -381,7 +381,7 @@ func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) e
 		if x.Codec == codec.Inline {
 			inline += len(x.Data)
 		}
-		if r.elsewhere = !ok || inline > maxInline || len(b.xs) == maxExtents || x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 || x.Unit < 0 ||
+		if r.elsewhere = !ok || x.Make != nil || inline > maxInline || len(b.xs) == maxExtents || x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 || x.Unit < 0 ||
 			x.Off > math.MaxInt64-x.Len || x.At > math.MaxInt64-x.Size; r.elsewhere {
 			return nil
 		}

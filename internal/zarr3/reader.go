@@ -416,26 +416,38 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		if n <= 0 || e.Size == 0 {
 			return
 		}
-		var b []byte
-		var err error
-		switch ref := e.Ref.(type) {
-		case madeText:
-			b, err = r.text(ctx, ref.at)
-		case madeChunk:
-			b, err = r.chunk(ctx, ref.array, ref.key)
-			if p := r.fault(e.Name, ref.key, err); p != nil {
-				err = &format.CorruptError{Format: r.name, Problem: *p, Err: err}
-			}
-		}
-		if err == nil && int64(len(b)) != e.Size {
-			err = fmt.Errorf("expected %d bytes, found %d: %w", e.Size, len(b), store.ErrChanged)
-		}
-		if err != nil {
-			yield(format.Extent{}, fmt.Errorf("%s: %w", e.Name, err))
+		x := format.Extent{Size: e.Size, Object: r.object, Codec: codec.Inline}
+		if _, text := e.Ref.(madeText); !text {
+			x.Make = func(ctx context.Context) ([]byte, error) { return r.content(ctx, e) }
+			yield(x, nil)
 			return
 		}
-		yield(format.Extent{Size: e.Size, Object: r.object, Codec: codec.Inline, Data: b}, nil)
+		var err error
+		if x.Data, err = r.content(ctx, e); err != nil {
+			x = format.Extent{}
+		}
+		yield(x, err)
 	}
+}
+
+// content makes that of an entry that is none of the keys of version 2.
+func (r *reader) content(ctx context.Context, e format.Entry) (b []byte, err error) {
+	switch ref := e.Ref.(type) {
+	case madeText:
+		b, err = r.text(ctx, ref.at)
+	case madeChunk:
+		b, err = r.chunk(ctx, ref.array, ref.key)
+		if p := r.fault(e.Name, ref.key, err); p != nil {
+			err = &format.CorruptError{Format: r.name, Problem: *p, Err: err}
+		}
+	}
+	if err == nil && int64(len(b)) != e.Size {
+		err = fmt.Errorf("expected %d bytes, found %d: %w", e.Size, len(b), store.ErrChanged)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	return b, nil
 }
 
 // Can returns what the reader can do besides.

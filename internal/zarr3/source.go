@@ -66,7 +66,11 @@ func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte,
 		switch {
 		case x.Codec == codec.Zero:
 		case x.Codec == codec.Inline:
-			copy(part, x.Data[skip:])
+			x.Skip, x.Size = skip, int64(len(part))
+			var b []byte
+			if b, err = x.Inline(ctx); err == nil {
+				copy(part, b)
+			}
 		case x.External:
 			return nil, fmt.Errorf("it lies outside, at %s: %w", x.Object, errors.ErrUnsupported)
 		case x.Codec == codec.Raw:

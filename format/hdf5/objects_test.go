@@ -1,0 +1,136 @@
+package hdf5_test
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/hdf5"
+	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func TestObjectsConform(t *testing.T) {
+	f := *hdf5.Format
+	f.Views = nil // which are about all of a file
+	f.Open = func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+		o.View = "objects"
+		return hdf5.Format.Open(ctx, st, name, o)
+	}
+	f.Verify = func(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+		o.View = "objects"
+		return hdf5.Format.Verify(ctx, st, name, o, report)
+	}
+	for _, name := range []string{"attributes_earliest.h5", "user_block_earliest.h5"} {
+		file := fixture(t, "../../hdf5/testdata/"+name+".gz")
+		t.Run(name, func(t *testing.T) {
+			formattest.RunArchive(t, &f, map[string][]byte{name: file}, name)
+		})
+	}
+}
+
+// contents puts the extents of a content together, but for holes behind some size.
+func contents(t *testing.T, st store.Store, r format.Reader, e format.Entry, most int64) []byte {
+	t.Helper()
+	b := make([]byte, min(e.Size, most))
+	end := int64(0)
+	for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+		if err != nil {
+			t.Fatal(e.Name, err)
+		}
+		if x.At != end {
+			t.Fatalf("%s: an extent at %d, expected %d", e.Name, x.At, end)
+		}
+		end += x.Size
+		switch x.Codec {
+		case codec.Zero:
+		case codec.Inline:
+			part, err := x.Inline(t.Context())
+			if err != nil {
+				t.Fatal(e.Name, err)
+			}
+			copy(b[x.At:], part)
+		default:
+			o, err := st.Open(t.Context(), x.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.ReadAt(t.Context(), b[x.At:][:x.Size], x.Off); err != nil {
+				t.Fatal(e.Name, err)
+			}
+		}
+	}
+	if end != e.Size {
+		t.Errorf("%s: extents end at %d of %d", e.Name, end, e.Size)
+	}
+	return b
+}
+
+// refers reports whether elements of a type are shown as text, since they say where something
+// is.
+func refers(t *h5.Datatype) bool {
+	return t.Class == h5.Variable || t.Class == h5.Reference || t.Class == h5.Array && refers(t.Base) ||
+		slices.ContainsFunc(t.Fields, func(f h5.Field) bool { return refers(f.Type) })
+}
+
+// TestObjectsAreTheElements compares what the view has of each dataset with what package hdf5
+// reads of it, which is compared with h5py.
+func TestObjectsAreTheElements(t *testing.T) {
+	names, err := filepath.Glob("../../hdf5/testdata/*.h5.gz")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	compared := 0
+	for _, name := range names {
+		st := &storetest.Mem{}
+		st.Put("x.h5", fixture(t, name))
+		r, err := hdf5.Format.Open(t.Context(), st, "x.h5", format.OpenOptions{View: "objects"})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		defer r.Close()
+		obj, err := st.Open(t.Context(), "x.h5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := h5.Open(t.Context(), obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range r.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if e.Kind != format.File || e.Fault != nil || e.Size > 1<<30 {
+				continue
+			}
+			o, err := f.Find(t.Context(), e.Name)
+			if err != nil {
+				t.Fatal(name, e.Name, err)
+			}
+			var want bytes.Buffer
+			if err := o.WriteElements(t.Context(), &want); err != nil {
+				t.Fatal(name, e.Name, err)
+			}
+			got := contents(t, st, r, e, e.Size)
+			if want.Len() > 0 && refers(o.Type) {
+				if lines := int64(bytes.Count(got, []byte("\n"))); lines != o.Space.Elements() {
+					t.Errorf("%s: %s has %d lines, expected %d", name, e.Name, lines, o.Space.Elements())
+				}
+				continue
+			}
+			if compared++; !bytes.Equal(got, want.Bytes()) {
+				t.Errorf("%s: %s differs", name, e.Name)
+			}
+		}
+	}
+	if compared < 350 {
+		t.Errorf("%d datasets were compared", compared)
+	}
+}
