@@ -89,7 +89,7 @@ func FuzzWhatIsSaidOfDamagedTrees(f *testing.F) {
 			allowed(err)
 			return
 		}
-		fuzzTree(t, after, ids, allowed)
+		fuzzTree(t, after, changes%16 == 0, ids, allowed)
 		before, err := s.TreeNamed(t.Context(), first.String())
 		if err != nil {
 			allowed(err)
@@ -109,7 +109,7 @@ func FuzzWhatIsSaidOfDamagedTrees(f *testing.F) {
 	})
 }
 
-func fuzzTree(t *testing.T, tree *Tree, ids []string, allowed func(error)) {
+func fuzzTree(t *testing.T, tree *Tree, whole bool, ids []string, allowed func(error)) {
 	var w enough
 	x, err := tree.Export(t.Context(), &w, "/", wholeTree)
 	allowed(err)
@@ -131,7 +131,7 @@ func fuzzTree(t *testing.T, tree *Tree, ids []string, allowed func(error)) {
 	allowed(err)
 	sum, err := tree.Sizes(t.Context(), "/", SizesOptions{Depth: 2})
 	allowed(err)
-	if err == nil && sum.Binaries > 17_000*110 {
+	if err == nil && whole && sum.Binaries != 17_000 { // what a damaged length says is believed
 		t.Errorf("%+v", sum)
 	}
 	lost := int64(0)
