@@ -53,9 +53,12 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	a.format = p.from
 	in, err := a.open(ctx, src, false)
 	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
+		same := in.Format().Name == dst.Name
 		in.Close()
 		a.view = zarrView
-		in, err = a.open(ctx, src, false)
+		if in, err = a.open(ctx, src, false); err == nil && same {
+			a.warnOfUnseen(ctx, in)
+		}
 	}
 	a.format, a.view = to, view
 	if err != nil {
@@ -78,6 +81,9 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	if err != nil {
 		return err
 	}
+	if sum.Referred > 0 && joins(dst, &p.o) {
+		a.warn("%s to content elsewhere, which was not joined: --embed takes it in", count(sum.Referred, "reference"))
+	}
 	return a.packed(ctx, st, sum, p)
 }
 
@@ -94,7 +100,25 @@ func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *hold
 	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !o.Embed && o.Refer == "" {
 		o.Refer = "here"
 	}
-	return bare || other || o.Embed || o.Refer != ""
+	return bare || other || o.Embed || o.Refer != "" || joins(to, o)
+}
+
+// warnOfUnseen tells what a view that the user has not asked for does not show.
+func (a *app) warnOfUnseen(ctx context.Context, in *holdall.Archive) {
+	about, err := in.About(ctx)
+	if err != nil {
+		return // whoever reads on meets it again
+	}
+	for _, p := range about.Notes {
+		if p.Severity == format.Note {
+			a.warn("left out: %s", p.Message)
+		}
+	}
+}
+
+// joins reports whether contents are joined in an archive of that format.
+func joins(f *format.Format, o *holdall.PackOptions) bool {
+	return f.Joined != nil && f.Joined(o.Param) != nil
 }
 
 // isFolderName reports whether dst is meant to be a folder.

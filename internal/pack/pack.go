@@ -82,6 +82,7 @@ type Summary struct {
 	Resumed     int64
 	Lost        []string
 	Kept        int64
+	Referred    int64
 	Proven      map[string]int64
 	Parity      string
 	ParityBytes int64
@@ -135,6 +136,22 @@ func (o Options) format(name string) (*format.Format, error) {
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
 	}
 	return f, f.CheckParams(format.ToCreate, o.Param)
+}
+
+// joined is the order that the format wants because it joins contents; nil if it does not.
+func (p *packer) joined() func(a, b format.Entry) int {
+	if p.f.Joined == nil {
+		return nil
+	}
+	return p.f.Joined(p.o.Param)
+}
+
+// order is the order that the format wants; nil if it takes any.
+func (p *packer) order() func(a, b format.Entry) int {
+	if order := p.joined(); order != nil {
+		return order
+	}
+	return p.f.Order
 }
 
 // packer writes entries, in the order in which it gets them, into one archive
@@ -395,6 +412,9 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	case *digest.Ahead, *pieceReader:
 		p.o.Meter.Add(1, 0)
 	case *format.Section:
+		if c.Address != "" {
+			p.sum.Referred++
+		}
 		if c.Sum == nil {
 			p.o.Meter.Add(0, e.Size)
 		}
