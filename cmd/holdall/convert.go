@@ -96,11 +96,18 @@ func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *hold
 	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
 		return false
 	}
-	bare, other := to.Bare != nil && to.Bare(dst), f.Name != to.Name
-	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !o.Embed && o.Refer == "" {
-		o.Refer = "here"
-	}
+	bare, other := refers(in, to, src, dst, o.Embed, &o.Refer)
 	return bare || other || o.Embed || o.Refer != "" || joins(to, o)
+}
+
+// refers sets what is not copied into an archive called dst, unless the user says that. It
+// reports whether that holds references alone, and whether src is of another format.
+func refers(in *holdall.Archive, to *format.Format, src, dst string, embed bool, refer *string) (bare, other bool) {
+	bare, other = to.Bare != nil && to.Bare(dst), in.Format().Name != to.Name
+	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !embed && *refer == "" {
+		*refer = "here"
+	}
+	return bare, other
 }
 
 // warnOfUnseen tells what a view that the user has not asked for does not show.

@@ -394,12 +394,12 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 				err = p.w.Add(ctx, e, content)
 			}
 		}
-		if err != nil && !p.entryFault(err, content) {
+		if err != nil && !entryFault(err, content) {
 			return err
 		}
 	}
 	if err != nil {
-		if ctx.Err() != nil || !p.entryFault(err, content) {
+		if ctx.Err() != nil || !entryFault(err, content) {
 			return err
 		}
 		if wrong, ok := errors.AsType[*SumError](err); ok && !wrong.again {
@@ -446,7 +446,7 @@ func (p *packer) adjust(e *format.Entry) {
 }
 
 // entryFault reports whether err is about one entry and not about the archive.
-func (p *packer) entryFault(err error, content io.Reader) bool {
+func entryFault(err error, content io.Reader) bool {
 	if s, ok := content.(interface{ Failed() error }); ok && s.Failed() != nil {
 		return true
 	}
