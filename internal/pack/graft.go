@@ -245,7 +245,7 @@ func (g *graft) copy(ctx context.Context) error {
 	return g.from.Sweep(ctx, pipe.All(g.entries), true, func(c content.Content, err error) error {
 		e := c.Entry
 		e.Name = g.o.Prefix + e.Name
-		r := &source{Reader: c.Checked()}
+		r := &source{Reader: c.Checked(), err: err}
 		if err == nil {
 			err = g.m.Put(ctx, e, r)
 		}
@@ -259,7 +259,7 @@ func (g *graft) copy(ctx context.Context) error {
 		if passing := content.Passing(e, err); passing != nil {
 			return passing // what is there is not replaced by half of something
 		}
-		if c.Entry.Fault == nil && r.err == nil && !entryFault(err, r) {
+		if !entryFault(err, r) {
 			return err
 		}
 		if err := g.m.Remove(ctx, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
