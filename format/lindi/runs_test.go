@@ -296,4 +296,3 @@ func TestRunsAreRepaired(t *testing.T) {
 	st.Put("x.lindi.tar", mended.Bytes())
 	sameKeys(t, st, "x.lindi.tar", content)
 }
-

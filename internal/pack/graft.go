@@ -262,8 +262,9 @@ func (g *graft) copy(ctx context.Context) error {
 		if !entryFault(err, r) {
 			return err
 		}
+		// What has the key is no chunk of the array that is there now.
 		if err := g.m.Remove(ctx, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err // it would be a chunk of what was there before
+			return err
 		}
 		return g.fail(c.Entry, err)
 	})
