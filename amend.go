@@ -23,6 +23,7 @@ type Amendment struct {
 	f    *format.Format
 	st   store.Store
 	name string
+	o    OpenOptions
 	keep *parity.Keeper // nil if there is no parity
 	odd  error          // why the parity that is there cannot be used
 }
@@ -62,7 +63,7 @@ func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions)
 		}
 		return nil, err
 	}
-	return &Amendment{Amender: m, f: f, st: st, name: name, keep: keep, odd: odd}, nil
+	return &Amendment{Amender: m, f: f, st: st, name: name, o: o, keep: keep, odd: odd}, nil
 }
 
 // Commit makes the changes count, and brings the parity beside the archive up to date. If
@@ -94,12 +95,16 @@ func (m *Amendment) Close() error {
 	return err
 }
 
-// AddOptions are wishes for what is added from this machine.
+// AddOptions are wishes for what is added.
 type AddOptions struct {
+	// Exclude and Follow are about files of this machine.
 	Exclude []string `json:"exclude,omitempty"`
 	Follow  bool     `json:"follow,omitempty"`
 	// Prefix is put in front of every name.
 	Prefix string `json:"prefix,omitempty"`
+	// Embed and Refer are about what comes from another archive, as those of PackOptions.
+	Embed bool   `json:"embed,omitempty"`
+	Refer string `json:"refer,omitempty"`
 	// OnError is told of each file that could not be added; the others are.
 	// Without it the first one is the end.
 	OnError func(name string, err error) `json:"-"`
@@ -145,6 +150,28 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	}
 	return failed, nil
 }
+
+// AddFrom adds groups and arrays of another archive, with all that is in them, to an
+// archive that was opened by its keys, as its view "zarr" shows them; from is opened so, too,
+// or a Zarr hierarchy. No names are all. An array that is there is replaced with all its
+// chunks. A group that is there gets the other's attributes, and keeps what is in it. What was
+// asked of m since the last Commit is not looked at. It returns how many keys could not be
+// added.
+func (m *Amendment) AddFrom(ctx context.Context, from *Archive, names []string, o AddOptions) (failed int64, err error) {
+	if m.o.View != zarrView {
+		return 0, fmt.Errorf("groups and arrays are added in the view %s: %w", zarrView, errors.ErrUnsupported)
+	}
+	there, err := OpenStore(ctx, m.st, m.name, m.o)
+	if err != nil {
+		return 0, err
+	}
+	defer there.Close()
+	return pack.Graft(ctx, m.Amender, there.src, from.src, names,
+		pack.GraftOptions{Prefix: o.Prefix, Embed: o.Embed, Refer: o.Refer, Refers: m.f.Refers, OnError: o.OnError, Meter: o.Meter})
+}
+
+// zarrView is the view of an archive whose files are the keys of a Zarr hierarchy.
+const zarrView = "zarr"
 
 func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) error {
 	e, ok := pack.EntryOf(n)

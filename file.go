@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/content"
 )
 
 // A File is one entry open for reading. ReadAt may be called in parallel; the
@@ -150,20 +151,69 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 // [Archive.WriteContent] does. Content longer than limit is an error, and no memory is taken
 // for it. By it an Archive is a source of keys for package zarr.
 func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
-	e, err := a.Lookup(ctx, name)
-	switch {
-	case err != nil:
+	e, err := a.entryFor(ctx, name, limit)
+	if err != nil {
 		return nil, err
-	case !e.Kind.HasContent():
-		return nil, &fs.PathError{Op: "get", Path: name, Err: fs.ErrNotExist}
-	case e.Size > limit:
-		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes, over the limit of %d", e.Size, limit)}
 	}
 	b := bytes.NewBuffer(make([]byte, 0, e.Size))
 	if err := a.WriteContent(ctx, b, e); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+// entryFor is the entry of that name, if it has content of no more than limit bytes.
+func (a *Archive) entryFor(ctx context.Context, name string, limit int64) (Entry, error) {
+	e, err := a.Lookup(ctx, name)
+	switch {
+	case err != nil:
+		return e, err
+	case !e.Kind.HasContent():
+		return e, &fs.PathError{Op: "get", Path: name, Err: fs.ErrNotExist}
+	case e.Size > limit:
+		return e, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes, over the limit of %d", e.Size, limit)}
+	}
+	return e, nil
+}
+
+// Batches reports whether GetAll is better than Get of each: where reading takes requests.
+func (a *Archive) Batches() bool { return !a.IsNear() }
+
+// GetAll hands the content of each named entry to each, with its place in names, in any order
+// and by several goroutines: what lies together is read together. The same holds of contents
+// and errors as for Get. An error that each returns is the end.
+func (a *Archive) GetAll(ctx context.Context, names []string, limit int64, each func(i int, content []byte, err error) error) error {
+	place := make(map[string]int, len(names))
+	entries := make([]Entry, 0, len(names))
+	for i, name := range names {
+		e, err := a.entryFor(ctx, name, limit)
+		if err != nil {
+			if err := each(i, nil, err); err != nil {
+				return err
+			}
+			continue
+		}
+		place[e.Name] = i
+		entries = append(entries, e)
+	}
+	all := func(yield func(Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+	return a.src.Sweep(ctx, all, false, func(c content.Content, err error) error {
+		if err == nil {
+			err = a.src.Fault(c.Entry)
+		}
+		b := bytes.NewBuffer(nil)
+		if err == nil {
+			b.Grow(int(c.Entry.Size))
+			err = c.CopyTo(ctx, b, nil)
+		}
+		return each(place[c.Entry.Name], b.Bytes(), content.ReadError(c.Entry, err))
+	})
 }
 
 // GetRange returns n bytes of the content of the entry of that name, as [Archive.ReadAt] reads

@@ -97,6 +97,9 @@ type Summary struct {
 	Lost []string `json:"lost,omitempty"`
 	// Kept is what waits in the store for a pack that resumes: only after an error.
 	Kept int64 `json:"kept,omitempty"`
+	// Referred counts the entries that were not copied: they refer to where their content
+	// lies.
+	Referred int64 `json:"referred,omitempty"`
 	// Proven counts the packed objects of buckets by the bucket's checksum that they
 	// were compared with: "md5", "crc32c", "sha256_of_parts". "nothing" counts those
 	// that were not compared, "size" those that are empty.

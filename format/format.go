@@ -61,6 +61,10 @@ type Format struct {
 	// entries as they come. With WantsManifest, what is packed comes in this order.
 	Order func(a, b Entry) int
 
+	// Joined returns an order if with such parameters a Writer joins contents that come one
+	// after the other. What is packed, and what is converted, comes in that order then.
+	Joined func(param map[string]string) func(a, b Entry) int
+
 	// Refers says that an entry can be written as a reference to where its
 	// content lies: see Section.Address.
 	Refers bool

@@ -77,12 +77,14 @@ func TestReadsTheArraysOfLindiArchives(t *testing.T) {
 			}
 			defer arc.Close()
 			for path, want := range e.Arrays {
-				a, err := zarr.Open(t.Context(), arc, path)
-				if err != nil {
-					t.Errorf("%s: %v", path, err)
-					continue
+				for _, src := range []zarr.Source{arc, together{arc}} {
+					a, err := zarr.Open(t.Context(), src, path)
+					if err != nil {
+						t.Errorf("%s: %v", path, err)
+						continue
+					}
+					checkArray(t, a, want)
 				}
-				checkArray(t, a, want)
 				read++
 			}
 			for from, to := range e.Links {
@@ -104,6 +106,42 @@ func TestReadsTheArraysOfLindiArchives(t *testing.T) {
 	}
 	if read < 61 {
 		t.Errorf("only %d arrays", read)
+	}
+}
+
+// together reads chunks as if they were far away.
+type together struct{ *holdall.Archive }
+
+func (together) Batches() bool { return true }
+
+// errOnce is what one chunk of a failing source gives.
+var errOnce = errors.New("this one fails")
+
+type failing struct{ together }
+
+func (f failing) GetAll(ctx context.Context, keys []string, limit int64, each func(int, []byte, error) error) error {
+	return f.together.GetAll(ctx, keys, limit, func(i int, b []byte, err error) error {
+		if i == len(keys)-1 {
+			b, err = nil, errOnce
+		}
+		return each(i, b, err)
+	})
+}
+
+func TestErrorsOfChunksReadTogetherNameThem(t *testing.T) {
+	arc, err := holdall.OpenStore(t.Context(), local.New(lindiData), "p10_codecs.lindi.tar", holdall.OpenOptions{View: "zarr", Formats: []*format.Format{lindi.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arc.Close()
+	a, err := zarr.Open(t.Context(), failing{together{arc}}, "blosc_zstd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = a.WriteElements(t.Context(), io.Discard)
+	k, ok := errors.AsType[*zarr.KeyError](err)
+	if !ok || !strings.HasPrefix(k.Key, "blosc_zstd/") || !errors.Is(err, errOnce) {
+		t.Error(err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 const (
 	slabBytes    = 16 << 20 // rows of small chunks are put together up to here
 	chunksAhead  = 4        // chunks that each worker should find in a slab
+	chunksBatch  = 1 << 14  // and that a Batcher is asked for at once
 	emptyAtATime = 1 << 16  // elements that take no bytes
 )
 
@@ -36,6 +37,7 @@ type reader struct {
 	workers       int64
 	fill          []byte
 	shards        *shards // nil without
+	batch         Batcher // nil if values are read one by one
 }
 
 // slabs calls fn with all elements in order. A slab's memory is used again when
@@ -59,7 +61,11 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 		}
 		return &KeyError{a.name(), overLimit("a row of chunks", row, a.Limit)}
 	}
-	together := min((chunksAhead*r.workers-1)/r.perRow+1, max(1, slabBytes/row), r.grid[0])
+	ahead := chunksAhead * r.workers
+	if r.batch != nil {
+		ahead = max(ahead, chunksBatch)
+	}
+	together := min((ahead-1)/r.perRow+1, max(1, slabBytes/row), r.grid[0])
 	var s slab
 	for first := int64(0); first < r.grid[0]; first += together {
 		last := min(first+together, r.grid[0])
@@ -97,6 +103,9 @@ func (a *Array) newReader() (*reader, error) {
 	}
 	if err != nil {
 		return nil, &KeyError{a.name(), err}
+	}
+	if b, ok := a.src.(Batcher); ok && r.shards == nil && b.Batches() {
+		r.batch = b
 	}
 	r.perRow, _ = product(r.grid[1:])
 	r.inner, _ = product(r.shape[1:])
@@ -138,6 +147,21 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 		room    = r.a.Limit
 	)
 	chunks := (last - first) * r.perRow
+	if r.batch != nil {
+		keys := make([]string, chunks)
+		for i := range keys {
+			keys[i] = r.key(r.index(first, int64(i)))
+		}
+		err := r.batch.GetAll(ctx, keys, r.pipe.stored, func(i int, value []byte, err error) error {
+			stored, ok, err := got(keys[i], r.pipe.stored, value, err)
+			raw, ok, err := r.decoded(ctx, keys[i], stored, ok, err)
+			if err != nil {
+				return err
+			}
+			return r.put(raw, ok, r.index(first, int64(i)), first, s, &objects, &room)
+		})
+		return r.a.Limit - room + 16*s.count, err
+	}
 	for range min(r.workers, chunks) {
 		group.Go(func() {
 			for ctx.Err() == nil {
@@ -146,7 +170,11 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 					return
 				}
 				index := r.index(first, i)
-				if err := r.chunk(ctx, index, first, s, &objects, &room); err != nil {
+				raw, ok, err := r.fetch(ctx, index)
+				if err == nil {
+					err = r.put(raw, ok, index, first, s, &objects, &room)
+				}
+				if err != nil {
 					cancel(err)
 				}
 			}
@@ -182,13 +210,10 @@ func (r *reader) region(index []int64, first int64) *region {
 	return g
 }
 
-func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
+// put puts the elements of a chunk into a slab: those that were decoded, or the fill value.
+func (r *reader) put(raw []byte, ok bool, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
 	at := r.region(index, first)
-	key := r.key(index)
-	raw, ok, err := r.fetch(ctx, index)
 	switch {
-	case err != nil:
-		return err
 	case !ok && s.values != nil:
 		fill(at, s.values, []any{r.a.Fill})
 	case !ok:
@@ -198,7 +223,7 @@ func (r *reader) chunk(ctx context.Context, index []int64, first int64, s slab, 
 		values, err := r.pipe.objects(raw, r.chunks, room)
 		objects.Unlock()
 		if err != nil {
-			return &KeyError{key, err}
+			return &KeyError{r.key(index), err}
 		}
 		place(at, s.values, values, 1)
 	default:
@@ -225,6 +250,11 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 	} else {
 		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
 	}
+	return r.decoded(ctx, key, stored, ok, err)
+}
+
+// decoded decodes a chunk that was read.
+func (r *reader) decoded(ctx context.Context, key string, stored []byte, ok bool, err error) ([]byte, bool, error) {
 	if e := r.a.External; e != nil && err == nil && !ok {
 		// Is it not there, or does the source not know?
 		if _, err := r.a.src.Get(ctx, key, r.pipe.stored); !errors.Is(err, ErrUnwritten) {
@@ -234,7 +264,8 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if raw, err = r.decode(stored); err != nil {
+	raw, err := r.decode(stored)
+	if err != nil {
 		return nil, false, &KeyError{key, err}
 	}
 	return raw, true, nil

@@ -18,6 +18,18 @@ type Source interface {
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
 }
 
+// A Batcher is a Source that can read values together, as one behind a network does by
+// fewer requests.
+type Batcher interface {
+	Source
+	// Batches reports whether that is better than Get of each.
+	Batches() bool
+	// GetAll hands the value of each key to each, by the key's place in keys, in any order
+	// and by several goroutines. The same holds of values and errors as for Get. What each
+	// returns ends it.
+	GetAll(ctx context.Context, keys []string, limit int64, each func(i int, value []byte, err error) error) error
+}
+
 // Files makes a source of a file system: each file is a key.
 func Files(fsys fs.FS) Source { return files{fsys} }
 
@@ -105,6 +117,11 @@ func Within(off, n, size int64) (int64, error) {
 // get is src.Get whose errors name the key. A missing value is nil, false.
 func get(ctx context.Context, src Source, key string, limit int64) ([]byte, bool, error) {
 	b, err := src.Get(ctx, key, limit)
+	return got(key, limit, b, err)
+}
+
+// got is what get makes of a value.
+func got(key string, limit int64, b []byte, err error) ([]byte, bool, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, false, nil

@@ -21,19 +21,32 @@ type amendedJSON struct {
 
 func (a *app) addCommand() *cobra.Command {
 	var o holdall.AddOptions
+	var from string
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE INPUT...",
 		Short: "Add files and folders to an archive, in place",
 		Long: `Adds files and folders to ARCHIVE, or replaces what has their names, under the
 names that pack would give them. All of it counts at once, or nothing: a crash
-leaves the archive as it was or as it was to be.`,
+leaves the archive as it was or as it was to be.
+
+With --from SRC, inputs are groups and arrays of SRC, an HDF5 file, a LINDI
+archive or another Zarr hierarchy; without any, all of them are added.`,
 		Example: `  holdall add recording.lindi.tar notes.txt
   holdall add --view zarr recording.lindi.tar zarr-folder
-  holdall add --prefix extra/ recording.lindi.tar notes`,
-		Args: args(2, -1, "an archive and what to add"),
+  holdall add --prefix extra/ recording.lindi.tar notes
+  holdall add recording.lindi.tar --from sorted.nwb processing/ecephys units`,
+		Args: args(1, -1, "an archive and what to add"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.OnError = a.entryFailed
 			o.Meter = &holdall.Meter{}
+			switch {
+			case from != "":
+				return a.addFrom(ctx, args[0], from, args[1:], o)
+			case len(args) < 2:
+				return usage("expected an archive and what to add, found 1 argument")
+			case o.Embed || o.Refer != "":
+				return usage("--embed and --refer are about archives: expected --from")
+			}
 			return a.amend(ctx, args[0], func(m *holdall.Amendment) (int64, error) {
 				defer a.showProgress(o.Meter, "added")()
 				return m.Add(ctx, args[1:], o)
@@ -44,7 +57,33 @@ leaves the archive as it was or as it was to be.`,
 	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names like this pattern")
 	f.BoolVar(&o.Follow, "follow", false, "add the files that symbolic links point to")
 	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
+	f.StringVar(&from, "from", "", "add groups and arrays of this file or archive")
+	f.BoolVar(&o.Embed, "embed", false, "of --from: add what SRC only refers to, too")
+	f.StringVar(&o.Refer, "refer", "", "of --from: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
+	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
+	cmd.MarkFlagsMutuallyExclusive("from", "exclude")
+	cmd.MarkFlagsMutuallyExclusive("from", "follow")
 	return cmd
+}
+
+// addFrom adds groups and arrays of src.
+func (a *app) addFrom(ctx context.Context, archive, src string, names []string, o holdall.AddOptions) error {
+	if a.view != "" && a.view != zarrView {
+		return usage("--from adds keys: expected --view %s", zarrView)
+	}
+	of := a.format
+	a.format, a.view, a.several = "", "", true
+	in, err := a.openKeys(ctx, src, false)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	a.format, a.view = of, zarrView
+	refers(in, a.writes(archive), src, archive, o.Embed, &o.Refer)
+	return a.amend(ctx, archive, func(m *holdall.Amendment) (int64, error) {
+		defer a.showProgress(o.Meter, "added")()
+		return m.AddFrom(ctx, in, names, o)
+	})
 }
 
 func (a *app) rmCommand() *cobra.Command {
@@ -136,7 +175,9 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 	if err != nil {
 		return err
 	}
-	m, err := holdall.AmendStore(ctx, st, name, a.openOptions())
+	m, err := withParams(a, a.openOptions(), func(o holdall.OpenOptions) (*holdall.Amendment, error) {
+		return holdall.AmendStore(ctx, st, name, o)
+	})
 	if err != nil {
 		return err
 	}

@@ -142,13 +142,17 @@ func (a *app) written() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
 }
 
-// openIn opens the archive called name in a store. Of several archives, each gets those
-// parameters that its format takes.
+// openIn opens the archive called name in a store.
 func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall.OpenOptions) (*holdall.Archive, error) {
-	in, err := holdall.OpenStore(ctx, st, name, o)
+	return withParams(a, o, func(o holdall.OpenOptions) (*holdall.Archive, error) { return holdall.OpenStore(ctx, st, name, o) })
+}
+
+// withParams opens an archive. Of several, each gets those parameters that its format takes.
+func withParams[T any](a *app, o holdall.OpenOptions, open func(holdall.OpenOptions) (T, error)) (T, error) {
+	in, err := open(o)
 	if p, ok := errors.AsType[*format.ParamError](err); ok && p.Want == "" && a.several {
 		o.Param = a.paramsOf(p.Format)
-		in, err = holdall.OpenStore(ctx, st, name, o)
+		in, err = open(o)
 	}
 	return in, err
 }

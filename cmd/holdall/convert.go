@@ -53,8 +53,11 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	a.format = p.from
 	in, err := a.open(ctx, src, false)
 	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
+		same := in.Format().Name == dst.Name
 		bare := dst.Bare != nil && dst.Bare(p.out)
-		in, err = a.openToRefer(ctx, in, src, bare && !p.o.Embed, p.o.Refer)
+		if in, err = a.openToRefer(ctx, in, src, bare && !p.o.Embed, p.o.Refer); err == nil && same {
+			a.warnOfUnseen(ctx, in)
+		}
 	}
 	a.format, a.view = to, view
 	if err != nil {
@@ -76,6 +79,9 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	stop()
 	if err != nil {
 		return err
+	}
+	if sum.Referred > 0 && joins(dst, &p.o) {
+		a.warn("%s to content elsewhere, which was not joined: --embed takes it in", count(sum.Referred, "reference"))
 	}
 	return a.packed(ctx, st, sum, p)
 }
@@ -105,11 +111,36 @@ func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *hold
 	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
 		return false
 	}
-	bare, other := to.Bare != nil && to.Bare(dst), f.Name != to.Name
-	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !o.Embed && o.Refer == "" {
-		o.Refer = "here"
+	bare, other := refers(in, to, src, dst, o.Embed, &o.Refer)
+	return bare || other || o.Embed || o.Refer != "" || joins(to, o)
+}
+
+// refers sets what is not copied into an archive called dst, unless the user says that. It
+// reports whether that holds references alone, and whether src is of another format.
+func refers(in *holdall.Archive, to *format.Format, src, dst string, embed bool, refer *string) (bare, other bool) {
+	bare, other = to.Bare != nil && to.Bare(dst), in.Format().Name != to.Name
+	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !embed && *refer == "" {
+		*refer = "here"
 	}
-	return bare || other || o.Embed || o.Refer != ""
+	return bare, other
+}
+
+// warnOfUnseen tells what a view that the user has not asked for does not show.
+func (a *app) warnOfUnseen(ctx context.Context, in *holdall.Archive) {
+	about, err := in.About(ctx)
+	if err != nil {
+		return // whoever reads on meets it again
+	}
+	for _, p := range about.Notes {
+		if p.Severity == format.Note {
+			a.warn("left out: %s", p.Message)
+		}
+	}
+}
+
+// joins reports whether contents are joined in an archive of that format.
+func joins(f *format.Format, o *holdall.PackOptions) bool {
+	return f.Joined != nil && f.Joined(o.Param) != nil
 }
 
 // isFolderName reports whether dst is meant to be a folder.

@@ -154,6 +154,9 @@ var killings = []killing{
 	{name: "add", setup: []string{"pack -o x.lindi.tar data/b"}, args: "add x.lindi.tar data/a", sound: "x.lindi.tar", onlyOnce: true},
 	{name: "add to a folder", setup: []string{"pack -o x.lindi.d data/b"}, args: "add x.lindi.d data/a"},
 	{name: "add keys", setup: []string{"pack -o x.lindi.d data/b"}, args: "add --view zarr x.lindi.d data/a", sound: "x.lindi.d", view: "zarr"},
+	{name: "add from another", setup: []string{"pack -o x.lindi.tar data/b", "!hdf5"}, args: "add x.lindi.tar --from x.h5", sound: "x.lindi.tar", view: "zarr", onlyOnce: true},
+	{name: "add from another to a folder", setup: []string{"pack -o x.lindi.d data/b", "!hdf5"}, args: "add x.lindi.d --from x.h5", sound: "x.lindi.d", view: "zarr"},
+	{name: "convert to runs", setup: []string{"!hdf5"}, args: "convert --consolidate 2000 x.h5 x.lindi.tar"},
 	{name: "rm", setup: []string{"pack -o x.lindi.tar data"}, args: "rm x.lindi.tar b/1 b/4", sound: "x.lindi.tar", onlyOnce: true},
 	{name: "rm of keys", setup: []string{"pack -o x.lindi.d data/b", "add --view zarr x.lindi.d data/a"}, args: "rm --view zarr x.lindi.d 3 6", sound: "x.lindi.d", view: "zarr"},
 	{name: "mv", setup: []string{"pack -o x.lindi.tar data"}, args: "mv x.lindi.tar b/1 b/one", sound: "x.lindi.tar", onlyOnce: true},
@@ -385,6 +388,10 @@ func (k *killing) begin(t *testing.T, rnd *rand.Rand) string {
 			must(f.Close())
 		case "!rm":
 			must(os.RemoveAll(filepath.Join(dir, words[1])))
+		case "!hdf5":
+			b, err := os.ReadFile("../../format/lindi/testdata/p07_source.h5")
+			must(err)
+			must(os.WriteFile(filepath.Join(dir, "x.h5"), b, 0o666))
 		case "!oak":
 			must(testkit.Unpack("../../internal/oak/testdata/"+words[1]+".tar.gz", dir))
 		default:

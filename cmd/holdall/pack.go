@@ -119,6 +119,9 @@ docs/intro.md (--prefix docs/ puts it there). Several inputs are told apart by
 their own names. INPUT - is standard input. Of an address, all objects below
 it are packed as they are listed, or the one that it names.
 
+One HDF5 file is converted if OUT is a LINDI archive: 'holdall convert' does the
+same. Others among several inputs, or in a folder, are packed as they are.
+
 The archive appears under its name whole, or not at all; one that is there
 already stays until then. A file that cannot be read is reported, the others
 are packed, and the exit code is 1.
@@ -147,6 +150,15 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
 				if inputs[i], err = a.spool(ctx, p.stdinName); err != nil {
 					return err
 				}
+			}
+			if f.Refers && slices.Contains(f.Views, zarrView) {
+				if len(inputs) == 1 && !p.o.Listed && a.hasKeys(ctx, inputs[0]) != nil {
+					if p.catalog != "" || p.o.Prefix != "" || p.o.Exclude != nil {
+						return usage("%s is converted: --catalog, --prefix and --exclude are about files that are packed", store.Redact(inputs[0]))
+					}
+					return a.convert(ctx, inputs[0], p)
+				}
+				a.warnOfKeys(ctx, inputs, &p.o)
 			}
 			if store.Scheme(p.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
 				// What waits to be sent, or was read ahead, is most of the memory, and

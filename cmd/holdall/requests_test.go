@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
@@ -215,4 +216,54 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 			t.Errorf("%s:\n%s\nexpected\n%s\nand at most %d more", tt.name, strings.Join(log, "\n"), strings.Join(open, "\n"), tt.more)
 		}
 	}
+}
+
+// Ten thousand chunks of 500 bytes, joined, are a few requests.
+func TestRunsAreReadByFewRequests(t *testing.T) {
+	const chunks, size = 10_000, 500
+	dir, rnd := t.TempDir(), testkit.Rand(t)
+	var text bytes.Buffer
+	fmt.Fprintf(&text, `{"refs":{".zgroup":{"zarr_format":2},"x/.zarray":{"chunks":[%d],"compressor":null,"dtype":"|u1","fill_value":0,"filters":null,"order":"C","shape":[%d],"zarr_format":2}`, size, chunks*size)
+	for _, i := range rnd.Perm(chunks) {
+		fmt.Fprintf(&text, `,"x/%d":"%s"`, i, strings.Repeat(string(rune('a'+i%26)), size))
+	}
+	text.WriteString("}}")
+	if err := os.WriteFile(filepath.Join(dir, "x.lindi.json"), text.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) []byte {
+		var out, errOut bytes.Buffer
+		if code := newApp(nil, &out, &errOut).run(t.Context(), args); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
+		}
+		return out.Bytes()
+	}
+	run("convert", "--consolidate", "4MiB", filepath.Join(dir, "x.lindi.json"), filepath.Join(dir, "x.lindi.tar"))
+	var n atomic.Int64
+	files := http.FileServer(http.Dir(dir))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		files.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	for _, args := range [][]string{
+		{"convert", "--view", "zarr", web.URL + "/x.lindi.tar", filepath.Join(dir, "x.caf")},
+		{"cat", "--decode=npy", web.URL + "/x.lindi.tar", "x"},
+	} {
+		n.Store(0)
+		out := run(args...)
+		t.Logf("%s: %d requests", args[0], n.Load())
+		if n.Load() > 15 {
+			t.Errorf("%v: %d requests", args, n.Load())
+		}
+		if args[0] == "cat" {
+			out = out[len(out)-chunks*size:]
+			for i := range chunks {
+				if want := byte('a' + i%26); out[i*size] != want || out[i*size+size-1] != want {
+					t.Fatalf("chunk %d is of another place", i)
+				}
+			}
+		}
+	}
+	run("diff", "--view", "zarr", filepath.Join(dir, "x.lindi.tar"), filepath.Join(dir, "x.lindi.json"))
 }

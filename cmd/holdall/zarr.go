@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -28,6 +31,54 @@ func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.
 	a.view = zarrView
 	defer func() { a.view = "" }()
 	return a.open(ctx, address, few)
+}
+
+// hasKeys returns the format of what lies at an address, if it is a file of groups and
+// arrays by its first bytes, such as HDF5; nil if it is not, or cannot be read.
+func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return nil
+	}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return nil
+	}
+	defer o.Close()
+	head := make([]byte, format.ProbeSize)
+	n, err := store.ReadHead(ctx, o, head)
+	if err != nil {
+		return nil
+	}
+	p := format.Probe{Name: path.Base(name), Size: int64(n), Head: head[:n]}
+	for _, f := range format.All() {
+		if f.ViewOf("") == zarrView && f.Detect != nil && f.Detect(p) == format.Certain {
+			return f
+		}
+	}
+	return nil
+}
+
+// warnOfKeys warns of the first file of this machine that has groups and arrays, and is
+// packed as it is.
+func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOptions) {
+	roots, err := tree.Roots(inputs, o.Listed)
+	if err != nil {
+		return // the pack says it
+	}
+	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow}) {
+		if n.Err != nil || !n.Type.IsRegular() {
+			continue
+		}
+		if f := format.All().ByExtension(n.Path); f == nil || f.ViewOf("") != zarrView {
+			continue
+		}
+		if f := a.hasKeys(ctx, n.Path); f != nil {
+			shown, _ := shown(n.Path)
+			a.warn("%s is packed as it is, though it is %s: 'holdall convert' makes an archive of its groups and arrays, 'holdall add --from' adds them to one", shown, f.Title)
+			return
+		}
+	}
 }
 
 // decode writes the elements of an array.

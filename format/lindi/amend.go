@@ -100,7 +100,9 @@ func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error
 		return formatkit.NoPlace(e.Name, "lindi.json cannot hold such a key")
 	}
 	var value []byte
-	if !m.members() || isInline(e.Name, e.Size) {
+	if s, ok := r.(*format.Section); ok && s.Address != "" {
+		value = appendRef(nil, target{s.Address, s.Off, s.N})
+	} else if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
 			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
 		}

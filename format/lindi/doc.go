@@ -27,7 +27,7 @@
 // The code goes by these things: text.go is JSON as Python has it, index.go and
 // rfs.go are the two texts, layout.go is tar headers, scan.go finds members
 // without an index; archive.go puts them together, reader.go and keys.go are the
-// two views; writer.go decides what becomes a member, tarwriter.go and sinks.go
-// write; verify.go, repair.go and amend.go say what they do. What the reference
+// two views; writer.go decides what becomes a member, runs.go joins what is short,
+// tarwriter.go and sinks.go write; verify.go, repair.go and amend.go say what they do. What the reference
 // does and where we differ is in docs/lindi.md.
 package lindi

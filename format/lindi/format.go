@@ -26,9 +26,12 @@ var Format = &format.Format{
 	WantsManifest: true,
 	Copies:        true,
 	Refers:        true,
+	Joined:        joined,
 	Bare:          func(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".lindi.json") },
 	Params: []format.Param{
 		{Name: dropOrphans, For: format.ToOpen | format.ToRepair, Kind: format.ParamSwitch, Help: "leave out blobs that no key leads to; of repair, what is in the trash, too"},
+		{Name: consolidate, For: format.ToCreate, Kind: format.ParamSize, Least: blobFrom, Most: mostRun,
+			Help: "join small chunks of an array to runs of at most this (4MiB), which are read by few requests"},
 		{Name: "as", Flag: "-", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"members", "zarr"}},
 	},
 	Detect: detect,

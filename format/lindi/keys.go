@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -476,8 +477,12 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	a := k.a
 	about := format.About{Version: a.rfs.version(), Volumes: []string{a.objectName()}, Notes: a.notes}
 	about.IndexBytes = a.size
+	var members []string
 	if a.form == tarForm {
 		about.IndexBytes = a.table.indexBytes()
+		for _, r := range a.table.rows {
+			members = append(members, r.name)
+		}
 	}
 	if a.form == dirForm {
 		files, err := a.files(ctx)
@@ -487,7 +492,11 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 		about.Volumes = about.Volumes[:0]
 		for _, f := range files {
 			about.Volumes = append(about.Volumes, f.object)
+			members = append(members, f.name)
 		}
+	}
+	if unseen := k.unseen(members); len(unseen) > 0 {
+		about.Notes = append(slices.Clone(about.Notes), a.problem(format.Gap, format.Note, -1, "%s that no key leads to, and that view members has: %s", many(len(unseen), "member"), shortList(unseen)))
 	}
 	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
 	var inside, outside, here int64
@@ -509,6 +518,27 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 		}
 	}
 	return about, nil
+}
+
+// unseen returns the members that somebody put there and no key leads to.
+func (k *keys) unseen(members []string) (unseen []string) {
+	members = slices.DeleteFunc(members, func(name string) bool {
+		return name == entryName || name == indexName || name == rfsName || strings.HasPrefix(name, blobDir) || strings.HasPrefix(name, trashDir)
+	})
+	if len(members) == 0 {
+		return nil
+	}
+	referred := k.referred()
+	return slices.DeleteFunc(members, func(name string) bool { return referred[name] })
+}
+
+// shortList is the first of some names.
+func shortList(names []string) string {
+	const most = 3
+	if len(names) > most {
+		names = append(names[:most:most], "…")
+	}
+	return format.Escape(strings.Join(names, ", "))
 }
 
 func (k *keys) Close() error { return errors.Join(k.closeFiles(), k.a.close()) }

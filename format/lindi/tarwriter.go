@@ -51,7 +51,7 @@ const (
 	topSlack = 1024
 )
 
-func newTarSink(ctx context.Context, st store.Store, name string, o format.CreateOptions, in input) (*tarSink, error) {
+func newTarSink(ctx context.Context, st store.Store, name string, o format.CreateOptions, in input, g *runs) (*tarSink, error) {
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 		t.Out = t.wait
 		return t, nil
 	}
-	t.estimate(o.Manifest, o.Carry, in)
+	t.estimate(o.Manifest, o.Carry, in, g)
 	front := frontLen + t.frontRoom()
 	if front > limit || len(o.Manifest) == 0 {
 		t.indexRoom, t.rfsRoom, front = 0, 0, frontLen
@@ -93,7 +93,7 @@ func (t *tarSink) frontRoom() int64 {
 
 // estimate finds room for index and lindi.json, a little more than they should
 // need.
-func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input) {
+func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input, g *runs) {
 	index, rfs := int64(topSlack), int64(topSlack)
 	for _, kv := range carry {
 		rfs += int64(len(kv[0]) + len(kv[1]))
@@ -104,10 +104,27 @@ func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input)
 	}
 	digits := int64(len(strconv.FormatInt(2*end, 10)))
 	var quoted []byte
+	array, run, runName := "", int64(0), int64(0)
+	endRun := func() {
+		if run < blobFrom {
+			rfs += run * 3 / 2
+		} else {
+			index += runName + rowRest + 3*digits + int64(len(blobDir))
+		}
+		run = 0
+	}
 	for _, e := range manifest {
 		quoted = pyjson.AppendString(quoted[:0], e.Name)
 		name := int64(len(quoted))
 		rowLen := name + rowRest + 3*digits
+		if of, ok := g.of(e.Name, e.Size); ok && in == fromZarr {
+			if of != array || e.Size > g.most-run {
+				endRun()
+			}
+			array, run, runName = of, run+e.Size, name
+			rfs += 2*name + refRest + 2*digits
+			continue
+		}
 		switch {
 		case e.Kind != format.File:
 		case in == fromZarr && isInline(e.Name, e.Size):
@@ -121,6 +138,7 @@ func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input)
 			index += rowLen
 		}
 	}
+	endRun()
 	const most = 1 << 31
 	t.indexRoom, t.rfsRoom = padded(min(index, most)), padded(min(rfs, most))
 }

@@ -2,6 +2,7 @@ package lindi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,18 +69,28 @@ type archiveWriter struct {
 	refs  bytes.Buffer      // of lindi.json, as text
 	text  []byte            // lindi.json as it was given
 	short map[string]string // names of members that had to be shortened
+	runs  runs
 	buf   []byte
+	block []byte
+	err   error // sticky: what was added cannot be written
 	sum   format.Summary
 	done  bool
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), seen: map[string]bool{}}
+	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), seen: map[string]bool{}, runs: newRuns(o.Param[consolidate], o.Manifest)}
 	switch o.Param["as"] {
 	case "members":
 		w.in = fromTree
 	case "zarr":
 		w.in = fromZarr
+	}
+	switch {
+	case w.runs.most == 0:
+	case w.form == jsonForm:
+		return nil, fmt.Errorf("%s: a lindi.json alone has no members that chunks could be joined to; an archive that ends in .lindi.tar or .lindi.d has: %w", name, errors.ErrUnsupported)
+	case w.in != fromZarr:
+		return nil, fmt.Errorf("%s: only the keys of a Zarr hierarchy have chunks to be joined, and members have not: an archive is converted by its zarr view: %w", name, errors.ErrUnsupported)
 	}
 	if err := w.checkNames(o.Manifest); err != nil {
 		return nil, err
@@ -92,7 +103,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	var err error
 	switch w.form {
 	case tarForm:
-		w.sink, err = newTarSink(ctx, st, name, o, w.in)
+		w.sink, err = newTarSink(ctx, st, name, o, w.in, &w.runs)
 	case jsonForm:
 		if w.in == fromTree {
 			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: it is made from a Zarr folder or from an archive's zarr view: %w", name, errors.ErrUnsupported)
@@ -167,7 +178,7 @@ func (w *archiveWriter) skipped(name string) bool {
 }
 
 func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
-	if err := w.sink.broken(); err != nil {
+	if err := w.broken(); err != nil {
 		return err
 	}
 	switch {
@@ -223,12 +234,17 @@ func (w *archiveWriter) shortened(name string) string {
 const maxInline = 256 << 20
 
 // addKey adds a Zarr key: to lindi.json itself if it is small or metadata, as a
-// member otherwise, or as a reference where it is known to lie elsewhere.
+// member or a part of one otherwise, or as a reference where it is known to lie elsewhere.
 func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader) error {
-	at := w.refs.Len()
+	s, _ := r.(*format.Section)
+	refers := s != nil && s.Address != ""
+	w.runs.know(e.Name)
+	if array, ok := w.runs.of(e.Name, e.Size); ok && !refers {
+		return w.join(ctx, array, e, r)
+	}
 	value := w.buf[:0]
-	switch s, _ := r.(*format.Section); {
-	case s != nil && s.Address != "":
+	switch {
+	case refers:
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
@@ -241,20 +257,28 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendInline(value, e.Name, content)
 	default:
 		name := w.shortened(blobDir + e.Name)
+		if w.runs.most > 0 && isRun(e.Name) {
+			name = shortBlob(name)
+		}
 		if err := w.sink.put(ctx, name, e, r); err != nil {
 			return err
 		}
 		value = appendRef(value, target{"./" + name, 0, e.Size})
 	}
 	w.buf = value
-	if int64(at+len(value)) > format.DefaultMaxIndex {
-		return formatkit.NoPlace(e.Name, "with it lindi.json would be longer than readers believe")
+	return w.setKey(e.Name, value)
+}
+
+// setKey writes a key and its value into lindi.json.
+func (w *archiveWriter) setKey(key string, value []byte) error {
+	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
+		return formatkit.NoPlace(key, "with it lindi.json would be longer than readers believe")
 	}
-	if at > 0 {
+	if w.refs.Len() > 0 {
 		w.refs.WriteByte(',')
 	}
 	w.refs.WriteString("\n  ")
-	w.refs.Write(pyjson.AppendString(nil, e.Name))
+	w.refs.Write(pyjson.AppendString(nil, key))
 	w.refs.WriteString(": ")
 	w.refs.Write(value)
 	return nil
@@ -338,7 +362,10 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 	if w.done {
 		return format.Summary{}, errors.New("archive is committed")
 	}
-	if err := w.sink.broken(); err != nil {
+	if err := w.broken(); err != nil {
+		return format.Summary{}, err
+	}
+	if err := w.endRun(ctx); err != nil {
 		return format.Summary{}, err
 	}
 	text, err := w.rfsText()
@@ -353,3 +380,5 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 }
 
 func (w *archiveWriter) Abort() error { return w.sink.abort() }
+
+func (w *archiveWriter) broken() error { return cmp.Or(w.err, w.sink.broken()) }

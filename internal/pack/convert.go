@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"runtime"
+	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
@@ -59,6 +60,9 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			return err
 		}
 		entries := refers.others(p.converted(ctx, src))
+		if p.joined() != nil {
+			return p.swept(ctx, src, entries) // what is joined passes through this program
+		}
 		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
 		}
@@ -84,9 +88,33 @@ func (p *packer) expectOf(ctx context.Context, src *content.Source) error {
 	return nil
 }
 
-// converted yields what is to be converted. A hard link that the new format has no
-// place for becomes a file of its own.
+// converted yields what is to be converted, in stored order unless contents are joined.
 func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
+	order := p.joined()
+	if order == nil {
+		return p.unsorted(ctx, src)
+	}
+	return func(yield func(format.Entry, error) bool) {
+		var all []format.Entry
+		for e, err := range p.unsorted(ctx, src) {
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			all = append(all, e)
+		}
+		slices.SortStableFunc(all, order)
+		for _, e := range all {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// unsorted yields what is to be converted. A hard link that the new format has no place for
+// becomes a file of its own.
+func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
 	if p.f.Keeps&format.KeepsHardLinks != 0 || src.Format.Keeps&format.KeepsHardLinks == 0 {
 		return src.Packed(ctx)
 	}

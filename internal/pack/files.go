@@ -124,8 +124,8 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if p.f.Order != nil {
-		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return p.f.Order(forecast(a), forecast(b)) })
+	if order := p.order(); order != nil {
+		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return order(forecast(a), forecast(b)) })
 	}
 	for i := range p.nodes {
 		node := &p.nodes[i]

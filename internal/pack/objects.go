@@ -258,8 +258,8 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 		}
 		all, names, bytes = append(all, it), names+int64(len(it.name)), bytes+it.info.Size
 	}
-	if p.f.Order != nil {
-		slices.SortStableFunc(all, func(a, b item) int { return p.f.Order(a.entry(), b.entry()) })
+	if order := p.order(); order != nil {
+		slices.SortStableFunc(all, func(a, b item) int { return order(a.entry(), b.entry()) })
 	}
 	for _, it := range all {
 		e := it.entry()

@@ -82,6 +82,7 @@ type Summary struct {
 	Resumed     int64
 	Lost        []string
 	Kept        int64
+	Referred    int64
 	Proven      map[string]int64
 	Parity      string
 	ParityBytes int64
@@ -135,6 +136,22 @@ func (o Options) format(name string) (*format.Format, error) {
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
 	}
 	return f, f.CheckParams(format.ToCreate, o.Param)
+}
+
+// joined is the order that the format wants because it joins contents; nil if it does not.
+func (p *packer) joined() func(a, b format.Entry) int {
+	if p.f.Joined == nil {
+		return nil
+	}
+	return p.f.Joined(p.o.Param)
+}
+
+// order is the order that the format wants; nil if it takes any.
+func (p *packer) order() func(a, b format.Entry) int {
+	if order := p.joined(); order != nil {
+		return order
+	}
+	return p.f.Order
 }
 
 // packer writes entries, in the order in which it gets them, into one archive
@@ -377,12 +394,12 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 				err = p.w.Add(ctx, e, content)
 			}
 		}
-		if err != nil && !p.entryFault(err, content) {
+		if err != nil && !entryFault(err, content) {
 			return err
 		}
 	}
 	if err != nil {
-		if ctx.Err() != nil || !p.entryFault(err, content) {
+		if ctx.Err() != nil || !entryFault(err, content) {
 			return err
 		}
 		if wrong, ok := errors.AsType[*SumError](err); ok && !wrong.again {
@@ -395,6 +412,9 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	case *digest.Ahead, *pieceReader:
 		p.o.Meter.Add(1, 0)
 	case *format.Section:
+		if c.Address != "" {
+			p.sum.Referred++
+		}
 		if c.Sum == nil {
 			p.o.Meter.Add(0, e.Size)
 		}
@@ -426,7 +446,7 @@ func (p *packer) adjust(e *format.Entry) {
 }
 
 // entryFault reports whether err is about one entry and not about the archive.
-func (p *packer) entryFault(err error, content io.Reader) bool {
+func entryFault(err error, content io.Reader) bool {
 	if s, ok := content.(interface{ Failed() error }); ok && s.Failed() != nil {
 		return true
 	}

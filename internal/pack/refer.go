@@ -13,15 +13,23 @@ import (
 // reference returns e's content as something to be referred to, if the new
 // archive can, and it is to be so.
 func (p *packer) reference(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
-	if !p.f.Refers || e.Fault != nil || !e.Kind.HasContent() {
+	if !p.f.Refers {
 		return nil, false
 	}
-	base := p.o.Refer
+	return reference(ctx, src, e, store.AddressOf(p.st.Store, p.name), p.o.Embed, p.o.Refer)
+}
+
+// reference is e's content as an archive at own may refer to it, if that is wanted.
+func reference(ctx context.Context, src *content.Source, e format.Entry, own string, embed bool, refer string) (*format.Section, bool) {
+	if e.Fault != nil || !e.Kind.HasContent() {
+		return nil, false
+	}
+	base := refer
 	if base == ReferHere {
 		base = ""
 	}
-	at, external, ok := src.Place(ctx, e, store.AddressOf(p.st.Store, p.name), base)
-	if !ok || external && p.o.Embed || !external && p.o.Refer == "" {
+	at, external, ok := src.Place(ctx, e, own, base)
+	if !ok || external && embed || !external && refer == "" {
 		return nil, false
 	}
 	return &format.Section{Off: at.Off, N: at.N, Address: at.Address}, true

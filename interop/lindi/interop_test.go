@@ -27,7 +27,7 @@ const (
 	fixtures  = "../../format/lindi/testdata"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, shared.End) }
+func TestMain(m *testing.M) { testkit.Main(m, shared.End, hdf5Batch.End) }
 
 // python runs a script of this folder by itself and returns what it prints. It
 // fails the test if the script says no.

@@ -100,6 +100,16 @@ func TestEveryFormOfOursReadsTheSame(t *testing.T) {
 		gnuTar(t, to("keys.lindi.tar"))
 		convert(t, archive, "zarr", to("whole.lindi.tar"), holdall.PackOptions{Embed: true})
 		check(t, to("whole.lindi.tar"), expect, "--allow-dropped-orphans")
+		for _, size := range []string{"1000", "5000", "1000000"} {
+			for _, runs := range []string{to("runs" + size + ".lindi.tar"), to("runs" + size + ".lindi.d")} {
+				convert(t, archive, "zarr", runs, holdall.PackOptions{Embed: true, Param: map[string]string{"consolidate": size}})
+				check(t, runs, expect, "--allow-dropped-orphans")
+			}
+			gnuTar(t, to("runs"+size+".lindi.tar"))
+			if !strings.HasPrefix(name, "p07") {
+				appendWith(t, to("runs"+size+".lindi.tar"), "--seed", "4")
+			}
+		}
 		convert(t, archive, "zarr", to("text.lindi.json"), holdall.PackOptions{})
 		check(t, to("text.lindi.json"), expect, "--allow-dropped-orphans")
 		convert(t, to("text.lindi.json"), "zarr", to("back.lindi.tar"), holdall.PackOptions{})

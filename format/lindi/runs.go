@@ -1,0 +1,176 @@
+package lindi
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+)
+
+// consolidate is the parameter by which small chunks of an array are joined.
+const consolidate = "consolidate"
+
+// mostRun bounds a run, which is gathered in memory.
+const mostRun = 1 << 30
+
+// joined returns the order in which chunks are joined to runs: that of the array. It is nil
+// if they are not.
+func joined(param map[string]string) func(a, b format.Entry) int {
+	if param[consolidate] == "" {
+		return nil
+	}
+	return func(a, b format.Entry) int { return inOrder(a.Name, b.Name) }
+}
+
+// inOrder compares keys by their bytes, but numbers in them by their values.
+func inOrder(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := digits(x), digits(y)
+		if m == 0 || n == 0 {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		p, q := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
+		if c := cmp.Or(cmp.Compare(len(p), len(q)), strings.Compare(p, q)); c != 0 {
+			return c
+		}
+		x, y = x[m:], y[n:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
+}
+
+// digits is how many a text begins with.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// runs joins chunks to members, each of chunks of one array that came one after the other:
+// the references of their keys lead into it. Chunks stay as they are stored.
+type runs struct {
+	most   int64           // bytes of a run; 0 joins nothing
+	arrays map[string]bool // paths of those that are known
+
+	array  string         // whose chunks are gathered
+	number map[string]int // of runs that an array has
+	chunks []runChunk
+	buf    []byte
+}
+
+type runChunk struct {
+	key    string
+	off, n int64
+}
+
+func newRuns(size string, manifest []format.Entry) runs {
+	g := runs{arrays: map[string]bool{}, number: map[string]int{}}
+	if g.most, _ = strconv.ParseInt(size, 10, 64); g.most > 0 {
+		for _, e := range manifest {
+			g.know(e.Name)
+		}
+	}
+	return g
+}
+
+// know takes note of an array, if a key is of its description.
+func (g *runs) know(key string) {
+	if dir, ok := strings.CutSuffix("/"+key, "/.zarray"); ok && g.most > 0 {
+		g.arrays[strings.TrimPrefix(dir, "/")] = true
+	}
+}
+
+// of returns the array that a key of n bytes is a chunk of, if it may be joined to others.
+func (g *runs) of(key string, n int64) (array string, ok bool) {
+	if n == 0 || n > g.most {
+		return "", false
+	}
+	for dir := key; dir != ""; {
+		i := strings.LastIndexByte(dir, '/')
+		if !isChunk(dir[i+1:]) {
+			break
+		}
+		if dir = dir[:max(i, 0)]; g.arrays[dir] {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// fits reports whether a chunk goes on with the run.
+func (g *runs) fits(array string, n int64) bool {
+	return array == g.array && n <= g.most-int64(len(g.buf))
+}
+
+// isRun reports whether a key has the name of a run.
+func isRun(key string) bool {
+	last := key[strings.LastIndexByte(key, '/')+1:]
+	return len(last) > 1 && last[0] == '~' && digits(last[1:]) == len(last)-1
+}
+
+// join adds a chunk to the run of its array.
+func (w *archiveWriter) join(ctx context.Context, array string, e format.Entry, r io.Reader) error {
+	g := &w.runs
+	if !g.fits(array, e.Size) {
+		if err := w.endRun(ctx); err != nil {
+			return err
+		}
+		g.array = array
+	}
+	at := len(g.buf)
+	if w.block == nil {
+		w.block = make([]byte, 64<<10)
+	}
+	err := formatkit.CopyContent(ctx, e, r, w.block, nil, func(p []byte) error {
+		g.buf = append(g.buf, p...)
+		return nil
+	})
+	if err != nil {
+		g.buf = g.buf[:at]
+		return err
+	}
+	g.chunks = append(g.chunks, runChunk{e.Name, int64(at), e.Size})
+	return nil
+}
+
+// endRun writes what was gathered: as a member, or in lindi.json if it is short.
+func (w *archiveWriter) endRun(ctx context.Context) error {
+	g := &w.runs
+	if len(g.chunks) == 0 {
+		return nil
+	}
+	defer func() { g.chunks, g.buf = g.chunks[:0], g.buf[:0] }()
+	name := ""
+	if len(g.buf) >= blobFrom {
+		name = w.shortened(blobDir + join(g.array, "~"+strconv.Itoa(g.number[g.array])))
+		g.number[g.array]++
+		e := format.Entry{Name: name, Size: int64(len(g.buf))}
+		if w.err = w.sink.put(ctx, name, e, bytes.NewReader(g.buf)); w.err != nil {
+			return w.err
+		}
+	}
+	for _, c := range g.chunks {
+		value := w.buf[:0]
+		if name == "" {
+			value = appendInline(value, c.key, g.buf[c.off:c.off+c.n])
+		} else {
+			value = appendRef(value, target{"./" + name, c.off, c.n})
+		}
+		w.buf = value
+		if w.err = w.setKey(c.key, value); w.err != nil {
+			return w.err
+		}
+	}
+	return nil
+}
