@@ -112,6 +112,7 @@ func sameEntry(t *testing.T, got, want *holdall.Archive, name string) {
 			if err != nil {
 				return all, true
 			}
+			x.Make = nil // what it makes is compared below
 			all = append(all, x)
 		}
 		return all, false

@@ -30,7 +30,7 @@ func (a *Array) WriteNPY(ctx context.Context, w io.Writer) error {
 		return &KeyError{a.name(), unsupported("object arrays cannot be written as .npy without pickle; write them as text")}
 	}
 	// What cannot be read should leave no header behind.
-	if _, err := a.newReader(); err != nil {
+	if _, err := a.reader(ctx); err != nil {
 		return err
 	}
 	if _, err := w.Write(a.npyHeader()); err != nil {

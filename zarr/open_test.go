@@ -82,6 +82,7 @@ func TestMarksOfLindi(t *testing.T) {
 	if _, err := Open(t.Context(), k, ""); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a scalar of four: %v", err)
 	}
+	delete(k, "0")
 	k[".zattrs"] = []byte(`{"_EXTERNAL_ARRAY_LINK":{"link_type":"hdf5_dataset","url":"https://a.example/f.h5","name":"x/y"},"_COMPOUND_DTYPE":[["a","int32"],["r","<REFERENCE>"]]}`)
 	if a, err = Open(t.Context(), k, ""); err != nil || *a.External != (External{"https://a.example/f.h5", "x/y"}) {
 		t.Fatal(a, err)
@@ -94,6 +95,32 @@ func TestMarksOfLindi(t *testing.T) {
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `"x/y" in the HDF5 file "https://a.example/f.h5"`) || b.Len() > 0 {
 		t.Error(err, b.Len())
 	}
+
+	a, err = Open(t.Context(), unwritten{k}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.WriteElements(t.Context(), &b); err != nil || b.String() != "\t\t\t\t" {
+		t.Errorf("of a chunk that was never written: %q, %v", b.Bytes(), err)
+	}
+}
+
+// unwritten has the keys of arrays whose elements lie elsewhere, too.
+type unwritten struct{ keyed }
+
+func (f unwritten) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	v, err := f.keyed.Get(ctx, key, limit)
+	if err != nil && key[0] != '.' {
+		err = ErrUnwritten
+	}
+	return v, err
+}
+
+func (f unwritten) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	if _, err := f.Get(ctx, key, maxSize); err != nil {
+		return nil, err
+	}
+	return f.keyed.GetRange(ctx, key, off, n)
 }
 
 func TestFoldersAreSources(t *testing.T) {

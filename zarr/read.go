@@ -3,6 +3,7 @@ package zarr
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path"
 	"runtime"
 	"slices"
@@ -43,7 +44,7 @@ type reader struct {
 // slabs calls fn with all elements in order. A slab's memory is used again when
 // fn returns.
 func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
-	r, err := a.newReader()
+	r, err := a.reader(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,6 +84,20 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// reader returns what reads the chunks, unless the source has none of them because they lie in
+// an HDF5 file, which it does not look at.
+func (a *Array) reader(ctx context.Context) (*reader, error) {
+	r, err := a.newReader()
+	if err != nil || a.External == nil || a.Elements() == 0 {
+		return r, err
+	}
+	key := r.key(make([]int64, len(r.grid)))
+	if _, err := a.src.GetRange(ctx, key, 0, 0); errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUnwritten) {
+		return nil, &KeyError{a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", a.External.Name, a.External.URL)}
+	}
+	return r, nil
 }
 
 func (a *Array) newReader() (*reader, error) {
@@ -154,7 +169,7 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 		}
 		err := r.batch.GetAll(ctx, keys, r.pipe.stored, func(i int, value []byte, err error) error {
 			stored, ok, err := got(keys[i], r.pipe.stored, value, err)
-			raw, ok, err := r.decoded(ctx, keys[i], stored, ok, err)
+			raw, ok, err := r.decoded(keys[i], stored, ok, err)
 			if err != nil {
 				return err
 			}
@@ -250,17 +265,11 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 	} else {
 		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
 	}
-	return r.decoded(ctx, key, stored, ok, err)
+	return r.decoded(key, stored, ok, err)
 }
 
 // decoded decodes a chunk that was read.
-func (r *reader) decoded(ctx context.Context, key string, stored []byte, ok bool, err error) ([]byte, bool, error) {
-	if e := r.a.External; e != nil && err == nil && !ok {
-		// Is it not there, or does the source not know?
-		if _, err := r.a.src.Get(ctx, key, r.pipe.stored); !errors.Is(err, ErrUnwritten) {
-			return nil, false, &KeyError{r.a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", e.Name, e.URL)}
-		}
-	}
+func (r *reader) decoded(key string, stored []byte, ok bool, err error) ([]byte, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}

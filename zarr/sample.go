@@ -23,7 +23,7 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	if !a.Numeric() {
 		return nil, &KeyError{a.name(), unsupported("elements of type %s are no numbers", a.DType)}
 	}
-	r, err := a.newReader()
+	r, err := a.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
