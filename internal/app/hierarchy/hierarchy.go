@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"maps"
 	"path"
@@ -88,12 +89,8 @@ func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, err
 	return func(yield func(holdall.Entry, error) bool) {
 		room := int64(maxTold)
 		for e, err := range h.in.Entries(ctx) {
-			switch path.Base(e.Name) {
-			case ".zgroup", ".zarray", ".zattrs", zarr.MetaName:
-			default:
-				if err == nil {
-					continue
-				}
+			if err == nil && !describes(e.Name) {
+				continue
 			}
 			if room -= min(e.Size, maxText) + int64(len(e.Name)); err == nil && room < 0 {
 				err = fmt.Errorf("what describes groups and arrays takes more than %d bytes: %w", maxTold, zarr.ErrLimit)
@@ -105,6 +102,12 @@ func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, err
 	}
 }
 
+// describes reports whether the value of a key describes a group or an array.
+func describes(key string) bool {
+	last := path.Base(key)
+	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == zarr.MetaName
+}
+
 // parse notes the group or the array that a key's value describes.
 func (h *Hierarchy) parse(key string, t told) {
 	at, parse, _ := zarr.MetaOf(key)
@@ -112,8 +115,9 @@ func (h *Hierarchy) parse(key string, t told) {
 	if parse != nil && x.Err == nil {
 		x.Meta, x.Err = parse(t.text)
 	}
-	h.array[at] = h.array[at] || parse != nil && !errors.Is(x.Err, zarr.ErrGroup)
-	if parse != nil && h.array[at] {
+	known := h.array[at]
+	h.array[at] = known || parse != nil && !errors.Is(x.Err, zarr.ErrGroup)
+	if h.array[at] && !known {
 		h.Arrays = append(h.Arrays, x)
 	}
 }
@@ -122,6 +126,8 @@ func (h *Hierarchy) parse(key string, t told) {
 func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 	t, ok := h.texts[key]
 	switch {
+	case !ok && describes(key): // an archive may follow soft links, whose own attributes are others
+		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
 	case !ok:
 		return h.in.Get(ctx, key, limit)
 	case t.err == nil && int64(len(t.text)) > limit:

@@ -133,7 +133,7 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 		return ok
 	}
 	if columns, ok := attrs["colnames"].([]any); ok && has("id") {
-		t := Table{Path: at, Type: typ, Columns: texts(columns)}
+		t := Table{Path: at, Type: typ, Columns: append([]string{}, texts(columns)...)}
 		if id, err := zarr.Open(ctx, h, at+"/id"); err != nil {
 			n.fail(err)
 		} else if len(id.Shape) > 0 {
@@ -213,7 +213,9 @@ func (n *NWB) read(ctx context.Context, h *Hierarchy, timed int) error {
 		}
 		jobs = append(jobs, &job{read: func(ctx context.Context) error {
 			all, err := h.lines(ctx, at)
-			use(all)
+			if err == nil {
+				use(all)
+			}
 			return err
 		}, failed: n.fail})
 	}
