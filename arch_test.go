@@ -39,7 +39,7 @@ var imports = map[string]string{
 	"format/databundle/internal/sstable": "store internal/formatkit",
 	"format/oak":                         "internal/oak",
 	"internal/formatkit":                 "format store",
-	"internal/zarr3":                     "format store codec zarr internal/formatkit",
+	"internal/zarr3":                     "format store codec zarr internal/formatkit internal/pipe",
 	"internal/columns":                   "",
 	"format/rvn/recipe":                  "format/rvn/internal/shlib format/rvn/internal/ucl",
 	"format/rvn/internal/press":          "",
