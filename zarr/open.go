@@ -3,6 +3,7 @@ package zarr
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -163,6 +164,26 @@ func open3(ctx context.Context, src Source, at string) (*Array, error) {
 	}
 	a := &Array{Meta: *n.array, Path: at, Attrs: n.attrs, Limit: DefaultLimit, src: src}
 	return a, a.mark(key)
+}
+
+// Attributes gives the attributes of the group or the array at a path, with values as in
+// Meta.Fill; none where there are none. Soft links are not followed: they are attributes.
+func Attributes(ctx context.Context, src Source, name string) (map[string]any, error) {
+	at := clean(name)
+	attrs, err := readAttrs(ctx, src, at)
+	if attrs != nil || err != nil {
+		return attrs, err
+	}
+	key := path.Join(at, MetaName)
+	raw, ok, err := get(ctx, src, key, attrLimit)
+	if err != nil || !ok {
+		return nil, err
+	}
+	n, err := parseNode(raw)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, &KeyError{key, err}
+	}
+	return n.attrs, nil
 }
 
 func readAttrs(ctx context.Context, src Source, at string) (map[string]any, error) {

@@ -57,6 +57,26 @@ func TestOpenFollowsSoftLinks(t *testing.T) {
 	}
 }
 
+func TestAttributes(t *testing.T) {
+	src := tree()
+	src["g/.zattrs"] = []byte(`{"a":[1,NaN]}`)
+	src["bad/.zattrs"] = []byte(`[]`)
+	src["six/zarr.json"] = []byte(`{"zarr_format":3,"node_type":"group","attributes":{"b":"x"}}`)
+	for at, want := range map[string]string{"": "{}", "g": `{"a":[1,NaN]}`, "/g/": `{"a":[1,NaN]}`, "g/rel": `{"_SOFT_LINK":{"path":"a"}}`, "five": "{}", "six": `{"b":"x"}`, "none": "{}"} {
+		attrs, err := Attributes(t.Context(), src, at)
+		if err != nil {
+			t.Errorf("%s: %v", at, err)
+		} else if got := string(appendJSON(nil, attrs)); got != want {
+			t.Errorf("%s: %s, expected %s", at, got, want)
+		}
+	}
+	for _, at := range []string{"bad", "three"} {
+		if _, err := Attributes(t.Context(), src, at); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+}
+
 func TestOpenSaysWhatIsNoArray(t *testing.T) {
 	for name, want := range map[string]error{
 		"": ErrGroup, "g": ErrGroup, "togroup": ErrGroup, "gone": fs.ErrNotExist, "g/b": fs.ErrNotExist, "g/a/b": fs.ErrNotExist,

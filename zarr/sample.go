@@ -17,8 +17,9 @@ func (a *Array) Numeric() bool {
 }
 
 // Sample gives elements as floats: along each axis count of them from from on, step apart, in C
-// order. Only chunks are read that hold one of them. Moments and spans are what they
-// count, and NaN where they are none.
+// order. Only chunks are read that hold one of them; of large ones that are stored as they are,
+// only what lies between the first and the last of them. Moments and spans are what they count,
+// and NaN where they are none.
 func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float64, error) {
 	if !a.Numeric() {
 		return nil, &KeyError{a.name(), unsupported("elements of type %s are no numbers", a.DType)}
@@ -84,11 +85,38 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+	if raw, first, ok := s.part(ctx, index, runs); ok {
+		s.pick(raw, index, runs, 0, 0, -first)
+		return nil
+	}
 	raw, _, err := s.r.fetch(ctx, index) // nil if it is not there
 	if err == nil {
 		s.pick(raw, index, runs, 0, 0, 0)
 	}
 	return err
+}
+
+// partFrom is how many bytes a chunk has that is not read whole.
+const partFrom = 64 << 10
+
+// part reads what of a chunk lies between its first and its last sample, if that is little of it
+// and can be had alone. What is wrong is found out when all of it is read.
+func (s *sampler) part(ctx context.Context, index []int64, runs []run) (raw []byte, first int64, ok bool) {
+	size, _ := product(s.r.chunks)
+	if !s.r.pipe.plain || s.r.shards != nil || size*s.r.unit < partFrom {
+		return nil, 0, false
+	}
+	end := int64(1)
+	for i, r := range runs {
+		begin := index[i] * s.r.chunks[i]
+		first += (s.from[i] + r.first*s.step[i] - begin) * s.in[i]
+		end += (s.from[i] + (r.end-1)*s.step[i] - begin) * s.in[i]
+	}
+	if end-first > size/2 {
+		return nil, 0, false
+	}
+	raw, err := s.r.a.src.GetRange(ctx, s.r.key(index), first*s.r.unit, (end-first)*s.r.unit)
+	return raw, first, err == nil
 }
 
 // pick copies the samples of a chunk; without one they are the fill value.

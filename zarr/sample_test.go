@@ -1,10 +1,13 @@
 package zarr
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -55,6 +58,77 @@ func TestSampleGivesWhatLiesThere(t *testing.T) {
 			if _, err := a.Sample(t.Context(), w[0], w[1], w[2]); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%v is %v", w, err)
 			}
+		}
+	}
+}
+
+// ranged counts what is read of a source, and how.
+type ranged struct {
+	Source
+	whole, parts int
+}
+
+func (r *ranged) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	if !strings.Contains(key, "/.z") {
+		r.whole++
+	}
+	return r.Source.Get(ctx, key, limit)
+}
+
+func (r *ranged) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	r.parts += int(n)
+	return r.Source.GetRange(ctx, key, off, n)
+}
+
+// Of a large chunk that is stored as it is, only what is wanted is read.
+func TestSampleReadsPartsOfLargeChunks(t *testing.T) {
+	const rows, cols = 400, 300
+	for _, order := range []string{"C", "F"} {
+		chunk := make([]byte, 2*rows*cols)
+		for r := range rows {
+			for c := range cols {
+				at := r*cols + c
+				if order == "F" {
+					at = c*rows + r
+				}
+				binary.LittleEndian.PutUint16(chunk[2*at:], uint16(100*r+c))
+			}
+		}
+		src := &ranged{Source: Files(fstest.MapFS{
+			"a/.zarray": {Data: fmt.Appendf(nil, `{"zarr_format":2,"shape":[800,600],"chunks":[400,300],"dtype":"<u2","order":%q,"fill_value":7,"filters":null,"compressor":null}`, order)},
+			"a/0.0":     {Data: chunk},
+			"a/1.0":     {Data: chunk[:2*rows*cols/2]}, // its end is missing, and is zeros
+		})}
+		a, err := Open(t.Context(), src, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(r, c, n int64) []float64 {
+			src.whole, src.parts = 0, 0
+			v, err := a.Sample(t.Context(), []int64{r, c}, []int64{n, n}, []int64{2, 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		for _, at := range [][2]int64{{0, 0}, {17, 120}, {399, 299}} {
+			if v := read(at[0], at[1], 1); v[0] != float64(uint16(100*at[0]+at[1])) || src.whole != 0 || src.parts != 2 {
+				t.Errorf("%s: %v is %v; %d whole, %d bytes", order, at, v, src.whole, src.parts)
+			}
+		}
+		for i, v := range read(10, 10, 5) {
+			if want := float64(100*(10+i/5*2) + 10 + i%5*3); v != want || src.whole != 0 || src.parts > 10_000 {
+				t.Errorf("%s: element %d is %v, expected %v; %d whole, %d bytes", order, i, v, want, src.whole, src.parts)
+			}
+		}
+		if read(0, 0, 150); src.whole != 2 && src.whole != 3 {
+			t.Errorf("%s: most of chunks was read in parts", order)
+		}
+		if v := read(799, 299, 1); v[0] != 0 || src.whole != 1 {
+			t.Errorf("%s: what is missing is %v", order, v)
+		}
+		if v := read(0, 300, 1); v[0] != 7 {
+			t.Errorf("%s: a chunk that is not there is %v", order, v)
 		}
 	}
 }

@@ -60,20 +60,31 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Values gives the elements of an object array, in C order. They are nil, bool,
-// json.Number (NaN, Infinity and -Infinity included), string, []byte, []any or
+// Values gives the elements of an array of objects or of strings, in C order. They are nil,
+// bool, json.Number (NaN, Infinity and -Infinity included), string, []byte, []any or
 // map[string]any, and must all together stay below Limit.
 func (a *Array) Values(ctx context.Context) ([]any, error) {
-	if a.DType.Kind != 'O' {
-		return nil, &KeyError{a.name(), unsupported("only the elements of object arrays are values, these are %s", clip(a.DType.Name))}
+	k, size := a.DType.Kind, a.DType.Size
+	if k != 'O' && k != 'S' && k != 'U' {
+		return nil, &KeyError{a.name(), unsupported("only the elements of arrays of objects or strings are values, these are %s", clip(a.DType.Name))}
 	}
 	out := []any{}
 	held := int64(0)
 	err := a.slabs(ctx, func(s slab) error {
-		if held += s.held; held > a.Limit {
+		if held += s.held + int64(len(s.bytes)); held > a.Limit {
 			return &KeyError{a.name(), overLimit("its values together", held, a.Limit)}
 		}
-		out = append(out, s.values...)
+		if k == 'O' {
+			out = append(out, s.values...)
+			return nil
+		}
+		for i := range s.count {
+			v, err := a.DType.text(s.bytes[i*size : (i+1)*size])
+			if err != nil {
+				return &KeyError{a.name(), corrupt("element %d: %v", len(out), err)}
+			}
+			out = append(out, v)
+		}
 		return nil
 	})
 	return out, err

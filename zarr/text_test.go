@@ -181,3 +181,31 @@ func TestWrittenJSONReadsBackTheSame(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestValuesOfStrings(t *testing.T) {
+	for _, tt := range []struct {
+		dtype, chunk, want string
+	}{
+		{`"|S3"`, "ab\x00\xff\x00\x00", `["ab",{"base64":"/w=="}]`},
+		{`"<U1"`, "\xe9\x00\x00\x00\x00\x00\x00\x00", `["é",""]`},
+		{`"|S0"`, "", `["",""]`},
+	} {
+		a, err := Open(t.Context(), uncompressed(tt.dtype, "[2]", []byte(tt.chunk)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := a.Values(t.Context())
+		if got := string(appendJSON(nil, v)); err != nil || got != tt.want {
+			t.Errorf("%s: %s, %v, expected %s", tt.dtype, got, err, tt.want)
+		}
+	}
+	for dtype, chunk := range map[string]string{`"<U1"`: "\xff\xff\xff\xff\x00\x00\x00\x00", `"<i4"`: "12345678"} {
+		a, err := Open(t.Context(), uncompressed(dtype, "[2]", []byte(chunk)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := a.Values(t.Context()); err == nil {
+			t.Errorf("%s: %v", dtype, v)
+		}
+	}
+}

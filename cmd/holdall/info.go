@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
 // infoJSON is what is known of an archive as a whole.
@@ -34,6 +34,7 @@ type infoJSON struct {
 	Volumes     []string          `json:"volumes"`
 	Facts       map[string]string `json:"facts,omitempty"`
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
+	NWB         *hierarchy.NWB    `json:"nwb,omitempty"`
 	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
 	Parity *holdall.Protection `json:"parity,omitempty"`
@@ -64,14 +65,13 @@ func (a *app) infoCommand() *cobra.Command {
 				}
 			}
 			i.Parity = in.Protection(ctx)
-			if slices.Contains(i.Views, zarrView) {
-				if i.Arrays, err = a.arrays(ctx, args[0]); err != nil {
-					i.cannot(err)
-				}
+			if err := i.look(ctx, a, in); err != nil {
+				i.cannot(err)
 			}
 			a.tell(i, func() {
 				a.printInfo(i)
-				a.printArrays(i.Arrays)
+				a.printNWB(i.NWB)
+				a.printArrays(i)
 			})
 			return nil
 		}),
@@ -108,16 +108,6 @@ func (i *infoJSON) addFacts(facts [][2]string) {
 	for _, f := range facts {
 		i.Facts[f[0]] = f[1]
 	}
-}
-
-// arrays finds the arrays of an archive by its keys.
-func (a *app) arrays(ctx context.Context, address string) ([]*arrayJSON, error) {
-	keys, err := a.openView(ctx, address, zarrView)
-	if err != nil {
-		return nil, err
-	}
-	defer keys.Close()
-	return gatherArrays(ctx, keys)
 }
 
 func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {

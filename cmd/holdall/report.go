@@ -198,6 +198,9 @@ func hintOfDamage(c *format.CorruptError) string {
 	case h != "":
 		return h
 	}
+	if f := format.All().ByName(c.Format); f != nil && f.Repair == nil {
+		return "'holdall verify' says what is wrong; 'holdall repair' mends it if there is parity, else copy it again from where it came"
+	}
 	return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
 }
 

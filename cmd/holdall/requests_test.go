@@ -141,6 +141,9 @@ func TestWebRequests(t *testing.T) {
 		// chunk; all at once where it is that short.
 		{[]string{"cat", "--view", "zarr", web.URL + "/large.lindi.tar", "x/7"}, []string{"GET /large.lindi.tar bytes=0-65535", "GET /large.lindi.tar bytes=65536-177737", "GET /large.lindi.tar bytes=1210368-1211367"}},
 		{[]string{"cat", "--view", "zarr", web.URL + "/small.lindi.tar", "x/7"}, []string{"GET /small.lindi.tar bytes=0-65535"}},
+		// Members, and then keys, by what was read for the members.
+		{[]string{"info", "--parity", "none", web.URL + "/large.lindi.tar"}, []string{"GET /large.lindi.tar bytes=0-65535", "GET /large.lindi.tar bytes=2048-131042", "GET /large.lindi.tar bytes=65536-177737"}},
+		{[]string{"info", "--parity", "none", web.URL + "/small.lindi.tar"}, []string{"GET /small.lindi.tar bytes=0-65535"}},
 		// The reference's, whose index has moved: one more, and hardly any padding.
 		{[]string{"cat", "--view", "zarr", web.URL + "/ref.lindi.tar", "many/d/7"}, []string{"GET /ref.lindi.tar bytes=0-65535", "GET /ref.lindi.tar bytes=244736-310271", "GET /ref.lindi.tar bytes=651776-717311"}},
 	} {

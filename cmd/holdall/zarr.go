@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/hierarchy"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
@@ -108,36 +109,21 @@ type arrayJSON struct {
 	separator, prefix string
 }
 
-// gatherArrays finds the arrays among an archive's keys.
-func gatherArrays(ctx context.Context, in *holdall.Archive) ([]*arrayJSON, error) {
+// gatherArrays says of the arrays of a hierarchy what they are, and how much of them is there.
+func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.Array) ([]*arrayJSON, error) {
 	byPath := map[string]*arrayJSON{}
 	var list []*arrayJSON
-	for e, err := range in.Entries(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		at, parse, limit := zarr.MetaOf(e.Name)
-		if parse == nil {
-			continue
-		}
-		x := &arrayJSON{Path: at}
-		text, err := in.Get(ctx, e.Name, limit)
-		var m *zarr.Meta
-		if err == nil {
-			m, err = parse(text)
-		}
-		if errors.Is(err, zarr.ErrGroup) {
-			continue
-		}
-		if err != nil {
-			x.Error = err.Error()
+	for _, a := range arrays {
+		x := &arrayJSON{Path: a.Path}
+		if a.Err != nil {
+			x.Error = a.Err.Error()
 		} else {
+			m := a.Meta
 			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.separator, x.prefix = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumKeys(), m.Separator, m.Prefix
 		}
 		byPath[x.Path] = x
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b *arrayJSON) int { return strings.Compare(a.Path, b.Path) })
 	return list, each(in.Entries(ctx), func(e holdall.Entry) error {
 		if x := arrayOf(byPath, e.Name); x != nil {
 			x.Present++
@@ -168,33 +154,44 @@ func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
 	return nil
 }
 
-const shownArrays = 40
-
-func (a *app) printArrays(list []*arrayJSON) {
+func (a *app) printArrays(i *infoJSON) {
+	list := i.Arrays
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\n%s\n", count(int64(len(list)), "array"))
+	title := count(int64(len(list)), "array")
+	if i.NWB != nil { // of which more was said
+		fmt.Fprintf(a.out, "\n%s; --json lists all\n", title)
+		return
+	}
 	widest := 0
-	for _, x := range list[:min(len(list), shownArrays)] {
+	for _, x := range list[:min(len(list), shownRows)] {
 		widest = min(max(widest, len(format.Escape(x.Path))), 40)
 	}
-	for i, x := range list {
-		if i == shownArrays {
-			fmt.Fprintf(a.out, "  and %s more; --json lists all\n", thousands(int64(len(list)-i)))
-			return
-		}
+	rows(a, title, list, func(x *arrayJSON) {
 		name := cmp.Or(format.Escape(x.Path), ".")
 		if x.Error != "" {
-			fmt.Fprintf(a.out, "  %-*s  %s\n", widest, name, printable(x.Error))
-			continue
+			a.fitting(widest, name, printable(x.Error))
+			return
 		}
 		chunks := count(x.Count, "chunk")
 		if x.Present != x.Count {
 			chunks = fmt.Sprintf("%s of %s", thousands(x.Present), chunks)
 		}
-		fmt.Fprintf(a.out, "  %-*s  %s %s  %s, %s, %s\n", widest, name, x.DType, shapeText(x.Shape), x.Codec, chunks, a.humanSize(x.Stored))
+		if x.Count > 1 {
+			chunks += " " + shapeText(x.Chunks)
+		}
+		a.fitting(widest, name, fmt.Sprintf("%s %s  %s, %s, %s", x.DType, shapeText(x.Shape), x.Codec, chunks, a.humanSize(x.Stored)))
+	})
+}
+
+// fitting writes a name and a text, in two lines if one is too long.
+func (a *app) fitting(widest int, name, text string) {
+	if line := fmt.Sprintf("  %-*s  %s", widest, name, text); len([]rune(line)) <= a.width() {
+		fmt.Fprintln(a.out, line)
+		return
 	}
+	fmt.Fprintf(a.out, "  %s\n    %s\n", name, text)
 }
 
 func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", "×") }

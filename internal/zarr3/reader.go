@@ -190,7 +190,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	}
 	if a != nil && a.Anew {
 		if old, ok := a.OldKey(below(at, name)); ok {
-			return r.made(ctx, name, a, join(at, old))
+			return r.made(ctx, name, a, join(at, old), nil)
 		}
 		if a.IsChunk(below(at, name)) {
 			return format.Entry{}, notThere(name)
@@ -214,15 +214,22 @@ func gone(name string, err error) error {
 	return err
 }
 
-// made is the entry of a chunk that is made of another. If that cannot be read, neither can it.
-func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key string) (format.Entry, error) {
+// made is the entry of a chunk that is made of another, which may have been read ahead. If that cannot be read,
+// neither can it.
+func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key string, stored []byte) (format.Entry, error) {
 	e, err := r.src.keys.Lookup(ctx, key)
 	if err != nil {
 		return e, err
 	}
 	e = format.Entry{Name: name, Size: a.Size, ModTime: e.ModTime, Fault: e.Fault, Ref: madeChunk{a, key}}
 	if e.Size < 0 && e.Fault == nil {
-		b, err := r.chunk(ctx, a, key)
+		if stored == nil {
+			stored, err = r.src.Get(ctx, key, a.StoredLimit())
+		}
+		var b []byte
+		if err == nil {
+			b, err = r.anew(a, stored)
+		}
 		e.Size = int64(len(b))
 		if e.Fault = r.fault(name, key, err); err != nil && e.Fault == nil {
 			return e, err
@@ -252,6 +259,10 @@ func (r *reader) chunk(ctx context.Context, a *zarr.Version3, key string) ([]byt
 	if err != nil {
 		return nil, err
 	}
+	return r.anew(a, stored)
+}
+
+func (r *reader) anew(a *zarr.Version3, stored []byte) ([]byte, error) {
 	if a.Size > alone || len(stored) > alone/16 {
 		r.large.Lock()
 		defer r.large.Unlock()
@@ -308,13 +319,27 @@ func (r *reader) load(ctx context.Context) (*format.Index, error) {
 		return index, err
 	}
 	t := &keyTable{r: r}
+	var some []format.Entry
+	add := func() error {
+		stored, err := r.ahead(ctx, some)
+		for _, e := range some {
+			if err == nil {
+				err = r.add(ctx, t, e, stored[e.Name])
+			}
+		}
+		some = some[:0]
+		return err
+	}
 	for e, err := range r.src.keys.Entries(ctx) {
-		if err == nil {
-			err = r.add(ctx, t, e)
+		if some = append(some, e); err == nil && len(some) == aheadKeys {
+			err = add()
 		}
 		if err != nil {
 			return nil, err
 		}
+	}
+	if err := add(); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,7 +350,7 @@ func (r *reader) load(ctx context.Context) (*format.Index, error) {
 }
 
 // add adds the row of a key, if version 3 has one.
-func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
+func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []byte) error {
 	dir, last := split(e.Name)
 	switch {
 	case e.Fault != nil && isOld(last):
@@ -379,7 +404,7 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry) error {
 		}
 		return nil
 	}
-	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name)
+	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name, stored)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,142 @@
+// Package hierarchy reads what describes the groups and arrays of a Zarr hierarchy in an
+// archive, all of it together, and says of an NWB file what it is about.
+//
+// It goes by keys, so the archive may have any format. The elements of arrays are read by
+// package zarr.
+package hierarchy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/zarr"
+)
+
+const (
+	maxText = 64 << 20  // bytes that describe one group or array
+	maxTold = 256 << 20 // bytes that describe all of them
+)
+
+// A Hierarchy is what describes groups and arrays. It is a source for package zarr: what it
+// does not have itself the archive gives.
+type Hierarchy struct {
+	Arrays []Array // in the order of their paths
+
+	in    *holdall.Archive
+	texts map[string]told
+	array map[string]bool // by path; false of groups
+}
+
+// An Array is where an array is, and what it is, or why that cannot be told.
+type Array struct {
+	Path string
+	Meta *zarr.Meta
+	Err  error
+}
+
+// told is the value of a key that describes something, or why it cannot be read.
+type told struct {
+	text []byte
+	err  error
+}
+
+// Is reports whether the names in an archive are the keys of a hierarchy.
+func Is(ctx context.Context, in *holdall.Archive) bool {
+	for _, name := range []string{".zgroup", ".zarray", zarr.MetaName} {
+		if _, err := in.Lookup(ctx, name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Read reads what describes groups and arrays: many texts at once, neighbours together.
+func Read(ctx context.Context, in *holdall.Archive) (*Hierarchy, error) {
+	h := &Hierarchy{in: in, texts: map[string]told{}, array: map[string]bool{}}
+	err := in.ContentsOf(ctx, h.describing(ctx), func(e holdall.Entry, content io.Reader, err error) error {
+		t := told{err: err}
+		switch {
+		case err != nil:
+		case e.Size > maxText:
+			t.err = fmt.Errorf("%d bytes, over the limit of %d: %w", e.Size, maxText, zarr.ErrLimit)
+		default:
+			t.text, t.err = io.ReadAll(content)
+		}
+		h.texts[e.Name] = t
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.texts)) {
+		h.parse(key, h.texts[key])
+	}
+	slices.SortFunc(h.Arrays, func(a, b Array) int { return strings.Compare(a.Path, b.Path) })
+	return h, nil
+}
+
+// describing yields the entries that describe something.
+func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, error] {
+	return func(yield func(holdall.Entry, error) bool) {
+		room := int64(maxTold)
+		for e, err := range h.in.Entries(ctx) {
+			if err == nil && !describes(e.Name) {
+				continue
+			}
+			if room -= min(e.Size, maxText) + int64(len(e.Name)); err == nil && room < 0 {
+				err = fmt.Errorf("what describes groups and arrays takes more than %d bytes: %w", maxTold, zarr.ErrLimit)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// describes reports whether the value of a key describes a group or an array.
+func describes(key string) bool {
+	last := path.Base(key)
+	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == zarr.MetaName
+}
+
+// parse notes the group or the array that a key's value describes.
+func (h *Hierarchy) parse(key string, t told) {
+	at, parse, _ := zarr.MetaOf(key)
+	x := Array{Path: at, Err: t.err}
+	if parse != nil && x.Err == nil {
+		x.Meta, x.Err = parse(t.text)
+	}
+	known := h.array[at]
+	h.array[at] = known || parse != nil && !errors.Is(x.Err, zarr.ErrGroup)
+	if h.array[at] && !known {
+		h.Arrays = append(h.Arrays, x)
+	}
+}
+
+// Get gives the value of a key.
+func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	t, ok := h.texts[key]
+	switch {
+	case !ok && describes(key): // an archive may follow soft links, whose own attributes are others
+		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
+	case !ok:
+		return h.in.Get(ctx, key, limit)
+	case t.err == nil && int64(len(t.text)) > limit:
+		return nil, fmt.Errorf("%d bytes, over the limit of %d: %w", len(t.text), limit, zarr.ErrLimit)
+	}
+	return t.text, t.err
+}
+
+// GetRange gives part of the value of a key.
+func (h *Hierarchy) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	return h.in.GetRange(ctx, key, off, n)
+}
