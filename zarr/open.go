@@ -83,10 +83,14 @@ func Open(ctx context.Context, src Source, name string) (*Array, error) {
 		if err != nil {
 			return nil, err
 		}
+		var a *Array
 		if ok {
-			return openAt(ctx, src, at, raw)
+			a, err = openAt(ctx, src, at, raw)
+		} else {
+			a, err = open3(ctx, src, at)
 		}
-		if a, err := open3(ctx, src, at); a != nil || err != nil {
+		// A source may follow links, too, but not for the attributes, which the link has.
+		if err != nil || a != nil && a.Attrs[markSoftLink] == nil {
 			return a, err
 		}
 		next, err := follow(ctx, src, at)

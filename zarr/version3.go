@@ -37,9 +37,6 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	if a.Attrs, err = parseObject(attrs); err != nil {
 		return nil, err
 	}
-	if e, ok := a.Attrs[markExternal]; ok {
-		return nil, unsupported("its elements are in an HDF5 file: %s", brief(e))
-	}
 	t := &Version3{Meta: m}
 	codecs, err := t.codecs(a)
 	if err != nil {

@@ -22,6 +22,7 @@ type keys struct {
 	a     *archive
 	t     *texter
 	table keyTable
+	soft  map[string]string // where soft links lead
 
 	mu sync.Mutex // who reads small arrays
 }
@@ -60,7 +61,7 @@ const (
 const groupText = `{"zarr_format":2}`
 
 func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
-	k := &keys{a: a, t: &texter{a: a}}
+	k := &keys{a: a, t: &texter{a: a}, soft: map[string]string{}}
 	var open []*array
 	for v, err := range a.tree() {
 		if err != nil {
@@ -94,6 +95,7 @@ func (k *keys) add(v visit, links int64) *array {
 		case h5.SoftLink:
 			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
 			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
+			k.soft[v.path] = v.link.Target
 		default:
 			k.miss(v.path, linkError(v.link))
 		}
@@ -284,6 +286,12 @@ func (t *keyTable) size(r *keyRow) int64 {
 func (t *keyTable) text(r *keyRow) []byte {
 	n := &t.nodes[r.node]
 	return [...][]byte{attrsKey: n.attrs, groupKey: []byte(groupText), arrayKey: n.zarray, chunkKey: nil}[r.kind]
+}
+
+// Lookup finds a key, or what it means behind soft links.
+func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	e, _, err := formatkit.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
+	return e, err
 }
 
 func (k *keys) Can() format.Abilities {

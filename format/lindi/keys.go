@@ -291,30 +291,15 @@ func (k *keys) find(key string) (ref, bool) {
 	return k.a.rfs.refs[i], true
 }
 
-// maxHops is how many soft links may lead to one another.
-const maxHops = 40
-
 // Lookup finds a key, or what it means behind soft links: a group whose
 // attributes say _SOFT_LINK stands for the group or array that it names.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
 	}
-	e, err := k.LateIndex.Lookup(ctx, name)
+	e, at, err := formatkit.LookupLinked(ctx, name, k.link, k.LateIndex.Lookup)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
-	}
-	at := name
-	for range maxHops {
-		to, ok := k.follow(at)
-		if !ok {
-			break
-		}
-		at = to
-		if e, lerr := k.LateIndex.Lookup(ctx, at); lerr == nil {
-			e.Name = name
-			return e, nil
-		}
 	}
 	if l := k.linkedTo(at); l != nil && l.fault != nil {
 		return format.Entry{Name: name, Fault: l.fault}, nil
@@ -324,34 +309,17 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	return e, err
 }
 
-// follow replaces the first group on the way to name that is a soft link.
-func (k *keys) follow(name string) (string, bool) {
-	for i := 0; i <= len(name); i++ {
-		if i < len(name) && name[i] != '/' {
-			continue
-		}
-		if to, ok := k.link(name[:i]); ok {
-			if i < len(name) {
-				return join(to, name[i+1:]), true
-			}
-			return to, true
-		}
-	}
-	return "", false
-}
-
 // link returns where the group at dir leads if it is a soft link. Paths are
 // absolute; a relative one is meant from the group that the link lies in, though
 // the reference takes it from the root.
-func (k *keys) link(dir string) (string, bool) {
+func (k *keys) link(dir string) (to string) {
 	at, ok := k.find(join(dir, ".zattrs"))
-	if !ok || dir == "" {
-		return "", false
+	if !ok {
+		return ""
 	}
 	if !bytes.Contains(k.a.rfs.value(at), []byte("_SOFT_LINK")) {
-		return "", false
+		return ""
 	}
-	to := ""
 	s := &scanner{b: k.a.rfs.meta(at), depth: k.a.limits.Depth}
 	err := s.members(func(key []byte) error {
 		if string(key) != `"_SOFT_LINK"` || s.peek() != '{' {
@@ -365,13 +333,10 @@ func (k *keys) link(dir string) (string, bool) {
 			return err
 		})
 	})
-	if err != nil || to == "" {
-		return "", false
+	if err != nil {
+		return ""
 	}
-	if !strings.HasPrefix(to, "/") {
-		to = "/" + path.Join(path.Dir(dir), to)
-	}
-	return strings.TrimPrefix(path.Clean(to), "/"), true
+	return to
 }
 
 // Can returns what else the reader can do.

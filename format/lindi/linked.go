@@ -63,7 +63,8 @@ func (k *keys) followLinks(ctx context.Context) (all []format.Entry, _ error) {
 				code = format.Unsupported
 			}
 			l.fault = new(format.Problem)
-			*l.fault = k.a.problem(code, format.Error, k.a.place(r), "its chunks are those of %q in %s: %v", to.Name, to.URL, err)
+			why := strings.TrimSuffix(err.Error(), ": "+errors.ErrUnsupported.Error())
+			*l.fault = k.a.problem(code, format.Error, k.a.place(r), "its chunks are those of %q in %s: %s", to.Name, to.URL, why)
 			l.fault.Entry, l.fault.HasEntry = dir, true
 			chunks = []format.Entry{{Name: join(dir, "0"), Fault: l.fault}}
 			if m, err := k.meta(dir); err == nil {

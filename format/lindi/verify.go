@@ -306,7 +306,8 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			s.refs, outside[to.URL] = s.refs+1, s
 		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
-			if to, ok := k.link(dir); ok {
+			if to := k.link(dir); to != "" {
+				to = formatkit.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
 					c.tell(format.Dangling, format.Warning, a.place(r), dir, "a soft link to %q, which is not there", to)
 				}

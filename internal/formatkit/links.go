@@ -1,0 +1,62 @@
+package formatkit
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// maxHops is how many soft links may lead to one another.
+const maxHops = 40
+
+// LookupLinked finds what a name means where soft links stand for groups or arrays. Link says
+// where the one at a path leads, or "". A target without a slash in front is meant from the group
+// that the link lies in. It also returns the last name that was looked for.
+func LookupLinked(ctx context.Context, name string, link func(at string) string, lookup func(context.Context, string) (format.Entry, error)) (e format.Entry, at string, err error) {
+	e, err = lookup(ctx, name)
+	at = name
+	for range maxHops {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to, ok := follow(at, link)
+		if !ok {
+			break
+		}
+		at = to
+		found, lerr := lookup(ctx, at)
+		if lerr == nil {
+			found.Name = name
+			return found, at, nil
+		}
+	}
+	return e, at, err
+}
+
+// follow replaces the first link on the way to a name.
+func follow(name string, link func(at string) string) (string, bool) {
+	for i := 1; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		at := name[:i]
+		to := link(at)
+		if to == "" {
+			continue
+		}
+		return LinkTarget(at, to+name[i:]), true
+	}
+	return "", false
+}
+
+// LinkTarget is the path that a soft link leads to.
+func LinkTarget(at, to string) string {
+	if !strings.HasPrefix(to, "/") {
+		to = path.Dir("/"+at) + "/" + to
+	}
+	return strings.TrimPrefix(path.Clean(to), "/")
+}
