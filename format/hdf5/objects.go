@@ -115,6 +115,10 @@ func (r *objects) texts(ctx context.Context, t *texter, all format.Entries, of [
 			e := &all[at[i]]
 			var text []byte
 			err := x.Err
+			s, single := single(of[i].Space, x.Values)
+			if single && err == nil {
+				text, x.Values = []byte(s), nil
+			}
 			for _, v := range x.Values {
 				if text, err = t.value(text, of[i].Type, v); err != nil {
 					break
@@ -200,7 +204,7 @@ func (r *objects) attribute(t *texter, in string, o *h5.Object, at *h5.Attribute
 	e := format.Entry{Name: in + strings.ReplaceAll(at.Name, "/", "∕"), Kind: format.Property}
 	var text []byte
 	err := at.Err
-	if s, ok := single(at); ok {
+	if s, ok := single(at.Space, at.Values); ok && err == nil {
 		text = []byte(s)
 	} else if err == nil && !at.Space.Null {
 		text, err = t.attribute(nil, at)
@@ -213,12 +217,12 @@ func (r *objects) attribute(t *texter, in string, o *h5.Object, at *h5.Attribute
 	return e
 }
 
-// single is the value of an attribute that is one string.
-func single(at *h5.Attribute) (string, bool) {
-	if at.Err != nil || len(at.Space.Dims) > 0 || len(at.Values) != 1 {
+// single is the value of what is one string.
+func single(space h5.Space, values []any) (string, bool) {
+	if len(space.Dims) > 0 || len(values) != 1 {
 		return "", false
 	}
-	s, ok := at.Values[0].(string)
+	s, ok := values[0].(string)
 	return s, ok
 }
 

@@ -120,7 +120,8 @@ func TestObjectsAreTheElements(t *testing.T) {
 			}
 			got := contents(t, st, r, e, e.Size)
 			if want.Len() > 0 && refers(o.Type) {
-				if lines := int64(bytes.Count(got, []byte("\n"))); lines != o.Space.Elements() {
+				scalarText := len(o.Space.Dims) == 0 && o.Type.Class == h5.Variable && o.Type.IsString
+				if lines := int64(bytes.Count(got, []byte("\n"))); lines != o.Space.Elements() && !scalarText {
 					t.Errorf("%s: %s has %d lines, expected %d", name, e.Name, lines, o.Space.Elements())
 				}
 				continue
