@@ -32,6 +32,11 @@ type File struct {
 	size  int64
 	cache cache
 
+	planning sync.Mutex
+	spare    int64 // see joined
+	ahead    int64 // how much is read of where little is wanted
+	small    int64
+
 	shared []sharedHeap
 	opened []Region // what Open has read
 
@@ -67,7 +72,7 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, types: map[string]*Datatype{}}
+	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, spare: spare, ahead: shortFew, small: small, types: map[string]*Datatype{}}
 	f.cache.add(0, head[:n])
 	w := f.wave(ctx)
 	w.seen = func(r Region) { f.opened = append(f.opened, r) }

@@ -14,9 +14,12 @@ const (
 	atOnce    = 32       // requests under way
 	nearby    = 2 << 10  // a gap that is always read: a request costs as much
 	farther   = 16 << 10 // a gap that may be read
+	spare     = 64 << 10 // bytes of longer gaps that a file's structures may cost besides
 	short     = 2 << 10  // bytes of a request at least
-	shortFew  = 8 << 10  // the same where there are few
-	few       = 4
+	shortFew  = 8 << 10  // the same where there are few; twice as many each time
+	mostAhead = 256 << 10
+	small     = 512 << 10 // bytes of a file that is read whole
+	few       = 8
 	longest   = 4 << 20 // bytes of a request that was joined
 	cacheSize = 16 << 20
 )
@@ -33,6 +36,8 @@ type piece struct {
 	age int64
 }
 
+func (p piece) end() int64 { return p.off + int64(len(p.b)) }
+
 // A cache keeps what was read last of a file's structures: whatever is near one
 // of them is another one.
 type cache struct {
@@ -47,23 +52,59 @@ func (c *cache) find(s span) []byte {
 	defer c.mu.Unlock()
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].off > s.off })
 	for _, p := range slices.Backward(c.pieces[max(0, i-4):i]) {
-		if s.end() <= p.off+int64(len(p.b)) {
+		if s.end() <= p.end() {
 			return p.b[s.off-p.off : s.end()-p.off : s.end()-p.off]
 		}
 	}
 	return nil
 }
 
+// around is a span that reaches from from to to, but for what is known at either end.
+func (c *cache) around(s span, from, to int64) span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pieces {
+		if p.off >= to {
+			break
+		}
+		if p.end() <= s.off {
+			from = max(from, p.end())
+		} else if p.off >= s.end() {
+			to = p.off
+		}
+	}
+	return span{from, to - from}
+}
+
+// add keeps a piece, as one with those that it touches.
 func (c *cache) add(off int64, b []byte) {
 	if len(b) > cacheSize/4 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	i := 0
+	for i < len(c.pieces) {
+		p := c.pieces[i]
+		from, to := min(off, p.off), max(off+int64(len(b)), p.end())
+		if p.off > off+int64(len(b)) {
+			break
+		}
+		if p.end() < off || to-from > cacheSize/4 {
+			i++
+			continue
+		}
+		all := make([]byte, to-from)
+		copy(all[p.off-from:], p.b)
+		copy(all[off-from:], b)
+		off, b = from, all
+		c.held -= int64(len(p.b))
+		c.pieces = slices.Delete(c.pieces, i, i+1)
+	}
 	if c.held += int64(len(b)); c.held > cacheSize {
 		c.forget()
 	}
-	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].off > off })
+	i = sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].off > off })
 	c.age++
 	c.pieces = slices.Insert(c.pieces, i, piece{off, b, c.age})
 }
@@ -82,8 +123,8 @@ func (c *cache) forget() {
 
 // joined makes of wanted spans, which it sorts, those that are read: what overlaps or
 // is nearby is one, and the smallest of the gaps that are left are read too as long as
-// that is a quarter more.
-func joined(want []span) []span {
+// that is a quarter more, and then as long as there are bytes to spare.
+func joined(want []span, spare *int64) []span {
 	slices.SortFunc(want, func(a, b span) int { return cmp.Compare(a.off, b.off) })
 	var all []span
 	var total int64
@@ -104,11 +145,17 @@ func joined(want []span) []span {
 	gap := func(i int) int64 { return all[i].off - all[i-1].end() }
 	slices.SortStableFunc(before, func(i, j int) int { return cmp.Compare(gap(i), gap(j)) })
 	join := make([]bool, len(all))
-	for room, i := total/4, 0; i < len(before); i++ {
-		if room -= gap(before[i]); room < 0 || gap(before[i]) > farther {
+	room := total / 4
+	for _, i := range before {
+		from := &room
+		if gap(i) > min(room, farther) {
+			from = spare
+		}
+		if gap(i) > *from {
 			break
 		}
-		join[before[i]] = true
+		*from -= gap(i)
+		join[i] = true
 	}
 	var out []span
 	for i, s := range all {
@@ -121,26 +168,48 @@ func joined(want []span) []span {
 	return out
 }
 
+// unknown is what of a span is not known, but for what is known in its middle.
+func (c *cache) unknown(s span) span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from, to := s.off, s.end()
+	for _, p := range c.pieces {
+		if p.off <= from {
+			from = max(from, p.end())
+		}
+		if p.off >= to {
+			break
+		}
+		if p.off > from && p.end() >= to {
+			to = p.off
+		}
+	}
+	if from >= to {
+		return s // several pieces have it, and none all of it
+	}
+	return span{from, to - from}
+}
+
 // fetch reads spans, all of them at once. They lie within the file.
 func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	got := make([][]byte, len(want))
 	var missing []span
 	for i, s := range want {
 		if got[i] = f.cache.find(s); got[i] == nil && s.n > 0 {
-			missing = append(missing, s)
+			missing = append(missing, f.cache.unknown(s))
 		}
 	}
 	if len(missing) == 0 {
 		return got, ctx.Err()
 	}
-	ranges := f.widened(joined(missing))
-	read := make([][]byte, len(ranges))
+	ranges := f.ranges(missing)
+	read := make([]piece, len(ranges))
 	err := f.each(ctx, len(ranges), func(ctx context.Context, i int) error {
 		b := make([]byte, ranges[i].n)
 		if err := f.obj.ReadAt(ctx, b, ranges[i].off); err != nil {
 			return err
 		}
-		read[i] = b
+		read[i] = piece{off: ranges[i].off, b: b}
 		f.cache.add(ranges[i].off, b)
 		return nil
 	})
@@ -148,29 +217,43 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		return nil, err
 	}
 	for i, s := range want {
-		if got[i] == nil && s.n > 0 {
-			k := sort.Search(len(ranges), func(k int) bool { return ranges[k].off > s.off }) - 1
-			at := s.off - ranges[k].off
-			got[i] = read[k][at : at+s.n : at+s.n]
+		if got[i] != nil || s.n == 0 {
+			continue
+		}
+		if got[i] = (&cache{pieces: read}).find(s); got[i] == nil {
+			got[i] = f.cache.find(s)
+		}
+		if got[i] == nil { // what was known of it has been forgotten
+			got[i] = make([]byte, s.n)
+			if err := f.obj.ReadAt(ctx, got[i], s.off); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return got, nil
 }
 
-// widened makes short ranges longer: what an object leads to is often beside it, on either
-// side.
-func (f *File) widened(all []span) []span {
+// ranges are what is read of a file to have some spans. Short ones are made longer: what an
+// object leads to is often beside it, on either side.
+func (f *File) ranges(want []span) []span {
+	f.planning.Lock()
+	defer f.planning.Unlock()
+	if f.size <= f.small {
+		return []span{{0, f.size}}
+	}
+	all := joined(want, &f.spare)
 	least := int64(short)
-	if len(all) <= few {
-		least = shortFew
+	if len(all) <= few { // what is wanted next is not known yet: several will be
+		least = max(shortFew, f.ahead/int64(len(all)))
+		f.ahead = min(2*f.ahead, mostAhead)
 	}
 	for i, s := range all {
 		if s.n < least {
 			from := max(0, s.off-least/4)
-			all[i] = span{from, min(max(s.end(), from+least), f.size) - from}
+			all[i] = f.cache.around(s, from, min(max(s.end(), from+least), f.size))
 		}
 	}
-	return joined(all)
+	return joined(all, &f.spare)
 }
 
 // each calls do for numbers below n, many at once.

@@ -1,13 +1,16 @@
 package hdf5
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/holdall/holdall/internal/testkit"
 )
@@ -176,7 +179,7 @@ func TestJoinedRangesHaveAll(t *testing.T) {
 			want[i] = span{rnd.Int64N(1 << uint(8+rnd.IntN(16))), 1 + rnd.Int64N(1<<uint(1+rnd.IntN(12)))}
 		}
 		rnd.Shuffle(len(want), func(i, j int) { want[i], want[j] = want[j], want[i] })
-		all := joined(append([]span{}, want...))
+		all := joined(append([]span{}, want...), new(rnd.Int64N(spare)))
 		for i, r := range all {
 			if i > 0 && r.off < all[i-1].end() {
 				t.Fatalf("%v overlap", all)
@@ -191,5 +194,38 @@ func TestJoinedRangesHaveAll(t *testing.T) {
 				t.Fatalf("%v is not in %v", s, all)
 			}
 		}
+	}
+}
+
+// What is fetched is what the file has, however spans lie, and little is read twice: gaps, where that saves a request.
+func TestFetchReadsLittleTwice(t *testing.T) { synctest.Test(t, fetchReadsLittleTwice) }
+
+func fetchReadsLittleTwice(t *testing.T) {
+	rnd := testkit.Rand(t)
+	b := make([]byte, 2<<20)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	o := &far{Object: inMemory(t, b)}
+	f := &File{obj: o, size: int64(len(b)), spare: spare, ahead: shortFew}
+	for range 300 {
+		want := make([]span, 1+rnd.IntN(20))
+		for i := range want {
+			off := rnd.Int64N(f.size)
+			want[i] = span{off, min(rnd.Int64N(1<<uint(1+rnd.IntN(16))), f.size-off)}
+		}
+		asked := slices.Clone(want)
+		got, err := f.fetch(t.Context(), want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range asked {
+			if !bytes.Equal(got[i], b[s.off:s.end()]) {
+				t.Fatalf("%v differs", s)
+			}
+		}
+	}
+	if o.bytes > f.size*3/2 {
+		t.Errorf("%d bytes were read of %d", o.bytes, f.size)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/holdall/holdall"
@@ -25,13 +24,17 @@ const zarrView = "zarr"
 // asked for.
 func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.open(ctx, address, few)
-	if err != nil || a.view != "" || in.Format() == nil || !slices.Contains(in.Format().Views, zarrView) {
+	if err != nil || a.view != "" {
 		return in, err
 	}
-	in.Close()
-	a.view = zarrView
-	defer func() { a.view = "" }()
-	return a.open(ctx, address, few)
+	keys, err := a.keysOf(ctx, in)
+	switch {
+	case keys == nil && err == nil:
+		return in, nil
+	case keys != in:
+		in.Close()
+	}
+	return keys, err
 }
 
 // hasKeys returns the format of what lies at an address, if it is a file of groups and
