@@ -38,9 +38,8 @@ type app struct {
 	format   string
 	view     string
 	external []string
-	unsaid   map[string]string // parameters of formats that no flag said
-	index    string            // of an archive, to use
-	parity   string            // of an archive, to heal it by
+	index    string // of an archive, to use
+	parity   string // of an archive, to heal it by
 	maxIndex sizeFlag
 	noVerify bool
 	whole    sizeFlag          // see OpenOptions.CompareWhole

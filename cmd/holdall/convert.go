@@ -55,7 +55,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
 		same := in.Format().Name == dst.Name
 		bare := dst.Bare != nil && dst.Bare(p.out)
-		if in, err = a.openToRefer(ctx, in, src, bare && !p.o.Embed, p.o.Refer); err == nil && same {
+		if in, err = a.openToRefer(ctx, in, bare && !p.o.Embed, p.o.Refer); err == nil && same {
 			a.warnOfUnseen(ctx, in)
 		}
 	}
@@ -88,18 +88,17 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 
 // openToRefer opens an archive again that is to be converted key by key. References link to
 // arrays of many chunks, as LINDI's own do, if nothing else was said.
-func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, src string, bare bool, refer string) (*holdall.Archive, error) {
+func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, refer string) (*holdall.Archive, error) {
 	const arrays, address, many = "link-arrays", "link-address", "1000"
-	in.Close()
-	a.view = zarrView
-	if f := in.Format(); bare && f.Param(format.ToOpen, arrays) != nil {
-		a.unsaid = map[string]string{arrays: many}
+	var unsaid map[string]string
+	if bare && in.Format().Param(format.ToOpen, arrays) != nil {
+		unsaid = map[string]string{arrays: many}
 		if refer != "here" {
-			a.unsaid[address] = refer
+			unsaid[address] = refer
 		}
-		defer func() { a.unsaid = nil }()
 	}
-	return a.open(ctx, src, false)
+	defer in.Close()
+	return a.openAgain(ctx, in, unsaid)
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a format that

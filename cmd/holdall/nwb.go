@@ -33,13 +33,7 @@ func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive
 	case cmp.Or(a.view, views[0]) == zarrView:
 		return in, nil
 	}
-	o := in.Options()
-	o.View = zarrView
-	keys, err := a.openIn(ctx, in.Store(), in.Name(), o) // by what the store remembers
-	if err == nil {
-		a.opened = append(a.opened, keys)
-	}
-	return keys, err
+	return a.openAgain(ctx, in, nil)
 }
 
 // look looks at the hierarchy of an archive, if it has one.

@@ -82,10 +82,7 @@ func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format
 
 // given are the parameters that flags say of what ops do.
 func (a *app) given(ops format.Op) map[string]string {
-	given := maps.Clone(a.unsaid)
-	if given == nil {
-		given = map[string]string{}
-	}
+	given := map[string]string{}
 	for _, f := range format.All() {
 		for _, p := range f.Params {
 			if v, ok := a.params[flagOf(&p)]; ok && p.For&ops != 0 {

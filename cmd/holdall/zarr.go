@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 
@@ -33,6 +34,22 @@ func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.
 		return in, nil
 	case keys != in:
 		in.Close()
+	}
+	return keys, err
+}
+
+// openAgain opens an archive by its keys that is open by others, and by what the store
+// remembers. Unsaid are parameters that count where no flag says one.
+func (a *app) openAgain(ctx context.Context, in *holdall.Archive, unsaid map[string]string) (*holdall.Archive, error) {
+	o := in.Options()
+	o.View = zarrView
+	if unsaid != nil {
+		maps.Copy(unsaid, o.Param)
+		o.Param = unsaid
+	}
+	keys, err := a.openIn(ctx, in.Store(), in.Name(), o)
+	if err == nil {
+		a.opened = append(a.opened, keys)
 	}
 	return keys, err
 }
