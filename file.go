@@ -179,7 +179,7 @@ func (a *Archive) entryFor(ctx context.Context, name string, limit int64) (Entry
 // Batches reports whether GetAll is better than Get of each: where reading takes requests.
 func (a *Archive) Batches() bool { return !a.IsNear() }
 
-// GetAll hands the content of each named entry to each, with its place in names, in any order
+// GetAll hands the content of each named entry to each, with its place in names, which are all different, in any order
 // and by several goroutines: what lies together is read together. The same holds of contents
 // and errors as for Get. An error that each returns is the end.
 func (a *Archive) GetAll(ctx context.Context, names []string, limit int64, each func(i int, content []byte, err error) error) error {

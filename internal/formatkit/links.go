@@ -18,7 +18,9 @@ const maxHops = 40
 // that the link lies in. It also returns the last name that was looked for.
 func LookupLinked(ctx context.Context, name string, link func(at string) string, lookup func(context.Context, string) (format.Entry, error)) (e format.Entry, at string, err error) {
 	e, err = lookup(ctx, name)
-	at = name
+	if at = name; !format.ValidPath(name) {
+		return e, at, err
+	}
 	for range maxHops {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
