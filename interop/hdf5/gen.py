@@ -297,7 +297,7 @@ class Gen:
                 how |= self.filters()
             elif dt.kind == "O" and not self.lindi and rnd.random() < 0.5:
                 how["compression"] = "gzip"  # of the places in the heap
-        elif layout == "compact" and np.prod(shape, dtype=int) * max(dt.itemsize, 16) < 50_000:
+        elif layout == "compact" and np.prod(shape, dtype=int) * 2 * max(dt.itemsize, 8) < 60_000:  # twice as long with places in a heap
             how["dcpl"].set_layout(h5d.COMPACT)
         elif rnd.random() < 0.3:
             how["dcpl"].set_alloc_time(h5d.ALLOC_TIME_EARLY)
@@ -477,8 +477,8 @@ def layouts(g):
     make("extensible array, second dimension", (5, 30), (2, 4), maxshape=(5, None))
     make("extensible array, filtered", (300,), (4,), maxshape=(None,), compression="gzip", fillvalue=9)
     make("extensible array, super blocks", (3000,), (2,), maxshape=(None,))
-    make("extensible array, pages", (300_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 299_999])
-    make("extensible array, pages, filtered", (300_000,), (1,), maxshape=(None,), write=[1, 140_000, 150_000], shuffle=True)
+    make("extensible array, pages", (141_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 140_999])
+    make("extensible array, pages, filtered", (141_000,), (1,), maxshape=(None,), write=[1, 132_000, 140_000], shuffle=True)
     make("extensible array, not written", (30,), (4,), maxshape=(None,), write=())
     make("extensible array, grown", (30,), (4,), maxshape=(None,)).resize((100,))
     make("extensible array, shrunk", (100,), (4,), maxshape=(None,)).resize((9,))
