@@ -367,17 +367,22 @@ func (t *Datatype) float(b []byte) float64 {
 		return float64(math.Float32frombits(uint32(t.bits(b))))
 	}
 	b = t.little(b)
-	// The upper 53 bits or more of a mantissa are all that counts.
-	dropped := max(0, x.MantissaBits-64)
+	// Of a long mantissa the upper bits count, and whether there is anything below them:
+	// rounding to 53 bits needs no more.
+	dropped := max(0, x.MantissaBits-63)
 	mantissa := field(b, x.MantissaAt+dropped, x.MantissaBits-dropped)
+	for at := x.MantissaAt; at < x.MantissaAt+dropped; at++ {
+		mantissa |= field(b, at, 1)
+	}
 	exponent := int64(field(b, x.ExponentAt, x.ExponentBits))
-	scale := -(x.MantissaBits - dropped)
+	width := x.MantissaBits - dropped
+	scale := -width
 	largest := int64(1)<<x.ExponentBits - 1
 	fraction := mantissa
 	if !x.Implied {
 		// The highest bit is stored: it is part of the number but not of a NaN's sign.
 		scale++
-		fraction &^= 1 << (x.MantissaBits - dropped - 1)
+		fraction &^= 1 << (width - 1)
 	}
 	var v float64
 	switch {
@@ -386,7 +391,7 @@ func (t *Datatype) float(b []byte) float64 {
 	case exponent == largest && !t.vax:
 		v = math.NaN()
 	case x.Implied && exponent != 0:
-		v = math.Ldexp(float64(mantissa), scale+int(exponent-x.Bias)) + math.Ldexp(1, int(exponent-x.Bias))
+		v = math.Ldexp(float64(mantissa|1<<width), scale+int(exponent-x.Bias))
 	case x.Implied, exponent == 0:
 		v = math.Ldexp(float64(mantissa), scale+1-int(x.Bias))
 	default:

@@ -1,10 +1,12 @@
 package hdf5
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -28,16 +30,17 @@ type array struct {
 	chunk []int64
 	count []int64 // chunks in each dimension
 
-	how    storing
-	scalar bool
-	linked bool       // nothing of it is listed
-	stored []h5.Chunk // of how decoded
-	value  []byte     // of how kept: the chunk, once it is known; or
-	err    error      // why it is not
-	fields []string   // of a compound: names and types, one after the other
-	fill   []byte     // JSON
-	codecs [][]byte   // JSON
-	json   bool       // elements are JSON
+	how     storing
+	scalar  bool
+	swapped bool       // a scalar in the other order of bytes
+	linked  bool       // nothing of it is listed
+	stored  []h5.Chunk // of how decoded
+	value   []byte     // of how kept: the chunk, once it is known; or
+	err     error      // why it is not
+	fields  []string   // of a compound: names and types, one after the other
+	fill    []byte     // JSON
+	codecs  [][]byte   // JSON
+	json    bool       // elements are JSON
 }
 
 // storing is where the chunks of an array are.
@@ -65,7 +68,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		x.item = typ.Size
 	}
 	n := o.Space.Elements()
-	number := true
+	var number bool
 	if x.dtype, number = dtypeOf(typ); x.dtype == "" {
 		if err := x.asJSON(typ); err != nil {
 			return nil, err
@@ -74,13 +77,18 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	if x.scalar = len(x.shape) == 0; x.scalar {
 		x.shape = []int64{1}
 	}
-	switch empty := n == 0; {
-	case empty:
-		x.how, x.chunk = inRun, make([]int64, len(x.shape))
-		for i := range x.chunk {
-			x.chunk[i] = 1
+	switch {
+	case n == 0 && (!number || o.Layout.Class != h5.Chunked):
+		if x.how = inRun; !number {
+			x.how = kept
 		}
-	case x.scalar || x.json || n < smallElements:
+		x.chunk = make([]int64, len(x.shape))
+		for i := range x.chunk {
+			if x.chunk[i] = 1; !number {
+				x.chunk[i] = max(1, x.shape[i])
+			}
+		}
+	case n > 0 && (x.scalar || x.json || n < smallElements):
 		x.how, x.chunk = kept, x.shape
 	case o.Layout.Class == h5.Chunked:
 		x.chunk = append(o.Layout.Chunk[:len(o.Layout.Chunk):len(o.Layout.Chunk)], x.shape[len(o.Space.Dims):]...)
@@ -93,6 +101,9 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	}
 	if o.Layout.Class == h5.Compact && x.how == inRun && n > 0 {
 		x.how = kept
+	}
+	if x.scalar && number && x.dtype[0] == '>' { // LINDI has them in the usual order
+		x.dtype, x.swapped = "<"+x.dtype[1:], true
 	}
 	x.count = make([]int64, len(x.shape))
 	for i, d := range x.shape {
@@ -251,7 +262,7 @@ func (x *array) filters() storing {
 		case fletcher32:
 			add(`{"id":"fletcher32"}`)
 		case zstd:
-			add(`{"id":"zstd","level":%d}`, int32(at(f, 0)))
+			add(`{"checksum":false,"id":"zstd","level":%d}`, int32(at(f, 0)))
 		case bloscFilter:
 			names := []string{"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"}
 			name := names[0]
@@ -359,17 +370,13 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	data, item := e.Data, x.item
 	switch {
 	case x.json:
-		p := []byte{'['}
-		for i, v := range e.Values {
-			if i > 0 {
-				p = append(p, ',')
-			}
-			var err error
-			if p, err = t.value(p, x.Type, v); err != nil {
-				return err
-			}
+		elements := *t
+		elements.bare = true
+		p, err := elements.array(nil, x.Type, x.Space.Dims, e.Values)
+		if err != nil {
+			return err
 		}
-		p = append(p, `,"|O",[`...)
+		p = append(p[:len(p)-1], `,"|O",[`...)
 		for i, n := range x.shape {
 			if i > 0 {
 				p = append(p, ',')
@@ -386,6 +393,9 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 		}
 		data = append(data, make([]byte, 4*n-len(data))...)
 		x.dtype = "<U" + strconv.Itoa(n)
+	case x.swapped:
+		data = bytes.Clone(data)
+		slices.Reverse(data)
 	case x.scalar && x.dtype[1] == 'S': // as long as the string is
 		n := len(data)
 		for n > 1 && data[n-1] == 0 {

@@ -29,7 +29,8 @@ type texter struct {
 	fileID *string // of the root, made when it is first needed
 	// all has compounds with the names of their fields, and what LINDI has no place for:
 	// sequences, bytes in base64, null for references that lead to no object.
-	all bool
+	all  bool
+	bare bool // NaN and infinities are words, as in elements, and not strings, as in attributes
 }
 
 // attribute appends the value of an attribute: a scalar, or lists as deep as it has
@@ -41,7 +42,11 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	case at.Space.Null:
 		return p, unsupported("it is empty, and has no shape")
 	}
-	typ, dims, values := at.Type, at.Space.Dims, at.Values
+	return t.array(p, at.Type, at.Space.Dims, at.Values)
+}
+
+// array appends values in lists as deep as there are dimensions.
+func (t *texter) array(p []byte, typ *h5.Datatype, dims []int64, values []any) ([]byte, error) {
 	for typ.Class == h5.Array { // as the last dimensions
 		var flat []any
 		for _, v := range values {
@@ -97,12 +102,12 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 	case *big.Int:
 		return v.Append(p, 10), nil
 	case float64:
-		return appendFloat(p, v), nil
+		return t.float(p, v), nil
 	case string:
 		return pyjson.AppendString(p, v), nil
 	case complex128:
-		p = append(appendFloat(append(p, '['), real(v)), ',')
-		return append(appendFloat(p, imag(v)), ']'), nil
+		p = append(t.float(append(p, '['), real(v)), ',')
+		return append(t.float(p, imag(v)), ']'), nil
 	case h5.Ref:
 		return t.reference(p, v)
 	case []byte:
@@ -149,17 +154,23 @@ func (t *texter) compound(p []byte, typ *h5.Datatype, v []any) ([]byte, error) {
 	return append(p, right), nil
 }
 
-// appendFloat appends a float, or the word for one that JSON does not have.
-func appendFloat(p []byte, v float64) []byte {
+// float appends a float, or the word for one that JSON does not have.
+func (t *texter) float(p []byte, v float64) []byte {
+	word := ""
 	switch {
 	case math.IsNaN(v):
-		return append(p, `"NaN"`...)
+		word = "NaN"
 	case math.IsInf(v, 1):
-		return append(p, `"Infinity"`...)
+		word = "Infinity"
 	case math.IsInf(v, -1):
-		return append(p, `"-Infinity"`...)
+		word = "-Infinity"
+	default:
+		return pyjson.AppendFloat(p, v)
 	}
-	return pyjson.AppendFloat(p, v)
+	if t.bare {
+		return append(p, word...)
+	}
+	return strconv.AppendQuote(p, word)
 }
 
 // reference appends what a reference leads to: the object's path, and the object_id that

@@ -180,8 +180,7 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 		if o.Layout.Addr < 0 {
 			return nil // nothing was written
 		}
-		all := x.Bytes()
-		size := all / x.shape[0] * x.chunk[0]
+		all, size := x.Bytes(), x.runBytes()
 		for i := range x.count[0] {
 			row.number, row.off, row.n = i, o.Layout.Addr+i*size, min(size, all-i*size)
 			t.rows = append(t.rows, row)
@@ -191,6 +190,9 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 	}
 	return nil
 }
+
+// runBytes is how many bytes a chunk of a run has. The last one may be short; zeros follow.
+func (x *array) runBytes() int64 { return x.Bytes() / x.shape[0] * x.chunk[0] }
 
 // stored adds the rows of chunks as the file has them.
 func (k *keys) stored(ctx context.Context, node int32, x *array) error {
@@ -276,10 +278,13 @@ func (t *keyTable) Entry(i int) format.Entry {
 }
 
 func (t *keyTable) size(r *keyRow) int64 {
-	if r.kind == chunkKey {
-		return r.n
+	switch x := t.nodes[r.node].x; {
+	case r.kind != chunkKey:
+		return int64(len(t.text(r)))
+	case x.how == inRun:
+		return x.runBytes()
 	}
-	return int64(len(t.text(r)))
+	return r.n
 }
 
 // text is the content of metadata.
@@ -303,7 +308,15 @@ func (k *keys) Can() format.Abilities {
 // Run returns where a chunk of the file is.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 	r, ok := e.Ref.(*keyRow)
-	if !ok || r.kind != chunkKey || r.off < 0 || k.table.nodes[r.node].x.how == decoded || r.n == 0 {
+	if !ok || r.n != e.Size {
+		return format.Extent{}, false
+	}
+	return k.place(r)
+}
+
+// place returns where a chunk is that the file has as it is, without zeros that follow it.
+func (k *keys) place(r *keyRow) (format.Extent, bool) {
+	if r.kind != chunkKey || r.off < 0 || k.table.nodes[r.node].x.how == decoded || r.n == 0 {
 		return format.Extent{}, false
 	}
 	return format.Extent{Size: r.n, Object: k.a.name, Off: r.off, Len: r.n}, true
@@ -319,8 +332,10 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 		case n <= 0 || e.Size == 0:
 			return
 		}
-		if x, ok := k.Run(e); ok {
-			yield(x, nil)
+		if x, ok := k.place(r); ok {
+			if yield(x, nil) && e.Size > x.Size {
+				yield(format.Extent{At: x.Size, Size: e.Size - x.Size, Codec: codec.Zero}, nil)
+			}
 			return
 		}
 		x := format.Extent{Size: e.Size, Object: k.a.name, Codec: codec.Inline}
@@ -379,8 +394,7 @@ func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) 
 func (k *keys) used() *formatkit.Ranges {
 	var all formatkit.Ranges
 	for i := range k.table.rows {
-		r := &k.table.rows[i]
-		if x, ok := k.Run(format.Entry{Ref: r}); ok {
+		if x, ok := k.place(&k.table.rows[i]); ok {
 			all.Add(x.Off, x.Off+x.Len)
 		}
 	}

@@ -40,7 +40,8 @@ A type is the one in the file:
   {"class": "string", "size" (null: variable), "charset": "ascii" or "utf-8", "pad"}
   {"class": "opaque", "size", "tag"}
   {"class": "enum", "base", "members": [[name, value]...]}
-  {"class": "compound", "size", "members": [[name, offset, type]...]}
+  {"class": "compound", "size", "members": [[name, offset, type]...]}; size and offsets are null where members have
+      a variable length or are regions: h5py tells those in memory
   {"class": "array", "dims", "base"}           {"class": "sequence", "base"}: of variable length
   {"class": "complex", "base"}                 {"class": "reference", "to": "object" or "region"}
 A committed type has "committed": its address.
@@ -81,6 +82,7 @@ import numpy as np
 from h5py import h5, h5a, h5d, h5f, h5g, h5o, h5p, h5r, h5s, h5t
 
 MOST_VALUES, FIRST = 1000, 16
+UNLIMITED = h5s.UNLIMITED, 2**32 - 1  # which the library makes of it in files of short lengths
 ORDERS = {h5t.ORDER_LE: "le", h5t.ORDER_BE: "be"}
 PADS = {h5t.STR_NULLTERM: "null", h5t.STR_NULLPAD: "zeros", h5t.STR_SPACEPAD: "spaces"}
 ALLOCATED = {h5d.ALLOC_TIME_EARLY: "early", h5d.ALLOC_TIME_LATE: "late", h5d.ALLOC_TIME_INCR: "incremental"}
@@ -121,6 +123,7 @@ def number(x):
 
 class Kind:
     heap = False  # whether h5py has to follow something to read it
+    longer = False  # whether it has another size in memory than in the file
 
     def __init__(self, t):
         self.t, self.size = t, t.get_size()
@@ -194,7 +197,7 @@ class Float(Number):
 
 class String(Kind):
     def describe(self):
-        self.heap = self.t.is_variable_str()
+        self.heap = self.longer = self.t.is_variable_str()
         charset = "utf-8" if self.t.get_cset() == h5t.CSET_UTF8 else "ascii"
         return {"class": "string", "size": None if self.heap else self.size, "charset": charset, "pad": PADS[self.t.get_strpad()]}
 
@@ -240,7 +243,9 @@ class Compound(Kind):
         t = self.t
         self.members = [(t.get_member_name(i), t.get_member_offset(i), kind_of(t.get_member_type(i))) for i in range(t.get_nmembers())]
         self.heap = any(k.heap for _, _, k in self.members)
-        return {"class": "compound", "size": self.size, "members": [[text(n), at, k.said] for n, at, k in self.members]}
+        self.longer = any(k.longer for _, _, k in self.members)
+        in_file = lambda n: None if self.longer else n
+        return {"class": "compound", "size": in_file(self.size), "members": [[text(n), in_file(at), k.said] for n, at, k in self.members]}
 
     def parts(self, v):
         if self.heap:  # a numpy scalar, whose members are in the same order
@@ -257,7 +262,7 @@ class Compound(Kind):
 class Array(Kind):
     def describe(self):
         self.dims, self.base = self.t.get_array_dims(), kind_of(self.t.get_super())
-        self.heap = self.base.heap
+        self.heap, self.longer = self.base.heap, self.base.longer
         return {"class": "array", "dims": list(self.dims), "base": self.base.said}
 
     def parts(self, v):
@@ -274,7 +279,7 @@ class Array(Kind):
 
 
 class Sequence(Kind):
-    heap = True
+    heap = longer = True
 
     def describe(self):
         self.base = kind_of(self.t.get_super())
@@ -311,7 +316,7 @@ class Reference(Kind):
     here = None  # the file in which they are looked up
 
     def describe(self):
-        self.region = self.t.equal(h5t.STD_REF_DSETREG)
+        self.region = self.longer = self.t.equal(h5t.STD_REF_DSETREG)
         return {"class": "reference", "to": "region" if self.region else "object"}
 
     def target(self, ref):
@@ -420,7 +425,7 @@ def space_of(space):
     if kind == h5s.SCALAR:
         return {"class": "scalar"}, 1
     dims = list(space.get_simple_extent_dims())
-    most = [None if n == h5s.UNLIMITED else n for n in space.get_simple_extent_dims(True)]
+    most = [None if n in UNLIMITED else n for n in space.get_simple_extent_dims(True)]
     return {"class": "simple", "dims": dims, "max": most}, math.prod(dims)
 
 
@@ -492,7 +497,8 @@ def dataset_line(d):
     line |= {"layout": layout, "allocated": ALLOCATED[how.get_alloc_time()], "stored": d.get_storage_size()}
     line["fill"] = fill(how, kind, d)
     if layout == "contiguous" and not how.get_external_count():
-        line["offset"] = d.get_offset()
+        offset = d.get_offset()  # the library adds the user block's length to an address that is undefined
+        line["offset"] = None if offset == Reference.here.userblock_size - 1 else offset
     if how.get_external_count():
         line["external"] = [[text(f), at, n] for f, at, n in map(how.get_external, range(how.get_external_count()))]
     if layout == "virtual":

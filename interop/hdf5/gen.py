@@ -5,10 +5,10 @@
   gen.py OUT SEED N --lindi   of what the reference of LINDI can do, and no more
 
 The same SEED gives the same files, each independent of N, but for the time of their making. A file is about one subject, or mixes
-all; see SUBJECTS. Every pair of library versions that h5py writes comes in turn. Without --lindi
-there are these files besides:
+all; see SUBJECTS. Every pair of library versions that h5py writes comes in turn. There are these files besides:
 
   many-old.h5, many-new.h5    a data set of 10,000 chunks: B-tree of version 1, fixed array
+  split.h5                    with --lindi: runs that are longer than LINDI makes chunks; the others without
   elsewhere.h5                virtual data sets, and such as lie in other files, virtual-part.h5 and external.bin
   target.h5                   what external links lead to
 """
@@ -297,7 +297,7 @@ class Gen:
                 how |= self.filters()
             elif dt.kind == "O" and not self.lindi and rnd.random() < 0.5:
                 how["compression"] = "gzip"  # of the places in the heap
-        elif layout == "compact" and np.prod(shape, dtype=int) * max(dt.itemsize, 16) < 50_000:
+        elif layout == "compact" and np.prod(shape, dtype=int) * 2 * max(dt.itemsize, 8) < 60_000:  # twice as long with places in a heap
             how["dcpl"].set_layout(h5d.COMPACT)
         elif rnd.random() < 0.3:
             how["dcpl"].set_alloc_time(h5d.ALLOC_TIME_EARLY)
@@ -477,8 +477,8 @@ def layouts(g):
     make("extensible array, second dimension", (5, 30), (2, 4), maxshape=(5, None))
     make("extensible array, filtered", (300,), (4,), maxshape=(None,), compression="gzip", fillvalue=9)
     make("extensible array, super blocks", (3000,), (2,), maxshape=(None,))
-    make("extensible array, pages", (300_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 299_999])
-    make("extensible array, pages, filtered", (300_000,), (1,), maxshape=(None,), write=[1, 140_000, 150_000], shuffle=True)
+    make("extensible array, pages", (141_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 140_999])
+    make("extensible array, pages, filtered", (141_000,), (1,), maxshape=(None,), write=[1, 132_000, 140_000], shuffle=True)
     make("extensible array, not written", (30,), (4,), maxshape=(None,), write=())
     make("extensible array, grown", (30,), (4,), maxshape=(None,)).resize((100,))
     make("extensible array, shrunk", (100,), (4,), maxshape=(None,)).resize((9,))
@@ -577,6 +577,15 @@ def many(path, libver):
             ds.id.write_direct_chunk((i, 0), struct.pack("<16I", *range(i, i + 16)))
 
 
+def split(path):
+    with h5py.File(path, "w") as f:
+        dcpl = h5p.create(h5p.DATASET_CREATE)
+        dcpl.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        dcpl.set_fill_time(h5d.FILL_TIME_NEVER)  # room without content
+        f.create_dataset("long", (3_000_001, 4), "<f4", dcpl=dcpl)[-1] = 1
+        f.create_dataset("wide", (2, 2_600_000), "<f8", dcpl=dcpl)[1, -1] = 1
+
+
 def elsewhere(out):
     with h5py.File(out / "virtual-part.h5", "w") as f:
         f["part"] = np.arange(100).reshape(4, 25)
@@ -601,9 +610,11 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     for number in range(args.n):
         make(args.out, args.seed, number, args.lindi)
-    if not args.lindi:
-        many(args.out / "many-old.h5", ("earliest", "v108"))
-        many(args.out / "many-new.h5", ("v110", "v110"))
+    many(args.out / "many-old.h5", ("earliest", "v108"))
+    many(args.out / "many-new.h5", ("v110", "v110"))
+    if args.lindi:
+        split(args.out / "split.h5")
+    else:
         with h5py.File(args.out / "target.h5", "w") as f:
             f["x"] = np.arange(7)
         import os

@@ -3,7 +3,7 @@
 
   reads.py ARCHIVE FILE [--url URL] [--json]
 
-ARCHIVE is .lindi.json, .lindi.tar or .lindi.d. Each group, data set and attribute is compared: names, shapes,
+ARCHIVE is .lindi.json, .lindi.tar or .lindi.d, or a zip of the keys of a Zarr hierarchy, which zarr reads by itself. Each group, data set and attribute is compared: names, shapes,
 types as far as LINDI keeps them, and every value; NaN equals NaN. --url says what references lead to that mean
 FILE, which is read in its place. Each difference is a line; the exit code is 1 if there are any. --json prints
 {"groups", "datasets", "attributes", "links", "elements", "differences"} instead.
@@ -24,6 +24,7 @@ import warnings
 import h5py
 import hdf5plugin  # noqa: F401: decodes
 import numpy as np
+import zarr
 
 warnings.simplefilter("ignore")
 from lindi import LindiH5pyFile  # noqa: E402
@@ -176,7 +177,10 @@ def main():
     if args.url:
         redirect(args.url, args.file)
     with h5py.File(args.file, "r") as theirs:
-        ours = LindiH5pyFile.from_lindi_file(args.archive)
+        if args.archive.endswith(".zip"):
+            ours = LindiH5pyFile.from_zarr_store(zarr.ZipStore(args.archive, mode="r"))
+        else:
+            ours = LindiH5pyFile.from_lindi_file(args.archive)
         found = Comparison(ours, theirs)
         found.above.append(theirs["/"])
         found.group("/", ours, theirs)

@@ -1,0 +1,353 @@
+// Package hdf5_test lets the references of HDF5, LINDI and NWB judge what becomes of HDF5
+// files: lindi makes references of the same files, and reads ours; zarr and pynwb read, too.
+//
+// It is a test only; nothing can be imported from here. It runs where
+// HOLDALL_HDF5_PYTHON names a python that has the references, as ../install hdf5
+// makes one; ./check does both. What h5py sees is compared in package hdf5.
+package hdf5_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdall/holdall"
+	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+var reference = testkit.Batch{Var: "HOLDALL_HDF5_PYTHON", Args: []string{"batch.py"}}
+
+func TestMain(m *testing.M) { testkit.Main(m, reference.End) }
+
+// ask returns what a script of this folder prints. Its exit code is not more than most.
+func ask(t testing.TB, most int, words ...string) []byte {
+	t.Helper()
+	var a struct {
+		Code           int
+		Stdout, Stderr string
+	}
+	if reference.Ask(t, &a, words...); a.Code > most {
+		t.Fatalf("%q: %s%s", words, a.Stdout, a.Stderr)
+	}
+	return []byte(a.Stdout)
+}
+
+// A server serves a folder by ranges, and counts.
+type server struct {
+	url             string
+	requests, bytes atomic.Int64
+}
+
+func serve(t testing.TB, dir string) *server {
+	s := &server{}
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		files.ServeHTTP(counter{w, &s.bytes}, r)
+	}))
+	t.Cleanup(srv.Close)
+	s.url = srv.URL + "/"
+	return s
+}
+
+type counter struct {
+	http.ResponseWriter
+	bytes *atomic.Int64
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	c.bytes.Add(int64(len(p)))
+	return c.ResponseWriter.Write(p)
+}
+
+// open opens a file. With links arrays of more than 1000 chunks are links to it.
+func open(t testing.TB, address string, links bool) *holdall.Archive {
+	t.Helper()
+	o := holdall.OpenOptions{}
+	if links {
+		o.Param = map[string]string{"link-arrays": "1000"}
+	}
+	a, err := holdall.Open(t.Context(), address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// convert does what the verb does: a LINDI file in JSON refers to where the chunks lie.
+func convert(t testing.TB, a *holdall.Archive, to string) string {
+	t.Helper()
+	var o holdall.PackOptions
+	if strings.HasSuffix(to, ".json") {
+		o.Refer = "here"
+	}
+	if _, err := holdall.Convert(t.Context(), a, to, o); err != nil {
+		t.Fatal(to, err)
+	}
+	return to
+}
+
+// Files at random, of what LINDI's reference can do.
+func TestRandomFilesAreAsLINDIHasThem(t *testing.T) {
+	testkit.Serial(t)
+	dir, n := t.TempDir(), 14 // one of each subject, with and without links
+	if !testing.Short() {
+		n = testkit.Rounds(t, 84)
+	}
+	ask(t, 0, "gen", dir, strconv.FormatUint(testkit.Seed(t), 10), strconv.Itoa(n), "--lindi")
+	compareFolder(t, dir, testkit.Names(t, dir, ".h5", n+3), ".h5")
+}
+
+func TestNWBFilesAreAsLINDIHasThem(t *testing.T) {
+	testkit.Serial(t)
+	dir := t.TempDir()
+	ask(t, 0, "nwb", dir)
+	seen := compareFolder(t, dir, testkit.Names(t, dir, ".nwb", 5), ".nwb")
+	if len(seen) > 0 {
+		t.Errorf("differences that are not known of NWB: %v", seen)
+	}
+}
+
+// compareFolder compares files, and says which differences it saw that are justified.
+func compareFolder(t *testing.T, dir string, names []string, ending string) (seen map[string]int) {
+	s := serve(t, dir)
+	seen = map[string]int{}
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			file, address, links := filepath.Join(dir, name+ending), s.url+name+ending, i/7%2 == 1
+			a := open(t, address, links)
+			ours := convert(t, a, filepath.Join(dir, name+".lindi.json"))
+			compareReferences(t, file, address, ours, links, seen)
+			differences(t, ours, file, address, lindiCannot, seen)
+			if links { // which zarr does not know
+				a = open(t, address, false)
+			}
+			keys := convert(t, a, filepath.Join(dir, name+".zip"))
+			differences(t, keys, file, "", zarrCannot, seen)
+			if ending == ".nwb" {
+				ask(t, 0, "pynwb_reads", ours, file)
+				whole := convert(t, a, filepath.Join(dir, name+".lindi.tar"))
+				differences(t, whole, file, "", nil, seen)
+			}
+			for _, done := range []string{file, keys} {
+				if err := os.Remove(done); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	t.Logf("differences that are known: %v", seen)
+	return seen
+}
+
+// What lindi and zarr cannot read, though lindi itself wrote it so: words of what they say, and
+// what it is.
+var (
+	zarrCannot  = map[string]string{"is missing": "name with a backslash"}
+	lindiCannot = map[string]string{
+		"is missing":                              "name with a backslash",
+		"Zstd decompression error":                "zstd of a chunk that lindi made longer",
+		"did not match the expected checksum (0)": "fletcher32 of a chunk that lindi made longer",
+		"error during blosc decompression":        "Blosc of a chunk that lindi made longer",
+	}
+)
+
+// differences lets lindi, or zarr, read what became of a file, and compare it with what h5py
+// reads of it. It reads the file where references lead to an address.
+func differences(t *testing.T, ours, file, address string, known map[string]string, seen map[string]int) {
+	t.Helper()
+	var found struct {
+		Groups, Datasets, Attributes, Elements int
+		Differences                            []string
+	}
+	said := ask(t, 1, "reads", ours, file, "--json", "--url", address)
+	if err := json.Unmarshal(said, &found); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if found.Groups+found.Datasets == 0 {
+		t.Errorf("%s: nothing was compared", ours)
+	}
+	for _, d := range found.Differences {
+		why := ""
+		for words, is := range known {
+			if strings.Contains(d, words) && (words != "is missing" || strings.Contains(d, `\`)) {
+				why = is
+			}
+		}
+		if why == "" {
+			t.Errorf("%s: %s", filepath.Base(ours), d)
+		}
+		seen[why]++
+	}
+}
+
+// References are those of a LINDI file.
+type references struct {
+	Refs      map[string]any
+	Templates map[string]string
+	Error     string
+}
+
+func parse(t *testing.T, b []byte) (r references) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&r); err != nil || r.Error != "" {
+		t.Fatal(err, r.Error)
+	}
+	for _, v := range r.Refs {
+		if place, ok := v.([]any); ok {
+			for name, address := range r.Templates {
+				place[0] = strings.ReplaceAll(place[0].(string), "{{"+name+"}}", address)
+			}
+		}
+	}
+	return r
+}
+
+// A difference is an array of which not all keys are lindi's.
+type difference struct {
+	object       *hdf5.Object // in the file
+	ours, theirs map[string]any
+	keys         []string // those that differ
+}
+
+// Differences that are justified. docs/hdf5.md has them, too.
+var justified = []struct {
+	why string
+	is  func(difference) bool
+}{
+	{"booleans and fixed strings from 1000 elements on are left in the file", func(d difference) bool {
+		o := d.object
+		return o.Space.Elements() >= 1000 && (o.Type.Bool() || o.Type.Class == hdf5.String) && inlined(d.theirs) && !inlined(d.ours)
+	}},
+	{"HDF5 2.0 tells wrong places of chunks where a dimension that is not the first is the one without limit", func(d difference) bool {
+		o := d.object
+		return o.Layout.Index == hdf5.ExtensibleArray && o.Space.Max[0] != hdf5.Unlimited && !slices.ContainsFunc(d.keys, isMeta)
+	}},
+	{"filters left out of one chunk: all chunks are decoded; lindi refers to them as if none were left out", func(d difference) bool {
+		for c, err := range d.object.Chunks(context.Background()) {
+			if err == nil && c.Mask != 0 {
+				return d.ours["filters"] == nil && d.theirs["filters"] != nil
+			}
+		}
+		return false
+	}},
+}
+
+// inlined reports whether an array is kept with the references, as LINDI does it.
+func inlined(zarray map[string]any) bool { return zarray["compressor"] != nil }
+
+func isMeta(key string) bool { return strings.HasPrefix(path.Base(key), ".z") }
+
+// compareReferences compares with the references that lindi makes.
+func compareReferences(t *testing.T, file, address, archive string, links bool, seen map[string]int) {
+	chunks := "none"
+	if links {
+		chunks = "1000"
+	}
+	b, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := parse(t, b).Refs, parse(t, ask(t, 0, "refs", file, address, "--chunks", chunks)).Refs
+	if len(theirs) == 0 {
+		t.Fatal("lindi makes no references")
+	}
+	all := maps.Clone(ours)
+	maps.Copy(all, theirs)
+	differ := map[string][]string{}
+	for key := range all {
+		if !reflect.DeepEqual(value(t, key, ours), value(t, key, theirs)) {
+			differ[path.Dir(key)] = append(differ[path.Dir(key)], key)
+		}
+	}
+	if len(differ) == 0 {
+		return
+	}
+	f := openHDF5(t, file)
+	for name, keys := range differ {
+		d := difference{keys: keys}
+		d.ours, _ = ours[name+"/.zarray"].(map[string]any)
+		d.theirs, _ = theirs[name+"/.zarray"].(map[string]any)
+		if d.object, err = f.Find(t.Context(), name); err != nil {
+			t.Error(err)
+			continue
+		}
+		why := ""
+		for _, x := range justified {
+			if d.ours != nil && d.theirs != nil && x.is(d) {
+				why = x.why
+			}
+		}
+		if seen[why]++; why == "" {
+			slices.Sort(keys)
+			t.Errorf("%s: %d keys differ, %q: %.300v, expected %.300v", name, len(keys), keys[0], ours[keys[0]], theirs[keys[0]])
+		}
+	}
+}
+
+// value is that of a key. Content in the references is decoded.
+func value(t *testing.T, key string, refs map[string]any) any {
+	text, ok := refs[key].(string)
+	if !ok || isMeta(key) {
+		return refs[key]
+	}
+	b := []byte(text)
+	if encoded, ok := strings.CutPrefix(text, "base64:"); ok {
+		var err error
+		if b, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+	}
+	zarray, _ := refs[path.Dir(key)+"/.zarray"].(map[string]any)
+	if !inlined(zarray) {
+		return b
+	}
+	b, err := arraycodec.Blosc(b, 64<<20)
+	if err != nil {
+		t.Errorf("%s: %v", key, err)
+	}
+	return b
+}
+
+func openHDF5(t testing.TB, file string) *hdf5.File {
+	t.Helper()
+	st, name, err := store.OpenAddress(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := st.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.Close() })
+	f, err := hdf5.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
