@@ -477,8 +477,9 @@ def layouts(g):
     make("extensible array, second dimension", (5, 30), (2, 4), maxshape=(5, None))
     make("extensible array, filtered", (300,), (4,), maxshape=(None,), compression="gzip", fillvalue=9)
     make("extensible array, super blocks", (3000,), (2,), maxshape=(None,))
-    make("extensible array, pages", (141_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 140_999])
-    make("extensible array, pages, filtered", (141_000,), (1,), maxshape=(None,), write=[1, 132_000, 140_000], shuffle=True)
+    if not g.lindi or rnd.random() < 0.1:  # lindi goes through all places in Python
+        make("extensible array, pages", (141_000,), (1,), maxshape=(None,), write=[0, 3, 4, 19, 20, 300, 5000, 131_100, 140_000, 140_999])
+        make("extensible array, pages, filtered", (141_000,), (1,), maxshape=(None,), write=[1, 132_000, 140_000], shuffle=True)
     make("extensible array, not written", (30,), (4,), maxshape=(None,), write=())
     make("extensible array, grown", (30,), (4,), maxshape=(None,)).resize((100,))
     make("extensible array, shrunk", (100,), (4,), maxshape=(None,)).resize((9,))
