@@ -457,24 +457,28 @@ func (r *recordReader) record(ctx context.Context, x format.Extent) (*decoded, e
 	}
 	z, _ := codec.Lookup(x.Codec)
 	d := decoded{x: x}
-	if d.unit, d.fault = z.Append(nil, stored, int(x.Unit)); d.fault != nil {
-		d.unit = frontOf(z, stored, int(x.Unit))
+	if x.Unit > 0 {
+		d.unit, d.fault = z.Append(nil, stored, int(x.Unit))
+	}
+	if x.Unit == 0 || d.fault != nil {
+		var err error
+		if d.unit, err = frontOf(z, stored, cmp.Or(x.Unit, maxRecord)); d.fault == nil {
+			d.fault = err
+		}
 	}
 	r.kept = slices.Insert(r.kept, 0, d)
 	return &r.kept[0], nil
 }
 
-// frontOf decodes as much of a damaged record as can be: checksums of files say what of it
-// is right.
-func frontOf(c codec.Codec, stored []byte, size int) []byte {
+// frontOf decodes as much of a record as can be, if it is damaged or nothing says how long
+// it is: checksums of files say what of it is right.
+func frontOf(c codec.Codec, stored []byte, most int64) ([]byte, error) {
 	d, err := c.Decode(bytes.NewReader(stored))
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer d.Close()
-	b := make([]byte, size)
-	n, _ := io.ReadFull(d, b)
-	return b[:n]
+	return io.ReadAll(io.LimitReader(d, most))
 }
 
 // check compares a file's content with its checksum.
@@ -543,10 +547,14 @@ func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]
 		return nil
 	}
 	d, err := r.record(ctx, x)
-	if err == nil && d.fault != nil {
-		r.amiss = true
-		if x.Skip+x.Size > int64(len(d.unit)) {
+	if err == nil {
+		r.amiss = r.amiss || d.fault != nil
+		switch {
+		case x.Skip+x.Size <= int64(len(d.unit)):
+		case d.fault != nil:
 			err = fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+		default:
+			err = errors.New("a record that it lies in is too short for it")
 		}
 	}
 	if err == nil {
