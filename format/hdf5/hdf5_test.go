@@ -2,12 +2,9 @@ package hdf5_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -18,27 +15,9 @@ import (
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-// fixture is a file of testdata, unpacked.
-func fixture(t testing.TB, name string) []byte {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func TestConformance(t *testing.T) {
 	formattest.Run(t, hdf5.Format)
@@ -48,7 +27,7 @@ func TestConformance(t *testing.T) {
 	}
 	for _, name := range names {
 		short := strings.TrimSuffix(filepath.Base(name), ".gz")
-		file := fixture(t, name)
+		file := testkit.Read(t, strings.TrimSuffix(name, ".gz"))
 		if len(file) > 12<<10 || strings.HasPrefix(short, "refused_") { // each is damaged thousands of times; not all of the others can be read
 			continue
 		}
@@ -66,10 +45,8 @@ func TestTheReferencesAreLINDIs(t *testing.T) {
 			Refs      map[string]any
 			Templates map[string]string
 		}
-		if err := json.Unmarshal(fixture(t, "testdata/references.json.gz"), &lindi); err != nil {
-			t.Fatal(err)
-		}
-		file := fixture(t, "testdata/references.h5.gz")
+		testkit.JSON(t, "testdata/references.json", &lindi)
+		file := testkit.Read(t, "testdata/references.h5")
 		st := &storetest.Mem{}
 		st.Put("http://x/a.h5", file)
 		r, err := hdf5.Format.Open(t.Context(), st, "http://x/a.h5", format.OpenOptions{Param: map[string]string{"link-arrays": links}})
@@ -151,7 +128,7 @@ func plain(t *testing.T, b []byte) string {
 // TestDamageIsToldOf flips bits of a file: whatever is read is as it was, or not said to be
 // sound.
 func TestDamageIsToldOf(t *testing.T) {
-	file := fixture(t, "../../hdf5/testdata/filters_latest.h5.gz")
+	file := testkit.Read(t, "../../hdf5/testdata/filters_latest.h5")
 	problems := func(b []byte) (all []string) {
 		st := &storetest.Mem{}
 		st.Put("x.h5", b)

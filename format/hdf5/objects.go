@@ -65,8 +65,7 @@ func newObjects(ctx context.Context, a *archive) (*objects, error) {
 				all = append(all, format.Entry{Name: v.path, Kind: format.Dir})
 			}
 		case h5.NamedType:
-			text := []byte(o.Type.String() + "\n")
-			all = append(all, format.Entry{Name: v.path, Kind: format.Property, Size: int64(len(text)), Ref: text})
+			all = append(all, r.namedType(v))
 		case h5.Dataset:
 			e := r.dataset(v)
 			if e.Fault == nil && leadsOn(o.Type) && e.Size > 0 {
@@ -147,6 +146,17 @@ func (r *objects) link(v visit) format.Entry {
 	} else if to, absolute := strings.CutPrefix(e.Link, "/"); absolute { // from where the link is
 		e.Link = strings.Repeat("../", strings.Count(v.path, "/")) + to
 	}
+	return e
+}
+
+func (r *objects) namedType(v visit) format.Entry {
+	e := format.Entry{Name: v.path, Kind: format.Property}
+	if v.object.Type == nil {
+		e.Fault = r.a.fault(v.path, v.object.Err)
+		return e
+	}
+	text := []byte(v.object.Type.String() + "\n")
+	e.Ref, e.Size = text, int64(len(text))
 	return e
 }
 

@@ -3,8 +3,10 @@ package hdf5_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/codec"
@@ -12,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/format/hdf5"
 	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -28,48 +31,51 @@ func TestObjectsConform(t *testing.T) {
 		return hdf5.Format.Verify(ctx, st, name, o, report)
 	}
 	for _, name := range []string{"attributes_earliest.h5", "user_block_earliest.h5"} {
-		file := fixture(t, "../../hdf5/testdata/"+name+".gz")
+		file := testkit.Read(t, "../../hdf5/testdata/"+name)
 		t.Run(name, func(t *testing.T) {
 			formattest.RunArchive(t, &f, map[string][]byte{name: file}, name)
 		})
 	}
 }
 
-// contents puts the extents of a content together, but for holes behind some size.
-func contents(t *testing.T, st store.Store, r format.Reader, e format.Entry, most int64) []byte {
-	t.Helper()
-	b := make([]byte, min(e.Size, most))
+// contents puts the extents of a content together.
+func contents(ctx context.Context, st store.Store, r format.Reader, e format.Entry) ([]byte, error) {
+	b := make([]byte, e.Size)
 	end := int64(0)
-	for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+	for x, err := range r.Extents(ctx, e, 0, e.Size) {
 		if err != nil {
-			t.Fatal(e.Name, err)
+			return nil, err
 		}
-		if x.At != end {
-			t.Fatalf("%s: an extent at %d, expected %d", e.Name, x.At, end)
+		if x.At != end || x.Size > e.Size-end {
+			return nil, fmt.Errorf("an extent at %d+%d, expected %d of %d", x.At, x.Size, end, e.Size)
 		}
+		part := b[end:][:x.Size]
 		end += x.Size
 		switch x.Codec {
 		case codec.Zero:
 		case codec.Inline:
-			part, err := x.Inline(t.Context())
+			made, err := x.Inline(ctx)
 			if err != nil {
-				t.Fatal(e.Name, err)
+				return nil, err
 			}
-			copy(b[x.At:], part)
+			if len(made) != len(part) {
+				return nil, fmt.Errorf("an extent of %d bytes has %d", len(part), len(made))
+			}
+			copy(part, made)
 		default:
-			o, err := st.Open(t.Context(), x.Object)
+			o, err := st.Open(ctx, x.Object)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
-			if err := o.ReadAt(t.Context(), b[x.At:][:x.Size], x.Off); err != nil {
-				t.Fatal(e.Name, err)
+			if err := o.ReadAt(ctx, part, x.Off); err != nil {
+				return nil, err
 			}
 		}
 	}
 	if end != e.Size {
-		t.Errorf("%s: extents end at %d of %d", e.Name, end, e.Size)
+		return nil, fmt.Errorf("extents end at %d of %d", end, e.Size)
 	}
-	return b
+	return b, nil
 }
 
 // refers reports whether elements of a type are shown as text, since they say where something
@@ -89,7 +95,7 @@ func TestObjectsAreTheElements(t *testing.T) {
 	compared := 0
 	for _, name := range names {
 		st := &storetest.Mem{}
-		st.Put("x.h5", fixture(t, name))
+		st.Put("x.h5", testkit.Read(t, strings.TrimSuffix(name, ".gz")))
 		r, err := hdf5.Format.Open(t.Context(), st, "x.h5", format.OpenOptions{View: "objects"})
 		if err != nil {
 			t.Fatal(name, err)
@@ -118,7 +124,10 @@ func TestObjectsAreTheElements(t *testing.T) {
 			if err := o.WriteElements(t.Context(), &want); err != nil {
 				t.Fatal(name, e.Name, err)
 			}
-			got := contents(t, st, r, e, e.Size)
+			got, err := contents(t.Context(), st, r, e)
+			if err != nil {
+				t.Fatal(name, e.Name, err)
+			}
 			if want.Len() > 0 && refers(o.Type) {
 				scalarText := len(o.Space.Dims) == 0 && o.Type.Class == h5.Variable && o.Type.IsString
 				if lines := int64(bytes.Count(got, []byte("\n"))); lines != o.Space.Elements() && !scalarText {
