@@ -163,17 +163,8 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 	)
 	chunks := (last - first) * r.perRow
 	if r.batch != nil {
-		keys := make([]string, chunks)
-		for i := range keys {
-			keys[i] = r.key(r.index(first, int64(i)))
-		}
-		err := r.batch.GetAll(ctx, keys, r.pipe.stored, func(i int, value []byte, err error) error {
-			stored, ok, err := got(keys[i], r.pipe.stored, value, err)
-			raw, ok, err := r.decoded(keys[i], stored, ok, err)
-			if err != nil {
-				return err
-			}
-			return r.put(raw, ok, r.index(first, int64(i)), first, s, &objects, &room)
+		err := r.fetchAll(ctx, chunks, func(i int64) []int64 { return r.index(first, i) }, func(i int64, raw []byte, ok bool) error {
+			return r.put(raw, ok, r.index(first, i), first, s, &objects, &room)
 		})
 		return r.a.Limit - room + 16*s.count, err
 	}
@@ -266,6 +257,23 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
 	}
 	return r.decoded(key, stored, ok, err)
+}
+
+// fetchAll reads and decodes n chunks together, of which index says where they are, and hands
+// each to take, several at once.
+func (r *reader) fetchAll(ctx context.Context, n int64, index func(i int64) []int64, take func(i int64, raw []byte, ok bool) error) error {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = r.key(index(int64(i)))
+	}
+	return r.batch.GetAll(ctx, keys, r.pipe.stored, func(i int, value []byte, err error) error {
+		stored, ok, err := got(keys[i], r.pipe.stored, value, err)
+		raw, ok, err := r.decoded(keys[i], stored, ok, err)
+		if err != nil {
+			return err
+		}
+		return take(int64(i), raw, ok)
+	})
 }
 
 // decoded decodes a chunk that was read.

@@ -3,6 +3,7 @@ package zarr
 import (
 	"context"
 	"math"
+	"slices"
 )
 
 // Numeric reports whether the elements are numbers that [Array.Sample] gives.
@@ -49,7 +50,10 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 		return nil, &KeyError{a.name(), overLimit("a chunk", chunk, a.Limit)}
 	}
 	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: strides(count, 'C'), in: a.chunkStrides(r.chunks)}
-	return s.out, s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count)))
+	if err := s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count))); err != nil {
+		return nil, err
+	}
+	return s.out, s.flush(ctx)
 }
 
 type sampler struct {
@@ -57,6 +61,13 @@ type sampler struct {
 	from, count, step []int64
 	out               []float64
 	to, in            []int64 // strides
+	wanted            []chunk // which are read together
+}
+
+// A chunk has an index, and samples along each axis.
+type chunk struct {
+	index []int64
+	runs  []run
 }
 
 // A run is which samples along an axis lie in a chunk.
@@ -89,10 +100,29 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 		s.pick(raw, index, runs, 0, 0, -first)
 		return nil
 	}
+	if s.r.batch != nil {
+		if s.wanted = append(s.wanted, chunk{slices.Clone(index), slices.Clone(runs)}); len(s.wanted) < chunksBatch {
+			return nil
+		}
+		return s.flush(ctx)
+	}
 	raw, _, err := s.r.fetch(ctx, index) // nil if it is not there
 	if err == nil {
 		s.pick(raw, index, runs, 0, 0, 0)
 	}
+	return err
+}
+
+// flush reads the chunks that are wanted so far.
+func (s *sampler) flush(ctx context.Context) error {
+	if len(s.wanted) == 0 {
+		return nil
+	}
+	err := s.r.fetchAll(ctx, int64(len(s.wanted)), func(i int64) []int64 { return s.wanted[i].index }, func(i int64, raw []byte, _ bool) error {
+		s.pick(raw, s.wanted[i].index, s.wanted[i].runs, 0, 0, 0)
+		return nil
+	})
+	s.wanted = s.wanted[:0]
 	return err
 }
 

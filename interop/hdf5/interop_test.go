@@ -32,6 +32,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
+	"github.com/holdall/holdall/zarr"
 )
 
 var reference = testkit.Batch{Var: "HOLDALL_HDF5_PYTHON", Args: []string{"batch.py"}}
@@ -129,6 +130,41 @@ func TestNWBFilesAreAsLINDIHasThem(t *testing.T) {
 	seen := compareFolder(t, dir, testkit.Names(t, dir, ".nwb", 5), ".nwb")
 	if len(seen) > 0 {
 		t.Errorf("differences that are not known of NWB: %v", seen)
+	}
+}
+
+// Of files far away a part of a series is read, and references are made, by few requests.
+func TestNWBFilesTakeFewRequests(t *testing.T) {
+	dir := t.TempDir()
+	ask(t, 0, "nwb", dir)
+	s := serve(t, dir)
+	for name, series := range map[string]string{
+		"ephys":     "acquisition/raw/data",
+		"ophys":     "acquisition/frames/data",
+		"icephys":   "acquisition/current1/data",
+		"behaviour": "processing/behavior/Position/path/data",
+		"units":     "units/spike_times",
+	} {
+		s.requests.Store(0)
+		a := open(t, s.url+name+".nwb", false)
+		x, err := zarr.Open(t.Context(), a, series)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		count := slices.Repeat([]int64{1}, len(x.Shape))
+		count[0] = min(100, x.Shape[0])
+		from, step := make([]int64, len(x.Shape)), slices.Repeat([]int64{1}, len(x.Shape))
+		if _, err := x.Sample(t.Context(), from, count, step); err != nil {
+			t.Error(err)
+		}
+		slice := s.requests.Swap(0)
+		convert(t, open(t, s.url+name+".nwb", false), filepath.Join(dir, name+".lindi.json"))
+		made := s.requests.Load()
+		t.Logf("%s: %d requests for a slice, %d for references", name, slice, made)
+		if slice > 12 || made > 12 {
+			t.Errorf("%s: %d requests for a slice, %d for references", name, slice, made)
+		}
 	}
 }
 
