@@ -2,41 +2,22 @@ package holdall_test
 
 import (
 	"bytes"
-	"compress/gzip"
-	"io"
-	"os"
 	"path"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/zarr"
 )
-
-// hdf5File is a fixture of package hdf5.
-func hdf5File(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile("hdf5/testdata/" + name + ".h5.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err == nil {
-		b, err = io.ReadAll(z)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // linkedArrays makes references to an HDF5 file in which two arrays, of many chunks of which
 // few were written, are only links.
 func linkedArrays(t *testing.T) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	st.Put("x.h5", hdf5File(t, "chunks_latest"))
+	st.Put("x.h5", testkit.Read(t, "hdf5/testdata/chunks_latest.h5"))
 	a, err := holdall.OpenStore(t.Context(), st, "x.h5", holdall.OpenOptions{Param: map[string]string{"link-arrays": "1000"}})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +94,7 @@ func TestLinkedArraysThatCannotBeRead(t *testing.T) {
 		says   string
 	}{
 		"gone":    {func(st *storetest.Mem) { st.Put("x.h5", nil) }, "x.h5"},
-		"other":   {func(st *storetest.Mem) { st.Put("x.h5", hdf5File(t, "filters_latest")) }, "does not exist"},
+		"other":   {func(st *storetest.Mem) { st.Put("x.h5", testkit.Read(t, "hdf5/testdata/filters_latest.h5")) }, "does not exist"},
 		"outside": {func(st *storetest.Mem) { replaceIn(st, `"url": "x.h5"`, `"url": "https://example.org/x.h5"`) }, "not allowed"},
 		"changed": {func(st *storetest.Mem) { replaceIn(st, `"shape": [100000]`, `"shape": [99999]`) }, "the array there is another one"},
 	} {
@@ -139,7 +120,7 @@ func replaceIn(st *storetest.Mem, from, to string) {
 
 func TestSoftLinksOfHDF5(t *testing.T) {
 	st := &storetest.Mem{}
-	st.Put("x.h5", hdf5File(t, "links_latest"))
+	st.Put("x.h5", testkit.Read(t, "hdf5/testdata/links_latest.h5"))
 	for _, view := range []string{"zarr", "zarr3"} {
 		a := opened(t, st, "x.h5", holdall.OpenOptions{View: view})
 		want, err := elements(t, a, "a/b/c/data")

@@ -421,3 +421,53 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 		}
 	}
 }
+
+// Chunks of HDF5 files whose filters compare checksums, or cannot decode what is wrong, are
+// named, as keys of Zarr and as datasets.
+func TestVerifyNamesDamagedChunks(t *testing.T) {
+	file := testkit.Read(t, "hdf5/testdata/filters_latest.h5")
+	faults := func(b []byte, view string) (named []string) {
+		st := &storetest.Mem{}
+		st.Put("x.h5", b)
+		sum, err := holdall.VerifyStore(t.Context(), st, "x.h5", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{View: view}}, func(p holdall.Problem) {
+			if p.Severity == format.Error {
+				named = append(named, p.Entry)
+			}
+		})
+		if err != nil || sum.Errors != int64(len(named)) {
+			t.Errorf("view %q: %q are named; %+v, %v", view, named, sum, err)
+		}
+		return named
+	}
+	views := []string{"", "objects"}
+	known := map[string][]string{} // filters that are not supported
+	for _, view := range views {
+		known[view] = faults(file, view)
+	}
+	st := &storetest.Mem{}
+	st.Put("x.h5", file)
+	a, err := holdall.OpenStore(t.Context(), st, "x.h5", holdall.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, array := range []string{"gzip", "gzip_shuffle", "fletcher32", "all"} {
+		e, err := a.Lookup(t.Context(), array+"/0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := bytes.Clone(file)
+		for x, err := range a.Extents(t.Context(), e) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad[x.Off+x.Len/2] ^= 0x10
+		}
+		for i, want := range []string{array + "/0.0", array} {
+			named := faults(bad, views[i])
+			if more := slices.DeleteFunc(named, func(name string) bool { return slices.Contains(known[views[i]], name) }); !slices.Equal(more, []string{want}) {
+				t.Errorf("view %q: %q are named, expected %s", views[i], more, want)
+			}
+		}
+	}
+}

@@ -44,7 +44,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 	a.size = info.Size
 	if a.f, err = h5.Open(ctx, obj); err != nil {
 		obj.Close()
-		return nil, a.corrupt(err)
+		return nil, a.corrupt("", err)
 	}
 	return a, nil
 }
@@ -83,7 +83,7 @@ func (a *archive) load(ctx context.Context) error {
 			room -= int64(len(l.Name)+len(l.Target)) + 64
 		}
 		if room < 0 {
-			return a.corrupt(&h5.Error{File: a.name, What: "objects", Off: o.Addr, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)})
+			return a.corrupt("", &h5.Error{File: a.name, What: "objects", Off: o.Addr, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)})
 		}
 	}
 	return nil
@@ -156,10 +156,11 @@ func codeOf(err error) format.Code {
 	return format.BadData
 }
 
-// corrupt makes an error of package hdf5 one of a format; others stay what they are.
-func (a *archive) corrupt(err error) error {
+// corrupt makes an error of package hdf5 one of a format, about an entry if it has a name;
+// others stay what they are.
+func (a *archive) corrupt(of string, err error) error {
 	if e, ok := errors.AsType[*h5.Error](err); ok {
-		p := a.problem("", e)
+		p := a.problem(of, e)
 		p.Severity = format.Error
 		return &format.CorruptError{Format: "hdf5", Problem: p, Err: err}
 	}
@@ -182,7 +183,7 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 		var walk func(v visit) bool
 		walk = func(v visit) bool {
 			if room -= int64(len(v.path)) + 64; room < 0 {
-				yield(v, a.corrupt(&h5.Error{File: a.name, What: "paths", Off: -1, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)}))
+				yield(v, a.corrupt("", &h5.Error{File: a.name, What: "paths", Off: -1, Err: fmt.Errorf("they take more than %d bytes: %w", a.limits.Index, h5.ErrLimit)}))
 				return false
 			}
 			if !yield(v, nil) {

@@ -37,7 +37,8 @@ const (
 // A dataset is what is read of one that has elements of a size.
 type dataset struct {
 	*h5.Object
-	cut cut
+	path string
+	cut  cut
 
 	mu      sync.Mutex
 	written []int64 // see rows; nil until they are needed
@@ -129,7 +130,7 @@ func (r *objects) texts(ctx context.Context, t *texter, all format.Entries, of [
 				continue
 			}
 			if room -= int64(len(text)); room < 0 {
-				return r.a.corrupt(&h5.Error{File: r.a.name, What: "elements", Off: of[i].Addr, Err: fmt.Errorf("as text they take more than %d bytes: %w", r.a.limits.Index, h5.ErrLimit)})
+				return r.a.corrupt("", &h5.Error{File: r.a.name, What: "elements", Off: of[i].Addr, Err: fmt.Errorf("as text they take more than %d bytes: %w", r.a.limits.Index, h5.ErrLimit)})
 			}
 			e.Ref, e.Size = text, int64(len(text))
 		}
@@ -193,7 +194,7 @@ func (r *objects) dataset(v visit) format.Entry {
 		e.Size, e.Fault = 0, r.a.fault(v.path, err)
 		return e
 	}
-	e.Ref = &dataset{Object: o, cut: cutOf(o)}
+	e.Ref = &dataset{Object: o, path: v.path, cut: cutOf(o)}
 	return e
 }
 
@@ -439,7 +440,7 @@ func (r *objects) read(ctx context.Context, d *dataset, start, count []int64, at
 	}
 	s = slab{addr: d.Addr, at: at, data: make([]byte, n)}
 	if err := d.Read(ctx, s.data, start, count); err != nil {
-		return nil, r.a.corrupt(err)
+		return nil, r.a.corrupt(d.path, err)
 	}
 	r.mu.Lock()
 	r.last = s

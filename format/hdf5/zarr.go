@@ -224,7 +224,7 @@ func (k *keys) stored(ctx context.Context, node int32, x *array) error {
 			return k.stored(ctx, node, x)
 		}
 		if t.rows = append(t.rows, row); int64(len(t.rows)-first) > room {
-			return k.a.corrupt(&h5.Error{File: k.a.name, What: "chunks", Off: o.Addr, Err: fmt.Errorf("there are more than %d: %w", room, h5.ErrLimit)})
+			return k.a.corrupt("", &h5.Error{File: k.a.name, What: "chunks", Off: o.Addr, Err: fmt.Errorf("there are more than %d: %w", room, h5.ErrLimit)})
 		}
 	}
 	return nil
@@ -342,7 +342,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 		if y := k.table.nodes[r.node].x; r.kind == chunkKey && y.how == decoded {
 			x.Make = func(ctx context.Context) ([]byte, error) {
 				b, err := k.decode(ctx, y, r)
-				return b, k.a.corrupt(err)
+				return b, k.a.corrupt(e.Name, err)
 			}
 			yield(x, nil)
 			return
@@ -351,7 +351,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 		if x.Data, err = k.content(ctx, r); err != nil {
 			x = format.Extent{}
 		}
-		yield(x, k.a.corrupt(err))
+		yield(x, k.a.corrupt(e.Name, err))
 	}
 }
 
