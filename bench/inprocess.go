@@ -144,7 +144,20 @@ type slowServer struct {
 	http.Server
 	url      string
 	requests atomic.Int64
+	bytes    atomic.Int64
 	done     chan error
+}
+
+// counted is a writer of what is answered.
+type counted struct {
+	http.ResponseWriter
+	bytes *atomic.Int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes.Add(int64(n))
+	return n, err
 }
 
 func serveSlowly(dir string) (*slowServer, error) {
@@ -158,7 +171,7 @@ func serveSlowly(dir string) (*slowServer, error) {
 		v.requests.Add(1)
 		select {
 		case <-time.After(webLatency):
-			files.ServeHTTP(w, req)
+			files.ServeHTTP(counted{w, &v.bytes}, req)
 		case <-req.Context().Done():
 		}
 	})

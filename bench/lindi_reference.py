@@ -6,6 +6,7 @@ timed without the start of Python. Prints wall and CPU seconds and bytes of RSS.
   read FILE N K        K chunks of N at random
   commit FILE N SIZE   N times: add an array of one chunk, flush
   http URL N K         K chunks of N at random, one after the other
+  refer FILE|URL OUT   the references of an HDF5 file, all of its chunks
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import time
 
 import lindi
 import numpy as np
+from lindi.LindiH5ZarrStore.LindiH5ZarrStoreOpts import LindiH5ZarrStoreOpts
 
 
 def timed(f):
@@ -69,10 +71,22 @@ def commit(file, n, size):
     return took
 
 
+def refer(file, out):
+    opts = LindiH5ZarrStoreOpts(num_dataset_chunks_threshold=None)
+
+    def step():
+        store = lindi.LindiH5ZarrStore.from_file(file, url=file, opts=opts)
+        with open(out, "w") as f:
+            json.dump(store.to_reference_file_system(), f)
+        store.close()
+
+    return timed(step)
+
+
 def main():
-    step, file, *numbers = sys.argv[1:]
-    do = {"write": write, "open": open_, "read": read, "commit": commit, "http": read}[step]
-    wall, cpu, _ = do(file, *map(int, numbers))
+    step, file, *more = sys.argv[1:]
+    do = {"write": write, "open": open_, "read": read, "commit": commit, "http": read, "refer": refer}[step]
+    wall, cpu, _ = do(file, *(more if step == "refer" else map(int, more)))
     print(json.dumps({"Wall": wall, "CPU": cpu, "RSS": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 

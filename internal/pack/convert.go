@@ -39,6 +39,9 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			if kept, _ := p.keeps(e); kept {
 				p.adjust(&e)
 				e.Ref, e.Attr, e.Digest = nil, nil, format.Digest{}
+				if len(p.manifest) == cap(p.manifest) { // entries are large: not often
+					p.manifest = slices.Grow(p.manifest, max(64, len(p.manifest)))
+				}
 				p.manifest = append(p.manifest, e)
 			}
 		}
@@ -52,14 +55,14 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 				return err
 			}
 		}
-		if src.Store.Can().Near {
-			return p.convertNear(ctx, src)
-		}
 		refers, err := p.refer(ctx, src)
 		if err != nil {
 			return err
 		}
 		entries := refers.others(p.converted(ctx, src))
+		if src.Store.Can().Near {
+			return p.convertNear(ctx, src, entries)
+		}
 		if p.joined() != nil {
 			return p.swept(ctx, src, entries) // what is joined passes through this program
 		}
@@ -187,9 +190,9 @@ type near struct {
 
 // convertNear copies from a disk: entry by entry, for there is no round trip to save.
 // What can be copied without being looked at is compared before, several at once.
-func (p *packer) convertNear(ctx context.Context, src *content.Source) error {
+func (p *packer) convertNear(ctx context.Context, src *content.Source, all iter.Seq2[format.Entry, error]) error {
 	entries := func(yield func(*near, error) bool) {
-		for e, err := range p.converted(ctx, src) {
+		for e, err := range all {
 			if !yield(&near{e: e}, err) || err != nil {
 				return
 			}
@@ -199,9 +202,7 @@ func (p *packer) convertNear(ctx context.Context, src *content.Source) error {
 		if x.err = src.Fault(x.e); x.err != nil {
 			return
 		}
-		if section, ok := p.reference(ctx, src, x.e); ok {
-			x.section = section
-		} else if section, ok := src.Section(ctx, x.e); ok && p.parity == nil { // its bytes have to pass by
+		if section, ok := src.Section(ctx, x.e); ok && p.parity == nil { // its bytes have to pass by
 			if x.section = section; src.HasDigest(x.e) {
 				x.err = src.Settle(ctx, x.e)
 			}

@@ -10,15 +10,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// reference returns e's content as something to be referred to, if the new
-// archive can, and it is to be so.
-func (p *packer) reference(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
-	if !p.f.Refers {
-		return nil, false
-	}
-	return reference(ctx, src, e, store.AddressOf(p.st.Store, p.name), p.o.Embed, p.o.Refer)
-}
-
 // reference is e's content as an archive at own may refer to it, if that is wanted.
 func reference(ctx context.Context, src *content.Source, e format.Entry, own string, embed bool, refer string) (*format.Section, bool) {
 	if e.Fault != nil || !e.Kind.HasContent() {
@@ -40,15 +31,15 @@ type referred map[string]bool
 
 // refer adds all entries that only need a reference.
 func (p *packer) refer(ctx context.Context, src *content.Source) (referred, error) {
-	if !p.f.Refers {
+	if !p.f.Refers || p.o.Embed && p.o.Refer == "" {
 		return nil, nil
 	}
-	done := referred{}
+	done, own := referred{}, store.AddressOf(p.st.Store, p.name)
 	for e, err := range src.Packed(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		s, ok := p.reference(ctx, src, e)
+		s, ok := reference(ctx, src, e, own, p.o.Embed, p.o.Refer)
 		if !ok {
 			continue
 		}
