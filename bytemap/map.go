@@ -13,28 +13,26 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Use is what a run of bytes is for: content, one of the format.Use values, or
-// what Build finds out by itself.
+// Use is what a run of bytes is for: one of the format.Use values, or what Build finds out
+// by itself.
 type Use uint8
 
 const (
-	Content   Use = 0
-	Header        = Use(format.Header)
-	IndexData     = Use(format.IndexData)
-	Journal       = Use(format.Journal)
-	Padding       = Use(format.Padding)
-	Trash         = Use(format.Trash)
-	Unknown       = Use(format.Unknown)
-	Gap           = Unknown + 1 // for nothing: no span covers it
-	Overlap       = Unknown + 2 // covered by a span, and by another one that is not the same
+	Content   = Use(format.Content)
+	Header    = Use(format.Header)
+	IndexData = Use(format.IndexData)
+	Journal   = Use(format.Journal)
+	Padding   = Use(format.Padding)
+	Trash     = Use(format.Trash)
+	Unknown   = Use(format.Unknown)
+	Gap       = Unknown + 1 // for nothing: no span covers it
+	Overlap   = Unknown + 2 // covered by a span, and by another one that is not the same
 )
 
 const useCount = int(Overlap) + 1
 
 func (u Use) String() string {
 	switch {
-	case u == Content:
-		return "content"
 	case u == Gap:
 		return "gap"
 	case u == Overlap:

@@ -136,7 +136,7 @@ func (x Extent) Inline(ctx context.Context) ([]byte, error) {
 	return b[x.Skip:][:x.Size], nil
 }
 
-// A Region says what a run of stored bytes that are not content is for.
+// A Region says what a run of stored bytes is for that no extent has.
 type Region struct {
 	Object string
 	Off    int64
@@ -149,7 +149,8 @@ type Region struct {
 type Use uint8
 
 const (
-	Header Use = iota + 1
+	Content Use = iota // made of several places, or of decoded ones, which no extent names
+	Header
 	IndexData
 	Journal
 	Padding
@@ -157,7 +158,7 @@ const (
 	Unknown // the format cannot say
 )
 
-var useNames = [...]string{"?", "header", "index", "journal", "padding", "trash", "unknown"}
+var useNames = [...]string{"content", "header", "index", "journal", "padding", "trash", "unknown"}
 
 func (u Use) String() string {
 	if int(u) < len(useNames) {

@@ -287,7 +287,7 @@ func testEveryByte(t *testing.T, a *archive) {
 		}
 	}
 	for _, g := range collect(t, "regions", r.Regions(t.Context())) {
-		if g.Len <= 0 || g.Use < format.Header || g.Use > format.Unknown {
+		if g.Len <= 0 || g.Use > format.Unknown {
 			t.Errorf("region %+v has no length or no use", g)
 		}
 		claims[g.Object] = append(claims[g.Object], claim{g.Off, g.Len, fmt.Sprintf("%v %q", g.Use, g.Label)})

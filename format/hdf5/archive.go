@@ -221,7 +221,7 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 	}
 }
 
-// regions are what all bytes of the file are for that are not the content of entries,
+// regions are what all bytes of the file are for that are not in the extents of entries,
 // which used says.
 func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
@@ -261,7 +261,7 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 		}
 		raw.Join()
 		for _, r := range raw.All {
-			add(format.Unknown, "elements of arrays", r.From, r.To-r.From)
+			add(format.Content, "elements of arrays", r.From, r.To-r.From)
 		}
 		if base := a.f.Base; base > 0 {
 			add(format.Header, "user block", 0, base)
