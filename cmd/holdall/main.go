@@ -33,6 +33,7 @@ var errNo = errors.New("no")
 var errSaid = errors.New("said already")
 
 func main() {
+	lateGC()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

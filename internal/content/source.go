@@ -362,6 +362,11 @@ func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
 // rawRun returns the one raw run that e's content begins with, if that is all of it:
 // but for zeros, where those may follow.
 func (s *Source) rawRun(ctx context.Context, e Entry, zeros bool) (run Extent, found bool) {
+	if s.runs != nil {
+		if run, found = s.runs(e); found {
+			return run, true
+		}
+	}
 	for x, err := range s.Extents(ctx, e) {
 		if err == nil && zeros && x.Codec == codec.Zero {
 			continue
