@@ -85,7 +85,7 @@ var imports = map[string]string{
 	"internal/app/serve":                 " docs format format/zip internal/sorter store zarr internal/content internal/listing",
 	"mount":                              " format store internal/people",
 	"cmd/holdall":                        " format store codec bytemap zarr mount internal/app/explore internal/app/explore/nodes internal/app/hierarchy internal/app/serve internal/app/catalog internal/app/catalog/survey internal/app/fleet internal/app/fleet/river format/all store/all store/local internal/oak format/rvn/recipe internal/mend internal/pack internal/parity internal/meter internal/tree",
-	"internal/app/explore":               " bytemap codec format store zarr internal/columns internal/app/serve",
+	"internal/app/explore":               " bytemap codec format store zarr internal/columns internal/app/hierarchy internal/app/serve",
 	"internal/app/explore/nodes":         " internal/app/explore format internal/oak",
 	"internal/oak":                       "format store codec internal/pipe internal/sorter internal/oak/internal/audit internal/oak/internal/compact internal/oak/internal/newstore internal/oak/internal/newtree internal/oak/internal/nodejson internal/oak/internal/proof internal/oak/internal/repo internal/oak/internal/rescue internal/oak/internal/segment internal/oak/internal/sweep internal/oak/internal/tarfile internal/formatkit internal/columns",
 	"internal/oak/internal/tarfile":      "store internal/oak/internal/segment",

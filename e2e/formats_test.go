@@ -104,6 +104,81 @@ func TestArraysAreDrawn(t *testing.T) {
 	b.wait("document.body.dataset.preview === 'json'")
 }
 
+// hdf5File unpacks a file of HDF5.
+func hdf5File(t *testing.T, packed string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(packed))
+	if err := os.WriteFile(path, testkit.Read(t, packed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestARecordingIsShown(t *testing.T) {
+	b := open(t, served(t, hdf5File(t, "../internal/app/explore/testdata/session.nwb")))
+	b.visit("#/session.nwb?tab=about")
+	for _, what := range []string{"HDF5 (hdf5), superblock 3", "a session made up, <b>naïve ☃</b>", "Doe, Jane; Émile, Zoë", "m1, Mus musculus, sex F, age P90D", "probe, of silicon, by nobody", "1 time series", "1 table", "17 arrays", "it is empty, and has no shape"} {
+		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
+	}
+	row := b.text("[...document.querySelectorAll('.props')[0].querySelectorAll('tbody td')].map(c => c.innerText).join('|')")
+	if want := "acquisition/raw|TimeSeries|3,000 × 8|volts × 0.000001|1000 Hz|3 s, from 0.5 s on"; row != want {
+		t.Errorf("the series is told as %q, expected %q", row, want)
+	}
+	b.shot("recording-1280-light")
+	b.accessible("a recording")
+	// On a narrow page nothing but tables reaches beyond its edge, and the view can be chosen.
+	b.size(400, 800)
+	b.wait("document.querySelector('#views').getBoundingClientRect().right <= 400 && document.documentElement.scrollWidth <= 400 && document.querySelector('.sheet').scrollWidth <= 400")
+	b.shot("recording-400-light")
+	b.accessible("a recording on a narrow page")
+	b.size(1280, 800)
+	// A table leads to a group, the tree to its arrays.
+	b.run("document.querySelector('.props a').click()")
+	b.wait("document.body.dataset.path === 'acquisition/raw' && document.body.dataset.ready === '1'")
+	b.wait("['data', 'starting_time', 'sum'].every(name => [...document.querySelectorAll('#tree .word')].some(w => w.innerText === name))")
+	b.visit("#/session.nwb/acquisition/raw/data")
+	b.wait("document.body.dataset.plot?.startsWith('image')")
+	b.wait("document.querySelector('#detail').innerText.includes('3,000 × 8') && document.querySelector('#detail .json').innerText.includes('volts')")
+	if n := eval[int](b, "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.plot'))"); n < 8 {
+		t.Errorf("the waves are drawn in %d colours", n)
+	}
+	b.shot("recording-array-1280-light")
+	b.visit("#/session.nwb/acquisition/raw/sum")
+	b.wait("document.body.dataset.plot?.startsWith('range')")
+	b.visit("#/session.nwb/intervals/trials/stim")
+	b.wait("document.querySelector('.elements')?.innerText.includes('ünï')")
+	b.visit("#/session.nwb?tab=map")
+	b.wait("document.body.dataset.map && document.querySelector('.legend').innerText.includes('contents') && document.querySelector('.legend').innerText.includes('index')")
+	// As groups and datasets: a dataset is a file of its elements, its attributes are beside it.
+	b.visit("#/session.nwb/acquisition/raw?view=objects")
+	b.wait("['data', 'data@unit', '@description'].every(name => [...document.querySelectorAll('#grid .word')].some(w => w.textContent === name))")
+	b.visit("#/session.nwb/acquisition/raw/data@unit?view=objects")
+	b.wait("document.querySelector('#detail').innerText.includes('volts')")
+}
+
+func TestAnHDF5FileIsShown(t *testing.T) {
+	b := open(t, served(t, hdf5File(t, "../hdf5/testdata/chunks_latest.h5")))
+	b.visit("#/chunks_latest.h5?tab=about")
+	b.wait("document.querySelectorAll('.props tbody tr').length === 20")
+	if text := b.text("document.querySelector('.about').innerText"); strings.Contains(text, "The recording") || !strings.Contains(text, "1 group, 20 datasets") {
+		t.Errorf("it is told as %s", text)
+	}
+	b.visit("#/chunks_latest.h5")
+	b.wait("document.querySelectorAll('#tree [role=treeitem]').length === 21")
+	b.shot("hdf5-1280-light")
+	b.accessible("a file of HDF5")
+	b.visit("#/chunks_latest.h5/growing_gzip")
+	b.wait("document.body.dataset.plot === 'image 80×6'")
+	b.visit("#/chunks_latest.h5/sparse_growing") // two of its chunks were written, the rest is their fill value
+	b.wait("document.body.dataset.plot?.startsWith('range') && document.querySelector('#detail').innerText.includes('-1 to 2; 100,000 elements')")
+	b.visit("#/chunks_latest.h5/growing_gzip?view=zarr3")
+	b.wait("[...document.querySelectorAll('#grid .word')].some(w => w.textContent === 'zarr.json')")
+	b.visit("#/chunks_latest.h5?tab=verify")
+	b.wait("document.body.dataset.check === 'none'")
+	b.click("#check-full")
+	b.wait("document.body.dataset.check === 'complete' && document.body.dataset.health !== 'damaged'")
+}
+
 // What others packed is looked at in the same way.
 func TestGuestsAreShown(t *testing.T) {
 	chromium(t)

@@ -318,9 +318,16 @@ func (a *archive) about() format.About {
 			datasets++
 		}
 	}
-	about.Facts = append(about.Facts, [2]string{"objects", fmt.Sprintf("%d groups, %d datasets", groups, datasets)})
+	about.Facts = append(about.Facts, [2]string{"objects", counted(groups, "group") + ", " + counted(datasets, "dataset")})
 	if sb.Base > 0 {
 		about.Facts = append(about.Facts, [2]string{"user block", fmt.Sprintf("%d bytes", sb.Base)})
 	}
 	return about
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

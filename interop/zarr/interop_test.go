@@ -96,27 +96,52 @@ func (r *requests) take() []string {
 	return seen
 }
 
-// serving serves archives by their names.
-func serving(t *testing.T, archives ...string) (url string, asked *requests) {
+// site has archives by their names, in a view where none is asked for.
+func site(t *testing.T, usual string, archives ...string) *serve.Site {
 	t.Helper()
 	set := serve.NewSet(serve.SetOptions{})
 	t.Cleanup(set.Close)
 	for _, archive := range archives {
-		set.Add(serve.Source{Name: filepath.Base(archive), Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		set.Add(serve.Source{Name: filepath.Base(archive), View: usual, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 			a, err := holdall.Open(ctx, archive, holdall.OpenOptions{View: view})
 			return a, "1", err
 		}})
 	}
-	site := serve.NewSite(set, serve.SiteOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return serve.NewSite(set, serve.SiteOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+}
+
+// counting serves and counts.
+func counting(t *testing.T, h http.Handler) (url string, asked *requests) {
+	t.Helper()
 	asked = &requests{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.mu.Lock()
 		asked.seen = append(asked.seen, r.Method+" "+r.URL.Path)
 		asked.mu.Unlock()
-		site.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, asked
+}
+
+// serving serves archives by their names.
+func serving(t *testing.T, archives ...string) (url string, asked *requests) {
+	t.Helper()
+	return counting(t, site(t, "", archives...))
+}
+
+// asBuckets serves archives as buckets of a view, and has s3fs ask there, with a key if there is one.
+func asBuckets(t *testing.T, view string, key serve.Key, archives ...string) (asked *requests) {
+	t.Helper()
+	url, asked := counting(t, serve.NewS3(site(t, view, archives...), serve.S3Options{Key: key}))
+	t.Setenv("FSSPEC_S3_ENDPOINT_URL", url)
+	if key.ID == "" {
+		t.Setenv("FSSPEC_S3_ANON", "true")
+	} else {
+		t.Setenv("FSSPEC_S3_KEY", key.ID)
+		t.Setenv("FSSPEC_S3_SECRET", key.Secret)
+	}
+	return asked
 }
 
 // same compares what was read with what is right. What is of no concern to a hierarchy is empty in want.
@@ -142,18 +167,46 @@ func same(t *testing.T, how string, got members, want map[string]member) {
 	}
 }
 
-// NWB files as pynwb writes them, by references of lindi, are what h5py reads, whichever client reads them.
-func TestClientsReadNWB(t *testing.T) {
-	dir := t.TempDir()
+// writeNWB writes x.nwb and x.lindi.tar, and returns what h5py reads.
+func writeNWB(t *testing.T, dir string) (truth members) {
+	t.Helper()
 	run(t, nwb, "nwb.py", "write", dir)
-	var truth members
 	if b, err := os.ReadFile(filepath.Join(dir, "truth.json")); err != nil {
 		t.Fatal(err)
 	} else if err := json.Unmarshal(b, &truth); err != nil || len(truth.Members) < 60 {
 		t.Fatalf("%v: %d members", err, len(truth.Members))
 	}
-	url, asked := serving(t, filepath.Join(dir, "x.lindi.tar"))
-	z2, z3 := url+"/z/x.lindi.tar", url+"/z3/x.lindi.tar"
+	return truth
+}
+
+// byLists is what lists lead to: they do not go through links to groups, and know nothing of what is below.
+func byLists(truth members) map[string]member {
+	listed := maps.Clone(truth.Members)
+	maps.DeleteFunc(listed, func(path string, _ member) bool { return strings.Contains(path, "/device/") })
+	return listed
+}
+
+// byVersion2 has no values of compounds: version 2 has them as lists, which are not those of h5py in this test.
+func byVersion2(truth members) map[string]member {
+	two := maps.Clone(truth.Members)
+	compound := two["scratch_of_h5py/compound"]
+	compound.Sha = ""
+	two["scratch_of_h5py/compound"] = compound
+	return two
+}
+
+// NWB files as pynwb writes them, themselves and by references of lindi, are what h5py reads, whichever client reads them.
+func TestClientsReadNWB(t *testing.T) {
+	dir := t.TempDir()
+	truth := writeNWB(t, dir)
+	for _, name := range []string{"x.lindi.tar", "x.nwb"} {
+		t.Run(name, func(t *testing.T) { clientsRead(t, dir, name, truth) })
+	}
+}
+
+func clientsRead(t *testing.T, dir, name string, truth members) {
+	url, asked := serving(t, filepath.Join(dir, name))
+	z2, z3 := url+"/z/"+name, url+"/z3/"+name
 	for i, got := range read(t, zarr3, "open", z3, z3+"/", z2, z2+"/") {
 		same(t, fmt.Sprintf("zarr 3 (%d)", i), got, truth.Members)
 	}
@@ -162,17 +215,10 @@ func TestClientsReadNWB(t *testing.T) {
 			t.Errorf("%s, though the root has all metadata", request)
 		}
 	}
-	// Lists do not go through links to groups, and know nothing of what is below.
-	listed := maps.Clone(truth.Members)
-	maps.DeleteFunc(listed, func(path string, _ member) bool { return strings.Contains(path, "/device/") })
 	for i, got := range read(t, zarr3, "listed", z3, z3+"/") {
-		same(t, fmt.Sprintf("zarr 3, by lists (%d)", i), got, listed)
+		same(t, fmt.Sprintf("zarr 3, by lists (%d)", i), got, byLists(truth))
 	}
-	// Version 2 has compounds as lists, and their values are not those of h5py in this test.
-	two := maps.Clone(truth.Members)
-	compound := two["scratch_of_h5py/compound"]
-	compound.Sha = ""
-	two["scratch_of_h5py/compound"] = compound
+	two := byVersion2(truth)
 	for i, got := range read(t, zarr2, "consolidated", z2, z2+"/") {
 		same(t, fmt.Sprintf("zarr 2, consolidated (%d)", i), got, two)
 	}
@@ -183,6 +229,37 @@ func TestClientsReadNWB(t *testing.T) {
 		if out := run(t, nwb, "nwb.py", "read", dir, at); !strings.Contains(out, "OK") {
 			t.Errorf("pynwb at %s: %s", at, out)
 		}
+	}
+}
+
+// Clients of buckets read the same of the file itself, and of what lindi made of it, signed and not.
+func TestClientsReadBucketsOfNWB(t *testing.T) {
+	dir := t.TempDir()
+	truth := writeNWB(t, dir)
+	listed, two := byLists(truth), byVersion2(truth)
+	archives := []string{filepath.Join(dir, "x.nwb"), filepath.Join(dir, "x.lindi.tar")}
+	for _, c := range []struct {
+		python, how, view string
+		key               serve.Key
+		want              map[string]member
+	}{
+		{zarr3, "open", "zarr3", serve.Key{}, truth.Members},
+		{zarr3, "open", "zarr", serve.Key{ID: "me", Secret: "a secret of mine"}, truth.Members},
+		{zarr3, "listed", "zarr3", serve.Key{ID: "me", Secret: "a secret of mine"}, listed},
+		{zarr2, "consolidated", "zarr", serve.Key{}, two},
+		{zarr2, "open", "zarr", serve.Key{ID: "me", Secret: "a secret of mine"}, two},
+		{zarr2, "consolidated", "", serve.Key{}, two}, // the usual view of HDF5
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%s", c.python, c.how, c.view), func(t *testing.T) {
+			asBuckets(t, c.view, c.key, archives...)
+			addresses := []string{"s3://x.nwb", "s3://x.nwb/"}
+			if c.view != "" {
+				addresses = append(addresses, "s3://x.lindi.tar", "s3://x.lindi.tar/")
+			}
+			for i, got := range read(t, c.python, c.how, addresses...) {
+				same(t, addresses[i], got, c.want)
+			}
+		})
 	}
 }
 

@@ -56,6 +56,7 @@ func (h *Handler) routes() {
 		"GET /api/array":          (*question).array,
 		"GET /api/array/data":     (*question).arrayData,
 		"GET /api/arrays":         (*question).arrays,
+		"GET /api/nwb":            (*question).nwb,
 		"GET /api/node":           (*question).node,
 		"GET /api/history":        (*question).history,
 		"POST /api/verify":        (*question).startVerify,
@@ -151,6 +152,20 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 	}
 }
 
+// unreadables are errors of an array whose words are for people.
+var unreadables = []error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported}
+
+// why is what keeps an array from being read, for people.
+func why(err error) string {
+	if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
+		return format.Escape(corrupt.Message)
+	}
+	if slices.ContainsFunc(unreadables, func(e error) bool { return errors.Is(err, e) }) {
+		return format.Escape(err.Error())
+	}
+	return "it cannot be read"
+}
+
 // fail answers that something went wrong. Errors may name paths of this machine: only
 // those that are about the archive are told.
 func (q *question) fail(err error) {
@@ -179,7 +194,7 @@ func (q *question) fail(err error) {
 		no = &refusal{http.StatusUnprocessableEntity, "bad-digest", digest.Error()}
 	case isProof:
 		no = &refusal{http.StatusUnprocessableEntity, "bad-digest", proof.Error()}
-	case slices.ContainsFunc([]error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported}, unreadable):
+	case slices.ContainsFunc(unreadables, unreadable):
 		no = &refusal{http.StatusUnprocessableEntity, "unreadable", err.Error()}
 	case q.h.ctx.Err() != nil:
 		no = &refusal{http.StatusServiceUnavailable, "closed", errClosed.Error()}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/hierarchy"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -59,7 +60,8 @@ type arrayJSON struct {
 	Attrs    json.RawMessage `json:"attrs,omitempty"`
 	Numbers  bool            `json:"numbers"` // it can be drawn
 	Text     string          `json:"text,omitempty"`
-	Cut      bool            `json:"cut,omitempty"` // there is more text
+	Cut      bool            `json:"cut,omitempty"`   // there is more text
+	Fault    string          `json:"fault,omitempty"` // why it cannot be read
 }
 
 // array answers with what an array is; of one that is no numbers with the beginning of its text.
@@ -324,8 +326,42 @@ func (q *question) arrays() error {
 				continue
 			}
 		}
+		if err != nil {
+			j.Fault = why(err)
+		}
 		list = append(list, j)
 	}
 	slices.SortFunc(list, func(a, b arrayJSON) int { return strings.Compare(a.Path, b.Path) })
 	return q.json(map[string]any{"arrays": list, "more": more})
+}
+
+// timed is of how many series is told when they begin and end.
+const timed = 40
+
+// nwb answers with what a recording is about, nothing if the archive is none.
+func (q *question) nwb() error {
+	defer q.busy()()
+	v := q.zarr()
+	if q.err != nil {
+		return q.err
+	}
+	h, err := hierarchy.Read(q.ctx(), v.in)
+	if err != nil {
+		return err
+	}
+	n, err := h.NWB(q.ctx(), timed)
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return q.json(struct{}{})
+	}
+	j := struct {
+		NWB   *hierarchy.NWB `json:"nwb"`
+		Fault string         `json:"fault,omitempty"`
+	}{NWB: n}
+	if n.Err != nil {
+		j.Fault = why(n.Err)
+	}
+	return q.json(j)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -542,6 +544,73 @@ func TestArraysAreSampled(t *testing.T) {
 	}
 }
 
+// recording is a small NWB file; testdata/session.py tells what is in it.
+func recording(t *testing.T) *site {
+	t.Helper()
+	m := &storetest.Mem{}
+	m.Put("session.nwb", testkit.Read(t, "testdata/session.nwb"))
+	return serving(t, opened(m, "session.nwb", hdf5.Format))
+}
+
+func TestARecordingSaysWhatItIsAbout(t *testing.T) {
+	type told struct {
+		NWB *struct {
+			Session struct {
+				Description  string
+				Experimenter []string
+			}
+			Subject map[string]string
+			Series  []struct {
+				Path, Unit string
+				Shape      []int64
+				Duration   float64
+			}
+			Tables []struct {
+				Path string
+				Rows int64
+			}
+		}
+		Fault string
+	}
+	s := recording(t)
+	got := ask[told](s, "/api/nwb", "a", "x")
+	n := got.NWB
+	if n == nil || got.Fault != "" {
+		t.Fatalf("nothing is told of it: %q", got.Fault)
+	}
+	if n.Session.Description != "a session made up, <b>naïve ☃</b>" || len(n.Session.Experimenter) != 2 || n.Subject["species"] != "Mus musculus" {
+		t.Errorf("the session is %+v, the subject %v", n.Session, n.Subject)
+	}
+	if len(n.Series) != 1 || n.Series[0].Path != "acquisition/raw" || n.Series[0].Unit != "volts" || !slices.Equal(n.Series[0].Shape, []int64{3000, 8}) || n.Series[0].Duration != 3 {
+		t.Errorf("series are %+v", n.Series)
+	}
+	if len(n.Tables) != 1 || n.Tables[0].Path != "intervals/trials" || n.Tables[0].Rows != 3 {
+		t.Errorf("tables are %+v", n.Tables)
+	}
+	if code, _, _ := s.get("/api/nwb", "a", "x", "view", "objects"); code != 400 {
+		t.Errorf("a view without arrays is answered with %d", code)
+	}
+	other := serving(t, opened(local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	if got := ask[told](other, "/api/nwb", "a", "x", "view", "zarr"); got.NWB != nil {
+		t.Errorf("what is no recording is told as %+v", got.NWB)
+	}
+}
+
+func TestArraysThatCannotBeReadSayWhy(t *testing.T) {
+	found := map[string]string{}
+	for _, a := range ask[struct {
+		Arrays []struct{ Path, Fault string }
+	}](recording(t), "/api/arrays", "a", "x").Arrays {
+		found[a.Path] = a.Fault
+	}
+	if got := found["intervals/trials/odd"]; got != "it is empty, and has no shape" {
+		t.Errorf("%q", got)
+	}
+	if fault, ok := found["acquisition/raw/data"]; !ok || fault != "" {
+		t.Errorf("%v, %q", ok, fault)
+	}
+}
+
 func TestACancelledQuestionEnds(t *testing.T) {
 	m := packed(t, func(add func(string, string)) {
 		for i := range 100_000 {
@@ -568,7 +637,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 func FuzzQuestions(f *testing.F) {
 	m := oddArchive(f)
 	s := serving(f, opened(m, "x.caf", caf.Format))
-	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2"} {
+	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2", "nwb a=x&view=zarr"} {
 		path, query, _ := strings.Cut(q, " ")
 		f.Add(path, query)
 	}

@@ -71,7 +71,7 @@ func (h *Handler) viewOf(a *serve.Archive, of *view) (*view, error) {
 }
 
 func (h *Handler) newView(a *serve.Archive, of *view) *view {
-	v := &view{Archive: a, in: a.Archive, of: of, name: usualView(a.Archive), id: a.Once}
+	v := &view{Archive: a, in: a.Archive, of: of, name: a.View, id: a.Once}
 	if a.Version != "" {
 		sum := sha256.Sum256([]byte(a.Version))
 		v.id = hex.EncodeToString(sum[:8])
@@ -107,17 +107,6 @@ func (h *Handler) changed(err error, seen ...*view) {
 		v.of.Stale()
 		h.verify.forget(v.Name, func(checked string) bool { return checked == v.of.id })
 	}
-}
-
-// usualView is the name of the view that an archive is open in.
-func usualView(in *holdall.Archive) string {
-	if view := in.Options().View; view != "" {
-		return view
-	}
-	if v := in.Format().Views; len(v) > 0 {
-		return v[0]
-	}
-	return ""
 }
 
 // isNode reports whether an archive's folders may have more than entries.

@@ -47,7 +47,7 @@ type Archive struct {
 	*holdall.Archive
 	Name    string // what it is called in paths
 	Address string // where it lies, for people
-	View    string
+	View    string // the one it is open in, the format's usual one if none was asked for
 	ModTime time.Time
 	// Version stands for the bytes of all the archive's volumes, and for what
 	// else decides what its contents are, such as its view: the same Version is
@@ -366,7 +366,18 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		s.release(o)
 		return nil, o.err
 	}
-	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: key.view, Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
+	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
+}
+
+// viewOf is the name of the view that an archive is open in.
+func viewOf(in *holdall.Archive) string {
+	if view := in.Options().View; view != "" {
+		return view
+	}
+	if v := in.Format().Views; len(v) > 0 {
+		return v[0]
+	}
+	return ""
 }
 
 // lookAgain retires what is open if its source has changed since. It holds mu, but not

@@ -15,8 +15,10 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -142,6 +144,30 @@ func TestZmetadataIsMadeOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
+	if log.String() != "" {
+		t.Error(log)
+	}
+}
+
+// The view that a format has usually is served as if it had been asked for.
+func TestTheUsualViewMayBeZarr(t *testing.T) {
+	st := &storetest.Mem{}
+	st.Put("kinds.h5", testkit.Read(t, "../../../hdf5/testdata/kinds_latest.h5"))
+	site, _, url, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, serve.Source{Name: "kinds.h5", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		a, err := holdall.OpenStore(ctx, st, "kinds.h5", holdall.OpenOptions{View: view, Formats: []*format.Format{hdf5.Format}})
+		return a, "v1 " + view, err
+	}})
+	srv := httptest.NewServer(serve.NewS3(site, serve.S3Options{}))
+	defer srv.Close()
+	for _, key := range []string{".zgroup", ".zmetadata", "zarr.json"} {
+		answer, want := get(t, url+"/z/kinds.h5/"+key)
+		if answer.StatusCode != 200 || want == "" {
+			t.Errorf("%s: %s", key, answer.Status)
+		}
+		if answer, got := get(t, srv.URL+"/kinds.h5/"+key); answer.StatusCode != 200 || got != want {
+			t.Errorf("%s of the bucket: %s, %d bytes, expected %d", key, answer.Status, len(got), len(want))
+		}
+	}
 	if log.String() != "" {
 		t.Error(log)
 	}

@@ -8,7 +8,7 @@ export async function showAbout(main) {
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
   const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), el('dl', { class: 'list' },
-    row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? ', version ' + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
+    row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
@@ -16,7 +16,35 @@ export async function showAbout(main) {
   if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
   main.replaceChildren(box);
   if (!hasKind('arrays')) return;
+  const { nwb, fault } = await ask.json('nwb', args({}));
+  if (nwb) box.append(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '');
   const { arrays, more } = await ask.json('arrays', args({}));
-  box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Array', 'Type', 'Shape', 'Stored by'].map(t => el('th', { scope: 'col' }, t)))),
-    el('tbody', {}, arrays.map(x => el('tr', {}, el('td', {}, el('a', { href: address({ archive: here.archive, view: here.view, path: x.path, tab: 'list' }) }, x.path || '/')), el('td', {}, x.dtype ?? '?'), el('td', {}, x.shape?.map(num).join(' × ') ?? ''), el('td', { class: 'hint' }, x.codecs ?? ''))))));
+  box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), table(['Array', 'Type', 'Shape', 'Stored by'], arrays.map(x => [place(x.path),
+    ...x.fault ? [el('td', { class: 'fault', colspan: 3 }, x.fault)] : [cell(x.dtype || '?'), cell(shape(x)), cell(x.codecs, 'hint')]])));
 }
+
+const cell = (text, sort) => el('td', sort ? { class: sort } : {}, text ?? '');
+const place = path => el('td', {}, el('a', { href: address({ archive: here.archive, view: here.view, path, tab: 'list' }) }, ...(path || '/').split(/(?<=\/)/).flatMap(part => [part, el('wbr')])));
+const shape = x => x.shape?.map(num).join(' × ') ?? '';
+const table = (heads, rows) => el('div', { class: 'wide' }, el('table', { class: 'props' }, el('thead', {}, el('tr', {}, heads.map(t => el('th', { scope: 'col' }, t)))), el('tbody', {}, rows.map(r => el('tr', {}, r)))));
+const list = (...words) => words.filter(Boolean).join(', ');
+const seconds = v => Math.round(v * 1000) / 1000 + ' s';
+const decimal = v => String(Number(v.toPrecision(7)));
+
+/** What was recorded, when, of whom, and by what. */
+function recording(n, row) {
+  const s = n.session, w = n.subject, called = (what, v) => v ? what + ' ' + v : '';
+  const out = [el('h2', {}, 'The recording'), el('dl', { class: 'list nwb' }, row('Description', s.description), row('Identifier', s.identifier), row('Session', s.session_id), row('Started', s.start_time),
+    row('Experiment', s.experiment_description), row('Experimenter', s.experimenter?.join('; ')), row('Institution', s.institution), row('Lab', s.lab), row('Keywords', s.keywords?.join(', ')),
+    row('Subject', w && list(w.subject_id, w.species, called('strain', w.strain), called('genotype', w.genotype), called('sex', w.sex), called('age', w.age), called('born', w.date_of_birth), called('weight', w.weight), w.description)),
+    (n.devices ?? []).map(d => row('Device', list(d.name, d.description, called('by', d.manufacturer)))), row('NWB', n.version))];
+  const { series = [], tables = [] } = n;
+  if (series.length) out.push(el('h2', {}, `${num(series.length)} time series`), table(['Series', 'Kind', 'Shape', 'Unit', 'Sampled', 'Time'], series.slice(0, most).map(x => [place(x.path), cell(x.type),
+    ...x.shape ? [cell(shape(x)), cell(list(x.unit && (x.conversion ?? 1) !== 1 ? `${x.unit} × ${decimal(x.conversion)}` : x.unit)),
+      cell(x.rate !== undefined ? decimal(x.rate) + ' Hz' : x.timestamps !== undefined ? count(x.timestamps, 'timestamp') : ''), x.error ? cell(x.error, 'fault') : cell(list(x.duration !== undefined && seconds(x.duration), x.start !== undefined && `from ${seconds(x.start)} on`))]
+      : [el('td', { class: 'fault', colspan: 4 }, x.error ?? '')]])), rest(series));
+  if (tables.length) out.push(el('h2', {}, count(tables.length, 'table')), table(['Table', 'Kind', 'Rows', 'Columns'], tables.slice(0, most).map(x => [place(x.path), cell(x.type), cell(num(x.rows)), cell(x.columns?.join(', '), 'words')])), rest(tables));
+  return out;
+}
+const most = 100; // rows of a table
+const rest = all => all.length > most ? el('p', { class: 'hint' }, `and ${num(all.length - most)} more`) : '';
