@@ -123,6 +123,21 @@ type Left struct{ Vanished, Changed, SetAside, Damaged int64 }
 
 func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside + l.Damaged }
 
+// of is how many were left out for one reason.
+func (l Left) of(o Outcome) int64 {
+	switch o {
+	case Vanished:
+		return l.Vanished
+	case Changed:
+		return l.Changed
+	case SetAside:
+		return l.SetAside
+	case Damaged:
+		return l.Damaged
+	}
+	return 0
+}
+
 // A Request says what to claim.
 type Request struct {
 	Owner string
@@ -152,6 +167,9 @@ var ErrLost = errors.New("the chunk is not ours any more")
 
 // ErrCancelled means that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
+
+// ErrOpen means that a plan has chunks that are still to be packed.
+var ErrOpen = errors.New("the plan has chunks that are not packed yet: cancel it first")
 
 // claimed returns why a claim does not hold of a chunk as the database has it, and
 // whether it was finished by that claim.

@@ -538,11 +538,7 @@ func TestManyClaimAndEachChunkIsDoneOnce(t *testing.T) {
 
 func damaged(t testing.TB, c *Catalog, p Plan) []Member {
 	t.Helper()
-	all, err := c.Damaged(t.Context(), p.ID, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return gather(t, c.LeftOut(t.Context(), p.ID, Damaged))
 }
 
 func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
@@ -574,8 +570,8 @@ func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
 		if got := outcomesOf(damaged(t, c, p)); !slices.Equal(got, []string{"c damaged", "g damaged"}) {
 			t.Errorf("%q", got)
 		}
-		if few, err := c.Damaged(t.Context(), p.ID, 1); err != nil || len(few) != 1 || few[0].Path != "c" || few[0].Note != "expected md5 00" {
-			t.Errorf("%+v, %v", few, err)
+		if left := gather(t, c.LeftOut(t.Context(), p.ID, Vanished, Damaged)); !slices.Equal(outcomesOf(left), []string{"c damaged", "d vanished", "g damaged"}) || left[0].Note != "expected md5 00" {
+			t.Errorf("%+v", left)
 		}
 		// What is planned again is not left out any more, whatever becomes of it.
 		addChunks(t, c, p, NewChunk{Name: "3", Members: members("bb", "c", "k")})
@@ -591,6 +587,47 @@ func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
 		if got := outcomesOf(left); !slices.Equal(got, []string{"g damaged", "c damaged"}) || left[1].Note != "again" {
 			t.Errorf("%+v", left)
 		}
+		sound(t, c)
+	})
+}
+
+// A plan can be forgotten when nobody can work on it any more; what it made stays.
+func TestPlansAreForgotten(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, address string) {
+		empty, p, other := newPlan(t, c, "empty"), newPlan(t, c, "a"), newPlan(t, c, "b")
+		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b")}, NewChunk{Name: "1", Members: members("c")})
+		addChunks(t, c, other, NewChunk{Name: "2", Members: members("d")})
+		k := claim(t, c, Request{Plan: p.ID})
+		if _, err := c.Finish(t.Context(), k, into(k, "a", "b"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ForgetPlan(t.Context(), p.ID); !errors.Is(err, ErrOpen) {
+			t.Errorf("a plan with a chunk to be packed: %v", err)
+		}
+		if now, err := c.Plan(t.Context(), p.Name); err != nil || now.Cancelled {
+			t.Errorf("%+v, %v", now, err)
+		}
+		if err := c.CancelPlan(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []int64{empty.ID, p.ID} {
+			if err := c.ForgetPlan(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			if err := c.ForgetPlan(t.Context(), id); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("forgotten twice: %v", err)
+			}
+		}
+		if all, err := c.Plans(t.Context()); err != nil || len(all) != 1 || all[0].Name != "b" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if left := gather(t, c.Members(t.Context(), k.ID)); len(left) > 0 {
+			t.Errorf("%+v", left)
+		}
+		if all, err := c.Archives(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		claim(t, c, Request{Plan: other.ID})
 		sound(t, c)
 	})
 }

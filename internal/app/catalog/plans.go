@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -230,14 +231,35 @@ func (m *Member) columns() []any {
 	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
 }
 
-// Damaged returns the first n members of a plan that were damaged. Those that a later chunk
-// has are left out.
-func (c *Catalog) Damaged(ctx context.Context, plan int64, n int) ([]Member, error) {
-	return read(ctx, c, (*Member).columns, `SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), ''
-		FROM chunks AS k JOIN members AS m ON m.chunk = k.id WHERE k.plan = $1 AND k.damaged > 0 AND m.outcome = $2
-			AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
-				WHERE l.plan = $1 AND l.number > k.number AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
-		ORDER BY k.number, {m.path} LIMIT CAST($3 AS bigint)`, plan, int(Damaged), n)
+// LeftOut yields the members of a plan that its archives do not have, for one of these reasons:
+// Vanished, Changed, SetAside, Damaged. Those that a later chunk has are not among them. They
+// come chunk by chunk.
+func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.Seq2[Member, error] {
+	outcomes := make([]int64, len(why))
+	for i, o := range why {
+		outcomes[i] = int64(o)
+	}
+	return func(yield func(Member, error) bool) {
+		for k, err := range c.Chunks(ctx, plan) {
+			if err == nil && !slices.ContainsFunc(why, func(o Outcome) bool { return k.Left.of(o) > 0 }) {
+				continue
+			}
+			if err != nil {
+				yield(Member{}, err)
+				return
+			}
+			for m, err := range paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
+				`SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), '' FROM members AS m
+				WHERE m.chunk = $3 AND {m.path >= $1} AND {m.outcome IN $4}
+					AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
+						WHERE l.plan = $5 AND l.number > $6 AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
+				ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(""), k.ID, outcomes, plan, k.Number) {
+				if !yield(m, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Members yields the members of a chunk, in byte order.
@@ -516,6 +538,44 @@ func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql s
 		}
 		return len(all), err
 	})
+}
+
+// ForgetPlan removes a plan on which nobody works any more, and all that is known of its
+// objects. Archives that it made stay, in the catalogue, too. A plan of which a part was
+// removed when that broke off is cancelled, and is removed by doing it again.
+func (c *Catalog) ForgetPlan(ctx context.Context, plan int64) error {
+	chunks, err := read(ctx, c, numberIn, "SELECT id FROM chunks WHERE plan = $1 ORDER BY number DESC", plan)
+	if err != nil {
+		return err
+	}
+	for _, id := range append(chunks, 0) {
+		if _, err := write(ctx, c, nil, func(s session) (int64, error) {
+			changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, true)
+			if err == nil && changed == 0 {
+				err = noPlan(plan)
+			}
+			if err != nil {
+				return 0, err
+			}
+			open, err := rowsOf(ctx, s, numberIn, "SELECT id FROM chunks WHERE plan = $1 AND state IN ($2, $3) LIMIT 1", plan, int(ChunkPlanned), int(ChunkLeased))
+			if err == nil && len(open) > 0 {
+				err = fmt.Errorf("plan %d: %w", plan, ErrOpen)
+			}
+			if err == nil && id == 0 {
+				return s.exec(ctx, "DELETE FROM plans WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE plan = $1)", plan)
+			}
+			if err == nil {
+				_, err = s.exec(ctx, "DELETE FROM members WHERE chunk = $1", id)
+			}
+			if err == nil {
+				_, err = s.exec(ctx, "DELETE FROM chunks WHERE id = $1", id)
+			}
+			return 0, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Totals says how far a plan is.

@@ -239,5 +239,5 @@ func pathIn(p *string) []any { return []any{(*blob)(p)} }
 
 // isOurs reports whether an error says all that is to be said.
 func isOurs(err error) bool {
-	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled}, func(ours error) bool { return errors.Is(err, ours) })
+	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled, ErrOpen}, func(ours error) bool { return errors.Is(err, ours) })
 }

@@ -61,8 +61,13 @@ func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, 
 	if unknown > 0 {
 		s.Proven["unknown"] = unknown
 	}
-	if s.Damaged, err = c.Damaged(ctx, p.ID, 1000); err != nil {
-		return s, err
+	for m, err := range c.LeftOut(ctx, p.ID, catalog.Damaged) {
+		if err != nil {
+			return s, err
+		}
+		if s.Damaged = append(s.Damaged, m); len(s.Damaged) == 1000 {
+			break
+		}
 	}
 	rest := s.States[catalog.ChunkPlanned].Bytes + s.States[catalog.ChunkLeased].Bytes - s.BytesDone
 	if s.Rate >= 1 {
