@@ -103,6 +103,40 @@ func TestEveryObjectIsPackedOnce(t *testing.T) {
 	}
 }
 
+// Archives may go to a folder of the bucket that they are made of, by any plan: they are not
+// packed again.
+func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
+	s := newSite(t)
+	s.some(50, 5000)
+	s.Put("data/", nil)
+	s.put("packed/a letter", 100)
+	below := Spec{Sources: []string{"s3://from"}, Target: "s3://from/packed/set.caf", ChunkSize: 100_000, Protect: 0.1}
+	planned := s.plan(below)
+	if planned.Objects != 51 || planned.Skipped != (Skipped{Markers: 1}) {
+		t.Errorf("planned %+v", planned)
+	}
+	if again := s.plan(below); again.Chunks != 0 || again.Known != 51 || again.Archives != 0 {
+		t.Errorf("planned again, before anything is packed: %+v", again)
+	}
+	if sum := s.work(WorkOptions{}); sum.Objects != 51 {
+		t.Errorf("worked %+v", sum)
+	}
+	made := 2 * int64(planned.Chunks) // with parity
+	if again := s.plan(below); again.Chunks != 0 || again.Known != 51 || again.Archives != made {
+		t.Errorf("planned again: %+v, expected %d archives", again, made)
+	}
+	bundle := Spec{Sources: []string{"s3://from"}, Target: "s3://from/packed/set.bundle", Format: "databundle", ChunkSize: 100_000}
+	if p := s.plan(bundle); p.Objects != 51 || p.Archives != made {
+		t.Errorf("another plan: %+v, expected %d archives", p, made)
+	}
+	s.work(WorkOptions{})
+	other := below
+	other.Name, other.Target = "other", "s3://out/other.caf"
+	if p := s.plan(other); p.Objects != 51 || p.Archives <= made {
+		t.Errorf("a third plan: %+v, expected more than %d archives", p, made)
+	}
+}
+
 func TestASourceIsCutTheSameWayHoweverItIsPlanned(t *testing.T) {
 	cuts := func(spec Spec, interrupted bool) (cuts []string) {
 		s := newSite(t)

@@ -11,12 +11,69 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
-// listed yields what the sources have, in byte order of the paths.
-func (j *job) listed(ctx context.Context) iter.Seq2[catalog.Member, error] {
+// archives are those that the catalogue knows, and those that plans make, by their addresses.
+type archives map[string]bool
+
+// made returns the archives that may lie below a source: where packed objects go to a folder of
+// the bucket that they come from, they would be packed again.
+func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
+	made := archives{}
+	below := func(address string) {
+		for _, o := range j.origins {
+			if strings.HasPrefix(address, store.AddressOf(o.st, "")) {
+				made[address] = true
+			}
+		}
+	}
+	known, err := c.Archives(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range known {
+		below(a.Address)
+	}
+	plans, err := c.Plans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range plans {
+		below(p.Target) // of a format that is written in parts it is the archive
+		for k, err := range c.Chunks(ctx, p.ID) {
+			if err != nil {
+				return nil, err
+			}
+			below(k.Name)
+		}
+	}
+	return made, nil
+}
+
+// has reports whether an object is an archive, a part of one, or beside one.
+func (a archives) has(address string) bool {
+	if len(a) == 0 {
+		return false
+	}
+	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
+		if name, ok := strings.CutSuffix(address, beside); ok && a[name] {
+			return true
+		}
+	}
+	for i, c := range address {
+		if c == '/' && a[address[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// listed yields what the sources have, in byte order of the paths. It counts what it skips.
+func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[catalog.Member, error] {
 	order := make([]int, len(j.origins))
 	for i := range order {
 		order[i] = i
@@ -32,8 +89,14 @@ func (j *job) listed(ctx context.Context) iter.Seq2[catalog.Member, error] {
 				switch {
 				case err != nil:
 					err = fmt.Errorf("list %s: %w", format.Escape(o.address), err)
-				case tree.Excluded(m.Path, j.set.Exclude) || strings.HasSuffix(info.Name, "/") && info.Size == 0:
-					continue // an object that stands for a folder is implied by what is in it
+				case tree.Excluded(m.Path, j.set.Exclude):
+					continue
+				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
+					skipped.Markers++ // it is implied by what is in it
+					continue
+				case made.has(store.AddressOf(o.st, info.Name)):
+					skipped.Archives++
+					continue
 				case !first && m.Path <= last:
 					err = fmt.Errorf("list %s: expected what comes after %s, found %s", format.Escape(o.address), format.Escape(last), format.Escape(m.Path))
 				}

@@ -20,6 +20,13 @@ type Planned struct {
 	Objects int64 // in them
 	Bytes   int64
 	Known   int64 // objects that were planned before
+	Skipped       // objects that are none of what is to be packed
+}
+
+// Skipped counts what is listed and not planned.
+type Skipped struct {
+	Archives int64 // objects of archives that the catalogue knows, or that a plan makes
+	Markers  int64 // empty objects that stand for folders
 }
 
 // batch is how many members go into one transaction with others, and are held in
@@ -83,7 +90,11 @@ func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned
 		progress = func(Planned) {}
 	}
 	pl := &planner{c: c, j: j, p: &p, number: number, archive: begin.archive, parts: len(begin.parts), progress: progress}
-	next, stop := iter.Pull2(fresh(j.listed(ctx), c.Planned(ctx, is.ID), &p.Known))
+	made, err := j.made(ctx, c)
+	if err != nil {
+		return p, err
+	}
+	next, stop := iter.Pull2(fresh(j.listed(ctx, made, &p.Skipped), c.Planned(ctx, is.ID), &p.Known))
 	defer stop()
 	pl.next = next
 	err = pl.run(ctx)
