@@ -41,7 +41,7 @@ one.`,
   holdall fleet status`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
-	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetCancelCommand(), a.fleetRetryCommand())
+	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand())
 	return cmd
 }
 
@@ -93,7 +93,11 @@ TARGET-00002.
 A plan that is there already gets what is new, in chunks of its own: objects
 that were not there before, that are another version, or that could not be
 packed. So a plan that was interrupted is made again, and a source that grows is
-planned now and then.`,
+planned now and then.
+
+TARGET may lie below a source: archives that the catalogue knows, and what lies
+beside them, are left out, and counted. So are empty objects that only stand for
+folders.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
@@ -146,15 +150,23 @@ type plannedJSON struct {
 	Objects int64  `json:"objects"`
 	Bytes   int64  `json:"bytes"`
 	Known   int64  `json:"known"`
+	// What was listed and is not to be packed.
+	Archives int64 `json:"archives"`
+	Markers  int64 `json:"markers"`
 }
 
 func (a *app) tellPlanned(p fleet.Planned) {
-	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known}, func() {
-		known := ""
-		if p.Known > 0 {
-			known = fmt.Sprintf("; %s known before", count(p.Known, "object"))
+	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers}, func() {
+		more := ""
+		for _, m := range []struct {
+			n        int64
+			one, are string
+		}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"}} {
+			if m.n > 0 {
+				more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
+			}
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), known)
+		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), more)
 	})
 }
 
@@ -171,7 +183,8 @@ back.
 A chunk that fails is tried again, later each time; after --tries it is set
 aside. So is an object that cannot be read, while the others of its chunk are
 packed. An object that does not match its bucket's checksum is damaged: it is
-left out, and named. The exit code is 1 if anything was set aside or damaged.`,
+left out, and named. The exit code is 1 if anything that was planned is not
+packed. 'holdall fleet left' names it, then and later.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -220,7 +233,7 @@ func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOpt
 	o.Meter = &holdall.Meter{}
 	aside := false
 	o.Tell = func(e fleet.Event) {
-		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome == catalog.SetAside || m.Outcome == catalog.Damaged })
+		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome != catalog.Packed })
 		a.tellWork(e)
 	}
 	stop := a.showProgress(o.Meter, "packed")
@@ -315,7 +328,8 @@ compared with, and objects that are damaged at the source are named.`,
 	return cmd
 }
 
-func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
+// plansNamed calls do with plans, with all there are if none is named.
+func (a *app) plansNamed(ctx context.Context, c *catalog.Catalog, names []string, do func(catalog.Plan) error) error {
 	var plans []catalog.Plan
 	err := all(names, func(name string) error {
 		p, err := a.planNamed(ctx, c, name)
@@ -328,8 +342,12 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 	if err != nil {
 		return err
 	}
+	return all(plans, do)
+}
+
+func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
 	gap := ""
-	return all(plans, func(p catalog.Plan) error {
+	return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
 		s, err := fleet.StatusOf(ctx, c, p)
 		if err == nil {
 			a.tell(statusAsJSON(s), func() {
@@ -363,6 +381,46 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 		err = fmt.Errorf("plan %w", err)
 	}
 	return p, err
+}
+
+type outcomeJSON struct {
+	Plan    string `json:"plan"`
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Size    int64  `json:"size"`
+	Outcome string `json:"outcome"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func (a *app) fleetLeftCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "left [PLAN...]",
+		Short: "Name the objects that were planned and are not packed",
+		Long: `Names the objects of plans, of all of them or those named, that were listed when
+their chunk was planned and are not in its archive: what vanished meanwhile,
+what changed, what is damaged at the source, and what was set aside, each with
+the reason. What was planned again is not among them. The exit code is 1 if
+there is any.`,
+		Example: `  holdall fleet left
+  holdall fleet left --json | jq -r 'select(.outcome == "damaged").path'`,
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+			found := false
+			err := a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
+				for m, err := range c.LeftOut(ctx, p.ID, catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged) {
+					if err != nil {
+						return err
+					}
+					found = true
+					path, hex := shown(m.Path)
+					a.tell(outcomeJSON{p.Name, path, hex, m.Size, strings.ReplaceAll(m.Outcome.String(), " ", "_"), m.Note}, func() {
+						fmt.Fprintf(a.out, "%s: %s%s\n", path, m.Outcome, ifAny(": %s", m.Note))
+					})
+				}
+				return nil
+			})
+			return cmp.Or(err, answer(found))
+		}),
+	}
 }
 
 type leftJSON struct {
@@ -542,4 +600,27 @@ Objects that were set aside while their chunk was packed are planned again by
 	}
 	a.queueFlag(cmd)
 	return cmd
+}
+
+func (a *app) fleetForgetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget PLAN",
+		Short: "Remove a plan from the catalogue",
+		Long: `Removes a plan on which nobody works any more, and what is known of its objects:
+their versions, and what they were compared with. Archives that it made stay,
+and stay in the catalogue. A plan with chunks that are still to be packed is
+refused: cancel it first.`,
+		Args: args(1, 1, "a plan"),
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+			p, err := a.planNamed(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.ForgetPlan(ctx, p.ID); err != nil {
+				return err
+			}
+			a.tell(map[string]any{"plan": p.Name}, func() { fmt.Fprintf(a.out, "%s: forgotten\n", format.Escape(p.Name)) })
+			return nil
+		}),
+	}
 }
