@@ -53,7 +53,7 @@ type Abilities struct {
 	// List enumerates the objects whose names begin with prefix, by name.
 	List func(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
-	// Level tells what is directly below a prefix that is empty or ends in a slash,
+	// Level tells what is directly below a prefix, as far as the next slash behind it,
 	// so that what is further below can be listed in parallel. It returns the
 	// branches of the prefix, in byte order, or reports that it has more than most.
 	Level func(ctx context.Context, prefix string, most int) (all []Branch, more bool, err error)

@@ -85,6 +85,7 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
 and cuts them into chunks, always in the same way. Each will be an archive:
 TARGET-00001, TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
+An address that ends in * is of all keys that begin so: s3://logs/2026-0*.
 
 A data bundle is one archive of many shards. Each chunk is a shard of TARGET,
 and a last one makes the index; what is planned later is a bundle of its own,

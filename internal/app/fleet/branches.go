@@ -70,16 +70,16 @@ type block struct {
 	size int
 }
 
-// branches yields the objects of a store in byte order, listed in parallel where the store
-// can tell what is directly below a prefix.
-func branches(ctx context.Context, st store.Store, page, most int) iter.Seq2[store.Info, error] {
+// branches yields the objects of a store whose names begin with a prefix, in byte order, listed
+// in parallel where the store can tell what is directly below one.
+func branches(ctx context.Context, st store.Store, prefix string, page, most int) iter.Seq2[store.Info, error] {
 	can := st.Can()
 	if can.List == nil || can.Level == nil {
-		return store.List(ctx, st, "")
+		return store.List(ctx, st, prefix)
 	}
 	return func(yield func(store.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		f := &forest{can: can, page: page, most: most, first: &twig{}, waiting: 1}
+		f := &forest{can: can, page: page, most: most, first: &twig{prefix: prefix}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
 		defer func() {

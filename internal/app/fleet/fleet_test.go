@@ -103,6 +103,34 @@ func TestEveryObjectIsPackedOnce(t *testing.T) {
 	}
 }
 
+// A source may be all keys that begin with a string, wherever that ends.
+func TestSourcesAreStringPrefixes(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"logs/2025-12/a", "logs/2026-01/a", "logs/2026-02/b", "logs/2026", "logs/20260", "other/x"} {
+		s.put(name, 100)
+	}
+	p := s.plan(Spec{Sources: []string{"s3://from/logs/2026-*"}, Target: "s3://out/a.caf"})
+	if p.Objects != 2 {
+		t.Errorf("planned %+v", p)
+	}
+	if p = s.plan(Spec{Sources: []string{"s3://from/logs/2026*", "s3://from/other"}, Target: "s3://out/b.caf"}); p.Objects != 5 {
+		t.Errorf("planned %+v", p)
+	}
+	if sum := s.work(WorkOptions{}); sum.Objects != 7 {
+		t.Errorf("worked %+v", sum)
+	}
+	for path, there := range map[string]bool{"2026-01/a": true, "logs/20260": true, "other/x": true, "logs/2025-12/a": false} {
+		if _, err := s.C.Newest(t.Context(), path); (err == nil) != there {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, source := range []string{"s3://from*", "s3://from/nothing*"} {
+		if _, err := Plan(t.Context(), s.C, Spec{Sources: []string{source}, Target: "s3://out/c.caf"}, nil); err == nil {
+			t.Errorf("%s is planned", source)
+		}
+	}
+}
+
 // Archives may go to a folder of the bucket that they are made of, by any plan: they are not
 // packed again.
 func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {

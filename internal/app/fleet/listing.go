@@ -84,7 +84,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
-			for info, err := range branches(ctx, o.st, listPage, listHeld) {
+			for info, err := range branches(ctx, o.st, o.begin, listPage, listHeld) {
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
 				switch {
 				case err != nil:
@@ -143,7 +143,7 @@ func same(a, b catalog.Member) bool {
 // reachable says why a source cannot be listed, nil if it can. Where it is gone as a
 // whole its objects did not vanish.
 func (o origin) reachable(ctx context.Context) error {
-	for _, err := range store.List(ctx, o.st, "") {
+	for _, err := range store.List(ctx, o.st, o.begin) {
 		return err
 	}
 	return fmt.Errorf("%s: nothing is there: %w", format.Escape(o.address), fs.ErrNotExist)

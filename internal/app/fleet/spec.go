@@ -23,8 +23,8 @@ import (
 type Spec struct {
 	// Name is the plan's; empty is its target.
 	Name string
-	// Sources are addresses of what lies below them. One alone gives its contents,
-	// several are told apart by their last names.
+	// Sources are addresses of what lies below them; one that ends in * is of all keys that
+	// begin so. One alone gives its contents, several are told apart by their last names.
 	Sources []string
 	// Target is the address of an archive; those that are written are called
 	// TARGET-00001, TARGET-00002, … as chunks are. Of a format that is written in parts
@@ -87,6 +87,20 @@ type origin struct {
 	address string
 	prefix  string // of its paths, empty or ending in a slash
 	st      store.Store
+	begin   string // of the names of its objects
+}
+
+// cutStar returns the folder of a source, and how names in it begin that are the source.
+func cutStar(address string) (folder, begin string, err error) {
+	keys, star := strings.CutSuffix(address, "*")
+	if !star || store.Scheme(address) == "" {
+		return address, "", nil
+	}
+	i := strings.LastIndex(keys, "/")
+	if folder = keys[:i+1]; strings.HasSuffix(folder, "://") {
+		return "", "", fmt.Errorf("%s: expected a bucket, a slash, and what keys begin with", format.Escape(address))
+	}
+	return folder, keys[i+1:], nil
 }
 
 // planned is the plan that a Spec stands for.
@@ -160,15 +174,19 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	}
 	prefixes := map[string]bool{}
 	for _, address := range j.set.Sources {
-		o := origin{address: address}
+		folder, begin, err := cutStar(address)
+		if err != nil {
+			return nil, err
+		}
+		o := origin{address: address, begin: begin}
 		if len(j.set.Sources) > 1 {
-			o.prefix = path.Base(strings.TrimRight(address, "/")) + "/"
+			o.prefix = path.Base(strings.TrimRight(folder, "/")) + "/"
 		}
 		if prefixes[o.prefix] {
 			return nil, fmt.Errorf("%s: another source has the same last name, and its objects would have the same paths", format.Escape(address))
 		}
 		prefixes[o.prefix] = true
-		if o.st, err = store.OpenFolder(ctx, address); err != nil {
+		if o.st, err = store.OpenFolder(ctx, folder); err != nil {
 			return nil, err
 		}
 		j.origins = append(j.origins, o)
