@@ -154,6 +154,7 @@ func counted(proven map[string]int64) string {
 // formats has what writes a part of one, if it is one: that is there even if it is empty.
 func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (done made, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
+	var forbidden []catalog.Member
 	judge := func(path string, err error) error {
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
 		_, refused := errors.AsType[entryError](err)
@@ -165,6 +166,8 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 			l.Outcome = catalog.Vanished
 		case wrong:
 			l.Outcome = catalog.Damaged
+		case errors.Is(err, fs.ErrPermission) && !last:
+			forbidden = append(forbidden, l) // it is asked for again when all others are there
 		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
 			// What the format has no place for it never has, and what cannot be asked
 			// for, as a key with a "..", never can be.
@@ -183,7 +186,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Protect: j.set.Protect, Meter: m,
-		Confirm: func(ctx context.Context) error { return j.believe(ctx, done.left) },
+		Confirm: func(ctx context.Context) error {
+			return cmp.Or(j.believe(ctx, done.left), j.stillForbidden(ctx, forbidden))
+		},
 	})
 	if err != nil {
 		return made{}, sum, err
@@ -191,6 +196,26 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	slices.SortFunc(done.left, func(a, b catalog.Member) int { return strings.Compare(a.Path, b.Path) })
 	done.proven = counted(sum.Proven)
 	return done, sum, nil
+}
+
+// stillForbidden says which object can be read that could not be, so that its chunk is tried
+// again as a whole. One that still cannot be is left out, and costs the others nothing.
+func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
+	for _, m := range all {
+		of := j.origins[m.Origin]
+		o, err := of.st.Open(ctx, strings.TrimPrefix(m.Path, of.prefix))
+		if err == nil {
+			_, err = o.Info(ctx)
+			if err == nil {
+				err = o.ReadAt(ctx, make([]byte, 1), 0)
+			}
+			o.Close()
+		}
+		if !errors.Is(err, fs.ErrPermission) {
+			return &poisonError{m.Path, cmp.Or(err, errors.New("it could not be read, and now it can be"))}
+		}
+	}
+	return nil
 }
 
 // originOf is the number of the source that a path is from.
