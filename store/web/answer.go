@@ -109,7 +109,11 @@ func parsePart(resp *http.Response) (part, error) {
 	}
 	p := part{off: cr.first, n: cr.last - cr.first + 1, size: cr.size}
 	if resp.ContentLength >= 0 && resp.ContentLength != p.n {
-		return part{}, fmt.Errorf("Content-Range of %d bytes, Content-Length of %d", p.n, resp.ContentLength)
+		err := fmt.Errorf("Content-Range of %d bytes, Content-Length of %d", p.n, resp.ContentLength)
+		if resp.ContentLength < p.n { // somebody on the way has cut it
+			err = &far.Passing{Err: err}
+		}
+		return part{}, err
 	}
 	return p, nil
 }

@@ -103,9 +103,9 @@ func TestAnswerThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 			io.WriteString(w, content[2:5])
 		}, "206 with Content-Range"},
 		{"Content-Length of another range", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "2")
+			w.Header().Set("Content-Length", "4")
 			partial(w, 2, content[2:5], "10")
-		}, "Content-Length of 2"},
+		}, "Content-Length of 4"},
 		{"a body that goes on", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Range", "bytes 2-4/10")
 			w.WriteHeader(http.StatusPartialContent)
@@ -155,6 +155,24 @@ func TestAnswerThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 			s.wantRanges(t, "2-4") // and no more
 		})
 	}
+}
+
+// A body that is cut, and says so itself, is asked for again.
+func TestAShortBodyIsAskedForAgain(t *testing.T) {
+	const content = "0123456789"
+	var n atomic.Int64
+	s := site{hook: func(w http.ResponseWriter, r *http.Request) bool {
+		if n.Add(1) == 1 {
+			w.Header().Set("Content-Length", "1")
+		}
+		partial(w, 2, content[2:5], "10")
+		return true
+	}}
+	o := storetest.Open(t, serve(t, &s), "object")
+	if got, err := read(t, o, 2, 3); err != nil || string(got) != content[2:5] {
+		t.Errorf("%q, %v", got, err)
+	}
+	s.wantRanges(t, "2-4", "2-4")
 }
 
 func TestServerWithoutRangesIsToldByName(t *testing.T) {
