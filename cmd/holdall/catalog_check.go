@@ -16,16 +16,19 @@ import (
 )
 
 func (a *app) catalogCheckCommand() *cobra.Command {
-	var quick bool
+	var quick, contents bool
 	cmd := &cobra.Command{
 		Use:   "check [ARCHIVE...]",
 		Short: "Compare a catalogue with what its archives say, both ways",
 		Long: `Compares what the catalogue says with what the archives say, both ways: all of
 them, and the database itself, or those named. The exit code is 1 if anything
-differs; 'holdall catalog add --again' mends that. Contents are not read:
-'holdall verify' does.`,
+differs; 'holdall catalog add --again' mends that. Contents are read with
+--contents only: each archive is verified, then, and what is damaged is named.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			k := &catalogCheck{app: a, c: c, quick: quick}
+			if quick && contents {
+				return usage("--quick and --contents exclude each other")
+			}
+			k := &catalogCheck{app: a, c: c, quick: quick, contents: contents}
 			archives, err := k.which(ctx, args)
 			if err != nil {
 				return err
@@ -37,14 +40,16 @@ differs; 'holdall catalog add --again' mends that. Contents are not read:
 		}),
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
+	cmd.Flags().BoolVar(&contents, "contents", false, "read all contents, too, as 'holdall verify' does")
 	return cmd
 }
 
 // catalogCheck compares a catalogue with its archives.
 type catalogCheck struct {
-	app   *app
-	c     *catalog.Catalog
-	quick bool
+	app      *app
+	c        *catalog.Catalog
+	quick    bool
+	contents bool
 
 	archives, entries, differences int64
 }
@@ -121,6 +126,23 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		return nil
 	}
 	defer s.In.Close()
+	if k.contents {
+		o := holdall.VerifyOptions{OpenOptions: k.app.openOptions()}
+		o.Param = k.app.paramsOf(x.Format)
+		_, err := holdall.VerifyStore(ctx, st, name, o, func(p holdall.Problem) {
+			if p.Severity < format.Warning {
+				return
+			}
+			var entry *string
+			if p.HasEntry {
+				entry = &p.Entry
+			}
+			k.differs("damaged", x.Address, entry, "%s", p.Message)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	if s.Size != x.Size || s.Version != x.Version || s.Format != x.Format {
 		k.differs("changed", x.Address, nil, "expected %s, %s, found %s, %s", x.Format, shownVersion(x.Size, x.Version), s.Format, shownVersion(s.Size, s.Version))
 	}
