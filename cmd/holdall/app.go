@@ -167,6 +167,12 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 		}
 		address = file
 	}
+	return a.storeOf(ctx, address)
+}
+
+// storeOf finds the store of an address that is not standard input. Several may be looked for
+// at once.
+func (a *app) storeOf(ctx context.Context, address string) (store.Store, string, error) {
 	if s := store.Scheme(address); s == "http" || s == "https" {
 		address = strings.TrimRight(address, "/") // of an archive that is a folder
 	}

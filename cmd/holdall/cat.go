@@ -101,11 +101,19 @@ func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bo
 }
 
 func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {
-	write := in.WriteContent
+	return a.catEnded(writeContent(ctx, a.out, in, e, r))
+}
+
+// writeContent writes content, or the part of it that is wanted.
+func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.Entry, r byteRange) error {
 	if r.set {
-		write = func(ctx context.Context, w io.Writer, e holdall.Entry) error { return catRange(ctx, w, in, e, r) }
+		return catRange(ctx, w, in, e, r)
 	}
-	err := write(ctx, a.out, e)
+	return in.WriteContent(ctx, w, e)
+}
+
+// catEnded tells of content that was written and is not what it should be.
+func (a *app) catEnded(err error) error {
 	if is[*holdall.DigestError](err) || is[*holdall.ProofError](err) {
 		a.out.Flush()
 		a.report(err)

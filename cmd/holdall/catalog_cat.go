@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,48 +13,113 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
 )
 
 func (a *app) catalogCatCommand() *cobra.Command {
 	var r byteRange
+	var filesFrom string
 	cmd := &cobra.Command{
 		Use:   "cat PATH...",
 		Short: "Write files to standard output, wherever they are",
-		Long: `Writes the contents of files to standard output: of each the newest. Where it is
-one run of bytes in its archive, nothing else of that is read. Contents are
-compared with digests as 'holdall cat' does.`,
-		Args: args(1, -1, "a path"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			return all(args, func(path string) error {
-				found, err := newestOf(ctx, c, path)
-				if err != nil {
+		Long: `Writes the contents of files to standard output, one behind the other: of each
+the newest. Where it is one run of bytes in its archive, nothing else of that is
+read. Several are read at once. Contents are compared with digests as
+'holdall cat' does.`,
+		Example: `  holdall catalog cat 2026/05/a.jpg > a.jpg
+  holdall catalog cat --files-from list > all`,
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, paths []string) error {
+			if (filesFrom == "") == (len(paths) == 0) {
+				return usage("expected a path, or --files-from")
+			}
+			if filesFrom != "" {
+				var err error
+				if paths, err = a.readList(filesFrom); err != nil {
 					return err
 				}
-				return a.catFound(ctx, found, r)
-			})
+			}
+			return a.catalogCat(ctx, c, paths, r)
 		}),
 	}
 	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
+	cmd.Flags().StringVar(&filesFrom, "files-from", "", "read the paths from a file, a line each; - is standard input")
 	return cmd
 }
 
-func (a *app) catFound(ctx context.Context, found catalog.Found, r byteRange) error {
+const (
+	catsAhead  = 16      // files that are read at once
+	mostHeldOf = 1 << 20 // what of a file is read ahead: none of one that is longer
+)
+
+// A foundFile is one of several whose contents are written in order.
+type foundFile struct {
+	path    string
+	address string // of its archive
+	held    bytes.Buffer
+	in      *holdall.Archive // of one that is too long to be held
+	e       holdall.Entry
+	err     error
+}
+
+func (x *foundFile) close() {
+	if x.in != nil {
+		x.in.Close()
+	}
+}
+
+func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string, r byteRange) error {
+	files := func(yield func(*foundFile, error) bool) {
+		for _, path := range paths {
+			if !yield(&foundFile{path: path}, nil) {
+				return
+			}
+		}
+	}
+	return pipe.Ordered(ctx, files, min(catsAhead, len(paths)), func(ctx context.Context, x *foundFile) {
+		var found catalog.Found
+		if found, x.err = newestOf(ctx, c, x.path); x.err == nil {
+			x.address, x.err = found.In.Address, a.readAhead(ctx, x, found, r)
+		}
+	}, func(x *foundFile) error {
+		defer x.close()
+		a.address = store.Redact(x.address)
+		if x.in != nil {
+			return a.cat(ctx, x.in, x.e, r)
+		}
+		if _, err := a.out.Write(x.held.Bytes()); err != nil {
+			return err
+		}
+		return a.catEnded(x.err)
+	}, (*foundFile).close)
+}
+
+// readAhead reads what is wanted of a file, unless that is much: then it only opens its archive.
+func (a *app) readAhead(ctx context.Context, x *foundFile, found catalog.Found, r byteRange) error {
 	in, err := a.openFound(ctx, found.In, []catalog.Location{found.Location}, found.Raw)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
 	e, err := in.Lookup(ctx, found.Path)
-	if err != nil {
-		return err
+	n := e.Size
+	if r.set {
+		_, n = r.of(e.Size)
 	}
-	return a.cat(ctx, in, e, r)
+	if err == nil && n > mostHeldOf {
+		x.in, x.e = in, e
+		return nil
+	}
+	defer in.Close()
+	if err == nil {
+		err = writeContent(ctx, &x.held, in, e, r)
+	}
+	return err
 }
 
 // openFound opens the archive that files are in: as its format reads it, or with
 // these files only.
 func (a *app) openFound(ctx context.Context, x catalog.Archive, files []catalog.Location, raw bool) (*holdall.Archive, error) {
-	st, name, err := a.locate(ctx, x.Address)
+	st, name, err := a.storeOf(ctx, x.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +241,7 @@ func (x *catalogExtraction) extract(ctx context.Context, from catalog.Archive, f
 		slices.SortFunc(files, func(a, b catalog.Location) int { return cmp.Compare(a.Off, b.Off) })
 		o.Names, o.Max.Ratio = nil, -1
 	}
+	x.app.address = store.Redact(from.Address)
 	in, err := x.app.openFound(ctx, from, files, raw)
 	if err != nil {
 		return err
