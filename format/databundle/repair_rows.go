@@ -124,7 +124,11 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 		}
 	}
 	end := m.ends[i]
-	if len(places) == 0 || end <= places[len(places)-1].off || kept >= end {
+	if len(places) == 0 || kept >= end {
+		return nil
+	}
+	// A row that is damaged may say that its file ends anywhere.
+	if last := end - places[len(places)-1].off; last <= 0 || last > maxRecord {
 		return nil
 	}
 	r := record{shard: i, offset: uint64(end), allZeros: true}
