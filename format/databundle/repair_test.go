@@ -130,6 +130,48 @@ func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions)
 	return v.Errors + v.Warnings
 }
 
+// Of the last record its own bytes say how long it is: one that becomes nothing has none of the
+// files that rows say are in it.
+func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
+	st, o := made(t, map[string]string{"compression": "zlib", "record-size": "4096"})
+	a, err := holdall.OpenStore(t.Context(), st, "b", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	var last format.Extent
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind != format.File {
+			continue
+		}
+		for x, err := range a.Extents(t.Context(), e) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Off >= last.Off {
+				last = x
+			}
+		}
+	}
+	shard := st.Get(last.Object)
+	copy(shard[last.Off:], "\x78\x9c\x03\x00\x00\x00\x00\x01") // nothing, as zlib writes it
+	st.Put(last.Object, shard)
+	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+	if err != nil || !plan.Partial || len(plan.Lost) == 0 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	out := &storetest.Mem{}
+	if err := plan.ApplyStore(t.Context(), out, "mended"); err != nil {
+		t.Fatal(err)
+	}
+	if n := toldOf(t, out, "mended", o); n > 0 {
+		t.Errorf("%d errors and warnings are left", n)
+	}
+}
+
 // What a check tells of an index a repair mends: of rows, of filters, of what leads to both.
 func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
 	st, o := made(t, map[string]string{"index-copies": "1"})
