@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"slices"
 
@@ -54,20 +55,15 @@ const (
 
 // A foundFile is one of several whose contents are written in order.
 type foundFile struct {
-	path    string
-	address string // of its archive
-	held    bytes.Buffer
-	in      *holdall.Archive // of one that is too long to be held
-	e       holdall.Entry
-	err     error
+	path  string
+	found catalog.Found
+	ahead bool // held has what is wanted of it
+	held  bytes.Buffer
+	err   error
 }
 
-func (x *foundFile) close() {
-	if x.in != nil {
-		x.in.Close()
-	}
-}
-
+// catalogCat reads files ahead that are short and need nothing else of their archives: of others
+// the index may be large.
 func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string, r byteRange) error {
 	files := func(yield func(*foundFile, error) bool) {
 		for _, path := range paths {
@@ -77,43 +73,40 @@ func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string
 		}
 	}
 	return pipe.Ordered(ctx, files, min(catsAhead, len(paths)), func(ctx context.Context, x *foundFile) {
-		var found catalog.Found
-		if found, x.err = newestOf(ctx, c, x.path); x.err == nil {
-			x.address, x.err = found.In.Address, a.readAhead(ctx, x, found, r)
+		if x.found, x.err = newestOf(ctx, c, x.path); x.err != nil {
+			return
+		}
+		n := x.found.Size
+		if r.set {
+			_, n = r.of(n)
+		}
+		if x.ahead = x.found.Raw && n <= mostHeldOf; x.ahead {
+			x.err = a.writeFound(ctx, &x.held, x.found, r)
 		}
 	}, func(x *foundFile) error {
-		defer x.close()
-		a.address = store.Redact(x.address)
-		if x.in != nil {
-			return a.cat(ctx, x.in, x.e, r)
+		a.address = store.Redact(x.found.In.Address)
+		if x.err == nil && !x.ahead {
+			return a.catEnded(a.writeFound(ctx, a.out, x.found, r))
 		}
 		if _, err := a.out.Write(x.held.Bytes()); err != nil {
 			return err
 		}
 		return a.catEnded(x.err)
-	}, (*foundFile).close)
+	}, func(*foundFile) {})
 }
 
-// readAhead reads what is wanted of a file, unless that is much: then it only opens its archive.
-func (a *app) readAhead(ctx context.Context, x *foundFile, found catalog.Found, r byteRange) error {
+// writeFound writes what is wanted of a file, wherever it is.
+func (a *app) writeFound(ctx context.Context, w io.Writer, found catalog.Found, r byteRange) error {
 	in, err := a.openFound(ctx, found.In, []catalog.Location{found.Location}, found.Raw)
 	if err != nil {
 		return err
 	}
-	e, err := in.Lookup(ctx, found.Path)
-	n := e.Size
-	if r.set {
-		_, n = r.of(e.Size)
-	}
-	if err == nil && n > mostHeldOf {
-		x.in, x.e = in, e
-		return nil
-	}
 	defer in.Close()
-	if err == nil {
-		err = writeContent(ctx, &x.held, in, e, r)
+	e, err := in.Lookup(ctx, found.Path)
+	if err != nil {
+		return err
 	}
-	return err
+	return writeContent(ctx, w, in, e, r)
 }
 
 // openFound opens the archive that files are in: as its format reads it, or with
