@@ -187,7 +187,10 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
-			return cmp.Or(j.believe(ctx, done.left), j.stillForbidden(ctx, forbidden))
+			if err := j.believe(ctx, done.left); err != nil {
+				return err
+			}
+			return j.stillForbidden(ctx, forbidden)
 		},
 	})
 	if err != nil {
@@ -202,13 +205,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 // again as a whole. One that still cannot be is left out, and costs the others nothing.
 func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	for _, m := range all {
-		of := j.origins[m.Origin]
-		o, err := of.st.Open(ctx, strings.TrimPrefix(m.Path, of.prefix))
+		o, err := j.source(ctx, m)
 		if err == nil {
-			_, err = o.Info(ctx)
-			if err == nil {
-				err = o.ReadAt(ctx, make([]byte, 1), 0)
-			}
+			err = o.ReadAt(ctx, make([]byte, 1), 0)
 			o.Close()
 		}
 		if !errors.Is(err, fs.ErrPermission) {
@@ -216,6 +215,12 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 		}
 	}
 	return nil
+}
+
+// source opens the object that a member is at its source.
+func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
+	o := j.origins[m.Origin]
+	return o.st.Open(ctx, strings.TrimPrefix(m.Path, o.prefix))
 }
 
 // originOf is the number of the source that a path is from.
@@ -379,7 +384,7 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 // missing says why an earlier claim did not pack an object.
 func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 	m.Outcome, m.Note = catalog.SetAside, "an earlier try could not read it"
-	o, err := j.origins[m.Origin].st.Open(ctx, strings.TrimPrefix(m.Path, j.origins[m.Origin].prefix))
+	o, err := j.source(ctx, m)
 	if err == nil {
 		var info store.Info
 		if info, err = o.Info(ctx); err == nil && (info.Size != m.Size || info.Version != m.Version) {

@@ -43,7 +43,9 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 		return nil, err
 	}
 	for _, p := range plans {
-		below(p.Target) // of a format that is written in parts it is the archive
+		if f := format.All().ByName(p.Format); f != nil && f.Parts != nil {
+			below(p.Target) // which is the archive
+		}
 		for k, err := range c.Chunks(ctx, p.ID) {
 			if err != nil {
 				return nil, err

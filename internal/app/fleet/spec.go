@@ -23,8 +23,8 @@ import (
 type Spec struct {
 	// Name is the plan's; empty is its target.
 	Name string
-	// Sources are addresses of what lies below them; one that ends in * is of all keys that
-	// begin so. One alone gives its contents, several are told apart by their last names.
+	// Sources are addresses of folders. An address that ends in * stands for all keys that begin
+	// with it. A single source gives its contents; of several, each is a folder of its last name.
 	Sources []string
 	// Target is the address of an archive; those that are written are called
 	// TARGET-00001, TARGET-00002, … as chunks are. Of a format that is written in parts
