@@ -42,8 +42,11 @@ func referLocalHDF5(s *suite) (row, error) {
 		return row{}, err
 	}
 	r, _, _, err := s.refer(file, file, nil)
+	if err != nil {
+		return r, err
+	}
 	r.judge([]goal{cpuTimes(hdf5CPU)}, s.quick)
-	return r, err
+	return r, nil
 }
 
 func referHDF5(s *suite) (r row, err error) {
@@ -57,11 +60,14 @@ func referHDF5(s *suite) (r row, err error) {
 	}
 	defer func() { err = errors.Join(err, v.stop()) }()
 	r, ours, theirs, err := s.refer(file, v.url+filepath.Base(file), v)
+	if err != nil {
+		return r, err
+	}
 	fewer := goal{fmt.Sprintf("%d × fewer bytes", hdf5Bytes), func(peer, _ *figures) (bool, bool) {
 		return ours*hdf5Bytes <= theirs, peer != nil
 	}}
 	r.judge([]goal{cpuTimes(hdf5CPU), fewer}, s.quick)
-	return r, err
+	return r, nil
 }
 
 // refer lets both make references of a file, each as a whole command, whose requests v counts if

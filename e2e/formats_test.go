@@ -122,7 +122,7 @@ func TestARecordingIsShown(t *testing.T) {
 	}
 	row := b.text("[...document.querySelectorAll('.props')[0].querySelectorAll('tbody td')].map(c => c.innerText).join('|')")
 	if want := "acquisition/raw|TimeSeries|3,000 × 8|volts × 0.000001|1000 Hz|3 s, from 0.5 s on"; row != want {
-		t.Errorf("the series is told as %q, expected %q", row, want)
+		t.Errorf("the row of the series is %q, expected %q", row, want)
 	}
 	b.shot("recording-1280-light")
 	b.accessible("a recording")
@@ -161,7 +161,7 @@ func TestAnHDF5FileIsShown(t *testing.T) {
 	b.visit("#/chunks_latest.h5?tab=about")
 	b.wait("document.querySelectorAll('.props tbody tr').length === 20")
 	if text := b.text("document.querySelector('.about').innerText"); strings.Contains(text, "The recording") || !strings.Contains(text, "1 group, 20 datasets") {
-		t.Errorf("it is told as %s", text)
+		t.Errorf("the page says %s", text)
 	}
 	b.visit("#/chunks_latest.h5")
 	b.wait("document.querySelectorAll('#tree [role=treeitem]').length === 21")

@@ -85,7 +85,7 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
 and cuts them into chunks, always in the same way. Each will be an archive:
 TARGET-00001, TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
-An address that ends in * is of all keys that begin so: s3://logs/2026-0*.
+An address that ends in * stands for all keys that begin with it: s3://logs/2026-0*.
 
 A data bundle is one archive of many shards. Each chunk is a shard of TARGET,
 and a last one makes the index; what is planned later is a bundle of its own,
@@ -413,7 +413,7 @@ there is any.`,
 					}
 					found = true
 					path, hex := shown(m.Path)
-					a.tell(outcomeJSON{p.Name, path, hex, m.Size, strings.ReplaceAll(m.Outcome.String(), " ", "_"), m.Note}, func() {
+					a.tell(outcomeJSON{p.Name, path, hex, m.Size, joined(m.Outcome.String()), m.Note}, func() {
 						fmt.Fprintf(a.out, "%s: %s%s\n", path, m.Outcome, ifAny(": %s", m.Note))
 					})
 				}
@@ -525,15 +525,17 @@ type statusJSON struct {
 	Problems  []chunkJSON          `json:"problems"`
 }
 
+// joined makes one word of several, for JSON.
+func joined(words string) string { return strings.ReplaceAll(words, " ", "_") }
+
 func statusAsJSON(s fleet.Status) statusJSON {
 	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
 		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
-	under := func(s string) string { return strings.ReplaceAll(s, " ", "_") }
 	for i, t := range s.States {
-		j.Chunks[under(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
+		j.Chunks[joined(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
 	}
 	for i, n := range s.Outcomes {
-		j.Objects[under(catalog.Outcome(i).String())] = n
+		j.Objects[joined(catalog.Outcome(i).String())] = n
 	}
 	for _, m := range s.Damaged {
 		path, hex := shown(m.Path)
@@ -541,7 +543,7 @@ func statusAsJSON(s fleet.Status) statusJSON {
 	}
 	list := func(all []catalog.Chunk, to *[]chunkJSON) {
 		for _, k := range all {
-			*to = append(*to, chunkJSON{Chunk: format.Escape(k.Name), State: under(chunkWord(k.State)), Objects: k.Objects, Bytes: k.Bytes, BytesDone: k.BytesDone,
+			*to = append(*to, chunkJSON{Chunk: format.Escape(k.Name), State: joined(chunkWord(k.State)), Objects: k.Objects, Bytes: k.Bytes, BytesDone: k.BytesDone,
 				Owner: format.Escape(k.Owner), Attempts: k.Attempts, Failures: k.Failures, Started: k.Started, Problem: k.Problem})
 		}
 	}

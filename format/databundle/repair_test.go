@@ -130,8 +130,8 @@ func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions)
 	return v.Errors + v.Warnings
 }
 
-// Of the last record its own bytes say how long it is: one that becomes nothing has none of the
-// files that rows say are in it.
+// The bytes of the last record say how long it is. If it decodes to nothing, the files that rows
+// place in it are lost.
 func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 	st, o := made(t, map[string]string{"compression": "zlib", "record-size": "4096"})
 	a, err := holdall.OpenStore(t.Context(), st, "b", o)

@@ -15,8 +15,8 @@ import (
 // views are all ways in which a file is read.
 var views = append([]string{""}, hdf5.Format.Views...)
 
-// exhaust does all that can be done with a file that may be damaged: nothing panics, and what
-// is wrong is said to be damaged or not supported. It returns how many contents were read.
+// exhaust does all that can be done with a file that may be damaged. Nothing may panic, and every
+// error must say that something is damaged or not supported. It returns how many contents were read.
 func exhaust(t *testing.T, b []byte) (read int) {
 	t.Helper()
 	ctx := t.Context()

@@ -335,7 +335,7 @@ func (q *question) arrays() error {
 	return q.json(map[string]any{"arrays": list, "more": more})
 }
 
-// timed is of how many series is told when they begin and end.
+// timed is how many series have their first and last time read.
 const timed = 40
 
 // nwb answers with what a recording is about, nothing if the archive is none.

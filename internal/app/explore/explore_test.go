@@ -576,7 +576,7 @@ func TestARecordingSaysWhatItIsAbout(t *testing.T) {
 	got := ask[told](s, "/api/nwb", "a", "x")
 	n := got.NWB
 	if n == nil || got.Fault != "" {
-		t.Fatalf("nothing is told of it: %q", got.Fault)
+		t.Fatalf("the answer has no recording: %q", got.Fault)
 	}
 	if n.Session.Description != "a session made up, <b>naïve ☃</b>" || len(n.Session.Experimenter) != 2 || n.Subject["species"] != "Mus musculus" {
 		t.Errorf("the session is %+v, the subject %v", n.Session, n.Subject)
@@ -592,7 +592,7 @@ func TestARecordingSaysWhatItIsAbout(t *testing.T) {
 	}
 	other := serving(t, opened(local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
 	if got := ask[told](other, "/api/nwb", "a", "x", "view", "zarr"); got.NWB != nil {
-		t.Errorf("what is no recording is told as %+v", got.NWB)
+		t.Errorf("another archive is taken for a recording: %+v", got.NWB)
 	}
 }
 
