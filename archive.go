@@ -451,6 +451,9 @@ func (a *Archive) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, erro
 // order of names, from the first name on that is not less than from: as a bucket would
 // list it.
 func (a *Archive) Keys(ctx context.Context, prefix, from string) iter.Seq2[Entry, error] {
+	if keys := a.src.Reader.Can().Keys; keys != nil {
+		return keys(ctx, prefix, from)
+	}
 	return listing.ReadDir(a.src.ReadDirFrom).Keys(ctx, prefix, from)
 }
 

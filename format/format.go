@@ -190,6 +190,11 @@ type Abilities struct {
 	// a directory, too.
 	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
 
+	// Keys yields what has a name that begins with prefix and is no directory, in the byte
+	// order of names, from the first name on that is not less than from. It is for readers
+	// whose names are the keys of a bucket, of any bytes, and are in order somewhere.
+	Keys func(ctx context.Context, prefix, from string) iter.Seq2[Entry, error]
+
 	// Compares reports whether the reader itself compares e's content with checksums of the
 	// format's own before any part of it is handed on. What a codec compares counts besides.
 	Compares func(e Entry) bool

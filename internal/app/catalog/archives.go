@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"slices"
@@ -12,17 +14,56 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
 const (
-	locationColumns = `l.path, l.archive, l.kind, l.size, l."offset", l.digest`
-	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified"
+	locationColumns = `l.path, l.archive, l.kind, l.size, l."offset", l.digest, l.object`
+	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots"
 )
+
+// What locations.kind has besides the kind.
+const (
+	kindGone    = 1 << 8
+	kindLeaving = 1 << 9
+	kindLeft    = 1 << 10
+
+	there = "l.kind & 256 = 0" // it is not gone
+)
+
+// marks is what locations.kind says.
+func (l Location) marks() int {
+	n := int(l.Kind)
+	if l.Gone {
+		n |= kindGone
+	}
+	switch l.Original {
+	case OriginalLeaving:
+		n |= kindLeaving
+	case OriginalLeft:
+		n |= kindLeft
+	}
+	return n
+}
+
+// marked is a location as its kind says.
+type marked Location
+
+func (m *marked) ScanInt64(n pgtype.Int8) error {
+	m.Kind, m.Gone, m.Original = format.Kind(n.Int64), n.Int64&kindGone != 0, OriginalStays
+	switch {
+	case n.Int64&kindLeft != 0:
+		m.Original = OriginalLeft
+	case n.Int64&kindLeaving != 0:
+		m.Original = OriginalLeaving
+	}
+	return nil
+}
 
 // columns says where locationColumns go.
 func (l *Location) columns() []any {
-	return []any{(*blob)(&l.Path), &l.Archive, &l.Kind, &l.Size, (*stretch)(l), (*digest)(l)}
+	return []any{(*blob)(&l.Path), &l.Archive, (*marked)(l), &l.Size, (*stretch)(l), (*digest)(l), (*object)(l)}
 }
 
 // A stretch is a location as its offset says: without one, its content is none.
@@ -40,7 +81,7 @@ func (d *digest) ScanBytes(v []byte) error {
 
 // columns says where archiveColumns go.
 func (a *Archive) columns() []any {
-	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified)}
+	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots)}
 }
 
 func (f *Found) columns() []any { return append(f.Location.columns(), f.In.columns()...) }
@@ -91,6 +132,9 @@ func (b *batch) close() {
 			g.sorted.Close()
 		}
 	}
+	for _, a := range b.all {
+		a.headers.close()
+	}
 }
 
 // publish makes the staged rows those of archives.
@@ -108,6 +152,9 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 		}
 	}
 	for i, a := range b.all {
+		if err := a.headers.keep(ctx, s); err != nil {
+			return nil, err
+		}
 		d, err := publish(ctx, s, a.Archive, b.staged[i])
 		if err != nil {
 			return nil, err
@@ -133,9 +180,9 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	if !a.Verified.IsZero() {
 		verified = a.Verified.UnixMicro()
 	}
-	a.ID, err = one(ctx, s, numberIn, nil, `INSERT INTO archives (address, format, size, version, entries, first, last, added, verified)
-		VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8) RETURNING id`,
-		blob(a.Address), a.Format, a.Size, blob(a.Version), blob(g.first), blob(g.last), a.Added.UnixMicro(), verified)
+	a.ID, err = one(ctx, s, numberIn, nil, `INSERT INTO archives (address, format, size, version, entries, first, last, added, verified, roots)
+		VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8, $9) RETURNING id`,
+		blob(a.Address), a.Format, a.Size, blob(a.Version), blob(g.first), blob(g.last), a.Added.UnixMicro(), verified, blob(a.Roots))
 	if err == nil {
 		a.Entries, err = s.publish(ctx, a.ID, g)
 	}
@@ -191,12 +238,32 @@ func (c *Catalog) Verified(ctx context.Context, id int64, at time.Time) error {
 	})
 }
 
-const holders = "SELECT " + locationColumns + ", " + archiveColumns + " FROM locations AS l JOIN archives AS a ON a.id = l.archive WHERE {l.path = $1} ORDER BY l.archive DESC"
+const holders = "SELECT " + locationColumns + ", " + archiveColumns + " FROM locations AS l JOIN archives AS a ON a.id = l.archive WHERE {l.path = $1} AND " + there + " ORDER BY l.archive DESC"
 
 // Newest returns where the newest file of that path is, or an error that wraps
 // fs.ErrNotExist.
 func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
 	return readOne(ctx, c, path, (*Found).columns, holders+" LIMIT 1", blob(path))
+}
+
+// NewestIn is Newest of some archives.
+func (c *Catalog) NewestIn(ctx context.Context, path string, in Scope) (Found, error) {
+	if in == nil {
+		return c.Newest(ctx, path)
+	}
+	all, err := c.Holders(ctx, path)
+	for _, f := range all {
+		if in(f.Archive) {
+			return f, nil
+		}
+	}
+	return Found{}, cmp.Or(err, absent(path))
+}
+
+// ArchiveOf returns what is known of the archive of an ID, or an error that wraps
+// fs.ErrNotExist.
+func (c *Catalog) ArchiveOf(ctx context.Context, id int64) (Archive, error) {
+	return readOne(ctx, c, fmt.Sprintf("archive %d", id), (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a WHERE a.id = $1", id)
 }
 
 // Holders returns all archives that have a path, the newest first.
@@ -218,6 +285,22 @@ func (c *Catalog) Archives(ctx context.Context) ([]Archive, error) {
 // behind is where the locations after one begin.
 func behind(l Location) any { return blob(l.Path + "\x00") }
 
+// behindScoped is behind where archives that do not count may have a path and older ones, which
+// come after, do: the path is read once more. One that fills whole pages is not, for ever.
+func behindScoped() func(l Location) any {
+	const most = 6
+	path, times := "", 0
+	return func(l Location) any {
+		if l.Path != path {
+			path, times = l.Path, 0
+		}
+		if times++; times > most {
+			return behind(l)
+		}
+		return blob(l.Path)
+	}
+}
+
 // Locations yields all that an archive has, in byte order of the paths.
 func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
@@ -233,17 +316,21 @@ func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, 
 	}
 }
 
-// scan yields the newest location of each path in [from, before), in byte order; an
-// empty before is no bound. A scan that ends early costs no more than what it yielded.
-func (c *Catalog) scan(ctx context.Context, from, before string) iter.Seq2[Location, error] {
-	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1}", []any(nil)
+// Between yields the newest location of each path in [from, before), in byte order, of some
+// archives; an empty before is no bound. A scan that ends early costs no more than what it yielded.
+func (c *Catalog) Between(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error] {
+	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} AND "+there, []any(nil)
 	if before != "" {
 		sql, args = sql+" AND {l.path < $3}", []any{blob(before)}
 	}
 	return func(yield func(Location, error) bool) {
 		last, any := "", false
-		for l, err := range paged(ctx, c, (*Location).columns, behind, sql+" ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(from), args...) {
-			if err == nil && any && l.Path == last { // in an older archive
+		next := behind
+		if in != nil {
+			next = behindScoped()
+		}
+		for l, err := range paged(ctx, c, (*Location).columns, next, sql+" ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(from), args...) {
+			if err == nil && (any && l.Path == last || !in.has(l.Archive)) { // in an older archive
 				continue
 			}
 			last, any = l.Path, true
@@ -257,7 +344,7 @@ func (c *Catalog) scan(ctx context.Context, from, before string) iter.Seq2[Locat
 // Below yields the newest location of each path that begins with prefix, in byte
 // order.
 func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, error] {
-	return c.scan(ctx, prefix, after(prefix))
+	return c.Between(ctx, prefix, after(prefix), nil)
 }
 
 // Check looks for damage in the database itself, and for archives that have more

@@ -27,6 +27,8 @@ type Archive struct {
 	Entries  int64 // how many paths it has here
 	Added    time.Time
 	Verified time.Time // when this version was last found sound; zero is never
+	// Roots say where what is in it was before it was packed; empty is not known.
+	Roots Roots
 }
 
 // Same reports whether b is the same version of an archive as a.
@@ -45,7 +47,29 @@ type Location struct {
 	Raw    bool
 	Off    int64
 	Digest format.Digest
+
+	// What its bucket kept of the object that it was. Headers stands for what
+	// Catalog.Headers returns; of a location that is added HeaderText has it, as
+	// HeaderText makes it, and Headers is set.
+	Modified   time.Time
+	ETag       string
+	Headers    uint64
+	HeaderText string
+	// Original is what became of the object that it was packed from.
+	Original Original
+	// Gone says that it was deleted: its bytes are in the archive still, but who looks for
+	// the path does not find them. Only Locations has such.
+	Gone bool
 }
+
+// An Original is what became of an object after it was packed.
+type Original uint8
+
+const (
+	OriginalStays   Original = iota
+	OriginalLeaving          // somebody is about to remove it, or did
+	OriginalLeft             // it was removed, since what is packed was proven
+)
 
 // check says what is wrong with a location in an archive of that size.
 func (l Location) check(archive int64) error {
@@ -76,7 +100,8 @@ type Addition struct {
 	// Rows are the archive's locations, any number of them in any order; those in
 	// byte order of their paths take the least time. Of several of one path the last
 	// one counts.
-	Rows iter.Seq2[Location, error]
+	Rows    iter.Seq2[Location, error]
+	headers *headerSets // that rows have
 }
 
 // checked returns the addition with rows that say what is wrong with them.
@@ -85,10 +110,14 @@ func (a Addition) checked() (Addition, error) {
 		return a, fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
 	}
 	given := a.Rows
+	a.headers = newHeaderSets()
 	a.Rows = func(yield func(Location, error) bool) {
 		for l, err := range given {
 			if err == nil {
 				err = l.check(a.Size)
+			}
+			if err == nil {
+				l.Headers, err = a.headers.add(l.HeaderText)
 			}
 			if !yield(l, err) || err != nil {
 				return
@@ -141,7 +170,10 @@ type Options struct {
 
 // A Catalog is an open catalogue. Its methods may be called in parallel, also
 // while one of its iterators is under way; those that write wait for one another.
-type Catalog struct{ db engine }
+type Catalog struct {
+	db      engine
+	headers headerMemory
+}
 
 // scheme returns the kind of database that an address is of, and what is behind it.
 func scheme(address string) (kind, rest string) {
@@ -203,12 +235,17 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Catalog{db}, nil
+	return &Catalog{db: db}, nil
 }
 
 // Close ends the use of the catalogue. It waits for who is writing; no iterator may be
 // under way.
 func (c *Catalog) Close() error { return c.db.close() }
+
+// A Scope says which archives count, by Archive.ID; nil is all.
+type Scope func(archive int64) bool
+
+func (in Scope) has(archive int64) bool { return in == nil || in(archive) }
 
 // List yields what is directly below a prefix, which is empty or ends in a slash.
 // It goes past folders without looking at what is in them, so it costs what it
@@ -217,14 +254,20 @@ func (c *Catalog) Close() error { return c.db.close() }
 //
 // While it yields, nothing is open: so listings may be nested as deep as folders are.
 func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, error] {
+	return c.ListFrom(ctx, prefix, prefix, nil)
+}
+
+// ListFrom is List of some archives, from a path on that is not less than from. Where archives
+// that do not count have paths among those that do, it goes through them.
+func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		from, before, more := prefix, after(prefix), true
+		from, before, more := max(prefix, from), after(prefix), true
 		var some []Listed
 		for n := 16; more; n = min(4*n, 1024) {
 			some = some[:0]
 			for more && len(some) < n {
 				var err error
-				if some, from, more, err = c.listSome(ctx, prefix, from, before, some, n); err != nil {
+				if some, from, more, err = c.listSome(ctx, prefix, from, before, in, some, n); err != nil {
 					yield(Listed{}, err)
 					return
 				}
@@ -240,15 +283,16 @@ func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, err
 
 // listSome appends what is directly below a prefix, from a path on, until there is a
 // folder or are n; and says where to go on, if anywhere.
-func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, some []Listed, n int) (all []Listed, next string, more bool, err error) {
-	for l, err := range c.scan(ctx, from, before) {
+func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in Scope, some []Listed, n int) (all []Listed, next string, more bool, err error) {
+	for l, err := range c.Between(ctx, from, before, in) {
 		if err != nil {
 			return some, "", false, err
 		}
 		name, _, deeper := strings.Cut(l.Path[len(prefix):], "/")
 		if deeper {
 			folder := prefix + name + "/"
-			return append(some, Listed{Location: Location{Path: folder, Kind: format.Dir}, Folder: true}), after(folder), true, nil
+			next := after(folder)
+			return append(some, Listed{Location: Location{Path: folder, Kind: format.Dir}, Folder: true}), next, next != "", nil
 		}
 		if some = append(some, Listed{Location: l}); len(some) >= n {
 			return some, l.Path + "\x00", true, nil

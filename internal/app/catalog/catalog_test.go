@@ -76,7 +76,7 @@ func add(t testing.TB, c *Catalog, a Archive, what iter.Seq2[Location, error]) A
 	if a.Size == 0 {
 		a.Size = 1 << 30
 	}
-	done, err := c.Add(t.Context(), Addition{a, what})
+	done, err := c.Add(t.Context(), Addition{Archive: a, Rows: what})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestListGoesPastFolders(t *testing.T) {
 		}
 		add(t, c, Archive{Address: "x"}, files(all...))
 		counted := &counting{engine: c.db}
-		got := list(t, &Catalog{counted}, "")
+		got := list(t, &Catalog{db: counted}, "")
 		if !slices.Equal(got, []string{"d0/", "d1/", "d2/"}) || counted.found != 3 {
 			t.Errorf("%q after %d rows", got, counted.found)
 		}
@@ -352,8 +352,8 @@ func TestAnArchiveOfNothingIsKnown(t *testing.T) {
 
 func TestSeveralArchivesAreAddedTogetherOrNotAtAll(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
-		done, err := c.Add(t.Context(), Addition{Archive{Address: "x", Size: 100}, files("a", "same")}, Addition{Archive{Address: "y", Size: 100}, files("same", "b", "same")},
-			Addition{Archive{Address: "z", Size: 100}, files()})
+		done, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100}, Rows: files("a", "same")}, Addition{Archive: Archive{Address: "y", Size: 100}, Rows: files("same", "b", "same")},
+			Addition{Archive: Archive{Address: "z", Size: 100}, Rows: files()})
 		if err != nil || len(done) != 3 || done[0].Entries != 2 || done[1].Entries != 2 || done[2].Entries != 0 {
 			t.Fatalf("%+v, %v", done, err)
 		}
@@ -363,7 +363,7 @@ func TestSeveralArchivesAreAddedTogetherOrNotAtAll(t *testing.T) {
 		if got := pathsOf(collect(t, c.Locations(t.Context(), done[0].Archive))); !slices.Equal(got, []string{"a", "same"}) {
 			t.Errorf("%q", got)
 		}
-		_, err = c.Add(t.Context(), Addition{Archive{Address: "v", Size: 100}, files("v")}, Addition{Archive{Address: "w", Size: 5}, files("w")})
+		_, err = c.Add(t.Context(), Addition{Archive: Archive{Address: "v", Size: 100}, Rows: files("v")}, Addition{Archive: Archive{Address: "w", Size: 5}, Rows: files("w")})
 		if err == nil {
 			t.Error("a file beyond the end of its archive")
 		}
@@ -402,7 +402,7 @@ func TestBadRowsLeaveEverythingAsItWas(t *testing.T) {
 				}
 			},
 		} {
-			_, err := c.Add(t.Context(), Addition{Archive{Address: "x", Size: 100, Version: name}, what})
+			_, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100, Version: name}, Rows: what})
 			if err == nil || name == "source" && !errors.Is(err, broken) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -414,7 +414,7 @@ func TestBadRowsLeaveEverythingAsItWas(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := c.Add(ctx, Addition{Archive{Address: "y", Size: 100}, func(yield func(Location, error) bool) {
+		_, err := c.Add(ctx, Addition{Archive: Archive{Address: "y", Size: 100}, Rows: func(yield func(Location, error) bool) {
 			for i := range 10_000 {
 				if i == 5000 {
 					cancel()
@@ -465,7 +465,7 @@ func TestManyReadWhileOneAddsAndSeeWholeArchivesOnly(t *testing.T) {
 				for k := range each {
 					all = append(all, fmt.Sprintf("%d/%05d", i, k))
 				}
-				if _, err := c.Add(t.Context(), Addition{Archive{Address: fmt.Sprint(i), Size: 1 << 20}, files(all...)}); err != nil {
+				if _, err := c.Add(t.Context(), Addition{Archive: Archive{Address: fmt.Sprint(i), Size: 1 << 20}, Rows: files(all...)}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -759,7 +759,7 @@ func TestRowsThatAreMissingAreFound(t *testing.T) {
 	add(t, c, Archive{Address: "x"}, files("a", "b"))
 	conn, err := sqlite.OpenConn(at, sqlite.OpenReadWrite)
 	if err == nil {
-		err = sqlitex.ExecuteScript(conn, "DELETE FROM locations WHERE path = x'61'; INSERT INTO locations VALUES (x'71', 99, 0, 0, NULL, NULL);", nil)
+		err = sqlitex.ExecuteScript(conn, "DELETE FROM locations WHERE path = x'61'; INSERT INTO locations VALUES (x'71', 99, 0, 0, NULL, NULL, NULL);", nil)
 	}
 	if err = errors.Join(err, conn.Close()); err != nil {
 		t.Fatal(err)
@@ -792,7 +792,7 @@ func TestAWriterWaitsForAnotherAndNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Add(t.Context(), Addition{Archive{Address: "x"}, files()}); !errors.Is(err, ErrBusy) {
+	if _, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x"}, Rows: files()}); !errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
 	if got := list(t, c, ""); got != nil { // reading needs no lock
@@ -801,12 +801,12 @@ func TestAWriterWaitsForAnotherAndNoLonger(t *testing.T) {
 	patient := open(t, at)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := patient.Add(ctx, Addition{Archive{Address: "x"}, files()}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := patient.Add(ctx, Addition{Archive: Archive{Address: "x"}, Rows: files()}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	added := make(chan error)
 	go func() {
-		_, err := patient.Add(t.Context(), Addition{Archive{Address: "x", Size: 100}, files("a")})
+		_, err := patient.Add(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100}, Rows: files("a")})
 		added <- err
 	}()
 	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
@@ -827,7 +827,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Add(t.Context(), Addition{Archive{Address: "x"}, files("a")}); err == nil {
+	if _, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x"}, Rows: files("a")}); err == nil {
 		t.Error("added")
 	}
 	if _, err := c.Remove(t.Context(), "x"); err == nil {

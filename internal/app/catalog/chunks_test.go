@@ -90,7 +90,7 @@ func gather[T any](t testing.TB, seq iter.Seq2[T, error]) (all []T) {
 
 // into is the archive of a chunk.
 func into(k Chunk, paths ...string) *Addition {
-	return &Addition{Archive{Address: k.Name, Format: "caf", Size: 1 << 30}, files(paths...)}
+	return &Addition{Archive: Archive{Address: k.Name, Format: "caf", Size: 1 << 30}, Rows: files(paths...)}
 }
 
 func outcomesOf(all []Member) (got []string) {
@@ -332,7 +332,7 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 			"no member":     {into(k, "a", "e"), these(Member{Path: "x", Outcome: Vanished})},
 			"pending":       {into(k, "a"), these(Member{Path: "b"})},
 			"outcome":       {into(k, "a"), these(Member{Path: "b", Outcome: 9})},
-			"no address":    {&Addition{Archive{}, files("a", "e")}, left()},
+			"no address":    {&Addition{Archive: Archive{}, Rows: files("a", "e")}, left()},
 			"broken":        {into(k, "a"), func(yield func(Member, error) bool) { yield(Member{}, broken) }},
 		} {
 			if done, err := c.Finish(t.Context(), k, bad.a, bad.left); err == nil || name == "broken" && !errors.Is(err, broken) {
@@ -377,7 +377,7 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 		}
 		// What another chunk became is not replaced.
 		k = claim(t, c, Request{})
-		if _, err := c.Finish(t.Context(), k, &Addition{done.Archive, files("f")}, nil); !errors.Is(err, fs.ErrExist) {
+		if _, err := c.Finish(t.Context(), k, &Addition{Archive: done.Archive, Rows: files("f")}, nil); !errors.Is(err, fs.ErrExist) {
 			t.Error(err)
 		}
 		// Nothing is left of it: there is no archive.
@@ -644,7 +644,8 @@ func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 		k = claim(t, c, Request{})
 		// That is what the first version with plans had.
 		if err := c.db.write(t.Context(), nil, func(s session) error {
-			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof"} {
+			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof",
+				"DROP VIEW file_locations", "ALTER TABLE archives DROP COLUMN roots", "ALTER TABLE locations DROP COLUMN object", "DROP TABLE headers"} {
 				if _, err := s.exec(t.Context(), sql); err != nil {
 					return err
 				}

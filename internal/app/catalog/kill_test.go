@@ -42,7 +42,7 @@ func killFiles(address string) Addition {
 	for i := range killRows {
 		paths = append(paths, fmt.Sprintf(killPathForm, address, i))
 	}
-	return Addition{Archive{Address: address, Size: 1 << 30}, files(paths...)}
+	return Addition{Archive: Archive{Address: address, Size: 1 << 30}, Rows: files(paths...)}
 }
 
 // beKilled writes a line whenever there is something worth killing it for, until it

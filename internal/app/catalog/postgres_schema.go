@@ -105,4 +105,17 @@ CREATE INDEX members_path ON members (chunk, substring(path, 1, 1024));
 -- The chunk says what most of its members were compared with.
 ALTER TABLE chunks ADD COLUMN damaged bigint NOT NULL DEFAULT 0, ADD COLUMN proven text NOT NULL DEFAULT '';
 ALTER TABLE members ADD COLUMN proof text;
+`, `
+-- What buckets kept of objects, and where they were; kind has 256 where a path was deleted, and
+-- 512 or 1024 where its original is about to be removed, or was.
+ALTER TABLE archives ADD COLUMN roots bytea NOT NULL DEFAULT '';
+ALTER TABLE locations ADD COLUMN object bytea;
+CREATE TABLE headers (
+	id    bigint PRIMARY KEY,
+	value bytea NOT NULL
+);
+CREATE OR REPLACE VIEW file_locations (file_path, caf_file_id) AS
+SELECT path_text(path), archive::text FROM locations AS l
+WHERE kind & 256 = 0 AND NOT EXISTS (SELECT 1 FROM locations AS n
+	WHERE substring(n.path, 1, 1024) = substring(l.path, 1, 1024) AND n.path = l.path AND n.archive > l.archive AND n.kind & 256 = 0);
 `}

@@ -53,7 +53,7 @@ var inPostgres = &dialect{
 // published is locked for no longer than it must.
 const createStaged = `SET LOCAL client_min_messages = warning;
 CREATE TEMP TABLE IF NOT EXISTS staged (
-	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea) ON COMMIT DELETE ROWS;
+	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea, object bytea) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS staged_members (
 	row bigint NOT NULL, size bigint NOT NULL, outcome smallint NOT NULL, path bytea NOT NULL, version bytea NOT NULL, note text NOT NULL, proof text NOT NULL) ON COMMIT DELETE ROWS`
 
@@ -137,17 +137,20 @@ func (s *postgresSession) stage(ctx context.Context, a Addition, _ int) (*stagin
 	var l Location
 	var kind int
 	var offset pgtype.Int8
-	var digest []byte
+	var digest, object []byte
 	rows := given(a.Rows, &l, func() error {
 		s.staged++
 		g.count(l.Path)
-		kind, offset, digest = int(l.Kind), pgtype.Int8{Int64: l.Off, Valid: l.Raw}, digest[:0]
+		kind, offset, digest = l.marks(), pgtype.Int8{Int64: l.Off, Valid: l.Raw}, digest[:0]
 		if digest = append(append(append(digest, l.Digest.Algo...), ':'), l.Digest.Sum...); l.Digest.Algo == "" {
 			digest = nil
 		}
+		if object = appendObject(object[:0], l); len(object) == 0 {
+			object = nil
+		}
 		return nil
 	})
-	return g, s.copy(ctx, "staged", []string{"row", "size", "offset", "kind", "path", "digest"}, []any{&s.staged, &l.Size, &offset, &kind, (*blob)(&l.Path), &digest}, rows)
+	return g, s.copy(ctx, "staged", []string{"row", "size", "offset", "kind", "path", "digest", "object"}, []any{&s.staged, &l.Size, &offset, &kind, (*blob)(&l.Path), &digest, &object}, rows)
 }
 
 func (s *postgresSession) publish(ctx context.Context, archive int64, g *staging) (int64, error) {
@@ -155,8 +158,8 @@ func (s *postgresSession) publish(ctx context.Context, archive int64, g *staging
 	if !g.ordered {
 		which, order = "DISTINCT ON (path)", "ORDER BY path, row DESC"
 	}
-	return s.exec(ctx, `INSERT INTO locations (path, archive, kind, size, "offset", digest)
-		SELECT `+which+` path, $1, kind, size, "offset", digest FROM staged WHERE row > $2 AND row <= $3 `+order, archive, g.from, g.from+g.rows)
+	return s.exec(ctx, `INSERT INTO locations (path, archive, kind, size, "offset", digest, object)
+		SELECT `+which+` path, $1, kind, size, "offset", digest, object FROM staged WHERE row > $2 AND row <= $3 `+order, archive, g.from, g.from+g.rows)
 }
 
 func (s *postgresSession) due(ctx context.Context, all []Chunk) error {

@@ -106,7 +106,7 @@ func TestPostgresReadOnlyWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Add(t.Context(), Addition{Archive{Address: "x"}, files("a")}); err == nil {
+	if _, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x"}, Rows: files("a")}); err == nil {
 		t.Error("added")
 	}
 	if _, err := c.db.(*postgresDB).pool.Exec(t.Context(), "DELETE FROM archives"); err == nil {

@@ -91,4 +91,17 @@ CREATE TABLE members (
 ALTER TABLE chunks ADD COLUMN damaged INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE chunks ADD COLUMN proven TEXT NOT NULL DEFAULT '';
 ALTER TABLE members ADD COLUMN proof TEXT;
+`, `
+-- What buckets kept of objects, and where they were; kind has 256 where a path was deleted, and
+-- 512 or 1024 where its original is about to be removed, or was.
+ALTER TABLE archives ADD COLUMN roots BLOB NOT NULL DEFAULT x'';
+ALTER TABLE locations ADD COLUMN object BLOB;
+CREATE TABLE headers (
+	id    INTEGER PRIMARY KEY,
+	value BLOB NOT NULL
+) STRICT;
+DROP VIEW IF EXISTS file_locations;
+CREATE VIEW file_locations (file_path, caf_file_id) AS
+SELECT CAST(path AS TEXT), CAST(archive AS TEXT) FROM locations AS l
+WHERE kind & 256 = 0 AND archive = (SELECT max(archive) FROM locations WHERE path = l.path AND kind & 256 = 0);
 `}

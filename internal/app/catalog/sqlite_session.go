@@ -14,7 +14,6 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
@@ -142,8 +141,8 @@ func scan(stmt *sqlite.Stmt, into []any) error {
 			*x = stmt.ColumnInt64(i)
 		case *int:
 			*x = stmt.ColumnInt(i)
-		case *format.Kind:
-			*x = format.Kind(stmt.ColumnInt64(i))
+		case *Original:
+			*x = Original(stmt.ColumnInt64(i))
 		case *Outcome:
 			*x = Outcome(stmt.ColumnInt64(i))
 		case *ChunkState:
@@ -251,49 +250,59 @@ func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *stagi
 	return g, nil
 }
 
-// A row waits as kind, size, its offset + 1 or 0 for none, and the digest.
+// A row waits as kind, size, its offset + 1 or 0 for none, the length of its digest, the digest,
+// and what its bucket kept.
 func appendRow(b []byte, l Location) []byte {
 	off := uint64(0)
 	if l.Raw {
 		off = uint64(l.Off) + 1
 	}
-	b = binary.AppendUvarint(append(b, byte(l.Kind)), uint64(l.Size))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(l.marks())), uint64(l.Size))
 	b = binary.AppendUvarint(b, off)
-	if l.Digest.Algo != "" {
+	digest := digestLen(l.Digest)
+	b = binary.AppendUvarint(b, uint64(digest))
+	if digest > 0 {
 		b = append(append(append(b, l.Digest.Algo...), ':'), l.Digest.Sum...)
 	}
-	return b
+	return appendObject(b, l)
 }
 
 // bindRow binds what appendRow wrote to the parameters from 3 on.
 func bindRow(s *sqlite.Stmt, b []byte) error {
-	if len(b) == 0 {
-		return io.ErrUnexpectedEOF
-	}
-	kind, b := b[0], b[1:]
-	size, n := binary.Uvarint(b)
-	off, m := uint64(0), 0
-	if n > 0 {
-		off, m = binary.Uvarint(b[n:])
-	}
-	if n <= 0 || m <= 0 {
-		return io.ErrUnexpectedEOF
-	}
-	s.BindInt64(3, int64(kind))
-	s.BindInt64(4, int64(size))
-	if s.BindNull(5); off > 0 {
-		s.BindInt64(5, int64(off-1))
-	}
-	if s.BindNull(6); len(b) > n+m {
-		s.BindBytes(6, b[n+m:])
+	for i := range 4 {
+		n, k := binary.Uvarint(b)
+		if k <= 0 {
+			return io.ErrUnexpectedEOF
+		}
+		b = b[k:]
+		switch {
+		case i == 0 || i == 1:
+			s.BindInt64(3+i, int64(n))
+		case i == 2 && n == 0:
+			s.BindNull(5)
+		case i == 2:
+			s.BindInt64(5, int64(n-1))
+		case n > uint64(len(b)):
+			return io.ErrUnexpectedEOF
+		default:
+			bindSome(s, 6, b[:n])
+			bindSome(s, 7, b[n:])
+		}
 	}
 	return nil
+}
+
+// bindSome binds bytes; none are NULL.
+func bindSome(s *sqlite.Stmt, i int, b []byte) {
+	if s.BindNull(i); len(b) > 0 {
+		s.BindBytes(i, b)
+	}
 }
 
 // publish adds the locations of an archive. Pages are filled from front to back if
 // rows come in their order: that is many times as fast as any other.
 func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n int64, err error) {
-	insert, err := s.conn.Prepare("INSERT INTO locations (path, archive, kind, size, offset, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+	insert, err := s.conn.Prepare("INSERT INTO locations (path, archive, kind, size, offset, digest, object) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
 	if err != nil {
 		return 0, err
 	}

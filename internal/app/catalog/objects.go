@@ -1,0 +1,255 @@
+package catalog
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"crypto/sha256"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
+)
+
+// A Root says that what has a path that begins with Prefix was packed from what lies at Address
+// and the rest of its path. Address ends in a slash.
+type Root struct{ Prefix, Address string }
+
+// Roots are those of an archive, in words that are the same for the same ones.
+type Roots string
+
+// RootsOf returns the Roots that all are.
+func RootsOf(all []Root) Roots {
+	b, err := json.Marshal(all)
+	if err != nil { // of strings
+		panic(err)
+	}
+	return Roots(b)
+}
+
+// All returns the roots; none if they are not known.
+func (r Roots) All() (all []Root) {
+	if json.Unmarshal([]byte(r), &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// What the first byte of locations.object says is in it, in this order.
+const (
+	objectTime    = 1 << iota // seconds since 1970, as a varint
+	objectNanos               // of the second
+	objectHeaders             // 8 bytes
+	objectMD5                 // an ETag that is an MD5: 16 bytes
+	objectETag                // another, to the end
+)
+
+// appendObject appends what a bucket kept of a location, nothing if that is nothing.
+func appendObject(b []byte, l Location) []byte {
+	has, start := byte(0), len(b)
+	b = append(b, 0)
+	if !l.Modified.IsZero() {
+		has |= objectTime
+		b = binary.AppendVarint(b, l.Modified.Unix())
+		if n := l.Modified.Nanosecond(); n > 0 {
+			has |= objectNanos
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	if l.Headers != 0 {
+		has |= objectHeaders
+		b = binary.BigEndian.AppendUint64(b, l.Headers)
+	}
+	if sum, ok := plainMD5(l.ETag); ok {
+		has |= objectMD5
+		b = append(b, sum...)
+	} else if l.ETag != "" {
+		has |= objectETag
+		b = append(b, l.ETag...)
+	}
+	if b[start] = has; has == 0 {
+		return b[:start]
+	}
+	return b
+}
+
+// plainMD5 returns the MD5 that an ETag is, if it is one.
+func plainMD5(etag string) ([]byte, bool) {
+	const digits = 32
+	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
+		return nil, false
+	}
+	sum, err := hex.DecodeString(etag[1 : digits+1])
+	return sum, err == nil
+}
+
+// An object is a location as its column of that name says.
+type object Location
+
+func (o *object) ScanBytes(b []byte) error {
+	o.Modified, o.Headers, o.ETag = time.Time{}, 0, ""
+	if len(b) == 0 {
+		return nil
+	}
+	has, b := b[0], b[1:]
+	broken := fmt.Errorf("%s: what its bucket kept: it %w", format.Escape(o.Path), ErrBroken)
+	if has&objectTime != 0 {
+		seconds, n := binary.Varint(b)
+		if n <= 0 {
+			return broken
+		}
+		b = b[n:]
+		nanos := uint64(0)
+		if has&objectNanos != 0 {
+			if nanos, n = binary.Uvarint(b); n <= 0 || nanos >= uint64(time.Second) {
+				return broken
+			}
+			b = b[n:]
+		}
+		o.Modified = time.Unix(seconds, int64(nanos)).UTC()
+	}
+	if has&objectHeaders != 0 {
+		if len(b) < 8 {
+			return broken
+		}
+		o.Headers, b = binary.BigEndian.Uint64(b), b[8:]
+	}
+	switch {
+	case has&objectMD5 != 0 && len(b) != 16:
+		return broken
+	case has&objectMD5 != 0:
+		o.ETag = `"` + hex.EncodeToString(b) + `"`
+	case has&objectETag != 0:
+		o.ETag = string(b)
+	}
+	return nil
+}
+
+// HeaderText is headers as Location.HeaderText has them: one text for the same headers.
+func HeaderText(headers map[string]string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(headers) // by name
+	if err != nil {                 // of strings
+		panic(err)
+	}
+	return string(b)
+}
+
+// headerSets collects the headers that the locations of one archive have. Most have the same few.
+type headerSets struct {
+	seen   map[uint64]bool
+	sorted *sorter.Sorter
+}
+
+// mostSeen bounds what is remembered of header sets that are there already.
+const mostSeen = 1 << 16
+
+func newHeaderSets() *headerSets { return &headerSets{seen: map[uint64]bool{}} }
+
+// add returns what stands for a set: 0 for none.
+func (h *headerSets) add(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	id := max(binary.BigEndian.Uint64(sum[:8]), 1)
+	if h.seen[id] {
+		return id, nil
+	}
+	if len(h.seen) >= mostSeen {
+		clear(h.seen)
+	}
+	h.seen[id] = true
+	if h.sorted == nil {
+		h.sorted = sorter.New(sorter.Options{Memory: 4 << 20, Scratch: sorter.TempFile, Duplicate: func([]byte) error { return nil }})
+	}
+	return id, h.sorted.Add(binary.BigEndian.AppendUint64(nil, id), []byte(text))
+}
+
+// keep has the database know the sets.
+func (h *headerSets) keep(ctx context.Context, s session) error {
+	if h == nil || h.sorted == nil {
+		return nil
+	}
+	for row, err := range h.sorted.Sorted() {
+		if err != nil {
+			return err
+		}
+		id, value := int64(binary.BigEndian.Uint64(row.Key)), blob(row.Value)
+		n, err := s.exec(ctx, "INSERT INTO headers (id, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", id, value)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		is, err := one(ctx, s, pathIn, nil, "SELECT value FROM headers WHERE id = $1", id)
+		if err == nil && is != string(value) {
+			err = errors.New("two sets of headers have the same number")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *headerSets) close() {
+	if h != nil && h.sorted != nil {
+		h.sorted.Close()
+	}
+}
+
+// A headerMemory is the sets that were asked for lately.
+type headerMemory struct {
+	mu    sync.Mutex
+	known map[uint64]map[string]string
+}
+
+// Headers returns what Location.Headers stands for, by names in small letters. It must not be
+// changed.
+func (c *Catalog) Headers(ctx context.Context, id uint64) (map[string]string, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	c.headers.mu.Lock()
+	headers, ok := c.headers.known[id]
+	c.headers.mu.Unlock()
+	if ok {
+		return headers, nil
+	}
+	text, err := readOne(ctx, c, fmt.Sprintf("headers %d", id), pathIn, "SELECT value FROM headers WHERE id = $1", int64(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("headers %d: it %w", id, ErrBroken)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(text), &headers); err != nil {
+		return nil, fmt.Errorf("headers %d: it %w: %w", id, ErrBroken, err)
+	}
+	c.headers.mu.Lock()
+	defer c.headers.mu.Unlock()
+	if c.headers.known == nil || len(c.headers.known) >= mostSeen>>4 {
+		c.headers.known = map[uint64]map[string]string{}
+	}
+	c.headers.known[id] = headers
+	return headers, nil
+}
+
+// digestLen is how long a digest is in its column.
+func digestLen(d format.Digest) int {
+	if d.Algo == "" {
+		return 0
+	}
+	return len(d.Algo) + 1 + len(d.Sum)
+}

@@ -1,0 +1,528 @@
+package shelf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+)
+
+// A scope is what one root of archives is in a tree: names that begin with names are paths that
+// begin with paths, of some archives.
+type scope struct {
+	names, paths string
+	in           catalog.Scope
+}
+
+func (c scope) path(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, c.names)
+	return c.paths + rest, ok
+}
+
+func (c scope) name(path string) string { return c.names + path[len(c.paths):] }
+
+// A reader reads a tree.
+type reader struct {
+	s      *Shelf
+	bucket string // SCHEME/BUCKET, empty of the tree of all
+
+	mu     sync.Mutex
+	scopes []scope
+	count  int // Shelf.count when they were found
+}
+
+func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) {
+	r := &reader{s: s, count: -1}
+	if name != Tree {
+		r.bucket = strings.TrimPrefix(name, buckets)
+		scopes, err := r.find(ctx)
+		if err == nil && len(scopes) == 0 {
+			err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// find returns the scopes of the tree as they are now.
+func (r *reader) find(ctx context.Context) ([]scope, error) {
+	if r.bucket == "" {
+		return []scope{{}}, nil
+	}
+	all, err := r.s.archives(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.s.mu.Lock()
+	count := r.s.count
+	r.s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count == count {
+		return r.scopes, nil
+	}
+	type key struct{ names, paths string }
+	of := map[key]map[int64]bool{}
+	for _, a := range all {
+		for _, root := range a.Roots.All() {
+			scheme, bucket, prefix, ok := place(root.Address)
+			if !ok || scheme+"/"+bucket != r.bucket {
+				continue
+			}
+			k := key{prefix, root.Prefix}
+			if of[k] == nil {
+				of[k] = map[int64]bool{}
+			}
+			of[k][a.ID] = true
+		}
+	}
+	r.scopes, r.count = nil, count
+	for k, ids := range of {
+		c := scope{names: k.names, paths: k.paths}
+		if len(of) > 1 || len(ids) < len(all) { // else all count, which need not be asked
+			c.in = func(id int64) bool { return ids[id] }
+		}
+		r.scopes = append(r.scopes, c)
+	}
+	return r.scopes, nil
+}
+
+// entry makes an entry of a location. What is asked for as a whole is told also what only the
+// archive's own index has.
+func (r *reader) entry(ctx context.Context, name string, l catalog.Location, whole bool) (format.Entry, error) {
+	e := format.Entry{Name: name, Kind: l.Kind, Size: l.Size, Digest: l.Digest, ModTime: l.Modified, Ref: l}
+	headers, err := r.s.c.Headers(ctx, l.Headers)
+	if err != nil {
+		return e, err
+	}
+	if l.ETag != "" || len(headers) > 0 {
+		e.Attr = make(map[string]string, len(headers)+1)
+		maps.Copy(e.Attr, headers)
+		if l.ETag != "" {
+			e.Attr[format.AttrETag] = l.ETag
+		}
+	}
+	if !whole {
+		return e, nil
+	}
+	a, err := r.s.archive(ctx, l.Archive)
+	if a.ID == 0 {
+		return e, err
+	}
+	f := format.All().ByName(a.Format)
+	if f == nil || l.Raw && f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) == 0 {
+		return e, nil
+	}
+	own, err := r.own(ctx, l)
+	if err != nil {
+		if ctx.Err() != nil {
+			return e, err
+		}
+		return e, nil // who reads its content is told why that cannot be done
+	}
+	e.Mode, e.HasMode, e.ModTime, e.Owner, e.Group, e.Link, e.Fault = own.Mode, own.HasMode, own.ModTime, own.Owner, own.Group, own.Link, own.Fault
+	return e, nil
+}
+
+// own looks a location up in its archive.
+func (r *reader) own(ctx context.Context, l catalog.Location) (format.Entry, error) {
+	a, err := r.s.archive(ctx, l.Archive)
+	if a.ID == 0 {
+		return format.Entry{}, err
+	}
+	in, release, err := r.s.open(ctx, a)
+	if err != nil {
+		return format.Entry{}, err
+	}
+	defer release()
+	return in.Lookup(ctx, l.Path)
+}
+
+func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	scopes, err := r.find(ctx)
+	if err != nil {
+		return format.Entry{}, err
+	}
+	var newest catalog.Found
+	for _, c := range scopes {
+		path, ok := c.path(name)
+		if !ok {
+			continue
+		}
+		found, err := r.s.c.NewestIn(ctx, path, c.in)
+		if err == nil && found.Archive > newest.Archive {
+			newest = found
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return format.Entry{}, err
+		}
+	}
+	if newest.Archive > 0 {
+		return r.entry(ctx, name, newest.Location, true)
+	}
+	if format.ValidPath(name) {
+		for _, err := range r.keys(ctx, name+"/", "", false) {
+			return format.Entry{Name: name, Kind: format.Dir}, err
+		}
+	}
+	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+}
+
+// An item is what a scope yields.
+type item struct {
+	name  string // of a folder with a slash at its end
+	where catalog.Location
+	dir   bool
+}
+
+// keys yields what has a name that begins with prefix, by name, from one on.
+func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter.Seq2[format.Entry, error] {
+	return r.merged(ctx, whole, func(c scope) iter.Seq2[item, error] {
+		// Names that begin with both.
+		first, last := max(prefix, from, c.names), after(prefix)
+		if !strings.HasPrefix(prefix, c.names) && !strings.HasPrefix(c.names, prefix) {
+			return nil
+		}
+		if end := after(c.names); last == "" || end != "" && end < last {
+			last = end
+		}
+		if last != "" && first >= last {
+			return nil
+		}
+		begin, ok := c.path(first)
+		if !ok {
+			return nil
+		}
+		before := after(c.paths)
+		if last != "" && strings.HasPrefix(last, c.names) {
+			before, _ = c.path(last)
+		}
+		return func(yield func(item, error) bool) {
+			for l, err := range r.s.c.Between(ctx, begin, before, c.in) {
+				x := item{where: l}
+				if err == nil {
+					x.name = c.name(l.Path)
+				}
+				if !yield(x, err) || err != nil {
+					return
+				}
+			}
+		}
+	})
+}
+
+// after returns the first string behind all that begin with prefix, empty if there is none.
+func after(prefix string) string {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return prefix[:i] + string([]byte{prefix[i] + 1})
+		}
+	}
+	return ""
+}
+
+// list yields what is directly below a folder, by name; that of a folder has a slash at its end.
+func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
+	return r.merged(ctx, false, func(c scope) iter.Seq2[item, error] {
+		if deeper, ok := strings.CutPrefix(c.names, folder); ok && deeper != "" {
+			// All of it is in one folder there.
+			name, _, _ := strings.Cut(deeper, "/")
+			if name = folder + name + "/"; name < from {
+				return nil
+			}
+			return func(yield func(item, error) bool) {
+				for _, err := range r.s.c.Between(ctx, c.paths, after(c.paths), c.in) {
+					yield(item{name: name, dir: true}, err)
+					return
+				}
+			}
+		}
+		path, ok := c.path(folder)
+		if !ok {
+			return nil
+		}
+		begin, _ := c.path(max(folder, from))
+		return func(yield func(item, error) bool) {
+			for l, err := range r.s.c.ListFrom(ctx, path, begin, c.in) {
+				x := item{where: l.Location, dir: l.Folder}
+				if err == nil {
+					x.name = c.name(l.Path)
+				}
+				if !yield(x, err) || err != nil {
+					return
+				}
+			}
+		}
+	})
+}
+
+// merged yields what all scopes have, by name, of each the newest.
+func (r *reader) merged(ctx context.Context, whole bool, of func(scope) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		scopes, err := r.find(ctx)
+		if err != nil {
+			yield(format.Entry{}, err)
+			return
+		}
+		var all []iter.Seq2[item, error]
+		for _, c := range scopes {
+			if seq := of(c); seq != nil {
+				all = append(all, seq)
+			}
+		}
+		for x, err := range merge(all) {
+			var e format.Entry
+			switch {
+			case err != nil:
+			case x.dir:
+				e = format.Entry{Name: strings.TrimSuffix(x.name, "/"), Kind: format.Dir}
+			default:
+				e, err = r.entry(ctx, x.name, x.where, whole)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// merge yields what several sequences have in order, of one name the newest.
+func merge(all []iter.Seq2[item, error]) iter.Seq2[item, error] {
+	if len(all) == 1 {
+		return all[0]
+	}
+	type head struct {
+		item
+		next func() (item, error, bool)
+	}
+	return func(yield func(item, error) bool) {
+		var heads []*head
+		for _, seq := range all {
+			next, stop := iter.Pull2(seq)
+			defer stop()
+			heads = append(heads, &head{next: next})
+		}
+		advance := func(h *head) (more bool, err error) {
+			h.item, err, more = h.next()
+			return more, err
+		}
+		var err error
+		heads = slices.DeleteFunc(heads, func(h *head) bool {
+			more, herr := advance(h)
+			if herr != nil {
+				err = herr
+			}
+			return !more
+		})
+		for err == nil && len(heads) > 0 {
+			first := heads[0].item
+			for _, h := range heads[1:] {
+				if h.name < first.name || h.name == first.name && h.where.Archive > first.where.Archive {
+					first = h.item
+				}
+			}
+			if !yield(first, nil) {
+				return
+			}
+			heads = slices.DeleteFunc(heads, func(h *head) bool {
+				if h.name != first.name || err != nil {
+					return false
+				}
+				var more bool
+				more, err = advance(h)
+				return !more
+			})
+		}
+		if err != nil {
+			yield(item{}, err)
+		}
+	}
+}
+
+// Entries yields files only: folders are what names imply.
+func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return r.keys(ctx, "", "", true)
+}
+
+func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return r.ReadDirFrom(ctx, dir, "")
+}
+
+func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	folder := ""
+	if dir != "." {
+		folder = dir + "/"
+	}
+	return func(yield func(format.Entry, error) bool) {
+		some := false
+		for e, err := range r.list(ctx, folder, folder+from) {
+			some = true
+			switch {
+			case err != nil:
+				yield(e, err)
+				return
+			case e.Kind == format.Dir && e.Name == "" || dir == "." && !format.ValidPath(e.Name):
+				// In no folder: they are in the root under their whole names.
+				if dir != "." {
+					continue
+				}
+				prefix := e.Name
+				if e.Kind == format.Dir {
+					prefix += "/"
+				}
+				for odd, err := range r.keys(ctx, prefix, from, false) {
+					if !yield(odd, err) || err != nil {
+						return
+					}
+				}
+				continue
+			case !format.ValidPath(e.Name):
+				continue // only their whole names lead to them
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if some || dir == "." || from != "" {
+			return
+		}
+		yield(format.Entry{}, r.noFolder(ctx, dir))
+	}
+}
+
+// noFolder says why there is nothing in a folder.
+func (r *reader) noFolder(ctx context.Context, dir string) error {
+	if _, err := r.Lookup(ctx, dir); err != nil {
+		return err
+	}
+	return &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR}
+}
+
+func (r *reader) Can() format.Abilities {
+	return format.Abilities{Run: r.Run, ReadDirFrom: r.ReadDirFrom,
+		Keys: func(ctx context.Context, prefix, from string) iter.Seq2[format.Entry, error] {
+			return r.keys(ctx, prefix, from, false)
+		},
+		EntriesBelow: func(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+			return r.keys(ctx, dir+"/", "", true)
+		},
+		EntriesFrom: func(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+			return r.keys(ctx, "", name, true)
+		}}
+}
+
+// Run says where a content lies, if its archive was looked at a moment ago.
+func (r *reader) Run(e format.Entry) (format.Extent, bool) {
+	l, ok := e.Ref.(catalog.Location)
+	if !ok || !l.Raw || l.Size == 0 || !l.Kind.HasContent() {
+		return format.Extent{}, false
+	}
+	r.s.mu.Lock()
+	k := r.s.known[l.Archive]
+	ok = k != nil && !k.gone && time.Since(k.at) < fresh
+	r.s.mu.Unlock()
+	return format.Extent{Size: l.Size, Object: objectOf(l.Archive), Off: l.Off, Len: l.Size}, ok
+}
+
+func objectOf(archive int64) string { return archives + strconv.FormatInt(archive, 10) }
+
+// now returns where a content is now: archives that are compacted go, and others have what was
+// in them.
+func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, error) {
+	l, ok := e.Ref.(catalog.Location)
+	if !ok {
+		return l, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
+	}
+	_, err := r.s.archive(ctx, l.Archive)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return l, err
+	}
+	is, lerr := r.Lookup(ctx, e.Name)
+	if lerr != nil {
+		return l, lerr
+	}
+	now, ok := is.Ref.(catalog.Location)
+	if !ok || now.Size != l.Size || now.Digest != l.Digest || now.ETag != l.ETag {
+		return l, fmt.Errorf("%s: its archive is gone, and what is there now is another: %w", format.Escape(e.Name), fs.ErrNotExist)
+	}
+	return now, nil
+}
+
+func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		if n <= 0 || !e.Kind.HasContent() {
+			return
+		}
+		l, err := r.now(ctx, e)
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		if l.Raw {
+			yield(format.Extent{Size: l.Size, Object: objectOf(l.Archive), Off: l.Off, Len: l.Size}, nil)
+			return
+		}
+		a, err := r.s.archive(ctx, l.Archive)
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		in, release, err := r.s.open(ctx, a)
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		defer release()
+		own, err := in.Lookup(ctx, l.Path)
+		if err == nil && own.Fault != nil {
+			err = &format.CorruptError{Format: a.Format, Problem: *own.Fault}
+		}
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		for x, err := range in.Source().Reader.Extents(ctx, own, off, n) {
+			if err == nil {
+				below := x.Object
+				if x.External { // which its own rules allow, or do not
+					below = "/" + below
+				}
+				if x.Object = objectOf(l.Archive); x.External || below != in.Name() {
+					x.Object += "/" + below
+				}
+				x.External = false
+			}
+			if !yield(x, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
+	return func(func(format.Region, error) bool) {}
+}
+
+// About names no volumes: the size of each would be asked for.
+func (r *reader) About(ctx context.Context) (format.About, error) {
+	all, err := r.s.archives(ctx)
+	var files, bytes int64
+	for _, a := range all {
+		files, bytes = files+a.Entries, bytes+a.Size
+	}
+	return format.About{Facts: [][2]string{{"archives", fmt.Sprint(len(all))}, {"files in them", fmt.Sprint(files)}, {"bytes of them", fmt.Sprint(bytes)}}}, err
+}
+
+func (r *reader) Close() error { return nil }

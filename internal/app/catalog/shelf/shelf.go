@@ -1,0 +1,538 @@
+// Package shelf shows a catalogue as one archive: the files of all its archives in one
+// tree, of each the newest; or a bucket as it was before it was packed.
+//
+// It is for programs that read by a catalogue. Names come from the database, by ranges,
+// so that millions of them cost nothing; contents come from the archives, whichever
+// these are at the time, and however many at once.
+package shelf
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// Tree is the name in a Shelf of what has all files; below it are the archives.
+	Tree = "catalog"
+
+	archives = "archives/" // NUMBER, or NUMBER/OBJECT of one that is several objects
+	buckets  = "buckets/"  // SCHEME/BUCKET
+
+	// magic is what the objects begin with that stand for trees.
+	magic = "holdall catalogue\n"
+)
+
+// Options are wishes for a Shelf.
+type Options struct {
+	// Address is what the catalogue is called: without secrets.
+	Address string
+	// Open finds where an archive lies; nil is store.OpenAddress.
+	Open func(ctx context.Context, address string) (store.Store, string, error)
+	// NoVerify has contents of archives' own readers not compared.
+	NoVerify bool
+}
+
+// A Shelf is a catalogue as a store: of trees, which package holdall opens as archives of Format,
+// and of the archives in which their contents are. It must be closed when nothing of it is open.
+type Shelf struct {
+	c *catalog.Catalog
+	o Options
+
+	mu    sync.Mutex
+	known map[int64]*known
+	seen  time.Time // when all archives were last looked at
+	count int       // how often they had changed by then
+	all   []catalog.Archive
+	used  list.List // of *held, what was used last in front
+	held  map[string]*held
+	ins   map[int64]*inner
+	near  bool
+}
+
+// known is what was found out about an archive.
+type known struct {
+	catalog.Archive
+	at   time.Time // it was in the catalogue
+	gone bool      // it is not there any more
+}
+
+// fresh is for how long what is known of archives is believed: old archives stay for longer than
+// that when new ones have what was in them.
+const fresh = 2 * time.Second
+
+// New returns the shelf of a catalogue, which stays its owner's.
+func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
+	if o.Open == nil {
+		o.Open = store.OpenAddress
+	}
+	s := &Shelf{c: c, o: o, known: map[int64]*known{}, held: map[string]*held{}, ins: map[int64]*inner{}}
+	all, err := s.archives(ctx)
+	s.near = true
+	for _, a := range all {
+		scheme := store.Scheme(a.Address)
+		s.near = s.near && (scheme == "" || scheme == "file")
+	}
+	return s, err
+}
+
+// archives returns all archives as they were a moment ago.
+func (s *Shelf) archives(ctx context.Context) ([]catalog.Archive, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.seen) < fresh {
+		return s.all, nil
+	}
+	all, err := s.c.Archives(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(all, s.all) {
+		s.all = all
+		s.count++
+	}
+	s.seen = time.Now()
+	return all, nil
+}
+
+// archive returns what the catalogue knows of an archive now, or an error that wraps
+// fs.ErrNotExist.
+func (s *Shelf) archive(ctx context.Context, id int64) (catalog.Archive, error) {
+	s.mu.Lock()
+	k := s.known[id]
+	s.mu.Unlock()
+	if k != nil && (k.gone || time.Since(k.at) < fresh) {
+		return k.Archive, k.err()
+	}
+	a, err := s.c.ArchiveOf(ctx, id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const most = 100_000
+	if len(s.known) >= most {
+		clear(s.known)
+	}
+	n := &known{Archive: a, at: time.Now(), gone: err != nil}
+	if n.gone && k != nil {
+		n.Archive = k.Archive // who has it open reads on
+	}
+	s.known[id] = n
+	return n.Archive, n.err()
+}
+
+func (k *known) err() error {
+	if k.gone {
+		return &fs.PathError{Op: "catalogue", Path: fmt.Sprintf("archive %d", k.ID), Err: fs.ErrNotExist}
+	}
+	return nil
+}
+
+// A Bucket is one that archives were packed from.
+type Bucket struct {
+	Name string
+	// Of is what its tree is called in the Shelf.
+	Of string
+}
+
+// Buckets returns those that archives were packed from, by their names.
+func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
+	all, err := s.archives(ctx)
+	for _, a := range all {
+		for _, r := range a.Roots.All() {
+			if scheme, name, _, ok := place(r.Address); ok {
+				found = append(found, Bucket{Name: name, Of: buckets + scheme + "/" + name})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Bucket) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Of, b.Of)) })
+	return slices.Compact(found), err
+}
+
+// place returns which bucket an address is in, and what keys there begin with.
+func place(address string) (scheme, bucket, prefix string, ok bool) {
+	scheme = store.Scheme(address)
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || scheme != "s3" && scheme != "gs" && scheme != "az" {
+		return "", "", "", false
+	}
+	path := strings.TrimPrefix(u.Path, "/")
+	if scheme == "az" { // the account is the host
+		bucket, prefix, _ = strings.Cut(path, "/")
+		return scheme, bucket, prefix, bucket != ""
+	}
+	return scheme, u.Host, path, true
+}
+
+// Can says that a shelf is as near as all its archives.
+func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
+
+// address says where an object lies.
+func (s *Shelf) address(name string) string {
+	rest, ok := strings.CutPrefix(name, archives)
+	if !ok {
+		return "catalog:" + s.o.Address
+	}
+	number, object, several := strings.Cut(rest, "/")
+	id, err := strconv.ParseInt(number, 10, 64)
+	s.mu.Lock()
+	k := s.known[id]
+	s.mu.Unlock()
+	if err != nil || k == nil {
+		return ""
+	}
+	if several {
+		return k.Address + "/" + object
+	}
+	return k.Address
+}
+
+// Open returns what stands for a tree, or an object of an archive. Such an object is opened when
+// it is read, and closed again when many others were.
+func (s *Shelf) Open(ctx context.Context, name string) (store.Object, error) {
+	if name == Tree || strings.HasPrefix(name, buckets) {
+		return &root{s, name}, nil
+	}
+	rest, ok := strings.CutPrefix(name, archives)
+	number, _, _ := strings.Cut(rest, "/")
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	a, err := s.archive(ctx, id)
+	if a.ID == 0 {
+		return nil, err
+	}
+	return &object{s: s, name: name, of: a}, nil
+}
+
+// Close closes what is open of archives.
+func (s *Shelf) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, h := range s.held {
+		errs = append(errs, h.close())
+	}
+	for _, in := range s.ins {
+		errs = append(errs, in.close())
+	}
+	s.held, s.ins = map[string]*held{}, map[int64]*inner{}
+	return errors.Join(errs...)
+}
+
+// A root is an object that stands for a tree.
+type root struct {
+	s    *Shelf
+	name string
+}
+
+func (r *root) Info(context.Context) (store.Info, error) {
+	return store.Info{Name: r.name, Size: int64(len(magic))}, nil
+}
+
+func (r *root) ReadAt(_ context.Context, p []byte, off int64) error {
+	return readFrom(magic, p, off)
+}
+
+func readFrom(text string, p []byte, off int64) error {
+	if off < 0 || off > int64(len(text)) || copy(p, text[off:]) < len(p) {
+		return fs.ErrInvalid
+	}
+	return nil
+}
+
+func (r *root) Close() error                { return nil }
+func (r *root) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+// An object is one of an archive, in the version that the catalogue knows.
+type object struct {
+	s    *Shelf
+	name string
+	of   catalog.Archive
+}
+
+// held is an object that is open.
+type held struct {
+	name string
+	o    store.Object
+	near bool
+	same bool // its version was compared
+	used int
+	elem *list.Element
+	gone bool // it is to be closed when nobody uses it
+}
+
+func (h *held) close() error {
+	if h.o == nil {
+		return nil
+	}
+	return h.o.Close()
+}
+
+// mostHeld is how many objects are open that nobody reads.
+const mostHeld = 256
+
+// use returns the object, open, and who ends its use.
+func (o *object) use(ctx context.Context) (*held, func(), error) {
+	s := o.s
+	s.mu.Lock()
+	h := s.held[o.name]
+	if h != nil {
+		h.used++
+		s.used.MoveToFront(h.elem)
+		s.mu.Unlock()
+		return h, func() { s.release(h) }, nil
+	}
+	s.mu.Unlock()
+	st, name, err := s.o.Open(ctx, o.of.Address)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, below, several := strings.Cut(strings.TrimPrefix(o.name, archives), "/")
+	if several {
+		if st, name, err = s.inside(ctx, o.of, st, below); err != nil {
+			return nil, nil, err
+		}
+	}
+	in, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h = s.held[o.name]; h != nil { // somebody was faster
+		in.Close()
+	} else {
+		// What is one of several objects has no version of its own here.
+		h = &held{name: o.name, o: in, near: st.Can().Near, same: several}
+		h.elem = s.used.PushFront(h)
+		s.held[o.name] = h
+		s.makeRoom()
+	}
+	h.used++
+	return h, func() { s.release(h) }, nil
+}
+
+// makeRoom lets go of what was not used for the longest time.
+func (s *Shelf) makeRoom() {
+	for e := s.used.Back(); e != nil && s.used.Len() > mostHeld; {
+		h := e.Value.(*held)
+		e = e.Prev()
+		if h.used == 0 {
+			s.drop(h)
+		}
+	}
+}
+
+func (s *Shelf) drop(h *held) {
+	if s.held[h.name] == h {
+		delete(s.held, h.name)
+	}
+	s.used.Remove(h.elem)
+	if h.gone = true; h.used == 0 {
+		_ = h.close() // it was read, and nothing else
+	}
+}
+
+func (s *Shelf) release(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.used--; h.used == 0 && h.gone {
+		_ = h.close()
+	}
+}
+
+func (o *object) Info(ctx context.Context) (store.Info, error) {
+	h, release, err := o.use(ctx)
+	if err != nil {
+		return store.Info{}, err
+	}
+	defer release()
+	return h.o.Info(ctx)
+}
+
+// ReadAt compares the version of the archive with what comes along with the first answer, so that
+// it takes no request.
+func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	h, release, err := o.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = h.o.ReadAt(ctx, p, off)
+	if h.same {
+		return err
+	}
+	info, ierr := h.o.Info(ctx)
+	if ierr != nil {
+		return cmp.Or(err, ierr)
+	}
+	// An archive that is shorter now is no damaged one, so this is looked at even if the read
+	// failed.
+	if err := Current(o.of, info, h.near); err != nil {
+		o.s.mu.Lock()
+		o.s.drop(h) // it may be what it was when it is opened again
+		o.s.mu.Unlock()
+		return err
+	}
+	o.s.mu.Lock()
+	h.same = true
+	o.s.mu.Unlock()
+	return err
+}
+
+func (o *object) Close() error { return nil }
+
+func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+// A StaleError means that an archive is not the one that a catalogue knows.
+type StaleError struct {
+	Address      string
+	Known, Found string
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%s: changed since it was added: expected %s, found %s", store.Redact(e.Address), e.Known, e.Found)
+}
+
+// Current says why an archive is not what the catalogue knows, if what is there is info.
+func Current(a catalog.Archive, info store.Info, near bool) error {
+	if v := survey.Version(info, near); v != a.Version || info.Size != a.Size {
+		return &StaleError{a.Address, ShownVersion(a.Size, a.Version), ShownVersion(info.Size, v)}
+	}
+	return nil
+}
+
+// ShownVersion is a version of an archive for people.
+func ShownVersion(size int64, version string) string {
+	if version == "" {
+		return fmt.Sprintf("%d bytes", size)
+	}
+	return fmt.Sprintf("%d bytes of version %s", size, version)
+}
+
+// An inner is an archive that is open by its own index.
+type inner struct {
+	once sync.Once
+	a    *holdall.Archive
+	err  error
+	at   time.Time
+	used int
+}
+
+func (in *inner) close() error {
+	if in.a == nil {
+		return nil
+	}
+	return in.a.Close()
+}
+
+// mostInner is how many archives are open by their own index that nobody uses.
+const mostInner = 16
+
+// open opens an archive by its own index, for what the catalogue does not know of it.
+func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive, func(), error) {
+	s.mu.Lock()
+	in := s.ins[of.ID]
+	if in == nil {
+		in = &inner{}
+		s.ins[of.ID] = in
+	}
+	in.used++
+	in.at = time.Now()
+	for len(s.ins) > mostInner {
+		oldest := int64(0)
+		for id, x := range s.ins {
+			if x.used == 0 && (oldest == 0 || x.at.Before(s.ins[oldest].at)) {
+				oldest = id
+			}
+		}
+		if oldest == 0 {
+			break
+		}
+		_ = s.ins[oldest].close()
+		delete(s.ins, oldest)
+	}
+	s.mu.Unlock()
+	release := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		in.used--
+		if in.used == 0 && in.err != nil && s.ins[of.ID] == in {
+			delete(s.ins, of.ID) // the next one tries again
+		}
+	}
+	in.once.Do(func() {
+		// Not by this context: others wait for it, too.
+		ctx := context.WithoutCancel(ctx)
+		st, name, err := s.o.Open(ctx, of.Address)
+		if err == nil {
+			in.a, err = holdall.OpenStore(ctx, st, name, holdall.OpenOptions{Format: of.Format, NoVerify: s.o.NoVerify})
+		}
+		in.err = err
+	})
+	if in.err != nil {
+		release()
+		return nil, nil, in.err
+	}
+	return in.a, release, nil
+}
+
+// inside finds an object of an archive of several, or one that it leads to: then its name begins
+// with a slash.
+func (s *Shelf) inside(ctx context.Context, of catalog.Archive, st store.Store, object string) (store.Store, string, error) {
+	outside, ok := strings.CutPrefix(object, "/")
+	if !ok {
+		return st, object, nil
+	}
+	in, release, err := s.open(ctx, of)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
+	return in.Source().Find(ctx, outside)
+}
+
+var errNoShelf = errors.New("expected a catalogue: call it catalog:FILE")
+
+// Format is what opens the trees of a Shelf.
+var Format = &format.Format{
+	Name:  "catalog",
+	Title: "Catalogue of archives",
+	Keeps: format.KeepsDigests,
+	Detect: func(p format.Probe) format.Match {
+		if string(p.Head) == magic {
+			return format.Certain
+		}
+		return format.No
+	},
+	Open: func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
+		obj, err := st.Open(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		defer obj.Close()
+		r, ok := store.Inner[*root](obj)
+		if !ok {
+			return nil, errNoShelf
+		}
+		return r.s.reader(ctx, r.name)
+	},
+}
