@@ -23,7 +23,7 @@ type Entry struct {
 	Group   string
 	Link    string            // target of a symlink or hard link
 	Digest  Digest            // of the content, if the archive records one
-	Attr    map[string]string // what else the format keeps, by its own words
+	Attr    map[string]string // what else the format keeps, by its own words; of objects of buckets see IsObjectAttr
 
 	// Fault says why the content cannot be read; nil if it can.
 	Fault *Problem
@@ -35,6 +35,25 @@ type Entry struct {
 	Internal bool
 
 	Ref any // the Reader's own handle; means nothing to anyone else
+}
+
+// ETagAttr is the attribute with the ETag of the object of a bucket that an entry was,
+// quotes included.
+const ETagAttr = "etag"
+
+// IsObjectAttr reports whether an attribute is one of what a bucket keeps with an object,
+// which is called the same in all formats that have KeepsHeaders: its ETag, and the headers
+// of store.IsHeader by their names. ModTime is then when the object was written.
+func IsObjectAttr(name string) bool { return name == ETagAttr || store.IsHeader(name) }
+
+// HasObjectAttr reports whether e has any of them.
+func (e Entry) HasObjectAttr() bool {
+	for name := range e.Attr {
+		if IsObjectAttr(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Kind is what an entry is.

@@ -133,6 +133,7 @@ const (
 	KeepsFifos
 	KeepsDigests
 	KeepsProperties // as such; elsewhere they become files
+	KeepsHeaders    // and times, of objects of buckets: see IsObjectAttr
 )
 
 // A Reader is an open archive. Its methods may be called in parallel.

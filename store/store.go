@@ -153,6 +153,13 @@ type ObjectAbilities struct {
 	// Sums returns the checksums that the service vouches for, none if it knows none.
 	// What is known is what came with a read; where that is not enough it asks once.
 	Sums func(ctx context.Context) ([]Sum, error)
+
+	// Headers returns what the service keeps with the object besides its bytes: headers
+	// by their names in small letters, those that [IsHeader] knows. What users keep is
+	// called x-amz-meta-NAME whatever the service. What is known is what came with a
+	// read; of an object of which nothing was read it asks once, and Info tells what that
+	// answer told. The map is not to be changed.
+	Headers func(ctx context.Context) (map[string]string, error)
 }
 
 // A Sum is a checksum of an object's bytes.

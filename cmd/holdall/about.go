@@ -106,7 +106,7 @@ func keeps(f *format.Format) []string {
 		word string
 	}{
 		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"}, {format.KeepsDirs, "folders"},
-		{format.KeepsSymlinks, "symlinks"}, {format.KeepsHardLinks, "hardlinks"}, {format.KeepsFifos, "fifos"}, {format.KeepsDigests, "digests"}, {format.KeepsProperties, "properties"},
+		{format.KeepsSymlinks, "symlinks"}, {format.KeepsHardLinks, "hardlinks"}, {format.KeepsFifos, "fifos"}, {format.KeepsDigests, "digests"}, {format.KeepsProperties, "properties"}, {format.KeepsHeaders, "headers"},
 	} {
 		if f.Keeps&k.k != 0 {
 			words = append(words, k.word)

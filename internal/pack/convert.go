@@ -75,6 +75,9 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if p.copies {
 		sum.Lost = append(sum.Lost, "hard links, which become copies")
 	}
+	if p.headers && !p.keepsHeaders() {
+		sum.Lost = append(sum.Lost, "headers of objects")
+	}
 	return sum, err
 }
 

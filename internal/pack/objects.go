@@ -159,6 +159,7 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 	}
 	q := newPieces(ctx, jobs, p.digests())
 	q.lenient, q.stale, q.trusting = p.o.Lenient, p.o.Stale, p.o.NoVerify
+	q.headers = p.keepsHeaders()
 	defer q.stop()
 	q.start(listed)
 	for c := range q.ready {
@@ -275,6 +276,16 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 	return all, nil
 }
 
+// entry is of the object as it was listed, and as it was when it was read.
+func (o *opened) entry() format.Entry {
+	e := o.item.entry()
+	e.Attr = o.attr
+	if !o.written.IsZero() {
+		e.ModTime = o.written
+	}
+	return e
+}
+
 func (it item) entry() format.Entry {
 	e := format.Entry{Name: it.name, Size: it.info.Size, ModTime: it.info.ModTime}
 	if it.dir {
@@ -291,7 +302,7 @@ func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
 		return err
 	}
 	again := newPieces(ctx, q.jobs, q.algo)
-	again.lenient, again.stale, again.again = q.lenient, q.stale, true
+	again.lenient, again.stale, again.headers, again.again = q.lenient, q.stale, q.headers, true
 	defer again.stop()
 	again.start(func(yield func(item, error) bool) { yield(c.of.item, nil) })
 	first, ok := <-again.ready
@@ -303,7 +314,7 @@ func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
 }
 
 func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
-	e := c.of.item.entry()
+	e := c.of.entry()
 	r := &pieceReader{q: q, cur: c, algo: q.algo}
 	defer r.drain()
 	err := c.err

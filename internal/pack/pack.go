@@ -167,6 +167,7 @@ type packer struct {
 	folders  map[string]bool      // above what PackOptions.Only names
 	seen     map[tree.Same]string // first names of files that have several
 	copies   bool                 // hard links became files
+	headers  bool                 // there were some of objects of buckets
 	failed   map[string]bool      // names that could not be packed
 	people   people.People
 
@@ -379,6 +380,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 		return nil
 	}
 	p.adjust(&e)
+	p.headers = p.headers || e.HasObjectAttr()
 	if e.Kind == format.HardLink && p.failed[e.Link] {
 		return p.fail(e.Name, fmt.Errorf("hard link to %s, which could not be packed", format.Escape(e.Link)))
 	}
@@ -477,6 +479,9 @@ func (p *packer) fail(name string, err error) error {
 	p.o.OnError(name, err)
 	return nil
 }
+
+// keepsHeaders reports whether the archive has a place for what buckets keep with objects.
+func (p *packer) keepsHeaders() bool { return p.f.Keeps&format.KeepsHeaders != 0 && !p.o.Plain }
 
 // keeps reports whether the format has a place for e, else the word for what it
 // is. A folder with something in it is no loss: names imply it.

@@ -5,7 +5,10 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"maps"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/digest"
@@ -33,6 +36,9 @@ type opened struct {
 	err  error
 	sum  store.Sum // that its service vouches for; known with the first piece
 	has  bool
+
+	attr    map[string]string // what its service keeps with it; known with the first piece
+	written time.Time
 }
 
 func (o *opened) open(ctx context.Context) (store.Object, error) {
@@ -40,19 +46,50 @@ func (o *opened) open(ctx context.Context) (store.Object, error) {
 	return o.o, o.err
 }
 
-// stillEmpty says why an object is not empty any more. Versions are not compared: an answer
-// about an empty object may have none.
-func (o *opened) stillEmpty(ctx context.Context) error {
+// lookAtEmpty asks for what is kept with an empty object, and, if it was listed a while
+// ago, says why it is not empty any more. Versions are not compared: an answer about an
+// empty object may have none.
+func (o *opened) lookAtEmpty(ctx context.Context, headers, stale bool) error {
 	is, err := o.st.Open(ctx, o.info.Name)
 	if err != nil {
 		return err
 	}
 	defer is.Close()
-	now, err := is.Info(ctx)
+	if headers && is.Can().Headers != nil {
+		err = o.keep(ctx, is)
+	} else if !stale {
+		return nil
+	}
+	var now store.Info
+	if err == nil {
+		now, err = is.Info(ctx)
+	}
 	if err == nil && now.Size != 0 {
 		err = &store.Error{Op: "open", Name: o.info.Name, Off: -1, Err: store.ErrChanged}
 	}
 	return err
+}
+
+// keep remembers what the service keeps with an object, of which something was read unless
+// it is empty.
+func (o *opened) keep(ctx context.Context, is store.Object) error {
+	headers := is.Can().Headers
+	if headers == nil {
+		return nil
+	}
+	all, err := headers(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := is.Info(ctx)
+	if err != nil {
+		return err
+	}
+	o.attr, o.written = maps.Clone(all), info.ModTime
+	if strings.HasPrefix(info.Version, `"`) {
+		o.attr[format.ETagAttr] = info.Version
+	}
+	return nil
 }
 
 // pieces reads objects ahead, several at once, and hands their pieces on in order.
@@ -63,6 +100,7 @@ type pieces struct {
 	algo           string
 	lenient, stale bool // as Options has them
 	trusting       bool // nothing is compared with what services vouch for
+	headers        bool // what services keep with objects is wanted
 	again          bool // what was wrong is read once more
 	ready          chan *piece
 	room           room
@@ -156,7 +194,8 @@ func (q *pieces) cut(it item, todo chan<- *piece) bool {
 	}
 }
 
-// read fills a piece. What was listed as empty is asked for only if that is long ago.
+// read fills a piece. What was listed as empty is asked for only if that is long ago, or
+// if it has headers.
 func (q *pieces) read(c *piece) {
 	if c.err = q.ctx.Err(); c.err != nil || c.of.dir {
 		return
@@ -167,11 +206,14 @@ func (q *pieces) read(c *piece) {
 		if o, err = c.of.open(q.ctx); err == nil {
 			err = o.ReadAt(q.ctx, c.buf, c.off)
 		}
+		if err == nil && c.off == 0 && q.headers {
+			err = c.of.keep(q.ctx, o)
+		}
 		if err == nil && c.off == 0 && !q.trusting {
 			err = q.compare(c, o)
 		}
-	} else if q.stale {
-		err = c.of.stillEmpty(q.ctx)
+	} else if q.stale || q.headers {
+		err = c.of.lookAtEmpty(q.ctx, q.headers, q.stale)
 	}
 	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
 		c.digest, _ = digest.Of(q.algo, c.buf)

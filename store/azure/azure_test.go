@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -573,5 +574,42 @@ func TestServerVouchesForWhatItsWriterSaid(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, sums, err)
 		}
 		o.Close()
+	}
+}
+
+// What is kept with a blob comes with the first read; of one of which nothing was read it
+// takes one request.
+func TestHeadersComeWithTheFirstRead(t *testing.T) {
+	d := &double{}
+	st := serve(t, d, "")
+	kept := map[string]string{"Content-Type": "text/html", "Cache-Control": "no-store", "Content-Encoding": "gzip", "X-Ms-Meta-Who": "me"}
+	want := map[string]string{"content-type": "text/html", "cache-control": "no-store", "content-encoding": "gzip", "x-amz-meta-who": "me"}
+	for name, content := range map[string]string{"x": "\x1f\x8b, as it is stored", "empty": ""} {
+		d.set(name, []byte(content), "")
+		d.blobs[name].headers = kept
+		for _, read := range []bool{true, false} {
+			d.took = nil
+			o, err := st.Open(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := make([]byte, len(content)); read {
+				if err := o.ReadAt(t.Context(), p, 0); err != nil || string(p) != content {
+					t.Errorf("%s: %q, %v", name, p, err)
+				}
+			}
+			got, err := o.Can().Headers(t.Context())
+			delete(got, "x-amz-meta-holdallwriter")
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+			if info, err := o.Info(t.Context()); err != nil || info.Version != d.blobs[name].etag || info.ModTime.IsZero() {
+				t.Errorf("%s: %+v, %v", name, info, err)
+			}
+			if len(d.took) != 1 {
+				t.Errorf("%s: %q", name, d.took)
+			}
+			o.Close()
+		}
 	}
 }

@@ -46,6 +46,7 @@ type blob struct {
 	meta    string
 	blocks  map[string][]byte // that it is made of
 	md5     string            // that its writer said
+	headers map[string]string // that are kept with it
 }
 
 func serve(t *testing.T, d *double, prefix string) *Store {
@@ -75,7 +76,7 @@ func quiet(t *testing.T) {
 
 func (d *double) set(name string, content []byte, meta string) string {
 	d.last++
-	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil, ""}
+	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil, "", nil}
 	d.blobs[name] = b
 	return b.etag
 }
@@ -143,6 +144,12 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Ms-Meta-Holdallwriter", b.meta)
 		if b.md5 != "" {
 			w.Header().Set("X-Ms-Blob-Content-Md5", b.md5)
+		}
+		for name, value := range b.headers {
+			w.Header().Set(name, value)
+		}
+		if b.headers["Content-Encoding"] != "" && r.Header.Get("Range") == "" {
+			w.Header().Set("Content-Length", strconv.Itoa(len(b.content))) // which net/http leaves out
 		}
 		http.ServeContent(w, r, "", b.mod, bytes.NewReader(b.content))
 	}

@@ -138,7 +138,7 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 	if prefix != "" {
 		below = st.address(prefix)
 	}
-	st.web = web.New(below, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: signed.explain, Sums: sumsOf})
+	st.web = web.New(below, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: signed.explain, Sums: sumsOf, Headers: headersOf})
 	return st, nil
 }
 
@@ -311,16 +311,32 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 	if err != nil || info.Size > 0 || info.Version != "" {
 		return info, o.Named(err)
 	}
-	h, err := o.st.head(ctx, o.key)
-	switch {
-	case err != nil:
-		return info, o.st.fail("info", o.Name, err)
-	case h.Get("Content-Length") != "0":
-		return info, o.st.fail("info", o.Name, store.ErrChanged)
+	if _, err := o.headers(ctx); err != nil {
+		return info, err
 	}
-	info.Version = h.Get("ETag")
-	info.ModTime, _ = http.ParseTime(h.Get("Last-Modified")) // zero if it is none
-	return info, nil
+	info, err = o.Object.Info(ctx)
+	return info, o.Named(err)
+}
+
+// headersOf is what the server keeps with a blob, of an answer about it.
+func headersOf(h http.Header) map[string]string { return far.Headers(h, "x-ms-meta-") }
+
+// headers are those that came with a read. Of a blob of which nothing was read the header
+// is asked for.
+func (o *object) headers(ctx context.Context) (map[string]string, error) {
+	known := o.Object.Can().Headers
+	if all, err := known(ctx); all != nil || err != nil {
+		return all, o.Named(err)
+	}
+	h, err := o.st.head(ctx, o.key)
+	if err != nil {
+		return nil, o.st.fail("head", o.Name, err)
+	}
+	if err := web.Heard(o.Object.Object, h); err != nil {
+		return nil, o.Named(err)
+	}
+	all, err := known(ctx)
+	return all, o.Named(err)
 }
 
 // head returns the header of an object.
@@ -335,7 +351,7 @@ func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 
 func (o *object) Can() store.ObjectAbilities {
 	can := o.Object.Can()
-	can.ReadEnd = o.readEnd
+	can.ReadEnd, can.Headers = o.readEnd, o.headers
 	return can
 }
 

@@ -67,10 +67,6 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.StatusCode < 300 {
 			s.heard.Store(true)
 			lent.back()
-			// It is what somebody said of the object when it was sent, "gzip" of a log,
-			// or "aws-chunked" where a server keeps what was meant for itself. The
-			// bytes are those that are stored, and are what is asked for.
-			resp.Header.Del("Content-Encoding")
 			if req.URL.RawQuery != "" { // all but objects themselves
 				resp.Body = struct {
 					io.Reader

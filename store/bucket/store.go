@@ -145,7 +145,7 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 	client.Transport = st.signed
 	base := where.base(bucket)
 	base.Path += prefix
-	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf})
+	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf, Headers: st.headersOf})
 	st.base = base
 
 	style := minio.BucketLookupDNS

@@ -58,10 +58,10 @@ func isWhole(contentRange string) bool {
 	return n == 3 && first == 0 && last == size-1
 }
 
-// Can adds what the service vouches for.
+// Can adds what the service vouches for, and what it keeps.
 func (o *object) Can() store.ObjectAbilities {
 	can := o.Object.Can()
-	can.Sums = o.sums
+	can.Sums, can.Headers = o.sums, o.headers
 	return can
 }
 

@@ -26,6 +26,7 @@ type object struct {
 	closed atomic.Bool
 	ver    version
 	sums   atomic.Pointer[[]store.Sum] // that came with the first answer
+	heads  atomic.Pointer[map[string]string]
 }
 
 // usable says why no request can be sent, nil if one can.
@@ -80,7 +81,49 @@ func (o *object) Can() store.ObjectAbilities {
 			return nil, nil
 		}
 	}
+	if o.st.heads != nil {
+		can.Headers = func(context.Context) (map[string]string, error) { return o.headers() }
+	}
 	return can
+}
+
+// headers are those of the first answer, nil if there was none.
+func (o *object) headers() (map[string]string, error) {
+	known := o.heads.Load()
+	if known == nil {
+		return nil, nil
+	}
+	n := 0
+	for name, value := range *known {
+		n += len(name) + len(value)
+	}
+	if n > store.MaxHeaders {
+		return nil, o.fail("headers", -1, 0, fmt.Errorf("%d bytes are kept with it: at most %d", n, store.MaxHeaders))
+	}
+	return *known, nil
+}
+
+// heard keeps what an answer about the object tells.
+func (o *object) heard(size int64, h http.Header) error {
+	if err := o.ver.agree(size, h, true); err != nil {
+		return err
+	}
+	if o.st.heads != nil && o.heads.Load() == nil {
+		all := o.st.heads(h)
+		o.heads.Store(&all)
+	}
+	return nil
+}
+
+// Heard has an object of this package know what an answer to HEAD, which the package
+// does not send, tells of it.
+func Heard(of store.Object, h http.Header) error {
+	o := of.(*object)
+	size, ok := parseCount(h.Get("Content-Length"))
+	if !ok {
+		size = -1
+	}
+	return o.fail("head", -1, 0, o.heard(size, h))
 }
 
 // readEnd reads the beginning, and learns the size, with one request; so it does of the
@@ -165,11 +208,11 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	default:
 		return 0, o.st.refused(resp)
 	}
-	got, err := parsePart(resp)
+	got, err := o.st.parsePart(resp)
 	if err != nil {
 		return 0, err
 	}
-	if err := o.ver.agree(got.size, resp.Header, true); err != nil {
+	if err := o.heard(got.size, resp.Header); err != nil {
 		return 0, err
 	}
 	if o.st.sums != nil && o.sums.Load() == nil {

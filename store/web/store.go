@@ -56,6 +56,11 @@ type Options struct {
 	// server has of the object.
 	Sums func(*http.Response) []store.Sum
 
+	// Headers may tell from an answer what the server keeps with the object. A
+	// Content-Encoding is then what somebody said of the object when it was sent, and
+	// its own bytes are those that are stored. Without it, it is refused.
+	Headers func(http.Header) map[string]string
+
 	// Parallel is how many idle connections to a host are kept, 16 by
 	// default. It is of no effect with a Client.
 	Parallel int
@@ -75,6 +80,7 @@ type Store struct {
 	log    *slog.Logger
 	why    func(*http.Response) error
 	sums   func(*http.Response) []store.Sum
+	heads  func(http.Header) map[string]string
 	jitter func(time.Duration) time.Duration
 
 	// exact is the address that At was given, byte for byte: how it is
@@ -139,6 +145,7 @@ func New(base *url.URL, o Options) *Store {
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		why:    o.Explain,
 		sums:   o.Sums,
+		heads:  o.Headers,
 		jitter: far.Jitter,
 	}
 	b.User, b.Fragment, b.RawFragment = nil, "", ""

@@ -90,7 +90,7 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 		}
 		return 0, 0, err
 	}
-	got, err := parsePart(resp)
+	got, err := o.st.parsePart(resp)
 	if errors.Is(err, ErrNoRange) {
 		return 0, 0, errNoSuffix
 	}
@@ -101,7 +101,7 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 		// The last byte of the answer is the object's last.
 		got.size = got.off + got.n
 	}
-	if err := o.ver.agree(got.size, resp.Header, true); err != nil {
+	if err := o.heard(got.size, resp.Header); err != nil {
 		return 0, 0, err
 	}
 	if got.size < 0 || got.off+got.n != got.size || got.n != min(got.size, int64(len(p))) {

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"iter"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -263,9 +264,28 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return o.Named(o.Object.ReadAt(ctx, p, off))
 }
 
-// Can says that the object reads its ends, and what its server vouches for.
+// Can says that the object reads its ends, and what its server vouches for and keeps.
 func (o *Object) Can() store.ObjectAbilities {
-	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.Object.Can().Sums}
+	can := o.Object.Can()
+	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: can.Sums, Headers: can.Headers}
+}
+
+// Headers are what a service keeps with an object, of an answer about it. Names of what
+// users keep begin with meta there.
+func Headers(h http.Header, meta string) map[string]string {
+	all := map[string]string{}
+	for key, values := range h {
+		name := strings.ToLower(key)
+		if own, ok := strings.CutPrefix(name, meta); ok {
+			name = store.MetaHeader + own
+		} else if strings.HasPrefix(name, store.MetaHeader) {
+			continue
+		}
+		if store.IsHeader(name) {
+			all[name] = strings.Join(values, ",")
+		}
+	}
+	return all
 }
 
 // ReadEnd is that of the object, with its address.

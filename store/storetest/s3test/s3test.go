@@ -92,6 +92,7 @@ type object struct {
 	sums      map[string]string // by algorithm, as headers have them
 	part      int               // length of the parts, of one that has some
 	encrypted bool
+	headers   http.Header // that are kept with it
 }
 
 type upload struct {
@@ -114,6 +115,25 @@ func (s *Server) Put(bucket, key string, content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key] = s.newObject(bytes.Clone(content), 0)
+}
+
+// Describe has an object keep headers, by no request: "Content-Type" and others, and
+// "X-Amz-Meta-…".
+func (s *Server) Describe(bucket, key string, headers map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := http.Header{}
+	for name, value := range headers {
+		h.Set(name, value)
+	}
+	s.buckets[bucket][key].headers = h
+}
+
+// Touch sets when an object was written, by no request.
+func (s *Server) Touch(bucket, key string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets[bucket][key].mod = at
 }
 
 // Remove takes a key away, by no request.
@@ -197,6 +217,18 @@ func (s *Server) newObject(content []byte, part int) *object {
 		o.etag = s.joinedTag([16]byte{}, 0)
 	}
 	return o
+}
+
+// keptOf are the headers of a request that are kept with the object that it makes.
+func keptOf(h http.Header) http.Header {
+	kept := http.Header{}
+	for name, values := range h {
+		name = strings.Replace(name, "X-Goog-Meta-", "X-Amz-Meta-", 1)
+		if strings.HasPrefix(name, "X-Amz-Meta-") || slices.Contains([]string{"Content-Type", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Expires"}, name) {
+			kept[name] = values
+		}
+	}
+	return kept
 }
 
 func sumOf(algo string, b []byte) []byte {
@@ -309,6 +341,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 			return "PreconditionFailed"
 		}
 		objs[key] = s.newObject(body, 0)
+		objs[key].headers = keptOf(r.Header)
 		w.Header().Set("ETag", objs[key].etag)
 	case r.Method == http.MethodDelete:
 		delete(objs, key)
@@ -334,6 +367,13 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 	}
 	w.Header().Set("ETag", o.etag)
 	w.Header().Set("Content-Type", "binary/octet-stream")
+	for name, values := range o.headers {
+		w.Header()[http.CanonicalHeaderKey(strings.Replace(name, "X-Amz-Meta-", s.dialect().headers+"Meta-", 1))] = values
+	}
+	if s.Google { // which says so of all, as of the answer
+		w.Header().Set("X-Goog-Stored-Content-Encoding", cmp.Or(w.Header().Get("Content-Encoding"), "identity"))
+		w.Header().Set("Expires", w.Header().Get("Date"))
+	}
 	if r.Header.Get("Range") != "" && len(o.content) == 0 {
 		return "InvalidRange"
 	}
@@ -354,6 +394,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 	}
 	if len(hashes) > 0 {
 		w.Header().Set("X-Goog-Hash", strings.Join(hashes, ","))
+	}
+	if w.Header().Get("Content-Encoding") != "" && r.Header.Get("Range") == "" {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content))) // which net/http leaves out
 	}
 	http.ServeContent(w, r, "", o.mod, bytes.NewReader(content))
 	return ""

@@ -1,0 +1,128 @@
+package bucket
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest/s3test"
+)
+
+// What a bucket keeps with an object comes with the first read, whatever that is; of an
+// object of which nothing was read it takes one request.
+func TestHeadersComeWithTheFirstRead(t *testing.T) {
+	written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	kept := map[string]string{"Content-Type": "text/html", "Cache-Control": "no-store", "Content-Disposition": "inline", "Content-Language": "fi",
+		"Content-Encoding": "aws-chunked, gzip", "Expires": "Fri, 01 May 2026 10:00:00 GMT", "X-Amz-Meta-Who": "me, too"}
+	for _, google := range []bool{false, true} {
+		s := s3test.New("bucket")
+		quiet(t)
+		if google {
+			hmacKeys(t)
+			s.Google = true
+		}
+		st := serve(t, s, "", Options{Google: google})
+		want := map[string]string{}
+		for name, value := range kept {
+			if name = strings.ToLower(name); name != "expires" || !google {
+				want[name] = value
+			}
+		}
+		want["content-encoding"] = "gzip"
+		content := []byte("\x1f\x8b, as it is stored")
+		for name, content := range map[string][]byte{"x": content, "empty": nil} {
+			s.Put("bucket", name, content)
+			s.Describe("bucket", name, kept)
+			s.Touch("bucket", name, written)
+		}
+		s.Put("bucket", "plain", content)
+		for _, k := range []struct {
+			name string
+			read func(store.Object) error
+			reqs int
+			want map[string]string
+		}{
+			{"x", func(o store.Object) error {
+				p := make([]byte, len(content))
+				if err := o.ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, content) {
+					t.Errorf("google %v: read %q, %v", google, p, err)
+				}
+				return nil
+			}, 1, want},
+			{"x", func(o store.Object) error {
+				_, err := store.ReadTail(t.Context(), o, make([]byte, 5))
+				return err
+			}, 1, want},
+			{"x", func(o store.Object) error {
+				_, err := store.ReadHead(t.Context(), o, make([]byte, 100))
+				return err
+			}, 1, want},
+			{"x", nil, 1, want},
+			{"empty", nil, 1, want},
+			{"plain", nil, 1, map[string]string{"content-type": "binary/octet-stream"}},
+		} {
+			s.Took()
+			o, err := st.Open(t.Context(), k.name)
+			if err == nil && k.read != nil {
+				err = k.read(o)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if got, err := o.Can().Headers(t.Context()); err != nil || !maps.Equal(got, k.want) {
+					t.Errorf("google %v, %s: %q, %v", google, k.name, got, err)
+				}
+			}
+			info, err := o.Info(t.Context())
+			if err != nil || !strings.HasPrefix(info.Version, `"`) || k.name != "plain" && !info.ModTime.Equal(written) {
+				t.Errorf("google %v, %s: %+v, %v", google, k.name, info, err)
+			}
+			if took := s.Took(); len(took) != k.reqs {
+				t.Errorf("google %v, %s: %q", google, k.name, took)
+			}
+			o.Close()
+		}
+	}
+}
+
+// What is asked for after the object was replaced is not of the object as it was listed.
+func TestHeadersAreOfTheSameVersion(t *testing.T) {
+	quiet(t)
+	s := s3test.New("bucket")
+	st := serve(t, s, "", Options{})
+	s.Put("bucket", "x", []byte("hello"))
+	var listed store.Info
+	for info, err := range st.List(t.Context(), "") {
+		if listed = info; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Put("bucket", "x", []byte("olleh"))
+	o, err := st.OpenAs(t.Context(), listed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := o.Can().Headers(t.Context()); !errors.Is(err, store.ErrChanged) || !strings.Contains(err.Error(), "s3://bucket/x") {
+		t.Errorf("%q, %v", all, err)
+	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	quiet(t)
+	s := s3test.New("bucket")
+	st := serve(t, s, "", Options{})
+	s.Put("bucket", "x", []byte("hello"))
+	s.Describe("bucket", "x", map[string]string{"X-Amz-Meta-A": strings.Repeat("a", store.MaxHeaders)})
+	o, err := st.Open(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := o.Can().Headers(t.Context()); err == nil || !strings.Contains(err.Error(), "at most 65536") {
+		t.Errorf("%d, %v", len(all), err)
+	}
+}
