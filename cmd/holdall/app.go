@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -46,8 +47,9 @@ type app struct {
 	params   map[string]string // of formats, by their flags
 	several  bool              // archives, some of which the parameters may be for
 
-	db    string // --db
-	queue string // how chunks get to workers
+	db      string                  // --db
+	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
+	queue   string                  // how chunks get to workers
 
 	verb    string // at work, for error lines
 	path    string // of the verb, with those that it is below
@@ -143,6 +145,9 @@ func (a *app) written() holdall.OpenOptions {
 
 // openIn opens the archive called name in a store.
 func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall.OpenOptions) (*holdall.Archive, error) {
+	if _, ok := st.(*shelf.Shelf); ok {
+		o = ofCatalog(o)
+	}
 	return withParams(a, o, func(o holdall.OpenOptions) (*holdall.Archive, error) { return holdall.OpenStore(ctx, st, name, o) })
 }
 
@@ -173,6 +178,9 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 // storeOf finds the store of an address that is not standard input. Several may be looked for
 // at once.
 func (a *app) storeOf(ctx context.Context, address string) (store.Store, string, error) {
+	if s, name, err := a.catalogued(ctx, address); s != nil || err != nil {
+		return s, name, err
+	}
 	if s := store.Scheme(address); s == "http" || s == "https" {
 		address = strings.TrimRight(address, "/") // of an archive that is a folder
 	}

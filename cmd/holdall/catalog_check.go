@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 )
 
@@ -144,7 +145,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		}
 	}
 	if s.Size != x.Size || s.Version != x.Version || s.Format != x.Format {
-		k.differs("changed", x.Address, nil, "expected %s, %s, found %s, %s", x.Format, shownVersion(x.Size, x.Version), s.Format, shownVersion(s.Size, s.Version))
+		k.differs("changed", x.Address, nil, "expected %s, %s, found %s, %s", x.Format, shelf.ShownVersion(x.Size, x.Version), s.Format, shelf.ShownVersion(s.Size, s.Version))
 	}
 	if k.quick {
 		return nil
@@ -174,7 +175,7 @@ func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.
 			return err
 		}
 		found++
-		if now.Archive = l.Archive; now != l {
+		if now.Archive = l.Archive; !now.Same(l) {
 			k.differs("differs", x.Address, &l.Path, "expected %s, found %s", shownLocation(l), shownLocation(now))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/store"
 )
 
@@ -175,6 +176,9 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 		return holdall.Extracted{}, err
 	}
 	defer root.Close()
+	if in.Format() == shelf.Format {
+		o.Max.Ratio = -1 // nobody knows how large its archives are as a whole
+	}
 	o.OnError = func(p holdall.Problem, err error) {
 		if a.json {
 			a.printJSON(problemAsJSON(p))

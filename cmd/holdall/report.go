@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/store"
 )
@@ -122,7 +123,7 @@ func describe(err error) errorJSON {
 	switch {
 	case is[*usageError](err), is[*format.ParamError](err):
 		e.Code = "usage"
-	case is[*staleError](err):
+	case is[*shelf.StaleError](err):
 		e.Code = "changed"
 	case is[*catalog.SchemaError](err):
 		e.Code = string(format.Unsupported)
@@ -165,7 +166,7 @@ func (a *app) hint(err error) string {
 		return "make the index again, or read without proof by --index none"
 	case is[*noCatalogError](err):
 		return "'holdall catalog init' makes one"
-	case is[*staleError](err):
+	case is[*shelf.StaleError](err):
 		return "'holdall catalog add' looks at it again"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' brings it up to date"

@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -47,8 +48,10 @@ Only this machine is answered, unless --addr says otherwise.`,
   holdall serve --addr 127.0.0.1:0 a.caf b.caf /data/archives s3://bucket/archives/
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
   holdall serve --s3 --s3-key ID:SECRET docs.caf`,
-		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
+			if len(args) == 0 && o.catalog == "" {
+				return usage("expected an archive, or --catalog")
+			}
 			if err := a.checkServing(&o); err != nil {
 				return &usageError{err}
 			}
@@ -66,6 +69,7 @@ Only this machine is answered, unless --addr says otherwise.`,
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must bring, or @FILE or $HOLDALL_SERVE_TOKEN")
 	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
+	f.StringVar(&o.catalog, "catalog", "", "serve the buckets that archives of this catalogue were packed from, as they were")
 	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
 	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
@@ -86,6 +90,7 @@ type serving struct {
 	maxOpen     int
 	logRequests bool
 	browse      bool // a browser is to be started
+	catalog     string
 
 	signed serve.Key
 }
@@ -247,6 +252,14 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
 	}
 	a.address = "" // of none in particular from here on
+	if o.catalog != "" {
+		p, err := a.bucketsToServe(ctx, o.catalog)
+		if err != nil {
+			return nil, err
+		}
+		set.AddFolder(*p.folder)
+		shown = append(shown, servedJSON{shownCatalog(o.catalog), "/"})
+	}
 	_, err = set.List(ctx)
 	return shown, err
 }
@@ -351,6 +364,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	at, _, _ := strings.Cut(address, "?")
 	switch scheme := store.Scheme(address); {
 	case address == "-":
+	case strings.HasPrefix(address, catalogScheme), scheme == "postgres", scheme == "postgresql", scheme == "" && catalog.IsFile(address):
 	case scheme == "" || scheme == "file":
 		return a.localToServe(ctx, address, files)
 	case strings.HasSuffix(at, "/") && scheme != "http" && scheme != "https":

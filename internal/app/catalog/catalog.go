@@ -82,6 +82,21 @@ func (l Location) check(archive int64) error {
 	return nil
 }
 
+// Same reports whether two locations say the same of a file, as far as both know it.
+func (l Location) Same(b Location) bool {
+	l.Headers, b.Headers = headersID(l), headersID(b)
+	for _, x := range []*Location{&l, &b} {
+		x.HeaderText, x.Original, x.Gone = "", OriginalStays, false
+	}
+	if l.ETag == "" || b.ETag == "" { // older catalogues have none of it
+		for _, x := range []*Location{&l, &b} {
+			x.Modified, x.ETag, x.Headers = time.Time{}, "", 0
+		}
+	}
+	l.Modified, b.Modified = l.Modified.UTC(), b.Modified.UTC()
+	return l == b
+}
+
 // A Found is a location and the archive that it is in.
 type Found struct {
 	Location

@@ -157,12 +157,8 @@ func newHeaderSets() *headerSets { return &headerSets{seen: map[uint64]bool{}} }
 
 // add returns what stands for a set: 0 for none.
 func (h *headerSets) add(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	sum := sha256.Sum256([]byte(text))
-	id := max(binary.BigEndian.Uint64(sum[:8]), 1)
-	if h.seen[id] {
+	id := headersID(Location{HeaderText: text})
+	if id == 0 || h.seen[id] {
 		return id, nil
 	}
 	if len(h.seen) >= mostSeen {
@@ -173,6 +169,15 @@ func (h *headerSets) add(text string) (uint64, error) {
 		h.sorted = sorter.New(sorter.Options{Memory: 4 << 20, Scratch: sorter.TempFile, Duplicate: func([]byte) error { return nil }})
 	}
 	return id, h.sorted.Add(binary.BigEndian.AppendUint64(nil, id), []byte(text))
+}
+
+// headersID is what stands for the headers of a location.
+func headersID(l Location) uint64 {
+	if l.HeaderText == "" {
+		return l.Headers
+	}
+	sum := sha256.Sum256([]byte(l.HeaderText))
+	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
 // keep has the database know the sets.

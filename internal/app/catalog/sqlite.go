@@ -97,6 +97,9 @@ func inspect(name string) error {
 	return nil
 }
 
+// IsFile reports whether a file is a catalogue in SQLite.
+func IsFile(name string) bool { return inspect(name) == nil }
+
 func createFile(ctx context.Context, name string) (err error) {
 	name, err = filepath.Abs(name)
 	if err != nil {

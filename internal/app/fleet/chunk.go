@@ -251,6 +251,7 @@ func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name strin
 		return err
 	}
 	defer s.In.Close()
+	s.Roots = j.roots()
 	return w.finish(ctx, k, &s, done)
 }
 
@@ -320,6 +321,7 @@ func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string
 		return err
 	}
 	defer s.In.Close()
+	s.Roots = j.roots()
 	if err := j.protected(ctx, name); err != nil {
 		return err
 	}

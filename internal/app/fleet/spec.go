@@ -228,3 +228,13 @@ func (j *job) around() (head, tail string) {
 	i := strings.LastIndex(name, "00000")
 	return name[:i], name[i+len("00000"):]
 }
+
+// roots are where what the plan's archives have was before.
+func (j *job) roots() catalog.Roots {
+	var all []catalog.Root
+	for _, o := range j.origins {
+		at := store.AddressOf(o.st, "")
+		all = append(all, catalog.Root{Prefix: o.prefix, Address: strings.TrimRight(at, "/") + "/"})
+	}
+	return catalog.RootsOf(all)
+}

@@ -214,7 +214,7 @@ func s3Time(t time.Time) string {
 }
 
 func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string) {
-	if !isPath(key) {
+	if !h.isKey(key) {
 		s3Error(w, r, "NoSuchKey", "")
 		return
 	}
@@ -429,10 +429,15 @@ again:
 	return all, "", nil
 }
 
+// isKey reports whether a name can be a key: any can where names are what keys were.
+func (h *handler) isKey(name string) bool {
+	return isPath(name) || h.a.Source().Reader.Can().Keys != nil
+}
+
 // asKey returns what a key stands for: its content, or that of what it links to. Other
 // entries are no keys.
 func (h *handler) asKey(ctx context.Context, e holdall.Entry) (holdall.Entry, error) {
-	if !isPath(e.Name) {
+	if !h.isKey(e.Name) {
 		return e, fs.ErrNotExist
 	}
 	if e.Kind == format.Symlink || e.Kind == format.HardLink {

@@ -112,7 +112,7 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 		e.Attr = make(map[string]string, len(headers)+1)
 		maps.Copy(e.Attr, headers)
 		if l.ETag != "" {
-			e.Attr[format.AttrETag] = l.ETag
+			e.Attr[format.ETagAttr] = l.ETag
 		}
 	}
 	if !whole {

@@ -146,9 +146,9 @@ func (k *known) err() error {
 
 // A Bucket is one that archives were packed from.
 type Bucket struct {
-	Name string
-	// Of is what its tree is called in the Shelf.
-	Of string
+	Name    string
+	Address string // SCHEME://BUCKET
+	Of      string // what its tree is called in the Shelf
 }
 
 // Buckets returns those that archives were packed from, by their names.
@@ -157,7 +157,7 @@ func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 	for _, a := range all {
 		for _, r := range a.Roots.All() {
 			if scheme, name, _, ok := place(r.Address); ok {
-				found = append(found, Bucket{Name: name, Of: buckets + scheme + "/" + name})
+				found = append(found, Bucket{Name: name, Address: scheme + "://" + name, Of: buckets + scheme + "/" + name})
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func readFrom(text string, p []byte, off int64) error {
 	return nil
 }
 
-func (r *root) Close() error                { return nil }
+func (r *root) Close() error               { return nil }
 func (r *root) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // An object is one of an archive, in the version that the catalogue knows.

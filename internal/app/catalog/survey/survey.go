@@ -134,7 +134,16 @@ func Catalogued(e holdall.Entry) bool { return e.Kind != format.Dir && !e.Intern
 // Locate says where e is. Only a run of the archive's own object is kept: what is
 // spread, compressed or somewhere else its format finds again.
 func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, error) {
-	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest}
+	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest, Modified: e.ModTime, ETag: e.Attr[format.ETagAttr]}
+	if e.HasObjectAttr() {
+		headers := map[string]string{}
+		for name, value := range e.Attr {
+			if store.IsHeader(name) {
+				headers[name] = value
+			}
+		}
+		l.HeaderText = catalog.HeaderText(headers)
+	}
 	if !e.Kind.HasContent() || e.Fault != nil {
 		return l, nil
 	}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/store"
+)
+
+func init() { format.Register(shelf.Format) }
+
+// catalogScheme is what addresses of catalogues begin with.
+const catalogScheme = "catalog:"
+
+// catalogued finds the catalogue that an address means, and what of it: the tree of all, or a
+// bucket as it was. It returns nil for what is none.
+func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, name string, err error) {
+	at, isOne := strings.CutPrefix(address, catalogScheme)
+	bucket := ""
+	switch scheme := store.Scheme(address); {
+	case isOne:
+		if s := store.Scheme(at); s == "s3" || s == "gs" || s == "az" {
+			at, bucket = "", strings.TrimRight(at, "/")
+		}
+	case scheme == "postgres" || scheme == "postgresql":
+		at = address
+	case scheme == "" && format.All().ByExtension(address) == nil && catalog.IsFile(address):
+		at = address
+	default:
+		return nil, "", nil
+	}
+	s, err := a.shelf(ctx, at)
+	if err != nil {
+		return nil, "", err
+	}
+	if bucket == "" {
+		return s, shelf.Tree, nil
+	}
+	all, err := s.Buckets(ctx)
+	for _, b := range all {
+		if b.Address == bucket {
+			return s, b.Of, nil
+		}
+	}
+	if err == nil {
+		err = &fs.PathError{Op: "open", Path: format.Escape(address), Err: errors.New("no archive of the catalogue says that it was packed from there")}
+	}
+	return nil, "", err
+}
+
+// shelf opens the catalogue at an address, the user's for none, once for the verb.
+func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
+	if address == "" {
+		var err error
+		if address, _, err = a.catalogAddress(); err != nil {
+			return nil, err
+		}
+	}
+	if s := a.shelves[address]; s != nil {
+		return s, nil
+	}
+	c, err := catalog.Open(ctx, address, forReading)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	} else if err != nil {
+		return nil, err
+	}
+	s, err := a.shelfOf(ctx, c)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	a.cleanup = append(a.cleanup, func() {
+		s.Close()
+		c.Close()
+	})
+	if a.shelves == nil {
+		a.shelves = map[string]*shelf.Shelf{}
+	}
+	a.shelves[address] = s
+	return s, nil
+}
+
+// shelfOf is a catalogue, which is open, as a store.
+func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog) (*shelf.Shelf, error) {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return nil, err
+	}
+	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, NoVerify: a.noVerify})
+}
+
+// openTree opens a catalogue, which is open, as one archive.
+func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
+	s, err := a.shelfOf(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := holdall.OpenStore(ctx, s, shelf.Tree, ofCatalog(a.openOptions()))
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return in, func() {
+		in.Close()
+		s.Close()
+	}, nil
+}
+
+// ofCatalog are the wishes for an archive as they suit a catalogue: its database is its index.
+func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
+	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, holdall.NoParity
+	return o
+}
+
+// bucketsToServe are the buckets that the archives of a catalogue were packed from, as they were.
+func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error) {
+	s, err := a.shelf(ctx, address)
+	if err != nil {
+		return placed{}, err
+	}
+	list := func(ctx context.Context) (all []serve.Source, err error) {
+		buckets, err := s.Buckets(ctx)
+		for _, b := range buckets {
+			all = append(all, a.sourceIn(s, b.Of, b.Name, catalogScheme+b.Address, store.Info{}))
+		}
+		return all, err
+	}
+	if all, err := list(ctx); err != nil {
+		return placed{}, err
+	} else if len(all) == 0 {
+		return placed{}, fmt.Errorf("%s: no archive of the catalogue says which bucket it was packed from", shownCatalog(address))
+	}
+	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
+}
