@@ -28,7 +28,7 @@ var million = sync.OnceValue(func() map[string]store.Store {
 			if !plain {
 				digest = fmt.Sprintf("%032d", i)
 			}
-			b = appendRow(b, fmt.Sprintf("shard-%03d/object-%07d.json", i/1000, i), int64(i)<<10, int64(i+1)<<10, digest, "")
+			b = appendRow(b, fmt.Sprintf("shard-%03d/object-%07d.json", i/1000, i), int64(i)<<10, int64(i+1)<<10, digest, "", nil)
 		}
 		b = ended(b, plain)
 		name := "digests"

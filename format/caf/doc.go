@@ -27,7 +27,7 @@
 //   - Names are any strings. Names that could leave a directory are listed and
 //     can be read, but are not extracted.
 //
-// Our writer adds "blake3" to every row and "writer" at the top; the reference
-// ignores both. Fields that we do not know are kept when an archive is
+// Our writer adds "blake3" to every row, "object" to those of objects of buckets
+// (object.go) and "writer" at the top; the reference ignores them. Fields that we do not know are kept when an archive is
 // rewritten.
 package caf

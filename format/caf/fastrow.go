@@ -46,7 +46,7 @@ func (s *scanner) fastRow() bool {
 	}
 	b = b[k:]
 	var digest []byte
-	if b[0] == ',' {
+	if b[0] == ',' && !bytes.HasPrefix(b, rowObject) {
 		const long = 11 + 2*digestLen + 2
 		if len(b) < long || !bytes.Equal(b[:len(rowBlake3)], rowBlake3) || b[long-2] != '"' {
 			return false
@@ -57,6 +57,14 @@ func (s *scanner) fastRow() bool {
 		digest = s.digest[:]
 		b = b[long-1:]
 	}
+	var x object
+	if b[0] == ',' && bytes.HasPrefix(b, rowObject) {
+		b = b[len(rowObject):]
+		if k, s.etag = x.objectIn(b, s.etag); k == 0 || k >= len(b) {
+			return false
+		}
+		b = b[k:]
+	}
 	if b[0] != '}' {
 		return false
 	}
@@ -64,7 +72,7 @@ func (s *scanner) fastRow() bool {
 	if high {
 		odd = oddName(name)
 	}
-	s.row = row{name: name, start: start, end: end, off: s.at(), odd: odd, digest: digest}
+	s.row = row{name: name, start: start, end: end, off: s.at(), odd: odd, digest: digest, object: x}
 	s.r = len(s.buf) - len(b) + 1
 	return true
 }

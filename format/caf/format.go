@@ -11,7 +11,7 @@ var Format = &format.Format{
 	Name:       "caf",
 	Title:      "Chunk Archive Format",
 	Extensions: []string{".caf"},
-	Keeps:      format.KeepsDigests,
+	Keeps:      format.KeepsDigests | format.KeepsHeaders,
 	Chunked:    true,
 	Copies:     true,
 	Params: []format.Param{{

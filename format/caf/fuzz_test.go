@@ -49,6 +49,7 @@ func FuzzScan(f *testing.F) {
 		}
 	})
 	f.Add([]byte(`{"format_version":"1.0","files":{"\ud800\ud800\udc00":{"start_byte":-0,"end_byte":1e3,"x":[1,]}}}`))
+	f.Add([]byte(`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":9` + someObject + `},"b":{"start_byte":9,"end_byte":9,"object": {"etag":"x", "headers":{"expires":"\u000a"}}}}}`))
 	f.Fuzz(func(t *testing.T, index []byte) {
 		whole := scanIndex(index, 0)
 		wantSameInBlocks(t, index, whole)
@@ -87,6 +88,9 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("expected %v\nfound %v\nin %q", want, got, index)
 		}
 		for _, r := range whole.rows {
+			if r.object != "" && !json.Valid([]byte("{"+r.object[1:]+"}")) {
+				t.Errorf("%q: made what is no JSON: %s", r.name, r.object)
+			}
 			if r.extra != "" && !json.Valid([]byte("{"+r.extra+"}")) {
 				t.Errorf("%q: kept what is no JSON: %s", r.name, r.extra)
 			}
@@ -204,6 +208,8 @@ func FuzzFooter(f *testing.F) {
 func FuzzOpen(f *testing.F) {
 	archives(f, func(b []byte) { f.Add(b, "") })
 	f.Add([]byte("\x00\x00\x00\x00"), "inclusive")
+	index := `{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5` + someObject + `},"b":{"start_byte":5,"end_byte":10}}}`
+	f.Add(appendFooter([]byte("0123456789"+index), int64(len(index))), "")
 	f.Fuzz(func(t *testing.T, archive []byte, said string) {
 		o := format.OpenOptions{}
 		if said == "inclusive" || said == "exclusive" {
@@ -285,6 +291,8 @@ func FuzzRepair(f *testing.F) {
 		// Broken off, and broken within.
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b":{"start_byte":5,"end_byte":10},"c":{"start_byte":9`,
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5},"b"!{"start_byte":5,"end_byte":9},"c":{"start_byte":9,"end_byte":10}}}`,
+		// Rows say what objects they were.
+		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":5` + someObject + `},"b":{"start_byte":5,"end_byte":19` + someObject + `},}}`,
 		// Its beginning is gone.
 		"\x00\x00\x00\x00" + `:0,"end_byte":5},"b":{"start_byte":5,"end_byte":10}}}`,
 	} {
@@ -370,7 +378,7 @@ func TestRepairSearchesWithinBounds(t *testing.T) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRow(b, strconv.Itoa(i), 0, int64(at-1000), strings.Repeat("x", digestLen), "")
+		b = appendRow(b, strconv.Itoa(i), 0, int64(at-1000), strings.Repeat("x", digestLen), "", nil)
 	}
 	b = append(b, tailOfIndex...)
 	b = appendFooter(b, int64(len(b)-at))
@@ -416,6 +424,9 @@ func FuzzWriter(f *testing.F) {
 				content[i] = byte(rnd.Uint32())
 			}
 			e := format.Entry{Name: n, Size: int64(size)}
+			if rnd.IntN(4) == 0 {
+				e.Attr = map[string]string{format.ETagAttr: n, "content-type": names}
+			}
 			var src io.Reader = bytes.NewReader(content)
 			fails := rnd.IntN(4) == 0
 			if fails {

@@ -122,8 +122,8 @@ var errIndexLen = errors.New("the index would be longer than a footer can say")
 // braces, two keys with numbers of 19 digits, and the digest.
 const maxRowRest = 3 + len(`:{"start_byte":,"end_byte":`) + 2*19 + len(`,"blake3":""`) + 2*digestLen + 3
 
-// appendRow appends a row without a comma.
-func appendRow(b []byte, name string, start, end int64, digest string, extra string) []byte {
+// appendRow appends a row without a comma. What it says of an object begins with one.
+func appendRow(b []byte, name string, start, end int64, digest string, extra string, object []byte) []byte {
 	b = appendString(b, name)
 	b = append(b, `:{"start_byte":`...)
 	b = strconv.AppendInt(b, start, 10)
@@ -137,7 +137,7 @@ func appendRow(b []byte, name string, start, end int64, digest string, extra str
 	if extra != "" {
 		b = append(append(b, ','), extra...)
 	}
-	return append(b, '}')
+	return append(append(b, object...), '}')
 }
 
 const hexDigits = "0123456789abcdef"

@@ -22,7 +22,7 @@ func hundreds(n int, shuffled bool) *sparse {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRow(b, fmt.Sprintf("object-%07d", at), at*100, at*100+100, fmt.Sprintf("%032d", at), `"mime":"x"`)
+		b = appendRow(b, fmt.Sprintf("object-%07d", at), at*100, at*100+100, fmt.Sprintf("%032d", at), `"mime":"x"`, nil)
 	}
 	b = ended(b, false)
 	return &sparse{size: int64(n)*100 + int64(len(b)), end: b}

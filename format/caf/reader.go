@@ -241,7 +241,11 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 		if n++; n&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if t.only(row); !yield(t.Entry(0), nil) {
+		t.only(row)
+		e := t.Entry(0)
+		x := row.object
+		x.etag = bytes.Clone(x.etag)
+		if x.tell(&e); !yield(e, nil) {
 			return enough
 		}
 		return nil

@@ -302,6 +302,7 @@ func (m *mender) cut() bool {
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes", name, r.end-t.dataLen, r.end-r.start))
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
+			t.objects.forgetETag(i)
 			keep = append(keep, uint32(i))
 		default:
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: %s", name, f.msg))
@@ -374,7 +375,7 @@ func (t *table) writeIndex(w io.Writer) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRow(b, t.Name(i), r.start, r.end, t.digest(i), t.extra[uint32(i)])
+		b = appendRow(b, t.Name(i), r.start, r.end, t.digest(i), t.extra[uint32(i)], t.objects.at(i).appendTo(nil))
 		if len(b) >= 64<<10 {
 			if err := text.add(b); err != nil {
 				return err

@@ -18,6 +18,7 @@ type row struct {
 	off        int64 // of the row in the object
 	odd        oddity
 	digest     []byte // 32 bytes, nil if there is none
+	object     object
 	extra      []byte // JSON members that we do not know, with commas between
 }
 
@@ -72,7 +73,8 @@ type scanner struct {
 	row      row
 	scratch  []byte // unescaped strings
 	digest   [digestLen]byte
-	keyFrom  int // where the current key begins in buf; moves with the buffer; -1 if none
+	etag     []byte // unescaped
+	keyFrom  int    // where the current key begins in buf; moves with the buffer; -1 if none
 
 	from   int64          // where it begins
 	hash   *blake3.Hasher // of its text, from there on; nil if it has no digest
@@ -502,6 +504,7 @@ func (s *scanner) slowRow() {
 		s.row = r
 		return
 	}
+	seen := 0
 	offset := func(none oddity, to *int64) {
 		if r.odd&none == 0 {
 			s.duplicateKey()
@@ -530,9 +533,19 @@ func (s *scanner) slowRow() {
 			}
 			r.odd |= badDigest
 		default:
-			if s.skipValue(4); s.err == nil {
-				r.extra = s.appendMember(r.extra)
+			if s.skipValue(4); s.err != nil {
+				return
 			}
+			if string(key) == objectKey {
+				// One that comes again is kept with what we do not know, as it was.
+				if seen++; seen == 1 && r.object.asOurs(s.buf[s.keyFrom:s.r]) {
+					return
+				}
+				if seen == 1 {
+					r.object = object{}
+				}
+			}
+			r.extra = s.appendMember(r.extra)
 		}
 	})
 	s.row = r

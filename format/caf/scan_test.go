@@ -26,6 +26,7 @@ type scanned struct {
 
 type scannedRow struct {
 	name, digest, extra string
+	object              string
 	start, end, off     int64
 	odd                 oddity
 }
@@ -61,7 +62,7 @@ func (s scanned) class() string {
 func scanIndex(index []byte, block int) (got scanned) {
 	const at = 1000 // offsets must be the object's, not the buffer's
 	onRow := func(r *row) error {
-		got.rows = append(got.rows, scannedRow{string(r.name), string(r.digest), string(r.extra), r.start, r.end, r.off - at, r.odd})
+		got.rows = append(got.rows, scannedRow{string(r.name), string(r.digest), string(r.extra), string(r.object.appendTo(nil)), r.start, r.end, r.off - at, r.odd})
 		return nil
 	}
 	s := scanBytes(bytes.Clone(index), at, format.DefaultMaxDepth, onRow)

@@ -28,7 +28,8 @@ type table struct {
 	volume  string
 	names   []byte
 	rows    []record
-	digests []byte            // digestLen a row, empty if no row has one
+	digests []byte // digestLen a row, empty if no row has one
+	objects objects
 	extra   map[uint32]string // by row: JSON members that we do not know
 	dataLen int64
 	ends    ends
@@ -53,6 +54,7 @@ func (t *table) add(r *row) error {
 	} else if len(t.digests) > 0 {
 		t.digests = append(t.digests, make([]byte, digestLen)...)
 	}
+	t.objects.add(len(t.rows), &r.object)
 	if r.extra != nil {
 		columns.Rare(&t.extra, uint32(len(t.rows)), string(r.extra))
 	}
@@ -90,6 +92,9 @@ func (t *table) guess(read, n int64) {
 	if len(t.digests) > 0 {
 		t.digests = slices.Grow(t.digests, max(0, rows*digestLen-len(t.digests)))
 	}
+	if n := len(t.objects.rows); n > 0 {
+		t.objects.rows = slices.Grow(t.objects.rows, max(0, rows-n))
+	}
 }
 
 // finish decides about ends and duplicates and brings rows into stored order.
@@ -117,6 +122,7 @@ func (t *table) finish(said ends, wasSaid bool) {
 	if cap(t.names) > len(t.names)*5/4 {
 		t.names = slices.Clone(t.names)
 	}
+	t.objects.finish()
 }
 
 // exclude turns an end that is a file's last byte into the one behind.
@@ -176,6 +182,7 @@ func (t *table) pick(order []uint32) {
 		}
 	}
 	t.rows, t.digests, t.extra = rows, digests, extra
+	t.objects.pick(order)
 }
 
 func (t *table) Len() int { return len(t.rows) }
@@ -214,6 +221,7 @@ func (t *table) Entry(i int) format.Entry {
 	if x := t.extra[uint32(i)]; x != "" {
 		e.Attr = map[string]string{extraAttr: x}
 	}
+	t.objects.at(i).tell(&e)
 	return e
 }
 

@@ -32,6 +32,7 @@ type archiveWriter struct {
 
 	rows     formatkit.Spill
 	row      []byte
+	object   []byte // what the row says of an object
 	entries  int64
 	names    nameSet
 	replaced map[string]bool // names not UTF-8, as other readers will see them
@@ -90,6 +91,9 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if e.Kind != format.File {
 		return fmt.Errorf("%s: caf keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
+	if w.object = w.object[:0]; !w.plain {
+		w.object = appendObject(w.object, e)
+	}
 	if err := w.room(e); err != nil {
 		return err
 	}
@@ -112,7 +116,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if w.entries > 0 {
 		w.row = append(w.row, ',')
 	}
-	w.row = appendRow(w.row, e.Name, start, w.Pos, digest, e.Attr[extraAttr])
+	w.row = appendRow(w.row, e.Name, start, w.Pos, digest, e.Attr[extraAttr], w.object)
 	if err := w.rows.Add(w.row); err != nil {
 		w.Err = err
 		return err
@@ -130,11 +134,11 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 // would pass its size; a file larger than that has a chunk for itself.
 func (w *archiveWriter) room(e format.Entry) error {
 	// The longest that this row can get: names of bytes that all need escaping.
-	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]))
+	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]) + len(w.object))
 	index := w.headLen + w.rows.N + rowLen + int64(provenTail)
 	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
 		// It is close: measure.
-		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr]))) + 1
+		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr], w.object))) + 1
 		index = w.headLen + w.rows.N + rowLen + int64(provenTail)
 	}
 	whole := w.Pos + e.Size + index + footerLen

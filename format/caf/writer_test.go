@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -294,7 +295,11 @@ func TestChunkMaxBoundsTheWholeChunk(t *testing.T) {
 			refused := 0
 			for i := 0; ; i++ {
 				in := input{fmt.Sprintf("%d\"%s", i, strings.Repeat("é", rnd.IntN(20))), make([]byte, rnd.IntN(int(limit)))}
-				err := add(t, w, in)
+				e := format.Entry{Name: in.name, Size: int64(len(in.content)), ModTime: time.Unix(int64(i), 5)}
+				if limit > 1000 {
+					e.Attr = map[string]string{format.ETagAttr: `"x"`, "content-type": strings.Repeat("\n", rnd.IntN(20))}
+				}
+				err := w.Add(t.Context(), e, bytes.NewReader(in.content))
 				if tooBig, ok := errors.AsType[*LimitError](err); ok {
 					if len(want) > 0 || tooBig.EntryName() != in.name || tooBig.Size != int64(len(in.content)) {
 						t.Fatalf("limit %d, %d files in the chunk: %v", limit, len(want), err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,8 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	head := w.Header()
 	ctype := typeOf(e.Name)
 	head.Set("Content-Type", ctype)
-	head.Set("Content-Security-Policy", policyOf(ctype))
+	h.setKept(head, e)
+	head.Set("Content-Security-Policy", policyOf(head.Get("Content-Type")))
 	if r.URL.Query().Has("download") {
 		head.Set("Content-Disposition", attachment(path.Base(e.Name)))
 	}
@@ -53,7 +55,7 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 		r.Header.Del("Range")
 	}
 	src := &source{h: h, ctx: r.Context(), e: e}
-	a := &answer{ResponseWriter: w, src: src}
+	a := &answer{ResponseWriter: w, src: src, size: e.Size}
 	http.ServeContent(a, r, "", written, src)
 	err := src.failed()
 	switch {
@@ -142,6 +144,7 @@ func (s *source) failed() error {
 type answer struct {
 	http.ResponseWriter
 	src      *source
+	size     int64
 	code     int
 	released bool
 	gone     error // why the client gets no more
@@ -154,6 +157,15 @@ func (a *answer) release() {
 		return
 	}
 	a.released = true
+	head := a.Header()
+	if a.code >= http.StatusBadRequest {
+		ctype := head.Get("Content-Type")
+		dropKept(head)
+		head.Set("Content-Type", ctype)
+	}
+	if a.code == http.StatusOK && head.Get("Content-Encoding") != "" {
+		head.Set("Content-Length", strconv.FormatInt(a.size, 10)) // which ServeContent leaves out
+	}
 	if a.code != 0 {
 		a.ResponseWriter.WriteHeader(a.code)
 	}

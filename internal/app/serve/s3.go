@@ -100,9 +100,10 @@ var s3Codes = map[string]struct {
 // s3Error answers as S3 does when it says no; text is Amazon's usual one if it is empty.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 	c := s3Codes[code]
-	for _, key := range []string{"Content-Disposition", "Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
+	for _, key := range []string{"Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
 		w.Header().Del(key)
 	}
+	dropKept(w.Header())
 	writeXML(w, r, c.status, struct {
 		XMLName  xml.Name `xml:"Error"`
 		Code     string
@@ -276,8 +277,12 @@ func (x *s3Writer) Write(p []byte) (int, error) {
 }
 
 // s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
-// would compare with the content, unless it is one.
+// would compare with the content, unless it is one, or that of the bucket which the entry
+// was an object of.
 func s3Tag(a *Archive, e holdall.Entry) string {
+	if tag := keptTag(e); tag != "" {
+		return tag
+	}
 	if e.Digest.Algo == "md5" {
 		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
 	}

@@ -19,7 +19,11 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 var key = serve.Key{ID: "me/too", Secret: "a secret + more="}
@@ -235,6 +239,114 @@ func TestSignaturesAreCompared(t *testing.T) {
 	now = now.Add(time.Hour)
 	if _, err := good.ListBuckets(t.Context()); minio.ToErrorResponse(err).Code != "RequestTimeTooSkewed" {
 		t.Error(err)
+	}
+}
+
+// describedObjects are the objects of a bucket, as packed, and what it kept with them.
+func describedObjects(t *testing.T, kept map[string]map[string]string) (packed *storetest.Mem, tags map[string]string, at time.Time) {
+	t.Helper()
+	s3test.Setenv(t, "")
+	s := s3test.New("source")
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	at = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	for name, headers := range kept {
+		s.Put("source", name, []byte(strings.Repeat(name, len(name)%7*100)))
+		s.Touch("source", name, at)
+		s.Describe("source", name, headers)
+	}
+	st, err := bucket.New("source", "", bucket.Options{Endpoint: srv.URL, Client: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, tags = &storetest.Mem{}, map[string]string{}
+	if _, err := pack.Objects(t.Context(), packed, "x", func(yield func(pack.Object, error) bool) {
+		for info, err := range st.List(t.Context(), "") {
+			tags[info.Name] = info.Version
+			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
+				return
+			}
+		}
+	}, pack.Options{Format: "caf", Formats: []*format.Format{caf.Format}}); err != nil {
+		t.Fatal(err)
+	}
+	return packed, tags, at
+}
+
+func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
+	kept := map[string]map[string]string{
+		"photo": {"content-type": "image/jpeg", "cache-control": "max-age=60", "content-disposition": `attachment; filename="a.jpg"`, "content-language": "fi",
+			"expires": "Fri, 01 May 2026 10:00:00 GMT", "x-amz-meta-who": "me", "x-amz-meta-why": "ü"},
+		"log.txt.gz": {"content-type": "text/plain", "content-encoding": "gzip"},
+		"sevenof":    {"content-type": "text/html", "x-amz-meta-empty": "yes"}, // is empty
+		"plain.txt":  {},
+	}
+	mem, tags, at := describedObjects(t, kept)
+	url, log := bucketsOf(t, serve.S3Options{}, sourceOf(mem, "one.caf", nil))
+	c := client(t, url, serve.Key{})
+	for o := range c.ListObjects(t.Context(), "one.caf", minio.ListObjectsOptions{Recursive: true}) {
+		if o.Err != nil || `"`+o.ETag+`"` != tags[o.Key] || !o.LastModified.Equal(at) {
+			t.Errorf("%+v, expected %s", o, tags[o.Key])
+		}
+	}
+	for name, headers := range kept {
+		info, err := c.StatObject(t.Context(), "one.caf", name, minio.StatObjectOptions{})
+		if err != nil || `"`+info.ETag+`"` != tags[name] || !info.LastModified.Equal(at) || info.Size != int64(len(name)*(len(name)%7*100)) {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+		if headers["content-type"] == "" {
+			headers["content-type"] = "binary/octet-stream" // the service's own
+		}
+		for _, method := range []string{"GET", "HEAD"} {
+			answer, body, err := ask(t, method, url+"/one.caf/"+name, "Accept-Encoding", "identity")
+			if err != nil || answer.StatusCode != 200 || answer.ContentLength != info.Size || method == "GET" && len(body) != int(info.Size) {
+				t.Errorf("%s %s: %v, %d of %d bytes, %v", method, name, answer.Status, len(body), answer.ContentLength, err)
+			}
+			for key, value := range headers {
+				if got := answer.Header.Get(key); got != value {
+					t.Errorf("%s %s: %s is %q, expected %q", method, name, key, got, value)
+				}
+			}
+		}
+	}
+	answer, body, err := ask(t, "GET", url+"/one.caf/photo", "If-Match", `"x"`)
+	if err != nil || answer.StatusCode != 412 || !strings.Contains(body, "PreconditionFailed") || answer.Header.Get("Cache-Control") != "no-cache" ||
+		answer.Header.Get("Expires")+answer.Header.Get("X-Amz-Meta-Who")+answer.Header.Get("Content-Disposition") != "" {
+		t.Errorf("%v, %q, %v", answer.Header, body, err)
+	}
+	if log.String() != "" {
+		t.Error(log)
+	}
+}
+
+// Files are of the types that they had, and none of these lets a browser do more.
+func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
+	kept := map[string]map[string]string{
+		"page": {"content-type": "TEXT/HTML"}, "xml.jpg": {"content-type": "application/xml"}, "mixed": {"content-type": "multipart/x-mixed-replace; boundary=x"},
+		"bad.png": {"content-type": "image/png, text/html"}, "image": {"content-type": "image/png", "cache-control": "public, max-age=9", "x-amz-meta-a": "b"},
+		"zip.txt": {"content-type": "text/html", "content-encoding": "gzip", "content-disposition": "inline", "expires": "Fri, 01 May 2026 10:00:00 GMT"},
+	}
+	mem, _, at := describedObjects(t, kept)
+	for _, token := range []string{"", "a secret of the test"} {
+		_, _, url, _ := siteOf(t, serve.SiteOptions{Token: token}, serve.SetOptions{}, sourceOf(mem, "x", nil))
+		for name := range kept {
+			answer, _, err := ask(t, "GET", url+"/f/x/"+name, "Authorization", "Bearer "+token)
+			if err != nil || answer.StatusCode != 200 {
+				t.Fatal(name, answer.Status, err)
+			}
+			head := answer.Header
+			if sandboxed := strings.HasPrefix(head.Get("Content-Security-Policy"), "sandbox;"); sandboxed == slices.Contains([]string{"image", "zip.txt"}, name) {
+				t.Errorf("%s: %v", name, head)
+			}
+			if head.Get("Content-Disposition")+head.Get("Content-Encoding") != "" || head.Get("Last-Modified") != at.Format(http.TimeFormat) || head.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %v", name, head)
+			}
+			switch {
+			case name == "zip.txt" && (head.Get("Content-Type") != "text/plain; charset=utf-8" || (head.Get("Expires") != "") != (token == "")),
+				name == "image" && (head.Get("Content-Type") != "image/png" || head.Get("X-Amz-Meta-A") != "b" || (head.Get("Cache-Control") == "public, max-age=9") != (token == "")):
+				t.Errorf("%s: %v", name, head)
+			}
+		}
 	}
 }
 

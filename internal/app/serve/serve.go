@@ -31,6 +31,7 @@ type handler struct {
 	log      *slog.Logger
 	hasLinks bool // that could lead to folders
 	bucket   bool // it answers for one
+	guarded  bool // not everybody is let in
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
@@ -150,9 +151,10 @@ func unlessGone(r *http.Request) {
 // the client's business: errors may name paths of this machine.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	unlessGone(r)
-	for _, key := range []string{"Accept-Ranges", "Content-Disposition", "Content-Range", "Etag", "Last-Modified"} {
+	for _, key := range []string{"Accept-Ranges", "Content-Range", "Etag", "Last-Modified"} {
 		w.Header().Del(key)
 	}
+	dropKept(w.Header())
 	w.Header().Set("Content-Security-Policy", strictPolicy)
 	h.tell(r, err)
 	text := "500: it cannot be read; the server's log says why"

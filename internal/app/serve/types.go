@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"mime"
 	"path"
 	"strings"
+	"sync"
 )
 
 const unknownType = "application/octet-stream"
@@ -33,11 +35,21 @@ func typeOf(name string) string {
 }
 
 // runsScripts reports whether a browser may take content of that type for a
-// page, and do what it says.
+// page, and do what it says. Of a type that is not known that is not known either.
 func runsScripts(ctype string) bool {
-	ctype, _, _ = strings.Cut(ctype, ";")
-	return ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
+	ctype, _, err := mime.ParseMediaType(ctype)
+	return err != nil || !known()[ctype] || ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
 }
+
+// known are the types without their parameters.
+var known = sync.OnceValue(func() map[string]bool {
+	all := map[string]bool{unknownType: true, "binary/octet-stream": true}
+	for _, ctype := range types {
+		ctype, _, _ = strings.Cut(ctype, ";")
+		all[ctype] = true
+	}
+	return all
+})
 
 // policyOf is what a browser may do with content of a type. A page in an archive must not
 // act for whoever looks at it: it gets an origin of its own, and neither runs a script

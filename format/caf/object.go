@@ -1,0 +1,430 @@
+package caf
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/store"
+)
+
+// A row of ours may say what a bucket kept with the object that a file was:
+//
+//	"object":{"modified":"TIME","etag":"ETAG","headers":{"NAME":"VALUE",…}}
+//
+// Members are left out where there is nothing to say. Whatever is written otherwise is no
+// field of ours: it is kept as it is.
+const objectKey = "object"
+
+var rowObject = []byte(`,"` + objectKey + `":`)
+
+// object is what a row says of an object. Its slices are valid as long as the row.
+type object struct {
+	there   bool
+	written int64  // nanoseconds since 1970, or noTime
+	etag    []byte // without escapes
+	headers []byte // JSON members, by name, with commas between
+}
+
+// noTime is a time that is not kept.
+const noTime = math.MinInt64
+
+const mostTime = len("2006-01-02T15:04:05.000000000Z")
+
+// timeOf gives a time as the columns have it: from 1678 to 2262, as far as nanoseconds go.
+func timeOf(t time.Time) int64 {
+	if n := t.UnixNano(); !t.IsZero() && n != noTime && time.Unix(0, n).Equal(t) {
+		return n
+	}
+	return noTime
+}
+
+// appendObject appends the field of e, with a comma in front; nothing if e was no object
+// of a bucket.
+func appendObject(b []byte, e format.Entry) []byte {
+	var x object
+	var members []byte
+	for _, name := range slices.Sorted(maps.Keys(e.Attr)) {
+		switch {
+		case name == format.ETagAttr:
+			x.there, x.etag = true, []byte(e.Attr[name])
+		case store.IsHeader(name):
+			x.there = true
+			if len(members) > 0 {
+				members = append(members, ',')
+			}
+			members = appendString(append(appendString(members, name), ':'), e.Attr[name])
+		}
+	}
+	if x.written, x.headers = timeOf(e.ModTime), members; len(x.etag)+len(x.headers) == 0 {
+		x.there = false
+	}
+	return x.appendTo(b)
+}
+
+// appendTo appends the field, with a comma in front.
+func (x object) appendTo(b []byte) []byte {
+	if !x.there {
+		return b
+	}
+	b = append(append(b, rowObject...), '{')
+	first := len(b)
+	member := func(name string) {
+		if len(b) > first {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), name...), `":`...)
+	}
+	if x.written != noTime {
+		member("modified")
+		b = append(time.Unix(0, x.written).UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+	}
+	if len(x.etag) > 0 {
+		member("etag")
+		b = appendString(b, unsafe.String(&x.etag[0], len(x.etag)))
+	}
+	if len(x.headers) > 0 {
+		member("headers")
+		b = append(append(append(b, '{'), x.headers...), '}')
+	}
+	return append(b, '}')
+}
+
+// objectIn takes a field's value off the front of b, if it is written as ours are. It
+// returns how long that is, 0 if it is not or if b ends within it. What was escaped in the
+// ETag is in scratch, which is returned.
+func (x *object) objectIn(b, scratch []byte) (n int, _ []byte) {
+	*x = object{written: noTime}
+	at := 1
+	if len(b) == 0 || b[0] != '{' {
+		return 0, scratch
+	}
+	member := func(name string) bool {
+		rest := b[at:]
+		if at > 1 {
+			if !bytes.HasPrefix(rest, []byte{','}) {
+				return false
+			}
+			rest = rest[1:]
+		}
+		if len(rest) < len(name)+3 || rest[0] != '"' || string(rest[1:1+len(name)]) != name || rest[1+len(name)] != '"' || rest[2+len(name)] != ':' {
+			return false
+		}
+		at = len(b) - len(rest) + len(name) + 3
+		return true
+	}
+	if member("modified") {
+		s, k := plainString(b[at:])
+		var t time.Time
+		if k == 0 || len(s) > mostTime || !bytes.HasSuffix(s, []byte{'Z'}) || t.UnmarshalText(s) != nil {
+			return 0, scratch
+		}
+		if x.written = timeOf(t); x.written == noTime {
+			return 0, scratch
+		}
+		at += k
+	}
+	if member("etag") {
+		k := 0
+		if x.etag, k = unescaped(b[at:], scratch[:0]); k == 0 || len(x.etag) == 0 {
+			return 0, scratch
+		}
+		scratch = x.etag
+		at += k
+	}
+	if member("headers") {
+		k := headersIn(b[at:])
+		if k <= 2 {
+			return 0, scratch
+		}
+		x.headers = b[at+1 : at+k-1]
+		at += k
+	}
+	if x.there = len(x.etag)+len(x.headers) > 0; !x.there || at >= len(b) || b[at] != '}' {
+		return 0, scratch
+	}
+	return at + 1, scratch
+}
+
+// headersIn returns how long an object of headers is that b begins with, 0 if it is not as
+// we write it.
+func headersIn(b []byte) (n int) {
+	if len(b) == 0 || b[0] != '{' {
+		return 0
+	}
+	n = 1
+	var last []byte
+	for n < len(b) && b[n] != '}' {
+		if n > 1 {
+			if b[n] != ',' {
+				return 0
+			}
+			n++
+		}
+		name, k := plainString(b[n:])
+		if k == 0 || bytes.Compare(name, last) <= 0 || !store.IsHeader(unsafe.String(&name[0], len(name))) {
+			return 0
+		}
+		last = name
+		if n += k; n >= len(b) || b[n] != ':' {
+			return 0
+		}
+		n++
+		if k = stringLen(b[n:]); k == 0 {
+			return 0
+		}
+		n += k
+	}
+	if n >= len(b) {
+		return 0
+	}
+	return n + 1
+}
+
+// plainString takes a string without escapes, which is not empty, off the front of b; k is
+// its length with quotes.
+func plainString(b []byte) (s []byte, k int) {
+	if len(b) == 0 || b[0] != '"' {
+		return nil, 0
+	}
+	n, _ := plainPrefix(b[1:])
+	if n == 0 || n+1 >= len(b) || b[n+1] != '"' {
+		return nil, 0
+	}
+	return b[1 : n+1], n + 2
+}
+
+// stringLen is the length of the string that b begins with, with quotes, 0 if it is none.
+func stringLen(b []byte) (k int) {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for k = 1; k < len(b); {
+		n, _ := plainPrefix(b[k:])
+		switch k += n; {
+		case k >= len(b) || b[k] < 0x20:
+			return 0
+		case b[k] == '"':
+			return k + 1
+		}
+		n = escapeLen(b[k:])
+		if k += n; n == 0 {
+			return 0
+		}
+	}
+	return 0
+}
+
+// escapeLen is the length of an escape that means one character of our own writing: any
+// but those of surrogates.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	if b[1] != 'u' {
+		if _, ok := formatkit.Unescaped(b[1]); !ok {
+			return 0
+		}
+		return 2
+	}
+	if r, ok := hex4(b[2:]); !ok || r >= 0xd800 && r < 0xe000 {
+		return 0
+	}
+	return 6
+}
+
+func hex4(b []byte) (r rune, ok bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	for _, c := range b[:4] {
+		i := strings.IndexByte(hexDigits, c|0x20)
+		if c < '0' || c > '9' && c < 'A' || i < 0 {
+			return 0, false
+		}
+		r = r<<4 | rune(i)
+	}
+	return r, true
+}
+
+// unescaped takes a string off the front of b, and appends it to to.
+func unescaped(b, to []byte) (_ []byte, k int) {
+	if k = stringLen(b); k == 0 {
+		return to, 0
+	}
+	for s := b[1 : k-1]; len(s) > 0; {
+		n, _ := plainPrefix(s)
+		to = append(to, s[:n]...)
+		if s = s[n:]; len(s) == 0 {
+			break
+		}
+		n = escapeLen(s)
+		if n == 6 {
+			r, _ := hex4(s[2:])
+			to = utf8.AppendRune(to, r)
+		} else {
+			c, _ := formatkit.Unescaped(s[1])
+			to = append(to, c)
+		}
+		s = s[n:]
+	}
+	return to, k
+}
+
+// asOurs takes a member that was read whole, with whatever white space, as our field.
+func (x *object) asOurs(member []byte) bool {
+	_, value, _ := bytes.Cut(member, []byte{':'})
+	var strict bytes.Buffer
+	if json.Compact(&strict, value) != nil {
+		return false
+	}
+	n, _ := x.objectIn(strict.Bytes(), nil)
+	return n > 0 && n == strict.Len()
+}
+
+// objects are the columns of what rows say of objects: 24 bytes a row and its ETag. Most
+// objects share few sets of headers.
+type objects struct {
+	rows  []objectRow // one for each row of the table, none if no row has any
+	etags []byte
+	text  []byte      // of all sets, one behind the other
+	sets  [][2]uint64 // where each is in text
+	slots []uint32    // of sets, by their hash; 0 is free, others are one more than the set
+	seed  maphash.Seed
+}
+
+type objectRow struct {
+	written int64
+	etagAt  uint64
+	etagLen uint32
+	set     uint32 // one more than which; 0 is none
+}
+
+var noObject = objectRow{written: noTime}
+
+// add appends what a row says, the row's number being n.
+func (o *objects) add(n int, x *object) {
+	switch {
+	case !x.there && len(o.rows) == 0:
+		return
+	case !x.there:
+		o.rows = append(o.rows, noObject)
+		return
+	case len(o.rows) < n:
+		o.rows = append(make([]objectRow, 0, max(n+1, 64)), slices.Repeat([]objectRow{noObject}, n)...)
+	}
+	r := objectRow{written: x.written, etagAt: uint64(len(o.etags)), etagLen: uint32(len(x.etag))}
+	o.etags = append(o.etags, x.etag...)
+	if len(x.headers) > 0 {
+		r.set = o.intern(x.headers)
+	}
+	o.rows = append(o.rows, r)
+}
+
+func (o *objects) set(i uint32) []byte { return o.text[o.sets[i-1][0]:o.sets[i-1][1]] }
+
+// slot returns where a set is among slots, or would be.
+func (o *objects) slot(headers []byte) *uint32 {
+	mask := uint64(len(o.slots) - 1)
+	for h := maphash.Bytes(o.seed, headers); ; h++ {
+		if at := &o.slots[h&mask]; *at == 0 || bytes.Equal(o.set(*at), headers) {
+			return at
+		}
+	}
+}
+
+func (o *objects) intern(headers []byte) uint32 {
+	if 4*(len(o.sets)+1) > 3*len(o.slots) {
+		if o.slots == nil {
+			o.seed = maphash.MakeSeed()
+		}
+		o.slots = make([]uint32, max(64, 2*len(o.slots)))
+		for i := range o.sets {
+			*o.slot(o.set(uint32(i + 1))) = uint32(i + 1)
+		}
+	}
+	at := o.slot(headers)
+	if *at == 0 {
+		from := uint64(len(o.text))
+		o.text = append(o.text, headers...)
+		o.sets = append(o.sets, [2]uint64{from, uint64(len(o.text))})
+		*at = uint32(len(o.sets))
+	}
+	return *at
+}
+
+// finish gives back what only adding needs.
+func (o *objects) finish() {
+	o.slots = nil
+	if cap(o.rows) > len(o.rows)*5/4 {
+		o.rows = slices.Clone(o.rows)
+	}
+	if cap(o.etags) > len(o.etags)*5/4 {
+		o.etags = slices.Clone(o.etags)
+	}
+}
+
+// pick keeps some rows, in the order given.
+func (o *objects) pick(order []uint32) {
+	if len(o.rows) == 0 {
+		return
+	}
+	rows := make([]objectRow, 0, len(order))
+	for _, i := range order {
+		rows = append(rows, o.rows[i])
+	}
+	o.rows = rows
+}
+
+// at is what row i says.
+func (o *objects) at(i int) (x object) {
+	if i >= len(o.rows) || o.rows[i] == noObject {
+		return object{written: noTime}
+	}
+	r := o.rows[i]
+	x = object{there: r.etagLen > 0 || r.set > 0, written: r.written, etag: o.etags[r.etagAt:][:r.etagLen]}
+	if r.set > 0 {
+		x.headers = o.set(r.set)
+	}
+	return x
+}
+
+// forgetETag takes the ETag off a row whose content is not that of the object any more.
+func (o *objects) forgetETag(i int) {
+	if i < len(o.rows) {
+		o.rows[i].etagLen = 0
+	}
+}
+
+// tell gives an entry what is said of it. The ETag is not copied: nothing is changed once
+// the table is finished.
+func (x object) tell(e *format.Entry) {
+	if !x.there {
+		return
+	}
+	if x.written != noTime {
+		e.ModTime = time.Unix(0, x.written).UTC()
+	}
+	if e.Attr == nil {
+		e.Attr = map[string]string{}
+	}
+	if len(x.etag) > 0 {
+		e.Attr[format.ETagAttr] = unsafe.String(&x.etag[0], len(x.etag))
+	}
+	for b := x.headers; len(b) > 0; {
+		name, k := plainString(b)
+		value, n := unescaped(b[k+1:], nil)
+		e.Attr[string(name)] = string(value)
+		b = b[k+1+n:]
+		b = bytes.TrimPrefix(b, []byte{','})
+	}
+}
