@@ -20,7 +20,7 @@ import (
 
 const (
 	locationColumns = `l.path, l.archive, l.kind, l.size, l."offset", l.digest, l.object`
-	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots"
+	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots, a.dead"
 )
 
 // What locations.kind has besides the kind.
@@ -81,7 +81,7 @@ func (d *digest) ScanBytes(v []byte) error {
 
 // columns says where archiveColumns go.
 func (a *Archive) columns() []any {
-	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots)}
+	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots), (*moment)(&a.Dead)}
 }
 
 func (f *Found) columns() []any { return append(f.Location.columns(), f.In.columns()...) }

@@ -29,6 +29,8 @@ type Archive struct {
 	Verified time.Time // when this version was last found sound; zero is never
 	// Roots say where what is in it was before it was packed; empty is not known.
 	Roots Roots
+	// Dead is since when nothing of it is seen; zero is that something is.
+	Dead time.Time
 }
 
 // Same reports whether b is the same version of an archive as a.

@@ -85,8 +85,11 @@ type NewChunk struct {
 	Part bool
 	// Last says that it can be claimed only when all chunks before it are done.
 	// Its archive has its own members and those of the parts before it.
-	Last    bool
-	Members iter.Seq2[Member, error] // in byte order, each path once; nil is none
+	Last bool
+	// Rewrites says that its members are in archives of the plan already, and are
+	// packed from there: an archive that has more than what is seen of it is written anew.
+	Rewrites bool
+	Members  iter.Seq2[Member, error] // in byte order, each path once; nil is none
 }
 
 // A Chunk is a chunk of a plan. One that Claim returned is the right to pack it.
@@ -95,6 +98,7 @@ type Chunk struct {
 	Number     int // within the plan, from 0 on
 	Name       string
 	Part, Last bool
+	Rewrites   bool
 	State      ChunkState
 	Objects    int64 // members, and their bytes, as planned
 	Bytes      int64

@@ -38,13 +38,14 @@ const (
 	roleWhole = iota
 	rolePart
 	roleLast
+	roleRewrites
 )
 
 // A role is a chunk as its column of that name says.
 type role Chunk
 
 func (r *role) ScanInt64(n pgtype.Int8) error {
-	r.Part, r.Last = n.Int64 == rolePart, n.Int64 == roleLast
+	r.Part, r.Last, r.Rewrites = n.Int64 == rolePart, n.Int64 == roleLast, n.Int64 == roleRewrites
 	return nil
 }
 
@@ -54,6 +55,8 @@ func (n NewChunk) role() int {
 		return rolePart
 	case n.Last:
 		return roleLast
+	case n.Rewrites:
+		return roleRewrites
 	}
 	return roleWhole
 }
@@ -108,14 +111,14 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]
 		switch {
 		case n.Name == "":
 			return nil, fmt.Errorf("chunk %d of %d: expected a name", i+1, len(all))
-		case n.Part && n.Last:
-			return nil, fmt.Errorf("%s: expected a part, or the last: found both", format.Escape(n.Name))
+		case boolean(n.Part)+boolean(n.Last)+boolean(n.Rewrites) > 1:
+			return nil, fmt.Errorf("%s: expected a part, the last, or one that rewrites: found several of these", format.Escape(n.Name))
 		}
 	}
 	var added []Chunk
 	return write(ctx, c, func(s session) (err error) {
 		for _, n := range all {
-			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last}
+			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last, Rewrites: n.Rewrites}
 			if k.ID, err = s.nextChunk(ctx); err == nil {
 				err = k.list(ctx, s, n.checked)
 			}
@@ -371,7 +374,7 @@ type finishing struct {
 func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member, error]) error {
 	var m Member
 	rows := given(left, &m, func() error {
-		if m.Outcome == Pending || m.Outcome >= outcomes || m.Size < 0 {
+		if m.Outcome == Pending || m.Outcome > Elsewhere || m.Size < 0 {
 			return fmt.Errorf("%s: expected an outcome and a size, found %v and %d", format.Escape(m.Path), m.Outcome, m.Size)
 		}
 		m.Note, m.Proof = words(m.Note), words(m.Proof)
@@ -401,6 +404,18 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	if err != nil || finished {
 		return done, err
 	}
+	lock := publishing
+	if k.Rewrites {
+		lock = lockPublishing
+	}
+	if _, err := s.exec(ctx, lock); err != nil {
+		return done, err
+	}
+	if k.Rewrites {
+		if k, err = f.elsewhere(ctx, s, k); err != nil {
+			return done, err
+		}
+	}
 	if k.Left, err = f.settle(ctx, s, k); err != nil {
 		return done, err
 	}
@@ -419,12 +434,37 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	if err := account(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
+	if err := supersede(ctx, s, k, done.Archive); err != nil {
+		return done, err
+	}
 	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, damaged = $7, proven = $8, bytes_done = bytes, problem = '', due = 0
 		WHERE id = $9 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.Left.Damaged, words(claim.Proven), k.ID)
 	if err == nil {
 		err = s.finished(ctx, k)
 	}
 	return done, err
+}
+
+// elsewhere takes members out of a chunk that rewrites, which are not to be in its archive.
+func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, error) {
+	paths, err := rowsOf(ctx, s, pathIn, "SELECT path FROM staged_members WHERE outcome = $1", int(Elsewhere))
+	for _, path := range paths {
+		var m memberOf
+		if err == nil {
+			m, err = one(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, absent(path), "SELECT chunk, size FROM members WHERE chunk = $2 AND {path = $1}", blob(path), k.ID)
+		}
+		if err == nil {
+			err = m.forget(ctx, s, path)
+		}
+		k.Objects--
+	}
+	if err == nil && len(paths) > 0 {
+		var n int64
+		if n, err = s.exec(ctx, "DELETE FROM staged_members WHERE outcome = $1", int(Elsewhere)); err == nil {
+			f.left -= n
+		}
+	}
+	return k, err
 }
 
 // settle makes the staged outcomes those of a chunk's members.

@@ -109,6 +109,12 @@ ALTER TABLE members ADD COLUMN proof text;
 -- What buckets kept of objects, and where they were; kind has 256 where a path was deleted, and
 -- 512 or 1024 where its original is about to be removed, or was.
 ALTER TABLE archives ADD COLUMN roots bytea NOT NULL DEFAULT '';
+-- Since when nothing of it is seen: microseconds since 1970; 0 is that something is.
+ALTER TABLE archives ADD COLUMN dead bigint NOT NULL DEFAULT 0;
+CREATE TABLE removals (
+	id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	address bytea NOT NULL
+);
 ALTER TABLE locations ADD COLUMN object bytea;
 CREATE TABLE headers (
 	id    bigint PRIMARY KEY,

@@ -30,9 +30,11 @@ type Queue interface {
 var inPostgres = &dialect{
 	words: map[string]string{
 		// That of the database, unless it was told one.
-		"clock":                   "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
-		"address = $1":            "sha256(address) = sha256($1)",
-		"lock address":            "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
+		"clock":        "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+		"address = $1": "sha256(address) = sha256($1)",
+		"lock address": "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
+		// Whoever adds what is newer has its number, and is seen, before the next.
+		"lock publishing":         "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
 		" FOR UPDATE":             " FOR UPDATE",
 		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
 		// It knows nothing of new tables, and guesses badly.

@@ -95,6 +95,12 @@ ALTER TABLE members ADD COLUMN proof TEXT;
 -- What buckets kept of objects, and where they were; kind has 256 where a path was deleted, and
 -- 512 or 1024 where its original is about to be removed, or was.
 ALTER TABLE archives ADD COLUMN roots BLOB NOT NULL DEFAULT x'';
+-- Since when nothing of it is seen: microseconds since 1970; 0 is that something is.
+ALTER TABLE archives ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE removals (
+	id      INTEGER PRIMARY KEY,
+	address BLOB NOT NULL
+) STRICT;
 ALTER TABLE locations ADD COLUMN object BLOB;
 CREATE TABLE headers (
 	id    INTEGER PRIMARY KEY,

@@ -24,6 +24,8 @@ var inSQLite = &dialect{
 		"clock":                   "$1",
 		"address = $1":            "address = $1",
 		"lock address":            "",
+		"lock publishing":         "",
+		"publishing":              "",
 		" FOR UPDATE":             "",
 		" FOR UPDATE SKIP LOCKED": "",
 		"know what waits":         "",

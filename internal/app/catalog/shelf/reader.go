@@ -152,6 +152,9 @@ func (r *reader) own(ctx context.Context, l catalog.Location) (format.Entry, err
 }
 
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	if name == "." {
+		return format.Entry{Name: ".", Kind: format.Dir}, nil
+	}
 	scopes, err := r.find(ctx)
 	if err != nil {
 		return format.Entry{}, err

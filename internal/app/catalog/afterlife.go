@@ -1,0 +1,182 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdall/holdall/format"
+)
+
+// What becomes of files and archives after they were packed: originals that are removed, files
+// that are deleted, archives that are written anew.
+
+// Mark records what becomes of the originals of files.
+func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
+	set := Location{Original: o}.marks()
+	return c.db.write(ctx, nil, func(s session) error {
+		for _, l := range all {
+			if _, err := s.exec(ctx, "UPDATE locations SET kind = (kind & ~1536) | $3 WHERE archive = $2 AND {path = $1}", blob(l.Path), l.Archive, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Every yields all locations of all archives in byte order of the paths, of one path the newest
+// first, those that are gone among them.
+func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
+	return paged(ctx, c, (*Location).columns, func(l Location) any { return blob(l.Path) },
+		"SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(""))
+}
+
+// Delete has nobody see files any more that are in archives of some roots, or in any if these are
+// empty. Their bytes stay until the archives are written anew. Plans take what has such
+// a path for new. It returns how many paths were seen before.
+func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string) (n int64, err error) {
+	return write(ctx, c, nil, func(s session) (n int64, err error) {
+		for _, path := range paths {
+			changed, err := s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))", blob(path), blob(roots), boolean(roots == ""))
+			if err != nil {
+				return 0, err
+			}
+			if changed > 0 {
+				n++
+			}
+			// A member that is packed is known by its plan.
+			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
+				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
+				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed))
+			if err != nil {
+				return 0, err
+			}
+			for _, m := range members {
+				if err := m.forget(ctx, s, path); err != nil {
+					return 0, err
+				}
+			}
+		}
+		return n, nil
+	})
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A memberOf is a member of a chunk.
+type memberOf struct{ chunk, size int64 }
+
+// forget takes a member out of its chunk.
+func (m memberOf) forget(ctx context.Context, s session, path string) error {
+	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND {path = $1}", blob(path), m.chunk)
+	if err == nil {
+		_, err = s.exec(ctx, "UPDATE chunks SET objects = objects - 1, bytes = bytes - $2 WHERE id = $1", m.chunk, m.size)
+	}
+	return err
+}
+
+// Spare records that nothing of archives is seen any more, since now, unless that is recorded
+// already; or that something is again.
+func (c *Catalog) Spare(ctx context.Context, dead, alive []int64) error {
+	if len(dead)+len(alive) == 0 {
+		return nil
+	}
+	return c.db.write(ctx, nil, func(s session) error {
+		_, err := s.exec(ctx, "UPDATE archives SET dead = {clock} WHERE dead = 0 AND {id IN $2}", c.db.clock(), dead)
+		if err == nil {
+			_, err = s.exec(ctx, "UPDATE archives SET dead = 0 WHERE {id IN $1}", alive)
+		}
+		return err
+	})
+}
+
+// seenOf is what is seen of an archive: files that are newest among the archives of its roots.
+const seenOf = `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND l.kind & 256 = 0 AND {l.path >= $2} AND {l.path <= $3}
+	AND NOT EXISTS (SELECT 1 FROM locations AS n JOIN archives AS a ON a.id = n.archive WHERE {n.path = l.path} AND n.archive > l.archive AND n.kind & 256 = 0 AND a.roots = $4) LIMIT 1`
+
+// Drop forgets an archive of which nothing was seen for a while, and records that it is to be
+// removed. One of which something is seen now is an error, and stays.
+func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error {
+	return c.db.write(ctx, nil, func(s session) error {
+		if _, err := s.exec(ctx, lockPublishing); err != nil {
+			return err
+		}
+		type span struct{ first, last, address, roots string }
+		b, err := one(ctx, s, func(b *span) []any {
+			return []any{(*blob)(&b.first), (*blob)(&b.last), (*blob)(&b.address), (*blob)(&b.roots)}
+		}, absent(fmt.Sprintf("archive %d", id)), "SELECT first, last, address, roots FROM archives WHERE id = $2 AND dead > 0 AND dead <= {clock} - $3", c.db.clock(), id, after.Microseconds())
+		if err != nil {
+			return err
+		}
+		seen, err := rowsOf(ctx, s, pathIn, seenOf, id, blob(b.first), blob(b.last), blob(b.roots))
+		if err == nil && len(seen) > 0 {
+			err = fmt.Errorf("%s: %s is seen in it", format.Escape(b.address), format.Escape(seen[0]))
+		}
+		if err == nil {
+			_, err = s.exec(ctx, "INSERT INTO removals (address) VALUES ($1)", blob(b.address))
+		}
+		if err == nil {
+			_, err = forget(ctx, s, b.address)
+		}
+		return err
+	})
+}
+
+// Removals returns the addresses of archives that are to be removed.
+func (c *Catalog) Removals(ctx context.Context) (all []string, err error) {
+	return read(ctx, c, pathIn, "SELECT address FROM removals ORDER BY id")
+}
+
+// Removed records that an archive was removed.
+func (c *Catalog) Removed(ctx context.Context, address string) error {
+	return c.db.write(ctx, nil, func(s session) error {
+		_, err := s.exec(ctx, "DELETE FROM removals WHERE address = $1", blob(address))
+		return err
+	})
+}
+
+// SetRoots records where the archives of a plan were packed from, which older holdalls did not.
+func (c *Catalog) SetRoots(ctx context.Context, plan int64, roots Roots) error {
+	lacking, err := read(ctx, c, numberIn, "SELECT a.id FROM archives AS a JOIN chunks AS k ON k.archive = a.id WHERE k.plan = $1 AND a.roots = $2 LIMIT 1", plan, blob(""))
+	if err != nil || len(lacking) == 0 {
+		return err
+	}
+	return c.db.write(ctx, nil, func(s session) error {
+		_, err := s.exec(ctx, "UPDATE archives SET roots = $2 WHERE roots = $3 AND id IN (SELECT archive FROM chunks WHERE plan = $1)", plan, blob(roots), blob(""))
+		return err
+	})
+}
+
+// Elsewhere is what Finish is told of the members of a chunk that rewrites what is packed: what
+// they were is deleted, or is in an archive of its own by now. They are no members any more.
+const Elsewhere = outcomes
+
+// lockPublishing keeps others from adding archives before the transaction ends.
+const lockPublishing = "{lock publishing}"
+
+// publishing lets others who say so add archives, but nobody who locks publishing.
+const publishing = "{publishing}"
+
+// supersede marks what a chunk that rewrites has packed and what is another by now, or is
+// deleted: it is gone from the beginning.
+func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
+	if !k.Rewrites || a.ID == 0 {
+		return nil
+	}
+	stale, err := rowsOf(ctx, s, pathIn, `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND {l.path >= $2} AND {l.path <= $3}
+		AND NOT EXISTS (SELECT 1 FROM locations AS n WHERE {n.path = l.path} AND n.kind & 256 = 0 AND n.size = l.size
+			AND n.archive = (SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE {o.path = l.path} AND o.archive < l.archive AND b.roots = $4)
+			AND (n.object = l.object OR n.object IS NULL AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)))`, a.ID, blob(k.first), blob(k.last), blob(a.Roots))
+	for _, path := range stale {
+		if err == nil {
+			_, err = s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE archive = $2 AND {path = $1}", blob(path), a.ID)
+		}
+	}
+	return err
+}
