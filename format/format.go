@@ -51,6 +51,10 @@ type Format struct {
 	// them, where the store can.
 	Copies bool
 
+	// CopiesUnread says that a Writer knows [Section].Unread and AtOnce: it has nothing
+	// around a content that could not be taken back.
+	CopiesUnread bool
+
 	// WantsManifest says that CreateOptions.Manifest is worth a walk over all
 	// that is to be packed: names are checked before anything is written, and
 	// an index in front finds its room.

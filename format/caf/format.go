@@ -8,12 +8,13 @@ import (
 
 // Format is the Chunk Archive Format.
 var Format = &format.Format{
-	Name:       "caf",
-	Title:      "Chunk Archive Format",
-	Extensions: []string{".caf"},
-	Keeps:      format.KeepsDigests,
-	Chunked:    true,
-	Copies:     true,
+	Name:         "caf",
+	Title:        "Chunk Archive Format",
+	Extensions:   []string{".caf"},
+	Keeps:        format.KeepsDigests,
+	Chunked:      true,
+	Copies:       true,
+	CopiesUnread: true,
 	Params: []format.Param{{
 		Name: "ends", Flag: "caf-ends", For: format.ToOpen | format.ToVerify | format.ToRepair,
 		Kind: format.ParamWord, Words: []string{"inclusive", "exclusive"},

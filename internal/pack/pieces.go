@@ -23,6 +23,9 @@ type piece struct {
 	digest format.Digest // of an object of one piece
 	err    error
 	done   chan struct{}
+
+	digests []format.Digest // of the ranges that it has
+	wrong   []error         // why these are left out
 }
 
 // opened is an object that its pieces share.
@@ -130,10 +133,14 @@ func (q *pieces) start(items iter.Seq2[item, error]) {
 // cut asks for the pieces of an object, and says whether to go on.
 func (q *pieces) cut(it item, todo chan<- *piece) bool {
 	of := &opened{item: it}
+	size := it.all()
+	if it.copy || it.misplaced() != nil {
+		size = 0
+	}
 	for off := int64(0); ; {
-		c := &piece{of: of, off: off, n: int(min(it.info.Size-off, pieceSize)), done: make(chan struct{})}
+		c := &piece{of: of, off: off, n: int(min(size-off, pieceSize)), done: make(chan struct{})}
 		off += int64(c.n)
-		c.last = off >= it.info.Size
+		c.last = off >= size
 		if c.buf = q.room.take(c.n); c.buf == nil && c.n > 0 {
 			return false
 		}
@@ -158,24 +165,49 @@ func (q *pieces) cut(it item, todo chan<- *piece) bool {
 
 // read fills a piece. What was listed as empty is asked for only if that is long ago.
 func (q *pieces) read(c *piece) {
-	if c.err = q.ctx.Err(); c.err != nil || c.of.dir {
+	if c.err = q.ctx.Err(); c.err == nil {
+		c.err = c.of.misplaced()
+	}
+	if c.err != nil || c.of.dir {
+		return
+	}
+	if c.of.copy {
+		if c.of.more != nil {
+			c.err = c.of.stillThere(q.ctx)
+		}
 		return
 	}
 	var err error
 	if c.n > 0 {
 		var o store.Object
 		if o, err = c.of.open(q.ctx); err == nil {
-			err = o.ReadAt(q.ctx, c.buf, c.off)
+			err = o.ReadAt(q.ctx, c.buf, c.of.off+c.off)
 		}
-		if err == nil && c.off == 0 && !q.trusting {
+		if err == nil && c.off == 0 && c.of.ranged {
+			err = q.expect(c, o)
+		} else if err == nil && c.off == 0 && !q.trusting {
 			err = q.compare(c, o)
 		}
+	} else if c.of.ranged {
+		c.digests, c.wrong = make([]format.Digest, len(c.of.more)), make([]error, len(c.of.more))
 	} else if q.stale {
 		err = c.of.stillEmpty(q.ctx)
 	}
-	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
+	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last && !c.of.ranged {
 		c.digest, _ = digest.Of(q.algo, c.buf)
 	}
+}
+
+// expect compares ranges of one piece with their digests. Of longer ones it says what they are
+// compared with.
+func (q *pieces) expect(c *piece, o store.Object) error {
+	if it := c.of.item; it.more == nil && c.of.comparable(it, q) {
+		c.of.sum, c.of.has = store.Sum{Algo: it.digest.Algo, Value: it.digest.Sum}, true
+	}
+	if !c.last {
+		return nil
+	}
+	return q.compareRanges(c, o)
 }
 
 // compare compares an object of one piece with what its service vouches for. What is not
@@ -221,7 +253,7 @@ type room struct {
 }
 
 // sizes of buffers: an object is seldom of the length of a piece.
-var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, pieceSize}
+var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, pieceSize}
 
 // take waits for room for n bytes; nil if there will be none, or none is needed.
 func (r *room) take(n int) []byte {
