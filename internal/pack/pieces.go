@@ -141,6 +141,9 @@ func (q *pieces) cut(it item, todo chan<- *piece) bool {
 		c := &piece{of: of, off: off, n: int(min(size-off, pieceSize)), done: make(chan struct{})}
 		off += int64(c.n)
 		c.last = off >= size
+		if !q.room.reserve(len(it.more) * memberRoom) {
+			return false
+		}
 		if c.buf = q.room.take(c.n); c.buf == nil && c.n > 0 {
 			return false
 		}
@@ -235,6 +238,9 @@ func (q *pieces) compare(c *piece, o store.Object) (err error) {
 // done gives back what a piece holds. Pieces of an object are done in order.
 func (q *pieces) done(c *piece) {
 	q.room.give(c.buf)
+	if c.last {
+		q.room.release(len(c.of.more) * memberRoom)
+	}
 	c.buf = nil
 	if c.last && c.of.o != nil {
 		_ = c.of.o.Close() // it was read, and nothing else
@@ -268,13 +274,9 @@ func (r *room) take(n int) []byte {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.used > 0 && r.used+size > r.most && !r.closed {
-		r.freed.Wait()
-	}
-	if r.closed {
+	if !r.wait(size) {
 		return nil
 	}
-	r.used += size
 	if f := r.free[size]; len(f) > 0 {
 		r.free[size] = f[:len(f)-1]
 		r.idle -= size
@@ -284,6 +286,32 @@ func (r *room) take(n int) []byte {
 		r.free, r.idle = nil, 0
 	}
 	return make([]byte, n, size)
+}
+
+// wait waits for room for n bytes, and has them. The caller holds the lock.
+func (r *room) wait(n int) bool {
+	for r.used > 0 && r.used+n > r.most && !r.closed {
+		r.freed.Wait()
+	}
+	if !r.closed {
+		r.used += n
+	}
+	return !r.closed
+}
+
+// reserve waits for room for n bytes that others have, until they are released. It returns
+// false if there will be none.
+func (r *room) reserve(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return n == 0 || r.wait(n)
+}
+
+func (r *room) release(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= n
+	r.freed.Broadcast()
 }
 
 func (r *room) give(p []byte) {

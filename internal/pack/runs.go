@@ -23,6 +23,9 @@ const (
 	// bytes.
 	mostJoined = 1 << 15
 	longestRun = 1 << 30
+
+	// memberRoom is about what one of them takes in memory.
+	memberRoom = 512
 )
 
 // bytes is how many an item has.
@@ -156,6 +159,7 @@ func (p *packer) copySource(ctx context.Context, it item) (store.Object, error) 
 	if err != nil {
 		return nil, err
 	}
+	it.more = nil
 	if p.sources[1].o != nil {
 		_ = p.sources[1].o.Close() // nothing was written to it
 	}
