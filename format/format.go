@@ -367,8 +367,10 @@ type Scratch interface {
 
 // Summary says what was written.
 type Summary struct {
-	Entries int64    `json:"entries"`
-	Content int64    `json:"bytes"`        // content bytes
-	Stored  int64    `json:"stored_bytes"` // bytes written
+	Entries int64 `json:"entries"`
+	Content int64 `json:"bytes"`        // content bytes
+	Stored  int64 `json:"stored_bytes"` // bytes written
+	// Shared bytes of the content are not stored again: equal contents are stored once.
+	Shared  int64    `json:"shared_bytes,omitempty"`
 	Volumes []string `json:"volumes"`
 }

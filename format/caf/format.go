@@ -19,6 +19,9 @@ var Format = &format.Format{
 		Name: "ends", Flag: "caf-ends", For: format.ToOpen | format.ToVerify | format.ToRepair,
 		Kind: format.ParamWord, Words: []string{"inclusive", "exclusive"},
 		Help: "what end_byte means where the archive does not show it: inclusive or exclusive",
+	}, {
+		Name: "dedupe", For: format.ToCreate, Kind: format.ParamSwitch,
+		Help: "store equal contents once: their files share the bytes",
 	}},
 	Detect: detect,
 	Open:   open,

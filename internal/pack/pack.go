@@ -355,6 +355,7 @@ func (p *packer) finish(ctx context.Context) error {
 	p.sum.Entries += sum.Entries
 	p.sum.Content += sum.Content
 	p.sum.Stored += sum.Stored
+	p.sum.Shared += sum.Shared
 	p.sum.Volumes = append(p.sum.Volumes, sum.Volumes...)
 	return nil
 }
