@@ -55,10 +55,10 @@ func numbered(n, seed int) []byte {
 	return p[:n]
 }
 
-func TestObjectIsReadByOneRequestForEachFourMegabytes(t *testing.T) {
+func TestObjectIsReadByOneRequestForEachSixteenMegabytes(t *testing.T) {
 	s, source, target := buckets(t)
 	s.Page = 7
-	want := map[string][]byte{"large": numbered(9<<20, 1), "edge": numbered(4<<20, 2), "empty": nil}
+	want := map[string][]byte{"large": numbered(33<<20, 1), "edge": numbered(16<<20, 2), "empty": nil}
 	for i := range 60 {
 		want[fmt.Sprintf("dir/%02d", i)] = numbered(10_000+i, i)
 	}
@@ -82,7 +82,7 @@ func TestObjectIsReadByOneRequestForEachFourMegabytes(t *testing.T) {
 		}
 	}
 	for name, content := range want {
-		if n := max(1, (len(content)+4<<20-1)/(4<<20)); gets[name] != n {
+		if n := max(1, (len(content)+16<<20-1)/(16<<20)); gets[name] != n {
 			t.Errorf("%s: expected %d requests, found %d", name, n, gets[name])
 		}
 	}
@@ -111,7 +111,7 @@ func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
 			for i, key := range keys {
 				s.Put("source", key, numbered(1000+i, i))
 			}
-			s.Put("source", "large changed", numbered(9<<20, 1))
+			s.Put("source", "large changed", numbered(19<<20, 1))
 			var listed []store.Info
 			for info, err := range source.List(t.Context(), "") {
 				if err != nil {
@@ -121,7 +121,7 @@ func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
 			}
 			s.Put("source", "changed", numbered(1001, 7))
 			s.Put("source", "shorter", numbered(7, 7))
-			s.Put("source", "large changed", numbered(9<<20, 2))
+			s.Put("source", "large changed", numbered(19<<20, 2))
 			if err := source.Remove(t.Context(), "gone"); err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +295,7 @@ func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
 			for i := range 58 {
 				s.Put("source", fmt.Sprintf("%02d", i), numbered(1000*i+1, i))
 			}
-			s.PutParts("source", "parts", numbered(13<<20, 90), 5<<20)
+			s.PutParts("source", "parts", numbered(18<<20, 90), 5<<20)
 			s.PutParts("source", "sound parts", numbered(11<<20+1, 91), 5<<20)
 			for i, name := range rotten {
 				s.Rot("source", name, 4000*i)
@@ -322,7 +322,7 @@ func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
 // What was wrong once is read again, and may be right then.
 func TestDamageOnTheWayIsReadAgain(t *testing.T) {
 	s, source, _ := buckets(t)
-	want := map[string][]byte{"short": numbered(100_000, 1), "long": numbered(9<<20, 2)}
+	want := map[string][]byte{"short": numbered(100_000, 1), "long": numbered(19<<20, 2)}
 	s.Put("source", "short", want["short"])
 	s.PutParts("source", "long", want["long"], 5<<20)
 	var short, long atomic.Int32

@@ -197,6 +197,12 @@ type Section struct {
 	// Far says that reading it takes a request, so that even short pieces had better
 	// be copied: what lies one behind the other is copied as one.
 	Far bool
+	// Unread says that its bytes are not to pass through this program: the entry has the
+	// digest that it comes with, or none.
+	Unread bool
+	// AtOnce says that the store copies all of it when it is added, or that nothing is
+	// added: the error wraps errors.ErrUnsupported then, and it is to be read instead.
+	AtOnce bool
 	// Sum, if there is one, waits for the content's digest, which somebody
 	// computes meanwhile. Its error is about the content.
 	Sum func() (Digest, error)

@@ -51,6 +51,10 @@ type Format struct {
 	// them, where the store can.
 	Copies bool
 
+	// CopiesUnread says that a Writer knows [Section].Unread and AtOnce: it has nothing
+	// around a content that could not be taken back.
+	CopiesUnread bool
+
 	// WantsManifest says that CreateOptions.Manifest is worth a walk over all
 	// that is to be packed: names are checked before anything is written, and
 	// an index in front finds its room.
@@ -369,8 +373,10 @@ type Scratch interface {
 
 // Summary says what was written.
 type Summary struct {
-	Entries int64    `json:"entries"`
-	Content int64    `json:"bytes"`        // content bytes
-	Stored  int64    `json:"stored_bytes"` // bytes written
+	Entries int64 `json:"entries"`
+	Content int64 `json:"bytes"`        // content bytes
+	Stored  int64 `json:"stored_bytes"` // bytes written
+	// Shared bytes of the content are not stored again: equal contents are stored once.
+	Shared  int64    `json:"shared_bytes,omitempty"`
 	Volumes []string `json:"volumes"`
 }

@@ -48,8 +48,11 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 	w := &stagedWriter{Writer: out, stage: s, name: name}
 	below := out.Can()
 	w.can.PatchLimit = below.PatchLimit
-	if write := below.WriteRange; write != nil {
-		w.can.WriteRange = func(ctx context.Context, from Object, off, n int64) error {
+	ranges := func(write func(ctx context.Context, from Object, off, n int64) error) func(ctx context.Context, from Object, off, n int64) error {
+		if write == nil {
+			return nil
+		}
+		return func(ctx context.Context, from Object, off, n int64) error {
 			err := w.closed("write")
 			if err == nil {
 				err = write(ctx, from, off, n)
@@ -60,6 +63,7 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 			return err
 		}
 	}
+	w.can.WriteRange, w.can.CopyRange = ranges(below.WriteRange), ranges(below.CopyRange)
 	if rewind := below.Rewind; rewind != nil {
 		w.can.Rewind = func(to int64) error {
 			err := w.closed("rewind")

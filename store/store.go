@@ -193,6 +193,11 @@ type WriterAbilities struct {
 	// reading and writing.
 	WriteRange func(ctx context.Context, from Object, off, n int64) error
 
+	// CopyRange is WriteRange at once, and by the store alone. An error that wraps
+	// errors.ErrUnsupported, whatever else it wraps, means that nothing was written: the
+	// range is to be read instead.
+	CopyRange func(ctx context.Context, from Object, off, n int64) error
+
 	// Rewind takes back the end of what was written, so that a source that broke off
 	// halfway leaves no dead bytes.
 	Rewind func(to int64) error

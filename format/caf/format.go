@@ -8,16 +8,20 @@ import (
 
 // Format is the Chunk Archive Format.
 var Format = &format.Format{
-	Name:       "caf",
-	Title:      "Chunk Archive Format",
-	Extensions: []string{".caf"},
-	Keeps:      format.KeepsDigests | format.KeepsHeaders,
-	Chunked:    true,
-	Copies:     true,
+	Name:         "caf",
+	Title:        "Chunk Archive Format",
+	Extensions:   []string{".caf"},
+	Keeps:        format.KeepsDigests | format.KeepsHeaders,
+	Chunked:      true,
+	Copies:       true,
+	CopiesUnread: true,
 	Params: []format.Param{{
 		Name: "ends", Flag: "caf-ends", For: format.ToOpen | format.ToVerify | format.ToRepair,
 		Kind: format.ParamWord, Words: []string{"inclusive", "exclusive"},
 		Help: "what end_byte means where the archive does not show it: inclusive or exclusive",
+	}, {
+		Name: "dedupe", For: format.ToCreate, Kind: format.ParamSwitch,
+		Help: "store equal contents once: their files share the bytes",
 	}},
 	Detect: detect,
 	Open:   open,

@@ -1,11 +1,37 @@
 package caf
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 )
 
 // maxRowMem is how many bytes of rows stay in memory: some 30,000 files.
 var maxRowMem = 4 << 20
+
+// contentSet remembers where contents lie, by the first half of their digest and their length:
+// some 30 to 60 bytes each. That two contents are taken for equal that are not takes a
+// collision of 128 bits.
+type contentSet map[[2]uint64]int64
+
+func contentKey(digest string, size int64) [2]uint64 {
+	b := []byte(digest[:16])
+	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]) ^ uint64(size)}
+}
+
+// place is where content of a digest lies, if it is there.
+func (s contentSet) place(digest string, size int64) (start int64, ok bool) {
+	if len(digest) != digestLen || size == 0 || s == nil {
+		return 0, false
+	}
+	start, ok = s[contentKey(digest, size)]
+	return start, ok
+}
+
+func (s contentSet) add(digest string, start, size int64) {
+	if len(digest) == digestLen && size > 0 && s != nil {
+		s[contentKey(digest, size)] = start
+	}
+}
 
 // nameSet remembers names by 64-bit fingerprints, ten to twenty bytes each
 // whatever their length. Ten million names have a chance of one in 400,000 that

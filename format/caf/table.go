@@ -271,7 +271,7 @@ var codes = map[string]format.Code{
 	"range-negative": format.OutOfBounds, "range-beyond": format.OutOfBounds, "range-overflow": format.OutOfBounds,
 	"range-missing": format.BadIndex, "range-type": format.BadIndex, "ambiguous-ends": format.BadIndex,
 	"chunk-missing": format.MissingVolume,
-	"gap":           format.Gap, "tail-gap": format.Gap, "overlap": format.Overlap,
+	"gap":           format.Gap, "tail-gap": format.Gap, "overlap": format.Overlap, "shared": format.Overlap,
 	"duplicate-name": format.Duplicate, "duplicate-key": format.Duplicate,
 	"trailing-comma": format.BadIndex, "inclusive-ends": format.BadIndex,
 	"name-utf8": format.BadIndex, "lone-surrogate": format.BadIndex, "replacement-character": format.BadIndex,

@@ -139,23 +139,28 @@ func (t *table) reportConflict(x *format.Index, r record, name, above string, re
 	t.report(report, format.Warning, "name-conflict", -1, &name, "%q is a file, and this name makes it a directory, or the other way round: the first one stored is extracted", above)
 }
 
-// checkPlaces reports bytes that belong to two files or to none.
+// checkPlaces reports bytes that belong to two files or to none. Files that share all their
+// bytes are equal, and only counted.
 func (t *table) checkPlaces(report func(format.Problem)) {
-	var furthest record
+	var furthest, last record
+	shared, bytes := 0, int64(0)
 	for i, r := range t.rows {
 		if r.end == r.start || t.rowFault(r) != nil {
 			continue
 		}
 		name := t.Name(i)
 		switch {
-		case r.span == furthest.span:
-			t.report(report, format.Warning, "overlap", r.start, &name, "shares all its bytes, %d to %d, with %q", r.start, r.end, t.nameOf(furthest))
+		case r.span == last.span:
+			shared, bytes = shared+1, bytes+r.end-r.start
 		case r.start < furthest.end:
 			t.report(report, format.Warning, "overlap", r.start, &name, "begins at %d, within %q, which ends at %d", r.start, t.nameOf(furthest), furthest.end)
 		}
-		if r.end > furthest.end {
+		if last = r; r.end > furthest.end {
 			furthest = r
 		}
+	}
+	if shared > 0 {
+		t.report(report, format.Note, "shared", -1, nil, "%d files share all their bytes with another, %d bytes in all", shared, bytes)
 	}
 	for _, gap := range t.gaps() {
 		n := gap.To - gap.From

@@ -36,11 +36,17 @@ type archiveWriter struct {
 	entries  int64
 	names    nameSet
 	replaced map[string]bool // names not UTF-8, as other readers will see them
+	contents contentSet      // nil if equal ones are not stored once
+	shared   int64           // bytes that are not stored again
 
 	formatkit.Appender // of contents, and of the index behind them
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
+	dedupe := o.Param["dedupe"] == "true"
+	if dedupe && o.NoDigests {
+		return nil, fmt.Errorf("%s: equal contents are known by their digests, which a plain archive does not have: %w", name, errors.ErrUnsupported)
+	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
@@ -49,6 +55,9 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
+	if dedupe {
+		w.contents = contentSet{}
+	}
 	for _, kv := range o.Carry {
 		if kv[0] == extraAttr {
 			w.extra = kv[1]
@@ -94,16 +103,28 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if w.object = w.object[:0]; !w.plain {
 		w.object = appendObject(w.object, e)
 	}
-	if err := w.room(e); err != nil {
+	digest := ""
+	if e.Digest.Algo == w.Algo {
+		digest = e.Digest.Sum
+	}
+	start, again := w.contents.place(digest, e.Size)
+	if err := w.room(e, again); err != nil {
 		return err
 	}
 	seen, err := w.checkName(e.Name)
 	if err != nil {
 		return err
 	}
-	start := w.Pos
-	digest, err := w.Content(ctx, e, r, w.plain)
-	if err != nil {
+	if again {
+		err = formatkit.SkipContent(ctx, e, r)
+	} else {
+		start = w.Pos
+		digest, err = w.Content(ctx, e, r, w.plain)
+	}
+	switch {
+	case err != nil && again:
+		return err
+	case err != nil:
 		// Where what is out cannot be taken back, the bytes stay as a gap, which the
 		// format allows; what must not happen is that later files are recorded at
 		// earlier places.
@@ -111,12 +132,25 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 			w.TakeBack(start)
 		}
 		return err
+	case !again:
+		// What it is is only known now: it stays where the store takes nothing back.
+		first, is := w.contents.place(digest, e.Size)
+		if again = is && w.TakeBack(start); again {
+			start = first
+		} else if !is {
+			w.contents.add(digest, start, e.Size)
+		}
+	}
+	if !again {
+		w.end = w.Pos
+	} else {
+		w.shared += e.Size
 	}
 	w.row = w.row[:0]
 	if w.entries > 0 {
 		w.row = append(w.row, ',')
 	}
-	w.row = appendRow(w.row, e.Name, start, w.Pos, digest, e.Attr[extraAttr], w.object)
+	w.row = appendRow(w.row, e.Name, start, start+e.Size, digest, e.Attr[extraAttr], w.object)
 	if err := w.rows.Add(w.row); err != nil {
 		w.Err = err
 		return err
@@ -126,13 +160,16 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		columns.Rare(&w.replaced, seen, true)
 	}
 	w.entries++
-	w.end = w.Pos
 	return nil
 }
 
 // room says whether e fits this chunk. A chunk is closed when the next file
-// would pass its size; a file larger than that has a chunk for itself.
-func (w *archiveWriter) room(e format.Entry) error {
+// would pass its size; a file larger than that has a chunk for itself. Of a content that
+// is there again only the row takes room.
+func (w *archiveWriter) room(e format.Entry, again bool) error {
+	if again {
+		e.Size = 0
+	}
 	// The longest that this row can get: names of bytes that all need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]) + len(w.object))
 	index := w.headLen + w.rows.N + rowLen + int64(provenTail)
@@ -207,7 +244,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		return format.Summary{}, err
 	}
 	w.Err = errors.New("archive is committed")
-	return format.Summary{Entries: w.entries, Content: content, Stored: info.Size, Volumes: []string{w.name}}, nil
+	return format.Summary{Entries: w.entries, Content: content + w.shared, Shared: w.shared, Stored: info.Size, Volumes: []string{w.name}}, nil
 }
 
 func (w *archiveWriter) Abort() error {

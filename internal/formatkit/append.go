@@ -6,6 +6,7 @@ package formatkit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"hash"
 	"io"
 	"slices"
@@ -79,11 +80,11 @@ func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, pla
 	if e.Digest.Algo == a.Algo && len(e.Digest.Sum) == a.hasher.Size() && !plain {
 		known = e.Digest.Sum
 	}
-	if s, ok := r.(*format.Section); ok && (plain || known != "" || s.Sum != nil) {
+	if s, ok := r.(*format.Section); ok && (plain || known != "" || s.Sum != nil || s.Unread) {
 		if s.N != e.Size {
 			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
 		}
-		if err := a.section(ctx, s); err != nil || plain || known != "" {
+		if err := a.section(ctx, s); err != nil || plain || known != "" || s.Sum == nil {
 			return known, err
 		}
 		d, err := s.Sum()
@@ -111,11 +112,17 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 		return nil
 	}
 	out, ok := a.Out.(store.Writer)
+	if !ok && s.AtOnce {
+		return errors.ErrUnsupported
+	}
 	if !ok {
 		return CopyContent(ctx, format.Entry{Size: s.N}, s, make([]byte, 64<<10), nil, a.Append)
 	}
 	if err := a.Flush(); err != nil {
 		return err
+	}
+	if s.AtOnce {
+		return a.atOnce(ctx, out, s)
 	}
 	if err := store.WriteRange(ctx, out, s.Object, s.Off, s.N); err != nil {
 		// How much arrived is not known: without a way back nothing may follow.
@@ -126,6 +133,22 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 	}
 	a.Pos += s.N
 	return nil
+}
+
+// atOnce has the store copy content, or nothing is appended.
+func (a *Appender) atOnce(ctx context.Context, out store.Writer, s *format.Section) error {
+	write := out.Can().CopyRange
+	if write == nil {
+		return errors.ErrUnsupported
+	}
+	err := write(ctx, s.Object, s.Off, s.N)
+	switch {
+	case err == nil:
+		a.Pos += s.N
+	case !errors.Is(err, errors.ErrUnsupported):
+		a.Err = err
+	}
+	return err
 }
 
 // TakeBack forgets all from start on, after a source failed. It reports whether it

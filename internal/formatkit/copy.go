@@ -42,6 +42,21 @@ func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, s
 	}
 }
 
+// SkipContent reads e's content to its end, for its length, unless that is known.
+func SkipContent(ctx context.Context, e format.Entry, r io.Reader) error {
+	if s, ok := r.(*format.Section); ok {
+		if s.N != e.Size {
+			return &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+		}
+		return nil
+	}
+	var buf []byte
+	if _, hands := r.(io.WriterTo); !hands {
+		buf = make([]byte, 64<<10)
+	}
+	return CopyContent(ctx, e, r, buf, nil, func([]byte) error { return nil })
+}
+
 // CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
 // if it is of that name, the one that r knows, "" if it is of another, or what h makes.
 func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {

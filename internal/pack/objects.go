@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/parity"
@@ -26,8 +26,8 @@ const (
 
 	// pieceSize is what is asked for at once of an object, or all of it if that is
 	// less; inPieces is what there may be of them in memory.
-	pieceSize = 4 << 20
-	inPieces  = 32 << 20
+	pieceSize = 16 << 20
+	inPieces  = 64 << 20
 
 	// listedAhead is how many objects are listed before they are read: two answers
 	// of a bucket.
@@ -38,15 +38,27 @@ const (
 	maxUnread = 100
 )
 
-// An Object is one that Objects packs.
+// An Object is one that Objects packs, or a range of one.
 type Object struct {
 	From store.Store
 	Info store.Info // as it was listed
 	Name string     // of the entry
+
+	// Range says that only Size bytes from Off on are packed. What comes of one object
+	// in the order in which it lies there is read, or copied, together.
+	Range     bool
+	Off, Size int64
+
+	// Digest, if there is one, is that of the range: what is read of it is compared with
+	// it, and what is copied keeps it. ModTime, if it is not zero, and Attr are the
+	// entry's.
+	Digest  format.Digest
+	ModTime time.Time
+	Attr    map[string]string
 }
 
 // Objects packs objects as they were listed: each is read, by one request if it is no
-// longer than 4 MiB, if it is still that version. One that is not, or is not there any
+// longer than 16 MiB, if it is still that version. One that is not, or is not there any
 // more, is reported and left out. They are enumerated twice if the meter wants to know how
 // much there is.
 //
@@ -55,7 +67,11 @@ type Object struct {
 func Objects(ctx context.Context, st store.Store, name string, objects iter.Seq2[Object, error], o Options) (Summary, error) {
 	return packItems(ctx, st, name, o, func(yield func(item, error) bool) {
 		for x, err := range objects {
-			if !yield(item{st: x.From, info: x.Info, name: x.Name}, err) {
+			it := item{st: x.From, info: x.Info, name: x.Name, ranged: x.Range, off: x.Off, size: x.Size, digest: x.Digest, mod: x.ModTime, attr: x.Attr}
+			if !x.Range {
+				it.off, it.digest = 0, format.Digest{} // its service knows better
+			}
+			if !yield(it, err) {
 				return
 			}
 		}
@@ -82,6 +98,14 @@ type item struct {
 	info store.Info
 	name string
 	dir  bool // an empty object that stands for a folder
+
+	ranged    bool // it is size bytes of the object, from off on
+	off, size int64
+	digest    format.Digest // of the range
+	mod       time.Time     // what its entry gets, if not zero
+	attr      map[string]string
+	copy      bool   // by the store, if it does
+	more      []item // it and what lies right behind it, which is read or copied with it
 }
 
 // itemsAt enumerates what lies at addresses: below each, or the object itself where
@@ -161,7 +185,7 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 	q.lenient, q.stale, q.trusting = p.o.Lenient, p.o.Stale, p.o.NoVerify
 	q.headers = p.keepsHeaders()
 	defer q.stop()
-	q.start(listed)
+	q.start(p.runs(listed, true))
 	for c := range q.ready {
 		<-c.done
 		if err := p.addObject(ctx, q, c); err != nil {
@@ -189,7 +213,7 @@ func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
 			if tree.Excluded(it.name, p.o.Exclude) || p.o.Only != nil && !p.o.Only[it.name] || own(it) {
 				continue
 			}
-			if name, ok := strings.CutSuffix(it.name, "/"); ok && it.info.Size == 0 {
+			if name, ok := strings.CutSuffix(it.name, "/"); ok && it.info.Size == 0 && !it.ranged {
 				it.name, it.dir = name, true
 				folder = it
 				continue
@@ -244,7 +268,7 @@ func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error])
 		if err != nil || ctx.Err() != nil {
 			return // whoever reads them meets it again
 		}
-		n, names, bytes = n+1, names+int64(len(it.name)), bytes+it.info.Size
+		n, names, bytes = n+1, names+int64(len(it.name)), bytes+it.bytes()
 	}
 	p.o.Meter.Expect(n, bytes)
 	p.expect(ctx, n, names, bytes)
@@ -257,7 +281,7 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 		if err != nil {
 			return nil, err
 		}
-		all, names, bytes = append(all, it), names+int64(len(it.name)), bytes+it.info.Size
+		all, names, bytes = append(all, it), names+int64(len(it.name)), bytes+it.bytes()
 	}
 	if order := p.order(); order != nil {
 		slices.SortStableFunc(all, func(a, b item) int { return order(a.entry(), b.entry()) })
@@ -278,16 +302,26 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 
 // entry is of the object as it was listed, and as it was when it was read.
 func (o *opened) entry() format.Entry {
-	e := o.item.entry()
-	e.Attr = o.attr
-	if !o.written.IsZero() {
-		e.ModTime = o.written
+	return o.known().entry()
+}
+
+// known is the item with what its service keeps with it.
+func (o *opened) known() item {
+	it := o.item
+	if o.kept != nil {
+		it.attr = o.kept
 	}
-	return e
+	if !o.written.IsZero() {
+		it.mod = o.written
+	}
+	return it
 }
 
 func (it item) entry() format.Entry {
-	e := format.Entry{Name: it.name, Size: it.info.Size, ModTime: it.info.ModTime}
+	e := format.Entry{Name: it.name, Size: it.bytes(), ModTime: it.info.ModTime, Attr: it.attr}
+	if !it.mod.IsZero() {
+		e.ModTime = it.mod
+	}
 	if it.dir {
 		e.Kind = format.Dir
 	}
@@ -297,6 +331,13 @@ func (it item) entry() format.Entry {
 // addObject writes the object whose first piece is c. If that is not what its service says
 // it is, it is read once more.
 func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
+	if c.of.copy && c.err == nil {
+		q.done(c)
+		if done, err := p.copyItem(ctx, c.of.known()); done || err != nil {
+			return err
+		}
+		return p.readInstead(ctx, q, c.of.item)
+	}
 	err := p.tryObject(ctx, q, c)
 	if wrong, ok := errors.AsType[*SumError](err); !ok || wrong.again {
 		return err
@@ -321,6 +362,8 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	switch {
 	case q.failed() != nil: // what a piece says now is of no interest
 		return q.failed()
+	case err == nil && c.of.more != nil:
+		return p.addRun(ctx, q, c)
 	case err == nil:
 		if c.last {
 			e.Digest = c.digest
@@ -335,19 +378,15 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 		}
 		if p.added > added {
 			p.unread = 0
-			p.proven(c.of)
+			if by := c.of.provenBy(); by != "" {
+				p.proven(by)
+			}
 		}
 		return nil
 	case store.Temporary(err) && !p.o.Lenient:
 		return err
 	}
-	if p.doubtful(err) {
-		p.unread++
-	}
-	if p.unread > maxUnread {
-		return fmt.Errorf("more than %d objects could not be read, one after the other: %w", maxUnread, err)
-	}
-	return p.fail(p.o.Prefix+e.Name, err)
+	return p.unreadable(c.of.item, err)
 }
 
 // doubtful reports whether that an object could not be read may be the fault of its

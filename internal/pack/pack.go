@@ -60,6 +60,10 @@ type Options struct {
 	Confirm func(ctx context.Context) error
 	// Judge, if it is not nil, is asked instead of OnError: its error ends the pack.
 	Judge func(name string, err error) error
+	// Copy has the store of the archive copy objects, and ranges of them, of 5 MiB and more by
+	// itself, where it can. Nothing of them is read: they have no digest but the one that
+	// they come with, and are proven by "copied".
+	Copy bool
 	// Proven, if it is not nil, is called for each object that is packed, in their
 	// order, with the checksum that it was compared with, as Summary.Proven names it.
 	Proven func(by string)
@@ -180,7 +184,8 @@ type packer struct {
 	chunkMax int64
 	parity   *parity.Recorder // nil if none is wanted
 
-	unread  int          // objects, one after the other
+	unread  int // objects, one after the other
+	sources [2]copySource
 	perLoad atomic.Int32 // files that are likely to fill a load
 	spare   chan *load
 }
@@ -217,6 +222,7 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if err := p.st.Vacant(ctx, p.name); err != nil {
 		return p.sum, err
 	}
+	defer p.closeSources()
 	defer p.st.Discard()
 	defer func() {
 		if p.parity != nil {
@@ -350,6 +356,7 @@ func (p *packer) finish(ctx context.Context) error {
 	p.sum.Entries += sum.Entries
 	p.sum.Content += sum.Content
 	p.sum.Stored += sum.Stored
+	p.sum.Shared += sum.Shared
 	p.sum.Volumes = append(p.sum.Volumes, sum.Volumes...)
 	return nil
 }

@@ -26,6 +26,9 @@ type piece struct {
 	digest format.Digest // of an object of one piece
 	err    error
 	done   chan struct{}
+
+	digests []format.Digest // of the ranges that it has
+	wrong   []error         // why these are left out
 }
 
 // opened is an object that its pieces share.
@@ -37,7 +40,7 @@ type opened struct {
 	sum  store.Sum // that its service vouches for; known with the first piece
 	has  bool
 
-	attr    map[string]string // what its service keeps with it; known with the first piece
+	kept    map[string]string // what its service keeps with it; known with the first piece
 	written time.Time
 }
 
@@ -85,9 +88,9 @@ func (o *opened) keep(ctx context.Context, is store.Object) error {
 	if err != nil {
 		return err
 	}
-	o.attr, o.written = maps.Clone(all), info.ModTime
+	o.kept, o.written = maps.Clone(all), info.ModTime
 	if strings.HasPrefix(info.Version, `"`) {
-		o.attr[format.ETagAttr] = info.Version
+		o.kept[format.ETagAttr] = info.Version
 	}
 	return nil
 }
@@ -168,10 +171,17 @@ func (q *pieces) start(items iter.Seq2[item, error]) {
 // cut asks for the pieces of an object, and says whether to go on.
 func (q *pieces) cut(it item, todo chan<- *piece) bool {
 	of := &opened{item: it}
+	size := it.all()
+	if it.copy || it.misplaced() != nil {
+		size = 0
+	}
 	for off := int64(0); ; {
-		c := &piece{of: of, off: off, n: int(min(it.info.Size-off, pieceSize)), done: make(chan struct{})}
+		c := &piece{of: of, off: off, n: int(min(size-off, pieceSize)), done: make(chan struct{})}
 		off += int64(c.n)
-		c.last = off >= it.info.Size
+		c.last = off >= size
+		if !q.room.reserve(len(it.more) * memberRoom) {
+			return false
+		}
 		if c.buf = q.room.take(c.n); c.buf == nil && c.n > 0 {
 			return false
 		}
@@ -197,27 +207,57 @@ func (q *pieces) cut(it item, todo chan<- *piece) bool {
 // read fills a piece. What was listed as empty is asked for only if that is long ago, or
 // if it has headers.
 func (q *pieces) read(c *piece) {
-	if c.err = q.ctx.Err(); c.err != nil || c.of.dir {
+	if c.err = q.ctx.Err(); c.err == nil {
+		c.err = c.of.misplaced()
+	}
+	if c.err != nil || c.of.dir {
+		return
+	}
+	if c.of.copy {
+		if c.of.more != nil {
+			c.err = c.of.stillThere(q.ctx)
+		} else if q.headers {
+			var o store.Object
+			if o, c.err = c.of.open(q.ctx); c.err == nil {
+				c.err = c.of.keep(q.ctx, o)
+			}
+		}
 		return
 	}
 	var err error
 	if c.n > 0 {
 		var o store.Object
 		if o, err = c.of.open(q.ctx); err == nil {
-			err = o.ReadAt(q.ctx, c.buf, c.off)
+			err = o.ReadAt(q.ctx, c.buf, c.of.off+c.off)
 		}
-		if err == nil && c.off == 0 && q.headers {
+		if err == nil && c.off == 0 && q.headers && !c.of.ranged {
 			err = c.of.keep(q.ctx, o)
 		}
-		if err == nil && c.off == 0 && !q.trusting {
+		if err == nil && c.off == 0 && c.of.ranged {
+			err = q.expect(c, o)
+		} else if err == nil && c.off == 0 && !q.trusting {
 			err = q.compare(c, o)
 		}
+	} else if c.of.ranged {
+		c.digests, c.wrong = make([]format.Digest, len(c.of.more)), make([]error, len(c.of.more))
 	} else if q.stale || q.headers {
 		err = c.of.lookAtEmpty(q.ctx, q.headers, q.stale)
 	}
-	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last {
+	if c.err = err; err == nil && q.algo != "" && c.off == 0 && c.last && !c.of.ranged {
 		c.digest, _ = digest.Of(q.algo, c.buf)
 	}
+}
+
+// expect compares ranges of one piece with their digests. Of longer ones it says what they are
+// compared with.
+func (q *pieces) expect(c *piece, o store.Object) error {
+	if it := c.of.item; it.more == nil && c.of.comparable(it, q) {
+		c.of.sum, c.of.has = store.Sum{Algo: it.digest.Algo, Value: it.digest.Sum}, true
+	}
+	if !c.last {
+		return nil
+	}
+	return q.compareRanges(c, o)
 }
 
 // compare compares an object of one piece with what its service vouches for. What is not
@@ -245,6 +285,9 @@ func (q *pieces) compare(c *piece, o store.Object) (err error) {
 // done gives back what a piece holds. Pieces of an object are done in order.
 func (q *pieces) done(c *piece) {
 	q.room.give(c.buf)
+	if c.last {
+		q.room.release(len(c.of.more) * memberRoom)
+	}
 	c.buf = nil
 	if c.last && c.of.o != nil {
 		_ = c.of.o.Close() // it was read, and nothing else
@@ -263,7 +306,7 @@ type room struct {
 }
 
 // sizes of buffers: an object is seldom of the length of a piece.
-var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, pieceSize}
+var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, pieceSize}
 
 // take waits for room for n bytes; nil if there will be none, or none is needed.
 func (r *room) take(n int) []byte {
@@ -278,13 +321,9 @@ func (r *room) take(n int) []byte {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.used > 0 && r.used+size > r.most && !r.closed {
-		r.freed.Wait()
-	}
-	if r.closed {
+	if !r.wait(size) {
 		return nil
 	}
-	r.used += size
 	if f := r.free[size]; len(f) > 0 {
 		r.free[size] = f[:len(f)-1]
 		r.idle -= size
@@ -294,6 +333,32 @@ func (r *room) take(n int) []byte {
 		r.free, r.idle = nil, 0
 	}
 	return make([]byte, n, size)
+}
+
+// wait waits for room for n bytes, and has them. The caller holds the lock.
+func (r *room) wait(n int) bool {
+	for r.used > 0 && r.used+n > r.most && !r.closed {
+		r.freed.Wait()
+	}
+	if !r.closed {
+		r.used += n
+	}
+	return !r.closed
+}
+
+// reserve waits for room for n bytes that others have, until they are released. It returns
+// false if there will be none.
+func (r *room) reserve(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return n == 0 || r.wait(n)
+}
+
+func (r *room) release(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= n
+	r.freed.Broadcast()
 }
 
 func (r *room) give(p []byte) {

@@ -114,19 +114,24 @@ func (w *witness) wrong() error {
 	return &SumError{w.name, w.want, got, w.again}
 }
 
-// proven counts an object that was packed by the checksum that it was compared with.
-func (p *packer) proven(of *opened) {
-	by := "nothing"
+// provenBy is the checksum that an object was compared with, as Summary.Proven names it; ""
+// for what has none.
+func (o *opened) provenBy() string {
 	switch {
-	case of.dir:
-		return
-	case of.has && of.sum.Part > 0:
-		by = of.sum.Algo + "_of_parts"
-	case of.has:
-		by = of.sum.Algo
-	case of.info.Size == 0:
-		by = "size"
+	case o.dir:
+		return ""
+	case o.has && o.sum.Part > 0:
+		return o.sum.Algo + "_of_parts"
+	case o.has:
+		return o.sum.Algo
+	case o.bytes() == 0:
+		return "size"
 	}
+	return "nothing"
+}
+
+// proven counts an object that was packed by the checksum that it was compared with.
+func (p *packer) proven(by string) {
 	if p.sum.Proven == nil {
 		p.sum.Proven = map[string]int64{"nothing": 0}
 	}

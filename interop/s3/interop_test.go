@@ -17,6 +17,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
@@ -138,6 +142,58 @@ func TestRangeIsCopiedByTheServer(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dir, "copies", "copy"))
 	if err != nil || !bytes.Equal(got, append([]byte("head"), content[1000:1000+25<<20]...)) {
 		t.Errorf("expected head and range, found others or %v", err)
+	}
+}
+
+func TestLargeObjectsAndRangesAreCopiedIntoAnArchive(t *testing.T) {
+	endpoint, dir := server(t)
+	s3test.Setenv(t, endpoint)
+	source, target := at(t, dir, "source"), at(t, dir, "target")
+	want := map[string][]byte{"a": testkit.Numbered(9 << 20), "b": testkit.Numbered(1000), "c": testkit.Numbered(70 << 20), "d": testkit.Numbered(3)}
+	for name, content := range want {
+		if err := storetest.Put(t.Context(), source, name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := storetest.Put(t.Context(), source, "changed", testkit.Numbered(8<<20))
+	var objects []pack.Object
+	for info, err := range source.List(t.Context(), "") {
+		if err = errors.Join(err, changed); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, pack.Object{From: source, Info: info, Name: info.Name})
+		for i := int64(0); info.Name == "c" && i < 20; i++ {
+			name := fmt.Sprintf("c %02d", i)
+			objects = append(objects, pack.Object{From: source, Info: info, Name: name, Range: true, Off: 1000 + i<<20, Size: 1 << 20})
+			want[name] = want["c"][1000+i<<20:][:1<<20]
+		}
+	}
+	if err := storetest.Put(t.Context(), source, "changed", testkit.Numbered(8<<20+1)); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := pack.Objects(t.Context(), target, "x.caf", func(yield func(pack.Object, error) bool) {
+		for _, x := range objects {
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}, pack.Options{Formats: []*format.Format{caf.Format}, Copy: true, OnError: func(name string, err error) {
+		if name != "changed" || !errors.Is(err, store.ErrChanged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}})
+	if err != nil || sum.Entries != int64(len(want)) || sum.Failed != 1 || sum.Copied < 85<<20 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	a, err := holdall.OpenStore(t.Context(), target, "x.caf", holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for name, content := range want {
+		if got, err := fs.ReadFile(a.FS(t.Context()), name); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: expected its bytes, found %d others or %v", name, len(got), err)
+		}
 	}
 }
 

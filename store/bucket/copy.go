@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/minio/minio-go/v7"
 
@@ -20,6 +22,17 @@ const (
 
 	// maxCopy is the largest part that a server copies.
 	maxCopy = 5 << 30
+
+	// A range is copied in parts of copyPart and more, copyJobs of them at once.
+	copyPart = 32 * mib
+	copyJobs = 8
+
+	// manyParts is how many parts there may be before one as short as a part can be is
+	// not worth it any more.
+	manyParts = 4000
+
+	// throughBlock is what is read at once of what passes through.
+	throughBlock = 8 * mib
 )
 
 // A run is a range of an object that the server keeps.
@@ -33,32 +46,53 @@ type run struct {
 // of this one. It waits for what comes after it: ranges that lie one behind the other
 // are copied as one, and those that stay too short for a part pass through here.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	src, ok := store.Inner[*object](from)
-	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
-		return errors.ErrUnsupported
-	}
-	if err := w.Usable(); err != nil {
-		return w.fail("write", err)
-	}
-	info, err := src.Info(ctx)
+	r, err := w.run(ctx, from, off, n)
 	if err != nil {
 		return err
 	}
-	switch {
-	case off > info.Size || n > info.Size-off:
-		return &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
-	case !strings.HasPrefix(info.Version, `"`), n > far.MaxSize-w.Written-w.pending.n:
-		return errors.ErrUnsupported // nothing to hold the server to
-	}
-	if p := &w.pending; p.n > 0 && p.src == src && p.off+p.n == off {
+	if p := &w.pending; p.n > 0 && p.src == r.src && p.off+p.n == off {
 		p.n += n
 		return nil
 	}
 	if err := w.settleRange(ctx); err != nil {
 		return err
 	}
-	w.pending = run{src, info.Version, off, n}
+	w.pending = r
 	return nil
+}
+
+// CopyRange has the server copy a range at once.
+func (w *writer) CopyRange(ctx context.Context, from store.Object, off, n int64) error {
+	r, err := w.run(ctx, from, off, n)
+	if err == nil {
+		err = w.settleRange(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return w.copyRun(ctx, r)
+}
+
+// run is a range as the server may copy it.
+func (w *writer) run(ctx context.Context, from store.Object, off, n int64) (run, error) {
+	src, ok := store.Inner[*object](from)
+	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
+		return run{}, errors.ErrUnsupported
+	}
+	if err := w.Usable(); err != nil {
+		return run{}, w.fail("write", err)
+	}
+	info, err := src.Info(ctx)
+	if err != nil {
+		return run{}, err
+	}
+	switch {
+	case off > info.Size || n > info.Size-off:
+		return run{}, &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
+	case !strings.HasPrefix(info.Version, `"`), n > far.MaxSize-w.Written-w.pending.n:
+		return run{}, errors.ErrUnsupported // nothing to hold the server to
+	}
+	return run{src, info.Version, off, n}, nil
 }
 
 // CopiesFrom reports whether the server keeps what lies at an address, and copies it.
@@ -66,113 +100,175 @@ func (st *Store) CopiesFrom(address string) bool {
 	return st.where.google == nil && store.Scheme(address) == "s3" && !st.noCopies.Load()
 }
 
-// settleRange has the server copy what waits for it. What comes before is sent as a
-// part of its own, filled up from the range where it is too short for one.
+// A notCopied error says why the server did not copy a range. The writer is as it was before.
+type notCopied struct{ err error }
+
+func (e *notCopied) Error() string   { return "the server did not copy it: " + e.err.Error() }
+func (e *notCopied) Unwrap() []error { return []error{errors.ErrUnsupported, e.err} }
+
+var errTooShort = errors.New("it is too short for a part")
+
+// settleRange has the server copy what waits for it.
 func (w *writer) settleRange(ctx context.Context) error {
 	r := w.pending
 	w.pending = run{}
 	if r.n == 0 {
 		return nil
 	}
-	fill := int64(0)
-	if k := int64(len(w.Buf)); k > 0 && k < minPart {
-		fill = minPart - k
+	err := w.copyRun(ctx, r)
+	if not, ok := errors.AsType[*notCopied](err); ok {
+		if err = not.err; !errors.Is(err, store.ErrChanged) {
+			err = w.through(ctx, r.src, r.off, r.n)
+		}
+	}
+	if err != nil {
+		return w.Spoil(err) // some of it may be there
+	}
+	return nil
+}
+
+// copyRun has the server copy a range as parts, several at once. What comes before it is
+// sent as a part of its own, filled up from the range where it is too short for one, once
+// the others are there: if they are not, nothing has happened.
+func (w *writer) copyRun(ctx context.Context, r run) error {
+	fill, number := int64(0), w.Count+1
+	if k := int64(len(w.Buf)); k > 0 {
+		fill, number = max(0, minPart-k), number+1
 	}
 	if r.n < fill+w.leastCopy() {
-		if err := w.through(ctx, r.src, r.off, r.n); err != nil {
-			return w.Spoil(err) // some of it may be there
-		}
-		return nil
+		return &notCopied{errTooShort}
 	}
-	if len(w.Buf) > 0 {
-		p := make([]byte, fill)
-		if err := r.src.ReadAt(ctx, p, r.off); err != nil {
-			return w.Spoil(err)
+	sizes := copySizes(r.n-fill, w.Size(w.Sent))
+	if number-1+len(sizes) > maxParts {
+		return &notCopied{errors.New("there are too many parts")}
+	}
+	var before []byte
+	if k := len(w.Buf); k > 0 {
+		before = slices.Grow(w.Buf, int(fill))[:k+int(fill)]
+		if err := r.src.ReadAt(ctx, before[k:], r.off); err != nil {
+			return w.notCopied(ctx, err)
 		}
-		w.Buf = append(w.Buf, p...)
+	}
+	if err := w.begin(ctx, before); err != nil {
+		return w.fail("write", err)
+	}
+	parts, err := w.copyParts(ctx, r, r.off+fill, number, sizes)
+	if err != nil {
+		return w.notCopied(ctx, err)
+	}
+	if before != nil {
+		w.Buf = before
 		w.Written += fill
-		r.off, r.n = r.off+fill, r.n-fill
 		if err := w.Send(); err != nil {
 			return w.fail("write", err)
 		}
-	} else if err := w.begin(ctx, nil); err != nil {
-		return w.fail("write", err)
 	}
-	for r.n > 0 {
-		k := min(r.n, maxCopy)
-		if r.n > maxCopy && r.n-maxCopy < minPart {
-			k -= minPart // what is left has to be a part, too
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, part := range parts {
+		w.Copied(sizes[i])
+		w.add(part, sizes[i])
+		w.copied += sizes[i]
+		if w.copies == nil {
+			w.copies = map[int]int64{}
 		}
-		if err := w.copyPart(ctx, r.src, r.version, r.off, k); err != nil {
-			return w.fail("copy", w.Spoil(err)) // a part of the range may be there
-		}
-		r.off, r.n = r.off+k, r.n-k
-	}
-	// Servers are known that take the condition and do not mind it.
-	src := r.src
-	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
-	if err != nil {
-		return src.st.fail("copy", src.Name, w.Spoil(src.st.meaning(ctx, err)))
-	}
-	if far.Quoted(now.ETag) != r.version {
-		return src.st.fail("copy", src.Name, w.Spoil(store.ErrChanged))
+		w.copies[part.PartNumber] = sizes[i]
 	}
 	return nil
+}
+
+// notCopied is err as one after which the range can be read instead, unless the upload is
+// no more, or time is up.
+func (w *writer) notCopied(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, errNoUpload) {
+		return w.fail("copy", w.Spoil(err))
+	}
+	return &notCopied{err}
+}
+
+// copySizes cuts n bytes into parts of about the same size, of which the last is not much
+// shorter.
+func copySizes(n int64, part int) (sizes []int64) {
+	most := min(max(copyPart, int64(part)), maxCopy)
+	for k := (n + most - 1) / most; k > 0; k-- {
+		sizes = append(sizes, (n+k-1)/k)
+		n -= sizes[len(sizes)-1]
+	}
+	return sizes
 }
 
 // leastCopy is the shortest range that is worth a part of its own, which may well take
 // another for what comes before. A long object has to do with parts that are longer.
 func (w *writer) leastCopy() int64 {
-	if w.Count < fewParts {
+	if w.Count < manyParts {
 		return minPart
 	}
 	return 2 * int64(w.Size(w.Sent))
 }
 
-// fewParts is how many parts may be as short as a part can be.
-const fewParts = 500
-
-// copyPart adds one part. A server that does not copy is not asked again, and the
-// bytes pass through this program.
-func (w *writer) copyPart(ctx context.Context, src *object, version string, off, n int64) error {
-	if err := w.Room(); err != nil {
-		return err
+// copyParts copies a range as parts of some sizes, beginning with a number. It adds none of
+// them.
+func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, sizes []int64) ([]minio.CompletePart, error) {
+	parts := make([]minio.CompletePart, len(sizes))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turn := make(chan struct{}, copyJobs)
+	var all sync.WaitGroup
+	for i, n := range sizes {
+		turn <- struct{}{}
+		at := off
+		all.Go(func() {
+			defer func() { <-turn }()
+			var err error
+			if parts[i], err = w.copyPart(ctx, r, at, n, number+i); err != nil {
+				cancel(err)
+			}
+		})
+		off += n
 	}
-	number := w.Count + 1
-	part, err := w.st.client.CopyObjectPart(ctx, src.st.bucket, src.key, w.st.bucket, w.key, w.upload, number, off, n,
-		map[string]string{"X-Amz-Copy-Source-If-Match": version})
+	all.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	// Servers are known that take the condition and do not mind it.
+	src := r.src
+	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
+	if err != nil {
+		return nil, src.st.fail("copy", src.Name, src.st.meaning(ctx, err))
+	}
+	if far.Quoted(now.ETag) != r.version {
+		return nil, src.st.fail("copy", src.Name, store.ErrChanged)
+	}
+	return parts, nil
+}
+
+// copyPart copies one part. A server that does not copy is not asked again.
+func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) (minio.CompletePart, error) {
+	if err := ctx.Err(); err != nil {
+		return minio.CompletePart{}, context.Cause(ctx)
+	}
+	part, err := w.st.client.CopyObjectPart(ctx, r.src.st.bucket, r.src.key, w.st.bucket, w.key, w.upload, number, off, n,
+		map[string]string{"X-Amz-Copy-Source-If-Match": r.version})
 	if err != nil {
 		answer, _ := errors.AsType[minio.ErrorResponse](err)
 		switch answer.StatusCode {
 		case http.StatusNotImplemented, http.StatusLengthRequired:
 			w.st.noCopies.Store(true)
-			return w.through(ctx, src, off, n)
-		case http.StatusForbidden: // who may write here may not be who may read there
-			return w.through(ctx, src, off, n)
 		}
-		return w.st.meaning(ctx, err)
+		return part, w.st.meaning(ctx, err)
 	}
 	if strings.Trim(part.ETag, `"`) == "" {
 		// Servers are known that keep an empty part and say that all is well.
 		w.st.noCopies.Store(true)
-		return w.through(ctx, src, off, n)
+		return part, errors.New("it answered without an ETag")
 	}
-	w.Copied(n)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	part.PartNumber = number
-	w.add(part, n)
-	w.copied += n
-	if w.copies == nil {
-		w.copies = map[int]int64{}
-	}
-	w.copies[number] = n
-	return nil
+	return part, nil
 }
 
 // through appends a range that the server does not copy.
 func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
-	p := make([]byte, min(n, mib))
+	p := make([]byte, min(n, throughBlock))
 	for n > 0 {
 		p = p[:min(n, int64(len(p)))]
 		if err := src.ReadAt(ctx, p, off); err != nil {

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -138,5 +141,104 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 				t.Error("the object is there")
 			}
 		})
+	}
+}
+
+// After a range that was not copied at once, whyever, the writer is as it was.
+func TestRangeThatIsNotCopiedAtOnceLeavesNothing(t *testing.T) {
+	for what, c := range map[string]struct {
+		is   error
+		hook func(s *s3test.Server, w http.ResponseWriter, r *http.Request) bool
+	}{
+		"changed": {store.ErrChanged, func(s *s3test.Server, _ http.ResponseWriter, _ *http.Request) bool {
+			s.Put("bucket", "source", make([]byte, 50*mib))
+			return false
+		}},
+		"changed, and a careless server": {store.ErrChanged, func(s *s3test.Server, _ http.ResponseWriter, _ *http.Request) bool {
+			s.Careless = true
+			s.Put("bucket", "source", make([]byte, 50*mib))
+			return false
+		}},
+		"gone": {fs.ErrNotExist, func(s *s3test.Server, _ http.ResponseWriter, _ *http.Request) bool {
+			s.Remove("bucket", "source")
+			return false
+		}},
+		"forbidden": {fs.ErrPermission, func(_ *s3test.Server, w http.ResponseWriter, r *http.Request) bool {
+			s3test.Refuse(w, r, 403, "AccessDenied")
+			return true
+		}},
+		"short": {errTooShort, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			quiet(t)
+			s := s3test.New("bucket")
+			src, n := testkit.Numbered(50*mib), int64(50*mib)
+			s.Put("bucket", "source", src)
+			s.Put("bucket", "other", src)
+			if c.hook == nil {
+				n = 6 * mib
+			}
+			s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+				return strings.HasSuffix(r.Header.Get("X-Amz-Copy-Source"), "/source") && c.hook(s, w, r)
+			}
+			st := serve(t, s, "", Options{})
+			w, from := storetest.Create(t, st, "x"), storetest.Open(t, st, "source")
+			if err := from.ReadAt(t.Context(), make([]byte, 1), 0); err != nil {
+				t.Fatal(err)
+			}
+			copy := w.Can().CopyRange
+			for range 2 {
+				if _, err := w.Write([]byte("before ")); err != nil {
+					t.Fatal(err)
+				}
+				if err := copy(t.Context(), from, 0, n); !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, c.is) {
+					t.Fatalf("found %v", err)
+				}
+			}
+			if err := copy(t.Context(), storetest.Open(t, st, "other"), 3, 40*mib); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write([]byte(" behind")); err != nil {
+				t.Fatal(err)
+			}
+			info, err := w.Commit(t.Context())
+			want := slices.Concat([]byte("before before "), src[3:40*mib+3], []byte(" behind"))
+			if err != nil || info.Size != int64(len(want)) || !bytes.Equal(s.Get("bucket", "x"), want) {
+				t.Errorf("found other bytes, or %v", err)
+			}
+		})
+	}
+}
+
+func TestPartsThatAreCopiedAreLegal(t *testing.T) {
+	for _, n := range []int64{minPart, copyPart, copyPart + 1, copyPart + minPart, 10 * copyPart, 30e9, 4 << 40} {
+		sum, sizes := int64(0), copySizes(n, partSize(firstPart, n))
+		for _, k := range sizes {
+			if sum += k; k < minPart || k > maxCopy {
+				t.Errorf("%d: part of %d", n, k)
+			}
+		}
+		if sum != n || len(sizes) > 1500 {
+			t.Errorf("%d: %d bytes in %d parts", n, sum, len(sizes))
+		}
+	}
+}
+
+// An object of many short copies has parts enough for the largest there is.
+func TestPartsBehindManyShortCopiesAreFewEnough(t *testing.T) {
+	w := &writer{st: &Store{part: firstPart}, copies: map[int]int64{1: minPart}}
+	w.Size = w.size
+	sent, size := int64(0), 0
+	for w.Count = 0; sent < far.MaxSize; w.Count++ {
+		if size = w.size(sent); w.leastCopy() == minPart {
+			size = minPart
+		}
+		if w.Count == manyParts && size > 24*mib {
+			t.Errorf("parts of %d MiB behind %d copies", size/mib, w.Count)
+		}
+		sent += int64(size)
+	}
+	if w.Count > maxParts || size > 6<<30 {
+		t.Errorf("%d parts, the last of %d MiB", w.Count, size/mib)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,10 +28,15 @@ const (
 	// is sent whole.
 	firstPart = 8 * mib
 
-	// Parts grow with what is written, to a 1390th of it: then 5 TiB take 9,950,
-	// and an object of 30 GB has parts of 21 MiB.
-	growth   = 1390
-	maxParts = 10_000
+	// Behind the first few parts they are twice as long, and from then on grow with what
+	// is written, to a 1390th of it: then 5 TiB take less than 10,000, and an object of
+	// 30 GB has parts of 21 MiB.
+	firstParts = 8
+	growth     = 1390
+	maxParts   = 10_000
+
+	// spareParts are more than rounding takes.
+	spareParts = 100
 
 	abortWait = 30 * time.Second
 )
@@ -39,7 +45,30 @@ const (
 // first ones being of some size.
 func partSize(first int, written int64) int {
 	unit := int64(first / 8)
-	return int(max(int64(first), (written/growth+unit-1)/unit*unit))
+	least := int64(first)
+	if written >= firstParts*least {
+		least *= 2
+	}
+	return int(max(least, (written/growth+unit-1)/unit*unit))
+}
+
+// longEnough is how long parts have to be, behind so many bytes in so many parts, for those
+// that are left to do for the largest object: some that the server copied are short.
+func longEnough(sent int64, count int) int {
+	if sent == 0 || sent >= far.MaxSize {
+		return 0
+	}
+	left := float64(max(1, maxParts-spareParts-count))
+	return int(float64(sent)*math.Log(far.MaxSize/float64(sent))/left/mib) * mib
+}
+
+// size is that of the part that begins where so many bytes are in parts.
+func (w *writer) size(sent int64) int {
+	n := partSize(w.st.part, sent)
+	if len(w.copies) > 0 {
+		n = max(n, longEnough(sent, w.Count))
+	}
+	return n
 }
 
 // CreateAs begins an object. It sends no request: what is no longer than one part is
@@ -56,7 +85,7 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	}
 	w := &writer{st: st, name: name, key: key, wish: wish}
 	w.Parts = far.Parts{
-		Size:  func(sent int64) int { return partSize(st.part, sent) },
+		Size:  w.size,
 		Most:  maxParts,
 		Word:  "part",
 		Begin: func(part []byte) error { return w.begin(w.Ctx, part) },
@@ -64,7 +93,7 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 		Fail:  w.fail,
 	}
 	w.Start(ctx)
-	w.can = store.WriterAbilities{WriteRange: w.WriteRange, Keep: w.Keep, Finish: w.Finish, Saved: w.Saved}
+	w.can = store.WriterAbilities{WriteRange: w.WriteRange, CopyRange: w.CopyRange, Keep: w.Keep, Finish: w.Finish, Saved: w.Saved}
 	return w, nil
 }
 

@@ -185,7 +185,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	}
 	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Protect: j.set.Protect, Meter: m,
+		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
 			if err := j.believe(ctx, done.left); err != nil {
 				return err

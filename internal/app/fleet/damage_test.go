@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // left are the paths that were damaged, and are not planned again.
@@ -83,7 +85,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			}
 			p := s.plan(spec)
 			var told []string
-			sum := s.work(WorkOptions{Workers: 2, NoVerify: k.noVerify, Tell: func(e Event) {
+			sum := s.work(WorkOptions{Workers: 2, NoVerify: k.noVerify, NoCopy: true, Tell: func(e Event) {
 				for _, m := range e.Left {
 					if m.Outcome != catalog.Damaged || !strings.Contains(m.Note, "read twice") {
 						t.Errorf("%+v", m)
@@ -133,7 +135,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if p := s.plan(spec); p.Objects != 3 {
 				t.Errorf("planned again %+v", p)
 			}
-			if sum := s.work(WorkOptions{}); sum.Objects != 0 || sum.Failed != 0 {
+			if sum := s.work(WorkOptions{NoCopy: true}); sum.Objects != 0 || sum.Failed != 0 {
 				t.Errorf("worked again %+v", sum)
 			}
 			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
@@ -144,7 +146,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if p := s.plan(spec); p.Objects != 3 {
 				t.Errorf("planned when sound %+v", p)
 			}
-			if sum := s.work(WorkOptions{}); sum.Objects != 3 || sum.Failed != 0 {
+			if sum := s.work(WorkOptions{NoCopy: true}); sum.Objects != 3 || sum.Failed != 0 {
 				t.Errorf("worked when sound %+v", sum)
 			}
 			if left := s.left(p); left != nil {
@@ -152,6 +154,43 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			}
 			s.Check()
 		})
+	}
+}
+
+// What the server copies is recorded as such, in the middle of what is read too, and when it is
+// tried again.
+func TestLargeObjectsAreCopied(t *testing.T) {
+	for _, noCopy := range []bool{false, true} {
+		s := newSite(t)
+		for i, n := range []int{9 << 20, 1000, 20 << 20, 7 << 20, 0, 300_000} {
+			s.put(fmt.Sprintf("%02d", i), n)
+		}
+		spec := spec
+		spec.ChunkSize = 1 << 30
+		p := s.plan(spec)
+		copies, refused := 0, false
+		s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("X-Amz-Copy-Source") != "" {
+				copies++
+			}
+			if r.Method == http.MethodGet && r.URL.Path == "/from/05" && !refused {
+				refused = true
+				s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+				return true
+			}
+			return false
+		})
+		want, least := map[string]int64{"copied": 3, "md5": 2, "size": 1, "nothing": 0}, 6
+		if noCopy {
+			want, least = map[string]int64{"md5": 5, "size": 1, "nothing": 0}, 0
+		}
+		if sum := s.work(WorkOptions{NoCopy: noCopy}); sum.Done != 1 || sum.Failed != 1 || sum.Objects != 6 {
+			t.Errorf("worked %+v", sum)
+		}
+		if st := s.status(p); !maps.Equal(st.Proven, want) || copies < least || noCopy && copies > 0 {
+			t.Errorf("proven %v, want %v; %d copies", st.Proven, want, copies)
+		}
+		s.Check()
 	}
 }
 

@@ -50,6 +50,9 @@ type WorkOptions struct {
 	Meter *holdall.Meter
 	// NoVerify does not compare what is read with the checksums of its service.
 	NoVerify bool
+	// NoCopy reads everything. Otherwise the service copies large objects by itself, which
+	// are neither compared nor have a digest.
+	NoCopy bool
 }
 
 // An Event is what became of a chunk that was claimed.

@@ -1,0 +1,161 @@
+package caf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func TestEqualContentsAreStoredOnce(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
+	for what, c := range map[string]struct {
+		st     store.Store
+		known  bool // digests are, before a content is written
+		stored int
+	}{
+		"known, in a store that rewinds":             {&storetest.Mem{}, true, len(large) + 3},
+		"not known, in a store that rewinds":         {&storetest.Mem{}, false, len(large) + 3},
+		"known, in a store that does not rewind":     {noRewind{&storetest.Mem{}}, true, len(large) + 3},
+		"not known, in a store that does not rewind": {noRewind{&storetest.Mem{}}, false, 3*len(large) + 3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w, err := create(t.Context(), c.st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Abort()
+			want := map[string][]byte{}
+			add := func(name string, content []byte) error {
+				e := format.Entry{Name: name, Size: int64(len(content))}
+				if c.known {
+					sum := blake3.Sum256(content)
+					e.Digest = format.Digest{Algo: "blake3", Sum: string(sum[:])}
+				}
+				return w.Add(t.Context(), e, io.MultiReader(bytes.NewReader(content)))
+			}
+			for i, content := range [][]byte{large, []byte("a"), nil, large, []byte("a"), nil, []byte("bc"), large} {
+				want[fmt.Sprint(i)] = content
+				if err := add(fmt.Sprint(i), content); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := add("0", large); err == nil { // what is refused takes no bytes with it
+				t.Error("a name came twice")
+			}
+			sum, err := w.Commit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			index := int(sum.Stored) - c.stored
+			if sum.Entries != 8 || sum.Content != int64(3*len(large)+4) || sum.Shared != sum.Content-int64(c.stored) || index < 0 || index > 2000 {
+				t.Errorf("%+v, expected %d bytes of content", sum, c.stored)
+			}
+			r, err := open(t.Context(), c.st, "x.caf", format.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			o, err := c.st.Open(t.Context(), "x.caf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			for name, content := range want {
+				e, err := r.Lookup(t.Context(), name)
+				if err != nil || e.Size != int64(len(content)) {
+					t.Fatalf("%+v, %v", e, err)
+				}
+				if len(content) == 0 {
+					continue
+				}
+				x, _ := r.Can().Run(e)
+				got := make([]byte, x.Len)
+				if err := o.ReadAt(t.Context(), got, x.Off); err != nil || !bytes.Equal(got, content) {
+					t.Errorf("%s: %d other bytes, %v", name, len(got), err)
+				}
+			}
+			err = verify(t.Context(), c.st, "x.caf", format.OpenOptions{}, func(p format.Problem) {
+				if p.Class != "shared" || p.Severity != format.Note || !strings.HasPrefix(p.Message, map[bool]string{true: "3 files", false: "1 files"}[c.stored < 2*len(large)]) {
+					t.Errorf("%+v", p)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err := repair(t.Context(), c.st, "x.caf", format.OpenOptions{}, func(format.Problem) {}); err != nil || len(p.Edits) > 0 {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+}
+
+func TestEqualContentsFitAChunkTogether(t *testing.T) {
+	w, err := create(t.Context(), &storetest.Mem{}, "x.caf", format.CreateOptions{ChunkSize: 150, Chunk: &format.Chunk{Number: 1}, Param: map[string]string{"dedupe": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	content := bytes.Repeat([]byte("x"), 100)
+	sum := blake3.Sum256(content)
+	for i := range 10 {
+		e := format.Entry{Name: fmt.Sprint(i), Size: 100, Digest: format.Digest{Algo: "blake3", Sum: string(sum[:])}}
+		if err := w.Add(t.Context(), e, bytes.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Add(t.Context(), format.Entry{Name: "y", Size: 100}, bytes.NewReader(content)); !errors.Is(err, format.ErrFull) {
+		t.Errorf("found %v", err)
+	}
+	if _, err := create(t.Context(), &storetest.Mem{}, "x.caf", format.CreateOptions{NoDigests: true, Param: map[string]string{"dedupe": "true"}}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("plain: found %v", err)
+	}
+}
+
+// What breaks off in a store that takes nothing back leaves a byte that is no content, behind
+// which only shared contents come.
+func TestSharedContentsBehindAGapAreRead(t *testing.T) {
+	st := noRewind{&storetest.Mem{}}
+	w, err := create(t.Context(), st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	content := bytes.Repeat([]byte("x"), 200_000)
+	sum := blake3.Sum256(content)
+	e := format.Entry{Name: "a", Size: int64(len(content)), Digest: format.Digest{Algo: "blake3", Sum: string(sum[:])}}
+	if err := w.Add(t.Context(), e, bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	e.Name = "b"
+	if err := w.Add(t.Context(), e, bytes.NewReader(content[1:])); err == nil {
+		t.Error("it was short")
+	}
+	w.(*archiveWriter).Pos++ // as a byte that cannot be taken back
+	if _, err := w.(*archiveWriter).out.Write([]byte("-")); err != nil {
+		t.Fatal(err)
+	}
+	e.Name = "c"
+	if err := w.Add(t.Context(), e, bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := open(t.Context(), st, "x.caf", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if e, err := r.Lookup(t.Context(), "c"); err != nil || e.Fault != nil || e.Size != int64(len(content)) {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
