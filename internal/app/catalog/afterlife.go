@@ -28,8 +28,19 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 // Every yields all locations of all archives in byte order of the paths, of one path the newest
 // first, those that are gone among them.
 func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
-	return paged(ctx, c, (*Location).columns, func(l Location) any { return blob(l.Path) },
-		"SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(""))
+	return func(yield func(Location, error) bool) {
+		last, archive := "", int64(0)
+		for l, err := range paged(ctx, c, (*Location).columns, behindScoped(),
+			"SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob("")) {
+			if err == nil && archive > 0 && l.Path == last && l.Archive >= archive { // read once more
+				continue
+			}
+			last, archive = l.Path, l.Archive
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
 }
 
 // Delete has nobody see files any more that are in archives of some roots, or in any if these are
@@ -121,6 +132,13 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 		if err == nil {
 			_, err = s.exec(ctx, "INSERT INTO removals (address) VALUES ($1)", blob(b.address))
 		}
+		// What it was planned to have is in other chunks by now, but for what was left out.
+		if err == nil {
+			_, err = s.exec(ctx, "DELETE FROM members WHERE chunk IN (SELECT id FROM chunks WHERE archive = $1) AND coalesce(outcome, $2) = $2", id, int(Packed))
+		}
+		if err == nil {
+			_, err = s.exec(ctx, "UPDATE chunks SET objects = vanished + changed + set_aside + damaged, bytes = 0, proven = '' WHERE archive = $1", id)
+		}
 		if err == nil {
 			_, err = forget(ctx, s, b.address)
 		}
@@ -163,16 +181,26 @@ const lockPublishing = "{lock publishing}"
 // publishing lets others who say so add archives, but nobody who locks publishing.
 const publishing = "{publishing}"
 
-// supersede marks what a chunk that rewrites has packed and what is another by now, or is
-// deleted: it is gone from the beginning.
+// wasOf is which archive had what a chunk that rewrites has packed before: the newest of the same
+// roots.
+const wasOf = "(SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE {o.path = l.path} AND o.archive < $1 AND b.roots = $4)"
+
+// supersede gives what a chunk that rewrites has packed what was known of it. What is another by
+// now, or is deleted, is gone from the beginning.
 func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	if !k.Rewrites || a.ID == 0 {
 		return nil
 	}
-	stale, err := rowsOf(ctx, s, pathIn, `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND {l.path >= $2} AND {l.path <= $3}
-		AND NOT EXISTS (SELECT 1 FROM locations AS n WHERE {n.path = l.path} AND n.kind & 256 = 0 AND n.size = l.size
-			AND n.archive = (SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE {o.path = l.path} AND o.archive < l.archive AND b.roots = $4)
-			AND (n.object = l.object OR n.object IS NULL AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)))`, a.ID, blob(k.first), blob(k.last), blob(a.Roots))
+	const packed = " WHERE l.archive = $1 AND {l.path >= $2} AND {l.path <= $3}"
+	args := []any{a.ID, blob(k.first), blob(k.last), blob(a.Roots)}
+	_, err := s.exec(ctx, `UPDATE locations AS l SET object = coalesce(object, (SELECT n.object FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`)),
+		kind = kind | coalesce((SELECT n.kind & 1536 FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`), 0)`+packed, args...)
+	if err != nil {
+		return err
+	}
+	stale, err := rowsOf(ctx, s, pathIn, "SELECT l.path FROM locations AS l"+packed+` AND NOT EXISTS (SELECT 1 FROM locations AS n
+		WHERE {n.path = l.path} AND n.kind & 256 = 0 AND n.size = l.size AND n.archive = `+wasOf+`
+			AND (n.object = l.object OR n.object IS NULL AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)))`, args...)
 	for _, path := range stale {
 		if err == nil {
 			_, err = s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE archive = $2 AND {path = $1}", blob(path), a.ID)

@@ -89,7 +89,9 @@ type NewChunk struct {
 	// Rewrites says that its members are in archives of the plan already, and are
 	// packed from there: an archive that has more than what is seen of it is written anew.
 	Rewrites bool
-	Members  iter.Seq2[Member, error] // in byte order, each path once; nil is none
+	// Mends says that it rewrites what is damaged or lost, of originals where they are there.
+	Mends   bool
+	Members iter.Seq2[Member, error] // in byte order, each path once; nil is none
 }
 
 // A Chunk is a chunk of a plan. One that Claim returned is the right to pack it.
@@ -99,6 +101,7 @@ type Chunk struct {
 	Name       string
 	Part, Last bool
 	Rewrites   bool
+	Mends      bool // which Rewrites says, too
 	State      ChunkState
 	Objects    int64 // members, and their bytes, as planned
 	Bytes      int64

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -257,4 +258,17 @@ func digestLen(d format.Digest) int {
 		return 0
 	}
 	return len(d.Algo) + 1 + len(d.Sum)
+}
+
+// Attributes are what an entry of a location has as Entry.Attr, with the headers that it stands for.
+func (l Location) Attributes(headers map[string]string) map[string]string {
+	if l.ETag == "" && len(headers) == 0 {
+		return nil
+	}
+	attr := make(map[string]string, len(headers)+1)
+	maps.Copy(attr, headers)
+	if l.ETag != "" {
+		attr[format.ETagAttr] = l.ETag
+	}
+	return attr
 }

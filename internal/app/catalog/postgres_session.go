@@ -34,6 +34,7 @@ var inPostgres = &dialect{
 		"address = $1": "sha256(address) = sha256($1)",
 		"lock address": "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
 		// Whoever adds what is newer has its number, and is seen, before the next.
+		"publishing":              "SELECT pg_advisory_xact_lock_shared(hashtextextended('publishing' || current_schema(), 0))",
 		"lock publishing":         "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
 		" FOR UPDATE":             " FOR UPDATE",
 		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",

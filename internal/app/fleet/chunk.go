@@ -86,10 +86,15 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 		err = w.record(ctx, j, k, name, made)
 	}
 	if err == nil {
-		e.Left, e.Bytes = made.left, sum.Content
+		e.Left, e.Bytes = missed(made.left), sum.Content
 		j.tidy(ctx, name)
 	}
 	return err
+}
+
+// missed are those of members left out that somebody misses.
+func missed(left []catalog.Member) []catalog.Member {
+	return slices.DeleteFunc(slices.Clone(left), func(m catalog.Member) bool { return m.Outcome == catalog.Elsewhere })
 }
 
 // named wants a chunk to be called what this plan would call it.
@@ -183,7 +188,16 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		}
 		done.proofs = append(done.proofs, byte(i))
 	}
-	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
+	objects := w.objects(ctx, j, k)
+	if k.Rewrites {
+		src, err := w.packed(ctx, j)
+		if err != nil {
+			return made{}, sum, err
+		}
+		defer src.close()
+		objects = src.objects(ctx, k, func(m catalog.Member) { done.left = append(done.left, m) })
+	}
+	sum, err = pack.Objects(ctx, j.target, name, objects, pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
@@ -233,7 +247,7 @@ func (j *job) originOf(path string) int {
 func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	asked := map[int]bool{}
 	for _, l := range left {
-		if l.Outcome == catalog.Changed || l.Outcome == catalog.Damaged || asked[l.Origin] {
+		if l.Outcome == catalog.Changed || l.Outcome == catalog.Damaged || l.Outcome == catalog.Elsewhere || asked[l.Origin] {
 			continue
 		}
 		asked[l.Origin] = true
@@ -356,7 +370,7 @@ func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name str
 		err = w.finish(ctx, k, s, made{left: left})
 	}
 	if err == nil {
-		e.Left, e.Bytes = left, bytes
+		e.Left, e.Bytes = missed(left), bytes
 		j.tidy(ctx, name)
 	}
 	return err
@@ -372,6 +386,9 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 		switch is, err := in.Lookup(ctx, m.Path); {
 		case err == nil && is.Size == m.Size:
 			bytes += m.Size
+		case errors.Is(err, fs.ErrNotExist) && k.Rewrites:
+			m.Outcome = catalog.Elsewhere // or it is where it was
+			left = append(left, m)
 		case errors.Is(err, fs.ErrNotExist):
 			left = append(left, j.missing(ctx, m))
 		case err != nil:

@@ -158,6 +158,7 @@ type planner struct {
 	archive  int // of a format that is written in parts, and how many it has
 	parts    int
 	progress func(Planned)
+	kind     catalog.NewChunk // what all of them are
 }
 
 // chunk is the next chunk, without what is in it.
@@ -167,7 +168,9 @@ func (pl *planner) chunk() catalog.NewChunk {
 		return catalog.NewChunk{Part: true, Name: store.AddressOf(pl.j.target, of.Object(pl.j.whole(pl.archive), pl.parts-1))}
 	}
 	pl.number++
-	return catalog.NewChunk{Name: store.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))}
+	k := pl.kind
+	k.Name = store.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))
+	return k
 }
 
 // last is the chunk that makes the parts an archive.

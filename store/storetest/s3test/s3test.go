@@ -153,6 +153,13 @@ func (s *Server) Get(bucket, key string) []byte {
 	return nil
 }
 
+// Keys returns the keys of a bucket, in order.
+func (s *Server) Keys(bucket string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.buckets[bucket]))
+}
+
 // Uploads is how many were begun and neither completed nor aborted.
 func (s *Server) Uploads() int {
 	s.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,13 +107,7 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	if err != nil {
 		return e, err
 	}
-	if l.ETag != "" || len(headers) > 0 {
-		e.Attr = make(map[string]string, len(headers)+1)
-		maps.Copy(e.Attr, headers)
-		if l.ETag != "" {
-			e.Attr[format.ETagAttr] = l.ETag
-		}
-	}
+	e.Attr = l.Attributes(headers)
 	if !whole {
 		return e, nil
 	}

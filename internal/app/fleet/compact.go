@@ -1,0 +1,389 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// CompactOptions are wishes for a compaction.
+type CompactOptions struct {
+	// Dead is the share of an archive that nobody sees any more, from which on it is written
+	// anew; 0 is a fifth.
+	Dead float64
+	// Grace is for how long an archive of which nothing is seen stays. Who reads has a
+	// moment to notice that what it was in is elsewhere.
+	Grace time.Duration
+	// Expire, if it is not 0, deletes what was written longer ago.
+	Expire time.Duration
+	// Unlisted does not list the sources for what is gone there.
+	Unlisted bool
+	// Gone is the largest share of what is packed that may be gone at the sources; 0 is
+	// half. More is taken for a mistake.
+	Gone float64
+	// DryRun changes nothing.
+	DryRun bool
+}
+
+// Compacted says what a compaction found, and what is to be done.
+type Compacted struct {
+	Gone    int64 // files that were deleted at the sources
+	Expired int64
+	// Archives are those of the plan, Live their files that are seen and their bytes.
+	Archives, Live, LiveBytes, Bytes int64
+	// Old are archives that are written anew, by Chunks.
+	Old, Chunks int
+	Rewritten   int64 // bytes
+	// Dead are archives of which nothing is seen, Removed those that were removed.
+	Dead, Removed int
+}
+
+// A GoneError means that so much is gone at a plan's sources that it may be a mistake.
+type GoneError struct {
+	Plan     string
+	Gone, Of int64
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: if that is no mistake, allow it", format.Escape(e.Plan), e.Gone, e.Of)
+}
+
+// Compact deletes what is gone at a plan's sources, and plans chunks that rewrite archives of
+// which much is not seen any more, and small ones together. Who works on the plan packs them;
+// Tidy then removes the old archives.
+func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactOptions) (done Compacted, err error) {
+	j, err := open(ctx, p)
+	if err != nil {
+		return done, err
+	}
+	if !j.format.Chunked {
+		return done, fmt.Errorf("%s archives are not compacted: %w", j.format.Name, errors.ErrUnsupported)
+	}
+	if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil && !o.DryRun {
+		return done, err
+	}
+	if err := j.bury(ctx, c, o, &done); err != nil {
+		return done, err
+	}
+	of, err := j.seen(ctx, c)
+	if err != nil {
+		return done, err
+	}
+	for _, a := range of {
+		done.Archives++
+		done.Bytes += a.Size
+		done.Live += a.files
+		done.LiveBytes += a.bytes
+		if a.files == 0 {
+			done.Dead++
+		}
+	}
+	rewritten := choose(of, cmp.Or(o.Dead, 0.2), j.set.ChunkSize)
+	for _, a := range rewritten {
+		done.Old++
+		done.Rewritten += a.bytes
+	}
+	if len(rewritten) == 0 || o.DryRun {
+		return done, nil
+	}
+	done.Chunks, err = j.rewrite(ctx, c, rewritten, catalog.NewChunk{Rewrites: true})
+	return done, err
+}
+
+// seenOf is how much of an archive is seen.
+type seenOf struct {
+	catalog.Archive
+	files, bytes int64
+	all          int64 // bytes of all its files
+	spread       bool  // something of it is no run of its bytes
+}
+
+// seen finds out how much of each archive of a plan is seen.
+func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, error) {
+	scope, err := j.scope(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	of := map[int64]*seenOf{}
+	for id, a := range scope {
+		of[id] = &seenOf{Archive: a}
+	}
+	last, any := "", false
+	for l, err := range c.Every(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		a := of[l.Archive]
+		if a == nil {
+			continue
+		}
+		a.all += l.Size
+		if l.Gone || any && l.Path == last {
+			continue
+		}
+		last, any = l.Path, true
+		a.files++
+		a.bytes += l.Size
+		a.spread = a.spread || !l.Raw && l.Size > 0
+	}
+	return of, nil
+}
+
+// choose returns the archives that are worth being written anew: those with much that is not
+// seen, and small ones, if there are several that together are twice as large as the largest.
+func choose(of map[int64]*seenOf, dead float64, size int64) (chosen []*seenOf) {
+	var small []*seenOf
+	for _, a := range of {
+		switch {
+		case a.files == 0 || a.spread:
+		case float64(a.all-a.bytes) > dead*float64(a.all) || float64(a.Entries-a.files) > dead*float64(a.Entries):
+			chosen = append(chosen, a)
+		case a.bytes < size/4:
+			small = append(small, a)
+		}
+	}
+	slices.SortFunc(small, func(a, b *seenOf) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.ID, b.ID)) })
+	sum, most := int64(0), 0
+	for i, a := range small {
+		if i > 0 && a.bytes <= sum {
+			most = i + 1
+		}
+		sum += a.bytes
+	}
+	// What is written anew anyway has room for one more.
+	if len(chosen) > 0 && most == 0 && len(small) > 0 && small[0].bytes <= size/16 {
+		most = 1
+	}
+	return append(chosen, small[:most]...)
+}
+
+// live yields what is seen of a plan's archives, with what was planned of it.
+func (j *job) live(ctx context.Context, c *catalog.Catalog, in catalog.Scope) iter.Seq2[liveFile, error] {
+	return func(yield func(liveFile, error) bool) {
+		next, stop := iter.Pull2(c.Planned(ctx, j.plan.ID))
+		defer stop()
+		m, merr, more := next()
+		for l, err := range c.Between(ctx, "", "", in) {
+			for err == nil && merr == nil && more && m.Path < l.Path {
+				m, merr, more = next()
+			}
+			f := liveFile{Location: l}
+			switch {
+			case cmp.Or(err, merr) != nil:
+				yield(f, cmp.Or(err, merr))
+				return
+			case more && m.Path == l.Path && m.Size == l.Size && (l.ETag == "" || m.Version == l.ETag):
+				f.m = m
+			default: // planned by another plan of the same, or forgotten
+				f.m = catalog.Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag}
+			}
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A liveFile is a file that is seen, and what was planned of it.
+type liveFile struct {
+	catalog.Location
+	m catalog.Member
+}
+
+// rewrite plans chunks of what is seen of some archives.
+func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenOf, kind catalog.NewChunk) (int, error) {
+	number := 0
+	for k, err := range c.Chunks(ctx, j.plan.ID) {
+		if err != nil {
+			return 0, err
+		}
+		if k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased || k.State == catalog.ChunkSetAside) {
+			return 0, fmt.Errorf("%s: archives are being written anew already: 'holdall fleet work' does that", format.Escape(j.plan.Name))
+		}
+		number = max(number, k.Number+1)
+	}
+	if err := j.vacant(ctx, number, seat{}); err != nil {
+		return 0, err
+	}
+	scope, err := j.scope(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	old := map[int64]bool{}
+	for _, a := range archives {
+		old[a.ID] = true
+	}
+	members := func(yield func(catalog.Member, error) bool) {
+		for f, err := range j.live(ctx, c, func(id int64) bool { _, ok := scope[id]; return ok }) {
+			if err == nil && !old[f.Archive] {
+				continue
+			}
+			f.m.Outcome, f.m.Note, f.m.Proof = catalog.Pending, "", ""
+			if !yield(f.m, err) || err != nil {
+				return
+			}
+		}
+	}
+	var p Planned
+	p.Plan = j.plan
+	pl := &planner{c: c, j: j, p: &p, number: number, kind: kind, progress: func(Planned) {}}
+	next, stop := iter.Pull2(iter.Seq2[catalog.Member, error](members))
+	defer stop()
+	pl.next = next
+	err = pl.run(ctx)
+	return p.Chunks, err
+}
+
+// bury deletes what is gone at the sources, and what has expired.
+func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, done *Compacted) (err error) {
+	scope, err := j.scope(ctx, c)
+	if err != nil {
+		return err
+	}
+	in := func(id int64) bool { _, ok := scope[id]; return ok }
+	gone := sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
+	defer gone.Close()
+	var next func() (catalog.Member, error, bool)
+	if !o.Unlisted {
+		for _, origin := range j.origins {
+			if err := origin.reachable(ctx); err != nil {
+				return err
+			}
+		}
+		made, err := j.made(ctx, c)
+		if err != nil {
+			return err
+		}
+		var skipped Skipped
+		pull, stop := iter.Pull2(j.listed(ctx, made, &skipped))
+		defer stop()
+		next = pull
+	}
+	var m catalog.Member
+	more, originals := next != nil, int64(0)
+	if more {
+		m, err, more = next()
+	}
+	old := time.Now().Add(-o.Expire)
+	for l, lerr := range c.Between(ctx, "", "", in) {
+		for err == nil && lerr == nil && more && m.Path < l.Path {
+			m, err, more = next()
+		}
+		if err = cmp.Or(lerr, err); err != nil {
+			return err
+		}
+		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(old)
+		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path)
+		if next != nil && l.Original == catalog.OriginalStays {
+			originals++
+		}
+		switch {
+		case missing:
+			done.Gone++
+		case expired:
+			done.Expired++
+		default:
+			continue
+		}
+		if err := gone.Add([]byte(l.Path), nil); err != nil {
+			return err
+		}
+	}
+	if most := cmp.Or(o.Gone, 0.5); done.Gone > 1 && float64(done.Gone) > most*float64(originals) {
+		return &GoneError{j.plan.Name, done.Gone, originals}
+	}
+	if o.DryRun {
+		return nil
+	}
+	var paths []string
+	flush := func() error {
+		_, err := c.Delete(ctx, j.roots(), paths)
+		paths = paths[:0]
+		return err
+	}
+	for row, err := range gone.Sorted() {
+		if err != nil {
+			return err
+		}
+		if paths = append(paths, string(row.Key)); len(paths) == 1000 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// Tidy removes archives of a plan of which nothing was seen for a while, and what lies beside
+// them. It returns how many wait for that, and how many were removed.
+func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Duration) (dead, removed int, err error) {
+	j, err := open(ctx, p)
+	if err != nil {
+		return 0, 0, err
+	}
+	of, err := j.seen(ctx, c)
+	if err != nil {
+		return 0, 0, err
+	}
+	var gone, alive []int64
+	for id, a := range of {
+		switch {
+		case a.files == 0:
+			gone = append(gone, id)
+		case !a.Dead.IsZero():
+			alive = append(alive, id)
+		}
+	}
+	if err := c.Spare(ctx, gone, alive); err != nil {
+		return 0, 0, err
+	}
+	for _, id := range gone {
+		if err := c.Drop(ctx, id, grace); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) { // its time has not come
+			return dead, removed, err
+		}
+		dead++
+	}
+	// What an earlier run did not come to is among them.
+	all, err := c.Removals(ctx)
+	if err != nil {
+		return dead, removed, err
+	}
+	for _, address := range all {
+		if err := remove(ctx, address); err != nil {
+			return dead, removed, err
+		}
+		if err := c.Removed(ctx, address); err != nil {
+			return dead, removed, err
+		}
+		removed++
+	}
+	return dead, removed, nil
+}
+
+// remove removes an archive and what lies beside it.
+func remove(ctx context.Context, address string) error {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return err
+	}
+	for _, beside := range []string{kept.Suffix, parity.Suffix, ""} {
+		if err := store.Remove(ctx, st, name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

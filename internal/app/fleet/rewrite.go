@@ -1,0 +1,226 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+)
+
+// packed is what a plan has packed, as a source of chunks that rewrite it.
+type packed struct {
+	w     *worker
+	j     *job
+	in    catalog.Scope
+	known map[int64]*archive
+}
+
+// An archive is one that a chunk is rewritten from.
+type archive struct {
+	catalog.Archive
+	st   store.Store
+	name string
+	info store.Info  // as it is now
+	err  error       // why it cannot be read
+	open store.Store // of one that is mended: its files
+}
+
+// scope are the archives that were packed from the same as a plan's.
+func (j *job) scope(ctx context.Context, c *catalog.Catalog) (map[int64]catalog.Archive, error) {
+	all, err := c.Archives(ctx)
+	of, roots := map[int64]catalog.Archive{}, j.roots()
+	for _, a := range all {
+		if a.Roots == roots {
+			of[a.ID] = a
+		}
+	}
+	return of, err
+}
+
+func (w *worker) packed(ctx context.Context, j *job) (*packed, error) {
+	of, err := j.scope(ctx, w.c)
+	p := &packed{w: w, j: j, known: map[int64]*archive{}, in: func(id int64) bool { _, ok := of[id]; return ok }}
+	for id, a := range of {
+		p.known[id] = &archive{Archive: a}
+	}
+	return p, err
+}
+
+func (p *packed) close() {
+	for _, a := range p.known {
+		if o, ok := a.open.(opened); ok {
+			o.in.Close()
+		}
+	}
+}
+
+// find finds out where an archive lies, once.
+func (a *archive) find(ctx context.Context) {
+	if a.st != nil || a.err != nil {
+		return
+	}
+	if a.st, a.name, a.err = store.OpenAddress(ctx, a.Address); a.err == nil {
+		a.info, a.err = store.Briefly(a.st, a.name).Info(ctx)
+	}
+}
+
+// rewriteBatch is how many members are looked up together.
+const rewriteBatch = 4096
+
+// objects yields the members of a chunk where they lie now. What is deleted by now, or is another,
+// is told to elsewhere.
+func (p *packed) objects(ctx context.Context, k catalog.Chunk, elsewhere func(catalog.Member)) iter.Seq2[pack.Object, error] {
+	return func(yield func(pack.Object, error) bool) {
+		var batch []catalog.Member
+		flush := func() bool {
+			all, err := p.located(ctx, batch)
+			if err != nil {
+				yield(pack.Object{}, err)
+				return false
+			}
+			for _, m := range batch {
+				l, ok := all[m.Path]
+				if !ok || l.Size != m.Size || l.ETag != "" && m.Version != "" && l.ETag != m.Version {
+					m.Outcome = catalog.Elsewhere
+					elsewhere(m)
+					continue
+				}
+				x, err := p.object(ctx, k, m, l)
+				if !yield(x, err) || err != nil {
+					return false
+				}
+			}
+			batch = batch[:0]
+			return true
+		}
+		for m, err := range p.w.members(ctx, k) {
+			if err != nil {
+				yield(pack.Object{}, err)
+				return
+			}
+			if batch = append(batch, m); len(batch) == rewriteBatch && !flush() {
+				return
+			}
+		}
+		if len(batch) > 0 {
+			flush()
+		}
+	}
+}
+
+// located says where members are now.
+func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[string]catalog.Location, error) {
+	wanted := make(map[string]bool, len(batch))
+	for _, m := range batch {
+		wanted[m.Path] = true
+	}
+	found := make(map[string]catalog.Location, len(batch))
+	for l, err := range p.w.c.Between(ctx, batch[0].Path, batch[len(batch)-1].Path+"\x00", p.in) {
+		if err != nil {
+			return nil, err
+		}
+		if wanted[l.Path] {
+			found[l.Path] = l
+		}
+	}
+	return found, nil
+}
+
+// object is a member as what is packed: a range of the archive that has it, or, where that is
+// mended, its original if it is there, and else what can be read of it.
+func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, l catalog.Location) (pack.Object, error) {
+	if k.Mends {
+		o := p.j.origins[m.Origin]
+		info := store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}
+		is, err := store.Briefly(o.st, info.Name).Info(ctx)
+		if err == nil && is.Size == info.Size && is.Version == info.Version {
+			return pack.Object{From: o.st, Name: m.Path, Info: info}, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return pack.Object{}, err
+		}
+	}
+	x := pack.Object{Name: m.Path, Range: true, Size: l.Size, Digest: l.Digest, ModTime: l.Modified}
+	headers, err := p.w.c.Headers(ctx, l.Headers)
+	if err != nil {
+		return x, err
+	}
+	x.Attr = l.Attributes(headers)
+	a := p.known[l.Archive]
+	a.find(ctx)
+	if a.err != nil && !errors.Is(a.err, fs.ErrNotExist) {
+		return x, a.err
+	}
+	if k.Mends {
+		x.From, x.Info = a.files(ctx), store.Info{Name: l.Path, Size: l.Size}
+		if _, no := x.From.(lost); !no || !l.Raw || a.err != nil || l.Digest.Algo == "" {
+			return x, nil
+		}
+		// Its index is damaged: what the digest proves is good enough.
+	} else if a.err == nil && survey.Version(a.info, a.st.Can().Near) != a.Version {
+		return x, &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
+	}
+	x.From, x.Info, x.Off = a.st, store.Info{Name: a.name, Size: a.Size, Version: a.info.Version}, l.Off
+	return x, nil
+}
+
+// files are those of an archive, which are healed by its parity as they are read.
+func (a *archive) files(ctx context.Context) store.Store {
+	if a.err != nil {
+		return lost{a.err}
+	}
+	if a.open == nil {
+		in, err := holdall.OpenStore(ctx, a.st, a.name, holdall.OpenOptions{Format: a.Format})
+		if err != nil {
+			a.open = lost{err}
+		} else {
+			a.open = opened{in}
+		}
+	}
+	return a.open
+}
+
+// lost is the store of an archive that cannot be opened.
+type lost struct{ err error }
+
+func (l lost) Can() store.Abilities                               { return store.Abilities{} }
+func (l lost) Open(context.Context, string) (store.Object, error) { return nil, l.err }
+
+// opened is an archive as a store of its files.
+type opened struct{ in *holdall.Archive }
+
+func (o opened) Can() store.Abilities { return store.Abilities{} }
+
+func (o opened) Open(ctx context.Context, name string) (store.Object, error) {
+	e, err := o.in.Lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &content{o.in, e}, nil
+}
+
+// content is a file of an archive as an object.
+type content struct {
+	in *holdall.Archive
+	e  format.Entry
+}
+
+func (c *content) Info(context.Context) (store.Info, error) {
+	return store.Info{Name: c.e.Name, Size: c.e.Size}, nil
+}
+
+func (c *content) ReadAt(ctx context.Context, p []byte, off int64) error {
+	_, err := c.in.ReadAt(ctx, c.e, p, off)
+	return err
+}
+
+func (c *content) Close() error               { return nil }
+func (c *content) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
