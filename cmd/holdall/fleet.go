@@ -79,7 +79,9 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
 	var protect shareFlag
-	cmd := &cobra.Command{
+	var dry estimating
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
 		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
@@ -98,20 +100,34 @@ planned now and then.
 
 TARGET may lie below a source: archives that the catalogue knows, and what lies
 beside them, are left out, and counted. So are empty objects that only stand for
-folders.`,
+folders.
+
+--dry-run records nothing and needs no catalogue. It says what the plan would come
+to, how many requests packing takes, and what they cost: by Amazon's list prices,
+or by --prices, a file like
+{"currency":"USD","per_1000":{"get":0.0004,"put":0.005,"copy":0.005,"list":0.005},
+"per_gb_month":0.023,"per_gb_out":0}. With --rate it says how long that takes.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
-  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
+  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
+  holdall fleet plan s3://photos -o s3://packed/photos.caf --dry-run --rate measured --workers 8`,
 		Args: args(1, -1, "a source"),
 		RunE: run(func(ctx context.Context, sources []string) error {
 			if s.Target == "" {
 				return usage("-o TARGET is missing")
+			}
+			rate, err := dry.check(cmd.Flags())
+			if err != nil {
+				return err
 			}
 			s.Format, s.ChunkSize, s.Param, s.Protect = a.format, int64(size), a.given(format.ToCreate), float64(protect)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
+			if dry.dry {
+				return a.estimate(ctx, s, dry, rate)
+			}
 			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
@@ -136,6 +152,7 @@ folders.`,
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
 	fs.Var(&protect, "protect", "write parity beside each archive, for any share of it that may be lost: 5%")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	dry.flags(fs)
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
 	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
@@ -156,19 +173,25 @@ type plannedJSON struct {
 	Markers  int64 `json:"markers"`
 }
 
+func asPlannedJSON(p fleet.Planned) plannedJSON {
+	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers}
+}
+
 func (a *app) tellPlanned(p fleet.Planned) {
-	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers}, func() {
-		more := ""
-		for _, m := range []struct {
-			n        int64
-			one, are string
-		}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"}} {
-			if m.n > 0 {
-				more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
-			}
+	a.tell(asPlannedJSON(p), func() { a.linePlanned(p, "are new") })
+}
+
+func (a *app) linePlanned(p fleet.Planned, are string) {
+	more := ""
+	for _, m := range []struct {
+		n        int64
+		one, are string
+	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"}} {
+		if m.n > 0 {
+			more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), more)
-	})
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s in %s %s%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), are, more)
 }
 
 func (a *app) fleetWorkCommand() *cobra.Command {
