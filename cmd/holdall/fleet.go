@@ -102,6 +102,11 @@ TARGET may lie below a source: archives that the catalogue knows, and what lies
 beside them, are left out, and counted. So are empty objects that only stand for
 folders.
 
+With --list, the objects are those that a file names, by their keys below SOURCE:
+one a line, each of which is asked for; or lines of JSON with "key", "size" and
+"etag", if the file ends in .jsonl. With --inventory, they are those of an S3
+Inventory in CSV of SOURCE's bucket. A plan may be listed another way each time.
+
 --dry-run records nothing and needs no catalogue. It says what the plan would come
 to, how many requests packing takes, and what they cost: by Amazon's list prices,
 or by --prices, a file like
@@ -110,6 +115,7 @@ or by --prices, a file like
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
+  holdall fleet plan s3://photos -o s3://packed/photos.caf --inventory s3://lists/photos/all/2026-05-01T01-00Z/manifest.json
   holdall fleet plan s3://photos -o s3://packed/photos.caf --dry-run --rate measured --workers 8`,
 		Args: args(1, -1, "a source"),
 		RunE: run(func(ctx context.Context, sources []string) error {
@@ -125,6 +131,20 @@ or by --prices, a file like
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
+			for _, list := range []*string{&s.List, &s.Inventory} {
+				if *list != "" {
+					*list = everywhere(*list)
+				}
+			}
+			if s.List != "" && s.Inventory != "" {
+				return usage("--list and --inventory are two ways of listing: give one")
+			}
+			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
+				return usage("a list is of one source: found %d", len(sources))
+			}
+			s.Tell = func(path string, err error) {
+				a.warn("%s: not planned: %s", format.Escape(path), printable(err.Error()))
+			}
 			if dry.dry {
 				return a.estimate(ctx, s, dry, rate)
 			}
@@ -151,6 +171,8 @@ or by --prices, a file like
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
 	fs.Var(&protect, "protect", "write parity beside each archive, for any share of it that may be lost: 5%")
+	fs.StringVar(&s.List, "list", "", "plan the objects that a file names, instead of listing SOURCE: a key a line, or lines of JSON in FILE.jsonl")
+	fs.StringVar(&s.Inventory, "inventory", "", "plan what an S3 Inventory has, instead of listing SOURCE: the address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
 	a.queueFlag(cmd)
@@ -171,10 +193,17 @@ type plannedJSON struct {
 	// What was listed and is not to be packed.
 	Archives int64 `json:"archives"`
 	Markers  int64 `json:"markers"`
+	Refused  int64 `json:"refused,omitempty"`
+	Vanished int64 `json:"vanished,omitempty"`
+	Outside  int64 `json:"outside,omitempty"`
+	Deleted  int64 `json:"deleted,omitempty"`
+	Older    int64 `json:"older,omitempty"`
+	Doubles  int64 `json:"doubles,omitempty"`
 }
 
 func asPlannedJSON(p fleet.Planned) plannedJSON {
-	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers}
+	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers,
+		p.Refused, p.Vanished, p.Outside, p.Deleted, p.Older, p.Doubles}
 }
 
 func (a *app) tellPlanned(p fleet.Planned) {
@@ -186,7 +215,9 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 	for _, m := range []struct {
 		n        int64
 		one, are string
-	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"}} {
+	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"},
+		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not there"}, {p.Outside, "object", "of the list outside the source"},
+		{p.Deleted, "object", "deleted"}, {p.Older, "older version", "left out"}, {p.Doubles, "object", "listed several times"}} {
 		if m.n > 0 {
 			more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
 		}

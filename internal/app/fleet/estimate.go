@@ -83,6 +83,11 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 	if err != nil {
 		return e, err
 	}
+	l, err := r.takeList(ctx, s, &e.Skipped)
+	if err != nil {
+		return e, err
+	}
+	defer l.close()
 	pl, stop, err := r.planner(ctx, c, &e.Planned)
 	if err != nil {
 		return e, err
@@ -132,7 +137,9 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 		}
 	}
 	listed := e.Objects + e.Known + e.Archives + e.Markers
-	if slices.ContainsFunc(sums.from, func(p place) bool { return p.far }) {
+	if l != nil {
+		e.Requests.Get += l.asked
+	} else if slices.ContainsFunc(sums.from, func(p place) bool { return p.far }) {
 		e.Requests.List += max(int64(len(r.origins)), (listed+keysListed-1)/keysListed)
 	}
 	if sums.picked != nil {

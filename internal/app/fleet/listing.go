@@ -86,7 +86,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
-			for info, err := range branches(ctx, o.st, o.begin, listPage, listHeld) {
+			for info, err := range o.objects(ctx) {
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
 				switch {
 				case err != nil:
@@ -109,6 +109,14 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 			}
 		}
 	}
+}
+
+// objects yields what a source has, in byte order: what it lists, or is said to have.
+func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
+	if o.list != nil {
+		return o.list.infos(ctx)
+	}
+	return branches(ctx, o.st, o.begin, listPage, listHeld)
 }
 
 // fresh yields those of listed that are not planned in this version, or were planned

@@ -27,6 +27,14 @@ type Planned struct {
 type Skipped struct {
 	Archives int64 // objects of archives that the catalogue knows, or that a plan makes
 	Markers  int64 // empty objects that stand for folders
+	Refused  int64 // objects that are refused to us, or whose keys cannot be asked for
+
+	// Of a list:
+	Vanished int64 // what is not there
+	Outside  int64 // what is not of the source
+	Deleted  int64 // marks of what was deleted
+	Older    int64 // versions that are not the newest
+	Doubles  int64 // names that are there several times: the last one counts
 }
 
 // batch is how many members go into one transaction with others, and are held in
@@ -46,6 +54,11 @@ func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned
 	if err != nil {
 		return p, err
 	}
+	l, err := r.takeList(ctx, s, &p.Skipped)
+	if err != nil {
+		return p, err
+	}
+	defer l.close()
 	if !r.there {
 		if r.plan, err = c.AddPlan(ctx, r.wish); err != nil {
 			return p, err
@@ -89,6 +102,9 @@ func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err er
 	case errors.Is(err, fs.ErrNotExist):
 		// Else a name that was mistyped would become a plan of nothing.
 		for _, o := range r.origins {
+			if s.listed() {
+				break // each object is asked for, and who does may not be allowed to list
+			}
 			if err := o.reachable(ctx); err != nil {
 				return r, err
 			}
