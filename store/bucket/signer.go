@@ -181,8 +181,8 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 		}
 		r.Host = r.URL.Host
 	}
-	// What is sent is what is signed, byte for byte.
-	r.URL.RawPath = s3utils.EncodePath(r.URL.Path)
+	// What is sent is what is signed, byte for byte, but for dots that are escaped.
+	r.URL.RawPath = far.EscapeDots(s3utils.EncodePath(r.URL.Path))
 	if s.where.google != nil {
 		return r, s.where.google.sign(r, time.Now())
 	}

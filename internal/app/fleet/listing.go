@@ -86,6 +86,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
+			dots := dotted{from: o}
 			for info, err := range o.objects(ctx) {
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
 				switch {
@@ -99,6 +100,13 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				case made.has(store.AddressOf(o.st, info.Name)):
 					skipped.Archives++
 					continue
+				case dots.refused(ctx, info, &err):
+					skipped.Refused++
+					if j.tell != nil {
+						j.tell(m.Path, errDots(info.Name))
+					}
+					continue
+				case err != nil:
 				case !first && m.Path <= last:
 					err = fmt.Errorf("list %s: expected what comes after %s, found %s", format.Escape(o.address), format.Escape(last), format.Escape(m.Path))
 				}
@@ -109,6 +117,64 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 			}
 		}
 	}
+}
+
+// dotted finds out which keys with an element of dots cannot be asked for: the first of each
+// kind is.
+type dotted struct {
+	from  origin
+	known map[string]bool // by kind: refused
+}
+
+// errDots says of a key why it cannot be asked for, nil if it has no such element.
+func errDots(key string) error {
+	for e := range strings.SplitSeq(key, "/") {
+		if e == "." || e == ".." {
+			return fmt.Errorf("a key with a '%s' element cannot be asked for over HTTP", e)
+		}
+	}
+	return nil
+}
+
+// refused reports whether an object cannot be asked for. err is what says nothing of the key.
+func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool {
+	if d.from.st.Can().Near || errDots(info.Name) == nil {
+		return false
+	}
+	if info.Size == 0 || info.Version == "" {
+		return true // nothing would tell it from another
+	}
+	// A path may be refused since it has "..", or "." only, or since it leads out of its bucket.
+	kind := "."
+	depth := 0
+	for e := range strings.SplitSeq(info.Name, "/") {
+		switch {
+		case e == ".." && depth == 0:
+			kind = "out"
+		case e == "..":
+			depth--
+			kind = max(kind, "..")
+		case e != "." && e != "":
+			depth++
+		}
+	}
+	if refused, asked := d.known[kind]; asked {
+		return refused
+	}
+	o, oerr := store.OpenAs(ctx, d.from.st, info)
+	if oerr == nil {
+		oerr = o.ReadAt(ctx, make([]byte, 1), 0)
+		o.Close()
+	}
+	if oerr != nil && (ctx.Err() != nil || store.Temporary(oerr)) {
+		*err = fmt.Errorf("list %s: %w", format.Escape(d.from.address), oerr)
+		return false
+	}
+	if d.known == nil {
+		d.known = map[string]bool{}
+	}
+	d.known[kind] = oerr != nil
+	return oerr != nil
 }
 
 // objects yields what a source has, in byte order: what it lists, or is said to have.

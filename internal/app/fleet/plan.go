@@ -94,6 +94,7 @@ func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err er
 	if r.job, err = open(ctx, r.wish); err != nil {
 		return r, err
 	}
+	r.tell = s.Tell
 	is, err := catalog.Plan{}, fs.ErrNotExist
 	if c != nil {
 		is, err = c.Plan(ctx, r.wish.Name)

@@ -93,7 +93,8 @@ type job struct {
 	format  *format.Format
 	origins []origin
 	target  store.Store
-	name    string // of the target
+	name    string                       // of the target
+	tell    func(path string, err error) // Spec.Tell
 }
 
 type origin struct {
@@ -111,7 +112,11 @@ func cutStar(address string) (folder, begin string, err error) {
 		return address, "", nil
 	}
 	i := strings.LastIndex(keys, "/")
-	if folder = keys[:i+1]; strings.HasSuffix(folder, "://") {
+	folder = keys[:i+1]
+	for strings.HasSuffix(folder, "//") && !strings.HasSuffix(folder, "://") {
+		folder = folder[:len(folder)-1] // slashes at the end of a folder do not matter, and these do
+	}
+	if i = len(folder) - 1; strings.HasSuffix(folder, "://") {
 		return "", "", fmt.Errorf("%s: expected a bucket, a slash, and what keys begin with", format.Escape(address))
 	}
 	return folder, keys[i+1:], nil
