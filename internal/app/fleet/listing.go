@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -61,10 +62,8 @@ func (a archives) has(address string) bool {
 	if len(a) == 0 {
 		return false
 	}
-	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
-		if name, ok := strings.CutSuffix(address, beside); ok && a[name] {
-			return true
-		}
+	if ofArchive(address, func(address string) bool { return a[address] }) {
+		return true
 	}
 	for i, c := range address {
 		if c == '/' && a[address[:i]] {
@@ -72,6 +71,35 @@ func (a archives) has(address string) bool {
 		}
 	}
 	return false
+}
+
+// ofArchive reports whether an address is that of an archive, or of what lies beside one.
+func ofArchive(address string, is func(string) bool) bool {
+	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
+		if name, ok := strings.CutSuffix(address, beside); ok && is(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// own returns what tells the archives that the plan may make, by their addresses. The catalogue
+// need not know them: parity may be left of one that was removed.
+func (j *job) own() func(address string) bool {
+	whole := store.AddressOf(j.target, j.chunk(-1))
+	i := strings.LastIndex(whole, "00000")
+	if i < 0 || j.format.Parts != nil {
+		return func(string) bool { return false }
+	}
+	head, tail := whole[:i], whole[i+len("00000"):]
+	return func(address string) bool {
+		digits, ok := strings.CutPrefix(address, head)
+		if ok {
+			digits, ok = strings.CutSuffix(digits, tail)
+		}
+		n, err := strconv.Atoi(digits)
+		return ok && err == nil && n > 0 && store.AddressOf(j.target, j.chunk(n-1)) == address
+	}
 }
 
 // listed yields what the sources have, in byte order of the paths. It counts what it skips.
@@ -82,12 +110,14 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 	}
 	// No prefix begins with another, so whole sources lie one behind the other.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(j.origins[a].prefix, j.origins[b].prefix) })
+	own := j.own()
 	return func(yield func(catalog.Member, error) bool) {
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
 			dots := dotted{from: o}
 			for info, err := range o.objects(ctx) {
+				address := store.AddressOf(o.st, info.Name)
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
 				switch {
 				case err != nil:
@@ -97,7 +127,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // it is implied by what is in it
 					continue
-				case made.has(store.AddressOf(o.st, info.Name)):
+				case made.has(address) || ofArchive(address, own):
 					skipped.Archives++
 					continue
 				case dots.refused(ctx, info, &err):
