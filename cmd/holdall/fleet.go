@@ -57,12 +57,13 @@ func (a *app) queueFlag(cmd *cobra.Command) {
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its
 // chunks, nil for nothing.
-func (a *app) withFleet(ctx context.Context, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+// workers is how many will work with them, 0 if none does.
+func (a *app) withFleet(ctx context.Context, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
-	o, feed, postgres := catalog.Options{}, fleet.Feed(nil), catalog.TakesQueue(address)
+	o, feed, postgres := catalog.Options{Workers: workers}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
 	case a.queue == queueRiver && !postgres:
 		return usage("--queue river: expected a catalogue in PostgreSQL, found a file")
@@ -148,7 +149,7 @@ or by --prices, a file like
 			if dry.dry {
 				return a.estimate(ctx, s, dry, rate)
 			}
-			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
@@ -252,7 +253,7 @@ packed. 'holdall fleet left' names it, then and later.`,
 			case o.Lease < time.Second:
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
+			return a.withFleet(ctx, o.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
 				o.Feed, o.NoVerify = feed, a.noVerify
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
@@ -639,7 +640,7 @@ Objects that were set aside while their chunk was packed are planned again by
 'holdall fleet plan', like those that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				p, err := a.planNamed(ctx, c, args[0])
 				if err != nil {
 					return err
