@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"time"
@@ -78,6 +79,11 @@ type Abilities struct {
 
 	// Remove deletes an object. A name that is not there wraps fs.ErrNotExist.
 	Remove func(ctx context.Context, name string) error
+
+	// RemoveAs is Remove of the version that info, of a listing, tells of: another stays, and
+	// is ErrChanged. Where a server does not look at the version with the request that
+	// removes, it is asked for just before.
+	RemoveAs func(ctx context.Context, info Info) error
 
 	// Amend opens an object for changes in place, one amendment at a time. It may
 	// say of an object that it cannot, by an error wrapping errors.ErrUnsupported.
@@ -312,6 +318,27 @@ func Remove(ctx context.Context, st Store, name string) error {
 		return remove(ctx, name)
 	}
 	return fmt.Errorf("remove %q: this store is read-only: %w", name, errors.ErrUnsupported)
+}
+
+// RemoveAs deletes an object of st if it still is the version that info tells of. A version that is
+// not known is an error: nothing is removed that could be another.
+func RemoveAs(ctx context.Context, st Store, info Info) error {
+	remove := st.Can().RemoveAs
+	if remove == nil {
+		return fmt.Errorf("remove %q: this store does not remove one version only: %w", info.Name, errors.ErrUnsupported)
+	}
+	if info.Version == "" {
+		return &Error{Op: "remove", Name: info.Name, Off: -1, Err: fs.ErrInvalid}
+	}
+	return remove(ctx, info)
+}
+
+// Unchanged says why an object is not the version that info tells of, if it is now.
+func Unchanged(info, now Info) error {
+	if info.Size != now.Size || info.Version != now.Version {
+		return &Error{Op: "remove", Name: info.Name, Off: -1, Err: ErrChanged}
+	}
+	return nil
 }
 
 // copyBlock is how much WriteRange reads at once where it has to read.

@@ -57,12 +57,13 @@ func (a *app) queueFlag(cmd *cobra.Command) {
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its
 // chunks, nil for nothing.
-func (a *app) withFleet(ctx context.Context, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+// workers is how many will work with them, 0 if none does.
+func (a *app) withFleet(ctx context.Context, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
-	o, feed, postgres := catalog.Options{}, fleet.Feed(nil), catalog.TakesQueue(address)
+	o, feed, postgres := catalog.Options{Workers: workers}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
 	case a.queue == queueRiver && !postgres:
 		return usage("--queue river: expected a catalogue in PostgreSQL, found a file")
@@ -79,7 +80,9 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
 	var protect shareFlag
-	cmd := &cobra.Command{
+	var dry estimating
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
 		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
@@ -98,21 +101,55 @@ planned now and then.
 
 TARGET may lie below a source: archives that the catalogue knows, and what lies
 beside them, are left out, and counted. So are empty objects that only stand for
-folders.`,
+folders.
+
+With --list, the objects are those that a file names, by their keys below SOURCE:
+one a line, each of which is asked for; or lines of JSON with "key", "size" and
+"etag", if the file ends in .jsonl. With --inventory, they are those of an S3
+Inventory in CSV of SOURCE's bucket. A plan may be listed another way each time.
+
+--dry-run records nothing and needs no catalogue. It says what the plan would come
+to, how many requests packing takes, and what they cost: by Amazon's list prices,
+or by --prices, a file like
+{"currency":"USD","per_1000":{"get":0.0004,"put":0.005,"copy":0.005,"list":0.005},
+"per_gb_month":0.023,"per_gb_out":0}. With --rate it says how long that takes.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
-  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd`,
+  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
+  holdall fleet plan s3://photos -o s3://packed/photos.caf --inventory s3://lists/photos/all/2026-05-01T01-00Z/manifest.json
+  holdall fleet plan s3://photos -o s3://packed/photos.caf --dry-run --rate measured --workers 8`,
 		Args: args(1, -1, "a source"),
 		RunE: run(func(ctx context.Context, sources []string) error {
 			if s.Target == "" {
 				return usage("-o TARGET is missing")
+			}
+			rate, err := dry.check(cmd.Flags())
+			if err != nil {
+				return err
 			}
 			s.Format, s.ChunkSize, s.Param, s.Protect = a.format, int64(size), a.given(format.ToCreate), float64(protect)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
 			s.Target = everywhere(s.Target)
-			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
+			for _, list := range []*string{&s.List, &s.Inventory} {
+				if *list != "" {
+					*list = everywhere(*list)
+				}
+			}
+			if s.List != "" && s.Inventory != "" {
+				return usage("--list and --inventory are two ways of listing: give one")
+			}
+			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
+				return usage("a list is of one source: found %d", len(sources))
+			}
+			s.Tell = func(path string, err error) {
+				a.warn("%s: not planned: %s", format.Escape(path), printable(err.Error()))
+			}
+			if dry.dry {
+				return a.estimate(ctx, s, dry, rate)
+			}
+			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
@@ -135,7 +172,10 @@ folders.`,
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
 	fs.Var(&protect, "protect", "write parity beside each archive, for any share of it that may be lost: 5%")
+	fs.StringVar(&s.List, "list", "", "plan the objects that a file names, instead of listing SOURCE: a key a line, or lines of JSON in FILE.jsonl")
+	fs.StringVar(&s.Inventory, "inventory", "", "plan what an S3 Inventory has, instead of listing SOURCE: the address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
+	dry.flags(fs)
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
 	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
@@ -154,21 +194,36 @@ type plannedJSON struct {
 	// What was listed and is not to be packed.
 	Archives int64 `json:"archives"`
 	Markers  int64 `json:"markers"`
+	Refused  int64 `json:"refused,omitempty"`
+	Vanished int64 `json:"vanished,omitempty"`
+	Outside  int64 `json:"outside,omitempty"`
+	Deleted  int64 `json:"deleted,omitempty"`
+	Older    int64 `json:"older,omitempty"`
+	Doubles  int64 `json:"doubles,omitempty"`
+}
+
+func asPlannedJSON(p fleet.Planned) plannedJSON {
+	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers,
+		p.Refused, p.Vanished, p.Outside, p.Deleted, p.Older, p.Doubles}
 }
 
 func (a *app) tellPlanned(p fleet.Planned) {
-	a.tell(plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers}, func() {
-		more := ""
-		for _, m := range []struct {
-			n        int64
-			one, are string
-		}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"}} {
-			if m.n > 0 {
-				more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
-			}
+	a.tell(asPlannedJSON(p), func() { a.linePlanned(p, "are new") })
+}
+
+func (a *app) linePlanned(p fleet.Planned, are string) {
+	more := ""
+	for _, m := range []struct {
+		n        int64
+		one, are string
+	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"},
+		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not there"}, {p.Outside, "object", "of the list outside the source"},
+		{p.Deleted, "object", "deleted"}, {p.Older, "older version", "left out"}, {p.Doubles, "object", "listed several times"}} {
+		if m.n > 0 {
+			more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s in %s are new%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), more)
-	})
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s in %s %s%s\n", format.Escape(p.Plan.Name), count(p.Objects, "object"), a.humanSize(p.Bytes), count(int64(p.Chunks), "chunk"), are, more)
 }
 
 func (a *app) fleetWorkCommand() *cobra.Command {
@@ -198,7 +253,7 @@ packed. 'holdall fleet left' names it, then and later.`,
 			case o.Lease < time.Second:
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			return a.withFleet(ctx, func(c *catalog.Catalog, feed fleet.Feed) error {
+			return a.withFleet(ctx, o.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
 				o.Feed, o.NoVerify = feed, a.noVerify
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
@@ -586,7 +641,7 @@ Objects that were set aside while their chunk was packed are planned again by
 'holdall fleet plan', like those that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withFleet(ctx, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				p, err := a.planNamed(ctx, c, args[0])
 				if err != nil {
 					return err

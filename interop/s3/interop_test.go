@@ -311,3 +311,28 @@ func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
 		})
 	}
 }
+
+// The server keeps objects as files, and may take keys that it cannot have for others. What
+// is read is of the version that was meant, or nothing is.
+func TestOddKeysAreNotTakenForOthers(t *testing.T) {
+	endpoint, dir := server(t)
+	s3test.Setenv(t, endpoint)
+	st := at(t, dir, "odd-keys")
+	for _, name := range []string{"b", "a/b"} {
+		if err := storetest.Put(t.Context(), st, name, []byte("the bytes of "+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a/../b", "./b", "../odd-keys/b", "..", "/b", "a//b", "//a/b"} {
+		o, err := st.OpenAs(t.Context(), store.Info{Name: name, Size: 7, Version: `"9a0364b9e99bb480dd25e1f0284c8555"`})
+		if err == nil {
+			p := make([]byte, 7)
+			err = o.ReadAt(t.Context(), p, 0)
+			o.Close()
+		}
+		if err == nil {
+			t.Errorf("%q is read", name)
+		}
+		t.Logf("%q: %v", name, err)
+	}
+}

@@ -297,6 +297,15 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 	return st.fail("remove", name, err)
 }
 
+// RemoveAs deletes a blob that is the version that info tells of.
+func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
+	key, err := st.key(info.Name)
+	if err == nil {
+		err = drop(st.do(ctx, call{method: http.MethodDelete, url: st.address(key), header: map[string]string{"If-Match": info.Version}}))
+	}
+	return st.fail("remove", info.Name, err)
+}
+
 // An object is one of package web's, whose errors say az://.
 type object struct {
 	far.Object

@@ -158,12 +158,18 @@ func (s *signer) own(req *http.Request) bool {
 	return req.URL.Scheme == s.where.endpoint.Scheme && (host == end || strings.HasSuffix(host, "."+end) && !s.where.pathStyle)
 }
 
+// matching is the key of the ETag that what a request removes must have, in its context.
+type matching struct{}
+
 // sign returns a copy of req as the server of the region wants it.
 func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 	r := req.Clone(req.Context())
 	r.Header.Del("Authorization")
 	if !s.own(req) {
 		return r, nil
+	}
+	if etag, ok := req.Context().Value(matching{}).(string); ok && r.Method == http.MethodDelete {
+		r.Header.Set("If-Match", etag)
 	}
 	if s.where.amazon {
 		// Amazon has a server for each region. The client that writes adds a
@@ -177,8 +183,8 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 		}
 		r.Host = r.URL.Host
 	}
-	// What is sent is what is signed, byte for byte.
-	r.URL.RawPath = s3utils.EncodePath(r.URL.Path)
+	// What is sent is what is signed, byte for byte, but for dots that are escaped.
+	r.URL.RawPath = far.EscapeDots(s3utils.EncodePath(r.URL.Path))
 	if s.where.google != nil {
 		return r, s.where.google.sign(r, time.Now())
 	}

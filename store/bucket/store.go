@@ -13,6 +13,7 @@ package bucket
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -145,7 +146,7 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 	client.Transport = st.signed
 	base := where.base(bucket)
 	base.Path += prefix
-	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf, Headers: st.headersOf})
+	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf, Headers: st.headersOf, Keys: true})
 	st.base = base
 
 	style := minio.BucketLookupDNS
@@ -182,27 +183,39 @@ func checkBucket(name string, google bool) error {
 	return nil
 }
 
-// checkKey says why an object cannot have this key. Package web refuses what
-// clients and proxies on the way would resolve.
+// checkKey says why an object cannot have this key, or cannot be asked for by it alone.
 func checkKey(key string) error {
 	if len(key) > maxKey {
 		return fmt.Errorf("key of %d bytes: at most %d: %w", len(key), maxKey, fs.ErrInvalid)
 	}
-	for part := range strings.SplitSeq(key, "/") {
-		if part == "." || part == ".." {
-			return fmt.Errorf("key with a %q: %w", part, fs.ErrInvalid)
-		}
+	if err := far.CheckDots(key); err != nil {
+		return err
 	}
 	return far.CheckKey(key)
 }
 
-// key returns the key of the named object.
+// key returns the key of an object that is written or removed.
 func (st *Store) key(name string) (string, error) {
 	if err := far.CheckName(name); err != nil {
 		return "", err
 	}
 	key := st.prefix + name
 	return key, checkKey(key)
+}
+
+// keyOf returns the key of an object that is read. A slash in front belongs to it. One with
+// an element of dots may be resolved on the way: it is asked for only by its version, which
+// no other object has.
+func (st *Store) keyOf(info store.Info) (key string, err error) {
+	if info.Name == "" {
+		return "", far.CheckName(info.Name)
+	}
+	key = st.prefix + info.Name
+	err = checkKey(key)
+	if _, dots := errors.AsType[*far.DotsError](err); dots && info.Size > 0 && strings.HasPrefix(info.Version, `"`) {
+		err = far.CheckKey(key)
+	}
+	return key, err
 }
 
 // Address returns the s3:// or gs:// address of the named object.
@@ -213,22 +226,23 @@ func (st *Store) Address(name string) string {
 
 // Can returns what buckets can do.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove,
+	return store.Abilities{Address: st.Address, List: st.List, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
 		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
 }
 
 // Open returns the named object. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
-	return st.open(name, func() (store.Object, error) { return st.web.Open(ctx, name) })
+	return st.open(store.Info{Name: name}, func() (store.Object, error) { return st.web.Open(ctx, name) })
 }
 
 // OpenAs returns an object as it was listed. It sends no request.
 func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, error) {
-	return st.open(info.Name, func() (store.Object, error) { return st.web.OpenAs(ctx, info) })
+	return st.open(info, func() (store.Object, error) { return st.web.OpenAs(ctx, info) })
 }
 
-func (st *Store) open(name string, open func() (store.Object, error)) (store.Object, error) {
-	key, err := st.key(name)
+func (st *Store) open(info store.Info, open func() (store.Object, error)) (store.Object, error) {
+	name := info.Name
+	key, err := st.keyOf(info)
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
@@ -326,6 +340,28 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 	}
 	if err != nil {
 		return st.fail("remove", name, st.meaning(ctx, err))
+	}
+	return nil
+}
+
+// RemoveAs deletes an object that is the version that info tells of, by a request that says so. Not
+// every server looks at that: so it is asked for first.
+func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
+	key, err := st.key(info.Name)
+	if err == nil {
+		var now minio.ObjectInfo
+		if now, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{}); err == nil {
+			if err := store.Unchanged(info, infoOf(info.Name, now)); err != nil {
+				return st.fail("remove", info.Name, err)
+			}
+			err = st.client.RemoveObject(context.WithValue(ctx, matching{}, info.Version), st.bucket, key, minio.RemoveObjectOptions{})
+		}
+	}
+	if isConflict(err) {
+		return st.fail("remove", info.Name, store.ErrChanged)
+	}
+	if err != nil {
+		return st.fail("remove", info.Name, st.meaning(ctx, err))
 	}
 	return nil
 }

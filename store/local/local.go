@@ -52,7 +52,7 @@ func New(dir string) *Store {
 		dir = "."
 	}
 	s := &Store{dir: dir, recheck: recheckEvery, lock: sysfile.TryLock}
-	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
+	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, RemoveAs: s.RemoveAs, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
 	return s
 }
 
@@ -77,6 +77,18 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 		err = os.Remove(p)
 	}
 	return failed("remove", p, missing(err))
+}
+
+// RemoveAs deletes a file that is the version that info tells of.
+func (s *Store) RemoveAs(ctx context.Context, info store.Info) error {
+	now, err := store.Briefly(s, info.Name).Info(ctx)
+	if err == nil {
+		err = store.Unchanged(info, now)
+	}
+	if err == nil {
+		err = s.Remove(ctx, info.Name)
+	}
+	return err
 }
 
 // Adopt makes an object of an open file of this machine, so that a writer of

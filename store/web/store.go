@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -61,6 +60,11 @@ type Options struct {
 	// its own bytes are those that are stored. Without it, it is refused.
 	Headers func(http.Header) map[string]string
 
+	// Keys says that names are keys of a bucket, byte for byte: a slash in front belongs to
+	// them, and so do dots between slashes, which are escaped. Whoever sets it sees to it that
+	// an answer is of the object that was meant.
+	Keys bool
+
 	// Parallel is how many idle connections to a host are kept, 16 by
 	// default. It is of no effect with a Client.
 	Parallel int
@@ -82,6 +86,7 @@ type Store struct {
 	sums   func(*http.Response) []store.Sum
 	heads  func(http.Header) map[string]string
 	jitter func(time.Duration) time.Duration
+	keys   bool // as Options has it
 
 	// exact is the address that At was given, byte for byte: how it is
 	// escaped may be what a signature in it covers.
@@ -146,6 +151,7 @@ func New(base *url.URL, o Options) *Store {
 		why:    o.Explain,
 		sums:   o.Sums,
 		heads:  o.Headers,
+		keys:   o.Keys,
 		jitter: far.Jitter,
 	}
 	b.User, b.Fragment, b.RawFragment = nil, "", ""
@@ -230,14 +236,14 @@ func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.exact != nil && name == st.exactName {
 		return st.exact, nil
 	}
-	if err := far.CheckName(name); err != nil {
-		return nil, err
-	}
-	for s := range strings.SplitSeq(name, "/") {
+	if name == "" || !st.keys {
+		if err := far.CheckName(name); err != nil {
+			return nil, err
+		}
 		// Clients, proxies and servers resolve these, so they are no names,
 		// and might lead out of the store.
-		if s == "." || s == ".." {
-			return nil, fmt.Errorf("name with a %q: %w", s, fs.ErrInvalid)
+		if err := far.CheckDots(name); err != nil {
+			return nil, err
 		}
 	}
 	return far.Below(st.base, name), nil

@@ -183,6 +183,9 @@ type Options struct {
 	Wait time.Duration
 	// Queue takes part in what is written of chunks; only PostgreSQL has it.
 	Queue Queue
+	// Workers, if it is not 0, is how many will finish chunks at once: a database of many
+	// machines is asked for no more connections than they need.
+	Workers int
 }
 
 // A Catalog is an open catalogue. Its methods may be called in parallel, also

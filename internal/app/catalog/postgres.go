@@ -29,7 +29,26 @@ const migrating = 0x686f6c6463617400 // "holdcat"
 
 // connections is how many a catalogue opens at most, unless the address says so
 // (pool_max_conns). Half of them may write: what reads while it adds needs another.
-const connections = 16
+// Who only reads has fewer.
+const (
+	connections = 16
+	forReading  = 4
+)
+
+// bounds are how many connections a catalogue opens at most, and how many of them may write
+// at once. Each worker may be in the transaction that ends its chunk for long: one connection
+// more is for claims that are renewed meanwhile, and one for reading. That on which River
+// listens is not among them.
+func (o Options) bounds() (most, writing int) {
+	switch {
+	case o.ReadOnly:
+		return forReading, forReading / 2
+	case o.Workers <= 0:
+		return connections, connections / 2
+	}
+	workers := min(o.Workers, 1000)
+	return workers + 2, workers + 1
+}
 
 // A postgresDB is a catalogue in a schema of a PostgreSQL database.
 type postgresDB struct {
@@ -63,8 +82,8 @@ func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, 
 	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
 		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE with parameters of PostgreSQL, found an address that cannot be read")
 	}
-	if !pools {
-		config.MaxConns = connections
+	if most, _ := o.bounds(); !pools {
+		config.MaxConns = int32(most)
 	}
 	c := config.ConnConfig
 	// Names of ours are found without the schema, which may be called anything.
@@ -90,7 +109,11 @@ func connectPostgres(ctx context.Context, address string, o Options) (*postgresD
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
-	db := &postgresDB{name: name, pool: pool, readOnly: o.ReadOnly, wait: o.Wait, queue: o.Queue, writing: tokens(max(int(config.MaxConns)/2, 1))}
+	most, writing := o.bounds()
+	if int(config.MaxConns) != most { // the address says how many
+		writing = max(int(config.MaxConns)/2, 1)
+	}
+	db := &postgresDB{name: name, pool: pool, readOnly: o.ReadOnly, wait: o.Wait, queue: o.Queue, writing: tokens(writing)}
 	return db, schema, nil
 }
 

@@ -269,3 +269,27 @@ func TestPostgresAddressesAreNotRepeatedWithTheirPasswords(t *testing.T) {
 		}
 	}
 }
+
+func TestPostgresConnectionsAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		query         string
+		o             Options
+		most, writing int
+	}{
+		{"", Options{}, 16, 8},
+		{"", Options{ReadOnly: true}, 4, 2},
+		{"", Options{Workers: 1}, 3, 2},
+		{"", Options{Workers: 4}, 6, 5},
+		{"?pool_max_conns=7", Options{Workers: 4}, 7, 3},
+		{"?pool_max_conns=1", Options{ReadOnly: true}, 1, 1},
+	} {
+		db, _, err := connectPostgres(t.Context(), "postgres://nobody@127.0.0.1:1/none"+c.query, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := int(db.pool.Config().MaxConns); most != c.most || cap(db.writing) != c.writing {
+			t.Errorf("%q %+v: %d connections, %d of which write; expected %d and %d", c.query, c.o, most, cap(db.writing), c.most, c.writing)
+		}
+		db.pool.Close()
+	}
+}

@@ -165,6 +165,43 @@ func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
 	}
 }
 
+// A source that grows is planned every night, and packed into a folder of its own.
+func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
+	s := newSite(t)
+	nightly := Spec{Sources: []string{"s3://from"}, Target: "s3://from/packed/x%20y.caf", Protect: 0.1}
+	for night := range int64(3) {
+		s.put(fmt.Sprintf("night %d", night), 1000)
+		if p := s.plan(nightly); p.Objects != 1 || p.Known != night || p.Archives != 2*night || p.Chunks != 1 {
+			t.Errorf("night %d: %+v", night, p)
+		}
+		if sum := s.work(WorkOptions{}); sum.Objects != 1 {
+			t.Errorf("night %d: %+v", night, sum)
+		}
+	}
+	s.Check()
+
+	// Who forgot what the archives are is told of them, and does not pack them.
+	db := filepath.Join(t.TempDir(), "fresh.db")
+	if err := catalog.Create(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := catalog.Open(t.Context(), db, catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if _, err := Plan(t.Context(), fresh, nightly, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("planned over archives that are there: %v", err)
+	}
+	for i := range 3 {
+		s.S3.Remove("from", fmt.Sprintf("packed/x y-%05d.caf", i+1)) // and their parity stays
+	}
+	nightly.Name = "again"
+	if p, err := Plan(t.Context(), fresh, nightly, nil); err != nil || p.Objects != 3 || p.Archives != 3 {
+		t.Errorf("beside what is left of archives: %+v, %v", p, err)
+	}
+}
+
 func TestASourceIsCutTheSameWayHoweverItIsPlanned(t *testing.T) {
 	cuts := func(spec Spec, interrupted bool) (cuts []string) {
 		s := newSite(t)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -61,10 +62,8 @@ func (a archives) has(address string) bool {
 	if len(a) == 0 {
 		return false
 	}
-	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
-		if name, ok := strings.CutSuffix(address, beside); ok && a[name] {
-			return true
-		}
+	if ofArchive(address, func(address string) bool { return a[address] }) {
+		return true
 	}
 	for i, c := range address {
 		if c == '/' && a[address[:i]] {
@@ -72,6 +71,35 @@ func (a archives) has(address string) bool {
 		}
 	}
 	return false
+}
+
+// ofArchive reports whether an address is that of an archive, or of what lies beside one.
+func ofArchive(address string, is func(string) bool) bool {
+	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
+		if name, ok := strings.CutSuffix(address, beside); ok && is(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// own returns what tells the archives that the plan may make, by their addresses. The catalogue
+// need not know them: parity may be left of one that was removed.
+func (j *job) own() func(address string) bool {
+	whole := store.AddressOf(j.target, j.chunk(-1))
+	i := strings.LastIndex(whole, "00000")
+	if i < 0 || j.format.Parts != nil {
+		return func(string) bool { return false }
+	}
+	head, tail := whole[:i], whole[i+len("00000"):]
+	return func(address string) bool {
+		digits, ok := strings.CutPrefix(address, head)
+		if ok {
+			digits, ok = strings.CutSuffix(digits, tail)
+		}
+		n, err := strconv.Atoi(digits)
+		return ok && err == nil && n > 0 && store.AddressOf(j.target, j.chunk(n-1)) == address
+	}
 }
 
 // listed yields what the sources have, in byte order of the paths. It counts what it skips.
@@ -82,11 +110,14 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 	}
 	// No prefix begins with another, so whole sources lie one behind the other.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(j.origins[a].prefix, j.origins[b].prefix) })
+	own := j.own()
 	return func(yield func(catalog.Member, error) bool) {
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
-			for info, err := range branches(ctx, o.st, o.begin, listPage, listHeld) {
+			dots := dotted{from: o}
+			for info, err := range o.objects(ctx) {
+				address := store.AddressOf(o.st, info.Name)
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
 				switch {
 				case err != nil:
@@ -96,9 +127,16 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // it is implied by what is in it
 					continue
-				case made.has(store.AddressOf(o.st, info.Name)):
+				case made.has(address) || ofArchive(address, own):
 					skipped.Archives++
 					continue
+				case dots.refused(ctx, info, &err):
+					skipped.Refused++
+					if j.tell != nil {
+						j.tell(m.Path, errDots(info.Name))
+					}
+					continue
+				case err != nil:
 				case !first && m.Path <= last:
 					err = fmt.Errorf("list %s: expected what comes after %s, found %s", format.Escape(o.address), format.Escape(last), format.Escape(m.Path))
 				}
@@ -109,6 +147,72 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 			}
 		}
 	}
+}
+
+// dotted finds out which keys with an element of dots cannot be asked for: the first of each
+// kind is.
+type dotted struct {
+	from  origin
+	known map[string]bool // by kind: refused
+}
+
+// errDots says of a key why it cannot be asked for, nil if it has no such element.
+func errDots(key string) error {
+	for e := range strings.SplitSeq(key, "/") {
+		if e == "." || e == ".." {
+			return fmt.Errorf("a key with a '%s' element cannot be asked for over HTTP", e)
+		}
+	}
+	return nil
+}
+
+// refused reports whether an object cannot be asked for. err is what says nothing of the key.
+func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool {
+	if d.from.st.Can().Near || errDots(info.Name) == nil {
+		return false
+	}
+	if info.Size == 0 || info.Version == "" {
+		return true // nothing would tell it from another
+	}
+	// A path may be refused since it has "..", or "." only, or since it leads out of its bucket.
+	kind := "."
+	depth := 0
+	for e := range strings.SplitSeq(info.Name, "/") {
+		switch {
+		case e == ".." && depth == 0:
+			kind = "out"
+		case e == "..":
+			depth--
+			kind = max(kind, "..")
+		case e != "." && e != "":
+			depth++
+		}
+	}
+	if refused, asked := d.known[kind]; asked {
+		return refused
+	}
+	o, oerr := store.OpenAs(ctx, d.from.st, info)
+	if oerr == nil {
+		oerr = o.ReadAt(ctx, make([]byte, 1), 0)
+		o.Close()
+	}
+	if oerr != nil && (ctx.Err() != nil || store.Temporary(oerr)) {
+		*err = fmt.Errorf("list %s: %w", format.Escape(d.from.address), oerr)
+		return false
+	}
+	if d.known == nil {
+		d.known = map[string]bool{}
+	}
+	d.known[kind] = oerr != nil
+	return oerr != nil
+}
+
+// objects yields what a source has, in byte order: what it lists, or is said to have.
+func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
+	if o.list != nil {
+		return o.list.infos(ctx)
+	}
+	return branches(ctx, o.st, o.begin, listPage, listHeld)
 }
 
 // fresh yields those of listed that are not planned in this version, or were planned

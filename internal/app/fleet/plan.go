@@ -27,6 +27,14 @@ type Planned struct {
 type Skipped struct {
 	Archives int64 // objects of archives that the catalogue knows, or that a plan makes
 	Markers  int64 // empty objects that stand for folders
+	Refused  int64 // objects that are refused to us, or whose keys cannot be asked for
+
+	// Of a list:
+	Vanished int64 // what is not there
+	Outside  int64 // what is not of the source
+	Deleted  int64 // marks of what was deleted
+	Older    int64 // versions that are not the newest
+	Doubles  int64 // names that are there several times: the last one counts
 }
 
 // batch is how many members go into one transaction with others, and are held in
@@ -41,64 +49,106 @@ const batch = 100_000
 //
 // progress, if it is not nil, is told now and then how much has been listed.
 func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned)) (Planned, error) {
-	wish, err := s.planned()
-	if err != nil {
-		return Planned{}, err
-	}
-	p := Planned{Plan: wish}
-	j, err := open(ctx, wish)
+	r, err := ready(ctx, c, s)
+	p := Planned{Plan: r.wish}
 	if err != nil {
 		return p, err
 	}
-	number := 0
-	is, err := c.Plan(ctx, wish.Name)
+	l, err := r.takeList(ctx, s, &p.Skipped)
+	if err != nil {
+		return p, err
+	}
+	defer l.close()
+	if !r.there {
+		if r.plan, err = c.AddPlan(ctx, r.wish); err != nil {
+			return p, err
+		}
+	}
+	p.Plan = r.plan
+	pl, stop, err := r.planner(ctx, c, &p)
+	if err != nil {
+		return p, err
+	}
+	defer stop()
+	if progress != nil {
+		pl.progress = progress
+	}
+	err = pl.run(ctx)
+	return p, err
+}
+
+// A readiness is a plan that may be made, or planned again.
+type readiness struct {
+	*job
+	wish   catalog.Plan
+	there  bool // the plan is in the catalogue
+	number int  // of the next chunk
+}
+
+// ready finds out what there is of a plan, and why it cannot be made. Without a catalogue
+// there is nothing of it.
+func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err error) {
+	if r.wish, err = s.planned(); err != nil {
+		return r, err
+	}
+	if r.job, err = open(ctx, r.wish); err != nil {
+		return r, err
+	}
+	r.tell = s.Tell
+	is, err := catalog.Plan{}, fs.ErrNotExist
+	if c != nil {
+		is, err = c.Plan(ctx, r.wish.Name)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// Else a name that was mistyped would become a plan of nothing.
-		for _, o := range j.origins {
+		for _, o := range r.origins {
+			if s.listed() {
+				break // each object is asked for, and who does may not be allowed to list
+			}
 			if err := o.reachable(ctx); err != nil {
-				return p, err
+				return r, err
 			}
 		}
-		if is, err = c.AddPlan(ctx, wish); err != nil {
-			return p, err
-		}
+		return r, nil
 	case err != nil:
-		return p, err
+		return r, err
 	case is.Cancelled:
-		return p, fmt.Errorf("%s: %w", format.Escape(is.Name), catalog.ErrCancelled)
-	default:
-		if what := differs(is, wish); what != "" {
-			return p, &DiffersError{wish.Name, what}
+		return r, fmt.Errorf("%s: %w", format.Escape(is.Name), catalog.ErrCancelled)
+	}
+	if what := differs(is, r.wish); what != "" {
+		return r, &DiffersError{r.wish.Name, what}
+	}
+	for k, err := range c.Chunks(ctx, is.ID) {
+		if err != nil {
+			return r, err
 		}
-		for k, err := range c.Chunks(ctx, is.ID) {
-			if err != nil {
-				return p, err
-			}
-			number = max(number, k.Number+1)
-		}
+		r.number = max(r.number, k.Number+1)
 	}
-	p.Plan, j.plan = is, is
-	begin, err := j.seatOf(ctx, c, number)
+	r.plan, r.there = is, true
+	return r, nil
+}
+
+// planner cuts what is new into chunks. Without a catalogue everything is.
+func (r *readiness) planner(ctx context.Context, c *catalog.Catalog, p *Planned) (pl *planner, stop func(), err error) {
+	begin := seat{name: r.whole(0)}
+	made, planned := archives{}, pipe.All[catalog.Member](nil)
+	if r.there {
+		planned = c.Planned(ctx, r.plan.ID)
+		begin, err = r.seatOf(ctx, c, r.number)
+	}
+	if err == nil {
+		err = r.vacant(ctx, r.number, begin)
+	}
+	if err == nil && c != nil {
+		made, err = r.made(ctx, c)
+	}
 	if err != nil {
-		return p, err
+		return nil, nil, err
 	}
-	if err := j.vacant(ctx, number, begin); err != nil {
-		return p, err
-	}
-	if progress == nil {
-		progress = func(Planned) {}
-	}
-	pl := &planner{c: c, j: j, p: &p, number: number, archive: begin.archive, parts: len(begin.parts), progress: progress}
-	made, err := j.made(ctx, c)
-	if err != nil {
-		return p, err
-	}
-	next, stop := iter.Pull2(fresh(j.listed(ctx, made, &p.Skipped), c.Planned(ctx, is.ID), &p.Known))
-	defer stop()
-	pl.next = next
-	err = pl.run(ctx)
-	return p, err
+	pl = &planner{c: c, j: r.job, p: p, number: r.number, archive: begin.archive, parts: len(begin.parts), progress: func(Planned) {}}
+	pl.next, stop = iter.Pull2(fresh(r.listed(ctx, made, &p.Skipped), planned, &p.Known))
+	return pl, stop, nil
 }
 
 // vacant refuses to plan archives that could not be written: where there is no place
@@ -179,6 +229,11 @@ func (pl *planner) last() catalog.NewChunk {
 	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
 }
 
+// whole reports whether the parts that there are have to become an archive.
+func (pl *planner) whole(end bool) bool {
+	return pl.parts > 0 && (end || pl.parts == pl.j.format.Parts.Most)
+}
+
 // run records chunk after chunk, several in one transaction.
 func (pl *planner) run(ctx context.Context) error {
 	var ready []catalog.NewChunk
@@ -206,7 +261,7 @@ func (pl *planner) run(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(err, flush()) // what is whole is worth keeping
 		}
-		if full := pl.parts > 0 && pl.parts == pl.j.format.Parts.Most; full || pl.parts > 0 && len(begun) == 0 {
+		if pl.whole(len(begun) == 0) {
 			ready = append(ready, pl.last())
 		}
 		if len(begun) == 0 {
@@ -236,6 +291,7 @@ func (pl *planner) run(ctx context.Context) error {
 // take it over its size, unless that is its first.
 type cutter struct {
 	pl      *planner
+	meet    func(catalog.Member) // hears of each, if it is not nil
 	objects int64
 	bytes   int64
 }
@@ -255,6 +311,9 @@ func (c *cutter) one() (m catalog.Member, ok bool, err error) {
 	}
 	c.objects++
 	c.bytes += m.Size
+	if c.meet != nil {
+		c.meet(m)
+	}
 	return m, true, nil
 }
 

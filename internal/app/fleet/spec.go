@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -42,6 +43,15 @@ type Spec struct {
 	// Protect, if it is not 0, is the share of each archive that may be lost: parity of
 	// it is written beside it.
 	Protect float64
+
+	// List is the address of a list of the source's objects, by which they are planned rather
+	// than by a listing: names below the source, one a line, of which each is asked for; or, if
+	// it ends in .json, .jsonl or .ndjson, a line of JSON for each, with its key, and its size and
+	// etag, which are asked for if they are missing. Inventory is the address of the manifest of
+	// an S3 Inventory of the source's bucket. Either is for a single source.
+	List, Inventory string
+	// Tell, if it is not nil, hears of each object that is not planned for a reason of its own.
+	Tell func(path string, err error)
 }
 
 const (
@@ -62,6 +72,9 @@ type settings struct {
 	Plain        bool              `json:"plain,omitempty"`
 	Param        map[string]string `json:"param,omitempty"`
 	Protect      float64           `json:"protect,omitempty"`
+
+	// List is what was listed by when the plan was made. It is how, not what, and may differ.
+	List string `json:"list,omitempty"`
 }
 
 // A DiffersError means that a plan of the name is there, for something else.
@@ -80,7 +93,8 @@ type job struct {
 	format  *format.Format
 	origins []origin
 	target  store.Store
-	name    string // of the target
+	name    string                       // of the target
+	tell    func(path string, err error) // Spec.Tell
 }
 
 type origin struct {
@@ -88,6 +102,7 @@ type origin struct {
 	prefix  string // of its paths, empty or ending in a slash
 	st      store.Store
 	begin   string // of the names of its objects
+	list    *list  // instead of a listing, nil if there is none
 }
 
 // cutStar returns the folder of a source, and how names in it begin that are the source.
@@ -97,7 +112,11 @@ func cutStar(address string) (folder, begin string, err error) {
 		return address, "", nil
 	}
 	i := strings.LastIndex(keys, "/")
-	if folder = keys[:i+1]; strings.HasSuffix(folder, "://") {
+	folder = keys[:i+1]
+	for strings.HasSuffix(folder, "//") && !strings.HasSuffix(folder, "://") {
+		folder = folder[:len(folder)-1] // slashes at the end of a folder do not matter, and these do
+	}
+	if i = len(folder) - 1; strings.HasSuffix(folder, "://") {
 		return "", "", fmt.Errorf("%s: expected a bucket, a slash, and what keys begin with", format.Escape(address))
 	}
 	return folder, keys[i+1:], nil
@@ -114,7 +133,10 @@ func (s Spec) planned() (catalog.Plan, error) {
 	if err := tree.CheckPatterns(s.Exclude); err != nil {
 		return catalog.Plan{}, err
 	}
-	for _, a := range append(slices.Clone(s.Sources), s.Target) {
+	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {
+		return catalog.Plan{}, errors.New("expected one source for one list of its objects")
+	}
+	for _, a := range append(slices.Clone(s.Sources), s.Target, s.List, s.Inventory) {
 		if store.Redact(a) != a {
 			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be kept in the catalogue for all to read: give it without", store.Redact(a))
 		}
@@ -135,7 +157,7 @@ func (s Spec) planned() (catalog.Plan, error) {
 		return catalog.Plan{}, fmt.Errorf("%s is written in parts, which have no parity of their own: protect it when it is whole: %w", f.Name, errors.ErrUnsupported)
 	}
 	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
-		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect})
+		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect, List: cmp.Or(s.List, s.Inventory)})
 	return catalog.Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 
@@ -146,11 +168,18 @@ func differs(is, wish catalog.Plan) string {
 		return "format"
 	case is.Target != wish.Target:
 		return "target"
-	case string(is.Settings) != string(wish.Settings):
-		var a, b settings
-		if json.Unmarshal(is.Settings, &a) == nil && json.Unmarshal(wish.Settings, &b) == nil && !slices.Equal(a.Sources, b.Sources) {
-			return "source"
-		}
+	}
+	var a, b map[string]json.RawMessage // a newer holdall may have others
+	if json.Unmarshal(is.Settings, &a) != nil || json.Unmarshal(wish.Settings, &b) != nil {
+		return "setting"
+	}
+	delete(a, "list")
+	delete(b, "list")
+	same := func(a, b json.RawMessage) bool { return string(a) == string(b) }
+	switch {
+	case !same(a["sources"], b["sources"]):
+		return "source"
+	case !maps.EqualFunc(a, b, same):
 		return "setting"
 	}
 	return ""

@@ -170,6 +170,41 @@ func CheckName(name string) error {
 	return nil
 }
 
+// A DotsError means that a key cannot be asked for: clients, proxies and servers on the way
+// may resolve it, and answer with another object.
+type DotsError struct{ Element string }
+
+func (e *DotsError) Error() string {
+	return fmt.Sprintf("a key with a '%s' element cannot be asked for over HTTP", e.Element)
+}
+
+func (e *DotsError) Unwrap() error { return fs.ErrInvalid }
+
+// CheckDots refuses keys with an element that is "." or "..".
+func CheckDots(key string) error {
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "." || part == ".." {
+			return &DotsError{part}
+		}
+	}
+	return nil
+}
+
+// EscapeDots escapes the elements of an escaped path that are "." or "..". Nothing that
+// keeps to the letter of a path resolves them then.
+func EscapeDots(path string) string {
+	if CheckDots(path) == nil {
+		return path
+	}
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		if p == "." || p == ".." {
+			parts[i] = strings.ReplaceAll(p, ".", "%2E")
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
 // Below returns the address of what lies below base, which ends in a slash, by a plain
 // name. S3 takes a plus sign in a path for a space.
 func Below(base *url.URL, name string) *url.URL {
@@ -179,7 +214,7 @@ func Below(base *url.URL, name string) *url.URL {
 	}
 	u := *base
 	u.Path += name
-	u.RawPath = base.EscapedPath() + strings.Join(parts, "/")
+	u.RawPath = base.EscapedPath() + EscapeDots(strings.Join(parts, "/"))
 	return &u
 }
 

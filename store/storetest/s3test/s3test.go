@@ -351,6 +351,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 		objs[key].headers = keptOf(r.Header)
 		w.Header().Set("ETag", objs[key].etag)
 	case r.Method == http.MethodDelete:
+		if tag := r.Header.Get("If-Match"); tag != "" && (objs[key] == nil || objs[key].etag != tag) {
+			return "PreconditionFailed"
+		}
 		delete(objs, key)
 		w.WriteHeader(http.StatusNoContent)
 	default:

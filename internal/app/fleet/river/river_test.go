@@ -329,6 +329,55 @@ func TestWhoIsToldToEndGivesItsJobsBack(t *testing.T) {
 	s.Check()
 }
 
+// Two dozen machines share a database of a hundred connections, some of which are kept for
+// its administrators.
+func TestTwoDozenProcessesTakeFewConnections(t *testing.T) {
+	s := newSite(t)
+	s.some(400, 3000)
+	p := s.plan(spec)
+	pool, err := pgxpool.New(t.Context(), s.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var wg, watching sync.WaitGroup
+	var done atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	most := 0
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			n := 0
+			if err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdall' AND datname = current_database()").Scan(&n); err == nil {
+				most = max(most, n)
+			}
+		}
+	})
+	s.C.Close()
+	for range 24 {
+		q := &Queue{}
+		c := s.Open(catalog.Options{Queue: q, Workers: 1})
+		wg.Go(func() {
+			sum, err := fleet.Work(t.Context(), c, fleet.WorkOptions{Feed: q, Lease: time.Second})
+			if err != nil {
+				t.Error(err)
+			}
+			done.Add(int64(sum.Done))
+		})
+	}
+	wg.Wait()
+	cancel()
+	watching.Wait()
+	if done.Load() != int64(p.Chunks) || p.Chunks < 24 {
+		t.Errorf("%d of %d chunks are done", done.Load(), p.Chunks)
+	}
+	if most < 24 || most > 24*4 {
+		t.Errorf("%d connections were open, expected up to 4 of each", most)
+	}
+	t.Logf("%d connections", most)
+	s.C = s.Open(catalog.Options{})
+	s.Check()
+}
+
 func TestTablesOfANewerRiverAreRefused(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.q.pool.Exec(t.Context(), "INSERT INTO river_migration (line, version) VALUES ('main', 99)"); err != nil {

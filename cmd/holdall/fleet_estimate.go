@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/fleet"
+)
+
+// estimating are the flags of a plan that is not made.
+type estimating struct {
+	dry     bool
+	prices  string
+	rate    string
+	workers int
+	jobs    int
+}
+
+func (e *estimating) flags(fs *pflag.FlagSet) {
+	fs.BoolVar(&e.dry, "dry-run", false, "record nothing: say what the plan would come to, and what packing it would cost")
+	fs.StringVar(&e.prices, "prices", "", "with --dry-run: a file of JSON with the prices of your bill (default Amazon's list prices)")
+	fs.StringVar(&e.rate, "rate", "", "with --dry-run: say how long packing takes at 400MB/s, or at the rate that is 'measured' by reading a sample")
+	fs.IntVar(&e.workers, "workers", 1, "with --rate measured: how many workers there will be")
+	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects read at once")
+}
+
+// check says what is wrong with the flags, and returns the rate that was given.
+func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
+	for _, name := range []string{"prices", "rate", "workers", "jobs"} {
+		if fs.Changed(name) && !e.dry {
+			return 0, usage("--%s is for --dry-run", name)
+		}
+		if fs.Changed(name) && (name == "workers" || name == "jobs") && e.rate != measured {
+			return 0, usage("--%s is for --rate measured", name)
+		}
+	}
+	if e.workers < 1 || e.jobs < 1 {
+		return 0, usage("expected at least 1 worker and 1 job, found %d and %d", e.workers, e.jobs)
+	}
+	if e.rate == "" || e.rate == measured {
+		return 0, nil
+	}
+	n, err := parseSize(strings.TrimSuffix(e.rate, "/s"))
+	if err == nil && n <= 0 {
+		err = errors.New("expected more than 0")
+	}
+	if err != nil {
+		return 0, usage("--rate: expected one like 400MB/s, or measured: %v", err)
+	}
+	return float64(n), nil
+}
+
+const measured = "measured"
+
+func (e *estimating) table() (fleet.Prices, error) {
+	if e.prices == "" {
+		return fleet.ListPrices(), nil
+	}
+	f, err := os.Open(e.prices)
+	if err != nil {
+		return fleet.Prices{}, err
+	}
+	defer f.Close()
+	p, err := fleet.ReadPrices(f)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", format.Escape(e.prices), err)
+	}
+	if p.Name == "" {
+		p.Name = e.prices
+	}
+	return p, nil
+}
+
+// estimate says what a plan would come to. There need be no catalogue.
+func (a *app) estimate(ctx context.Context, s fleet.Spec, o estimating, rate float64) error {
+	prices, err := o.table()
+	if err != nil {
+		return err
+	}
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return err
+	}
+	c, err := catalog.Open(ctx, address, forReading)
+	if errors.Is(err, fs.ErrNotExist) {
+		c, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		defer c.Close()
+	}
+	measure := 0
+	if o.rate == measured {
+		measure = o.jobs
+	}
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "listed")
+	var told fleet.Planned
+	e, err := fleet.DryRun(ctx, c, s, measure, func(p fleet.Planned) {
+		m.Add(p.Objects-told.Objects, p.Bytes-told.Bytes)
+		told = p
+	})
+	stop()
+	if err != nil {
+		return err
+	}
+	a.tellEstimate(e, prices, o, rate)
+	return nil
+}
+
+type estimateJSON struct {
+	plannedJSON
+	DryRun     bool           `json:"dry_run"`
+	Small      fleet.Share    `json:"small"`
+	Copied     fleet.Share    `json:"copied"`
+	Requests   fleet.Requests `json:"requests"`
+	Through    int64          `json:"bytes_through_workers"`
+	ReadBefore int64          `json:"gets_of_all_objects"`
+	ReadAfter  int64          `json:"gets_of_all_archives"`
+	Prices     fleet.Prices   `json:"prices"`
+	Cost       fleet.Cost     `json:"cost"`
+	Rate       float64        `json:"rate,omitempty"`
+	Sample     *fleet.Sample  `json:"sample,omitempty"`
+	Hours      float64        `json:"hours,omitempty"`
+	Workers    int            `json:"workers,omitempty"`
+	HoursOfAll float64        `json:"hours_of_all_workers,omitempty"`
+}
+
+func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, rate float64) {
+	cost := prices.Cost(e)
+	j := estimateJSON{plannedJSON: asPlannedJSON(e.Planned), DryRun: true, Small: e.Small, Copied: e.Copied, Requests: e.Requests, Through: e.Through,
+		ReadBefore: e.ReadBefore, ReadAfter: e.ReadAfter, Prices: prices, Cost: cost, Rate: rate}
+	if o.rate == measured {
+		rate = e.Sample.Rate()
+		j.Rate, j.Sample, j.Workers, j.HoursOfAll = rate, &e.Sample, o.workers, e.Hours(rate*float64(o.workers))
+	}
+	j.Hours = e.Hours(rate)
+	a.tell(j, func() {
+		a.linePlanned(e.Planned, "would be new")
+		line := func(what, is string, args ...any) { fmt.Fprintf(a.out, "  %-10s %s\n", what, fmt.Sprintf(is, args...)) }
+		if e.Copied.Objects > 0 {
+			line("copied", "%s, %s that the server can copy by itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
+		}
+		line("read", "%s, %s through the workers", count(e.Small.Objects, "object"), a.humanSize(e.Through))
+		r := e.Requests
+		line("requests", "%s LIST, %s GET, %s PUT, %s COPY", thousands(r.List), thousands(r.Get), thousands(r.Put), thousands(r.Copy))
+		money := func(x float64) string { return prices.Currency + " " + fmt.Sprintf("%.2f", x) }
+		more := ""
+		if cost.Out > 0 {
+			more = ", and " + money(cost.Out) + " for what leaves the bucket"
+		}
+		line("packing", "%s for the requests%s", money(cost.Requests), more)
+		line("keeping", "%s a month", money(cost.Month))
+		line("reading", "all once: %s by %s GETs as objects, %s by %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
+		line("prices", "%s", format.Escape(prices.Name))
+		switch {
+		case o.rate == measured && rate == 0:
+			line("time", "nothing could be read to measure")
+		case o.rate == measured:
+			line("time", "%.1f hours for one worker, %.1f for %d, if server and network keep up: %s/s, measured by %s of %s",
+				j.Hours, j.HoursOfAll, o.workers, a.humanSize(int64(rate)), a.humanSize(e.Sample.Bytes), count(e.Sample.Objects, "object"))
+		case rate > 0:
+			line("time", "%.1f hours at %s/s", j.Hours, a.humanSize(int64(rate)))
+		}
+	})
+}

@@ -1,0 +1,311 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/bucket"
+)
+
+// What an estimate counts by. Where the code that does the work says so itself, it is
+// asked: pack.PieceSize, bucket.Parts.
+const (
+	keysListed = 1000    // by one request
+	leastCopy  = 5 << 20 // the shortest part that a server copies
+	mostCopy   = 5 << 30 // and the longest
+	readAtOnce = 4 << 20 // of an archive, by one request, when much of it is read
+	gigabyte   = 1 << 30 // as services count what they keep
+)
+
+// What a worker asks for besides when it has packed a chunk: the end of its archive and its
+// index, and uploads of its name that are left. A part has a list of what is in it, which is
+// read again when parts are made an archive.
+var (
+	perChunk   = Requests{List: 2, Get: 3}
+	perPart    = Requests{List: 3, Get: 15, Put: 6}
+	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
+)
+
+// Requests are counted as services charge for them.
+type Requests struct {
+	List int64 `json:"list"`
+	Get  int64 `json:"get"`  // and HEAD
+	Put  int64 `json:"put"`  // objects and parts that are sent, uploads that are begun and completed
+	Copy int64 `json:"copy"` // parts that the server copies
+}
+
+func (r *Requests) add(more Requests) {
+	r.List += more.List
+	r.Get += more.Get
+	r.Put += more.Put
+	r.Copy += more.Copy
+}
+
+// An Estimate says what a plan would come to, and what packing it would cost.
+type Estimate struct {
+	Planned
+	// Of the objects, those that are long enough to be copied by the server, which then keeps
+	// both source and target, and all others.
+	Copied, Small Share
+	Requests      Requests
+	Through       int64 // bytes that pass through the workers
+	// ReadBefore is how many requests it takes to read all objects once where they are,
+	// ReadAfter to read all that the archives have.
+	ReadBefore, ReadAfter int64
+	// Sample is what was read to measure, if that was wished.
+	Sample Sample
+
+	kept, out int64 // bytes in a bucket, and bytes that are read out of one
+}
+
+// A Share is a part of what was listed.
+type Share struct {
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// DryRun lists the sources and cuts them into chunks as Plan does, and records nothing. Without
+// a catalogue it is as if that were empty. measure has it read a sample of what it listed, with
+// so many requests at once; 0 reads nothing. Its memory does not depend on how much it lists.
+func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progress func(Planned)) (Estimate, error) {
+	r, err := ready(ctx, c, s)
+	e := Estimate{Planned: Planned{Plan: r.wish}}
+	if err != nil {
+		return e, err
+	}
+	l, err := r.takeList(ctx, s, &e.Skipped)
+	if err != nil {
+		return e, err
+	}
+	defer l.close()
+	pl, stop, err := r.planner(ctx, c, &e.Planned)
+	if err != nil {
+		return e, err
+	}
+	defer stop()
+	sums := &summer{e: &e, far: !r.target.Can().Near, besides: perChunk}
+	if r.format.Parts != nil {
+		sums.besides = perPart
+	}
+	for _, o := range r.origins {
+		sums.from = append(sums.from, place{far: !o.st.Can().Near, s3: store.Scheme(o.address) == "s3"})
+	}
+	if can := r.target.Can().CopiesFrom; can != nil && r.format.Parts == nil {
+		for i, o := range r.origins {
+			sums.from[i].copies = can(store.AddressOf(o.st, "x"))
+		}
+	}
+	if measure > 0 {
+		sums.picked = newReservoir(samplePieces)
+	}
+	for {
+		cut := &cutter{pl: pl, meet: sums.object}
+		_, more, err := cut.one()
+		for ; more && err == nil; _, more, err = cut.one() {
+			if progress != nil && cut.objects%keysListed == 0 {
+				progress(e.Planned)
+			}
+		}
+		if err != nil {
+			return e, err
+		}
+		if pl.whole(cut.objects == 0) {
+			pl.last()
+			e.Chunks++
+			if sums.far {
+				e.Requests.add(perArchive)
+			}
+		}
+		if cut.objects == 0 {
+			break
+		}
+		pl.chunk()
+		e.Chunks++
+		sums.chunk(cut.bytes)
+		if progress != nil {
+			progress(e.Planned)
+		}
+	}
+	listed := e.Objects + e.Known + e.Archives + e.Markers
+	if l != nil {
+		e.Requests.Get += l.asked
+	} else if slices.ContainsFunc(sums.from, func(p place) bool { return p.far }) {
+		e.Requests.List += max(int64(len(r.origins)), (listed+keysListed-1)/keysListed)
+	}
+	if sums.picked != nil {
+		e.Sample, err = r.read(ctx, sums.picked.all(), measure)
+	}
+	return e, err
+}
+
+// A summer adds up what packing takes.
+type summer struct {
+	e       *Estimate
+	from    []place  // by source
+	far     bool     // the target is no disk
+	besides Requests // for each chunk
+	picked  *reservoir
+	sent    int64 // bytes of the chunk that are sent
+	copied  int64 // parts of it that are copied
+}
+
+// A place is what a source is to a target.
+type place struct {
+	far, s3 bool
+	copies  bool // the target's server copies from it
+}
+
+func (s *summer) object(m catalog.Member) {
+	e, from := s.e, s.from[m.Origin]
+	e.Objects++
+	e.Bytes += m.Size
+	if from.far {
+		e.ReadBefore++
+	}
+	if from.copies && m.Size >= leastCopy {
+		e.Copied.add(m.Size)
+		s.copied += (m.Size + mostCopy - 1) / mostCopy
+		e.Requests.Get++ // whether it still is that version
+		return
+	}
+	e.Small.add(m.Size)
+	e.Through += m.Size
+	s.sent += m.Size
+	pieces := max(1, (m.Size+pack.PieceSize-1)/pack.PieceSize)
+	if from.far {
+		e.Requests.Get += pieces
+		e.out += m.Size
+	}
+	if from.s3 && strings.Contains(m.Version, "-") {
+		e.Requests.Get += 2 // what its checksum is of: its header, and that of its first part
+	}
+	if s.picked != nil && m.Size > 0 {
+		s.picked.offer(m, pieces)
+	}
+}
+
+func (t *Share) add(bytes int64) {
+	t.Objects++
+	t.Bytes += bytes
+}
+
+// chunk ends one of so many bytes.
+func (s *summer) chunk(bytes int64) {
+	r := &s.e.Requests
+	if !s.far {
+		return
+	}
+	parts := bucket.Parts(s.sent) + s.copied
+	if s.copied > 0 && s.sent > 0 {
+		parts = max(parts, s.copied+1)
+	}
+	if parts == 0 {
+		r.Put++
+	} else {
+		r.Put += parts - s.copied + 2 // the upload is begun, and completed
+		r.Copy += s.copied
+	}
+	r.add(s.besides)
+	s.e.kept += bytes
+	s.e.ReadAfter += max(1, (bytes+readAtOnce-1)/readAtOnce)
+	s.sent, s.copied = 0, 0
+}
+
+// Prices are what a service charges.
+type Prices struct {
+	Name     string `json:"name,omitempty"` // says whose they are, and of when
+	Currency string `json:"currency"`
+	Per1000  struct {
+		Get  float64 `json:"get"`
+		Put  float64 `json:"put"`
+		Copy float64 `json:"copy"`
+		List float64 `json:"list"`
+	} `json:"per_1000"`
+	PerGBMonth float64 `json:"per_gb_month"` // of 2^30 bytes
+	PerGBOut   float64 `json:"per_gb_out"`
+}
+
+// ListPrices are Amazon's for S3 Standard, which are nobody's own.
+func ListPrices() Prices {
+	p := Prices{Name: "Amazon's list prices of January 2025 for S3 Standard in us-east-1, read from the same region", Currency: "USD", PerGBMonth: 0.023}
+	p.Per1000.Get, p.Per1000.Put, p.Per1000.Copy, p.Per1000.List = 0.0004, 0.005, 0.005, 0.005
+	return p
+}
+
+// maxPrices is how long a file of prices may be.
+const maxPrices = 1 << 20
+
+// ReadPrices reads prices as JSON. A price that is not there is 0, one that is not known is an
+// error.
+func ReadPrices(r io.Reader) (p Prices, err error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxPrices+1))
+	if err != nil {
+		return p, err
+	}
+	if len(b) > maxPrices {
+		return p, fmt.Errorf("prices: more than %d bytes", maxPrices)
+	}
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&p); err == nil && d.More() {
+		err = errors.New("found something after the object")
+	}
+	if err != nil {
+		return p, fmt.Errorf("prices: %w", err)
+	}
+	for _, x := range []float64{p.Per1000.Get, p.Per1000.Put, p.Per1000.Copy, p.Per1000.List, p.PerGBMonth, p.PerGBOut} {
+		if x < 0 {
+			return p, fmt.Errorf("prices: expected 0 or more, found %v", x)
+		}
+	}
+	if p.Currency == "" || p.Currency != format.Escape(p.Currency) || len(p.Currency) > 16 {
+		return p, fmt.Errorf("prices: expected a currency, found %q", p.Currency)
+	}
+	return p, nil
+}
+
+// A Cost is in the currency of the prices.
+type Cost struct {
+	Requests float64 `json:"requests"`
+	Out      float64 `json:"out"`
+	Month    float64 `json:"month"` // of keeping the content
+	// Of reading all once, as objects and as archives.
+	ReadBefore float64 `json:"read_before"`
+	ReadAfter  float64 `json:"read_after"`
+}
+
+// Cost is what an estimate costs at some prices.
+func (p Prices) Cost(e Estimate) Cost {
+	k := p.Per1000
+	gb := func(n int64) float64 { return float64(n) / gigabyte }
+	before := 0.0
+	if e.ReadBefore > 0 {
+		before = gb(e.Bytes) * p.PerGBOut
+	}
+	return Cost{
+		Requests:   (float64(e.Requests.List)*k.List + float64(e.Requests.Get)*k.Get + float64(e.Requests.Put)*k.Put + float64(e.Requests.Copy)*k.Copy) / 1000,
+		Out:        gb(e.out) * p.PerGBOut,
+		Month:      gb(e.kept) * p.PerGBMonth,
+		ReadBefore: float64(e.ReadBefore)*k.Get/1000 + before,
+		ReadAfter:  float64(e.ReadAfter)*k.Get/1000 + gb(e.kept)*p.PerGBOut,
+	}
+}
+
+// Hours is how long what passes through the workers takes at a rate in bytes a second; 0
+// if there is no rate.
+func (e Estimate) Hours(rate float64) float64 {
+	if rate <= 0 || math.IsInf(rate, 0) {
+		return 0
+	}
+	return float64(e.Through) / rate / 3600
+}

@@ -1,0 +1,166 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+)
+
+func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
+	s.T.Helper()
+	e, err := DryRun(s.T.Context(), c, spec, measure, nil)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return e
+}
+
+// took counts the requests since it was called last, as they are charged for.
+func (s *site) took() (r Requests) {
+	for _, line := range s.S3.Took() {
+		method, at, _ := strings.Cut(line, " ")
+		switch {
+		case method == http.MethodDelete:
+		case method == http.MethodGet && (strings.Contains(at, "list-type=") || strings.Contains(at, "?") && strings.Contains(at, "uploads")):
+			r.List++
+		case method == http.MethodGet, method == http.MethodHead:
+			r.Get++
+		default:
+			r.Put++
+		}
+	}
+	return r
+}
+
+// What a dry run says is what a plan does, and what its work asks a server for.
+func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
+	for _, f := range []string{"caf", "databundle"} {
+		t.Run(f, func(t *testing.T) {
+			s := newSite(t)
+			s.some(300, 5000)
+			s.put("empty", 0)
+			s.S3.Put("from", "data/", nil)
+			spec := spec
+			spec.Format = f
+			e := s.dry(s.C, spec, 0)
+			if all, err := s.C.Plans(t.Context()); err != nil || len(all) != 0 {
+				t.Errorf("a dry run left %v, %v", all, err)
+			}
+			if without := s.dry(nil, spec, 0); without.Requests != e.Requests || without.Chunks != e.Chunks {
+				t.Errorf("without a catalogue %+v, with an empty one %+v", without, e)
+			}
+			p := s.plan(spec)
+			if e.Objects != p.Objects || e.Bytes != p.Bytes || e.Chunks != p.Chunks || e.Skipped != p.Skipped || e.Objects != 301 || e.Markers != 1 {
+				t.Errorf("dry %+v, planned %+v", e.Planned, p)
+			}
+			s.S3.Took()
+			s.work(WorkOptions{})
+			took := s.took()
+			near := func(a, b int64) bool { return a >= b-b/10 && a <= b+b/10 }
+			if !near(took.Get, e.Requests.Get) || !near(took.Put, e.Requests.Put) || took.Copy != 0 {
+				t.Errorf("took %+v, expected %+v", took, e.Requests)
+			}
+			s.put("later", 10)
+			if e := s.dry(s.C, spec, 0); e.Objects != 1 || e.Known != 301 || e.Bytes != 10 || e.Chunks != s.plan(spec).Chunks {
+				t.Errorf("dry again %+v", e)
+			}
+		})
+	}
+}
+
+func TestADryRunRefusesWhatAPlanRefuses(t *testing.T) {
+	s := newSite(t)
+	s.some(3, 100)
+	s.S3.Put("out", "set-00001.caf", []byte("x"))
+	if _, err := DryRun(t.Context(), nil, spec, 0, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over an archive that is there: %v", err)
+	}
+	if _, err := DryRun(t.Context(), s.C, Spec{Sources: []string{"s3://from/none"}, Target: spec.Target}, 0, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
+}
+
+func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
+	s := newSite(t)
+	s.put("long", leastCopy)
+	s.put("short", leastCopy-1)
+	e := s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"}, 0)
+	if e.Copied != (Share{1, leastCopy}) || e.Small != (Share{1, leastCopy - 1}) || e.Through != leastCopy-1 || e.Requests.Copy != 1 || e.Requests.Put != 3 {
+		t.Errorf("%+v", e)
+	}
+	if e = s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: filepath.Join(t.TempDir(), "x.caf")}, 0); e.Copied.Objects != 0 || e.Small.Objects != 2 || e.Requests.Put != 0 {
+		t.Errorf("to a disk: %+v", e)
+	}
+}
+
+// The sample is bounded, and reads what weighs most.
+func TestASampleIsRead(t *testing.T) {
+	s := newSite(t)
+	s.some(500, 300)
+	s.put("one long", 3*samplePiece)
+	var got, bytes atomic.Int64
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+		var from, to int64
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err == nil && strings.HasPrefix(r.URL.Path, "/from/") {
+			got.Add(1)
+			bytes.Add(to - from + 1)
+		}
+		return false
+	})
+	e := s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", Format: "databundle"}, 4)
+	if e.Sample.Objects != samplePieces || e.Sample.Bytes != bytes.Load() || got.Load() != samplePieces || e.Sample.Rate() <= 0 || e.Sample.Bytes > samplePieces*samplePiece {
+		t.Errorf("%+v, %d requests for %d bytes", e.Sample, got.Load(), bytes.Load())
+	}
+	if none := s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"}, 0); none.Sample != (Sample{}) {
+		t.Errorf("without a wish %+v", none.Sample)
+	}
+}
+
+func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
+	long := 0
+	for seed := range 400 {
+		r := newReservoir(10)
+		for range seed { // another place in the random numbers
+			r.rand.Float64()
+		}
+		for i := range 1000 {
+			r.offer(catalog.Member{Path: fmt.Sprint(i)}, 1)
+		}
+		r.offer(catalog.Member{Path: "long"}, 100)
+		if slices.ContainsFunc(r.all(), func(x lot) bool { return x.m.Path == "long" }) {
+			long++
+		}
+	}
+	// It has 100 of 1100 requests, and of 10 that are drawn one is it by 1-(10/11)^10.
+	if long < 200 || long > 300 {
+		t.Errorf("the long one was drawn %d times of 400", long)
+	}
+}
+
+func TestPricesAreReadStrictly(t *testing.T) {
+	p, err := ReadPrices(strings.NewReader(`{"currency":"EUR","per_1000":{"get":0.5,"put":5,"copy":4,"list":3},"per_gb_month":2,"per_gb_out":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Estimate{Requests: Requests{List: 1000, Get: 2000, Put: 3000, Copy: 4000}, ReadBefore: 1000, ReadAfter: 10, kept: gigabyte, out: 2 * gigabyte}
+	e.Bytes = gigabyte
+	if c := p.Cost(e); c != (Cost{Requests: 3 + 1 + 15 + 16, Out: 2, Month: 2, ReadBefore: 1.5, ReadAfter: 1.005}) {
+		t.Errorf("%+v", c)
+	}
+	for _, bad := range []string{"", "{}", `{"currency":"EUR","per_gb_month":-1}`, `{"currency":"EUR","typo":1}`, `{"currency":"EUR"}{}`, `{"currency":"\u001b"}`, `{"currency":"` + strings.Repeat("x", maxPrices) + `"}`} {
+		if _, err := ReadPrices(strings.NewReader(bad)); err == nil {
+			t.Errorf("%.50s is believed", bad)
+		}
+	}
+	if _, err := ReadPrices(strings.NewReader(`{"currency":"EUR","per_1000":{"get":1e999}}`)); err == nil {
+		t.Error("an infinite price is believed")
+	}
+}

@@ -1,0 +1,261 @@
+package fleet
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// maxManifest is how long the manifest of an inventory may be: it names a file for some
+// million objects.
+const maxManifest = 64 << 20
+
+// A manifest says what an inventory of a bucket is: files, of rows, of columns.
+type manifest struct {
+	Bucket string          `json:"sourceBucket"`
+	Format string          `json:"fileFormat"`
+	Schema string          `json:"fileSchema"`
+	Files  []inventoryFile `json:"files"`
+
+	columns []string
+}
+
+type inventoryFile struct {
+	Key  string `json:"key"`
+	Size int64  `json:"size"`
+	MD5  string `json:"MD5checksum"`
+}
+
+// parseManifest reads a manifest, and says why an inventory cannot be read.
+func parseManifest(b []byte) (m manifest, err error) {
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("expected the manifest of an inventory: %w", err)
+	}
+	switch {
+	case strings.EqualFold(m.Format, "ORC"), strings.EqualFold(m.Format, "Parquet"):
+		return m, fmt.Errorf("an inventory in %s is not read: have the bucket write one in CSV: %w", m.Format, errors.ErrUnsupported)
+	case m.Format != "CSV":
+		return m, fmt.Errorf("expected the manifest of an inventory in CSV, found %.100q", m.Format)
+	case m.Bucket == "":
+		return m, errors.New("expected the manifest of an inventory, which names its bucket")
+	}
+	for column := range strings.SplitSeq(m.Schema, ",") {
+		column = strings.ToLower(strings.TrimSpace(column))
+		if column != "" && slices.Contains(m.columns, column) {
+			return m, fmt.Errorf("column %.100q is there twice", column)
+		}
+		m.columns = append(m.columns, column)
+	}
+	if m.column("bucket") < 0 || m.column("key") < 0 {
+		return m, fmt.Errorf("expected columns of bucket and key, found %.200q", m.Schema)
+	}
+	for _, f := range m.Files {
+		if sum, err := hex.DecodeString(f.MD5); f.Key == "" || f.Size < 0 || err != nil || len(sum) != md5.Size {
+			return m, fmt.Errorf("file %.200q: expected a key, a size and an MD5 sum", f.Key)
+		}
+	}
+	return m, nil
+}
+
+func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
+
+// readInventory takes in what an inventory has.
+func (l *list) readInventory(ctx context.Context, address string) error {
+	source, err := url.Parse(store.AddressOf(l.from.st, ""))
+	if err != nil || source.Scheme != "s3" {
+		return fmt.Errorf("%s: an inventory is of a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
+	}
+	in, err := openWhole(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if in.size > maxManifest {
+		return fmt.Errorf("%s: %d bytes, expected the manifest of an inventory", format.Escape(address), in.size)
+	}
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	m, err := parseManifest(b)
+	if err == nil && m.Bucket != source.Host {
+		err = fmt.Errorf("it is an inventory of bucket %.100q, expected one of %q", m.Bucket, source.Host)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", format.Escape(address), err)
+	}
+	for _, f := range m.Files {
+		at, err := beside(address, f.Key)
+		if err == nil {
+			err = l.readFile(ctx, m, f, at, strings.TrimPrefix(source.Path, "/"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beside is the address of a file that a manifest names: in the manifest's bucket; on a disk
+// below one of the folders that the manifest is in, or beside it.
+func beside(manifest, key string) (string, error) {
+	if scheme := store.Scheme(manifest); scheme != "" {
+		u, err := url.Parse(manifest)
+		if err != nil || u.Scheme != "s3" && u.Scheme != "gs" {
+			return "", fmt.Errorf("%s: expected s3://bucket/…/manifest.json, or a path: %w", store.Redact(manifest), errors.ErrUnsupported)
+		}
+		u.Path, u.RawPath = "/"+key, ""
+		return u.String(), nil
+	}
+	if !fs.ValidPath(key) {
+		return "", fmt.Errorf("%s: expected a file by its path, found %.200q", format.Escape(manifest), key)
+	}
+	dir := filepath.Dir(manifest)
+	for above := dir; ; above = filepath.Dir(above) {
+		file := filepath.Join(above, filepath.FromSlash(key))
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+		if above == filepath.Dir(above) {
+			return filepath.Join(dir, filepath.Base(filepath.FromSlash(key))), nil
+		}
+	}
+}
+
+// readFile takes in one file of an inventory, of which what begins with a prefix is the
+// source's.
+func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, address, prefix string) error {
+	in, err := openWhole(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if in.size != f.Size {
+		return fmt.Errorf("%s: expected %d bytes as its manifest says, found %d", format.Escape(address), f.Size, in.size)
+	}
+	sum := md5.New()
+	raw := io.TeeReader(in, sum)
+	r := raw
+	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		if r, err = gzip.NewReader(raw); err != nil {
+			return fmt.Errorf("%s: %w", format.Escape(address), err)
+		}
+	}
+	var fields []string
+	if err := eachLine(r, address, func(line []byte) (err error) {
+		if fields, err = splitRow(string(bytes.TrimSuffix(line, []byte("\r"))), fields[:0]); err != nil {
+			return err
+		}
+		return l.addRow(m, fields, prefix)
+	}); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, raw); err != nil {
+		return err
+	}
+	if found := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(found, f.MD5) {
+		return fmt.Errorf("%s: expected md5 %s as its manifest says, found %s", format.Escape(address), f.MD5, found)
+	}
+	return nil
+}
+
+// addRow takes in a row, if it is the newest version of an object of the source.
+func (l *list) addRow(m manifest, fields []string, prefix string) error {
+	if len(fields) != len(m.columns) {
+		return fmt.Errorf("expected %d columns, found %d", len(m.columns), len(fields))
+	}
+	of := func(column string) string {
+		if i := m.column(column); i >= 0 {
+			return fields[i]
+		}
+		return ""
+	}
+	if bucket := of("bucket"); bucket != m.Bucket {
+		return fmt.Errorf("expected an object of bucket %q, found one of %.100q", m.Bucket, bucket)
+	}
+	key, err := url.QueryUnescape(of("key"))
+	if err != nil || key == "" {
+		return fmt.Errorf("expected a key, found %.200q", of("key"))
+	}
+	switch {
+	case strings.EqualFold(of("isdeletemarker"), "true"):
+		l.skipped.Deleted++
+		return nil
+	case strings.EqualFold(of("islatest"), "false"):
+		l.skipped.Older++
+		return nil
+	}
+	name, ok := strings.CutPrefix(key, prefix)
+	if !ok || name == "" {
+		l.skipped.Outside++
+		return nil
+	}
+	size := int64(-1)
+	if text := of("size"); text != "" {
+		if size, err = strconv.ParseInt(text, 10, 64); err != nil || size < 0 || size > maxListed {
+			return fmt.Errorf("expected a size, found %.100q", text)
+		}
+	}
+	version, err := etag(of("etag"))
+	if err != nil {
+		return err
+	}
+	return l.add(name, size, version)
+}
+
+// splitRow appends the fields of a row of CSV. Keys are escaped, so that no field has the
+// end of a line.
+func splitRow(line string, fields []string) ([]string, error) {
+	for {
+		field := ""
+		if quoted, ok := strings.CutPrefix(line, `"`); ok {
+			var b strings.Builder
+			for {
+				i := strings.IndexByte(quoted, '"')
+				if i < 0 {
+					return fields, errors.New("expected a quote at the end of a field")
+				}
+				b.WriteString(quoted[:i])
+				if quoted = quoted[i+1:]; !strings.HasPrefix(quoted, `"`) {
+					break
+				}
+				b.WriteByte('"')
+				quoted = quoted[1:]
+			}
+			field, line = b.String(), quoted
+			if line != "" && line[0] != ',' {
+				return fields, errors.New("expected a comma behind a quote")
+			}
+		} else {
+			i := strings.IndexByte(line, ',')
+			if i < 0 {
+				i = len(line)
+			}
+			if field = line[:i]; strings.Contains(field, `"`) {
+				return fields, errors.New("expected no quote within a field")
+			}
+			line = line[i:]
+		}
+		fields = append(fields, field)
+		if line == "" {
+			return fields, nil
+		}
+		line = line[1:]
+	}
+}

@@ -1,0 +1,303 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+const (
+	// maxLine is how long a line of a list may be. A key has 1024 bytes at most, a path of
+	// a disk some 4096, and each may be escaped.
+	maxLine = 64 << 10
+
+	// maxListed is how long an object of a list may be, far beyond what services keep.
+	maxListed = 1 << 50
+
+	// maxRefused is how many objects in a row may be refused to us. Where all are, it is
+	// not the objects.
+	maxRefused = 100
+
+	listAhead = 1 << 20 // of a list, by one request
+)
+
+// A list is what a source is said to have, instead of its listing: sorted, and what is not
+// known of an object is asked for.
+type list struct {
+	from    origin
+	rows    *sorter.Sorter
+	skipped *Skipped
+	tell    func(path string, err error)
+	asked   int64
+	refused int // in a row
+}
+
+// listed reports whether a Spec has a list.
+func (s Spec) listed() bool { return s.List != "" || s.Inventory != "" }
+
+// takeList reads the list that a source has, if it has one. It is to be closed.
+func (j *job) takeList(ctx context.Context, s Spec, skipped *Skipped) (l *list, err error) {
+	if !s.listed() {
+		return nil, nil
+	}
+	l = &list{from: j.origins[0], skipped: skipped, tell: s.Tell}
+	if l.tell == nil {
+		l.tell = func(string, error) {}
+	}
+	l.rows = sorter.New(sorter.Options{
+		Scratch:   sorter.TempFile,
+		Duplicate: func([]byte) error { skipped.Doubles++; return nil },
+	})
+	if s.Inventory != "" {
+		err = l.readInventory(ctx, s.Inventory)
+	} else {
+		err = l.readLines(ctx, s.List)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.rows.Close())
+	}
+	j.origins[0].list = l
+	return l, nil
+}
+
+func (l *list) close() {
+	if l != nil {
+		_ = l.rows.Close() // scratch
+	}
+}
+
+// add takes an object in. Without a version, or with a size below 0, it will be asked for.
+func (l *list) add(name string, size int64, version string) error {
+	if !strings.HasPrefix(name, l.from.begin) {
+		l.skipped.Outside++
+		return nil
+	}
+	if size < 0 || version == "" || l.from.st.Can().Near {
+		size, version = -1, ""
+	}
+	return l.rows.Add([]byte(name), append(binary.AppendVarint(nil, size), version...))
+}
+
+// infos yields the objects in byte order.
+func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
+	type row struct {
+		store.Info
+		asked bool
+		err   error
+	}
+	rows := func(yield func(*row, error) bool) {
+		for r, err := range l.rows.Sorted() {
+			x := &row{}
+			if err == nil {
+				size, n := binary.Varint(r.Value)
+				x.Info = store.Info{Name: string(r.Key), Size: size, Version: string(r.Value[n:])}
+			}
+			if !yield(x, err) || err != nil {
+				return
+			}
+		}
+	}
+	ask := func(ctx context.Context, x *row) {
+		if x.Size >= 0 {
+			return
+		}
+		x.asked = true
+		var o store.Object
+		if o, x.err = l.from.st.Open(ctx, x.Name); x.err != nil {
+			return
+		}
+		defer o.Close()
+		var is store.Info
+		is, x.err = o.Info(ctx)
+		x.Size, x.Version = is.Size, is.Version
+	}
+	return pipe.Told(func(tell func(store.Info) error) error {
+		return pipe.Ordered(ctx, rows, lists, ask, func(x *row) error {
+			if x.asked {
+				l.asked++
+			}
+			path := l.from.prefix + x.Name
+			switch {
+			case x.err == nil:
+				l.refused = 0
+				return tell(x.Info)
+			case errors.Is(x.err, fs.ErrNotExist):
+				l.skipped.Vanished++
+				l.tell(path, x.err)
+				return nil
+			case errors.Is(x.err, fs.ErrPermission), errors.Is(x.err, fs.ErrInvalid):
+				l.skipped.Refused++
+				l.tell(path, x.err)
+				if errors.Is(x.err, fs.ErrPermission) {
+					l.refused++
+				}
+				if l.refused > maxRefused {
+					return fmt.Errorf("more than %d objects are refused, one after the other: %w", maxRefused, x.err)
+				}
+				return nil
+			}
+			return x.err
+		}, func(*row) {})
+	})
+}
+
+// readLines reads a list: a key a line, or a line of JSON for each object.
+func (l *list) readLines(ctx context.Context, address string) error {
+	parse := parseKey
+	switch strings.ToLower(path.Ext(address)) {
+	case ".json", ".jsonl", ".ndjson":
+		parse = parseObject
+	}
+	in, err := openWhole(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return eachLine(in, address, func(line []byte) error {
+		name, size, version, err := parse(line)
+		if err != nil || name == "" {
+			return err
+		}
+		return l.add(name, size, version)
+	})
+}
+
+// eachLine calls do for each line.
+func eachLine(r io.Reader, address string, do func(line []byte) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
+	lines.Split(splitLines)
+	n := 1
+	for ; lines.Scan(); n++ {
+		if err := do(lines.Bytes()); err != nil {
+			return fmt.Errorf("%s: line %d: %w", format.Escape(address), n, err)
+		}
+	}
+	err := lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("line %d: more than %d bytes", n, maxLine)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", format.Escape(address), err)
+	}
+	return nil
+}
+
+// splitLines is bufio.ScanLines, which takes all of a line of \r for the line's end.
+func splitLines(data []byte, end bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if end && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}
+
+// parseKey reads a line that is a key, empty if it has none.
+func parseKey(line []byte) (name string, size int64, version string, err error) {
+	return string(bytes.TrimSuffix(line, []byte("\r"))), -1, "", nil
+}
+
+// parseObject reads a line of JSON.
+func parseObject(line []byte) (name string, size int64, version string, err error) {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return "", -1, "", nil
+	}
+	if !utf8.Valid(line) {
+		return "", 0, "", errors.New("expected UTF-8")
+	}
+	var x struct {
+		Key  *string
+		Size *int64
+		ETag string
+	}
+	if err := json.Unmarshal(line, &x); err != nil {
+		return "", 0, "", err
+	}
+	size = -1
+	if x.Size != nil {
+		if size = *x.Size; size < 0 || size > maxListed {
+			return "", 0, "", fmt.Errorf("expected a size, found %d", size)
+		}
+	}
+	if x.Key == nil || *x.Key == "" {
+		return "", 0, "", errors.New(`expected a "key"`)
+	}
+	version, err = etag(x.ETag)
+	return *x.Key, size, version, err
+}
+
+// etag returns an ETag as listings have it, in quotes.
+func etag(tag string) (string, error) {
+	tag = strings.TrimSuffix(strings.TrimPrefix(tag, `"`), `"`)
+	if tag == "" {
+		return "", nil
+	}
+	if len(tag) > 1024 || strings.ContainsFunc(tag, func(c rune) bool { return c <= ' ' || c == '"' || c > '~' }) {
+		return "", fmt.Errorf("expected an ETag, found %.100q", tag)
+	}
+	return `"` + tag + `"`, nil
+}
+
+// A whole is an object that is read from its beginning to its end.
+type whole struct {
+	*bufio.Reader
+	ctx  context.Context
+	o    store.Object
+	off  int64
+	size int64
+}
+
+// openWhole opens what lies at an address to be read from its beginning.
+func openWhole(ctx context.Context, address string) (*whole, error) {
+	st, name, err := store.OpenAddress(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	w := &whole{ctx: ctx, o: o, size: info.Size}
+	w.Reader = bufio.NewReaderSize((*rest)(w), listAhead)
+	return w, nil
+}
+
+func (w *whole) Close() error { return w.o.Close() }
+
+// rest is what the buffer of a whole reads from.
+type rest whole
+
+func (r *rest) Read(p []byte) (int, error) {
+	n := int(min(int64(len(p)), r.size-r.off))
+	if n == 0 {
+		return 0, cmp.Or(r.ctx.Err(), io.EOF)
+	}
+	err := r.o.ReadAt(r.ctx, p[:n], r.off)
+	if err != nil {
+		return 0, err
+	}
+	r.off += int64(n)
+	return n, nil
+}
