@@ -41,7 +41,7 @@ one.`,
   holdall fleet status`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
-	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand())
+	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
 }
 

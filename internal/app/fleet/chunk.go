@@ -171,7 +171,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 			l.Outcome = catalog.Vanished
 		case wrong:
 			l.Outcome = catalog.Damaged
-		case errors.Is(err, fs.ErrPermission) && !last:
+		case errors.Is(err, fs.ErrPermission) && !last && !k.Rewrites:
 			forbidden = append(forbidden, l) // it is asked for again when all others are there
 		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
 			// What the format has no place for it never has, and what cannot be asked
@@ -201,6 +201,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
+			if k.Rewrites {
+				return nil // what it reads is in archives, most of it
+			}
 			if err := j.believe(ctx, done.left); err != nil {
 				return err
 			}

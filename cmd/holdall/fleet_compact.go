@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/fleet"
+)
+
+// rewriting is what verbs have in common that write archives of a plan anew.
+type rewriting struct {
+	work   fleet.WorkOptions
+	grace  time.Duration
+	dryRun bool
+}
+
+func (r *rewriting) flags(a *app, cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&r.dryRun, "dry-run", false, "say what there is to do, and change nothing")
+	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays when everything in it is in others")
+	fs.IntVar(&r.work.Workers, "workers", 1, "archives written at once")
+	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive read at once (default 16)")
+	a.queueFlag(cmd)
+}
+
+// onPlans calls plan for plans that can be written anew, all of them or those named, and then has the
+// chunks packed that it made, and old archives removed.
+func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan func(c *catalog.Catalog, p catalog.Plan) (chunks int, err error)) error {
+	if r.work.Workers < 1 {
+		return usage("--workers: expected at least 1, found %d", r.work.Workers)
+	}
+	no := false
+	err := a.withFleet(ctx, r.work.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
+		return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
+			if f := format.All().ByName(p.Format); len(names) == 0 && (f == nil || !f.Chunked) {
+				return nil
+			}
+			chunks, err := plan(c, p)
+			if err != nil || r.dryRun {
+				return err
+			}
+			if chunks > 0 {
+				o := r.work
+				o.Plan, o.Feed, o.NoVerify, o.Tries, o.Lease = p.Name, feed, a.noVerify, 5, 45*time.Second
+				if err := a.fleetWork(ctx, c, o); err != nil && err != errNo {
+					return err
+				} else if err != nil {
+					no = true
+				}
+			}
+			dead, removed, err := fleet.Tidy(ctx, c, p, r.grace)
+			if dead+removed > 0 {
+				a.tell(map[string]any{"plan": p.Name, "removed": removed, "waiting": dead}, func() {
+					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after --grace\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
+				})
+			}
+			return err
+		})
+	})
+	if err == nil {
+		err = answer(no)
+	}
+	return err
+}
+
+type compactedJSON struct {
+	Plan      string `json:"plan"`
+	Gone      int64  `json:"gone"`
+	Expired   int64  `json:"expired"`
+	Archives  int64  `json:"archives"`
+	Files     int64  `json:"files"`
+	Bytes     int64  `json:"bytes"`
+	Stored    int64  `json:"stored_bytes"`
+	Rewrite   int    `json:"rewrite"`
+	Rewritten int64  `json:"rewrite_bytes"`
+	Chunks    int    `json:"chunks"`
+}
+
+func (a *app) fleetCompactCommand() *cobra.Command {
+	var o fleet.CompactOptions
+	var r rewriting
+	var dead, gone shareFlag
+	cmd := &cobra.Command{
+		Use:   "compact [PLAN...]",
+		Short: "Delete what is gone at the source, and write archives anew that have much of it",
+		Long: `Lists the sources of plans, and deletes files whose objects are gone there from
+the catalogue: nobody sees them any more. Objects that were retired are not gone.
+Archives of which much is not seen any more, since it was deleted or replaced,
+are written anew with the rest, and small archives are joined. The server copies
+what it can by itself. Old archives are removed when everything in them has been
+elsewhere for a while; readers see a file at any moment.
+
+If more than half is gone at a source, that is taken for a mistake, and nothing
+is changed. It may be killed at any time, and goes on when it is called again.`,
+		Example: `  holdall fleet compact
+  holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
+  holdall fleet compact --expire 2160h --dry-run`,
+		RunE: run(func(ctx context.Context, names []string) error {
+			o.Dead, o.Gone, o.Grace, o.DryRun = float64(dead), float64(gone), r.grace, r.dryRun
+			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
+				done, err := fleet.Compact(ctx, c, p, o)
+				if err != nil {
+					return 0, err
+				}
+				a.tell(compactedJSON{p.Name, done.Gone, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
+					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to be written anew, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
+						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
+				})
+				return done.Chunks, nil
+			})
+		}),
+	}
+	fs := cmd.Flags()
+	fs.Var(&dead, "dead", "share of an archive that is not seen, from which on it is written anew (default 20%)")
+	fs.Var(&gone, "gone", "largest share of what is packed that may be gone at the source (default 50%)")
+	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
+	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources: delete nothing for being gone there")
+	r.flags(a, cmd)
+	return cmd
+}
+
+func (a *app) fleetRepairCommand() *cobra.Command {
+	var o fleet.RepairOptions
+	var r rewriting
+	cmd := &cobra.Command{
+		Use:   "repair [PLAN...]",
+		Short: "Make archives again that are lost or damaged",
+		Long: `Looks for archives of plans that are lost, or are others than were packed, and with
+--contents for damaged ones. They are made again: of the originals, where these
+are there in the version that was packed, and else of what can be read of the
+archives, which is healed by their parity. What can be had nowhere any more is
+named, and the exit code is 1. The damaged archive stays as long as something
+is seen in it only.`,
+		Example: `  holdall fleet repair
+  holdall fleet repair --contents s3://packed/photos.caf
+  holdall fleet repair --archive s3://packed/photos-00007.caf --contents`,
+		RunE: run(func(ctx context.Context, names []string) error {
+			for i, address := range o.Archives {
+				o.Archives[i] = everywhere(address)
+			}
+			o.DryRun = r.dryRun
+			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
+				o.Tell = func(x catalog.Archive, why string) {
+					a.tell(differenceJSON{Difference: "damaged", Archive: format.Escape(x.Address), Message: why}, func() {
+						fmt.Fprintf(a.out, "%s: %s\n", format.Escape(x.Address), printable(why))
+					})
+				}
+				done, err := fleet.Repair(ctx, c, p, o)
+				if err != nil {
+					return 0, err
+				}
+				a.tell(map[string]any{"plan": p.Name, "archives": done.Archives, "damaged": done.Damaged, "files": done.Files, "chunks": done.Chunks}, func() {
+					fmt.Fprintf(a.out, "%s: %d of %s to be made again, with %s\n", format.Escape(p.Name), done.Damaged, count(int64(done.Archives), "archive"), count(done.Files, "file"))
+				})
+				return done.Chunks, nil
+			})
+		}),
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&o.Contents, "contents", false, "read all contents of the archives, to find what is damaged")
+	fs.StringArrayVar(&o.Archives, "archive", nil, "look at this archive only; may come several times")
+	r.flags(a, cmd)
+	return cmd
+}

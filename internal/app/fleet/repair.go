@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/store"
+)
+
+// RepairOptions are wishes for a repair.
+type RepairOptions struct {
+	// Archives are the addresses of those to look at; none is all of the plan.
+	Archives []string
+	// Contents reads all contents, too: else only what is lost, or replaced, is found.
+	Contents bool
+	DryRun   bool
+	// Tell, if it is not nil, is told of each archive that is lost or damaged.
+	Tell func(a catalog.Archive, why string)
+}
+
+// Repaired says what a repair found, and what is to be done.
+type Repaired struct {
+	Archives, Damaged, Chunks int
+	Files                     int64 // in the damaged ones
+}
+
+// Repair plans chunks that make lost and damaged archives of a plan again: of the originals where
+// these are there in the version that was packed, and else of what can be read of the archives,
+// by their parity, too. Who works on the plan packs them; Tidy then removes the old ones.
+func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOptions) (done Repaired, err error) {
+	j, err := open(ctx, p)
+	if err != nil {
+		return done, err
+	}
+	if !j.format.Chunked {
+		return done, fmt.Errorf("%s archives are not made again: %w", j.format.Name, errors.ErrUnsupported)
+	}
+	if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil && !o.DryRun {
+		return done, err
+	}
+	of, err := j.seen(ctx, c)
+	if err != nil {
+		return done, err
+	}
+	var damaged []*seenOf
+	for _, a := range slices.SortedFunc(maps.Values(of), func(a, b *seenOf) int { return cmp.Compare(a.ID, b.ID) }) {
+		if a.files == 0 || len(o.Archives) > 0 && !slices.Contains(o.Archives, a.Address) {
+			continue
+		}
+		done.Archives++
+		why, err := unsound(ctx, c, a.Archive, o)
+		if err != nil {
+			return done, err
+		}
+		if why == "" {
+			continue
+		}
+		if o.Tell != nil {
+			o.Tell(a.Archive, why)
+		}
+		damaged = append(damaged, a)
+		done.Damaged++
+		done.Files += a.files
+	}
+	if len(damaged) == 0 || o.DryRun {
+		return done, nil
+	}
+	done.Chunks, err = j.rewrite(ctx, c, damaged, catalog.NewChunk{Mends: true})
+	return done, err
+}
+
+// unsound says what is wrong with an archive, empty if nothing is.
+func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o RepairOptions) (string, error) {
+	st, name, err := store.OpenAddress(ctx, a.Address)
+	if err != nil {
+		return "", err
+	}
+	info, err := store.Briefly(st, name).Info(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it is lost", nil
+	case err != nil:
+		return "", err
+	case info.Size != a.Size || survey.Version(info, st.Can().Near) != a.Version:
+		return "it is another than was packed", nil
+	case !o.Contents:
+		return "", nil
+	}
+	first, n := "", 0
+	_, err = holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Format: a.Format}}, func(p holdall.Problem) {
+		if p.Severity < format.Warning {
+			return
+		}
+		if n++; n == 1 {
+			first = p.Message
+			if p.HasEntry {
+				first = format.Escape(p.Entry) + ": " + first
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case n > 1:
+		return fmt.Sprintf("%s, and %d more", first, n-1), nil
+	case n == 1:
+		return first, nil
+	}
+	return "", c.Verified(ctx, a.ID, time.Now())
+}
