@@ -164,6 +164,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
 		_, refused := errors.AsType[entryError](err)
 		_, wrong := errors.AsType[*pack.SumError](err)
+		if _, damaged := errors.AsType[*holdall.DigestError](err); damaged && k.Rewrites {
+			wrong = true
+		}
 		switch {
 		case errors.Is(err, store.ErrChanged):
 			l.Outcome = catalog.Changed

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
+	"github.com/holdall/holdall/store"
 
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"
@@ -213,6 +214,70 @@ func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
 	}
 	var b bytes.Buffer
 	if err := in.WriteContent(t.Context(), &b, e); err == nil || !strings.Contains(err.Error(), "changed since it was added") {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+// What is not packed yet is seen through the catalogue, if its source is named.
+func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
+	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	for _, key := range []string{"a/1", "a/2", "b", "c/x/1"} {
+		s.Put(key, []byte("packed "+key))
+	}
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"})
+	s.S3.Remove("from", "a/1")
+	for _, key := range []string{"a/1b", "a/2", "a/3", "c/y", "d/e/f", "z"} {
+		s.S3.Put("from", key, []byte("source "+key))
+	}
+	s.S3.Describe("from", "z", map[string]string{"Content-Type": "text/z"})
+	s.S3.Page = 2
+	ctx := t.Context()
+	sh, err := shelf.New(ctx, s.C, shelf.Options{Through: []string{"s3://from"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	in, err := holdall.OpenStore(ctx, sh, "buckets/s3/from", holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	want := []string{"a/1", "a/1b", "a/2", "a/3", "b", "c/x/1", "c/y", "d/e/f", "z"}
+	if got := names(t, in.Keys(ctx, "", "")); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for i, from := range want {
+		if got := names(t, in.Keys(ctx, "", from)); !slices.Equal(got, want[i:]) {
+			t.Errorf("from %q: %q", from, got)
+		}
+		if got := names(t, in.Keys(ctx, "", from+"\x00")); !slices.Equal(got, want[i+1:]) {
+			t.Errorf("behind %q: %q", from, got)
+		}
+	}
+	for dir, want := range map[string][]string{".": {"a/", "b", "c/", "d/", "z"}, "a": {"a/1", "a/1b", "a/2", "a/3"}, "c": {"c/x/", "c/y"}, "d": {"d/e/"}} {
+		if got := names(t, in.ReadDir(ctx, dir)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", dir, got)
+		}
+	}
+	for key, want := range map[string]string{"a/1": "packed a/1", "a/2": "packed a/2", "a/3": "source a/3", "z": "source z"} {
+		if got := read(t, in, key); got != want {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+	if e, err := in.Lookup(ctx, "z"); err != nil || e.Attr["content-type"] != "text/z" || e.Attr[format.ETagAttr] == "" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// What is another by now is not half of each.
+	e, err := in.Lookup(ctx, "a/3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.S3.Put("from", "a/3", []byte("changed a/3"))
+	var b bytes.Buffer
+	if err := in.WriteContent(ctx, &b, e); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }

@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+)
+
+// repair repairs, works and tidies; it returns what was damaged, and what is left out.
+func (s *site) repair(o RepairOptions) (done Repaired, left []string) {
+	s.T.Helper()
+	ctx := s.T.Context()
+	p, err := s.C.Plan(ctx, spec.Target)
+	if err == nil {
+		done, err = Repair(ctx, s.C, p, o)
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.work(WorkOptions{Tries: 2, Tell: func(e Event) {
+		for _, m := range e.Left {
+			left = append(left, m.Path+" "+m.Outcome.String())
+		}
+	}})
+	if _, _, err := Tidy(ctx, s.C, p, 0); err != nil {
+		s.T.Fatal(err)
+	}
+	return done, left
+}
+
+func TestLostAndDamagedArchivesAreMadeAgain(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		s.some(120, 5000)
+		s.plan(spec)
+		s.work(WorkOptions{})
+		keys := s.S3.Keys("out")
+		s.S3.Remove("out", keys[0])
+		s.S3.Rot("out", keys[1], 100)
+		if done, _ := s.repair(RepairOptions{}); done.Damaged != 2 || done.Chunks == 0 {
+			// What rotted has another ETag in this server only if it was put again.
+			if done.Damaged != 1 {
+				t.Errorf("%+v", done)
+			}
+		}
+		done, left := s.repair(RepairOptions{Contents: true})
+		if len(left) > 0 {
+			t.Errorf("%+v, left %q", done, left)
+		}
+		s.reads()
+		if done, _ := s.repair(RepairOptions{Contents: true}); done.Damaged != 0 {
+			t.Errorf("again: %+v", done)
+		}
+		if got := s.S3.Keys("out"); slices.Contains(got, keys[0]) || slices.Contains(got, keys[1]) {
+			t.Errorf("old archives are left: %q", got)
+		}
+	})
+}
+
+// Where originals are gone, what the archive still has is taken, and what nobody has is named.
+func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
+	s := newSite(t)
+	s.some(60, 3000)
+	one := spec
+	one.ChunkSize = 1 << 30
+	s.plan(one)
+	s.work(WorkOptions{})
+	ctx := t.Context()
+	// Retired originals are gone from the source, and not from the catalogue.
+	var retired []catalog.Location
+	for l, err := range s.C.Below(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		retired = append(retired, l)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Want)) {
+		s.S3.Remove("from", name)
+	}
+	if err := s.C.Mark(ctx, retired, catalog.OriginalLeft); err != nil {
+		t.Fatal(err)
+	}
+	bad := retired[30]
+	s.S3.Rot("out", "set-00001.caf", int(bad.Off))
+	done, left := s.repair(RepairOptions{Contents: true})
+	if done.Damaged != 1 || !slices.Equal(left, []string{bad.Path + " damaged"}) {
+		t.Errorf("%+v, left %q", done, left)
+	}
+	// The damaged one is still seen, where it was; the others are where they are sound.
+	found, err := s.C.Newest(ctx, bad.Path)
+	if err != nil || found.In.Address != "s3://out/set-00001.caf" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	delete(s.Want, bad.Path)
+	for l, err := range s.C.Below(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Original != catalog.OriginalLeft || (l.Path != bad.Path) == (l.Archive == found.Archive) {
+			t.Errorf("%+v", l)
+		}
+	}
+	if n, err := s.C.Delete(ctx, "", []string{bad.Path}); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	s.reads()
+}
