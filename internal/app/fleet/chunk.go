@@ -237,10 +237,10 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens the object that a member is at its source.
+// source opens the object that a member is at its source, in its version.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
 	o := j.origins[m.Origin]
-	return o.st.Open(ctx, strings.TrimPrefix(m.Path, o.prefix))
+	return store.OpenAs(ctx, o.st, store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version})
 }
 
 // originOf is the number of the source that a path is from.
@@ -417,8 +417,11 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 		}
 		o.Close()
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		m.Outcome, m.Note = catalog.Vanished, format.Escape(err.Error())
+	case errors.Is(err, store.ErrChanged):
+		m.Outcome, m.Note = catalog.Changed, store.ErrChanged.Error()
 	}
 	return m
 }
