@@ -216,7 +216,7 @@ func (q *pieces) read(c *piece) {
 	if c.of.copy {
 		if c.of.more != nil {
 			c.err = c.of.stillThere(q.ctx)
-		} else if q.headers {
+		} else if q.headers && !c.of.ranged { // a range has its own
 			var o store.Object
 			if o, c.err = c.of.open(q.ctx); c.err == nil {
 				c.err = c.of.keep(q.ctx, o)

@@ -161,6 +161,33 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 	s.reads()
 }
 
+// Large objects are copied by the server again, and keep what was known of them.
+func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
+	s := newSite(t)
+	one := spec
+	one.ChunkSize = 1 << 30
+	s.put("a", 1000)
+	s.put("large", 12<<20)
+	s.put("z", 8<<20)
+	s.S3.Describe("from", "large", map[string]string{"Content-Type": "x/large"})
+	s.plan(one)
+	s.work(WorkOptions{})
+	before, err := s.C.Newest(t.Context(), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.S3.Remove("from", "z")
+	delete(s.Want, "z")
+	if done := s.compact(CompactOptions{}); done.Removed != 1 {
+		t.Errorf("%+v", done)
+	}
+	after, err := s.C.Newest(t.Context(), "large")
+	if err != nil || after.Archive == before.Archive || after.ETag != before.ETag || after.Headers != before.Headers || !after.Modified.Equal(before.Modified) {
+		t.Errorf("%+v, before %+v, %v", after, before, err)
+	}
+	s.reads()
+}
+
 // A source of which most is gone is taken for a mistake.
 func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s := newSite(t)
