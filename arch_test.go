@@ -79,7 +79,7 @@ var imports = map[string]string{
 	"store/all":                          "store store/azure store/bucket store/local store/web",
 	"internal/app/catalog/survey":        " internal/app/catalog codec format store",
 	"internal/app/catalog/shelf":         " internal/app/catalog internal/app/catalog/survey codec format store",
-	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/survey format internal/kept internal/sorter internal/tree store store/bucket internal/pack internal/parity internal/meter internal/pipe",
+	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/shelf internal/app/catalog/survey format internal/content internal/kept internal/sorter internal/tree store store/bucket internal/pack internal/parity internal/meter internal/pipe",
 	"internal/app/fleet/river":           "internal/app/catalog format",
 	"internal/app/catalog":               "format internal/sorter",
 	"internal/app/hierarchy":             " internal/pipe zarr",
