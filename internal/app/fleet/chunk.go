@@ -237,10 +237,15 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens the object that a member is at its source, in its version.
+// source opens the object that a member is at its source.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
-	o := j.origins[m.Origin]
-	return store.OpenAs(ctx, o.st, store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version})
+	from := j.origins[m.Origin]
+	name := strings.TrimPrefix(m.Path, from.prefix)
+	o, err := from.st.Open(ctx, name)
+	if errors.Is(err, fs.ErrInvalid) { // a key that may be asked for by its version only
+		return store.OpenAs(ctx, from.st, store.Info{Name: name, Size: m.Size, Version: m.Version})
+	}
+	return o, err
 }
 
 // originOf is the number of the source that a path is from.
@@ -417,11 +422,8 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 		}
 		o.Close()
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		m.Outcome, m.Note = catalog.Vanished, format.Escape(err.Error())
-	case errors.Is(err, store.ErrChanged):
-		m.Outcome, m.Note = catalog.Changed, store.ErrChanged.Error()
 	}
 	return m
 }
