@@ -74,10 +74,7 @@ keeps versions, the deleted one stays as an older version.`,
 }
 
 // A retireLog is a file that has each deletion before it happens.
-type retireLog struct {
-	f    *os.File
-	plan string
-}
+type retireLog struct{ f *os.File }
 
 // write appends lines, and returns when they are on the disk.
 func (l *retireLog) write(all ...retiredJSON) error {
