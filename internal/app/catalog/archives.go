@@ -169,11 +169,21 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 const lockAddress = "{lock address}"
 
 func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
-	if done.Replaced, err = forget(ctx, s, a.Address); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	was, err := one(ctx, s, (*Archive).columns, absent(a.Address), archiveAt, blob(a.Address))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, err
 	}
-	if a.Same(done.Replaced) && a.Verified.IsZero() {
-		a.Verified = done.Replaced.Verified
+	if done.Replaced = was; was.ID != 0 {
+		// Until what is known of its files is taken over.
+		if _, err := s.exec(ctx, "UPDATE archives SET address = $2 WHERE id = $1", was.ID, blob(fmt.Sprintf("\x00replaced %d", was.ID))); err != nil {
+			return done, err
+		}
+		if a.Roots == "" {
+			a.Roots = was.Roots
+		}
+	}
+	if a.Same(was) && a.Verified.IsZero() {
+		a.Verified = was.Verified
 	}
 	a.Added = time.Now().UTC().Truncate(time.Microsecond)
 	var verified any
@@ -189,8 +199,27 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	if err == nil {
 		_, err = s.exec(ctx, "UPDATE archives SET entries = $2 WHERE id = $1", a.ID, a.Entries)
 	}
+	if err == nil && was.ID != 0 {
+		if err = takeOver(ctx, s, was.ID, a.ID, g); err == nil {
+			err = drop(ctx, s, was.ID)
+		}
+	}
 	done.Archive = a
 	return done, err
+}
+
+// takeOver has the files of an archive that is added again be what they were: deleted, or with
+// originals that were removed.
+func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
+	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND {l.path >= (SELECT first FROM archives WHERE id = $1)} AND {l.path <= (SELECT last FROM archives WHERE id = $1)}
+		AND kind & 1792 <> 0 LIMIT 1`, was)
+	if err != nil || len(marked) == 0 {
+		return err
+	}
+	_, err = s.exec(ctx, `UPDATE locations AS l SET kind = kind | coalesce((SELECT n.kind & 1792 FROM locations AS n WHERE {n.path = l.path} AND n.archive = $2
+			AND n.size = l.size AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)), 0)
+		WHERE l.archive = $1 AND {l.path >= $3} AND {l.path <= $4}`, is, was, blob(g.first), blob(g.last))
+	return err
 }
 
 const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {address = $1}"
@@ -199,12 +228,18 @@ const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {addre
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
 	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
 	if err == nil {
-		_, err = s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", a.ID)
-	}
-	if err == nil {
-		_, err = s.exec(ctx, "DELETE FROM archives WHERE id = $1", a.ID)
+		err = drop(ctx, s, a.ID)
 	}
 	return a, err
+}
+
+// drop removes an archive.
+func drop(ctx context.Context, s session, id int64) error {
+	_, err := s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", id)
+	if err == nil {
+		_, err = s.exec(ctx, "DELETE FROM archives WHERE id = $1", id)
+	}
+	return err
 }
 
 // Add records archives and what is in them, all at once or not at all: no reader

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+)
+
+// What is known of an archive's files stays known when it is added again.
+func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, _ string) {
+		roots := RootsOf([]Root{{"", "s3://from/"}})
+		a := add(t, c, Archive{Address: "x", Roots: roots}, files("a", "b", "c", "d"))
+		if err := c.Mark(t.Context(), []Location{{Path: "b", Archive: a.ID}}, OriginalLeft); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Delete(t.Context(), roots, []string{"c", "absent"}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		b := add(t, c, Archive{Address: "x"}, files("a", "b", "c", "d"))
+		if b.Roots != roots || b.ID <= a.ID {
+			t.Errorf("%+v", b)
+		}
+		var paths []string
+		for l, err := range c.Below(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, l.Path)
+			if want := map[string]Original{"b": OriginalLeft}[l.Path]; l.Original != want {
+				t.Errorf("%+v", l)
+			}
+		}
+		if !slices.Equal(paths, []string{"a", "b", "d"}) {
+			t.Errorf("%q", paths)
+		}
+		sound(t, c)
+	})
+}
+
+// An archive is dropped when nothing of it was seen for a while, and no earlier.
+func TestArchivesAreDroppedWhenNothingOfThemIsSeen(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, _ string) {
+		ctx, roots := t.Context(), RootsOf([]Root{{"", "s3://from/"}})
+		old := add(t, c, Archive{Address: "old", Roots: roots}, files("a", "b"))
+		add(t, c, Archive{Address: "other", Roots: RootsOf([]Root{{"", "s3://other/"}})}, files("a", "b"))
+		add(t, c, Archive{Address: "new", Roots: roots}, files("a"))
+		if err := c.Drop(ctx, old.ID, 0); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("one that is alive: %v", err)
+		}
+		if err := c.Spare(ctx, []int64{old.ID}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Drop(ctx, old.ID, 0); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("b is seen in it: %v", err)
+		}
+		add(t, c, Archive{Address: "newer", Roots: roots}, files("b"))
+		if err := c.Drop(ctx, old.ID, time.Hour); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("too early: %v", err)
+		}
+		if err := c.Drop(ctx, old.ID, 0); err != nil {
+			t.Error(err)
+		}
+		if all, err := c.Removals(ctx); err != nil || !slices.Equal(all, []string{"old"}) {
+			t.Errorf("%q, %v", all, err)
+		}
+		if err := c.Removed(ctx, "old"); err != nil {
+			t.Error(err)
+		}
+		if all, err := c.Removals(ctx); err != nil || len(all) > 0 {
+			t.Errorf("%q, %v", all, err)
+		}
+		sound(t, c)
+	})
+}
