@@ -47,6 +47,10 @@ type Options struct {
 	Meter               *meter.Meter
 	Formats             []*format.Format
 
+	// Keep has what was sent stay where the pack breaks off, for one that wishes to Resume,
+	// which keeps it, too.
+	Keep bool
+
 	// Lenient leaves out also an object that its server does not give now, but may
 	// give later. Without it that is the end.
 	Lenient bool
@@ -201,7 +205,7 @@ func newPacker(st store.Store, name string, o Options) (*packer, error) {
 	}
 	p := &packer{o: o, f: f, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
-	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume
+	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume || o.Keep
 	if o.ChunkSize < 0 || o.ChunkMax < 0 {
 		return nil, errors.New("chunk sizes cannot be negative")
 	}

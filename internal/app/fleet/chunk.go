@@ -87,7 +87,9 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	}
 	if err == nil {
 		e.Left, e.Bytes = missed(made.left), sum.Content
-		j.tidy(ctx, name)
+		if k.Attempts > 1 { // else nobody had sent anything before
+			j.tidy(ctx, name)
+		}
 	}
 	return err
 }
@@ -202,7 +204,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	}
 	sum, err = pack.Objects(ctx, j.target, name, objects, pack.Options{
 		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Resume: true, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
+		Once: true, Keep: true, Resume: k.Attempts > 1, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
 			if k.Rewrites {
 				return nil // what it reads is in archives, most of it

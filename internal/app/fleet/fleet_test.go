@@ -613,3 +613,27 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// Small objects take one request each, and their chunk few besides.
+func TestAChunkTakesFewRequestsBesidesItsObjects(t *testing.T) {
+	s := newSite(t)
+	for i := range 600 {
+		s.put(fmt.Sprintf("d/%04d", i), 8000)
+	}
+	one := spec
+	one.ChunkSize = 1 << 30
+	s.plan(one)
+	s.S3.Took()
+	s.work(WorkOptions{})
+	objects, besides := 0, []string{}
+	for _, r := range s.S3.Took() {
+		if strings.HasPrefix(r, "GET /from/d/") {
+			objects++
+		} else {
+			besides = append(besides, r)
+		}
+	}
+	if objects != 600 || len(besides) > 8 {
+		t.Errorf("%d requests for objects, and %d besides:\n%s", objects, len(besides), strings.Join(besides, "\n"))
+	}
+}

@@ -38,16 +38,25 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 	if s.Address = store.AddressOf(st, name); s.Address == "" {
 		return s, errors.New("it has no address at which it could be found again")
 	}
-	size, version, err := objectVersion(ctx, st, name)
-	single := err == nil
-	if single && known.ID != 0 && known.Size == size && known.Version == version && version != "" {
-		s.Archive = known
-		return s, nil
+	var size int64
+	var version string
+	single := false
+	if known.ID != 0 {
+		size, version, err = objectVersion(ctx, st, name)
+		single = err == nil
+		if single && known.Size == size && known.Version == version && version != "" {
+			s.Archive = known
+			return s, nil
+		}
 	}
 	if s.In, err = holdall.OpenStore(ctx, st, name, o); err != nil {
 		return s, err
 	}
 	s.Format = s.In.Format().Name
+	if !single {
+		// What it was opened by tells.
+		size, version, single = s.opened(ctx)
+	}
 	s.Size, s.Version = size, version
 	if !single {
 		if s.Size, s.Version, err = s.version(ctx); err != nil {
@@ -61,6 +70,20 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 		return s, err
 	}
 	return s, nil
+}
+
+// opened is the size and version of an archive of one object, as it was when it was opened.
+func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool) {
+	volumes, err := s.In.Volumes(ctx)
+	if err != nil || len(volumes) != 1 || volumes[0] != s.name {
+		return 0, "", false
+	}
+	o, err := s.In.Source().Object(ctx, s.name)
+	if err != nil {
+		return 0, "", false
+	}
+	info, err := o.Info(ctx)
+	return info.Size, Version(info, s.st.Can().Near), err == nil
 }
 
 // objectVersion asks for the size and version of one object.
