@@ -199,6 +199,9 @@ const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {addre
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
 	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
 	if err == nil {
+		err = remember(ctx, s, a)
+	}
+	if err == nil {
 		_, err = s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", a.ID)
 	}
 	if err == nil {

@@ -116,6 +116,28 @@ CREATE TABLE removals (
 	address bytea NOT NULL
 );
 ALTER TABLE locations ADD COLUMN object bytea;
+-- Of a chunk that is done, 1 says that what its archive has of its paths is packed, too: members
+-- of which locations say all are none of their own.
+ALTER TABLE chunks ADD COLUMN from_locations smallint NOT NULL DEFAULT 0;
+CREATE INDEX chunks_archive ON chunks (archive) WHERE archive > 0;
+-- The ETag in what a bucket kept that is no MD5: behind a time, its part of a second, and 8 bytes,
+-- where these are.
+CREATE OR REPLACE FUNCTION object_etag(object bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+	has integer := pg_catalog.get_byte(object, 0);
+	at  integer := 1;
+BEGIN
+	IF has & 16 = 0 THEN
+		RETURN '';
+	END IF;
+	FOR varints IN 1 .. (has & 1) + (has & 2) / 2 LOOP
+		WHILE pg_catalog.get_byte(object, at) >= 128 LOOP
+			at := at + 1;
+		END LOOP;
+		at := at + 1;
+	END LOOP;
+	RETURN pg_catalog.substr(object, at + 1 + (has & 4) * 2);
+END $$;
 CREATE TABLE headers (
 	id    bigint PRIMARY KEY,
 	value bytea NOT NULL
