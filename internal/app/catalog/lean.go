@@ -91,6 +91,9 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 		return rows, err
 	}
 	k := of[0]
+	if _, err := s.exec(ctx, "{in order}"); err != nil {
+		return rows, err
+	}
 	located, err := rowsOf(ctx, s, (*Location).columns, "SELECT "+locationColumns+` FROM locations AS l
 		WHERE l.archive = $3 AND {l.path >= $1} AND {l.path <= $4} AND `+there+` ORDER BY {l.path} LIMIT CAST($2 AS bigint)`, blob(max(from, k.first)), n, k.in.ID, blob(k.last))
 	if err != nil || len(located) == 0 {

@@ -341,4 +341,3 @@ func TestETagsAreReadByTheDatabases(t *testing.T) {
 		}
 	})
 }
-

@@ -443,7 +443,13 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 			return done, &fs.PathError{Op: "chunk", Path: format.Escape(done.Address), Err: fs.ErrExist}
 		}
 	}
+	if _, err := s.exec(ctx, "{join at once}"); err != nil {
+		return done, err
+	}
 	if err := account(ctx, s, k, done.Archive); err != nil {
+		return done, err
+	}
+	if _, err := s.exec(ctx, "{join as ever}"); err != nil {
 		return done, err
 	}
 	if err := supersede(ctx, s, k, done.Archive); err != nil {

@@ -9,7 +9,7 @@ package catalog
 // The text of a path that is no UTF-8 is as encode has it, with octal escapes: so no
 // path is an error. Nearly all paths are ASCII, and need no attempt that may fail.
 // The index of texts is one of hashes, for texts are of any length, too; and it is the
-// smallest that can find one.
+// smallest that can find one. It is for the view only, and new catalogues do not have it.
 var postgresMigrations = []string{`
 CREATE TABLE archives (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -142,6 +142,12 @@ CREATE TABLE headers (
 	id    bigint PRIMARY KEY,
 	value bytea NOT NULL
 );
+-- An index of texts costs more than it is worth to most: a catalogue that has rows keeps it.
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT 1 FROM locations) THEN
+		DROP INDEX IF EXISTS locations_text;
+	END IF;
+END $$;
 CREATE OR REPLACE VIEW file_locations (file_path, caf_file_id) AS
 SELECT path_text(path), archive::text FROM locations AS l
 WHERE kind & 256 = 0 AND NOT EXISTS (SELECT 1 FROM locations AS n
