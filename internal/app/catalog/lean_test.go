@@ -305,7 +305,7 @@ func TestETagsAreReadByTheDatabases(t *testing.T) {
 		for i := range 300 {
 			l := Location{Path: fmt.Sprintf("%04d", i)}
 			if rnd.IntN(4) > 0 {
-				l.Modified = time.Unix(rnd.Int64()>>rnd.IntN(63)-rnd.Int64()>>rnd.IntN(63), 0)
+				l.Modified = time.Unix((rnd.Int64()>>rnd.IntN(63))*int64(1-2*rnd.IntN(2)), 0)
 			}
 			if rnd.IntN(2) > 0 {
 				l.Modified = l.Modified.Add(time.Duration(rnd.IntN(1e9)))
