@@ -18,6 +18,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/holdall/holdall/internal/app/catalog"
 )
 
 func init() {
@@ -31,6 +33,7 @@ func init() {
 		comparison{"mount: a tar for the first time, against ratarmount", mountFirst},
 		comparison{"mount: ls -l of 100,000", mountList},
 		comparison{"mount: ready, by an index of many rows", mountReady},
+		comparison{"mount: a catalogue of many rows in a thousand archives", mountCatalog},
 	)
 	verbs[loopbackVerb] = loopback
 }
@@ -436,5 +439,62 @@ func mountReady(s *suite) (r row, err error) {
 	r.ours = "holdall --index rows.holdall mount rows.caf, until it says so"
 	r.notes = append(r.notes, "the bare program has "+mib(bare.rss))
 	r.judge([]goal{wallUnder(20 * time.Millisecond), rssUnder(bare.rss + 32<<20)}, s.quick)
+	return r, nil
+}
+
+// catalogArchives is how many archives the catalogue has that is mounted; each is a folder.
+const catalogArchives = 1000
+
+// manyCatalogued is a catalogue of many rows. Nothing looks for the archives.
+func (s *suite) manyCatalogued() (db string, err error) {
+	each := max(1, s.sizes.rows/catalogArchives)
+	return s.have(fmt.Sprintf("catalog-%d.db", catalogArchives*each), func(path string) error {
+		if err := catalog.Create(s.ctx, path); err != nil {
+			return err
+		}
+		c, err := catalog.Open(s.ctx, path, catalog.Options{})
+		for k := 0; k < catalogArchives && err == nil; k++ {
+			_, err = c.Add(s.ctx, catalog.Addition{Archive: catalog.Archive{Address: fmt.Sprintf("/nowhere/%04d.caf", k), Format: "caf", Size: int64(each), Version: "v"},
+				Rows: func(yield func(catalog.Location, error) bool) {
+					for i := range each {
+						if !yield(catalog.Location{Path: fmt.Sprintf("set-%04d/file_%06d.txt", k, i), Size: 1, Raw: true, Off: int64(i)}, nil) {
+							return
+						}
+					}
+				}})
+		}
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	})
+}
+
+// mountCatalog is how long it takes until a catalogue is mounted, and until one of its folders
+// is listed.
+func mountCatalog(s *suite) (r row, err error) {
+	db, err := s.manyCatalogued()
+	if err != nil {
+		return r, err
+	}
+	var listed *figures
+	for range s.n {
+		m, err := s.mount(s.bin, "mount", "catalog:"+db)
+		if err != nil {
+			return r, err
+		}
+		var printed counter
+		took, err := s.measure([]string{"ls", "-U", filepath.Join(m.dir, "set-0500")}, &printed)
+		if err := errors.Join(err, m.stop()); err != nil {
+			return r, err
+		}
+		if want := int64(max(1, s.sizes.rows/catalogArchives)); printed.lines != want {
+			return r, fmt.Errorf("ls printed %d lines of %d", printed.lines, want)
+		}
+		r.oursTook, listed = r.oursTook.best(figures{wall: m.took}), listed.best(took)
+	}
+	r.ours = "holdall mount catalog:many.db, until it says so"
+	r.notes = append(r.notes, fmt.Sprintf("ls of a folder %.0f ms", float64(listed.wall.Microseconds())/1000))
+	r.judge([]goal{wallUnder(50 * time.Millisecond)}, s.quick)
 	return r, nil
 }

@@ -59,12 +59,18 @@ func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string) (n int64, err error) {
 	return write(ctx, c, nil, func(s session) (n int64, err error) {
 		for _, path := range paths {
-			changed, err := s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))", blob(path), blob(roots), boolean(roots == ""))
+			changed, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.archive, &m.size} }, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2)) RETURNING archive, size",
+				blob(path), blob(roots), boolean(roots == ""))
 			if err != nil {
 				return 0, err
 			}
-			if changed > 0 {
+			if len(changed) > 0 {
 				n++
+			}
+			for _, m := range changed {
+				if err := m.uncount(ctx, s, path); err != nil {
+					return 0, err
+				}
 			}
 			// A member that is packed is known by its plan.
 			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
@@ -90,8 +96,15 @@ func boolean(b bool) int {
 	return 0
 }
 
-// A memberOf is a member of a chunk.
-type memberOf struct{ chunk, size int64 }
+// A memberOf is a member of a chunk, or what an archive has of one.
+type memberOf struct{ chunk, archive, size int64 }
+
+// uncount takes what an archive has out of the chunk whose member it is, if that is no row.
+func (m memberOf) uncount(ctx context.Context, s session, path string) error {
+	_, err := s.exec(ctx, `UPDATE chunks SET objects = objects - 1, bytes = bytes - $3 WHERE archive = $2 AND archive > 0 AND from_locations = 1 AND first <= $1 AND last >= $1
+		AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = chunks.id AND {m.path = $1})`, blob(path), m.archive, m.size)
+	return err
+}
 
 // forget takes a member out of its chunk.
 func (m memberOf) forget(ctx context.Context, s session, path string) error {
@@ -147,7 +160,7 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 			_, err = s.exec(ctx, "DELETE FROM members WHERE chunk IN (SELECT id FROM chunks WHERE archive = $1) AND coalesce(outcome, $2) = $2", id, int(Packed))
 		}
 		if err == nil {
-			_, err = s.exec(ctx, "UPDATE chunks SET objects = vanished + changed + set_aside + damaged, bytes = 0, proven = '' WHERE archive = $1", id)
+			_, err = s.exec(ctx, "UPDATE chunks SET objects = vanished + changed + set_aside + damaged, bytes = 0, proven = '', from_locations = 0 WHERE archive = $1", id)
 		}
 		if err == nil {
 			_, err = forget(ctx, s, b.address)

@@ -201,6 +201,9 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	}
 	if err == nil && was.ID != 0 {
 		if err = takeOver(ctx, s, was.ID, a.ID, g); err == nil {
+			err = remember(ctx, s, was)
+		}
+		if err == nil {
 			err = drop(ctx, s, was.ID)
 		}
 	}
@@ -227,6 +230,9 @@ const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {addre
 // forget removes an archive, and returns it. Its address is locked.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
 	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
+	if err == nil {
+		err = remember(ctx, s, a)
+	}
 	if err == nil {
 		err = drop(ctx, s, a.ID)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 var (
@@ -33,6 +35,27 @@ func fill(b *testing.B, c *Catalog) {
 	rate := float64(n**benchArchive) / time.Since(start).Seconds()
 	b.Logf("%d rows: %.0f rows/s, %.0f B a row", n**benchArchive, rate, float64(sizeOf(b, c))/float64(n**benchArchive))
 	b.ReportMetric(rate, "rows/s")
+	logSizes(b, c, n**benchArchive)
+}
+
+// logSizes says what tables and indexes of PostgreSQL take, of so many rows.
+func logSizes(b *testing.B, c *Catalog, rows int) {
+	db, ok := c.db.(*postgresDB)
+	if !ok {
+		return
+	}
+	all, err := db.pool.Query(b.Context(), "SELECT relname, pg_relation_size(oid) FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND (relname LIKE 'locations%' OR relname LIKE 'members%') ORDER BY 1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var name string
+	var size int64
+	if _, err := pgx.ForEachRow(all, []any{&name, &size}, func() error {
+		b.Logf("%s: %.1f B a row", name, float64(size)/float64(rows))
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func benchRowsOf(k, n int) iter.Seq2[Location, error] {
@@ -112,6 +135,62 @@ func BenchmarkAddChunks(b *testing.B) {
 			}
 			b.ReportMetric(float64(n**benchArchive)/time.Since(start).Seconds(), "rows/s")
 			b.ReportMetric(float64(sizeOf(b, c)-before)/float64(n**benchArchive), "B/row")
+			logSizes(b, c, n**benchArchive)
+		}
+	})
+}
+
+// BenchmarkFinish finishes chunks of as many members as archives have rows, and reads them as
+// planning again does.
+func BenchmarkFinish(b *testing.B) {
+	const etag = "\"d41d8cd98f00b204e9800998ecf8427e\""
+	benchEach(b, func(b *testing.B, empty func() *Catalog) {
+		for b.Loop() {
+			c := empty()
+			p := newPlan(b, c, "bench")
+			n := max(1, *benchRows / *benchArchive)
+			before := sizeOf(b, c)
+			for k := range n {
+				addChunks(b, c, p, NewChunk{Name: fmt.Sprint(k), Members: func(yield func(Member, error) bool) {
+					for l := range benchRowsOf(k, n) {
+						if !yield(Member{Path: l.Path, Size: l.Size, Version: etag}, nil) {
+							return
+						}
+					}
+				}})
+			}
+			if db, ok := c.db.(*postgresDB); ok {
+				if _, err := db.pool.Exec(b.Context(), "ANALYZE members"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			start := time.Now()
+			for range n {
+				k := claim(b, c, Request{})
+				if _, err := c.Finish(b.Context(), k, &Addition{Archive: Archive{Address: k.Name, Format: "caf", Size: 1 << 40, Roots: RootsOf([]Root{{"", "s3://from/"}})},
+					Rows: func(yield func(Location, error) bool) {
+						for l, err := range benchRowsOf(k.Number, n) {
+							if l.ETag, l.Modified = etag, start.Truncate(time.Second); !yield(l, err) {
+								return
+							}
+						}
+					}}, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(n**benchArchive)/time.Since(start).Seconds(), "rows/s")
+			if db, ok := c.db.(*postgresDB); ok {
+				if _, err := db.pool.Exec(b.Context(), "VACUUM ANALYZE locations, members"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(sizeOf(b, c)-before)/float64(n**benchArchive), "B/row")
+			logSizes(b, c, n**benchArchive)
+			start = time.Now()
+			if got := len(gather(b, c.Planned(b.Context(), p.ID))); got != n**benchArchive {
+				b.Fatal(got)
+			}
+			b.ReportMetric(float64(n**benchArchive)/time.Since(start).Seconds(), "planned/s")
 		}
 	})
 }

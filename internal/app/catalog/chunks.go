@@ -271,19 +271,14 @@ func (r *run) compare(s *run) int {
 
 // fill reads the next members, and reports whether there are any.
 func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
-	r.page, r.at = r.page[:0], 0
+	r.page, r.at = nil, 0
 	if r.done {
 		return false, nil
 	}
 	r.done = true
-	for m, err := range c.members(ctx, r.chunk.ID, r.next) {
-		if err != nil {
-			return false, err
-		}
-		if r.page = append(r.page, m); len(r.page) == n {
-			r.next, r.done = m.Path+"\x00", false
-			break
-		}
+	var err error
+	if r.page, err = c.members(ctx, r.chunk.ID, r.next, n); len(r.page) == n {
+		r.next, r.done = r.page[n-1].Path+"\x00", false
 	}
-	return len(r.page) > 0, nil
+	return len(r.page) > 0, err
 }

@@ -226,11 +226,18 @@ func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error
 	return paged(ctx, c, (*Chunk).columns, func(k Chunk) any { return k.Number + 1 }, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $3 AND number >= $1 ORDER BY number LIMIT CAST($2 AS bigint)", 0, plan)
 }
 
-// members yields those of a chunk with paths from one on.
-func (c *Catalog) members(ctx context.Context, chunk int64, from string) iter.Seq2[Member, error] {
-	return paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
-		`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
-		FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), chunk, int(ChunkDone), int(Packed), int(Pending))
+// members returns the first n of a chunk with paths from one on.
+func (c *Catalog) members(ctx context.Context, chunk int64, from string, n int) (all []Member, err error) {
+	err = c.db.read(ctx, true, func(s session) error {
+		all, err = rowsOf(ctx, s, (*Member).columns,
+			`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
+			FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), n, chunk, int(ChunkDone), int(Packed), int(Pending))
+		if err == nil {
+			all, err = withLocations(ctx, s, chunk, from, n, all)
+		}
+		return err
+	})
+	return all, err
 }
 
 func (m *Member) columns() []any {
@@ -259,6 +266,8 @@ func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.
 				WHERE m.chunk = $3 AND {m.path >= $1} AND {m.outcome IN $4}
 					AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
 						WHERE l.plan = $5 AND l.number > $6 AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
+					AND NOT EXISTS (SELECT 1 FROM chunks AS k JOIN locations AS l ON l.archive = k.archive
+						WHERE k.plan = $5 AND k.number > $6 AND k.from_locations = 1 AND k.first <= m.path AND k.last >= m.path AND {l.path = m.path} AND `+there+`)
 				ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(""), k.ID, outcomes, plan, k.Number) {
 				if !yield(m, err) || err != nil {
 					return
@@ -434,7 +443,13 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 			return done, &fs.PathError{Op: "chunk", Path: format.Escape(done.Address), Err: fs.ErrExist}
 		}
 	}
+	if _, err := s.exec(ctx, "{join at once}"); err != nil {
+		return done, err
+	}
 	if err := account(ctx, s, k, done.Archive); err != nil {
+		return done, err
+	}
+	if _, err := s.exec(ctx, "{join as ever}"); err != nil {
 		return done, err
 	}
 	if err := supersede(ctx, s, k, done.Archive); err != nil {
@@ -524,6 +539,13 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 			return err
 		}
 	}
+	// All that were to be packed are there: if they are as many as there are paths,
+	// there is nothing else.
+	if apart && due == a.Entries {
+		if err := leave(ctx, s, of, a); err != nil {
+			return err
+		}
+	}
 	lacking, err := rowsOf(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path) LIMIT 1",
 		of, int(Packed), a.ID)
 	if err != nil {
@@ -531,8 +553,6 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	} else if len(lacking) > 0 {
 		return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(k.Name), format.Escape(lacking[0]))
 	}
-	// All that were to be packed are there: if they are as many as there are paths,
-	// there is nothing else.
 	if !apart {
 		if due, err = one(ctx, s, numberIn, nil, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
 			return err

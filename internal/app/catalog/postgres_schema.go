@@ -9,7 +9,7 @@ package catalog
 // The text of a path that is no UTF-8 is as encode has it, with octal escapes: so no
 // path is an error. Nearly all paths are ASCII, and need no attempt that may fail.
 // The index of texts is one of hashes, for texts are of any length, too; and it is the
-// smallest that can find one.
+// smallest that can find one. It is for the view only, and new catalogues do not have it.
 var postgresMigrations = []string{`
 CREATE TABLE archives (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -116,10 +116,38 @@ CREATE TABLE removals (
 	address bytea NOT NULL
 );
 ALTER TABLE locations ADD COLUMN object bytea;
+-- Of a chunk that is done, 1 says that what its archive has of its paths is packed, too: members
+-- of which locations say all are none of their own.
+ALTER TABLE chunks ADD COLUMN from_locations smallint NOT NULL DEFAULT 0;
+CREATE INDEX chunks_archive ON chunks (archive) WHERE archive > 0;
+-- The ETag in what a bucket kept that is no MD5: behind a time, its part of a second, and 8 bytes,
+-- where these are.
+CREATE OR REPLACE FUNCTION object_etag(object bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+	has integer := pg_catalog.get_byte(object, 0);
+	at  integer := 1;
+BEGIN
+	IF has & 16 = 0 THEN
+		RETURN '';
+	END IF;
+	FOR varints IN 1 .. (has & 1) + (has & 2) / 2 LOOP
+		WHILE pg_catalog.get_byte(object, at) >= 128 LOOP
+			at := at + 1;
+		END LOOP;
+		at := at + 1;
+	END LOOP;
+	RETURN pg_catalog.substr(object, at + 1 + (has & 4) * 2);
+END $$;
 CREATE TABLE headers (
 	id    bigint PRIMARY KEY,
 	value bytea NOT NULL
 );
+-- An index of texts costs more than it is worth to most: a catalogue that has rows keeps it.
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT 1 FROM locations) THEN
+		DROP INDEX IF EXISTS locations_text;
+	END IF;
+END $$;
 CREATE OR REPLACE VIEW file_locations (file_path, caf_file_id) AS
 SELECT path_text(path), archive::text FROM locations AS l
 WHERE kind & 256 = 0 AND NOT EXISTS (SELECT 1 FROM locations AS n

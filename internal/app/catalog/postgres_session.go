@@ -40,8 +40,16 @@ var inPostgres = &dialect{
 		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
 		// It knows nothing of new tables, and guesses badly.
 		"know what waits": "ANALYZE pg_temp.staged_members, pg_temp.staged",
+		// It may know nothing of members that were planned just now, either: then it would compare
+		// each of them with all that is listed.
+		"join at once": "SET LOCAL enable_nestloop = off",
+		"join as ever": "SET LOCAL enable_nestloop = on",
+		// Nor of new locations: it would sort all that come, for the first few.
+		"in order": "SET LOCAL enable_sort = off",
 		// Where they are listed, but in a table that it knows.
-		"listed by $3": "(SELECT path FROM staged WHERE $3::bigint > 0) AS l",
+		"listed by $3": "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",
+		"etag of l.object": `CASE WHEN l.object IS NULL THEN '' WHEN get_byte(l.object, 0) & 8 <> 0
+			THEN convert_to('"' || encode(substr(l.object, length(l.object) - 15), 'hex') || '"', 'UTF8') ELSE object_etag(l.object) END`,
 	},
 	path: func(path string) string { return "substring(" + path + ", 1, 1024), " + path },
 	compare: func(path, operator, with string) string {

@@ -102,6 +102,10 @@ CREATE TABLE removals (
 	address BLOB NOT NULL
 ) STRICT;
 ALTER TABLE locations ADD COLUMN object BLOB;
+-- Of a chunk that is done, 1 says that what its archive has of its paths is packed, too: members
+-- of which locations say all are none of their own.
+ALTER TABLE chunks ADD COLUMN from_locations INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX chunks_archive ON chunks (archive) WHERE archive > 0;
 CREATE TABLE headers (
 	id    INTEGER PRIMARY KEY,
 	value BLOB NOT NULL

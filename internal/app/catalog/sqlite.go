@@ -229,7 +229,18 @@ func (db *sqliteDB) connect(settings ...string) (*sqlite.Conn, error) {
 			return nil, failed(db.name, "open", err)
 		}
 	}
+	if err := c.CreateFunction("object_etag", &sqlite.FunctionImpl{NArgs: 1, Deterministic: true, Scalar: etagOf}); err != nil {
+		c.Close()
+		return nil, failed(db.name, "open", err)
+	}
 	return c, nil
+}
+
+// etagOf is the ETag in a location's object.
+func etagOf(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+	var o object
+	err := o.ScanBytes(args[0].Blob())
+	return sqlite.BlobValue([]byte(o.ETag)), err
 }
 
 // reader returns a connection for reading, which must be released.
@@ -334,7 +345,7 @@ func (db *sqliteDB) write(ctx context.Context, prepare, do func(s session) error
 	}, undo)
 }
 
-func (db *sqliteDB) read(ctx context.Context, _ bool, do func(s session) error) error {
+func (db *sqliteDB) read(ctx context.Context, several bool, do func(s session) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -343,6 +354,15 @@ func (db *sqliteDB) read(ctx context.Context, _ bool, do func(s session) error) 
 		return err
 	}
 	defer db.release(c)
+	if several {
+		if err := sqlitex.ExecuteTransient(c, "BEGIN DEFERRED", nil); err != nil {
+			return failed(db.name, "read", err)
+		}
+		defer func() {
+			c.SetInterrupt(nil)
+			_ = db.settle(c, context.Canceled) // there is nothing to commit
+		}()
+	}
 	if err = do(&sqliteSession{db: db, conn: c}); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -29,7 +29,11 @@ var inSQLite = &dialect{
 		" FOR UPDATE":             "",
 		" FOR UPDATE SKIP LOCKED": "",
 		"know what waits":         "",
-		"listed by $3": `(SELECT path FROM locations WHERE archive = $3 AND path >= (SELECT first FROM archives WHERE id = $3)
+		"join at once":            "",
+		"join as ever":            "",
+		"in order":                "",
+		"etag of l.object":        "object_etag(l.object)",
+		"listed by $3": `(SELECT path, size, object FROM locations WHERE archive = $3 AND path >= (SELECT first FROM archives WHERE id = $3)
 			AND path <= (SELECT last FROM archives WHERE id = $3)) AS l`,
 	},
 	path:    func(path string) string { return path },
