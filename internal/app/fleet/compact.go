@@ -202,17 +202,24 @@ type liveFile struct {
 	m catalog.Member
 }
 
-// rewrite plans chunks of what is seen of some archives.
+// rewrite plans chunks of what is seen of some archives. Where such chunks are left of a run that
+// was interrupted, these are gone on with, and no others are planned.
 func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenOf, kind catalog.NewChunk) (int, error) {
-	number := 0
+	number, left := 0, 0
 	for k, err := range c.Chunks(ctx, j.plan.ID) {
 		if err != nil {
 			return 0, err
 		}
-		if k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased || k.State == catalog.ChunkSetAside) {
-			return 0, fmt.Errorf("%s: archives are being written anew already: 'holdall fleet work' does that", format.Escape(j.plan.Name))
+		switch {
+		case k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased):
+			left++
+		case k.Rewrites && k.State == catalog.ChunkSetAside && (k.Mends || !kind.Mends):
+			return 0, fmt.Errorf("%s was to be written anew and is set aside (%s): 'holdall fleet retry' has it tried again", format.Escape(k.Name), k.Problem)
 		}
 		number = max(number, k.Number+1)
+	}
+	if left > 0 {
+		return left, nil
 	}
 	if err := j.vacant(ctx, number, seat{}); err != nil {
 		return 0, err
